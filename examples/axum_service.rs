@@ -1,6 +1,6 @@
 //! A service that counts parameters: `GET /org/name` answers with JSON.
 //!
-//! `cargo run --features server --example axum_service`, then `curl http://127.0.0.1:8080/bigscience/bloom`.
+//! `cargo run --example axum_service`, then `curl http://127.0.0.1:8080/bigscience/bloom`.
 
 use std::error::Error as StdError;
 

@@ -1,7 +1,7 @@
 //! The badge service as a part of another axum application.
 //!
 //! ```text
-//! cargo run --features server --example badge_service
+//! cargo run --example badge_service
 //! curl http://127.0.0.1:8080/models/badge/bigscience/bloom.svg
 //! ```
 

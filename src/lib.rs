@@ -120,24 +120,19 @@ pub use hf_meta_format::{
 };
 
 pub use self::{
-    backends::{CallHooks, LargeCallPermit, MAX_SMALL_CALL, OnHeader},
     cache::{
-        Cache, CacheKey, CachedFile, CachedHeaders, Deflated, DiskCache, DiskUsage, FillLease,
-        MemoryCache,
+        Cache, CacheKey, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile, MemoryCache,
     },
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
-    http::transfer::{CallMeter, RateLimitWait},
+    http::transfer::CallMeter,
     http::{
         AddressPolicy, ClientStats, HttpError, HubError, ProxyError, RangeError, RemainingQuota,
         RetryPolicy, SafeUrl, TransportKind,
     },
-    hub::{
-        Endpoint, EndpointError, HubReportedCount, ListedModel, ListingError, MAX_MODELS_PAGE,
-        Source, SourceError,
-    },
-    inspect::{Progress, RecordedCall, RecordedReport},
+    hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
+    inspect::{CallHooks, LargeCallLimit, Progress, RecordedCount},
 };
 
 /// Types from other crates that appear in this crate's public API.

@@ -195,7 +195,7 @@ async fn upstream_requests(args: &Args) -> Result<()> {
         ("one repository of 10,000 shards", vec!["org/many".to_owned()]),
     ];
     for (name, names) in attacks {
-        let (_server, address) = serve_by_default(args, &hub, "off", &["--lookup-wait", "60"])?;
+        let (_server, address) = serve_by_default(args, &hub, "off", &["--lookup-timeout", "60"])?;
         hub.clear_log();
         let started = Instant::now();
         let badges = names.iter().map(|name| {

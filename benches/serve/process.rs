@@ -43,7 +43,7 @@ pub(crate) fn serve(
 ) -> Result<(Process, String)> {
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).arg(binary(args)).args(["serve", "--requests-per-minute", "0"]);
-    command.args(["--lookup-wait", "60"]);
+    command.args(["--lookup-timeout", "60"]);
     command.args([
         "--upstream-requests-per-minute",
         "0",

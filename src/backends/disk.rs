@@ -8,7 +8,8 @@ use futures::future::FutureExt;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::{Backend, Fetch, Fetched, FileListing, ListFuture};
+use super::stream::{self, FileStream};
+use super::{Fetch, Fetched, FileListing, FileSource, ListFuture};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
@@ -24,7 +25,7 @@ pub(crate) struct DiskFolder {
     pub(crate) meter: CallMeter,
 }
 
-impl Backend for DiskFolder {
+impl FileSource for DiskFolder {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
             let chunk = read_range(&self.file(path), &range, &self.meter).await;
@@ -41,6 +42,10 @@ impl Backend for DiskFolder {
             Ok(Fetched::new(value, None))
         }
         .boxed()
+    }
+
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
+        stream::from_whole(self.read_whole(path, limit)).boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {

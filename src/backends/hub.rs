@@ -3,13 +3,12 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::FutureExt;
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
-use super::stream::{self, ByteStream};
-use super::{Backend, Fetch, Fetched, FileListing, ListFuture, http_error, web};
-use crate::cache::CacheIdentity;
+use super::stream::{self, FileStream};
+use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, web};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::http::transfer::{CallMeter, RangeBytes};
@@ -35,7 +34,7 @@ pub(crate) struct HubRepo {
     pub(crate) meter: CallMeter,
 }
 
-impl Backend for HubRepo {
+impl FileSource for HubRepo {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
             let read = self.http.read_range(&self.url(path), &range, &self.meter).await;
@@ -54,13 +53,13 @@ impl Backend for HubRepo {
         .boxed()
     }
 
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
-        let pieces =
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
+        let events =
             self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, &self.meter));
         let (repo, file) = (self.clone(), self.file_name(path));
         let explain = move |failure| repo.explain(file.clone(), failure);
         let repo = self.clone();
-        stream::from_http(pieces, move |chain| repo.commit(chain), explain).boxed()
+        stream::from_http(events, move |chain| repo.commit(chain), explain).boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
@@ -86,83 +85,65 @@ impl Backend for HubRepo {
     fn file_name(&self, path: &RepoPath) -> String {
         format!("{}/{path}", self.repo)
     }
-
-    fn has_commits(&self) -> bool {
-        true
-    }
-
-    fn canonical_name(&self) -> Option<String> {
-        self.canonical.get().map(ToString::to_string)
-    }
-
-    fn current_commit<'a>(
-        &'a self,
-        path: &'a RepoPath,
-    ) -> BoxFuture<'a, Result<Option<CommitSha>, Error>> {
-        async move {
-            let commit =
-                self.http.response_header(&self.url(path), web::X_REPO_COMMIT, &self.meter).await;
-            let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
-            Ok(commit.and_then(|commit| commit.parse().ok()))
-        }
-        .boxed()
-    }
-
-    fn at_commit(&self, commit: &CommitSha) -> Option<Arc<dyn Backend>> {
-        Some(Arc::new(Self { revision: commit.into(), ..self.clone() }))
-    }
-
-    fn anonymous(&self) -> Option<Arc<dyn Backend>> {
-        Some(Arc::new(Self { http: self.http.anonymous()?, ..self.clone() }))
-    }
-
-    fn token_is_rejected(&self) {
-        self.warnings.token_is_rejected();
-    }
-
-    fn hub_headers<'a>(
-        &'a self,
-        index: &'a RepoPath,
-        limit: u64,
-    ) -> BoxFuture<'a, Result<Option<Fetched<Vec<u8>>>, Error>> {
-        async move {
-            if self.revision != Revision::default() {
-                return Ok(None);
-            }
-            let url = self.endpoint.headers_url(&self.repo, index);
-            let read = self.http.read_all(&url, limit, &self.meter).await;
-            match self.fetched(|| self.file_name(index), read) {
-                Ok(read) => Ok(Some(read)),
-                // The requests for the individual files will report a more precise error.
-                Err(error) if error.is_transient() && !is_server_error(&error) => Err(error),
-                Err(error) => {
-                    tracing::debug!(%error, "the Hub did not provide the headers");
-                    Ok(None)
-                }
-            }
-        }
-        .instrument(self.span(index))
-        .boxed()
-    }
-
-    fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
-        async move {
-            let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
-            let read = self.http.read_all(&url, HubReportedCount::LIMIT, &self.meter).await;
-            let (json, _) = read.map_err(|failure| self.explain(self.repo.to_string(), failure))?;
-            Ok(HubReportedCount::from_json(&json))
-        }
-        .boxed()
-    }
-
-    fn cache_identity(&self) -> Option<CacheIdentity<'_>> {
-        let Self { http, endpoint, repo, revision, .. } = self;
-        let (token, headers) = (http.token_bytes(), http.headers());
-        Some(CacheIdentity { endpoint, token, headers, repo, revision })
-    }
 }
 
 impl HubRepo {
+    /// Returns the repository at a commit.
+    pub(super) fn at_commit(&self, commit: &CommitSha) -> Self {
+        Self { revision: commit.into(), ..self.clone() }
+    }
+
+    /// Returns the repository without its token; `None` if it has no token.
+    pub(crate) fn anonymous(&self) -> Option<Self> {
+        Some(Self { http: self.http.anonymous()?, ..self.clone() })
+    }
+
+    /// Returns the canonical name of the repository if it differs from the requested one.
+    pub(crate) fn canonical_name(&self) -> Option<String> {
+        self.canonical.get().map(ToString::to_string)
+    }
+
+    /// Requests the current commit of the revision with one request for `path`. Returns `None` if the server does not
+    /// report a commit.
+    pub(crate) async fn current_commit(&self, path: &RepoPath) -> Result<Option<CommitSha>, Error> {
+        let url = self.url(path);
+        let commit = self.http.response_header(&url, web::X_REPO_COMMIT, &self.meter).await;
+        let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
+        Ok(commit.and_then(|commit| commit.parse().ok()))
+    }
+
+    /// Requests all headers of an index at once, in the form parsed by the Hub. Returns `None` if the Hub does not
+    /// have them.
+    pub(crate) async fn parsed_headers(
+        &self,
+        index: &RepoPath,
+        limit: u64,
+    ) -> Result<Option<Fetched<Vec<u8>>>, Error> {
+        if self.revision != Revision::default() {
+            return Ok(None);
+        }
+        let url = self.endpoint.headers_url(&self.repo, index);
+        let read = self.http.read_all(&url, limit, &self.meter);
+        let read = read.instrument(self.span(index)).await;
+        match self.fetched(|| self.file_name(index), read) {
+            Ok(read) => Ok(Some(read)),
+            // The requests for the individual files will report a more precise error.
+            Err(error) if error.is_transient() && !is_server_error(&error) => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "the Hub did not provide the headers");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
+    pub(crate) async fn reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
+        let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
+        let read = self.http.read_all(&url, HubReportedCount::LIMIT, &self.meter).await;
+        let (json, _) = read.map_err(|failure| self.explain(self.repo.to_string(), failure))?;
+        Ok(HubReportedCount::from_json(&json))
+    }
+
     fn url(&self, path: &RepoPath) -> Url {
         let repo = self.canonical.get().unwrap_or(&self.repo);
         self.endpoint.file_url(repo, &self.revision, path)
@@ -194,7 +175,7 @@ impl HubRepo {
     }
 
     fn explain(&self, file: String, failure: RequestFailure) -> Error {
-        http_error::explain(file, failure, Some((&self.repo, &self.revision)))
+        web::explain(file, failure, Some((&self.repo, &self.revision)))
     }
 
     /// Ignores failures that mean the server has no listing. Mirrors serve files, and each rejects listings in its

@@ -1,18 +1,20 @@
-//! The folder of a file on any web server.
+//! The folder of a file on any web server, and the errors of files that are read over HTTP.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use futures::future::{FutureExt, ready};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
-use super::stream::{self, ByteStream};
-use super::{Backend, Fetch, Fetched, ListFuture, http_error};
+use super::stream::{self, FileStream};
+use super::{Fetch, Fetched, FileSource, ListFuture};
 use crate::error::Error;
+use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
 use crate::http::transfer::{CallMeter, RangeBytes};
-use crate::http::{Http, RequestFailure, ResponseChain, SafeUrl};
-use crate::hub::CommitSha;
+use crate::http::{Http, HttpError, HubError, RequestFailure, ResponseChain, SafeUrl};
+use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The header that carries the commit of a file on a Hub. The CDN does not send it, and some mirrors send it only
 /// with the last response.
@@ -28,7 +30,7 @@ pub(crate) struct WebFolder {
     pub(crate) file: RepoPath,
 }
 
-impl Backend for WebFolder {
+impl FileSource for WebFolder {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
             let read = self.http.read_range(&self.url(path), &range, &self.meter).await;
@@ -47,12 +49,12 @@ impl Backend for WebFolder {
         .boxed()
     }
 
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
-        let pieces =
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
+        let events =
             self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, &self.meter));
         let file = self.file_name(path);
-        let explain = move |failure| http_error::explain(file.clone(), failure, None);
-        stream::from_http(pieces, commit, explain).boxed()
+        let failed = move |failure| explain(file.clone(), failure, None);
+        stream::from_http(events, commit, failed).boxed()
     }
 
     /// Web servers have no reliable listing.
@@ -82,7 +84,7 @@ impl WebFolder {
     ) -> Result<Fetched<T>, Error> {
         match read {
             Ok((value, chain)) => Ok(Fetched::new(value, commit(&chain))),
-            Err(failure) => Err(http_error::explain(self.file_name(path), failure, None)),
+            Err(failure) => Err(explain(self.file_name(path), failure, None)),
         }
     }
 }
@@ -104,6 +106,48 @@ fn sibling(url: &Url, file: &RepoPath, other: &RepoPath) -> Url {
         segments.pop().extend(other.segments());
     }
     sibling
+}
+
+/// Converts a request failure to the error for a file. `repo` is `None` on servers without repositories.
+pub(crate) fn explain(
+    file: String,
+    failure: RequestFailure,
+    repo: Option<(&RepoId, &Revision)>,
+) -> Error {
+    let RequestFailure { error, attempts, elapsed } = failure;
+    match error {
+        HttpError::TooLarge { limit, .. } => Error::TooLarge { file, limit },
+        HttpError::Status(response) => refused(file, response, repo, (attempts, elapsed)),
+        error => Error::RequestFailed { file, attempts, elapsed, source: Box::new(error) },
+    }
+}
+
+/// Returns the error for a response with an error status.
+fn refused(
+    file: String,
+    source: Box<HubError>,
+    repo: Option<(&RepoId, &Revision)>,
+    (attempts, elapsed): (usize, Duration),
+) -> Error {
+    let Some(kind) = source.kind() else {
+        return Error::Refused { file, attempts, elapsed, source };
+    };
+    match (kind, repo) {
+        (ErrorKind::FileNotFound, _) => Error::FileNotFound { file, source },
+        (ErrorKind::RepoNotFound, Some((repo, _))) => {
+            Error::RepoNotFound { repo: repo.clone(), source }
+        }
+        (ErrorKind::RevisionNotFound, Some((repo, revision))) => {
+            let (repo, revision) = (repo.clone(), revision.clone());
+            Error::RevisionNotFound { repo, revision, source }
+        }
+        (ErrorKind::Gated, Some((repo, _))) => Error::Gated { repo: repo.clone(), source },
+        (ErrorKind::RejectedToken, Some(_)) => Error::RejectedToken { source },
+        (ErrorKind::RepoNotFound | ErrorKind::RevisionNotFound, _) if source.status == 404 => {
+            Error::FileNotFound { file, source }
+        }
+        _ => Error::Forbidden { file, source },
+    }
 }
 
 #[cfg(test)]

@@ -14,14 +14,14 @@ const MAX_RATIO: u64 = 1_040;
 
 /// Compressed bytes. Clones share them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Deflated {
+pub(crate) struct Deflated {
     bytes: Bytes,
     /// The number of bytes before compression.
     length: u64,
 }
 
 impl Deflated {
-    pub fn from_bytes(bytes: &[u8]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         let mut deflater = Deflater::default();
         deflater.add(bytes);
         deflater.finish()
@@ -33,7 +33,7 @@ impl Deflated {
     }
 
     /// Decompresses all bytes; `None` if they are corrupt.
-    pub fn inflate(&self) -> Option<Vec<u8>> {
+    pub(crate) fn inflate(&self) -> Option<Vec<u8>> {
         self.inflate_range(0..self.length)
     }
 
@@ -52,17 +52,17 @@ impl Deflated {
 
     /// Decompresses all bytes in chunks of at most `size` bytes. If the bytes are corrupt, the last chunk is an
     /// error.
-    pub(crate) fn pieces(self, size: usize) -> impl Iterator<Item = io::Result<Bytes>> + Send {
+    pub(crate) fn chunks(self, size: usize) -> impl Iterator<Item = io::Result<Bytes>> + Send {
         let mut inflater = DeflateDecoder::new(io::Cursor::new(self.bytes)).take(self.length);
         let mut missing = self.length;
         std::iter::from_fn(move || {
-            let mut piece = Vec::new();
-            let read = (&mut inflater).take(size as u64).read_to_end(&mut piece);
-            missing -= piece.len() as u64;
+            let mut chunk = Vec::new();
+            let read = (&mut inflater).take(size as u64).read_to_end(&mut chunk);
+            missing -= chunk.len() as u64;
             match read {
                 Ok(0) if missing == 0 => None,
                 Ok(0) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-                Ok(_) => Some(Ok(piece.into())),
+                Ok(_) => Some(Ok(chunk.into())),
                 Err(error) => Some(Err(error)),
             }
         })
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn whole(deflated: Deflated) -> io::Result<Vec<u8>> {
-        deflated.pieces(1_000).try_fold(Vec::new(), |all, piece| Ok([&*all, &*piece?].concat()))
+        deflated.chunks(1_000).try_fold(Vec::new(), |all, chunk| Ok([&*all, &*chunk?].concat()))
     }
 
     #[test]

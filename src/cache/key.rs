@@ -41,7 +41,7 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-/// The properties of a backend that are part of its cache keys.
+/// The properties of a repository and its reader that are part of its cache keys.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheIdentity<'a> {
     pub(crate) endpoint: &'a Endpoint,
@@ -50,7 +50,6 @@ pub(crate) struct CacheIdentity<'a> {
     /// Additional headers as sent to the server. A gateway may show each reader something different.
     pub(crate) headers: &'a HeaderMap,
     pub(crate) repo: &'a RepoId,
-    pub(crate) revision: &'a Revision,
 }
 
 /// The keys for one repository, one token and one target, at any revision.
@@ -61,7 +60,7 @@ pub(crate) struct CacheIdentity<'a> {
 pub(crate) struct CacheKeys(Sha256);
 
 impl CacheKeys {
-    /// Creates the keys of a backend. `target` names the part of the repository that a call reads.
+    /// Creates the keys of a repository. `target` names the part of the repository that a call reads.
     pub(crate) fn new(identity: CacheIdentity<'_>, target: &str) -> Self {
         let (endpoint, repo) = (identity.endpoint.url().as_str(), identity.repo.to_string());
         let parts =
@@ -103,10 +102,10 @@ fn add(hash: Sha256, part: &[u8]) -> Sha256 {
 #[cfg(test)]
 impl CacheKeys {
     pub(crate) fn for_test(target: &str) -> Self {
-        let (endpoint, revision) = (&Endpoint::default(), &Revision::default());
+        let endpoint = &Endpoint::default();
         let repo = &"a/b".parse().unwrap();
         let headers = &HeaderMap::new();
-        Self::new(CacheIdentity { endpoint, token: b"", headers, repo, revision }, target)
+        Self::new(CacheIdentity { endpoint, token: b"", headers, repo }, target)
     }
 }
 
@@ -124,9 +123,9 @@ mod tests {
             let (token, header) = token.split_once('+').unwrap_or((token, ""));
             let header = (!header.is_empty()).then(|| (COOKIE, header.parse().unwrap()));
             let headers = &HeaderMap::from_iter(header);
-            let (endpoint, revision) = (&Endpoint::parse(endpoint).unwrap(), &Revision::default());
+            let endpoint = &Endpoint::parse(endpoint).unwrap();
             let (token, repo) = (token.as_bytes(), &repo.parse().unwrap());
-            CacheKeys::new(CacheIdentity { endpoint, token, headers, repo, revision }, target)
+            CacheKeys::new(CacheIdentity { endpoint, token, headers, repo }, target)
                 .commit(&commit.to_string().repeat(40).parse().unwrap())
         };
         let hub = Endpoint::HUGGING_FACE;

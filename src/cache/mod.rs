@@ -8,24 +8,25 @@
 mod deflated;
 mod disk;
 mod entry;
-mod headers;
+mod header_bytes;
 mod key;
 mod memory;
+mod recorder;
 
 use std::fmt;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 
-pub use deflated::Deflated;
-pub(crate) use deflated::Deflater;
+pub(crate) use deflated::{Deflated, Deflater};
 pub use disk::{DiskCache, DiskUsage};
 pub(crate) use entry::{decode, encode};
-pub(crate) use headers::RecordedHeaders;
-pub use headers::{CachedFile, CachedHeaders};
+pub(crate) use header_bytes::CachedFile;
+pub use header_bytes::{HeaderBytes, HeaderFile};
 pub use key::CacheKey;
 pub(crate) use key::{CacheIdentity, CacheKeys};
 pub use memory::MemoryCache;
+pub(crate) use recorder::Recorder;
 
 /// A store for cache entries, such as [`DiskCache`] and [`MemoryCache`]; see
 /// [`ClientBuilder::header_cache`](crate::ClientBuilder::header_cache).

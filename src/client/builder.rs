@@ -9,7 +9,6 @@ use reqwest::header::HeaderValue;
 
 use super::http_options::{header, sensitive, user_agent};
 use super::{Client, TokenSource};
-use crate::backends::HeaderCache;
 use crate::cache::Cache;
 use crate::client::model::ClientContext;
 use crate::count::Configs;
@@ -19,7 +18,7 @@ use crate::formats::{Format, Formats, clip};
 use crate::http::transfer::CallMeter;
 use crate::http::{Http, HttpSettings, Proxies, RootCertificates, has_tls_provider};
 use crate::hub::{Endpoint, EndpointError, HubWarnings};
-use crate::inspect::{ClientMemory, Limits};
+use crate::inspect::{ClientMemory, HeaderCache, Limits};
 
 /// A builder for a [`Client`].
 ///

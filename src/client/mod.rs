@@ -1,5 +1,6 @@
 //! The client: the entry point of every call.
 
+mod api_page;
 mod builder;
 mod call_timeout;
 mod env;
@@ -7,8 +8,6 @@ mod http_options;
 mod known_servers;
 mod many;
 mod model;
-mod models_page;
-mod record;
 
 use std::sync::Arc;
 
@@ -105,7 +104,18 @@ impl Client {
         self.context.warm_up().await
     }
 
-    /// Starts the meter of a call. The totals of the client include it.
+    /// Starts a meter for one call, or for several calls that belong together. The [totals](Self::stats) of the client
+    /// include it, as one call. See [`Model::meter`].
+    ///
+    /// ```
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let meter = client.start_call();
+    /// let result = client.model("bigscience/bloom").meter(&meter).count().await;
+    /// println!("{} requests, {} bytes", meter.requests(), meter.bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
     pub fn start_call(&self) -> CallMeter {
         self.context.totals.start_call()
     }

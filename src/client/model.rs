@@ -1,27 +1,29 @@
 //! The weights that a call reads.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use percent_encoding::percent_decode_str;
+use futures::future::FutureExt;
 use tokio::sync::OnceCell;
 use tracing::Instrument;
-use url::Url;
 
 use super::call_timeout::within_timeout;
-use crate::backends::{
-    Backend, CallHooks, DiskFolder, FileListing, HeaderCache, HubRepo, OfflineRepo, WebFolder,
-};
+use crate::backends::{DiskFolder, FileListing, HubRepo, OfflineRepo, Origin, WebFolder};
+use crate::cache::HeaderBytes;
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
-use crate::formats::weight_sets::{Layout, ListedFile, WeightSet, is_shard_pattern};
-use crate::formats::{Format, Formats, RepoPath, clip};
+use crate::formats::weight_sets::{ListedFile, WeightSet};
+use crate::formats::{FileHeader, Format, Formats, RepoPath, clip};
 use crate::http::transfer::CallMeter;
 use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
-use crate::inspect::{ClientMemory, Inspection, Limits, OnProgress, Progress, Target};
+use crate::inspect::{
+    Call, CallFiles, CallHooks, CallMemory, CallState, Callback, ClientMemory, HeaderCache,
+    LargeCallLimit, Limits, OnHeader, OnProgress, Progress, RecordedCount, Target, file_of,
+    on_disk,
+};
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 
@@ -64,16 +66,16 @@ impl ClientContext {
     }
 
     /// Returns a repository on the Hub or, if the client is offline, its snapshot in the cache.
-    async fn repo(&self, repo: &RepoId, revision: Revision, meter: CallMeter) -> Arc<dyn Backend> {
+    async fn repo(&self, repo: &RepoId, revision: Revision, meter: CallMeter) -> Origin {
         let repo = repo.clone();
         let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
         let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter };
         let Some(cache) = &self.offline else {
             self.load_known_servers().await;
-            return Arc::new(hub);
+            return Origin::Hub(hub);
         };
-        Arc::new(OfflineRepo::find(cache, hub).await)
+        Origin::Offline(Arc::new(OfflineRepo::find(cache, hub).await))
     }
 }
 
@@ -102,14 +104,17 @@ pub struct Model {
     /// The name of the selected format.
     format: Option<String>,
     plan: Plan,
-    lists_sets: bool,
+    list_sets: bool,
+    revalidate: bool,
     on_progress: Option<OnProgress>,
+    on_header: Option<OnHeader>,
     timeout: Option<Duration>,
-    gate: Option<Arc<dyn CallHooks>>,
+    hooks: Option<Arc<dyn CallHooks>>,
+    large_calls: Option<LargeCallLimit>,
     /// The meter that all calls share; `None` if each call has a separate one.
     meter: Option<CallMeter>,
     /// The files of the repository, if known in advance.
-    files: Option<Arc<Vec<RepoPath>>>,
+    known_files: Option<Arc<Vec<RepoPath>>>,
 }
 
 impl Model {
@@ -120,12 +125,15 @@ impl Model {
             source,
             format: None,
             plan,
-            lists_sets: false,
+            list_sets: false,
+            revalidate: false,
             on_progress: None,
+            on_header: None,
             timeout: None,
-            gate: None,
+            hooks: None,
+            large_calls: None,
             meter: None,
-            files: None,
+            known_files: None,
         }
     }
 
@@ -169,7 +177,7 @@ impl Model {
     /// are the modules of a sentence-transformers model, variants, and the checkpoints of a training run. Listing
     /// costs one request per 1,000 files.
     pub fn other_sets(mut self, yes: bool) -> Self {
-        self.lists_sets = yes;
+        self.list_sets = yes;
         self
     }
 
@@ -193,13 +201,68 @@ impl Model {
     /// Sets a callback that is invoked after each shard is read, but never for a single file. It runs on the task
     /// that drives the call and must not block.
     pub fn on_progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.on_progress = Some(OnProgress(Arc::new(report)));
+        self.on_progress = Some(Callback(Arc::new(report)));
         self
     }
 
-    /// Sets the gate of a service and the meter that all calls share.
-    pub fn gate(mut self, gate: Arc<dyn CallHooks>, meter: CallMeter) -> Self {
-        (self.gate, self.meter) = (Some(gate), Some(meter));
+    /// Sets a callback that is invoked with each header after it is read, in any order. Headers need not be kept in
+    /// memory to look at all of them. It runs on the task that drives the call and must not block.
+    ///
+    /// ```
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let print = |header: &hf_meta::formats::FileHeader| {
+    ///     for (name, tensor) in header.tensors() {
+    ///         println!("{name} {:?}", tensor.shape());
+    ///     }
+    /// };
+    /// client.model("bigscience/bloom").on_header(print).count().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_header(mut self, read: impl Fn(&FileHeader) + Send + Sync + 'static) -> Self {
+        self.on_header = Some(Callback(Arc::new(read)));
+        self
+    }
+
+    /// Sets the paths of all files in the repository, if you know them. No name is probed then, and listing the other
+    /// sets costs no request.
+    ///
+    /// ```
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let files = ["README.md", "model.safetensors"].map(|path| path.parse().unwrap());
+    /// let report = client.model("openai-community/gpt2").known_files(files).count().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn known_files(mut self, files: impl IntoIterator<Item = RepoPath>) -> Self {
+        self.known_files = Some(Arc::new(files.into_iter().collect()));
+        self
+    }
+
+    /// Sets whether to request the commit of a branch even if the [cached](crate::ClientBuilder::branch_ttl) one is
+    /// fresh; `false` by default. Use it after a notification that the repository has changed.
+    pub fn revalidate(mut self, yes: bool) -> Self {
+        self.revalidate = yes;
+        self
+    }
+
+    /// Sets hooks that can pause or stop a call while it runs; see [`CallHooks`].
+    pub fn hooks(mut self, hooks: Arc<dyn CallHooks>) -> Self {
+        self.hooks = Some(hooks);
+        self
+    }
+
+    /// Sets a limit that this call shares with other calls that need a lot of memory.
+    pub fn large_calls(mut self, limit: &LargeCallLimit) -> Self {
+        self.large_calls = Some(limit.clone());
+        self
+    }
+
+    /// Counts the requests and bytes of all calls of this model in a meter of
+    /// [`Client::start_call`](crate::Client::start_call), which also shows them while a call runs, and after it has
+    /// failed.
+    pub fn meter(mut self, meter: &CallMeter) -> Self {
+        self.meter = Some(meter.clone());
         self
     }
 
@@ -210,8 +273,7 @@ impl Model {
     ///
     /// Returns the same errors as [`Model::parse_safetensors_metadata`].
     pub fn count(&self) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
-        let cache = self.context.header_cache.clone();
-        self.call(async move |inspection| inspection.count(cache.as_ref()).await)
+        self.call(Call::count)
     }
 
     /// Reads and validates the header of every safetensors file, and counts the parameters.
@@ -226,9 +288,8 @@ impl Model {
     pub fn parse_safetensors_metadata(
         &self,
     ) -> impl Future<Output = Result<SafetensorsParseFromRepo, Error>> + Send + use<> {
-        let cache = self.context.header_cache.clone();
         let model = Self { format: Some(Safetensors.name().to_owned()), ..self.clone() };
-        model.call(async move |inspection| inspection.parse(cache.as_ref()).await)
+        model.call(Call::parse)
     }
 
     /// Reads and validates the header of every weight file, in any format, and counts the parameters.
@@ -247,8 +308,7 @@ impl Model {
     ///
     /// Returns the same errors as [`Model::parse_safetensors_metadata`].
     pub fn inspect(&self) -> impl Future<Output = Result<Weights, Error>> + Send + use<> {
-        let cache = self.context.header_cache.clone();
-        self.call(async move |inspection| inspection.weights(cache.as_ref()).await)
+        self.call(Call::weights)
     }
 
     /// Checks everything that headers can reveal. Reads every header and continues after an error.
@@ -262,7 +322,7 @@ impl Model {
     /// Returns the errors of [`Model::parse_safetensors_metadata`] that occur before the index, or the first bytes of
     /// a single file, have been read, and [`Error::DeadlineExceeded`]. Later errors become findings in the report.
     pub fn verify(&self) -> impl Future<Output = Result<VerifyReport, Error>> + Send + use<> {
-        self.call(|inspection| Box::pin(inspection.verify()))
+        self.call(|call| Box::pin(call.verify()))
     }
 
     /// Returns the parameter count that the Hub reports for the repository, or `None` if it reports none or the
@@ -276,8 +336,8 @@ impl Model {
     pub fn hub_reported_count(
         &self,
     ) -> impl Future<Output = Result<Option<HubReportedCount>, Error>> + Send + use<> {
-        self.call(|Inspection { backend, .. }| async move {
-            ask(backend, |backend| async move { backend.reported_count().await }).await
+        self.call(async |mut call| {
+            call.with_token_fallback(|call| call.files.reported_count().boxed()).await
         })
     }
 
@@ -291,34 +351,43 @@ impl Model {
     pub fn weight_sets(
         &self,
     ) -> impl Future<Output = Result<Option<Vec<WeightSet>>, Error>> + Send + use<> {
-        self.call(|Inspection { backend, target, formats, .. }| async move {
-            let folder = target.folder();
-            let listed = ask(backend, |backend| async move { backend.list(folder).await }).await?;
-            Ok(listed.map(|listed| Layout::new(&formats, folder, &listed.files).sets))
+        self.call(async |mut call| call.with_token_fallback(|call| call.list_sets().boxed()).await)
+    }
+
+    /// Counts the parameters like [`Model::count`], and also returns the bytes that the count was computed from. Does
+    /// not use the header cache.
+    ///
+    /// Store the bytes to count again later, with [`Model::recount`].
+    pub fn count_and_record(&self) -> impl Future<Output = RecordedCount> + Send + use<> {
+        let call = self.call(async |call| Ok(call.record().await));
+        call.map(|recorded| match recorded {
+            Ok(recorded) => recorded,
+            Err(error) => RecordedCount { result: Err(error), path: None, bytes: None },
         })
     }
 
-    /// Returns a copy of this call with a separate meter.
-    pub(super) fn metered(&self) -> (Self, CallMeter) {
-        let meter = self.context.totals.start_call();
-        (Self { meter: Some(meter.clone()), ..self.clone() }, meter)
-    }
-
-    /// Sets the files of the repository, so that no name is probed and listing the other sets costs no request.
-    pub fn files(mut self, files: Vec<RepoPath>) -> Self {
-        self.files = Some(Arc::new(files));
-        self
+    /// Counts the parameters in bytes that an earlier call has recorded, without a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Model::count`], and [`Error::FileNotFound`] if a file that is needed was not
+    /// recorded.
+    pub fn recount(
+        &self,
+        bytes: HeaderBytes,
+    ) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
+        self.call(|call| call.recount(bytes))
     }
 
     /// Runs a call within its timeout. The future borrows nothing, so it can be spawned.
-    pub(super) fn call<T, Read, Call>(
+    fn call<T, Read, Reading>(
         &self,
         read: Read,
-    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Call>
+    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
     where
         T: Send,
-        Read: FnOnce(Inspection) -> Call + Send,
-        Call: Future<Output = Result<T, Error>> + Send,
+        Read: FnOnce(Call) -> Reading + Send,
+        Reading: Future<Output = Result<T, Error>> + Send,
     {
         let model = self.clone();
         // Boxed, because callers embed the future in larger futures, and moving those would copy it.
@@ -328,7 +397,7 @@ impl Model {
             let source = model.source.as_ref().ok().map(tracing::field::display);
             let span = tracing::info_span!("call", source);
             let call = async {
-                let result = read(model.inspection(meter.clone()).await?).await;
+                let result = read(model.start(meter.clone()).await?).await;
                 model.context.save_known_servers().await;
                 result
             };
@@ -343,15 +412,15 @@ impl Model {
         self.context.formats.only(name).ok_or_else(|| Error::UnknownFormat { name: clip(name) })
     }
 
-    async fn inspection(&self, meter: CallMeter) -> Result<Inspection, Error> {
+    async fn start(&self, meter: CallMeter) -> Result<Call, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
-        let files = self.files.as_deref().map(|files| Arc::new(known_files(&source, files)));
-        let (backend, target): (Arc<dyn Backend>, _) = match &source {
+        let known_files = self.known_files.as_deref().map(|files| known_files(&source, files));
+        let (origin, target) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
-                let backend = self.context.repo(repo, revision, meter.clone()).await;
-                (backend, Target::from_path(&formats, path.clone()))
+                let origin = self.context.repo(repo, revision, meter.clone()).await;
+                (origin, Target::from_path(&formats, path.clone()))
             }
             Source::Url(_) if self.context.offline.is_some() => {
                 return Err(Error::Offline { url: source.to_string() });
@@ -360,44 +429,35 @@ impl Model {
                 let file = file_of(url);
                 let target = Target::from_file(file.clone());
                 let (http, url) = (self.context.http.clone(), url.clone());
-                (Arc::new(WebFolder { http, url, file, meter: meter.clone() }), target)
+                let folder = WebFolder { http, url, file, meter: meter.clone() };
+                (Origin::Folder(Arc::new(folder)), target)
             }
             Source::Local(path) => {
                 let (folder, target) = on_disk(&formats, path).await?;
-                (Arc::new(DiskFolder { folder, meter: meter.clone() }), target)
+                let folder = DiskFolder { folder, meter: meter.clone() };
+                (Origin::Folder(Arc::new(folder)), target)
             }
         };
-        Ok(Inspection {
+        Ok(Call {
             source: source.to_string(),
-            backend,
+            files: CallFiles::new(origin),
             target,
             formats,
             plan: self.plan,
             limits: self.context.limits,
-            memory: self.context.memory.clone(),
-            lists_sets: self.lists_sets,
-            files,
+            cache: self.context.header_cache.clone(),
+            revalidate: self.revalidate,
+            list_sets: self.list_sets,
+            known_files,
             on_progress: self.on_progress.clone(),
+            on_header: self.on_header.clone(),
+            hooks: self.hooks.clone(),
             started: Instant::now(),
             meter,
-            gate: self.gate.clone(),
+            memory: CallMemory::new(&self.context.memory),
+            large: self.large_calls.as_ref().map(LargeCallLimit::start_call),
+            state: CallState::default(),
         })
-    }
-}
-
-/// Sends a request to a backend. If the Hub rejects the token, retries without it, because public repositories need
-/// no token.
-async fn ask<T, Request: Future<Output = Result<T, Error>>>(
-    backend: Arc<dyn Backend>,
-    request: impl Fn(Arc<dyn Backend>) -> Request,
-) -> Result<T, Error> {
-    match (request(Arc::clone(&backend)).await, backend.anonymous()) {
-        (Err(error @ Error::RejectedToken { .. }), Some(backend)) => {
-            let answer = request(Arc::clone(&backend)).await.map_err(|_| error)?;
-            backend.token_is_rejected();
-            Ok(answer)
-        }
-        (answer, _) => answer,
     }
 }
 
@@ -411,31 +471,4 @@ fn known_files(source: &Source, files: &[RepoPath]) -> FileListing {
     };
     let files = files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
     FileListing { files, commit, is_complete: true }
-}
-
-/// Returns the name of the file at a URL.
-fn file_of(url: &Url) -> RepoPath {
-    let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
-    let name = percent_decode_str(name).decode_utf8_lossy();
-    RepoPath::new_unchecked(&name)
-}
-
-/// Returns the folder of a local path, and the file, shards or folder to read in it.
-async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, Target), Error> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = RepoPath::new_unchecked(&name);
-    let folder = path.parent().map(PathBuf::from).unwrap_or_default();
-    let target = match tokio::fs::metadata(path).await {
-        Ok(metadata) if metadata.is_dir() => return Ok((path.to_owned(), Target::Folder(None))),
-        Err(_) if is_shard_pattern(formats, &name) => Target::Shards(name),
-        Err(_)
-            if formats.is_quantization(name.as_str())
-                && tokio::fs::metadata(&folder).await.is_ok() =>
-        {
-            Target::Quantization(name)
-        }
-        Err(error) => return Err(Error::from_io(path.display().to_string(), error)),
-        Ok(_) => Target::from_file(name),
-    };
-    Ok((folder, target))
 }

@@ -33,7 +33,9 @@ pub(crate) enum BodyEvent<R> {
     Bytes(Bytes),
 }
 
-/// Counts the requests, bytes and waits of a call. Clones share their counters.
+/// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::start_call`] creates it.
+///
+/// [`Client::start_call`]: crate::Client::start_call
 #[derive(Clone, Debug, Default)]
 pub struct CallMeter {
     call: Arc<Mutex<CallCounters>>,
@@ -78,7 +80,7 @@ fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok
 
 /// A guard for a rate limit wait, which ends when it is dropped.
 #[derive(Debug)]
-pub struct RateLimitWait(CallMeter);
+pub(crate) struct RateLimitWait(CallMeter);
 
 impl CallCounters {
     fn waited(&self) -> Duration {
@@ -95,7 +97,7 @@ impl CallMeter {
     }
 
     /// Returns the totals.
-    pub fn stats(&self) -> ClientStats {
+    pub(crate) fn stats(&self) -> ClientStats {
         let counters = lock(&self.call);
         ClientStats { waited: counters.waited(), ..counters.stats }
     }
@@ -115,7 +117,8 @@ impl CallMeter {
         lock(&self.call).endpoint_requests
     }
 
-    /// Counts a request to the endpoint itself or to another server.
+    /// Counts a request to the endpoint itself or to another server, for example one that a program sends as part of
+    /// the call.
     pub fn count_request(&self, is_endpoint: bool) {
         self.update(|counters| {
             counters.stats.requests += 1;
@@ -139,8 +142,8 @@ impl CallMeter {
         lock(&self.call).waited()
     }
 
-    /// Starts a wait for a rate limit.
-    pub fn start_wait(&self) -> RateLimitWait {
+    /// Starts a wait, which does not count towards the timeout of the call.
+    pub(crate) fn start_wait(&self) -> RateLimitWait {
         self.update(|counters| {
             counters.waiting += 1;
             counters.wait_started.get_or_insert_with(Instant::now);

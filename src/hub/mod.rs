@@ -10,7 +10,6 @@
 //! |---|---|
 //! | a file or a range of it | `{endpoint}/{repo}/resolve/{revision}/{path}` |
 //! | all files of a repository | `{endpoint}/api/models/{repo}/tree/{revision}?recursive=true` |
-//! | the models of the Hub | `{endpoint}/api/models?…` |
 //! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
 //!
 //! The Hub's response headers carry metadata. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
@@ -19,7 +18,6 @@
 
 mod endpoint;
 pub(crate) mod listing;
-mod models;
 mod reported_count;
 mod source;
 mod warnings;
@@ -32,4 +30,3 @@ pub use self::{
 };
 pub(crate) use self::{listing::ListFilesError, warnings::HubWarnings};
 pub(crate) use hf_meta_format::{CommitSha, IdError, RepoId, Revision};
-pub use models::{ListedModel, MAX_MODELS_PAGE};

@@ -1,6 +1,6 @@
 //! Reads `config.json`, which may change the count.
 
-use super::reader::Reader;
+use super::call::Call;
 use crate::HubCacheMiss;
 use crate::count::Configs;
 use crate::error::Error;
@@ -38,19 +38,19 @@ fn unusable(reason: String) -> Finding {
     Finding::UnusableConfig { file: CONFIG.to_owned(), reason }
 }
 
-impl Reader {
+impl Call {
     /// Reads the configuration of the commit, once per call.
     ///
     /// A missing configuration is fine, and an unusable one must not hide the counts of the headers. A network error
     /// is an error, because the configuration could change the count.
     pub(super) async fn config(&self) -> &Result<ConfigFile, Error> {
-        self.config.get_or_init(|| Box::pin(self.read_config())).await
+        self.state.config.get_or_init(|| Box::pin(self.read_config())).await
     }
 
     /// Returns the path of the configuration next to the weights.
     pub(super) fn config_path(&self) -> RepoPath {
         let config = RepoPath::new_unchecked(CONFIG);
-        self.weights.as_ref().map_or(config.clone(), |weights| weights.sibling(&config))
+        self.state.weights.as_ref().map_or(config.clone(), |weights| weights.sibling(&config))
     }
 
     /// Returns the path of another file in the folder of the weights.
@@ -68,7 +68,7 @@ impl Reader {
 
     /// Reads a configuration; `None` if it does not exist.
     async fn read_config_at(&self, path: &RepoPath) -> Result<Option<ConfigFile>, Error> {
-        match self.backend.read_whole(path, self.limits.config).await {
+        match self.files.read_whole(path, self.limits.config).await {
             Ok(json) => Ok(Some(ConfigFile::from_json(self.check_commit(path, json)?))),
             // The file may exist in the repository without being in the cache.
             Err(Error::FileNotFound { source, .. })
@@ -95,7 +95,7 @@ impl Reader {
     ) -> Result<(), Error> {
         let Some(name) = assembly.other_config_file(&config.configs) else { return Ok(()) };
         let path = self.next_to_weights(name);
-        let json = match self.backend.read_whole(&path, self.limits.config).await {
+        let json = match self.files.read_whole(&path, self.limits.config).await {
             Ok(json) => self.check_commit(&path, json)?,
             Err(error) if error.is_not_found() || error.is_denied() => return Ok(()),
             Err(Error::TooLarge { .. }) => return Ok(()),

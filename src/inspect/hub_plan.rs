@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::reader::Reader;
-use super::{Inspected, Inspection, Target};
-use crate::backends::{Fetched, pinned};
+use super::Target;
+use super::call::{Call, Inspected};
+use crate::backends::Fetched;
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
@@ -22,11 +22,11 @@ struct HubHeaders<'a> {
     headers: BTreeMap<String, &'a RawValue>,
 }
 
-impl Inspection {
+impl Call {
     /// Reads all headers in one request, as parsed by the Hub. Returns `None` if the Hub has none for these weights.
     pub(super) async fn read_from_hub(
-        &self,
-        keeps_headers: bool,
+        &mut self,
+        keep_headers: bool,
     ) -> Result<Option<Inspected>, Error> {
         if self.formats.safetensors().is_none() {
             return Ok(None);
@@ -37,31 +37,32 @@ impl Inspection {
             Target::File(_) | Target::Shards(_) | Target::Quantization(_) => return Ok(None),
         };
         let Some(Fetched { value: json, commit, .. }) =
-            self.backend.hub_headers(&path, self.limits.index).await?
+            self.files.parsed_headers(&path, self.limits.index).await?
         else {
             return Ok(None);
         };
-        let backend = pinned(&self.backend, commit.as_ref());
-        let mut reader = Reader::new(Self { backend, ..self.clone() }, commit);
-        reader.weights = Some(path.clone());
-        reader.before_allocation(json.len() as u64).await;
+        let files = self.files.pinned(commit.as_ref());
+        self.before_allocation(json.len() as u64).await;
         let limit = self.limits.header;
         let parsed = spawn_blocking_if_large(json.len(), move || parse(&json, limit)).await;
         let Some(headers) = parsed else {
             tracing::debug!(%path, "the Hub's response is invalid; reading the files instead");
             return Ok(None);
         };
-        let mut assembly = ReportBuilder::new_sharded(None, keeps_headers);
+        self.files = files;
+        self.state.commit = commit;
+        self.state.weights = Some(path.clone());
+        let mut assembly = ReportBuilder::new_sharded(None, keep_headers);
         for (shard, header) in headers {
             let header =
-                header.map_err(|source| reader.header_error(&path.sibling(&shard), source))?;
+                header.map_err(|source| self.header_error(&path.sibling(&shard), source))?;
             if header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor)) {
                 // The result is used when all headers are complete.
-                let _ = reader.config().await;
+                let _ = self.config().await;
             }
             assembly.add(shard, header);
         }
-        let mut inspected = reader.finish(path, assembly).await?;
+        let mut inspected = self.finish(path, assembly).await?;
         inspected.report.plan = Plan::Hub;
         Ok(Some(inspected))
     }

@@ -2,11 +2,12 @@
 
 use std::pin::pin;
 
-use futures::future::{BoxFuture, Either, select};
+use futures::future::{BoxFuture, Either, FutureExt, select};
 
-use super::reader::Reader;
-use super::{Inspection, Target};
-use crate::backends::{ByteStream, Fetched, FileListing, pinned, poll_alongside};
+use super::Target;
+use super::call::Call;
+use super::files::CallFiles;
+use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
 use crate::error::{BoxError, Error, QuantizationNotFound};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, UnsupportedWeights, WeightSet};
@@ -47,7 +48,7 @@ impl Located {
 /// A set of weights, and the part of it that has already been read.
 pub(super) enum FoundWeights {
     File { path: RepoPath, start: RangeBytes },
-    Index { path: RepoPath, stream: ByteStream },
+    Index { path: RepoPath, stream: FileStream },
     Shards { path: RepoPath, shards: Vec<RepoPath> },
 }
 
@@ -60,40 +61,32 @@ impl FoundWeights {
     }
 }
 
-impl Inspection {
-    /// Finds the weights, and returns them with a reader pinned to their commit.
+impl Call {
+    /// Finds the weights, and pins the call to their commit.
     ///
     /// Boxed, so that the futures of the search do not enlarge every call.
-    pub(super) fn locate(self) -> BoxFuture<'static, Result<(Reader, Located), Error>> {
-        Box::pin(async move {
-            let (mut inspection, mut located) = self.find_with_or_without_token().await?;
-            inspection.backend = pinned(&inspection.backend, located.commit.as_ref());
-            if inspection.lists_sets && located.other_sets.is_none() {
-                let (found, sets) = located.poll_alongside(inspection.list_sets()).await;
-                located = Located { other_sets: sets?, ..found };
+    pub(super) fn locate(&mut self) -> BoxFuture<'_, Result<Located, Error>> {
+        async move {
+            let mut located = self.with_token_fallback(|call| call.find().boxed()).await?;
+            self.files = self.files.pinned(located.commit.as_ref());
+            if self.list_sets && located.other_sets.is_none() {
+                let (found, sets) = located.poll_alongside(self.list_sets()).await;
+                let sets = sets?;
+                if sets.is_none() {
+                    tracing::warn!(source = %self.source, "the files cannot be listed");
+                }
+                located = Located { other_sets: sets, ..found };
             }
-            Ok((Reader::new(inspection, located.commit.take()), located))
-        })
-    }
-
-    /// Finds the weights. If the token is invalid, tries again without it, because a public repository needs no
-    /// token.
-    async fn find_with_or_without_token(mut self) -> Result<(Self, Located), Error> {
-        let error = match self.find().await {
-            Err(error @ Error::RejectedToken { .. }) => error,
-            found => return found.map(|found| (self, found)),
-        };
-        let Some(backend) = self.backend.anonymous() else { return Err(error) };
-        self.backend = backend;
-        let Ok(found) = self.find().await else { return Err(error) };
-        self.backend.token_is_rejected();
-        Ok((self, found))
+            self.state.commit = located.commit.take();
+            Ok(located)
+        }
+        .boxed()
     }
 
     async fn find(&self) -> Result<Located, Error> {
         match &self.target {
-            Target::File(path) => self.find_file(path).await,
-            Target::Index(path) => self.find_index(path).await,
+            Target::File(path) => self.find_file(&self.files, path).await,
+            Target::Index(path) => self.find_index(&self.files, path).await,
             Target::Shards(path) => self.find_shards(path).await,
             Target::Folder(None) => self.search(None).await,
             Target::Folder(Some(folder)) => self.find_folder(folder).await,
@@ -101,14 +94,14 @@ impl Inspection {
         }
     }
 
-    async fn find_file(&self, path: &RepoPath) -> Result<Located, Error> {
-        let Fetched { value, commit, .. } =
-            self.backend.read_range(path, self.plan.first_range(&self.formats, path)).await?;
+    async fn find_file(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
+        let first = self.plan.first_range(&self.formats, path);
+        let Fetched { value, commit, .. } = files.read_range(path, first).await?;
         Ok(Located::new(FoundWeights::File { path: path.clone(), start: value }, commit))
     }
 
-    async fn find_index(&self, path: &RepoPath) -> Result<Located, Error> {
-        let Fetched { value, commit, .. } = self.backend.stream(path, self.limits.index).await?;
+    async fn find_index(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
+        let Fetched { value, commit, .. } = files.stream(path, self.limits.index).await?;
         Ok(Located::new(FoundWeights::Index { path: path.clone(), stream: value }, commit))
     }
 
@@ -116,10 +109,10 @@ impl Inspection {
     pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
         let names = [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name));
         if self.formats.safetensors().is_none() {
-            let listed = self.backend.list(folder).await?;
+            let listed = self.files.list(folder).await?;
             return self.find_main(folder, listed, |layout| layout).await;
         }
-        if let Some(listing) = &self.files {
+        if let Some(listing) = &self.known_files {
             return self.search_known(folder, &names, listing).await;
         }
         match self.find_either(&names).await {
@@ -142,7 +135,7 @@ impl Inspection {
         let found = match usual.or_else(|| layout.main()) {
             // Choosing between quantizations needs file sizes, and only a listing from the Hub has them.
             Some(set) if set.quantization.is_some() => {
-                let listed = self.backend.list(folder).await?;
+                let listed = self.files.list(folder).await?;
                 return self.find_main(folder, listed, |layout| layout).await;
             }
             Some(set) => self.find_set(set, listing.commit.clone()).await?,
@@ -162,8 +155,8 @@ impl Inspection {
     /// Requests both standard names concurrently: doing so sequentially would cost every sharded repository a round
     /// trip. If both exist, the single file wins, as in the loaders, and the index is dropped.
     async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Located, Error> {
-        let file = pin!(self.find_file(single));
-        let shards = pin!(self.find_index(index));
+        let file = pin!(self.find_file(&self.files, single));
+        let shards = pin!(self.find_index(&self.files, index));
         match select(file, shards).await {
             Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
             Either::Left((file, _)) => file,
@@ -187,7 +180,7 @@ impl Inspection {
     ) -> Result<Located, Error> {
         let response = source.downcast_ref::<HubError>();
         let known = response.and_then(|response| response.commit.as_ref());
-        let listed = self.pinned(known).backend.list(folder).await?;
+        let listed = self.files.pinned(known).list(folder).await?;
         let Some(FileListing { files, commit, is_complete }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
@@ -210,7 +203,7 @@ impl Inspection {
 
     /// Finds a quantization, or else the weights in a folder with that name, such as `fp16`.
     async fn find_quantization(&self, name: &RepoPath) -> Result<Located, Error> {
-        let listed = self.backend.list(None).await?;
+        let listed = self.files.list(None).await?;
         let files = listed.as_ref().map_or(&[][..], |listing| &listing.files);
         let layout = Layout::new(&self.formats, None, files);
         if layout.of_quantization(name.as_str()).sets.is_empty() {
@@ -230,13 +223,13 @@ impl Inspection {
         if path.as_str().contains(['/', '.']) {
             return Err(error);
         }
-        let Ok(Some(listed)) = self.backend.list(None).await else { return Err(error) };
+        let Ok(Some(listed)) = self.files.list(None).await else { return Err(error) };
         let quantizations = Layout::new(&self.formats, None, &listed.files).quantizations();
         if quantizations.is_empty() || listed.files.iter().any(|file| file.is_below(Some(path))) {
             return Err(error);
         }
         let source = QuantizationNotFound { name: clip(path.as_str()), quantizations };
-        Err(Error::FileNotFound { file: self.backend.file_name(path), source: source.into() })
+        Err(Error::FileNotFound { file: self.files.file_name(path), source: source.into() })
     }
 
     /// Finds the main set among the listed sets that `choose` keeps. The other sets are those of the same format.
@@ -267,36 +260,33 @@ impl Inspection {
     pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Located, Error> {
         let folder = path.folder();
         let not_found = || Error::FileNotFound {
-            file: self.backend.file_name(path),
+            file: self.files.file_name(path),
             source: "no such shards are listed".into(),
         };
-        let listed = self.backend.list(folder.as_ref()).await?.ok_or_else(not_found)?;
+        let listed = self.files.list(folder.as_ref()).await?.ok_or_else(not_found)?;
         let layout = Layout::new(&self.formats, folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
         self.find_set(set, listed.commit).await
     }
 
     /// Lists all sets of weights in the target's folder. Returns `None` if files cannot be listed.
-    pub(super) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
+    pub(crate) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         let folder = self.target.folder();
-        let listed = self.backend.list(folder).await?;
-        if listed.is_none() {
-            tracing::warn!(source = %self.source, "the files cannot be listed");
-        }
+        let listed = self.files.list(folder).await?;
         Ok(listed.map(|listed| Layout::new(&self.formats, folder, &listed.files).sets))
     }
 
     /// Starts reading a set, at a commit if it is known.
     async fn find_set(&self, set: &WeightSet, known: Option<CommitSha>) -> Result<Located, Error> {
-        let pinned = self.pinned(known.as_ref());
+        let files = self.files.pinned(known.as_ref());
         if set.is_without_index() {
-            let shards = set.shards().map_err(|total| self.backend.missing_shards(set, total))?;
+            let shards = set.shards().map_err(|total| self.files.missing_shards(set, total))?;
             let commit = if known.is_some() {
                 known
             } else {
                 // A listing may lack the commit, but every file response has it.
                 let first = Plan::Exact.first_range(&self.formats, &shards[0]);
-                pinned.backend.read_range(&shards[0], first).await?.commit
+                files.read_range(&shards[0], first).await?.commit
             };
             return Ok(Located::new(
                 FoundWeights::Shards { path: set.path.clone(), shards },
@@ -304,9 +294,9 @@ impl Inspection {
             ));
         }
         let found = if set.path.is_index() {
-            pinned.find_index(&set.path).await?
+            self.find_index(&files, &set.path).await?
         } else {
-            pinned.find_file(&set.path).await?
+            self.find_file(&files, &set.path).await?
         };
         // If the response has no commit, the commit in its URL applies.
         Ok(Located { commit: found.commit.or(known), ..found })
@@ -320,9 +310,5 @@ impl Inspection {
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
         Error::NoWeights { location: self.source.clone(), single, index, other_formats, source }
-    }
-
-    fn pinned(&self, commit: Option<&CommitSha>) -> Self {
-        Self { backend: pinned(&self.backend, commit), ..self.clone() }
     }
 }

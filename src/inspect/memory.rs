@@ -1,14 +1,17 @@
-//! Limits the memory of headers that are not counted yet.
+//! Limits of memory: for headers that are not counted yet, and for calls that need a lot of it.
 //!
-//! A permit is acquired before a header is requested, and released once the header is counted. One limit applies per
+//! A header permit is acquired before a header is requested, and released once the header is counted. One limit applies per
 //! call, and another to all calls of a client. Each call may exceed the second limit by one header, so that a call
 //! that waits for a rate limit does not block the others.
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::{Either, select};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+
+use crate::http::transfer::CallMeter;
 
 /// The limit per call, in bytes. No header is counted before the index is complete, and the parsed headers of
 /// Kimi-K2.5 almost fit: a lower limit would slow the call down.
@@ -29,7 +32,7 @@ impl Default for ClientMemory {
 
 /// The memory budget of one call, within the client's budget.
 #[derive(Debug)]
-pub(super) struct CallMemory {
+pub(crate) struct CallMemory {
     call: Arc<Semaphore>,
     client: Arc<Semaphore>,
     /// The permit for the one header that may exceed the client's budget.
@@ -37,7 +40,7 @@ pub(super) struct CallMemory {
 }
 
 impl CallMemory {
-    pub(super) fn new(client: &ClientMemory) -> Self {
+    pub(crate) fn new(client: &ClientMemory) -> Self {
         let call = Arc::new(Semaphore::new(CALL_LIMIT as usize));
         Self { call, client: Arc::clone(&client.0), one: Arc::new(Semaphore::new(1)) }
     }
@@ -73,6 +76,72 @@ impl MemoryPermit {
     }
 }
 
+/// A limit on the number of concurrent calls that need a lot of memory. Clones share the limit.
+///
+/// A call may use 8 MiB for its index and its headers, which is enough for almost every repository. The need of a call
+/// is unknown until the bytes arrive: to use more, it waits for one of the permits, and holds it until it ends.
+///
+/// ```
+/// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+/// let limit = hf_meta::LargeCallLimit::new(2);
+/// let calls = ["bigscience/bloom", "deepseek-ai/DeepSeek-R1", "moonshotai/Kimi-K2.5"]
+///     .map(|repo| client.model(repo).large_calls(&limit).count());
+/// for report in futures::future::try_join_all(calls).await? {
+///     println!("{} parameters", report.parameter_count.total());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LargeCallLimit {
+    permits: Arc<Semaphore>,
+    excludes_waits: bool,
+}
+
+impl LargeCallLimit {
+    /// The memory in bytes that a call may use without a permit.
+    pub const MAX_SMALL_CALL: u64 = 8 << 20;
+
+    /// Creates a limit of `calls` concurrent large calls, at least one.
+    #[must_use]
+    pub fn new(calls: usize) -> Self {
+        let permits = Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS));
+        Self { permits: Arc::new(permits), excludes_waits: false }
+    }
+
+    /// Sets whether waits for a permit are excluded from the timeout of the call; `false` by default.
+    #[must_use]
+    pub fn exclude_waits_from_timeout(self, yes: bool) -> Self {
+        Self { excludes_waits: yes, ..self }
+    }
+
+    /// Starts a call under this limit.
+    pub(crate) fn start_call(&self) -> LargeCall {
+        LargeCall { limit: self.clone(), bytes: AtomicU64::new(0), permit: OnceCell::new() }
+    }
+}
+
+/// The memory use of a call under a [`LargeCallLimit`].
+#[derive(Debug)]
+pub(crate) struct LargeCall {
+    limit: LargeCallLimit,
+    bytes: AtomicU64,
+    permit: OnceCell<Option<OwnedSemaphorePermit>>,
+}
+
+impl LargeCall {
+    /// Adds bytes, and waits for a permit if the call now needs one.
+    pub(super) async fn allocate(&self, bytes: u64, meter: &CallMeter) {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > LargeCallLimit::MAX_SMALL_CALL {
+            let _wait = self.limit.excludes_waits.then(|| meter.start_wait());
+            // The semaphore is never closed.
+            let acquire = || async { Arc::clone(&self.limit.permits).acquire_owned().await.ok() };
+            self.permit.get_or_init(acquire).await;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use futures::future::FutureExt;
@@ -97,5 +166,22 @@ mod tests {
         drop(one);
         permits.clear();
         assert_eq!(client.0.available_permits(), CLIENT_LIMIT);
+    }
+
+    #[test]
+    fn few_large_calls_run_at_once() {
+        let limit = LargeCallLimit::new(2);
+        let fits = |call: &LargeCall, bytes| {
+            call.allocate(bytes, &CallMeter::default()).now_or_never().is_some()
+        };
+        let mut calls: Vec<_> = (0..3).map(|_| limit.start_call()).collect();
+        assert!(calls.iter().all(|call| fits(call, LargeCallLimit::MAX_SMALL_CALL)));
+        let last = calls.pop().unwrap();
+        assert!(calls.iter().all(|call| fits(call, 1)));
+        assert!(!fits(&last, 1));
+        assert!(fits(&limit.start_call(), LargeCallLimit::MAX_SMALL_CALL));
+        assert!(calls.iter().all(|call| fits(call, u64::MAX)), "a permit is enough for all bytes");
+        calls.pop();
+        assert!(fits(&last, 1));
     }
 }

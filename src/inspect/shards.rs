@@ -10,9 +10,10 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::future::{Either, select};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
-use super::reader::{Reader, UncountedHeader};
-use super::{OnProgress, Progress};
-use crate::backends::{ByteStream, Fetched};
+use super::call::Call;
+use super::header::UncountedHeader;
+use super::hooks::{Callback, Progress};
+use crate::backends::{Fetched, FileStream};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
@@ -21,19 +22,19 @@ use crate::http::transfer::BodyEvent;
 use crate::report::{Plan, RangeRequest, ReportBuilder};
 
 /// The result of reading a shard.
-type ShardRead = (RepoPath, Result<UncountedHeader, Error>);
+type ShardResult = (RepoPath, Result<UncountedHeader, Error>);
 
 /// The results of reading all shards of a set.
-pub(super) struct ShardReads {
+pub(super) struct ShardResults {
     /// All headers that were read.
     pub(super) assembly: ReportBuilder,
     /// The shards that could not be read, sorted by path. Empty if the first failure ends the call.
     pub(super) failures: Vec<(RepoPath, Error)>,
 }
 
-impl ShardReads {
-    fn new(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
-        Self { assembly: ReportBuilder::new_sharded(index, keeps_headers), failures: Vec::new() }
+impl ShardResults {
+    fn new(index: Option<SafetensorsIndexJson>, keep_headers: bool) -> Self {
+        Self { assembly: ReportBuilder::new_sharded(index, keep_headers), failures: Vec::new() }
     }
 }
 
@@ -54,8 +55,8 @@ impl ShardQueue<'_> {
     }
 }
 
-impl Reader {
-    /// Reads an index and the shards it names. `fails_fast` ends the call at the first failed shard.
+impl Call {
+    /// Reads an index and the shards it names. `fail_fast` ends the call at the first failed shard.
     ///
     /// Errors of the index take precedence over errors of shards, so a failed shard is reported after the rest of the
     /// index has arrived. It may even turn out not to matter: if the transfer of the index fails, the index is read
@@ -63,10 +64,10 @@ impl Reader {
     pub(super) async fn read_indexed_shards(
         &self,
         path: &RepoPath,
-        stream: ByteStream,
-        keeps_headers: bool,
-        fails_fast: bool,
-    ) -> Result<ShardReads, Error> {
+        stream: FileStream,
+        keep_headers: bool,
+        fail_fast: bool,
+    ) -> Result<ShardResults, Error> {
         let (total, (sender, requests)) = (AtomicUsize::new(0), unbounded());
         let queue = ShardQueue { sender, known: HashSet::new(), total: &total };
         let mut index = pin!(self.read_index(path, stream, queue));
@@ -84,7 +85,7 @@ impl Reader {
             let is_named = named.contains(shard);
             async move { is_named }
         });
-        self.assemble(ShardReads::new(Some(index), keeps_headers), reads, fails_fast).await
+        self.assemble(ShardResults::new(Some(index), keep_headers), reads, fail_fast).await
     }
 
     /// Reads the shards of a set without an index.
@@ -92,40 +93,40 @@ impl Reader {
         &self,
         path: &RepoPath,
         requests: Vec<RangeRequest>,
-        keeps_headers: bool,
-        fails_fast: bool,
-    ) -> Result<ShardReads, Error> {
+        keep_headers: bool,
+        fail_fast: bool,
+    ) -> Result<ShardResults, Error> {
         let total = AtomicUsize::new(requests.len());
         self.before_requests(requests.len()).await;
         let reads = self.read_concurrently(path, stream::iter(requests), &total);
-        self.assemble(ShardReads::new(None, keeps_headers), reads, fails_fast).await
+        self.assemble(ShardResults::new(None, keep_headers), reads, fail_fast).await
     }
 
     /// Adds shards to a set as they arrive, and the configuration as soon as it is known, because the tensors that
     /// wait for it take memory.
     async fn assemble(
         &self,
-        mut set: ShardReads,
-        reads: impl Stream<Item = ShardRead>,
-        fails_fast: bool,
-    ) -> Result<ShardReads, Error> {
+        mut set: ShardResults,
+        reads: impl Stream<Item = ShardResult>,
+        fail_fast: bool,
+    ) -> Result<ShardResults, Error> {
         let mut reads = pin!(reads);
         while let Some((shard, read)) = reads.next().await {
             match read {
                 Ok(UncountedHeader { header, permit }) => {
-                    if let Some(Ok(config)) = self.config.get() {
+                    if let Some(Ok(config)) = self.state.config.get() {
                         set.assembly.set_configs(&config.configs);
                     }
                     let length = usize::try_from(header.header_range().end).unwrap_or(usize::MAX);
-                    let ShardReads { mut assembly, failures } = set;
+                    let ShardResults { mut assembly, failures } = set;
                     let assembly = spawn_blocking_if_large(length, move || {
                         assembly.add(shard, header);
                         assembly
                     });
-                    set = ShardReads { assembly: assembly.await, failures };
+                    set = ShardResults { assembly: assembly.await, failures };
                     drop(permit);
                 }
-                Err(error) if fails_fast => return Err(error.of_shard()),
+                Err(error) if fail_fast => return Err(error.of_shard()),
                 Err(error) => set.failures.push((shard, error)),
             }
         }
@@ -139,7 +140,7 @@ impl Reader {
         path: &RepoPath,
         requests: impl Stream<Item = RangeRequest>,
         total: &AtomicUsize,
-    ) -> impl Stream<Item = ShardRead> {
+    ) -> impl Stream<Item = ShardResult> {
         let mut done = 0;
         let reads = requests.map(move |(shard, first)| {
             let read = self.read_header(path.sibling(&shard), first);
@@ -147,7 +148,7 @@ impl Reader {
         });
         reads.buffer_unordered(self.limits.concurrency).inspect(move |(_, read)| {
             done += usize::from(read.is_ok());
-            if let Some(OnProgress(report)) = &self.on_progress {
+            if let Some(Callback(report)) = &self.on_progress {
                 report(Progress { done, total: total.load(Ordering::Relaxed) });
             }
         })
@@ -157,7 +158,7 @@ impl Reader {
     async fn read_index(
         &self,
         path: &RepoPath,
-        mut stream: ByteStream,
+        mut stream: FileStream,
         mut queue: ShardQueue<'_>,
     ) -> Result<SafetensorsIndexJson, Error> {
         let (mut arrived, mut is_early) = (ArrivingIndex::default(), false);
@@ -166,8 +167,10 @@ impl Reader {
                 BodyEvent::Start { response: commit, content_length } => {
                     self.check_commit(path, Fetched::new((), commit))?;
                     arrived = ArrivingIndex::default();
-                    // A service is asked once for all shards.
-                    is_early = self.gate.is_none() && self.plan.reads_shards_early(content_length);
+                    // A call with a budget waits for it once, for all shards.
+                    is_early = self.hooks.is_none()
+                        && self.large.is_none()
+                        && self.plan.reads_shards_early(content_length);
                 }
                 BodyEvent::Bytes(bytes) => {
                     self.before_allocation(bytes.len() as u64).await;

@@ -1,9 +1,15 @@
-//! The part of a backend that a call reads.
+//! The part of a source that a call reads.
 
+use std::path::{Path, PathBuf};
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::error::Error;
 use crate::formats::weight_sets::is_shard_pattern;
 use crate::formats::{Formats, RepoPath};
 
-/// The part of a backend that a call reads.
+/// The part of a source that a call reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A weight file.
@@ -12,7 +18,7 @@ pub(crate) enum Target {
     Index(RepoPath),
     /// Shards without an index, as a path with a `*` in place of the shard number.
     Shards(RepoPath),
-    /// The weights in a folder, or in the whole backend.
+    /// The weights in a folder, or in the whole source.
     Folder(Option<RepoPath>),
     /// The weights of a quantization, such as `q4_k_m`.
     Quantization(RepoPath),
@@ -35,11 +41,38 @@ impl Target {
         if path.is_index() { Self::Index(path) } else { Self::File(path) }
     }
 
-    /// Returns the folder to search; `None` for the whole backend.
+    /// Returns the folder to search; `None` for the whole source.
     pub(crate) fn folder(&self) -> Option<&RepoPath> {
         match self {
             Self::Folder(folder) => folder.as_ref(),
             Self::File(_) | Self::Index(_) | Self::Shards(_) | Self::Quantization(_) => None,
         }
     }
+}
+
+/// Returns the name of the file at a URL.
+pub(crate) fn file_of(url: &Url) -> RepoPath {
+    let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
+    let name = percent_decode_str(name).decode_utf8_lossy();
+    RepoPath::new_unchecked(&name)
+}
+
+/// Returns the folder of a local path, and the file, shards or folder to read in it.
+pub(crate) async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, Target), Error> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = RepoPath::new_unchecked(&name);
+    let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+    let target = match tokio::fs::metadata(path).await {
+        Ok(metadata) if metadata.is_dir() => return Ok((path.to_owned(), Target::Folder(None))),
+        Err(_) if is_shard_pattern(formats, &name) => Target::Shards(name),
+        Err(_)
+            if formats.is_quantization(name.as_str())
+                && tokio::fs::metadata(&folder).await.is_ok() =>
+        {
+            Target::Quantization(name)
+        }
+        Err(error) => return Err(Error::from_io(path.display().to_string(), error)),
+        Ok(_) => Target::from_file(name),
+    };
+    Ok((folder, target))
 }

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::call::Call;
 use super::config_file::ConfigFile;
 use super::locate::FoundWeights;
-use super::reader::Reader;
-use super::shards::ShardReads;
+use super::shards::ShardResults;
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
+use crate::formats::weight_sets::{Layout, has_shard_number};
 use crate::formats::{FileHeader, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::HubReportedCount;
@@ -22,7 +23,7 @@ use crate::report::{Finding, ReportBuilder, Severity, bounded};
 const HUB_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state of a verification in progress.
-struct Survey {
+struct Verification {
     /// The expected number of files.
     files: usize,
     assembly: ReportBuilder,
@@ -31,9 +32,9 @@ struct Survey {
     shards: Vec<RepoPath>,
 }
 
-impl Survey {
-    fn new(reads: ShardReads, shards: Vec<RepoPath>) -> Self {
-        let ShardReads { assembly, failures } = reads;
+impl Verification {
+    fn new(reads: ShardResults, shards: Vec<RepoPath>) -> Self {
+        let ShardResults { assembly, failures } = reads;
         let failures = failures.into_iter().map(|(shard, error)| file_finding(&shard, error));
         Self { files: shards.len(), assembly, findings: bounded(failures), shards }
     }
@@ -49,67 +50,74 @@ impl Survey {
     }
 }
 
-impl Reader {
+impl Call {
     /// Reads every header and reports all findings.
-    pub(super) async fn verify(mut self, weights: FoundWeights) -> Result<VerifyReport, Error> {
-        self.weights = Some(weights.path().clone());
-        let (path, survey) = match weights {
+    pub(super) async fn verify_weights(
+        &mut self,
+        weights: FoundWeights,
+    ) -> Result<VerifyReport, Error> {
+        self.state.weights = Some(weights.path().clone());
+        let (path, verification) = match weights {
             FoundWeights::File { path, start } => {
-                let survey = self.survey_file(&path, start).await;
-                (path, survey)
+                let verification = self.verify_file(&path, start).await;
+                (path, verification)
             }
             FoundWeights::Index { path, stream } => {
                 let reads = self.read_indexed_shards(&path, stream, true, false).await;
-                let survey = match reads {
-                    Ok(reads) => self.survey_index(&path, reads).await,
+                let verification = match reads {
+                    Ok(reads) => self.verify_index(&path, reads).await,
                     Err(Error::InvalidIndex { source, .. }) => {
-                        Survey::from_malformed_index(&path, source)
+                        Verification::from_malformed_index(&path, source)
                     }
                     Err(error) => return Err(error),
                 };
-                (path, survey)
+                (path, verification)
             }
             FoundWeights::Shards { path, shards } => {
-                let survey = self.survey_listed(&path, &shards).await?;
-                (path, survey)
+                let verification = self.verify_listed(&path, &shards).await?;
+                (path, verification)
             }
         };
-        Ok(self.conclude(&path, survey).await)
+        Ok(self.conclude(&path, verification).await)
     }
 
-    async fn survey_file(&self, path: &RepoPath, start: RangeBytes) -> Survey {
+    async fn verify_file(&self, path: &RepoPath, start: RangeBytes) -> Verification {
         let (mut assembly, mut findings) = (ReportBuilder::new_single(true), Vec::new());
         match self.parse_header(path, start).await {
             Ok(header) => assembly.add(path.clone(), header),
             Err(error) => findings.push(file_finding(path, error)),
         }
-        Survey { files: 1, assembly, findings, shards: Vec::new() }
+        Verification { files: 1, assembly, findings, shards: Vec::new() }
     }
 
-    async fn survey_index(&self, path: &RepoPath, reads: ShardReads) -> Survey {
+    async fn verify_index(&self, path: &RepoPath, reads: ShardResults) -> Verification {
         let shards = reads.assembly.index().map_or(&[][..], SafetensorsIndexJson::shards).to_vec();
-        let mut survey = Survey::new(reads, shards);
-        survey.findings.extend(survey.assembly.index_findings());
-        survey.findings.extend(verify::check_shard_numbers(&survey.shards));
-        self.find_unindexed_shards(path, &survey.shards, &mut survey.findings).await;
-        survey
+        let mut verification = Verification::new(reads, shards);
+        verification.findings.extend(verification.assembly.index_findings());
+        verification.findings.extend(verify::check_shard_numbers(&verification.shards));
+        self.find_leftover_shards(path, &verification.shards, &mut verification.findings).await;
+        verification
     }
 
-    async fn survey_listed(&self, path: &RepoPath, shards: &[RepoPath]) -> Result<Survey, Error> {
+    async fn verify_listed(
+        &self,
+        path: &RepoPath,
+        shards: &[RepoPath],
+    ) -> Result<Verification, Error> {
         let requests = match self.plan.shards_without_index(&self.formats, shards) {
             Ok(requests) => requests,
-            Err(reason) => return Ok(Survey::from_malformed_index(path, reason)),
+            Err(reason) => return Ok(Verification::from_malformed_index(path, reason)),
         };
         let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
         let reads = self.read_listed_shards(path, requests, true, false).await?;
-        let mut survey = Survey::new(reads, shards);
-        survey.findings.extend(survey.assembly.index_findings());
-        survey.findings.extend(verify::check_shard_numbers(&survey.shards));
-        Ok(survey)
+        let mut verification = Verification::new(reads, shards);
+        verification.findings.extend(verification.assembly.index_findings());
+        verification.findings.extend(verify::check_shard_numbers(&verification.shards));
+        Ok(verification)
     }
 
-    async fn conclude(mut self, path: &RepoPath, survey: Survey) -> VerifyReport {
-        let Survey { files, assembly, mut findings, .. } = survey;
+    async fn conclude(&mut self, path: &RepoPath, verification: Verification) -> VerifyReport {
+        let Verification { files, assembly, mut findings, .. } = verification;
         let is_complete = assembly.headers().len() == files;
         // A file that was not read could contain the output embedding.
         let checks_embeddings = is_complete && path.segments().count() == 1;
@@ -155,8 +163,8 @@ impl Reader {
         findings.extend(self.source_findings());
         let mut report = VerifyReport::default();
         report.fetch = self.fetch_stats(assembled.totals.file_bytes);
-        report.source = self.source;
-        report.commit = self.commit;
+        report.source.clone_from(&self.source);
+        report.commit = self.state.commit.take();
         report.files = files;
         report.valid_files = assembled.totals.files;
         report.tensors = assembled.totals.tensors;
@@ -165,13 +173,43 @@ impl Reader {
         report
     }
 
+    /// Finds shards that the index does not name, such as leftovers of an earlier split of the same model.
+    ///
+    /// This takes one listing. It is done for repositories only, because a local folder may be the root of a whole
+    /// disk.
+    async fn find_leftover_shards(
+        &self,
+        index: &RepoPath,
+        named: &[RepoPath],
+        findings: &mut Vec<Finding>,
+    ) {
+        if !self.files.has_commits() || !named.iter().any(has_shard_number) {
+            return;
+        }
+        let folder = index.folder();
+        match self.files.list(folder.as_ref()).await {
+            Ok(listed) => {
+                let files = listed.map_or_else(Vec::new, |listing| listing.files);
+                let layout = Layout::new(&self.formats, folder.as_ref(), &files);
+                let shards = layout.unindexed_shards(named).into_iter();
+                findings.extend(bounded(
+                    shards.map(|shard| Finding::UnindexedShard { shard: clip(shard.as_str()) }),
+                ));
+            }
+            Err(error) => {
+                let file = clip(&self.source);
+                findings.insert(0, Finding::Unreadable { file, reason: chain(&error) });
+            }
+        }
+    }
+
     /// Compares a count with the count that the Hub reports, and returns the Hub's count.
     async fn check_hub(
         &self,
         (count, breakdown): (&ParameterCount, &CountBreakdown),
         findings: &mut Vec<Finding>,
     ) -> Option<u64> {
-        let reported = match wait_for_hub(self.backend.reported_count()).await {
+        let reported = match wait_for_hub(self.files.reported_count()).await {
             Ok(reported) => reported?.total,
             Err(reason) => {
                 findings.push(Finding::HubCountUnavailable { reason });
@@ -188,7 +226,7 @@ impl Reader {
 
     /// Returns the configuration, or an empty one if reading failed. The error becomes the first finding.
     fn config_or_finding(&mut self, findings: &mut Vec<Finding>) -> ConfigFile {
-        match self.config.take() {
+        match self.state.config.take() {
             Some(Ok(mut config)) => {
                 findings.extend(config.finding.take());
                 config

@@ -139,14 +139,14 @@ fn needed_requests(truth: &ModelTruth) -> u64 {
 
 /// Ten thousand models against a Hub that allows 3,000 requests in 2 s.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_model_has_one_true_row_and_one_request_for_each_file() {
+async fn each_model_has_one_correct_row_and_one_request_per_file() {
     const MODELS: u64 = 10_000;
     let models = GeneratedModels::new(MODELS, 17);
     let quota = |hub: MockHubBuilder| hub.quota(3_000, Duration::from_secs(2)).without_log();
     let generated = GeneratedHub::with(models, quota);
     let manifest = generated.list("repos.parquet").await;
     let summary = generated.read(&manifest, "census").await;
-    assert_eq!((summary.repos(), summary.failed(), summary.existing), (10_000, 0, 0));
+    assert_eq!((summary.repos(), summary.failed(), summary.already_read), (10_000, 0, 0));
     let rows = generated.rows("census");
     assert_true(&rows, generated.truths());
     for truth in generated.truths().filter(|truth| truth.parameters.is_ok()) {
@@ -157,13 +157,13 @@ async fn each_model_has_one_true_row_and_one_request_for_each_file() {
     let counts = generated.hub.counts();
     assert_eq!(counts.refused, 0, "{counts:?}");
     let again = generated.read(&manifest, "census").await;
-    assert_eq!((again.repos(), again.existing), (10_000, 10_000));
+    assert_eq!((again.repos(), again.already_read), (10_000, 10_000));
     assert_eq!(generated.hub.counts(), counts);
     assert_eq!(again.rows, summary.rows);
 }
 
 #[tokio::test]
-async fn stored_headers_give_the_same_figures_without_a_request() {
+async fn recounting_stored_headers_sends_no_requests() {
     let generated = GeneratedHub::new(400);
     let manifest = generated.list("repos.parquet").await;
     generated.read(&manifest, "census").await;
@@ -176,7 +176,7 @@ async fn stored_headers_give_the_same_figures_without_a_request() {
 }
 
 #[tokio::test]
-async fn slices_together_are_the_whole() {
+async fn slices_add_up_to_the_whole() {
     let generated = GeneratedHub::new(400);
     let manifest = generated.list("repos.parquet").await;
     generated.read(&manifest, "whole").await;

@@ -11,11 +11,12 @@ mod sans_io;
 use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
+use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{Request, header};
+use axum::http::{HeaderValue, Request, header};
 use axum_service::app;
-use hf_meta::{Client, ErrorKind, RepoId};
+use hf_meta::{Client, ClientBuilder, ErrorKind, RepoId, RetryPolicy};
 use hf_meta_testing::{Fault, File, MockHub, Repo};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
@@ -39,29 +40,110 @@ fn every_kind_of_error_is_documented() {
     assert_eq!(table().iter().map(|row| row.0).collect::<Vec<_>>(), codes);
 }
 
-#[tokio::test]
-async fn the_service_answers_with_counts_and_with_the_wait_of_a_rate_limit() {
-    let weights = File::safetensors([("a", "F32", &[2, 3][..]), ("b", "BF16", &[4])]);
-    let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)]).unwrap();
-    let client =
-        Client::builder().endpoint(hub.endpoint()).retry_policy(hf_meta::RetryPolicy::fail_fast());
-    let app = app(client.build().unwrap());
-    let get = async |path: &str| {
-        let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = app.clone().oneshot(request).await.unwrap();
-        let wait = response.headers().get(header::RETRY_AFTER).cloned();
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, wait, String::from_utf8(body.to_vec()).unwrap())
+/// A hub with a repository for each permanent error, and with repositories for faults.
+fn hub() -> MockHub {
+    let weights = || File::safetensors([("a", "F32", &[2, 3][..]), ("b", "BF16", &[4])]);
+    let with_weights = |name: &str| Repo::new(name).file("model.safetensors", weights());
+    let index = |name: &str, text: &str| {
+        Repo::new(name).file("model.safetensors.index.json", File::from_bytes(text.to_owned()))
     };
-    assert_eq!(get("/org/model").await, (200, None, r#"{"BF16":4,"F32":6}"#.to_owned()));
-    assert_eq!(get("/org/none").await.0, 404);
-    assert_eq!(get("/https://example.org").await.0, 400);
-    hub.inject(|_, _| Some(Fault::Status(429, vec![("retry-after", "30".to_owned())])));
-    let (status, wait, _) = get("/org/model").await;
-    assert_eq!(status, 503);
+    MockHub::builder()
+        .repo(with_weights("org/model"))
+        .repo(with_weights("org/gated").gated())
+        .repo(with_weights("org/private").private())
+        .repo(with_weights("org/disabled").disabled())
+        .repo(Repo::new("org/empty").file("README.md", File::from_bytes("")))
+        .repo(
+            Repo::new("org/several")
+                .file("a.safetensors", weights())
+                .file("b.safetensors", weights()),
+        )
+        .repo(Repo::new("org/part").file("model-00001-of-00002.safetensors", weights()))
+        .repo(Repo::new("org/broken").file("model.safetensors", File::from_bytes("")))
+        .repo(
+            Repo::new("org/page").file("model.safetensors", File::from_bytes("<!DOCTYPE html><p>")),
+        )
+        .repo(index("org/index", "{}"))
+        .repo(index("org/large", &" ".repeat(2_000)))
+        .repo(Repo::new("org/fault-listing").file("a.safetensors", weights()))
+        .token("hf_good")
+        .start()
+        .unwrap()
+}
+
+/// Returns the fault of a response, by a word in the path of the request.
+fn fault(path: &str) -> Option<Fault> {
+    let status = |status| Some(Fault::Status(status, Vec::new()));
+    let (_, rest) = path.split_once("/fault-")?;
+    match rest.split('/').next()? {
+        "limited" => Some(Fault::Status(429, vec![("retry-after", "30".to_owned())])),
+        "reset" => Some(Fault::ConnectionReset),
+        "stall" => Some(Fault::Stall),
+        "listing" if path.contains("/tree/") => Some(Fault::HtmlPage { is_chunked: false }),
+        "listing" => None,
+        code => status(code.parse().ok()?),
+    }
+}
+
+fn service_client(hub: &MockHub) -> ClientBuilder {
+    let retry = RetryPolicy::fail_fast();
+    Client::builder().endpoint(hub.endpoint()).retry_policy(retry).max_index_bytes(1_000)
+}
+
+/// Answers a request. Returns the status, the wait and the body.
+async fn get(client: Client, path: &str) -> (u16, Option<HeaderValue>, String) {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    let response = app(client).oneshot(request).await.unwrap();
+    let wait = response.headers().get(header::RETRY_AFTER).cloned();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, wait, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn the_service_answers_each_error_with_the_documented_status() {
+    let hub = hub();
+    hub.inject(|request, _| fault(&request.path));
+    let client = service_client(&hub).build().unwrap();
+    let answer = get(client.clone(), "/org/model").await;
+    assert_eq!(answer, (200, None, r#"{"BF16":4,"F32":6}"#.to_owned()));
+    let cases = [
+        ("https://example.org", "invalidSource"),
+        ("org/none", "repoNotFound"),
+        ("org/private", "repoNotFound"),
+        ("hf://org/model@none", "revisionNotFound"),
+        ("hf://org/model@main/none.safetensors", "fileNotFound"),
+        ("org/gated", "gated"),
+        ("org/disabled", "forbidden"),
+        ("org/empty", "noWeights"),
+        ("org/several", "severalSets"),
+        ("org/part", "missingShards"),
+        ("org/broken", "malformedHeader"),
+        ("org/page", "malformedHeader"),
+        ("org/index", "malformedIndex"),
+        ("org/large", "tooLarge"),
+        ("org/fault-limited", "rateLimited"),
+        ("org/fault-500", "refused"),
+        ("org/fault-503", "refused"),
+        ("org/fault-reset", "network"),
+        ("org/fault-listing", "malformedListing"),
+    ];
+    let table = table();
+    for (source, code) in cases {
+        let error = client.model(source).prefetch(true).count().await.unwrap_err();
+        assert_eq!(error.code(), code, "{source}: {error:?}");
+        let (_, _, status) = table.iter().find(|row| row.0 == code).unwrap();
+        assert_eq!(get(client.clone(), &format!("/{source}")).await.0, *status, "{source}");
+    }
+    assert_eq!(get(client.clone(), "/org/fault-418").await.0, 502, "not transient");
+    let (_, wait, _) = get(client, "/org/fault-limited").await;
     let seconds: u64 = wait.unwrap().to_str().unwrap().parse().unwrap();
     assert!((25..=30).contains(&seconds), "{seconds}");
+
+    let stranger = service_client(&hub).token("hf_wrong").build().unwrap();
+    assert_eq!(get(stranger, "/org/private").await.0, 403, "a rejected token");
+    let hasty = service_client(&hub).call_timeout(Duration::from_millis(200)).build().unwrap();
+    assert_eq!(get(hasty, "/org/fault-stall").await.0, 504);
 }
 
 #[tokio::test]

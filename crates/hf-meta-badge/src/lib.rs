@@ -1,7 +1,7 @@
 //! Badges: a label and a message, rendered as SVG or as JSON for [shields.io].
 //!
-//! This module performs no I/O. The [`shields`] crate reproduces the five shields.io styles byte for byte; the dark
-//! theme is an addition of this module.
+//! This crate performs no I/O. The [`shields`] crate reproduces the five shields.io styles byte for byte; the dark
+//! theme is an addition of this crate.
 //!
 //! - [`Badge`] contains the text, and [`BadgeOptions`] the appearance.
 //! - [`Metric`] selects the property to show, and [`MetricValues`] contains the values of all metrics. To add a
@@ -10,25 +10,19 @@
 //! [shields.io]: https://shields.io
 //! [`shields`]: https://docs.rs/shields
 
-mod choices;
-mod color;
 mod metric_values;
 mod options;
-mod shields_endpoint;
-mod svg;
+mod render;
 
-/// The Hugging Face logo as SVG.
-pub const FACE: &str = include_str!("face.svg");
-
-pub use choices::{Logo, Metric, Style, Theme, UnknownChoice};
-pub use color::{Color, ColorError};
 pub use metric_values::MetricValues;
-pub use options::BadgeOptions;
-pub use shields_endpoint::ShieldsEndpoint;
+pub use options::{BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
+pub use render::ShieldsEndpoint;
 
-use hf_meta::report::CountReport;
 use hf_meta::report::text::escape;
 use hf_meta::{Error, ErrorKind};
+
+/// A face with open hands as SVG, drawn for this project.
+pub const FACE: &str = include_str!("face.svg");
 
 /// The maximum length of a rendered label or message, in characters.
 const MAX_TEXT_LENGTH: usize = 64;
@@ -71,13 +65,6 @@ impl Badge {
         Self { label, message, color: Color::BLUE, is_placeholder: false }
     }
 
-    /// Creates a badge that shows one metric of a report.
-    #[must_use]
-    pub fn from_report(report: &CountReport, metric: Metric) -> Self {
-        let badge = MetricValues::from_report(report).badge(metric);
-        badge.unwrap_or_else(|| Self::placeholder(metric, "unknown"))
-    }
-
     /// Creates a placeholder with a short description of an error, such as `not found`.
     #[must_use]
     pub fn from_error(error: &Error, metric: Metric) -> Self {
@@ -87,7 +74,7 @@ impl Badge {
     /// Creates a gray placeholder that shows a reason, such as `pending`, instead of a value.
     #[must_use]
     pub fn placeholder(metric: Metric, reason: &str) -> Self {
-        Self { color: Color::LIGHT_GREY, is_placeholder: true, ..Self::new(metric.label(), reason) }
+        Self { color: Color::LIGHT_GRAY, is_placeholder: true, ..Self::new(metric.label(), reason) }
     }
 
     fn rendered_label(&self, options: &BadgeOptions) -> String {
@@ -153,8 +140,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use hf_meta::HubCacheMiss;
-    use hf_meta::{ListingError, RepoId, Revision};
+    use hf_meta::ListingError;
 
     #[test]
     fn rendered_texts_are_bounded_and_have_no_hidden_characters() {
@@ -205,7 +191,7 @@ mod tests {
         let options = BadgeOptions { color: Some(Color::BLUE), ..BadgeOptions::default() };
         assert_eq!(
             (badge.label.as_str(), badge.rendered_color(&options)),
-            ("size", Color::LIGHT_GREY)
+            ("size", Color::LIGHT_GRAY)
         );
         assert_eq!(Badge::new("a", "b").rendered_color(&options), Color::BLUE);
     }

@@ -98,7 +98,7 @@ impl MetricValues {
         Some(if self.is_verified {
             Badge::new(label, message)
         } else {
-            Badge { color: Color::LIGHT_GREY, ..Badge::new(label, message + " unverified") }
+            Badge { color: Color::LIGHT_GRAY, ..Badge::new(label, message + " unverified") }
         })
     }
 
@@ -122,6 +122,15 @@ impl MetricValues {
         let [count, all] = [*count, self.parameters].map(short);
         let message = if count == all { all } else { format!("{count} of {all}") };
         Some((dtype.as_str(), message))
+    }
+}
+
+impl Badge {
+    /// Creates a badge that shows one metric of a report.
+    #[must_use]
+    pub fn from_report(report: &CountReport, metric: Metric) -> Self {
+        let badge = MetricValues::from_report(report).badge(metric);
+        badge.unwrap_or_else(|| Self::placeholder(metric, "unknown"))
     }
 }
 
@@ -194,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn reported_values_are_grey_and_marked_unverified() {
+    fn reported_values_are_gray_and_marked_unverified() {
         let reported = MetricValues::from_unverified([(Dtype::F16, 7)], 7);
         let badge = reported.badge(Metric::Params).unwrap();
-        assert_eq!((badge.message.as_str(), badge.color), ("7 unverified", Color::LIGHT_GREY));
+        assert_eq!((badge.message.as_str(), badge.color), ("7 unverified", Color::LIGHT_GRAY));
         assert_eq!(
             [Metric::Bytes, Metric::Shards].map(|metric| reported.badge(metric)),
             [None, None]

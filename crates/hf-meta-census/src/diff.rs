@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::CensusError;
+use itertools::{Itertools, izip};
+
 use super::part::CensusPart;
 use super::row::CensusRow;
 use super::storage::Storage;
+use super::{CensusError, model_rows};
 
 /// A difference between two censuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,14 +41,9 @@ pub enum CensusChange {
 const COLUMNS: [&str; 4] = ["status", "parameter_total", "commit", "rules"];
 
 /// The compared values of a row.
-fn values(row: &CensusRow) -> [String; 4] {
+fn values(row: CensusRow) -> [String; 4] {
     let total = row.parameter_total.map(|total| total.to_string());
-    [
-        row.status.clone(),
-        total.unwrap_or_default(),
-        row.commit.clone().unwrap_or_default(),
-        row.rules.clone(),
-    ]
+    [row.status, total.unwrap_or_default(), row.commit.unwrap_or_default(), row.rules]
 }
 
 /// Calls `report` for each difference between two censuses. Each census is a folder, a URL, or a file written by
@@ -61,28 +58,18 @@ pub async fn diff(
     mut report: impl FnMut(CensusChange),
 ) -> Result<(), CensusError> {
     let mut old = HashMap::new();
-    for_each_row(before, |row| {
-        let values = values(&row);
-        old.insert(row.repo, values);
-    })
-    .await?;
+    for_each_row(before, |row| drop(old.insert(row.repo.clone(), values(row)))).await?;
     for_each_row(after, |row| {
-        let repo = &row.repo;
-        match old.remove(repo) {
-            None => report(CensusChange::Added { repo: repo.clone() }),
-            Some(before) => {
-                for ((column, before), after) in COLUMNS.into_iter().zip(before).zip(values(&row)) {
-                    if before != after {
-                        report(CensusChange::Changed { repo: repo.clone(), column, before, after });
-                    }
-                }
+        let repo = row.repo.clone();
+        let Some(before) = old.remove(&repo) else { return report(CensusChange::Added { repo }) };
+        for (column, before, after) in izip!(COLUMNS, before, values(row)) {
+            if before != after {
+                report(CensusChange::Changed { repo: repo.clone(), column, before, after });
             }
         }
     })
     .await?;
-    let mut removed: Vec<_> = old.into_keys().collect();
-    removed.sort_unstable();
-    for repo in removed {
+    for repo in old.into_keys().sorted_unstable() {
         report(CensusChange::Removed { repo });
     }
     Ok(())
@@ -93,14 +80,11 @@ async fn for_each_row(
     mut function: impl FnMut(CensusRow),
 ) -> Result<(), CensusError> {
     if Path::new(census).is_file() {
-        for row in super::model_rows(Path::new(census))? {
-            function(row?);
-        }
-        return Ok(());
+        return model_rows(Path::new(census))?.try_for_each(|row| row.map(&mut function));
     }
     let storage = Storage::existing(census)?;
     for part in CensusPart::list_existing(&storage).await? {
-        part.read(&storage).await?.rows.into_iter().for_each(&mut function);
+        part.read(&storage).await?.0.into_iter().for_each(&mut function);
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! Census errors.
 
-use std::io;
 use std::path::Path;
 
 use thiserror::Error as ThisError;
 
 use hf_meta::Error;
+
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error that aborts a census. A repository that cannot be read becomes a row, not an error.
 ///
@@ -46,40 +47,24 @@ pub enum CensusError {
         /// The total number of parts.
         parts: usize,
     },
-    /// The target cannot be opened, listed, read or written.
+    /// A file, folder or URL cannot be opened, listed, read or written.
     #[error("failed to {action} `{target}`")]
-    Storage {
+    Io {
         /// The action, such as `write`.
         action: &'static str,
-        /// The folder, URL or file.
+        /// The file, folder or URL.
         target: String,
         /// The underlying error.
-        source: object_store::Error,
-    },
-    /// A local file cannot be read or written.
-    #[error("failed to {action} `{file}`")]
-    File {
-        /// The action, such as `read`.
-        action: &'static str,
-        /// The file.
-        file: String,
-        /// The underlying error.
-        source: io::Error,
-    },
-    /// The table in a file cannot be read.
-    #[error("failed to read the table `{file}`")]
-    TableFile {
-        /// The file, or its path in the target.
-        file: String,
-        /// The underlying error: [`Table`](Self::Table) or [`Parquet`](Self::Parquet).
-        source: Box<CensusError>,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A table has unexpected columns or is corrupt.
-    #[error("the table has unexpected columns or is corrupt")]
-    Table(#[from] serde_arrow::Error),
-    /// A Parquet file cannot be read or written.
-    #[error("failed to read or write a Parquet file")]
-    Parquet(#[from] parquet::errors::ParquetError),
+    #[error("failed to read the table `{file}`")]
+    Table {
+        /// The file, or its path in the target.
+        file: String,
+        /// The underlying error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A page of the Hub's model listing is invalid.
     #[error("the Hub's model listing is invalid: {reason}")]
     InvalidListing {
@@ -88,18 +73,11 @@ pub enum CensusError {
     },
 }
 
-/// Returns a function that adds the failed action and the file name to an error.
-pub(super) fn failed_to(
+/// Returns a function that adds the failed action and the name of its target to an error.
+pub(super) fn failed_to<E: Into<BoxError>>(
     action: &'static str,
-    file: impl AsRef<Path>,
-) -> impl Fn(io::Error) -> CensusError {
-    let file = file.as_ref().display().to_string();
-    move |source| CensusError::File { action, file: file.clone(), source }
-}
-
-impl CensusError {
-    /// Adds the name of the table file to an error.
-    pub(super) fn in_table(self, file: &str) -> Self {
-        Self::TableFile { file: file.to_owned(), source: Box::new(self) }
-    }
+    target: impl AsRef<Path>,
+) -> impl Fn(E) -> CensusError {
+    let target = target.as_ref().display().to_string();
+    move |source| CensusError::Io { action, target: target.clone(), source: source.into() }
 }

@@ -1,11 +1,11 @@
 //! Hashes that identify checkpoints with the same layout.
 
-use std::fmt::Write;
 use std::mem::take;
 
+use itertools::Itertools;
 use sha2::{Digest, Sha256};
 
-use hf_meta::formats::{FileHeader, TensorInfo};
+use hf_meta::formats::FileHeader;
 
 /// The number of hash bytes to keep per tensor. Small, because a checkpoint may have half a million tensors.
 const KEPT: usize = 16;
@@ -19,7 +19,6 @@ const KEPT: usize = 16;
 pub(super) struct LayoutHasher {
     layout: Vec<[u8; KEPT]>,
     shape: Vec<[u8; KEPT]>,
-    text: String,
 }
 
 /// The finished hashes in hexadecimal.
@@ -32,14 +31,11 @@ pub(super) struct LayoutDigests {
 impl LayoutHasher {
     /// Adds the tensors of a file.
     pub(super) fn add(&mut self, header: &FileHeader) {
-        let mut text = take(&mut self.text);
         header.tensors().for_each(|name, tensor| {
-            write_entry(&mut text, name, None, tensor);
-            self.shape.push(short_hash(&text));
-            write_entry(&mut text, name, Some(tensor.dtype.as_str()), tensor);
-            self.layout.push(short_hash(&text));
+            let (dtype, shape) = (tensor.dtype.as_str(), tensor.shape.iter().join(","));
+            self.layout.push(short_hash(&format!("{name}\n{dtype}\n{shape}\n")));
+            self.shape.push(short_hash(&format!("{name}\n{shape}\n")));
         });
-        self.text = text;
     }
 
     /// Returns the hashes; `None` if no header was added.
@@ -47,21 +43,6 @@ impl LayoutHasher {
         let (layout, shape) = (take(&mut self.layout), take(&mut self.shape));
         (!layout.is_empty()).then(|| LayoutDigests { layout: digest(layout), shape: digest(shape) })
     }
-}
-
-fn write_entry(text: &mut String, name: &str, dtype: Option<&str>, tensor: &TensorInfo) {
-    text.clear();
-    text.push_str(name);
-    text.push('\n');
-    if let Some(dtype) = dtype {
-        text.push_str(dtype);
-        text.push('\n');
-    }
-    for (at, size) in tensor.shape.iter().enumerate() {
-        text.push_str(if at == 0 { "" } else { "," });
-        text.push_str(&size.to_string());
-    }
-    text.push('\n');
 }
 
 /// Returns the first bytes of a text's hash.
@@ -77,11 +58,7 @@ fn digest(mut entries: Vec<[u8; KEPT]>) -> String {
 }
 
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a `String` never fails.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -99,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_files_do_not_matter_and_the_dtype_matters_to_one_hash() {
+    fn hashes_ignore_order_and_files_and_only_one_includes_dtypes() {
         let a = r#"{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
         let b = r#"{"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}"#;
         let both = r#"{"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},
@@ -114,7 +91,7 @@ mod tests {
 
     /// Computed with Python: `sha256(b"".join(sorted(sha256(entry).digest()[:16] for entry in entries)))`.
     #[test]
-    fn the_hashes_equal_those_of_another_program() {
+    fn hashes_match_the_python_reference() {
         let both = r#"{"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},
                        "a":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]}}"#;
         let found = digests(&[both]);

@@ -2,29 +2,48 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use chrono::DateTime;
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use url::Url;
 
 use super::error::failed_to;
-use super::row::now;
-use super::table_file::{TableWriter, each_row, read_footer, write_rows};
+use super::row::unix_millis;
+use super::table::{ROWS_AT_ONCE, open_rows, publish, read_footer, replaceable, with_suffix};
 use super::{CensusError, ListedRepo};
 use hf_meta::Client;
-use hf_meta::{ListedModel, MAX_MODELS_PAGE};
 
-/// The number of models after which progress is saved, so that an interrupted listing can continue.
-const STORED_AT_ONCE: usize = 2_000;
+/// The model properties to request. `expand` replaces the default ones.
+const PROPERTIES: [&str; 12] = [
+    "author",
+    "config",
+    "createdAt",
+    "downloads",
+    "gated",
+    "lastModified",
+    "library_name",
+    "pipeline_tag",
+    "safetensors",
+    "sha",
+    "siblings",
+    "tags",
+];
+
+/// The number of models per page. The Hub's maximum is 1,000.
+const MODELS_PER_PAGE: &str = "1000";
+
+/// The maximum size of one page in bytes. A model has a few kilobytes of file names.
+const MAX_PAGE_BYTES: u64 = 64_000_000;
 
 /// The number of rows per row group of a manifest. A part is read from one or two row groups.
-const ROW_GROUP: usize = 10_000;
+const ROWS_PER_GROUP: usize = 10_000;
 
-/// The overlap with the previous listing, in milliseconds: changes shortly before its watermark are listed again,
-/// because listings lag behind.
-const OVERLAP: i64 = 3_600_000;
+/// The overlap with the previous listing, in milliseconds: changes shortly before its start are listed again, because
+/// listings lag behind.
+const LISTING_OVERLAP_MS: i64 = 3_600_000;
 
 /// A listing of the models on a Hub: all of them, or only those modified since a given time.
 ///
@@ -46,7 +65,7 @@ pub struct Listing {
     since: Option<i64>,
 }
 
-/// The metadata in the footer of a manifest.
+/// The metadata in the footer of a manifest and of each saved page.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListingFooter {
@@ -57,7 +76,8 @@ struct ListingFooter {
     /// The URL of the next page; `None` if the listing is complete.
     next: Option<String>,
     /// The start time of the listing, in milliseconds since 1970.
-    watermark: i64,
+    #[serde(rename = "watermark")]
+    started_at: i64,
 }
 
 impl Listing {
@@ -88,14 +108,14 @@ impl Listing {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read or [`write`](Self::write) did not write it.
-    pub fn watermark(file: &Path) -> Result<i64, CensusError> {
+    pub fn started_at(file: &Path) -> Result<i64, CensusError> {
         let opened = File::open(file).map_err(failed_to("read", file))?;
         let footer = read_footer::<ListingFooter>(&opened);
         let footer = footer.ok_or_else(|| CensusError::Manifest {
             name: file.display().to_string(),
             reason: "is not a listing written by `census list`".to_owned(),
         })?;
-        Ok(footer.watermark)
+        Ok(footer.started_at)
     }
 
     /// Requests the listing and writes it to a Parquet file. Returns the number of models.
@@ -107,189 +127,183 @@ impl Listing {
     /// Returns an error if a request fails, a page is invalid, or the file cannot be written.
     pub async fn write(&self, client: &Client, file: &Path) -> Result<usize, CensusError> {
         // Checked before the first request, because a listing takes minutes.
-        target(file)?;
-        let pages = StoredPages { folder: sibling_of(file, ".pages") };
-        fs::create_dir_all(&pages.folder).map_err(failed_to("create", &pages.folder))?;
-        let conditions: Vec<_> =
-            self.conditions.iter().map(|(name, value)| (*name, &**value)).collect();
-        let sort = if self.since.is_some() { "lastModified" } else { "createdAt" };
-        let first = client.endpoint().models_url(sort, &conditions);
-        let (mut number, mut footer) = pages.resume(&first, self.since);
+        replaceable(file)?;
+        let folder = with_suffix(file, ".pages");
+        fs::create_dir_all(&folder).map_err(failed_to("create", &folder))?;
+        let (mut pages, mut footer) = self.resume(&folder, &self.first_page(client)?);
         let mut seen = HashSet::new();
-        while let Some(next) = footer.next.take() {
-            let mut models = Vec::new();
-            footer.next = self.list(client, next, &mut seen, &mut models).await?;
-            pages.store(number, &models, &footer)?;
-            number += 1;
+        while let Some(page) = footer.next.take() {
+            let (models, next) = self.request(client, &page).await?;
+            if next.as_ref().is_some_and(|next| !seen.insert(next.clone())) {
+                return Err(invalid("the pages form a cycle"));
+            }
+            footer.next = next;
+            let models = models.into_iter().map(Ok);
+            publish(&page_file(&folder, pages), &footer, ROWS_PER_GROUP, models)?;
+            pages += 1;
         }
-        let models = pages.join(file, number, &footer)?;
-        fs::remove_dir_all(&pages.folder).map_err(failed_to("delete", &pages.folder))?;
+        let read = |page| open_rows::<ListedRepo>(&page_file(&folder, page), ROWS_AT_ONCE);
+        let models = (0..pages).map(read).flatten_ok().map(|model| model.and_then(|model| model));
+        let models = publish(file, &footer, ROWS_PER_GROUP, models)?;
+        fs::remove_dir_all(&folder).map_err(failed_to("delete", &folder))?;
         Ok(models)
     }
 
-    /// Requests a batch of pages. Returns the URL of the next page; `None` at the end.
-    async fn list(
+    /// Returns the URL of the first page, in descending order of time.
+    fn first_page(&self, client: &Client) -> Result<Url, CensusError> {
+        let sort = if self.since.is_some() { "lastModified" } else { "createdAt" };
+        let mut url = parse_url(&format!("{}/api/models", client.endpoint()))?;
+        url.query_pairs_mut()
+            .extend_pairs(&self.conditions)
+            .extend_pairs([("sort", sort), ("direction", "-1"), ("limit", MODELS_PER_PAGE)])
+            .extend_pairs(PROPERTIES.map(|property| ("expand[]", property)));
+        Ok(url)
+    }
+
+    /// Returns the number of saved pages and the footer of the last one. Pages of other listings are ignored.
+    fn resume(&self, folder: &Path, first: &Url) -> (usize, ListingFooter) {
+        let (url, next) = (first.to_string(), Some(first.to_string()));
+        let start = ListingFooter { url, since: self.since, next, started_at: unix_millis() };
+        let saved = |page| {
+            let file = File::open(page_file(folder, page)).ok()?;
+            let footer = read_footer::<ListingFooter>(&file)?;
+            (footer.url == start.url && footer.since == start.since).then_some((page + 1, footer))
+        };
+        (0..).map_while(saved).last().unwrap_or((0, start))
+    }
+
+    /// Requests a page. Returns its models and the URL of the next page; `None` at the end.
+    async fn request(
         &self,
         client: &Client,
-        mut page: String,
-        seen: &mut HashSet<String>,
-        models: &mut Vec<ListedRepo>,
-    ) -> Result<Option<String>, CensusError> {
-        let invalid = |reason: String| CensusError::InvalidListing { reason };
-        loop {
-            let url = Url::parse(&page).map_err(|error| invalid(error.to_string()))?;
-            let (json, next) = client.models_page(&url, MAX_MODELS_PAGE).await?;
-            let listed: Vec<ListedModel> =
-                serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
-            let since = self.since.map(|since| since.saturating_sub(OVERLAP));
-            let count = listed.len();
-            let listed = listed.into_iter().map(ListedRepo::from);
-            let is_changed =
-                |repo: &ListedRepo| repo.last_modified.is_none_or(|time| Some(time) >= since);
-            let changed: Vec<_> = listed.take_while(is_changed).collect();
-            let is_end = changed.len() < count;
-            models.extend(changed);
-            match next.filter(|_| !is_end) {
-                None => return Ok(None),
-                // Detect endless listings, whose pages are empty or form a cycle.
-                Some(_) if count == 0 => {
-                    return Err(invalid("a page contains no models".to_owned()));
-                }
-                Some(next) if !seen.insert(next.to_string()) => {
-                    return Err(invalid("the pages form a cycle".to_owned()));
-                }
-                Some(next) => page = next.into(),
-            }
-            if models.len() >= STORED_AT_ONCE {
-                return Ok(Some(page));
-            }
+        page: &str,
+    ) -> Result<(Vec<ListedRepo>, Option<String>), CensusError> {
+        let (json, next) = client.api_page(&parse_url(page)?, MAX_PAGE_BYTES).await?;
+        let listed: Vec<ListedModel> =
+            serde_json::from_slice(&json).map_err(|error| invalid(&error.to_string()))?;
+        if listed.is_empty() && next.is_some() {
+            return Err(invalid("a page contains no models"));
         }
+        let since = self.since.map(|since| since.saturating_sub(LISTING_OVERLAP_MS));
+        let count = listed.len();
+        let is_changed =
+            |repo: &ListedRepo| repo.last_modified.is_none_or(|time| Some(time) >= since);
+        let changed = listed.into_iter().map(ListedRepo::from).take_while(is_changed);
+        let changed: Vec<_> = changed.collect();
+        let next = next.filter(|_| changed.len() == count);
+        Ok((changed, next.map(String::from)))
     }
 }
 
-/// The saved pages of an unfinished listing.
-struct StoredPages {
-    folder: PathBuf,
+/// Returns the file of a saved page.
+fn page_file(folder: &Path, page: usize) -> PathBuf {
+    folder.join(format!("{page:06}.parquet"))
 }
 
-impl StoredPages {
-    /// Returns the number of the next file and the footer of the last one. Pages of other listings are ignored.
-    fn resume(&self, first: &Url, since: Option<i64>) -> (usize, ListingFooter) {
-        let url = first.to_string();
-        let mut last =
-            (0, ListingFooter { url, since, next: Some(first.to_string()), watermark: now() });
-        for number in 0.. {
-            let Ok(file) = File::open(self.file(number)) else { break };
-            match read_footer::<ListingFooter>(&file) {
-                Some(footer) if footer.url == last.1.url && footer.since == since => {
-                    last = (number + 1, footer);
-                }
-                _ => break,
-            }
-        }
-        last
-    }
-
-    fn store(
-        &self,
-        number: usize,
-        models: &[ListedRepo],
-        footer: &ListingFooter,
-    ) -> Result<(), CensusError> {
-        let file = self.file(number);
-        replace(&file, |temporary| {
-            fs::write(temporary, write_rows(models, footer)?).map_err(failed_to("write", &file))
-        })
-    }
-
-    /// Joins the pages into one file.
-    fn join(
-        &self,
-        file: &Path,
-        pages: usize,
-        footer: &ListingFooter,
-    ) -> Result<usize, CensusError> {
-        let mut models = 0;
-        replace(file, |temporary| {
-            let output = File::create(temporary).map_err(failed_to("write", file))?;
-            let name = file.display().to_string();
-            let mut writer =
-                TableWriter::<_, ListedRepo>::published(output, name, footer, ROW_GROUP)?;
-            for number in 0..pages {
-                let page = self.file(number);
-                let opened = File::open(&page).map_err(failed_to("read", &page))?;
-                for row in each_row(page.display().to_string(), opened, ROW_GROUP)? {
-                    models += 1;
-                    writer.write(row?)?;
-                }
-            }
-            writer.finish()?.sync_all().map_err(failed_to("write", file))
-        })?;
-        Ok(models)
-    }
-
-    fn file(&self, number: usize) -> PathBuf {
-        self.folder.join(format!("{number:06}.parquet"))
-    }
+fn parse_url(text: &str) -> Result<Url, CensusError> {
+    Url::parse(text).map_err(|error| invalid(&error.to_string()))
 }
 
-/// Writes a file to a temporary name and renames it, so that it is never incomplete. If writing fails, nothing
-/// remains. Links are followed, and special files such as pipes are not replaced.
-pub(super) fn replace(
-    file: &Path,
-    write: impl FnOnce(&Path) -> Result<(), CensusError>,
-) -> Result<(), CensusError> {
-    let target = target(file)?;
-    let temporary = sibling_of(&target, ".part");
-    let written = write(&temporary);
-    let written =
-        written.and_then(|()| fs::rename(&temporary, &target).map_err(failed_to("write", file)));
-    if written.is_err() {
-        // Otherwise a full disk would stay full. Errors are ignored, because the first error is reported.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+fn invalid(reason: &str) -> CensusError {
+    CensusError::InvalidListing { reason: reason.to_owned() }
 }
 
-/// Returns the file with all links resolved, if it can be replaced.
-fn target(file: &Path) -> Result<PathBuf, CensusError> {
-    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    if target.exists() && !target.is_file() {
-        return Err(failed_to("write", file)(io::Error::other("it is not a regular file")));
-    }
-    Ok(target)
+/// A model in the Hub's listing.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedModel {
+    id: String,
+    sha: Option<String>,
+    author: Option<String>,
+    created_at: Option<String>,
+    last_modified: Option<String>,
+    downloads: Option<i64>,
+    /// `false`, `"auto"` or `"manual"`.
+    #[serde(default)]
+    gated: Value,
+    #[serde(rename = "pipeline_tag")]
+    pipeline_tag: Option<String>,
+    #[serde(rename = "library_name")]
+    library: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    config: Value,
+    #[serde(default)]
+    safetensors: Value,
+    siblings: Option<Vec<ModelFile>>,
 }
 
-fn sibling_of(file: &Path, suffix: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+#[derive(Debug, Deserialize)]
+struct ModelFile {
+    rfilename: String,
 }
 
 impl From<ListedModel> for ListedRepo {
-    fn from(mut model: ListedModel) -> Self {
+    fn from(model: ListedModel) -> Self {
         let time = |text: Option<String>| {
             Some(DateTime::parse_from_rfc3339(&text?).ok()?.timestamp_millis())
         };
-        let (files, gated, hub_total) = (model.take_files(), model.gate(), model.total());
-        let (license, base_model) = (model.tag("license:"), model.tag("base_model:"));
-        let architecture = model.architecture();
-        let ListedModel { id, sha, author, downloads, pipeline_tag, library, .. } = model;
+        let tag = |prefix| model.tags.iter().find_map(|tag| tag.strip_prefix(prefix));
+        let text = |value: &Value| value.as_str().map(str::to_owned);
         Self {
-            repo: id,
-            commit: sha,
-            files,
-            author,
+            license: tag("license:").map(str::to_owned),
+            base_model: tag("base_model:").map(str::to_owned),
+            gated: text(&model.gated),
+            architecture: text(&model.config["architectures"][0]),
+            hub_total: model.safetensors["total"].as_i64(),
+            files: model
+                .siblings
+                .map(|files| files.into_iter().map(|file| file.rfilename).collect()),
+            repo: model.id,
+            commit: model.sha,
+            author: model.author,
             created_at: time(model.created_at),
             last_modified: time(model.last_modified),
-            downloads,
-            gated,
-            hub_total,
-            pipeline_tag,
-            library,
-            license,
-            architecture,
-            base_model,
+            downloads: model.downloads,
+            pipeline_tag: model.pipeline_tag,
+            library: model.library,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_properties_of_a_model_are_read_from_a_listing() {
+        let json = r#"{"_id":"1","id":"a/b","sha":"0","gated":"manual","private":false,"downloads":7,"likes":1,
+            "tags":["license:mit","base_model:c/d","base_model:quantized:c/d"],"library_name":"transformers",
+            "config":{"architectures":["X"],"model_type":"x"},"safetensors":{"parameters":{"F32":5},"total":5},
+            "siblings":[{"rfilename":"config.json"}],"createdAt":"2024-01-02T03:04:05.000Z"}"#;
+        let repo = ListedRepo::from(serde_json::from_str::<ListedModel>(json).unwrap());
+        let text = |text: &str| Some(text.to_owned());
+        let expected = ListedRepo {
+            commit: text("0"),
+            files: Some(vec!["config.json".to_owned()]),
+            created_at: Some(1_704_164_645_000),
+            downloads: Some(7),
+            gated: text("manual"),
+            hub_total: Some(5),
+            library: text("transformers"),
+            license: text("mit"),
+            architecture: text("X"),
+            base_model: text("c/d"),
+            ..ListedRepo::new("a/b")
+        };
+        assert_eq!(repo, expected);
+        let least = r#"{"id":"a/b","gated":false,"config":null}"#;
+        let least: ListedModel = serde_json::from_str(least).unwrap();
+        assert_eq!(ListedRepo::from(least), ListedRepo::new("a/b"));
+    }
+
+    #[test]
+    fn a_listing_is_requested_with_its_conditions() {
+        let client = Client::builder().endpoint("https://hub.example/hf").build().unwrap();
+        let listing = Listing::new().filter("safetensors").author("a&b");
+        assert!(listing.first_page(&client).unwrap().as_str().starts_with(
+            "https://hub.example/hf/api/models?filter=safetensors&author=a%26b&sort=createdAt&direction=-1&limit=1000&expand%5B%5D=author"
+        ));
     }
 }

@@ -5,28 +5,78 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array as _, ArrayRef, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use itertools::{Either, Itertools};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use parquet::errors::ParquetError;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::arrow::ArrowRow;
-use super::error::failed_to;
+use super::CensusError;
+use super::error::{BoxError, failed_to};
 use super::layout_digest::{hexadecimal, short_hash};
-use super::listed_repo::{from_columns, text_column};
-use super::{CensusError, ListedRepo};
+use super::table::{rows_of, schema, table_failed};
 use hf_meta_repo_list as repo_list;
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
 /// take four minutes, which is the most work lost if the process is killed.
-pub(super) const PART: usize = 256;
+const REPOS_PER_PART: usize = 256;
+
+/// The possible names of the commit column.
+const COMMIT_COLUMNS: [&str; 2] = ["commit", "sha"];
 
 /// The first bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
+
+/// A repository to read. Only the name is required.
+///
+/// The fields are the columns of a manifest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ListedRepo {
+    /// The repository name, such as `bigscience/bloom`.
+    pub repo: String,
+    /// The commit to read; if absent, `main` is read.
+    pub commit: Option<String>,
+    /// The paths of all files at this commit. If absent, the standard weight file names are tried.
+    pub files: Option<Vec<String>>,
+    /// The user or organization that owns the repository.
+    pub author: Option<String>,
+    /// The time of the first commit, in milliseconds since the Unix epoch.
+    pub created_at: Option<i64>,
+    /// The time of the last commit, in milliseconds since the Unix epoch.
+    pub last_modified: Option<i64>,
+    /// The number of downloads in the last 30 days.
+    pub downloads: Option<i64>,
+    /// The type of gate, `auto` or `manual`; absent if the repository is not gated.
+    pub gated: Option<String>,
+    /// The number of parameters that the Hub reports.
+    pub hub_total: Option<i64>,
+    /// The task, such as `text-generation`.
+    pub pipeline_tag: Option<String>,
+    /// The library, such as `transformers`.
+    pub library: Option<String>,
+    /// The license tag, such as `apache-2.0`.
+    pub license: Option<String>,
+    /// The first architecture in `config.json`, such as `LlamaForCausalLM`.
+    pub architecture: Option<String>,
+    /// The base model, as tagged.
+    pub base_model: Option<String>,
+}
+
+impl ListedRepo {
+    /// Creates a repository from its name.
+    #[must_use]
+    pub fn new(repo: impl Into<String>) -> Self {
+        Self { repo: repo.into(), ..Self::default() }
+    }
+}
 
 /// A list of repositories: a Parquet file, a CSV file, or one name per line.
 ///
@@ -37,7 +87,7 @@ pub struct Manifest {
     repos: Repos,
     rows: usize,
     digest: String,
-    /// The row numbers of repeated names.
+    /// The indexes of repeated names.
     duplicates: HashSet<usize>,
 }
 
@@ -69,8 +119,6 @@ impl Manifest {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read, has no such column, or contains no repositories.
-    ///
-    /// If the file cannot be read, has no such column, or has no repository.
     pub fn open(path: &Path, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
         let cannot_read = failed_to("read", path);
@@ -94,65 +142,44 @@ impl Manifest {
     ///
     /// Returns an error if there are no names.
     pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self, CensusError> {
-        Self::from_repos("-".to_owned(), names.into_iter().collect())
+        Self::new("-", Repos::Names(names.into_iter().collect()))
     }
 
     fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
-        let names = repo_list::parse(path, text, column).map_err(|error| {
-            CensusError::Manifest { name: name.clone(), reason: error.to_string() }
-        })?;
-        Self::from_repos(name, names)
-    }
-
-    fn from_repos(name: String, names: Vec<String>) -> Result<Self, CensusError> {
-        let mut seen = Seen::default();
-        for name in &names {
-            seen.add(name, None);
-        }
-        let (rows, repos) = (names.len(), Repos::Names(names));
-        Self::new(name, repos, rows, seen)
+        let names = repo_list::parse(path, text, column);
+        let names = names.map_err(|error| unusable(&name, &error.to_string()))?;
+        Self::new(&name, Repos::Names(names))
     }
 
     fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
-        let metadata = metadata.map_err(|error| CensusError::from(error).in_table(&name))?;
-        let names = repo_list::columns(column);
-        let found = names.iter().find(|name| metadata.schema().index_of(name).is_ok());
-        let missing = || format!("has no column `{}`", names.join("`, `"));
-        let column =
-            found.ok_or_else(|| CensusError::Manifest { name: name.clone(), reason: missing() })?;
-        let column = (*column).to_owned();
-        let table = ParquetTable { name: name.clone(), file, metadata, column };
-        let (mut seen, mut rows) = (Seen::default(), 0);
-        let is_read =
-            |name: &str| name == table.column || ListedRepo::COMMIT_COLUMNS.contains(&name);
-        for batch in table.batches(is_read, |reader| reader)? {
-            let batch = batch?;
-            let repos =
-                text_column(&batch, &[&table.column]).ok_or_else(|| CensusError::Manifest {
-                    name: name.clone(),
-                    reason: format!("has no text in column `{}`", table.column),
-                })?;
-            let commits = text_column(&batch, &ListedRepo::COMMIT_COLUMNS);
-            for (at, repo) in repos.iter().enumerate() {
-                let commit = commits.as_ref().filter(|commits| commits.is_valid(at));
-                seen.add(repo.unwrap_or_default(), commit.map(|commits| commits.value(at)));
-            }
-            rows += batch.num_rows();
-        }
-        Self::new(name, Repos::Parquet(table), rows, seen)
+        let metadata = metadata.map_err(table_failed(&name))?;
+        let column = name_column(&name, metadata.schema(), &repo_list::columns(column))?;
+        Self::new(&name.clone(), Repos::Parquet(ParquetTable { name, file, metadata, column }))
     }
 
-    fn new(name: String, repos: Repos, rows: usize, seen: Seen) -> Result<Self, CensusError> {
-        if rows == 0 {
-            return Err(CensusError::Manifest {
-                name,
-                reason: "contains no repositories".to_owned(),
-            });
+    fn new(name: &str, repos: Repos) -> Result<Self, CensusError> {
+        let mut manifest =
+            Self { repos, rows: 0, digest: String::new(), duplicates: HashSet::new() };
+        let (mut names, mut digest) = (HashSet::new(), Sha256::new());
+        for repo in manifest.repos.names()? {
+            let ListedRepo { repo, commit, .. } = repo?;
+            // Shorter hashes could collide.
+            let hash: [u8; 16] = short_hash(&repo);
+            if !names.insert(hash) {
+                manifest.duplicates.insert(manifest.rows);
+            }
+            manifest.rows += 1;
+            digest.update(hash);
+            digest.update(commit.unwrap_or_default());
+            digest.update("\n");
         }
-        let digest = hexadecimal(&seen.digest.finalize()[..8]);
-        Ok(Self { repos, rows, digest, duplicates: seen.duplicates })
+        if manifest.rows == 0 {
+            return Err(unusable(name, "contains no repositories"));
+        }
+        manifest.digest = hexadecimal(&digest.finalize()[..8]);
+        Ok(manifest)
     }
 
     /// Returns the number of distinct repositories.
@@ -173,22 +200,22 @@ impl Manifest {
     ///
     /// Returns an error if a Parquet file cannot be read.
     pub fn names(&self) -> Result<Vec<String>, CensusError> {
-        match &self.repos {
-            Repos::Names(names) => Ok(names.clone()),
-            Repos::Parquet(table) => table.names(),
-        }
+        self.repos.names()?.map_ok(|repo| repo.repo).collect()
     }
 
     /// Returns the number of parts of up to 256 repositories.
     #[must_use]
     pub fn parts(&self) -> usize {
-        self.rows.div_ceil(PART)
+        self.rows.div_ceil(REPOS_PER_PART)
     }
 
     /// Returns the number of repositories in a part.
     pub(super) fn part_len(&self, part: usize) -> usize {
-        let rows = part * PART..self.rows.min((part + 1) * PART);
-        rows.filter(|row| !self.duplicates.contains(row)).count()
+        self.part_rows(part).filter(|row| !self.duplicates.contains(row)).count()
+    }
+
+    fn part_rows(&self, part: usize) -> Range<usize> {
+        part * REPOS_PER_PART..self.rows.min((part + 1) * REPOS_PER_PART)
     }
 
     /// Returns a short hash of all names and commits.
@@ -198,47 +225,50 @@ impl Manifest {
 
     /// Returns the repositories in a part.
     pub(super) fn part(&self, part: usize) -> Result<Vec<ListedRepo>, CensusError> {
-        let rows = part * PART..self.rows.min((part + 1) * PART);
-        let repos = match &self.repos {
+        let rows = self.part_rows(part);
+        let repos: Vec<_> = match &self.repos {
             Repos::Names(names) => names[rows.clone()].iter().map(ListedRepo::new).collect(),
-            Repos::Parquet(table) => table.rows(&rows)?,
+            Repos::Parquet(table) => table.rows(&rows)?.try_collect()?,
         };
         let repos = rows.zip(repos).filter(|(at, _)| !self.duplicates.contains(at));
         Ok(repos.map(|(_, repo)| repo).collect())
     }
 }
 
+impl Repos {
+    /// Iterates over all repositories, of which only the names and commits are read.
+    fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
+        let is_name = |field: &str| matches!(field, "repo" | "commit");
+        Ok(match self {
+            Self::Names(names) => Either::Left(names.iter().map(ListedRepo::new).map(Ok)),
+            Self::Parquet(table) => Either::Right(table.read(is_name, |reader| reader)?),
+        })
+    }
+}
+
 impl ParquetTable {
-    /// Returns the columns that `is_read` selects, of the rows that `choose` selects. Errors contain the file name.
-    fn batches(
+    /// Iterates over the rows that `choose` selects, of which only some columns are read.
+    fn read(
         &self,
         is_read: impl Fn(&str) -> bool,
         choose: impl FnOnce(TableReader) -> TableReader,
-    ) -> Result<impl Iterator<Item = Result<RecordBatch, CensusError>>, CensusError> {
-        let failed = |error: ParquetError| CensusError::from(error).in_table(&self.name);
+    ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
         let file = self.file.try_clone().map_err(failed_to("read", &self.name))?;
-        let builder = TableReader::new_with_metadata(file, self.metadata.clone());
-        let columns = self.metadata.schema().fields().iter().enumerate();
-        let columns = columns.filter(|(_, field)| is_read(field.name())).map(|(at, _)| at);
-        let mask = ProjectionMask::roots(builder.parquet_schema(), columns);
-        let batches = choose(builder.with_projection(mask)).build().map_err(failed)?;
-        Ok(batches.map(move |batch| batch.map_err(|error| failed(error.into()))))
+        let reader = TableReader::new_with_metadata(file, self.metadata.clone());
+        let (found, wanted) = (self.metadata.schema(), schema::<ListedRepo>());
+        let fields = wanted.fields().iter().filter(|field| is_read(field.name()));
+        let columns = fields.filter_map(|field| find_column(found, field, &self.column));
+        let mask = ProjectionMask::roots(reader.parquet_schema(), columns);
+        let batches = choose(reader.with_projection(mask)).build();
+        let batches = batches.map_err(table_failed(&self.name))?;
+        Ok(rows_of(&self.name, batches, |batch| from_columns(batch, &self.column)))
     }
 
-    /// Reads all names. Missing names are empty.
-    fn names(&self) -> Result<Vec<String>, CensusError> {
-        let mut names = Vec::new();
-        for batch in self.batches(|name| name == self.column, |reader| reader)? {
-            let batch = batch?;
-            let column = text_column(&batch, &[&self.column]);
-            let texts = column.iter().flat_map(|column| column.iter());
-            names.extend(texts.map(|name| name.unwrap_or_default().to_owned()));
-        }
-        Ok(names)
-    }
-
-    /// Reads a range of rows. Other row groups are skipped.
-    fn rows(&self, rows: &Range<usize>) -> Result<Vec<ListedRepo>, CensusError> {
+    /// Iterates over a range of rows. Other row groups are skipped.
+    fn rows(
+        &self,
+        rows: &Range<usize>,
+    ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
         let (mut start, mut groups, mut skipped) = (0, Vec::new(), 0);
         for (at, group) in self.metadata.metadata().row_groups().iter().enumerate() {
             let end = start + usize::try_from(group.num_rows()).unwrap_or_default();
@@ -249,51 +279,90 @@ impl ParquetTable {
             }
             start = end;
         }
-        let is_known = |name: &str| {
-            let known = ListedRepo::fields().iter().any(|field| field.name() == name);
-            known || name == self.column || ListedRepo::COMMIT_COLUMNS.contains(&name)
-        };
-        let choose = |reader: TableReader| {
-            let reader = reader.with_row_groups(groups).with_batch_size(rows.len());
-            reader.with_offset(rows.start - skipped).with_limit(rows.len())
-        };
-        let mut repos = Vec::new();
-        for batch in self.batches(is_known, choose)? {
-            repos.append(&mut from_columns(&batch?, &self.column)?);
-        }
-        Ok(repos)
+        self.read(
+            |_| true,
+            move |reader| {
+                let reader = reader.with_row_groups(groups).with_batch_size(rows.len());
+                reader.with_offset(rows.start - skipped).with_limit(rows.len())
+            },
+        )
     }
 }
 
-/// The names and commits seen so far.
-#[derive(Default)]
-struct Seen {
-    /// The first 16 bytes of the hash of each name. Shorter hashes could collide.
-    names: HashSet<[u8; 16]>,
-    duplicates: HashSet<usize>,
-    digest: Sha256,
-    rows: usize,
+/// Returns the column with the names of the repositories: the first candidate that contains text.
+pub(super) fn name_column(
+    table: &str,
+    schema: &Schema,
+    candidates: &[&str],
+) -> Result<String, CensusError> {
+    let fields = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
+    let mut names = fields.filter(|field| is_similar(field.data_type(), &DataType::Utf8));
+    let found = names.next().map(|field| field.name().clone());
+    found.ok_or_else(|| {
+        unusable(table, &format!("has no column `{}` with text", candidates.join("`, `")))
+    })
 }
 
-impl Seen {
-    fn add(&mut self, name: &str, commit: Option<&str>) {
-        let hash = short_hash(name);
-        if !self.names.insert(hash) {
-            self.duplicates.insert(self.rows);
+/// Returns the repositories of a table. `names` is the column with their names. Values of missing columns, and of
+/// columns with another type, are unknown.
+pub(super) fn from_columns(batch: &RecordBatch, names: &str) -> Result<Vec<ListedRepo>, BoxError> {
+    let (found, wanted) = (batch.schema(), schema::<ListedRepo>());
+    let columns = wanted.fields().iter().filter_map(|field| {
+        let column = batch.column(find_column(&found, field, names)?);
+        let column = if field.name() == "repo" { text(column) } else { Arc::clone(column) };
+        Some((field.name(), column))
+    });
+    Ok(serde_arrow::from_record_batch(&RecordBatch::try_from_iter(columns)?)?)
+}
+
+/// Returns the index of the column with the values of a field; `None` if there is none of its type.
+fn find_column(schema: &Schema, field: &Field, names: &str) -> Option<usize> {
+    let (at, found) = match &**field.name() {
+        "repo" => schema.column_with_name(names),
+        "commit" => COMMIT_COLUMNS.iter().find_map(|name| schema.column_with_name(name)),
+        name => schema.column_with_name(name),
+    }?;
+    is_similar(found.data_type(), field.data_type()).then_some(at)
+}
+
+/// Returns whether two types have the same values. Libraries use different types for text and lists, and different
+/// names for list items.
+fn is_similar(found: &DataType, expected: &DataType) -> bool {
+    use DataType::{LargeList, LargeUtf8, List, Utf8, Utf8View};
+    match (found, expected) {
+        (List(found) | LargeList(found), List(expected)) => {
+            is_similar(found.data_type(), expected.data_type())
         }
-        self.rows += 1;
-        self.digest.update(hash);
-        self.digest.update(commit.unwrap_or_default());
-        self.digest.update("\n");
+        (LargeUtf8 | Utf8View, Utf8) => true,
+        (found, expected) => found == expected,
     }
+}
+
+/// Returns the names in a column. A missing name is empty, and becomes a row with an error.
+fn text(column: &ArrayRef) -> ArrayRef {
+    let or_empty = |name: Option<&str>| Some(name.unwrap_or_default().to_owned());
+    let names: StringArray = match column.data_type() {
+        DataType::LargeUtf8 => column.as_string::<i64>().iter().map(or_empty).collect(),
+        DataType::Utf8View => column.as_string_view().iter().map(or_empty).collect(),
+        _ => column.as_string::<i32>().iter().map(or_empty).collect(),
+    };
+    Arc::new(names)
+}
+
+/// Returns the error for a list that cannot be used.
+fn unusable(name: &str, reason: &str) -> CensusError {
+    CensusError::Manifest { name: name.to_owned(), reason: reason.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use arrow_array::LargeStringArray;
+    use arrow_array::builder::{LargeListBuilder, StringViewBuilder};
+
     use super::*;
-    use crate::table_file::write_rows;
+    use crate::table::encode;
 
     fn open(name: &str, content: &[u8], column: Option<&str>) -> Result<Manifest, CensusError> {
         let folder = tempfile::tempdir().unwrap();
@@ -328,12 +397,24 @@ mod tests {
                 ..ListedRepo::new(format!("a/{n}"))
             })
             .collect();
-        let table = open("list", &write_rows(&repos, &()).unwrap(), None).unwrap();
+        let table = open("list", &encode("list", &repos, &()).unwrap(), None).unwrap();
         assert_eq!((table.parts(), table.repos()), (3, 700));
         let read: Vec<_> = (0..3).flat_map(|part| table.part(part).unwrap()).collect();
         assert_eq!(read, repos);
         assert!(table.names().unwrap().iter().eq(repos.iter().map(|repo| &repo.repo)));
-        let other = open("list", &write_rows(&repos[1..], &()).unwrap(), None).unwrap();
+        let other = open("list", &encode("list", &repos[1..], &()).unwrap(), None).unwrap();
         assert_ne!(other.digest(), table.digest());
+    }
+
+    #[test]
+    fn other_types_of_text_and_lists_are_read() {
+        let mut files = LargeListBuilder::new(StringViewBuilder::new());
+        files.values().append_value("a.safetensors");
+        files.append(true);
+        let names: ArrayRef = Arc::new(LargeStringArray::from(vec!["org/model"]));
+        let columns = [("id", names), ("files", Arc::new(files.finish()) as ArrayRef)];
+        let repos = from_columns(&RecordBatch::try_from_iter(columns).unwrap(), "id").unwrap();
+        let files = Some(vec!["a.safetensors".to_owned()]);
+        assert_eq!(repos, [ListedRepo { files, ..ListedRepo::new("org/model") }]);
     }
 }

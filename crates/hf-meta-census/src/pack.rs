@@ -1,28 +1,20 @@
 //! Writes all rows of a census to one sorted file for publication.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use itertools::Itertools;
+
 use super::CensusError;
-use super::error::failed_to;
-use super::listing::replace;
-use super::part::PartRows;
+use super::census::Census;
+use super::part::CensusPart;
 use super::row::CensusRow;
-use super::run::Census;
-use super::storage::{temporary, temporary_name};
-use super::table_file::{TableWriter, each_row};
+use super::table::{ROWS_AT_ONCE, TableWriter, each_row, publish, writer_properties};
 
 /// The number of rows to sort in memory at a time, about 30 MB.
-const SORTED_AT_ONCE: usize = 16_384;
-
-/// The number of rows per run to buffer while merging.
-const MERGED_AT_ONCE: usize = 256;
+const ROWS_PER_RUN: usize = 16_384;
 
 /// The number of rows per row group of the packed file.
-const ROW_GROUP: usize = 100_000;
+const ROWS_PER_GROUP: usize = 100_000;
 
 impl Census {
     /// Writes all rows to one Parquet file, sorted by repository. Returns the number of rows.
@@ -33,73 +25,41 @@ impl Census {
     ///
     /// Returns an error if the target contains no census or only part of one, or if a file cannot be read or written.
     pub async fn pack(&self, file: &Path) -> Result<usize, CensusError> {
-        let found = self.parts().await?;
-        let number = found.len();
+        let found = CensusPart::list_existing(&self.storage).await?;
         let (mut runs, mut rows) = (Vec::new(), Vec::new());
-        for part in found {
-            let PartRows { rows: mut more, parts } = part.read(&self.storage).await?;
-            if let missing @ 1.. = parts.saturating_sub(number) {
-                let target = self.storage.name().to_owned();
-                return Err(CensusError::Incomplete { target, missing, parts });
+        for part in &found {
+            let (mut more, parts) = part.read(&self.storage).await?;
+            if let missing @ 1.. = parts.saturating_sub(found.len()) {
+                return Err(self.incomplete(missing, parts));
             }
             rows.append(&mut more);
-            if rows.len() >= SORTED_AT_ONCE {
+            if rows.len() >= ROWS_PER_RUN {
                 runs.push(write_run(std::mem::take(&mut rows))?);
             }
         }
         runs.push(write_run(rows)?);
-        let mut packed = 0;
-        replace(file, |temporary| {
-            let failed = failed_to("write", file);
-            let output = BufWriter::new(File::create(temporary).map_err(&failed)?);
-            let name = file.display().to_string();
-            let mut writer = TableWriter::published(output, name, &(), ROW_GROUP)?;
-            for row in merge(runs)? {
-                packed += 1;
-                writer.write(row?)?;
-            }
-            let mut output = writer.finish()?;
-            output.flush().and_then(|()| output.get_ref().sync_all()).map_err(failed)
-        })?;
-        Ok(packed)
+        publish(file, &(), ROWS_PER_GROUP, runs.into_iter().kmerge_by(is_before))
     }
 }
 
-fn write_run(mut rows: Vec<CensusRow>) -> Result<File, CensusError> {
+/// Sorts rows and writes them to a temporary file. Returns an iterator over them.
+fn write_run(
+    mut rows: Vec<CensusRow>,
+) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>>, CensusError> {
     rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
-    let mut writer = TableWriter::published(temporary()?, temporary_name(), &(), MERGED_AT_ONCE)?;
+    // Small row groups, because one of each run is in memory while the runs are merged.
+    let properties = writer_properties().set_max_row_group_row_count(Some(ROWS_AT_ONCE));
+    let mut writer = TableWriter::temporary(&(), properties)?;
     for row in rows {
         writer.write(row)?;
     }
-    writer.into_reader()
+    each_row(&std::env::temp_dir().display().to_string(), writer.into_reader()?, ROWS_AT_ONCE)
 }
 
-/// Merges sorted files.
-fn merge(
-    files: Vec<File>,
-) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>>, CensusError> {
-    let mut runs = Vec::new();
-    for file in files {
-        runs.push(each_row::<CensusRow>(temporary_name(), file, MERGED_AT_ONCE)?);
+/// Returns whether a row comes before another. Errors come first.
+fn is_before(one: &Result<CensusRow, CensusError>, other: &Result<CensusRow, CensusError>) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => one.repo < other.repo,
+        (one, _) => one.is_err(),
     }
-    let mut next: Vec<Option<CensusRow>> = Vec::new();
-    let mut order = BinaryHeap::new();
-    for (run, rows) in runs.iter_mut().enumerate() {
-        let first = rows.next().transpose()?;
-        order.extend(first.as_ref().map(|row| Reverse((row.repo.clone(), run))));
-        next.push(first);
-    }
-    Ok(std::iter::from_fn(move || {
-        let Reverse((_, run)) = order.pop()?;
-        let row = next.get_mut(run)?.take()?;
-        match runs.get_mut(run)?.next() {
-            Some(Ok(following)) => {
-                order.push(Reverse((following.repo.clone(), run)));
-                next[run] = Some(following);
-            }
-            Some(Err(error)) => return Some(Err(error)),
-            None => {}
-        }
-        Some(Ok(row))
-    }))
 }

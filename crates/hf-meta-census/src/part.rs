@@ -1,11 +1,17 @@
 //! Parts: the files of a census. Each has the rows of 256 repositories.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
+use bytes::Bytes;
+use object_store::PutMode;
 use serde::{Deserialize, Serialize};
 
+use super::read_repo::{ReadRepo, RepoReader};
 use super::row::{CensusRow, SCHEMA_VERSION, TOOL};
 use super::storage::Storage;
-use super::table_file::{HeaderWriter, each_row, read_all_rows, read_footer, write_rows};
-use super::{CensusError, Manifest, StoredHeader};
+use super::table::{HeaderWriter, ROWS_AT_ONCE, each_row, encode, read_footer};
+use super::{CensusError, ListedRepo, Manifest, StoredHeader};
 use hf_meta::count::RuleSet;
 
 /// The folder with rows.
@@ -17,14 +23,24 @@ const HEADERS: &str = "headers";
 /// The number of headers in memory while a part is copied. Each may be as large as the limit for a header.
 const HEADERS_AT_ONCE: usize = 1;
 
-/// The name of a part: the hash of its manifest, and its number.
+/// The name of a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CensusPart(String);
+pub(super) struct CensusPart {
+    /// The hash of the manifest.
+    digest: String,
+    pub(super) number: usize,
+}
+
+impl fmt::Display for CensusPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:06}", self.digest, self.number)
+    }
+}
 
 /// The metadata in the footers of a part's files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PartFooter {
+struct PartFooter {
     part: String,
     rules: String,
     schema_version: i64,
@@ -33,37 +49,62 @@ pub(super) struct PartFooter {
     parts: usize,
 }
 
-pub(super) struct PartRows {
-    pub(super) rows: Vec<CensusRow>,
-    /// The number of parts of the census.
-    pub(super) parts: usize,
+/// A part before it is written. Each repository has its index in the part.
+pub(super) struct PendingPart {
+    pub(super) rows: Vec<(usize, CensusRow)>,
+    /// The repositories that still have no row.
+    pub(super) repos: Vec<(usize, ListedRepo)>,
+    /// The headers of `rows`.
+    pub(super) headers: HeaderWriter,
+}
+
+impl PendingPart {
+    /// Reads the repositories that still have no row. Returns all rows, in order, and their headers.
+    pub(super) async fn complete(
+        self,
+        reader: &RepoReader,
+        on_row: impl Fn(&CensusRow),
+    ) -> Result<(Vec<CensusRow>, HeaderWriter), CensusError> {
+        let Self { mut rows, repos, mut headers } = self;
+        let add = |at, read: ReadRepo| {
+            let (row, stored) = read.into_rows();
+            for header in stored {
+                headers.write(header)?;
+            }
+            on_row(&row);
+            rows.push((at, row));
+            Ok(())
+        };
+        reader.read_all(repos, add).await?;
+        rows.sort_unstable_by_key(|(at, _)| *at);
+        Ok((rows.into_iter().map(|(_, row)| row).collect(), headers))
+    }
 }
 
 impl CensusPart {
-    pub(super) fn new(manifest: &Manifest, part: usize) -> Self {
-        Self(format!("{}-{part:06}", manifest.digest()))
+    pub(super) fn new(manifest: &Manifest, number: usize) -> Self {
+        Self { digest: manifest.digest().to_owned(), number }
     }
 
     /// Parses the file name of a table of rows.
     fn parse(file: &str) -> Option<Self> {
-        let name = file.strip_suffix(".parquet")?;
-        let (digest, part) = name.split_once('-')?;
-        let is_name = digest.len() == 16 && part.parse::<u32>().is_ok();
-        is_name.then(|| Self(name.to_owned()))
+        let (digest, number) = file.strip_suffix(".parquet")?.split_once('-')?;
+        let part = Self { digest: digest.to_owned(), number: number.parse().ok()? };
+        (digest.len() == 16 && file == format!("{part}.parquet")).then_some(part)
     }
 
     /// Returns whether the part belongs to a manifest.
     pub(super) fn is_of(&self, manifest: &Manifest) -> bool {
-        self.0.starts_with(manifest.digest())
+        self.digest == manifest.digest()
     }
 
     /// Lists the parts of a census.
-    pub(super) async fn list(storage: &Storage) -> Result<Vec<Self>, CensusError> {
+    pub(super) async fn list(storage: &Storage) -> Result<BTreeSet<Self>, CensusError> {
         Ok(storage.list(MODELS).await?.iter().filter_map(|file| Self::parse(file)).collect())
     }
 
     /// Lists the parts of a census, of which there must be at least one.
-    pub(super) async fn list_existing(storage: &Storage) -> Result<Vec<Self>, CensusError> {
+    pub(super) async fn list_existing(storage: &Storage) -> Result<BTreeSet<Self>, CensusError> {
         let parts = Self::list(storage).await?;
         if parts.is_empty() { Err(no_census(storage)) } else { Ok(parts) }
     }
@@ -74,22 +115,28 @@ impl CensusPart {
         &self,
         storage: &Storage,
     ) -> Result<Option<Vec<CensusRow>>, CensusError> {
-        let Some(file) = storage.read(&self.models()).await? else { return Ok(None) };
-        let footer = read_footer::<PartFooter>(&file);
-        let is_current =
-            footer.is_some_and(|PartFooter { part, rules, schema_version, .. }| {
-                part == self.0
-                    && rules == RuleSet::CURRENT.to_string()
-                    && schema_version == SCHEMA_VERSION
-            });
-        if is_current { read_all_rows(self.models(), file).map(Some) } else { Ok(None) }
+        match self.open(storage).await? {
+            Some((footer, file)) if footer.is_current(self) => self.rows(file).map(Some),
+            _ => Ok(None),
+        }
     }
 
-    /// Reads the part without its headers.
-    pub(super) async fn read(&self, storage: &Storage) -> Result<PartRows, CensusError> {
-        let file = storage.read(&self.models()).await?.ok_or_else(|| no_census(storage))?;
-        let parts = read_footer::<PartFooter>(&file).map_or(0, |footer| footer.parts);
-        Ok(PartRows { rows: read_all_rows(self.models(), file)?, parts })
+    /// Reads the part without its headers. Returns its rows and the number of parts of the census.
+    pub(super) async fn read(
+        &self,
+        storage: &Storage,
+    ) -> Result<(Vec<CensusRow>, usize), CensusError> {
+        let (footer, file) = self.open(storage).await?.ok_or_else(|| no_census(storage))?;
+        Ok((self.rows(file)?, footer.parts))
+    }
+
+    async fn open(&self, storage: &Storage) -> Result<Option<(PartFooter, Bytes)>, CensusError> {
+        let file = storage.read(&self.models()).await?;
+        Ok(file.map(|file| (read_footer(&file).unwrap_or_default(), file)))
+    }
+
+    fn rows(&self, file: Bytes) -> Result<Vec<CensusRow>, CensusError> {
+        each_row(&self.models(), file, ROWS_AT_ONCE)?.collect()
     }
 
     /// Returns all headers of the part. The headers of a repository are consecutive.
@@ -98,7 +145,23 @@ impl CensusPart {
         storage: &Storage,
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
         let file = storage.download(&self.headers()).await?.ok_or_else(|| no_census(storage))?;
-        each_row(self.headers(), file, HEADERS_AT_ONCE)
+        each_row(&self.headers(), file, HEADERS_AT_ONCE)
+    }
+
+    /// Copies headers of the part to another header table.
+    pub(super) async fn copy_headers(
+        &self,
+        storage: &Storage,
+        output: &mut HeaderWriter,
+        is_copied: impl Fn(&StoredHeader) -> bool,
+    ) -> Result<(), CensusError> {
+        for header in self.read_headers(storage).await? {
+            let header = header?;
+            if is_copied(&header) {
+                output.write(header)?;
+            }
+        }
+        Ok(())
     }
 
     /// Starts the header table of the part.
@@ -106,46 +169,40 @@ impl CensusPart {
         HeaderWriter::headers(&PartFooter::new(self, 0, &[]))
     }
 
-    /// Writes a new part. The rows are written last, because a part exists once its rows do.
-    ///
-    /// If another process wrote the part first, its files are kept.
-    pub(super) async fn create(
+    /// Writes the headers and then the rows, because a part exists once its rows do. In the mode `Create`, a part that
+    /// another process wrote first is kept. Returns the rows.
+    pub(super) async fn write(
         &self,
         storage: &Storage,
-        rows: &[CensusRow],
-        headers: HeaderWriter,
+        (rows, headers): (Vec<CensusRow>, HeaderWriter),
         parts: usize,
-    ) -> Result<(), CensusError> {
-        if storage.exists(&self.models()).await? {
-            return Ok(());
+        mode: PutMode,
+    ) -> Result<Vec<CensusRow>, CensusError> {
+        if mode == PutMode::Overwrite || storage.read(&self.models()).await?.is_none() {
+            storage.upload(&self.headers(), headers.into_reader()?).await?;
+            self.write_rows(storage, &rows, parts, mode).await?;
         }
-        storage.upload(&self.headers(), headers.into_reader()?).await?;
-        let rows = write_rows(rows, &PartFooter::new(self, parts, rows))?;
-        storage.create(&self.models(), rows).await?;
-        Ok(())
+        Ok(rows)
     }
 
-    /// Replaces an existing part.
-    pub(super) async fn replace(
+    /// Writes the rows of a part whose headers are stored.
+    pub(super) async fn write_rows(
         &self,
         storage: &Storage,
         rows: &[CensusRow],
-        headers: Option<HeaderWriter>,
         parts: usize,
+        mode: PutMode,
     ) -> Result<(), CensusError> {
-        if let Some(headers) = headers {
-            storage.upload(&self.headers(), headers.into_reader()?).await?;
-        }
-        let rows = write_rows(rows, &PartFooter::new(self, parts, rows))?;
-        storage.replace(&self.models(), rows).await
+        let rows = encode(&self.models(), rows, &PartFooter::new(self, parts, rows))?;
+        storage.write(&self.models(), rows, mode).await
     }
 
     fn models(&self) -> String {
-        format!("{MODELS}/{}.parquet", self.0)
+        format!("{MODELS}/{self}.parquet")
     }
 
     fn headers(&self) -> String {
-        format!("{HEADERS}/{}.parquet", self.0)
+        format!("{HEADERS}/{self}.parquet")
     }
 }
 
@@ -156,15 +213,22 @@ fn no_census(storage: &Storage) -> CensusError {
 
 impl PartFooter {
     /// Creates the footer of a part. Its rules are those of the oldest row.
-    fn new(name: &CensusPart, parts: usize, rows: &[CensusRow]) -> Self {
+    fn new(part: &CensusPart, parts: usize, rows: &[CensusRow]) -> Self {
         let current = RuleSet::CURRENT.to_string();
         let older = rows.iter().map(|row| &row.rules).find(|rules| **rules != current);
         Self {
-            part: name.0.clone(),
+            part: part.to_string(),
             rules: older.cloned().unwrap_or(current),
             schema_version: SCHEMA_VERSION,
             tool: TOOL.to_owned(),
             parts,
         }
+    }
+
+    /// Returns whether the part was written with the current counting rules and columns.
+    fn is_current(&self, part: &CensusPart) -> bool {
+        self.part == part.to_string()
+            && self.rules == RuleSet::CURRENT.to_string()
+            && self.schema_version == SCHEMA_VERSION
     }
 }

@@ -1,99 +1,199 @@
-//! Reads one repository: its row and the bytes from which the row is computed.
+//! Reads repositories: their rows, and the headers from which the rows are computed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::layout_digest::LayoutHasher;
-use super::read_limits::ReadLimits;
-use super::row::CensusRow;
-use super::{ListedRepo, StoredHeader};
-use hf_meta::CachedHeaders;
-use hf_meta::Error;
-use hf_meta::OnHeader;
-use hf_meta::formats::RepoPath;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::layout_digest::{LayoutHasher, hexadecimal};
+use super::row::{CensusRow, integer};
+use super::{CensusError, ListedRepo};
 use hf_meta::report::{CountReport, Plan};
-use hf_meta::{Client, Model};
-use hf_meta::{RecordedCall, RecordedReport};
+use hf_meta::{Client, Error, HeaderBytes, HeaderFile, LargeCallLimit, Model, ResultOrder};
+
+/// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
+/// header takes 240 MB.
+const MAX_LARGE_READS: usize = 2;
+
+/// The stored bytes of a file in a repository: its header, or all of it if it is a small file.
+///
+/// The fields are the columns of the `headers` table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StoredHeader {
+    /// The repository name in the list.
+    pub repo: String,
+    /// The commit.
+    pub commit: String,
+    /// The path of the file.
+    pub file: String,
+    /// The size of the whole file in bytes.
+    pub file_size: i64,
+    /// The SHA-256 hash of the whole file, if the Hub reported it.
+    pub file_sha256: Option<String>,
+    /// The SHA-256 hash of the stored bytes.
+    pub sha256: String,
+    /// The start of the file, up to the end of its header. Long GGUF arrays that do not affect the counts are zeroed.
+    pub header: Bytes,
+}
+
+impl StoredHeader {
+    /// Returns the row of a file; `None` if the file is too large for its column.
+    fn new(repo: &str, commit: &str, file: HeaderFile) -> Option<Self> {
+        Some(Self {
+            repo: repo.to_owned(),
+            commit: commit.to_owned(),
+            file: file.path.to_string(),
+            file_size: i64::try_from(file.size).ok()?,
+            file_sha256: file.sha256,
+            sha256: hexadecimal(&Sha256::digest(&file.start)),
+            header: file.start,
+        })
+    }
+
+    /// Returns the stored file; `None` if the row has been changed.
+    fn to_file(&self) -> Option<HeaderFile> {
+        let is_unchanged = hexadecimal(&Sha256::digest(&self.header)) == self.sha256;
+        is_unchanged.then_some(HeaderFile {
+            path: self.file.parse().ok()?,
+            size: u64::try_from(self.file_size).ok()?,
+            sha256: self.file_sha256.clone(),
+            start: self.header.clone(),
+        })
+    }
+}
 
 /// The result for a repository.
 #[derive(Debug)]
 pub(super) struct ReadRepo {
     pub(super) row: CensusRow,
-    /// The commit and its headers; `None` if nothing was read or the headers are too large to store.
-    pub(super) headers: Option<(String, CachedHeaders)>,
+    /// The headers; `None` if nothing was read or they are too large to store.
+    headers: Option<HeaderBytes>,
 }
 
-/// Reads a repository. Errors become rows, too. With `lists_sets`, also lists the other sets of weights if the files
-/// are unknown.
-pub(super) async fn read_repo(
+impl ReadRepo {
+    /// Returns the row and the stored headers, which are decompressed one at a time.
+    pub(super) fn into_rows(self) -> (CensusRow, impl Iterator<Item = StoredHeader>) {
+        let repo = self.row.repo.clone();
+        let headers = self.headers.into_iter().flat_map(move |headers| {
+            let (repo, commit) = (repo.clone(), headers.commit().to_string());
+            headers.into_files().filter_map(move |file| StoredHeader::new(&repo, &commit, file))
+        });
+        (self.row, headers)
+    }
+}
+
+/// Reads repositories with the limits of one run.
+#[derive(Clone, Debug)]
+pub(super) struct RepoReader {
     client: Client,
-    listed: ListedRepo,
-    lists_sets: bool,
-    limits: ReadLimits,
-) -> ReadRepo {
-    let model = model(&client, &listed, lists_sets);
-    let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
-    let hash = Arc::clone(&hasher);
-    let on_header = OnHeader(Arc::new(move |header| {
-        hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
-    }));
-    let RecordedCall { result, bytes, requests, bytes_read } =
-        model.record(on_header, |meter| limits.gate(meter)).await;
-    let mut row = CensusRow::new(listed);
-    row.set_result(result.as_ref().map(|read| &read.report));
-    row.requests = i64::try_from(requests).unwrap_or(i64::MAX);
-    row.bytes_read = i64::try_from(bytes_read).unwrap_or(i64::MAX);
-    let digests = hasher.lock().unwrap_or_else(PoisonError::into_inner).finish();
-    row.set_digests(digests);
-    let headers = bytes.map(|(commit, headers)| (commit.to_string(), headers));
-    if let Some((commit, headers)) = &headers {
-        row.commit = Some(commit.clone());
-        row.canonical_repo.clone_from(&headers.canonical_name);
+    concurrency: usize,
+    /// One permit per concurrent repository of all calls.
+    repos: Arc<Semaphore>,
+    large: LargeCallLimit,
+    /// True if the other sets of weights are listed even if the files are unknown.
+    list_sets: bool,
+}
+
+impl RepoReader {
+    pub(super) fn new(client: &Client, concurrency: usize, list_sets: bool) -> Self {
+        let concurrency = concurrency.max(1);
+        let repos = Arc::new(Semaphore::new(concurrency));
+        let large = LargeCallLimit::new(MAX_LARGE_READS).exclude_waits_from_timeout(true);
+        Self { client: client.clone(), concurrency, repos, large, list_sets }
     }
-    if let Ok(RecordedReport { path, report }) = &result {
-        row.path = Some(path.to_string());
-        row.file_sha256 = hashes(report, headers.as_ref().map(|(_, headers)| headers));
+
+    /// Reads repositories, each with its index, and calls `on_read` as they complete. Errors become rows, too.
+    pub(super) async fn read_all(
+        &self,
+        repos: Vec<(usize, ListedRepo)>,
+        mut on_read: impl FnMut(usize, ReadRepo) -> Result<(), CensusError>,
+    ) -> Result<(), CensusError> {
+        let reader = self.clone();
+        let read = move |_, (at, repo)| {
+            let reader = reader.clone();
+            async move {
+                // The semaphore is never closed. The permit is held until the headers are written, because they take
+                // memory.
+                let permit = Arc::clone(&reader.repos).acquire_owned().await;
+                (at, reader.read(repo).await, permit)
+            }
+        };
+        let (repos, order) = (stream::iter(repos), ResultOrder::Completion);
+        let mut reads = self.client.run_many(repos, self.concurrency, order, read);
+        while let Some((at, read, _permit)) = reads.next().await {
+            on_read(at, read)?;
+        }
+        Ok(())
     }
-    ReadRepo { row, headers }
+
+    async fn read(&self, listed: ListedRepo) -> ReadRepo {
+        let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
+        let hash = Arc::clone(&hasher);
+        let meter = self.client.start_call();
+        let model = self.model(&listed).meter(&meter).large_calls(&self.large);
+        let model = model.on_header(move |header| {
+            hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
+        });
+        let recorded = model.count_and_record().await;
+        let mut row = CensusRow::new(listed);
+        row.set_result(recorded.result.as_ref());
+        (row.requests, row.bytes_read) = (integer(meter.requests()), integer(meter.bytes()));
+        row.set_digests(hasher.lock().unwrap_or_else(PoisonError::into_inner).finish());
+        if let Some(headers) = &recorded.bytes {
+            row.commit = Some(headers.commit().to_string());
+            row.canonical_repo = headers.canonical_name().map(str::to_owned);
+        }
+        if let Ok(report) = &recorded.result {
+            row.path = recorded.path.map(|path| path.to_string());
+            row.file_sha256 =
+                recorded.bytes.as_ref().map_or_else(Vec::new, |headers| hashes(report, headers));
+        }
+        ReadRepo { row, headers: recorded.bytes }
+    }
+
+    fn model(&self, listed: &ListedRepo) -> Model {
+        let list_sets = self.list_sets || listed.files.is_some();
+        let mut model = self.client.model(&listed.repo).plan(Plan::Prefetch).other_sets(list_sets);
+        if let Some(commit) = &listed.commit {
+            model = model.revision(commit);
+        }
+        match &listed.files {
+            // A file with an invalid path cannot be requested, so it is ignored.
+            Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
+            None => model,
+        }
+    }
+}
+
+/// Returns the known hashes of the weight files.
+fn hashes(report: &CountReport, headers: &HeaderBytes) -> Vec<String> {
+    let files = report.filepaths.iter().filter(|path| !path.is_index());
+    files.filter_map(|path| headers.sha256(path).map(str::to_owned)).collect()
 }
 
 /// Recounts a row from stored bytes. Returns `None` if the bytes are incomplete.
-pub(super) async fn count_again(
+pub(super) async fn recount(
     client: &Client,
     row: &CensusRow,
     headers: &[StoredHeader],
 ) -> Option<CensusRow> {
     let commit = row.commit.as_ref()?;
-    if headers.iter().any(|header| header.commit != *commit) {
-        return None;
+    let (mut bytes, mut files) = (HeaderBytes::new(commit.parse().ok()?), Vec::new());
+    for header in headers {
+        let file = header.to_file().filter(|_| header.commit == *commit)?;
+        files.push(file.path.clone());
+        bytes.add(file);
     }
-    let files: Vec<_> = headers.iter().map(StoredHeader::cached).collect::<Option<_>>()?;
     let model = client.model(&row.repo).revision(commit);
-    let (model, folder) = match &row.path {
-        Some(path) => (model.path(path), path.parse::<RepoPath>().ok()?.folder()),
-        None => (model.files(files.iter().map(|(path, _)| path.clone()).collect()), None),
+    let model = match &row.path {
+        Some(path) => model.path(path),
+        None => model.known_files(files),
     };
-    let headers = CachedHeaders::from_files(files, folder.as_ref());
-    let result = model.replay(commit.parse().ok()?, headers).await;
+    let result = model.recount(bytes).await;
     let is_final = result.as_ref().err().is_none_or(Error::is_malformed);
-    is_final.then(|| row.counted_again(result.as_ref()))
-}
-
-fn model(client: &Client, listed: &ListedRepo, lists_sets: bool) -> Model {
-    let lists_sets = lists_sets || listed.files.is_some();
-    let mut model = client.model(&listed.repo).plan(Plan::Prefetch).other_sets(lists_sets);
-    if let Some(commit) = &listed.commit {
-        model = model.revision(commit);
-    }
-    match &listed.files {
-        // A file with an invalid path cannot be requested, so it is ignored.
-        Some(files) => model.files(files.iter().filter_map(|path| path.parse().ok()).collect()),
-        None => model,
-    }
-}
-
-/// Returns the known hashes of the weight files.
-fn hashes(report: &CountReport, headers: Option<&CachedHeaders>) -> Vec<String> {
-    let Some(headers) = headers else { return Vec::new() };
-    let files = report.filepaths.iter().filter(|path| !path.is_index());
-    files.filter_map(|path| headers.file(path)?.sha256).collect()
+    is_final.then(|| row.recounted(result.as_ref()))
 }

@@ -1,6 +1,7 @@
 //! The rows of the census: one per repository.
 
 use std::collections::BTreeSet;
+use std::mem::swap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::formats::{chain, clip};
 use hf_meta::report::{CountReport, Finding};
-use hf_meta::{Error, HubCacheMiss};
+use hf_meta::{Error, ErrorKind, HubCacheMiss};
 
 /// The version of the table columns, which increases with every change.
 pub const SCHEMA_VERSION: i64 = 1;
@@ -157,69 +158,49 @@ pub struct OtherWeightSet {
 
 impl CensusRow {
     /// Creates the row of a repository that has not been read.
-    pub(super) fn new(listed: ListedRepo) -> Self {
-        Self {
-            read_at: Some(now()),
+    pub(super) fn new(mut listed: ListedRepo) -> Self {
+        let mut row = Self {
+            read_at: Some(unix_millis()),
             rules: RuleSet::CURRENT.to_string(),
             tool: TOOL.to_owned(),
             schema_version: SCHEMA_VERSION,
             ..Self::default()
-        }
-        .with_listing(listed)
+        };
+        row.swap_listing(&mut listed);
+        row
     }
 
-    /// Adds the columns of a listing to the row. If the listing has no architecture, the architecture of the weights
-    /// is kept.
-    fn with_listing(self, listed: ListedRepo) -> Self {
-        let ListedRepo { repo, commit, author, created_at, last_modified, downloads, .. } = listed;
-        let ListedRepo { gated, hub_total, pipeline_tag, library, license, base_model, .. } =
-            listed;
-        let architecture = listed.architecture.or(self.architecture);
-        Self {
-            repo,
-            commit,
-            hub_total,
-            author,
-            created_at,
-            last_modified,
-            downloads,
-            gated,
-            pipeline_tag,
-            library,
-            license,
-            architecture,
-            base_model,
-            ..self
-        }
+    /// Exchanges the columns that a row has in common with a listing.
+    fn swap_listing(&mut self, listed: &mut ListedRepo) {
+        swap(&mut self.repo, &mut listed.repo);
+        swap(&mut self.commit, &mut listed.commit);
+        swap(&mut self.author, &mut listed.author);
+        swap(&mut self.created_at, &mut listed.created_at);
+        swap(&mut self.last_modified, &mut listed.last_modified);
+        swap(&mut self.downloads, &mut listed.downloads);
+        swap(&mut self.gated, &mut listed.gated);
+        swap(&mut self.hub_total, &mut listed.hub_total);
+        swap(&mut self.pipeline_tag, &mut listed.pipeline_tag);
+        swap(&mut self.library, &mut listed.library);
+        swap(&mut self.license, &mut listed.license);
+        swap(&mut self.architecture, &mut listed.architecture);
+        swap(&mut self.base_model, &mut listed.base_model);
     }
 
-    /// Updates the row of an unchanged repository with a new listing. This costs no requests.
-    pub(super) fn carried_over(&self, listed: ListedRepo) -> Self {
-        Self { requests: 0, bytes_read: 0, ..self.clone().with_listing(listed) }
+    /// Updates the row of an unchanged repository with a new listing. If the listing has no architecture, the
+    /// architecture of the weights is kept. This costs no requests.
+    pub(super) fn carried_over(&self, mut listed: ListedRepo) -> Self {
+        let mut row = Self { requests: 0, bytes_read: 0, ..self.clone() };
+        listed.architecture = listed.architecture.or_else(|| self.architecture.clone());
+        row.swap_listing(&mut listed);
+        row
     }
 
     /// Returns the repository as a listing entry, to read it again.
     pub(super) fn listing(&self) -> ListedRepo {
-        let row = self.clone();
-        let Self { repo, commit, author, created_at, last_modified, downloads, .. } = row;
-        let Self { gated, hub_total, pipeline_tag, library, license, base_model, .. } = row;
-        let architecture = row.architecture;
-        ListedRepo {
-            repo,
-            commit,
-            files: None,
-            author,
-            created_at,
-            last_modified,
-            downloads,
-            gated,
-            hub_total,
-            pipeline_tag,
-            library,
-            license,
-            architecture,
-            base_model,
-        }
+        let mut listed = ListedRepo::default();
+        self.clone().swap_listing(&mut listed);
+        listed
     }
 
     /// Sets the status and, on success, the counts.
@@ -231,27 +212,27 @@ impl CensusRow {
     }
 
     fn set_error(&mut self, error: &Error) {
-        status(error).clone_into(&mut self.status);
-        self.error_kind = Some(error.code().to_owned());
-        self.error = Some(clip(&chain(error)));
+        self.set_failure(status(error), error.code(), clip(&chain(error)));
         if let Error::SeveralSets { sets, .. } = error {
             self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
         }
     }
 
+    fn set_failure(&mut self, status: &str, kind: &str, error: String) {
+        status.clone_into(&mut self.status);
+        (self.error_kind, self.error) = (Some(kind.to_owned()), Some(error));
+    }
+
     fn set_report(&mut self, report: &CountReport) {
         let sums = report.parameter_count.totals();
         if [sums.parameters, sums.elements, sums.bytes]
-            .into_iter()
-            .any(|sum| i64::try_from(sum).is_err())
+            .iter()
+            .any(|sum| *sum > i64::MAX.cast_unsigned())
         {
-            "malformed".clone_into(&mut self.status);
-            self.error_kind = Some("countOverflow".to_owned());
-            self.error = Some("the totals overflow 63 bits".to_owned());
-            return;
+            let error = "the totals overflow 63 bits".to_owned();
+            return self.set_failure("malformed", "countOverflow", error);
         }
         "ok".clone_into(&mut self.status);
-        (self.error_kind, self.error) = (None, None);
         if let Some(commit) = &report.commit {
             self.commit = Some(commit.to_string());
         }
@@ -284,7 +265,7 @@ impl CensusRow {
     }
 
     /// Returns the row with a new count of the same bytes.
-    pub(super) fn counted_again(&self, result: Result<&CountReport, &Error>) -> Self {
+    pub(super) fn recounted(&self, result: Result<&CountReport, &Error>) -> Self {
         let mut counted = Self::new(self.listing());
         counted.set_result(result);
         if counted.error_kind == self.error_kind {
@@ -331,22 +312,30 @@ const MAX_SETS: usize = 1_000;
 
 /// Returns the status of a repository that could not be read.
 fn status(error: &Error) -> &'static str {
-    match error {
-        Error::Gated { .. } => "gated",
-        Error::SeveralSets { .. } => "several_sets",
-        Error::InvalidSource(_) => "malformed",
-        // The client is offline or its token has expired. Neither is a property of the repository.
-        Error::NotCached { .. } | Error::RejectedToken { .. } => "failed",
-        Error::FileNotFound { source, .. } | Error::NoWeights { source, .. }
-            if source.is::<HubCacheMiss>() =>
-        {
-            "failed"
-        }
-        error if error.is_denied() => "denied",
-        error if error.has_no_weights() => "no_weights",
-        error if error.is_malformed() => "malformed",
-        error if error.is_not_found() => "gone",
+    use ErrorKind::{
+        FileNotFound, Forbidden, Gated, InvalidSource, MalformedHeader, MalformedIndex,
+        MissingShards, NoWeights, RepoNotFound, RevisionNotFound, SeveralSets, TooLarge,
+    };
+    match error.kind() {
+        // The client is offline, and a later download may add the files.
+        FileNotFound | NoWeights if is_cache_miss(error) => "failed",
+        NoWeights => "no_weights",
+        SeveralSets => "several_sets",
+        Gated => "gated",
+        Forbidden => "denied",
+        RepoNotFound | RevisionNotFound | FileNotFound => "gone",
+        InvalidSource | MalformedHeader | MalformedIndex | MissingShards | TooLarge => "malformed",
+        // None of the others, such as an expired token, is a property of the repository.
         _ => "failed",
+    }
+}
+
+fn is_cache_miss(error: &Error) -> bool {
+    match error {
+        Error::FileNotFound { source, .. } | Error::NoWeights { source, .. } => {
+            source.is::<HubCacheMiss>()
+        }
+        _ => false,
     }
 }
 
@@ -357,12 +346,12 @@ fn kinds(findings: &[Finding]) -> Vec<String> {
 }
 
 /// Converts a number. The totals of a row were checked, and no other number is larger.
-fn integer(number: u64) -> i64 {
+pub(super) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Returns the time in milliseconds since 1970.
-pub(super) fn now() -> i64 {
+pub(super) fn unix_millis() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

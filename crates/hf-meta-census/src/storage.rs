@@ -1,4 +1,4 @@
-//! Stores tables in a local folder or in an object store.
+//! Stores files in a local folder or in an object store.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,16 +7,17 @@ use std::path::Path as LocalPath;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream::{StreamExt, TryStreamExt};
+use futures::stream::TryStreamExt;
 use object_store::buffered::BufWriter;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, parse_url_opts};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, parse_url_opts};
 use tokio::io::AsyncWriteExt;
 use url::Url;
 
 use super::CensusError;
 use super::error::failed_to;
+use super::table::temporary_file;
 
 /// A local folder or a folder in an object store.
 ///
@@ -31,33 +32,25 @@ pub(super) struct Storage {
 impl Storage {
     /// Opens a local folder, or a URL such as `s3://bucket/folder` with the settings of the environment.
     pub(super) fn open(target: &str) -> Result<Self, CensusError> {
-        let name = target.to_owned();
-        match Url::parse(target) {
-            // A Windows drive looks like a one-letter scheme.
-            Ok(url) if url.scheme().len() > 1 => {
-                let variables = std::env::vars_os().filter_map(credential);
-                let (objects, folder) =
-                    parse_url_opts(&url, variables).map_err(object_failed("open", &name))?;
-                Ok(Self { objects: objects.into(), folder, name })
-            }
-            _ => Self::local(target),
-        }
+        let cannot_open = failed_to("open", target);
+        let (objects, folder): (Arc<dyn ObjectStore>, _) = if let Some(url) = parse_url(target) {
+            let settings = std::env::vars_os().filter_map(object_store_setting);
+            let (objects, folder) = parse_url_opts(&url, settings).map_err(cannot_open)?;
+            (objects.into(), folder)
+        } else {
+            fs::create_dir_all(target).map_err(failed_to("create", target))?;
+            let objects = LocalFileSystem::new_with_prefix(target).map_err(cannot_open)?;
+            (Arc::new(objects.with_fsync(true)), Path::default())
+        };
+        Ok(Self { objects, folder, name: target.to_owned() })
     }
 
     /// Opens an existing local folder, or a URL.
     pub(super) fn existing(target: &str) -> Result<Self, CensusError> {
-        let is_url = Url::parse(target).is_ok_and(|url| url.scheme().len() > 1);
-        if !is_url && !LocalPath::new(target).is_dir() {
+        if parse_url(target).is_none() && !LocalPath::new(target).is_dir() {
             return Err(CensusError::NoCensus { target: target.to_owned() });
         }
         Self::open(target)
-    }
-
-    fn local(target: &str) -> Result<Self, CensusError> {
-        fs::create_dir_all(target).map_err(failed_to("create", target))?;
-        let objects = LocalFileSystem::new_with_prefix(LocalPath::new(target));
-        let objects = objects.map_err(object_failed("open", target))?.with_fsync(true);
-        Ok(Self { objects: Arc::new(objects), folder: Path::default(), name: target.to_owned() })
     }
 
     /// Returns the folder or URL as given by the user.
@@ -65,65 +58,46 @@ impl Storage {
         &self.name
     }
 
-    /// Returns the names of all files in a folder, sorted.
+    /// Returns the names of all files in a folder.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>, CensusError> {
         let listed = self.objects.list(Some(&self.path(folder)));
         let names = listed.map_ok(|file| file.location.filename().map(str::to_owned));
         let names: Vec<_> =
-            names.try_collect().await.map_err(object_failed("list", &self.shown(folder)))?;
-        let mut names: Vec<_> = names.into_iter().flatten().collect();
-        names.sort_unstable();
-        Ok(names)
+            names.try_collect().await.map_err(failed_to("list", self.display_path(folder)))?;
+        Ok(names.into_iter().flatten().collect())
     }
 
     /// Reads a file; `None` if it does not exist.
     pub(super) async fn read(&self, file: &str) -> Result<Option<Bytes>, CensusError> {
         let read = async { self.objects.get(&self.path(file)).await?.bytes().await };
-        match read.await {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(object_failed("read", &self.shown(file))(error)),
-        }
-    }
-
-    pub(super) async fn exists(&self, file: &str) -> Result<bool, CensusError> {
-        match self.objects.head(&self.path(file)).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(object_failed("read", &self.shown(file))(error)),
-        }
+        self.if_found(file, read.await)
     }
 
     /// Downloads a file to a temporary file, because it may not fit in memory. Returns `None` if it does not exist.
     pub(super) async fn download(&self, file: &str) -> Result<Option<File>, CensusError> {
-        let mut pieces = match self.objects.get(&self.path(file)).await {
-            Ok(found) => found.into_stream(),
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(object_failed("read", &self.shown(file))(error)),
-        };
-        let mut copy = temporary()?;
-        while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(object_failed("read", &self.shown(file)))?;
-            copy.write_all(&piece).map_err(temporary_failed)?;
+        let found = self.objects.get(&self.path(file)).await;
+        let Some(found) = self.if_found(file, found)? else { return Ok(None) };
+        let (mut chunks, mut copy) = (found.into_stream(), temporary_file()?);
+        let cannot_copy = failed_to("write", std::env::temp_dir());
+        let cannot_read = failed_to("read", self.display_path(file));
+        while let Some(chunk) = chunks.try_next().await.map_err(&cannot_read)? {
+            copy.write_all(&chunk).map_err(&cannot_copy)?;
         }
-        copy.rewind().map_err(temporary_failed)?;
+        copy.rewind().map_err(cannot_copy)?;
         Ok(Some(copy))
     }
 
-    /// Creates a file. Returns `false` if it already exists.
-    pub(super) async fn create(&self, file: &str, bytes: Vec<u8>) -> Result<bool, CensusError> {
-        let options = PutOptions::from(PutMode::Create);
-        match self.objects.put_opts(&self.path(file), bytes.into(), options).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(error) => Err(object_failed("write", &self.shown(file))(error)),
+    /// Writes a file. In the mode `Create`, an existing file is kept.
+    pub(super) async fn write(
+        &self,
+        file: &str,
+        bytes: Vec<u8>,
+        mode: PutMode,
+    ) -> Result<(), CensusError> {
+        match self.objects.put_opts(&self.path(file), bytes.into(), mode.into()).await {
+            Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(failed_to("write", self.display_path(file))(error)),
         }
-    }
-
-    /// Creates or replaces a file.
-    pub(super) async fn replace(&self, file: &str, bytes: Vec<u8>) -> Result<(), CensusError> {
-        let written = self.objects.put(&self.path(file), bytes.into()).await;
-        written.map(drop).map_err(object_failed("write", &self.shown(file)))
     }
 
     /// Creates or replaces a file with the content of a temporary file, in chunks.
@@ -134,48 +108,44 @@ impl Storage {
             tokio::io::copy(&mut content, &mut writer).await?;
             writer.shutdown().await
         };
-        written.await.map_err(failed_to("write", self.shown(file)))
+        written.await.map_err(failed_to("write", self.display_path(file)))
+    }
+
+    /// Returns `None` if a file does not exist.
+    fn if_found<T>(
+        &self,
+        file: &str,
+        result: Result<T, object_store::Error>,
+    ) -> Result<Option<T>, CensusError> {
+        match result {
+            Ok(found) => Ok(Some(found)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed_to("read", self.display_path(file))(error)),
+        }
     }
 
     fn path(&self, file: &str) -> Path {
         file.split('/').fold(self.folder.clone(), Path::join)
     }
 
-    fn shown(&self, file: &str) -> String {
+    fn display_path(&self, file: &str) -> String {
         format!("{}/{file}", self.name.trim_end_matches('/'))
     }
 }
 
+/// Returns the URL of an object store; `None` for a local folder.
+fn parse_url(target: &str) -> Option<Url> {
+    // A Windows drive looks like a one-letter scheme.
+    Url::parse(target).ok().filter(|url| url.scheme().len() > 1)
+}
+
 /// The prefixes of environment variables that configure object stores. Others, such as `TOKEN`, are not meant for
 /// them.
-const CREDENTIALS: [&str; 3] = ["aws_", "azure_", "google_"];
+const SETTINGS: [&str; 3] = ["aws_", "azure_", "google_"];
 
 /// Returns an environment variable if it configures an object store.
-fn credential((name, value): (OsString, OsString)) -> Option<(String, String)> {
+fn object_store_setting((name, value): (OsString, OsString)) -> Option<(String, String)> {
     let name = name.into_string().ok()?.to_lowercase();
-    let is_setting = CREDENTIALS.iter().any(|start| name.starts_with(start));
+    let is_setting = SETTINGS.iter().any(|start| name.starts_with(start));
     is_setting.then_some((name, value.into_string().ok()?))
-}
-
-/// Creates an empty temporary file. It is deleted when it is closed, even if the process is killed.
-pub(super) fn temporary() -> Result<File, CensusError> {
-    tempfile::tempfile().map_err(temporary_failed)
-}
-
-/// Returns the error for a temporary file.
-pub(super) fn temporary_failed(source: std::io::Error) -> CensusError {
-    CensusError::File { action: "write", file: temporary_name(), source }
-}
-
-/// Returns the folder of temporary files, for error messages.
-pub(super) fn temporary_name() -> String {
-    std::env::temp_dir().display().to_string()
-}
-
-fn object_failed(
-    action: &'static str,
-    target: &str,
-) -> impl FnOnce(object_store::Error) -> CensusError {
-    let target = target.to_owned();
-    move |source| CensusError::Storage { action, target, source }
 }

@@ -210,7 +210,7 @@ pub(crate) async fn run(
         CensusCommand::Read(read) => read_manifest(read, connection, bars).await,
         CensusCommand::Retry(RetryArgs { census, reading }) => {
             let census = Census::open(client(&reading.quota, connection)?, &census.target)?;
-            print(&census.jobs(reading.jobs.into()).retry().await?)
+            print(&census.concurrency(reading.jobs.into()).retry().await?)
         }
         CensusCommand::Count(census) => {
             let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
@@ -251,7 +251,7 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
                     "`--output` would overwrite the list passed to `--since`",
                 ));
             }
-            Err(_) => Listing::watermark(Path::new(since))?,
+            Err(_) => Listing::started_at(Path::new(since))?,
         };
         listing = listing.since(time);
     }
@@ -273,7 +273,7 @@ async fn read_manifest(
     let bar = CensusBar::new(bars, &manifest, args.previous.is_some(), client.clone());
     let (slice, slices) = args.slice;
     let census = Census::create(client, &args.output)?;
-    let mut census = census.jobs(args.reading.jobs.into()).slice(slice, slices);
+    let mut census = census.concurrency(args.reading.jobs.into()).slice(slice, slices);
     if let Some(previous) = &args.previous {
         census = census.previous(previous);
     }
@@ -292,8 +292,8 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
         .text("error", |((_, kind), _)| escape(kind))
         .number("repositories", |(_, rows)| thousands(**rows as u64));
     Page::print(|page| page.table(&table, || rows.iter().copied()))?;
-    if summary.not_counted > 0 {
-        let rows = counted(summary.not_counted as u64, "row");
+    if summary.not_recounted > 0 {
+        let rows = counted(summary.not_recounted as u64, "row");
         // A failure to write to stderr must not affect the exit status.
         let _ = writeln!(
             anstream::stderr(),

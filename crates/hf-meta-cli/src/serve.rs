@@ -57,8 +57,8 @@ pub(crate) struct ServeArgs {
     max_age: Duration,
 
     /// Time to wait for the Hub before a badge says `pending`, in seconds
-    #[arg(long, value_name = "SECONDS", env = "HF_META_LOOKUP_WAIT", default_value = "3", value_parser = seconds)]
-    lookup_wait: Duration,
+    #[arg(long, value_name = "SECONDS", env = "HF_META_LOOKUP_TIMEOUT", default_value = "3", value_parser = seconds)]
+    lookup_timeout: Duration,
 
     /// Maximum number of repositories read from the Hub concurrently
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONCURRENT_LOOKUPS", default_value = "8")]
@@ -102,21 +102,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL", env = "HF_META_PUBLIC_URL")]
     public_url: Option<Url>,
 
-    /// Maximum number of open connections; further ones wait
+    /// Maximum number of open connections; further ones wait. One client may have a quarter of them
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS", default_value = "10000")]
     max_connections: NonZeroUsize,
 
-    /// Maximum number of open connections per client; further ones are closed [default: a quarter of all connections]
-    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS_PER_CLIENT")]
-    max_connections_per_client: Option<NonZeroUsize>,
-
-    /// Timeout after which a connection is closed if its client does not read, in seconds
-    #[arg(long, value_name = "SECONDS", env = "HF_META_WRITE_TIMEOUT", default_value = "30", value_parser = seconds)]
-    write_timeout: Duration,
+    /// Timeout after which a connection is closed if its client neither sends nor reads, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_CLIENT_TIMEOUT", default_value = "30", value_parser = seconds)]
+    client_timeout: Duration,
 
     /// Owners whose repositories may be read [default: all]
-    #[arg(long, value_name = "NAME", env = "HF_META_OWNERS", value_delimiter = ',')]
-    owner: Vec<String>,
+    #[arg(long, value_name = "NAME", env = "HF_META_ALLOWED_OWNERS", value_delimiter = ',')]
+    allowed_owner: Vec<String>,
 
     /// Sites that may embed the page, such as `https://huggingface.co` [default: none]
     #[arg(long, value_name = "SITES", env = "HF_META_FRAME_ANCESTORS")]
@@ -243,7 +239,7 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     let mut config = ServiceConfig::default();
     config.ttl = args.ttl;
     config.max_age = args.max_age;
-    config.lookup_wait = args.lookup_wait;
+    config.lookup_timeout = args.lookup_timeout;
     config.max_concurrent_lookups = args.max_concurrent_lookups.get();
     config.max_queued_lookups = args.max_queued_lookups;
     config.memory_limit = args.memory_limit;
@@ -254,9 +250,8 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     config.trusted_proxies.clone_from(&args.trusted_proxy);
     config.public_url.clone_from(&args.public_url);
     config.max_connections = args.max_connections.get();
-    config.max_connections_per_client = args.max_connections_per_client.map(NonZeroUsize::get);
-    config.write_timeout = args.write_timeout;
-    config.owners.clone_from(&args.owner);
+    config.client_timeout = args.client_timeout;
+    config.allowed_owners.clone_from(&args.allowed_owner);
     config.frame_ancestors.clone_from(&args.frame_ancestors);
     config.webhook_secret.clone_from(&args.webhook_secret);
     config.serve_metrics = args.metrics_listen.is_none();

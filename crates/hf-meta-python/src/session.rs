@@ -134,16 +134,16 @@ impl Session {
         let client = self.client.clone();
         let summary = self.wait(py, async move {
             let manifest = Manifest::open(&manifest, None)?;
-            let census = Census::create(client, &target)?.jobs(jobs).slice(slice.0, slice.1);
+            let census = Census::create(client, &target)?.concurrency(jobs).slice(slice.0, slice.1);
             let census = match previous {
                 Some(previous) => census.previous(previous),
                 None => census,
             };
             census.read(&manifest).await
         })?;
-        let CensusSummary { rows, existing, carried_over, .. } =
+        let CensusSummary { rows, already_read, carried_over, .. } =
             summary.map_err(|error| census_exception(py, &error))?;
-        Ok((rows.into_iter().collect(), existing, carried_over))
+        Ok((rows.into_iter().collect(), already_read, carried_over))
     }
 }
 

@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::http::HeaderMap;
 use ipnet::IpNet;
 
+/// The IP address of a connection's peer, as an extension of its requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerAddress(pub(super) IpAddr);
+
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The networks of proxies whose `X-Forwarded-For` header is trusted.

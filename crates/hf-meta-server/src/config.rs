@@ -1,8 +1,13 @@
 //! The configuration of the service.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use super::{IpNet, Url, WebhookSecret};
+use ipnet::IpNet;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use url::Url;
 
 /// The configuration of a [`Service`](super::Service).
 ///
@@ -23,7 +28,7 @@ pub struct ServiceConfig {
     /// Time for which browsers and proxies may cache responses about branches and tags; 1 hour by default.
     pub max_age: Duration,
     /// Maximum time that a request waits for its lookup before it is answered with `pending`; 3 seconds by default.
-    pub lookup_wait: Duration,
+    pub lookup_timeout: Duration,
     /// Maximum number of lookups that read from the Hub concurrently, at least 1; 8 by default.
     pub max_concurrent_lookups: usize,
     /// Maximum number of queued lookups; 1,000 by default. Requests that need another lookup are refused.
@@ -46,22 +51,19 @@ pub struct ServiceConfig {
     pub trusted_proxies: Vec<IpNet>,
     /// Public URL of the service, for the snippets on the page. By default, it is taken from the request.
     pub public_url: Option<Url>,
-    /// Maximum number of open connections, at least 1; 10,000 by default. Further connections wait to be accepted.
+    /// Maximum number of open connections, at least 1; 10,000 by default. Further connections wait to be accepted. One
+    /// client may have a quarter of them, unless it is a trusted proxy; its further connections are closed.
     pub max_connections: usize,
-    /// Maximum number of open connections per client; a quarter of `max_connections` by default. Further connections
-    /// are closed. Trusted proxies are exempt.
-    pub max_connections_per_client: Option<usize>,
-    /// Timeout for receiving the request headers; 30 seconds by default. It also closes idle connections.
-    pub header_timeout: Duration,
-    /// Timeout after which a connection is closed if its client does not read the response; 30 seconds by default.
-    pub write_timeout: Duration,
+    /// Timeout after which a connection is closed if its client does not send the request headers or does not read the
+    /// response; 30 seconds by default. It also closes idle connections.
+    pub client_timeout: Duration,
     /// Time between the start of a shutdown, when `/readyz` begins to return 503, and the end of accepting new
     /// connections; zero by default. Load balancers need a few seconds to react.
     pub drain_delay: Duration,
     /// Time that requests in flight are given to complete during a shutdown; 10 seconds by default.
     pub shutdown_timeout: Duration,
     /// Owners whose repositories may be read, compared case-insensitively. If empty, as by default, all are allowed.
-    pub owners: Vec<String>,
+    pub allowed_owners: Vec<String>,
     /// Sites that may embed the page, in the syntax of the `frame-ancestors` directive of a content security policy;
     /// none by default.
     pub frame_ancestors: Option<String>,
@@ -78,7 +80,7 @@ impl Default for ServiceConfig {
         Self {
             ttl: Duration::from_secs(300),
             max_age: Duration::from_secs(3_600),
-            lookup_wait: Duration::from_secs(3),
+            lookup_timeout: Duration::from_secs(3),
             max_concurrent_lookups: 8,
             max_queued_lookups: 1_000,
             memory_limit: 64 << 20,
@@ -89,15 +91,52 @@ impl Default for ServiceConfig {
             trusted_proxies: Vec::new(),
             public_url: None,
             max_connections: 10_000,
-            max_connections_per_client: None,
-            header_timeout: Duration::from_secs(30),
-            write_timeout: Duration::from_secs(30),
+            client_timeout: Duration::from_secs(30),
             drain_delay: Duration::ZERO,
             shutdown_timeout: Duration::from_secs(10),
-            owners: Vec::new(),
+            allowed_owners: Vec::new(),
             frame_ancestors: None,
             webhook_secret: None,
             serve_metrics: true,
         }
+    }
+}
+
+/// The secret that a webhook sends with its events. Only its SHA-256 digest is stored.
+///
+/// ```
+/// use hf_meta_server::WebhookSecret;
+///
+/// assert!("s3cr3t".parse::<WebhookSecret>().is_ok());
+/// assert!("".parse::<WebhookSecret>().is_err(), "everybody knows the empty secret");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookSecret([u8; 32]);
+
+/// The error returned for an empty secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the secret is empty")]
+pub struct EmptyWebhookSecret;
+
+impl WebhookSecret {
+    /// Compares digests, so that the time taken does not depend on the secret.
+    pub(super) fn matches(&self, given: &[u8]) -> bool {
+        self.0 == <[u8; 32]>::from(Sha256::digest(given))
+    }
+}
+
+impl FromStr for WebhookSecret {
+    type Err = EmptyWebhookSecret;
+
+    fn from_str(secret: &str) -> Result<Self, Self::Err> {
+        let digest = || Self(Sha256::digest(secret).into());
+        (!secret.is_empty()).then(digest).ok_or(EmptyWebhookSecret)
+    }
+}
+
+/// Omits the digest, because a short secret could be guessed from it.
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookSecret")
     }
 }

@@ -1,107 +1,60 @@
-//! Coalesced lookups: results come from memory, or else from one lookup at the Hub that all requests share.
+//! Lookups: results come from memory, or else from one lookup at the Hub that all requests share.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 
-use futures::future::{BoxFuture, Either, FutureExt, Shared, select};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache as MemoryCache;
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore};
+use futures::future::{Either, FutureExt, select};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::ServiceConfig;
-use super::drawn_badges::DrawnBadges;
-use super::lookup_gate::{EarlyEnd, FIRST_REQUESTS, LookupCause, LookupGate, LookupLimits};
-use super::lookup_result::{CachedResult, CountedWeights, LookupResult};
+use super::badge_cache::BadgeCache;
+use super::config::ServiceConfig;
+use super::lookup_hooks::{EarlyExit, FIRST_REQUESTS, LookupCause, LookupHooks, LookupLimits};
+use super::lookup_result::{LookupOutcome, LookupResult};
 use super::metrics::{ResultSource, ServerMetrics};
 use super::page::WeightsDetails;
+use super::results::{Results, SharedLookup};
+use super::token_buckets::TokenBuckets;
 use super::weights_query::{QueryKind, WeightsQuery};
-use hf_meta::Client;
-use hf_meta::Error;
-use hf_meta::Model;
 use hf_meta::formats::chain;
-use hf_meta::{CommitSha, Endpoint};
+use hf_meta::{Client, Endpoint, Error, ErrorKind, Model};
 use hf_meta_badge::MetricValues;
 
-/// The typical size of a result in bytes, to estimate the number of results in memory.
-const TYPICAL_RESULT_BYTES: u64 = 3_072;
-
-/// The outcome of a lookup for one request.
-#[derive(Clone, Debug)]
-pub(super) enum LookupOutcome {
-    /// The result, fresh or stale.
-    Ready(Arc<LookupResult>),
-    /// The lookup is still in flight.
-    Pending,
-    /// No lookup was started, because too many are queued or the client has no budget left.
-    Busy,
-    /// The client has made too many requests.
-    RateLimited,
-    /// The service does not read repositories of this owner.
-    NotAllowed,
-}
-
-impl LookupOutcome {
-    /// Returns the counted weights, if any.
-    pub(super) fn counted(&self) -> Option<&CountedWeights> {
-        match self {
-            Self::Ready(result) => match &**result {
-                LookupResult::Counted(counted) => Some(counted),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-}
-
-/// The result cache and the lookups in flight.
+/// Answers queries from memory or from the Hub.
 pub(super) struct Lookups {
     client: Client,
     config: ServiceConfig,
-    results: MemoryCache<WeightsQuery, CachedResult, ResultSize>,
-    in_flight: Mutex<HashMap<WeightsQuery, SharedLookup>>,
+    results: Arc<Results>,
+    /// The requests per client that may wait for a lookup.
+    requests: TokenBuckets<IpAddr>,
     /// One permit for each concurrent lookup.
     permits: Semaphore,
     /// The maximum number of queued and running lookups.
     max_in_flight: usize,
     limits: Arc<LookupLimits>,
-    /// A lock for each commit that is being read.
-    leases: Mutex<HashMap<WeightsQuery, Weak<AsyncMutex<()>>>>,
-    drawn_badges: Arc<DrawnBadges>,
+    badge_cache: Arc<BadgeCache>,
     metrics: Arc<ServerMetrics>,
-}
-
-/// A lookup in flight. It runs as a separate task, so it continues even if no request waits for it.
-type SharedLookup = Shared<BoxFuture<'static, LookupOutcome>>;
-
-#[derive(Clone)]
-struct ResultSize;
-
-impl Weighter<WeightsQuery, CachedResult> for ResultSize {
-    fn weight(&self, query: &WeightsQuery, cached: &CachedResult) -> u64 {
-        (query.size() + cached.result.size()) as u64
-    }
 }
 
 impl Lookups {
     pub(super) fn new(
         client: Client,
         config: &ServiceConfig,
-        drawn_badges: Arc<DrawnBadges>,
+        badge_cache: Arc<BadgeCache>,
         metrics: Arc<ServerMetrics>,
     ) -> Arc<Self> {
-        let estimate = usize::try_from(config.memory_limit / TYPICAL_RESULT_BYTES);
-        let estimate = estimate.unwrap_or(usize::MAX).max(16);
         let max_concurrent = config.max_concurrent_lookups.max(1);
         Arc::new(Self {
             client,
             config: config.clone(),
-            results: MemoryCache::with_weighter(estimate, config.memory_limit, ResultSize),
-            in_flight: Mutex::default(),
+            results: Arc::new(Results::new(config.memory_limit, config.ttl, Arc::clone(&metrics))),
+            requests: TokenBuckets::per_minute(
+                config.requests_per_minute,
+                config.requests_per_minute,
+            ),
             permits: Semaphore::new(max_concurrent),
             max_in_flight: config.max_queued_lookups.saturating_add(max_concurrent),
             limits: Arc::new(LookupLimits::new(
@@ -109,8 +62,7 @@ impl Lookups {
                 config.total_upstream_requests_per_minute,
                 config.max_requests_per_lookup,
             )),
-            leases: Mutex::default(),
-            drawn_badges,
+            badge_cache,
             metrics,
         })
     }
@@ -121,12 +73,11 @@ impl Lookups {
     }
 
     /// Returns the result for a client's query: from memory if it is fresh or recently expired, or else from a
-    /// lookup. `may_wait` is called before the request waits for a lookup, and can reject it.
+    /// lookup. Results in memory are not limited.
     pub(super) async fn get(
         self: &Arc<Self>,
         query: &WeightsQuery,
         client: IpAddr,
-        may_wait: impl FnOnce() -> bool,
     ) -> LookupOutcome {
         let cached = self.results.get(query);
         match &cached {
@@ -134,24 +85,25 @@ impl Lookups {
                 self.metrics.result(ResultSource::Memory);
                 return LookupOutcome::Ready(Arc::clone(&cached.result));
             }
-            Some(cached) if cached.is_usable() => {
+            Some(cached) if cached.may_serve_stale() => {
                 self.metrics.result(ResultSource::Stale);
-                self.refresh(query, client);
+                self.refresh(query, LookupCause::Refresh(client));
                 return LookupOutcome::Ready(Arc::clone(&cached.result));
             }
             _ => {}
         }
-        let outcome = if may_wait() {
+        let outcome = if self.requests.try_take(client) {
             self.wait_for_lookup(query, client).await
         } else {
+            self.metrics.limited_requests.inc();
             LookupOutcome::RateLimited
         };
-        match (outcome, cached) {
-            (LookupOutcome::Ready(result), _) => LookupOutcome::Ready(result),
-            // A result beyond the maximum staleness is still better than none.
-            (_, Some(cached)) if !cached.result.is_transient_failure() => {
-                LookupOutcome::Ready(cached.result)
+        match (outcome, cached.map(|cached| cached.result)) {
+            (LookupOutcome::Ready(result), _) if !result.is_transient_failure() => {
+                LookupOutcome::Ready(result)
             }
+            // A result beyond the maximum staleness is still better than none.
+            (_, Some(cached)) if !cached.is_transient_failure() => LookupOutcome::Ready(cached),
             (outcome, _) => outcome,
         }
     }
@@ -172,9 +124,9 @@ impl Lookups {
             self.metrics.result(ResultSource::Refused);
             return LookupOutcome::Busy;
         };
-        if let Ok(outcome) = tokio::time::timeout(self.config.lookup_wait, lookup).await {
+        if let Ok(result) = tokio::time::timeout(self.config.lookup_timeout, lookup).await {
             self.metrics.result(ResultSource::Hub);
-            return outcome;
+            return result.map_or(LookupOutcome::Busy, LookupOutcome::Ready);
         }
         self.metrics.result(ResultSource::Pending);
         LookupOutcome::Pending
@@ -182,16 +134,14 @@ impl Lookups {
 
     /// Starts a lookup in the background. Refreshes use at most half of the queue, so that there is always room for
     /// lookups with waiting requests.
-    fn refresh(self: &Arc<Self>, query: &WeightsQuery, client: IpAddr) {
-        drop(self.join_or_start(query, self.max_in_flight / 2, LookupCause::Refresh(client)));
+    fn refresh(self: &Arc<Self>, query: &WeightsQuery, cause: LookupCause) {
+        drop(self.join_or_start(query, self.max_in_flight / 2, cause));
     }
 
     /// Refreshes all known results of a changed repository in the background.
     pub(super) fn refresh_repo(self: &Arc<Self>, repo: &str) {
-        let known = self.results.iter().map(|(query, _)| query);
-        let known: Vec<_> = known.filter(|query| !query.is_pinned() && query.is_of(repo)).collect();
-        for query in known {
-            drop(self.join_or_start(&query, self.max_in_flight / 2, LookupCause::Webhook));
+        for query in self.results.queries_of_repo(repo) {
+            self.refresh(&query, LookupCause::Webhook);
         }
     }
 
@@ -203,84 +153,84 @@ impl Lookups {
         limit: usize,
         cause: LookupCause,
     ) -> Option<SharedLookup> {
-        let mut in_flight = self.lock_in_flight();
-        if let Some(lookup) = in_flight.get(query) {
-            return Some(lookup.clone());
-        }
-        if in_flight.len() >= limit {
-            return None;
-        }
-        if !self.limits.allow(cause) {
-            self.metrics.limited_requests.inc();
-            return None;
-        }
-        // Charge queued lookups, too, or one client could fill the queue.
-        self.limits.charge(cause, FIRST_REQUESTS);
-        let task = tokio::spawn(Arc::clone(self).run(query.clone(), cause));
-        // The task fails only if the runtime shuts down or the lookup panics.
-        let outcome = task.map(|outcome| outcome.unwrap_or(LookupOutcome::Busy));
-        let lookup = outcome.boxed().shared();
-        in_flight.insert(query.clone(), lookup.clone());
-        self.metrics.lookups_in_flight.set(in_flight.len() as u64);
-        Some(lookup)
+        self.results.join_or_start(query, limit, || {
+            if !self.limits.allow(cause) {
+                self.metrics.limited_requests.inc();
+                return None;
+            }
+            // Charge queued lookups, too, or one client could fill the queue.
+            self.limits.debit(cause, FIRST_REQUESTS);
+            let task = tokio::spawn(Arc::clone(self).run(query.clone(), cause));
+            // The task fails only if the runtime shuts down or the lookup panics.
+            Some(task.map(Result::unwrap_or_default).boxed().shared())
+        })
     }
 
-    fn lock_in_flight(&self) -> MutexGuard<'_, HashMap<WeightsQuery, SharedLookup>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a permit, reads from the Hub and stores the result.
-    async fn run(self: Arc<Self>, query: WeightsQuery, cause: LookupCause) -> LookupOutcome {
-        let guard = InFlightGuard { lookups: &self, query: &query };
-        let _permit = self.permits.acquire().await;
-        let results = CommitResults { lookups: Arc::clone(&self), query: query.clone() };
-        let meter = self.client.start_call();
-        let (gate, end) = LookupGate::new(Arc::clone(&self.limits), cause, meter, Some(results));
-        let result = match select(pin!(end), pin!(self.read(&query, &gate))).await {
-            Either::Left((EarlyEnd::NoBudget, _)) => None,
-            Either::Left((EarlyEnd::Known(result), _)) => Some(result),
-            Either::Left((EarlyEnd::TooManyFiles { files }, _)) => {
+    /// Runs a lookup and stores its result. Returns `None` if there is no budget for it.
+    async fn run(
+        self: Arc<Self>,
+        query: WeightsQuery,
+        cause: LookupCause,
+    ) -> Option<Arc<LookupResult>> {
+        let _guard = InFlightGuard { results: &self.results, query: &query };
+        let (read, pinned) = self.read(&query, cause).await;
+        let result = match read {
+            Ok(result) => Some(Arc::new(result)),
+            Err(EarlyExit::SameCommit(lookup)) => lookup.await,
+            Err(EarlyExit::TooManyFiles { files }) => {
                 let limit = self.limits.max_requests;
                 Some(Arc::new(LookupResult::TooManyFiles { files, limit }))
             }
-            Either::Right((result, _)) => Some(Arc::new(result)),
+            Err(EarlyExit::NoBudget) => None,
         };
-        self.metrics.upstream_requests.inc_by(gate.meter.endpoint_requests());
         let Some(result) = result else {
             self.metrics.limited_requests.inc();
-            return LookupOutcome::Busy;
+            return None;
         };
-        self.metrics.lookup(&result);
-        if let Some(pinned) = gate.pinned().filter(|_| result.is_permanent()) {
-            self.store(pinned, Arc::clone(&result));
+        self.metrics.lookup(result.label());
+        if let Some(pinned) = pinned.filter(|_| result.is_permanent()) {
+            self.results.store(&pinned, &result);
         }
-        let stored = self.store(&query, result);
+        self.results.store(&query, &result);
         if matches!(cause, LookupCause::Webhook) {
-            self.drawn_badges.forget();
+            self.badge_cache.invalidate();
         }
-        drop(guard);
-        LookupOutcome::Ready(stored)
+        Some(result)
     }
 
-    /// Stores a result and returns it. A transient failure does not replace an earlier result, but delays the next
-    /// lookup.
-    fn store(&self, query: &WeightsQuery, result: Arc<LookupResult>) -> Arc<LookupResult> {
-        let earlier = self.results.get(query);
-        let earlier = earlier.filter(|cached| !cached.result.is_transient_failure());
-        let ttl = result.ttl(query.is_pinned(), self.config.ttl);
-        let result = match earlier {
-            Some(earlier) if result.is_transient_failure() => earlier.result,
-            _ => result,
+    /// Waits for a permit and reads from the Hub, until the hooks end the lookup. Also returns the query for the
+    /// commit, if it became known.
+    async fn read(
+        &self,
+        query: &WeightsQuery,
+        cause: LookupCause,
+    ) -> (Result<LookupResult, EarlyExit>, Option<WeightsQuery>) {
+        let _permit = self.permits.acquire().await;
+        let (limits, results) = (Arc::clone(&self.limits), Arc::clone(&self.results));
+        let meter = self.client.start_call();
+        let hooks = LookupHooks::new(limits, results, query.clone(), cause, meter);
+        let read = match select(pin!(hooks.exit()), pin!(self.inspect(query, cause, &hooks))).await
+        {
+            Either::Left((exit, _)) => Err(exit),
+            Either::Right((result, _)) => Ok(result),
         };
-        self.results.insert(query.clone(), CachedResult::new(Arc::clone(&result), ttl));
-        self.metrics.memory_bytes.set(self.results.weight());
-        self.metrics.memory_results.set(self.results.len() as u64);
-        result
+        self.metrics.upstream_requests.inc_by(hooks.meter.endpoint_requests());
+        (read, hooks.pinned().cloned())
     }
 
     /// Reads from the Hub.
-    async fn read(&self, query: &WeightsQuery, gate: &Arc<LookupGate>) -> LookupResult {
-        let model = query.model(&self.client).gate(Arc::clone(gate) as _, gate.meter.clone());
+    async fn inspect(
+        &self,
+        query: &WeightsQuery,
+        cause: LookupCause,
+        hooks: &Arc<LookupHooks>,
+    ) -> LookupResult {
+        let model = query
+            .model(&self.client)
+            .hooks(Arc::clone(hooks) as _)
+            .meter(&hooks.meter)
+            .large_calls(&self.limits.large_calls)
+            .revalidate(matches!(cause, LookupCause::Webhook));
         let read = match query.kind() {
             QueryKind::Counts => {
                 model.count().await.map(|report| LookupResult::from_report(&report))
@@ -293,47 +243,13 @@ impl Lookups {
             Err(error) => error,
         };
         if query.kind() == QueryKind::Counts
-            && matches!(error, Error::Gated { .. })
+            && error.kind() == ErrorKind::Gated
             && let Ok(Some(reported)) = model.hub_reported_count().await
         {
             let values = MetricValues::from_unverified(reported.parameters, reported.total);
             return LookupResult::HubReported { values, error: logged(query, error) };
         }
         LookupResult::Failed { error: logged(query, error) }
-    }
-}
-
-/// Finds and locks the result for a query's commit.
-pub(super) struct CommitResults {
-    lookups: Arc<Lookups>,
-    query: WeightsQuery,
-}
-
-impl CommitResults {
-    /// Returns the query for a commit, with the repository's canonical name.
-    pub(super) fn pinned(&self, commit: &CommitSha, name: Option<&str>) -> WeightsQuery {
-        self.query.at_commit(commit, name)
-    }
-
-    /// Returns the result of a commit if it is in memory.
-    pub(super) fn find(&self, pinned: &WeightsQuery) -> Option<Arc<LookupResult>> {
-        Some(self.lookups.results.get(pinned)?.result)
-    }
-
-    /// Waits until no other lookup is reading this commit.
-    pub(super) async fn lease(&self, pinned: &WeightsQuery) -> OwnedMutexGuard<()> {
-        let lease = {
-            let leases = self.lookups.leases.lock();
-            let mut leases = leases.unwrap_or_else(PoisonError::into_inner);
-            leases.retain(|_, lease| lease.strong_count() > 0);
-            let entry = leases.entry(pinned.clone()).or_default();
-            entry.upgrade().unwrap_or_else(|| {
-                let lease = Arc::new(AsyncMutex::new(()));
-                *entry = Arc::downgrade(&lease);
-                lease
-            })
-        };
-        lease.lock_owned().await
     }
 }
 
@@ -355,14 +271,12 @@ fn logged(query: &WeightsQuery, error: Error) -> Arc<Error> {
 
 /// Removes a lookup from the lookups in flight when it ends, even if it panics.
 struct InFlightGuard<'a> {
-    lookups: &'a Lookups,
+    results: &'a Results,
     query: &'a WeightsQuery,
 }
 
 impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
-        let mut in_flight = self.lookups.lock_in_flight();
-        in_flight.remove(self.query);
-        self.lookups.metrics.lookups_in_flight.set(in_flight.len() as u64);
+        self.results.end_lookup(self.query);
     }
 }

@@ -1,29 +1,34 @@
-//! Results of lookups and their lifetimes in the result cache.
+//! Results of lookups.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
 
-use super::error_reply::{ErrorCode, is_transient};
+use super::error_code::{ErrorCode, FailureLifetime};
 use super::page::{WeightsDetails, WeightsSummary};
 use hf_meta::Error;
 use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::report::CountReport;
 use hf_meta_badge::MetricValues;
 
-/// The time to live of a permanent failure, such as a missing repository.
-const FAILURE_TTL: Duration = Duration::from_secs(60);
-
-/// The time to live of a transient failure, such as a Hub that does not respond or sends garbage.
-const TRANSIENT_FAILURE_TTL: Duration = Duration::from_secs(10);
-
-/// The maximum time a stale result is served while a background lookup refreshes it.
-const MAX_STALENESS: Duration = Duration::from_secs(24 * 3_600);
-
 /// The approximate size of a result without summary or list, in bytes.
 const SMALL_RESULT_BYTES: usize = 2_048;
+
+/// The outcome of a lookup for one request.
+#[derive(Clone, Debug)]
+pub(super) enum LookupOutcome {
+    /// The result, fresh or stale.
+    Ready(Arc<LookupResult>),
+    /// The lookup is still in flight.
+    Pending,
+    /// No lookup was started, because too many are queued or the client has no budget left.
+    Busy,
+    /// The client has made too many requests.
+    RateLimited,
+    /// The service does not read repositories of this owner.
+    NotAllowed,
+}
 
 #[derive(Debug)]
 pub(super) enum LookupResult {
@@ -44,20 +49,23 @@ pub(super) enum LookupResult {
 /// Weights that were read and counted, prepared for each endpoint.
 #[derive(Debug)]
 pub(super) struct CountedWeights {
-    /// The values for badges.
-    pub(super) values: MetricValues,
     /// The JSON for the API.
     pub(super) json: Bytes,
-    /// The data for the page.
+    /// The data for badges and the page.
     pub(super) summary: WeightsSummary,
 }
 
-/// A result in the cache of the service.
-#[derive(Clone, Debug)]
-pub(super) struct CachedResult {
-    pub(super) result: Arc<LookupResult>,
-    /// The end of its time to live; `None` for a result that never expires.
-    expires_at: Option<Instant>,
+impl LookupOutcome {
+    /// Returns the counted weights, if any.
+    pub(super) fn counted(&self) -> Option<&CountedWeights> {
+        match self {
+            Self::Ready(result) => match &**result {
+                LookupResult::Counted(counted) => Some(counted),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 impl LookupResult {
@@ -65,7 +73,6 @@ impl LookupResult {
         // Serializing numbers and strings cannot fail.
         let json = serde_json::to_vec(report).unwrap_or_default();
         Self::Counted(Box::new(CountedWeights {
-            values: MetricValues::from_report(report),
             // A boxed slice has no spare capacity.
             json: json.into_boxed_slice().into(),
             summary: WeightsSummary::from_report(report),
@@ -74,34 +81,39 @@ impl LookupResult {
 
     /// Returns whether a later lookup could succeed without a change of the repository.
     pub(super) fn is_transient_failure(&self) -> bool {
-        matches!(self, Self::Failed { error } if is_transient(error))
+        matches!(self, Self::Failed { error } if ErrorCode::from(&**error).is_transient())
     }
 
     /// Returns whether the result is the same for every reader of a commit at any time.
     pub(super) fn is_permanent(&self) -> bool {
-        matches!(
-            self,
-            Self::Counted(_)
-                | Self::Detailed(_)
-                | Self::TooManyFiles { .. }
-                | Self::Listed(Some(_))
-        )
+        !matches!(self, Self::HubReported { .. } | Self::Failed { .. } | Self::Listed(None))
     }
 
-    /// Returns the time to live of the result, or `None` if it never expires. `ttl` applies to counts of
-    /// a branch or tag.
+    /// Returns the time to live of the result, or `None` if it never expires. `ttl` applies to counts of a branch or
+    /// tag.
     pub(super) fn ttl(&self, is_pinned: bool, ttl: Duration) -> Option<Duration> {
         match self {
             _ if is_pinned && self.is_permanent() => None,
-            Self::Counted(_) | Self::Detailed(_) | Self::Listed(_) | Self::TooManyFiles { .. } => {
-                Some(ttl)
-            }
-            Self::HubReported { .. } => Some(ttl.max(FAILURE_TTL)),
+            Self::Failed { error } => Some(ErrorCode::from(&**error).lifetime().ttl()),
+            Self::HubReported { .. } => Some(ttl.max(FailureLifetime::Permanent.ttl())),
+            _ => Some(ttl),
+        }
+    }
+
+    /// Returns the outcome of the lookup as a label of metrics.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::Counted(_) => "Counted",
+            Self::Detailed(_) => "Detailed",
+            Self::TooManyFiles { .. } => "TooManyFiles",
+            Self::HubReported { .. } => "HubReported",
+            Self::Listed(_) => "Listed",
             Self::Failed { error } => match ErrorCode::from(&**error) {
-                ErrorCode::Unavailable | ErrorCode::Invalid | ErrorCode::Malformed => {
-                    Some(TRANSIENT_FAILURE_TTL)
-                }
-                _ => Some(FAILURE_TTL),
+                ErrorCode::SeveralSets => "SeveralSets",
+                ErrorCode::NotFound | ErrorCode::NoSafetensors => "NotFound",
+                ErrorCode::Denied => "Denied",
+                ErrorCode::Malformed => "Malformed",
+                _ => "Failed",
             },
         }
     }
@@ -126,32 +138,4 @@ impl LookupResult {
 fn size_of_sets<'a>(sets: impl IntoIterator<Item = &'a WeightSet>) -> usize {
     let file = |set: &WeightSet| 3 * size_of::<String>() + set.path.as_str().len();
     sets.into_iter().map(|set| size_of::<WeightSet>() + (set.files + 2) * file(set)).sum()
-}
-
-impl CachedResult {
-    pub(super) fn new(result: Arc<LookupResult>, ttl: Option<Duration>) -> Self {
-        let expires_at = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
-        Self { result, expires_at }
-    }
-
-    pub(super) fn is_fresh(&self) -> bool {
-        self.staleness().is_none()
-    }
-
-    /// Returns the end of the result's freshness; `None` if it has expired.
-    pub(super) fn fresh_until(&self) -> Option<Instant> {
-        let forever = || Instant::now() + MAX_STALENESS;
-        self.is_fresh().then(|| self.expires_at.unwrap_or_else(forever))
-    }
-
-    /// Returns whether the result may be served while a background lookup refreshes it.
-    pub(super) fn is_usable(&self) -> bool {
-        let is_recent = self.staleness().is_none_or(|staleness| staleness < MAX_STALENESS);
-        is_recent && !self.result.is_transient_failure()
-    }
-
-    /// Returns the time since the result expired, or `None` while it is fresh.
-    fn staleness(&self) -> Option<Duration> {
-        Instant::now().checked_duration_since(self.expires_at?)
-    }
 }

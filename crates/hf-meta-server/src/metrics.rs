@@ -12,9 +12,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::error_reply::ErrorCode;
-use super::lookup_result::LookupResult;
-
 /// Upper bounds of the request duration histogram, in seconds. A badge from memory takes microseconds, and a request
 /// waits for a lookup for a few seconds at most.
 const BUCKETS: [f64; 11] = [0.0001, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
@@ -32,21 +29,6 @@ pub(super) enum ResultSource {
     Pending,
     /// No result: the service or the client has started too many lookups.
     Refused,
-}
-
-/// The outcome of a lookup at the Hub.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-enum LookupStatus {
-    Counted,
-    Detailed,
-    TooManyFiles,
-    HubReported,
-    Listed,
-    SeveralSets,
-    NotFound,
-    Denied,
-    Malformed,
-    Failed,
 }
 
 /// A group of endpoints, used as a label of request metrics.
@@ -79,7 +61,7 @@ pub(super) struct ServerMetrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<Label<RouteGroup>, Histogram>,
     results: Family<Label<ResultSource>, Counter>,
-    lookups: Family<Label<LookupStatus>, Counter>,
+    lookups: Family<Label<&'static str>, Counter>,
     pub(super) lookups_in_flight: Gauge<u64, AtomicU64>,
     pub(super) memory_bytes: Gauge<u64, AtomicU64>,
     pub(super) memory_results: Gauge<u64, AtomicU64>,
@@ -151,22 +133,8 @@ impl ServerMetrics {
         self.results.get_or_create(&[("source", source)]).inc();
     }
 
-    /// Counts a lookup at the Hub.
-    pub(super) fn lookup(&self, result: &LookupResult) {
-        let outcome = match result {
-            LookupResult::Counted(_) => LookupStatus::Counted,
-            LookupResult::Detailed(_) => LookupStatus::Detailed,
-            LookupResult::TooManyFiles { .. } => LookupStatus::TooManyFiles,
-            LookupResult::HubReported { .. } => LookupStatus::HubReported,
-            LookupResult::Listed(_) => LookupStatus::Listed,
-            LookupResult::Failed { error } => match ErrorCode::from(&**error) {
-                ErrorCode::SeveralSets => LookupStatus::SeveralSets,
-                ErrorCode::NotFound | ErrorCode::NoSafetensors => LookupStatus::NotFound,
-                ErrorCode::Denied => LookupStatus::Denied,
-                ErrorCode::Malformed => LookupStatus::Malformed,
-                _ => LookupStatus::Failed,
-            },
-        };
+    /// Counts a lookup at the Hub, by its outcome.
+    pub(super) fn lookup(&self, outcome: &'static str) {
         self.lookups.get_or_create(&[("outcome", outcome)]).inc();
     }
 }

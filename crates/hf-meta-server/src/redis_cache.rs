@@ -1,8 +1,8 @@
 //! Cache entries in a Redis or Valkey server shared by several services.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -13,11 +13,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
-use crate::breaker::Breaker;
 use hf_meta::{Cache, CacheKey, FillLease};
 
 /// The maximum size of an entry, in bytes. Larger ones would delay the commands of other services.
-const ENTRY_LIMIT: usize = 4 << 20;
+const MAX_ENTRY_BYTES: usize = 4 << 20;
 
 /// Time to live of an entry.
 const ENTRY_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
@@ -33,6 +32,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The maximum wait for a lease. After that, the call continues without one.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
+
+/// The time after a failed command during which no commands are sent.
+const OPEN_TIME: Duration = Duration::from_secs(1);
 
 /// Lua script: renews a lease if this owner still holds it.
 const RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0";
@@ -119,7 +121,7 @@ impl Cache for RedisCache {
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
-        if entry.len() > ENTRY_LIMIT {
+        if entry.len() > MAX_ENTRY_BYTES {
             return futures::future::ready(()).boxed();
         }
         let mut command = redis::cmd("SET");
@@ -204,5 +206,56 @@ fn millis(duration: Duration) -> u64 {
 impl fmt::Debug for RedisCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisCache").field("is_reachable", &self.is_reachable()).finish()
+    }
+}
+
+/// A circuit breaker, so that an unreachable server does not delay every call. It opens for [`OPEN_TIME`] after each failure.
+#[derive(Debug, Default)]
+struct Breaker(Mutex<BreakerState>);
+
+#[derive(Debug, Default)]
+struct BreakerState {
+    opened: Option<Instant>,
+    has_warned: bool,
+}
+
+impl Breaker {
+    fn is_open(&self) -> bool {
+        self.state().opened.is_some_and(|opened| opened.elapsed() < OPEN_TIME)
+    }
+
+    /// Records the outcome of a command. Logs each outage and each recovery once.
+    fn record(&self, error: Option<&impl Display>) {
+        let mut state = self.state();
+        state.opened = error.map(|_| Instant::now());
+        let has_changed = state.has_warned != error.is_some();
+        state.has_warned = error.is_some();
+        drop(state);
+        match error {
+            Some(error) if has_changed => {
+                tracing::warn!(%error, "the shared cache is unreachable; continuing without it");
+            }
+            None if has_changed => tracing::warn!("the shared cache is reachable again"),
+            _ => {}
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_opens_it_and_one_success_closes_it() {
+        let breaker = Breaker::default();
+        assert!(!breaker.is_open());
+        breaker.record(Some(&"down"));
+        assert!(breaker.is_open());
+        breaker.record(None::<&&str>);
+        assert!(!breaker.is_open());
     }
 }

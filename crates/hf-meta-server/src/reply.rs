@@ -17,7 +17,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::drawn_badges::DrawnBadge;
+use super::badge_cache::CacheableBadge;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
@@ -35,6 +35,9 @@ pub(super) enum CachePolicy {
     /// The response concerns one client and must not be stored.
     Private,
 }
+
+/// The content security policy of responses that need nothing.
+pub(super) const DEFAULT_POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 
 /// The number of seconds after which a rejected client may retry.
 const RETRY_SECONDS: u64 = 5;
@@ -67,13 +70,13 @@ impl CachePolicy {
 
 /// An HTTP response before its headers are written.
 pub(super) struct Reply {
-    status: StatusCode,
-    content_type: &'static str,
-    content_security_policy: Option<Cow<'static, str>>,
-    cache_policy: CachePolicy,
-    body: Bytes,
+    pub(super) status: StatusCode,
+    pub(super) content_type: &'static str,
+    pub(super) content_security_policy: Cow<'static, str>,
+    pub(super) cache_policy: CachePolicy,
+    pub(super) body: Bytes,
     /// The time until which the same request gets the same reply, for badges.
-    fresh_until: Option<Instant>,
+    pub(super) fresh_until: Option<Instant>,
 }
 
 impl Reply {
@@ -83,14 +86,12 @@ impl Reply {
         body: impl Into<Bytes>,
         cache_policy: CachePolicy,
     ) -> Self {
-        let body = body.into();
-        let content_security_policy = None;
         Self {
             status,
             content_type,
-            content_security_policy,
+            content_security_policy: DEFAULT_POLICY.into(),
             cache_policy,
-            body,
+            body: body.into(),
             fresh_until: None,
         }
     }
@@ -107,42 +108,23 @@ impl Reply {
         // A browser that opens a badge as a document needs its inline style and logo.
         let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";
         let reply = Self::new(StatusCode::OK, "image/svg+xml; charset=utf-8", svg, cache_policy);
-        reply.with_content_security_policy(policy)
-    }
-
-    pub(super) fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
-    }
-
-    /// Lets the service repeat this reply for the same request until a time.
-    pub(super) fn fresh_until(self, fresh_until: Option<Instant>) -> Self {
-        Self { fresh_until, ..self }
-    }
-
-    /// Replaces the default content security policy, which allows nothing.
-    pub(super) fn with_content_security_policy(self, policy: impl Into<Cow<'static, str>>) -> Self {
-        Self { content_security_policy: Some(policy.into()), ..self }
+        Self { content_security_policy: policy.into(), ..reply }
     }
 }
 
 impl IntoResponse for Reply {
     fn into_response(self) -> Response<Body> {
-        let length = self.body.len();
-        let text_headers = [(ETAG, etag(&self.body)), (CACHE_CONTROL, self.cache_policy.header())];
         let mut response = Response::new(Body::from(self.body.clone()));
         *response.status_mut() = self.status;
-        if let Some(fresh_until) = self.fresh_until {
-            response.extensions_mut().insert(DrawnBadge { body: self.body, fresh_until });
-        }
         let headers = response.headers_mut();
-        headers.insert(CONTENT_LENGTH, length.into());
+        headers.insert(CONTENT_LENGTH, self.body.len().into());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        if let Some(Ok(policy)) = self.content_security_policy.as_deref().map(HeaderValue::from_str)
-        {
-            headers.insert(CONTENT_SECURITY_POLICY, policy);
-        }
-        for (name, value) in text_headers {
-            if let Ok(value) = HeaderValue::from_str(&value) {
+        for (name, value) in [
+            (CONTENT_SECURITY_POLICY, &*self.content_security_policy),
+            (ETAG, &etag(&self.body)),
+            (CACHE_CONTROL, &self.cache_policy.header()),
+        ] {
+            if let Ok(value) = HeaderValue::from_str(value) {
                 headers.insert(name, value);
             }
         }
@@ -152,6 +134,9 @@ impl IntoResponse for Reply {
                 policy => policy.max_age().max(1),
             };
             headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if let Some(fresh_until) = self.fresh_until {
+            response.extensions_mut().insert(CacheableBadge { body: self.body, fresh_until });
         }
         response
     }

@@ -8,45 +8,36 @@ use axum::extract::{ConnectInfo, OriginalUri, Request};
 use axum::http::header::HOST;
 use url::Url;
 
-use super::ServiceConfig;
-use super::client_ip::TrustedProxies;
-use super::drawn_badges::DrawnBadges;
-use super::lookup::{LookupOutcome, Lookups};
+use super::badge_cache::BadgeCache;
+use super::client_ip::{PeerAddress, TrustedProxies};
+use super::config::ServiceConfig;
+use super::lookup::Lookups;
+use super::lookup_result::LookupOutcome;
 use super::metrics::ServerMetrics;
 use super::reply::CachePolicy;
-use super::request_budgets::RequestBudgets;
 use super::weights_query::WeightsQuery;
 use hf_meta::Client;
-
-/// The IP address of a connection's peer, as an extension of its requests.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PeerAddress(pub(super) IpAddr);
 
 /// The state shared by all requests.
 pub(super) struct ServiceState {
     pub(super) config: ServiceConfig,
     pub(super) lookups: Arc<Lookups>,
     pub(super) metrics: Arc<ServerMetrics>,
-    pub(super) drawn_badges: Arc<DrawnBadges>,
+    pub(super) badge_cache: Arc<BadgeCache>,
     pub(super) is_shutting_down: AtomicBool,
     pub(super) trusted_proxies: TrustedProxies,
-    requests: RequestBudgets<IpAddr>,
 }
 
 impl ServiceState {
     pub(super) fn new(client: Client, config: ServiceConfig) -> Arc<Self> {
         let metrics = Arc::new(ServerMetrics::new());
-        let drawn_badges = Arc::new(DrawnBadges::new());
+        let badge_cache = Arc::new(BadgeCache::new());
         Arc::new(Self {
-            lookups: Lookups::new(client, &config, Arc::clone(&drawn_badges), Arc::clone(&metrics)),
+            lookups: Lookups::new(client, &config, Arc::clone(&badge_cache), Arc::clone(&metrics)),
             metrics,
-            drawn_badges,
+            badge_cache,
             is_shutting_down: AtomicBool::new(false),
             trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
-            requests: RequestBudgets::per_minute(
-                config.requests_per_minute,
-                config.requests_per_minute,
-            ),
             config,
         })
     }
@@ -60,19 +51,13 @@ impl ServiceState {
         self.trusted_proxies.client_ip(peer, request.headers())
     }
 
-    /// Looks up the weights for a client's request, within the client's limits. Results in memory are not limited.
+    /// Looks up the weights for a client's request, within the client's limits.
     pub(super) async fn look_up(&self, query: &WeightsQuery, client: IpAddr) -> LookupOutcome {
-        if !self.allows_owner(query) {
-            return LookupOutcome::NotAllowed;
+        if self.allows_owner(query) {
+            self.lookups.get(query, client).await
+        } else {
+            LookupOutcome::NotAllowed
         }
-        let may_wait = || {
-            let is_within = self.requests.spend(client);
-            if !is_within {
-                self.metrics.limited_requests.inc();
-            }
-            is_within
-        };
-        self.lookups.get(query, client, may_wait).await
     }
 
     /// Returns the cache policy of a response with counts.
@@ -85,8 +70,8 @@ impl ServiceState {
     }
 
     /// Returns whether the repositories of an owner are read.
-    pub(super) fn allows_owner(&self, query: &WeightsQuery) -> bool {
-        let owners = &self.config.owners;
+    fn allows_owner(&self, query: &WeightsQuery) -> bool {
+        let owners = &self.config.allowed_owners;
         let owner = query.repo().name().split_once('/').map_or("", |(owner, _)| owner);
         owners.is_empty() || owners.iter().any(|allowed| allowed.eq_ignore_ascii_case(owner))
     }

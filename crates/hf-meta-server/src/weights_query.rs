@@ -113,7 +113,7 @@ impl WeightsQuery {
     }
 
     /// Returns whether the query is for a repository. The Hub ignores letter case.
-    pub(super) fn is_of(&self, repo: &str) -> bool {
+    pub(super) fn matches_repo(&self, repo: &str) -> bool {
         self.repo.as_ref().eq_ignore_ascii_case(repo)
     }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_queries_are_written_in_several_ways() {
+    fn equivalent_spellings_are_equal_queries() {
         assert_eq!(parse("org/name", "path="), parse("org%2Fname", "v=2"));
         assert_ne!(parse("org/name", "revision=v1"), parse("org/name", ""));
         assert!(parse("gpt2", &format!("revision={}", "1".repeat(40))).unwrap().is_pinned());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_names_revisions_and_paths_are_refused() {
+    fn invalid_names_revisions_and_paths_are_rejected() {
         let cases = [
             ("a/b/c", "", InvalidQuery::Repo),
             ("", "", InvalidQuery::Repo),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_string_that_is_too_long_is_refused() {
+    fn an_oversized_query_string_is_rejected() {
         let long = format!("revision=v1&label={}", "x".repeat(MAX_QUERY_LENGTH));
         assert_eq!(parse("a/b", &long), Err(InvalidQuery::TooLong));
     }

@@ -84,7 +84,7 @@ fn the_progress_shows_the_wait_for_a_rate_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_input_is_one_sentence() {
+async fn usage_errors_are_one_sentence() {
     let generated = GeneratedHub::new(3);
     let hub = &generated.hub;
     let path = |name| generated.path(name);
@@ -147,7 +147,7 @@ async fn a_list_is_written_through_a_link() {
 
 /// The command is killed at some request; 20 times with `HF_META_SOAK`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_census_that_is_killed_is_completed_by_the_next_run() {
+async fn a_killed_census_is_completed_by_the_next_run() {
     let kills = if std::env::var_os("HF_META_SOAK").is_some() { 20 } else { 3 };
     let generated = GeneratedHub::new(700);
     let manifest = generated.list("repos.parquet").await;

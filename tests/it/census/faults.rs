@@ -97,7 +97,7 @@ fn sent_requests(generated: &GeneratedHub, rows: &BTreeMap<String, CensusRow>) -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_storm_of_refusals_fails_no_model() {
+async fn a_burst_of_rejections_fails_no_model() {
     let generated = GeneratedHub::new(MODELS);
     let manifest = generated.list("repos.parquet").await;
     generated.read(&manifest, "calm").await;

@@ -65,7 +65,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 }
 
 #[tokio::test]
-async fn a_record_batch_of_names_becomes_one_of_rows() {
+async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let hub = support::fixtures_hub();
     let names = ["gpt2", "org/none", "bigscience/bloom", "not a name", "gpt2"];
     let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
@@ -91,7 +91,7 @@ async fn a_record_batch_of_names_becomes_one_of_rows() {
 
 /// pandas, Polars, `DuckDB` and Spark compress by different codecs.
 #[test]
-fn lists_are_read_in_every_usual_compression() {
+fn every_common_compression_of_lists_is_supported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("list.parquet");
     let codecs = [

@@ -68,6 +68,25 @@ async fn the_shards_of_a_commit_are_read_once_whatever_its_names() {
     assert!(bytes <= 40 * 200, "{bytes} bytes of 40 shards of less than 200 bytes");
 }
 
+/// The commit is not known before the first response, so these lookups cannot be recognized by their queries.
+#[tokio::test]
+async fn branches_and_commits_with_the_same_shards_share_one_read() {
+    let hub = LocalHub::start([many_shards("org/model", 40)]).unwrap();
+    let router = router(&hub, config());
+    let commit = "1".repeat(40);
+    let paths = [
+        "/badge/org/model.svg".to_owned(),
+        "/api/models/org/model?revision=main".to_owned(),
+        format!("/badge/org/model.svg?revision={commit}"),
+        format!("/badge/Org/Model.svg?revision={commit}"),
+        format!("/badge/ORG/model.svg?revision={commit}&show=tensors"),
+        "/badge/oRG/model.svg?revision=refs/heads/main".to_owned(),
+    ];
+    let answers = join_all(paths.iter().map(|path| get(&router, path))).await;
+    assert!(answers.iter().all(|answer| answer.body.contains("40")));
+    assert_eq!(requests(&hub).0, 40);
+}
+
 #[tokio::test]
 async fn weights_in_too_many_files_are_not_requested() {
     let hub =

@@ -52,7 +52,7 @@ async fn a_client_cannot_fill_the_queue_beyond_its_budget() {
     let mut config = config();
     (config.max_concurrent_lookups, config.max_queued_lookups) = (1, 1_000);
     (config.upstream_requests_per_minute, config.max_requests_per_lookup) = (10, 10);
-    config.lookup_wait = Duration::ZERO;
+    config.lookup_timeout = Duration::ZERO;
     let router = router(&hub, config);
     let mut pending = 0;
     for n in 0..20 {
@@ -94,7 +94,7 @@ async fn the_number_of_lookups_is_limited() {
 async fn refreshes_leave_room_for_new_lookups() {
     let hub = LocalHub::start((0..9).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     let mut config = config();
-    (config.ttl, config.lookup_wait) = (Duration::ZERO, Duration::ZERO);
+    (config.ttl, config.lookup_timeout) = (Duration::ZERO, Duration::ZERO);
     (config.max_concurrent_lookups, config.max_queued_lookups) = (1, 5);
     let router = router(&hub, config);
     let title = async |n: usize| get(&router, &format!("/badge/org/m{n}.svg")).await.title();
@@ -191,7 +191,7 @@ async fn a_shutdown_completes_requests_in_flight() {
 async fn a_slow_request_head_is_cut_off() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
-    config.header_timeout = Duration::from_millis(100);
+    config.client_timeout = Duration::from_millis(100);
     let (address, _end) = serve(client(&hub), config).await;
     let stream = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
     let (mut reader, mut writer) = stream.into_split();
@@ -218,7 +218,7 @@ async fn a_slow_request_head_is_cut_off() {
 async fn a_connection_that_does_not_read_is_closed() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
-    config.write_timeout = Duration::from_millis(100);
+    config.client_timeout = Duration::from_millis(100);
     let service = Service::new(client(&hub), config);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (router, address) = (service.router(), listener.local_addr().unwrap());
@@ -237,7 +237,8 @@ async fn the_connections_of_each_client_are_limited() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     for (proxies, allowed) in [(&[][..], 2), (&["127.0.0.0/8"], 5)] {
         let mut config = config();
-        config.max_connections_per_client = Some(2);
+        // A client has a quarter of the connections.
+        config.max_connections = 8;
         config.trusted_proxies = proxies.iter().map(|network| network.parse().unwrap()).collect();
         let (address, _end) = serve(client(&hub), config).await;
         let host = address.strip_prefix("http://").unwrap();

@@ -68,7 +68,7 @@ fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
 fn the_style_stays_with_another_model_and_back_returns_to_the_previous_one() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
-    let server = Server::start(&hub, &["--lookup-wait", "60"]);
+    let server = Server::start(&hub, &["--lookup-timeout", "60"]);
     browser.open(&format!("{}/?repo=bigscience/bloom", server.address));
     browser.until(BADGES_ARE_LOADED);
     browser.eval("document.getElementById('style-social').click()");
@@ -92,7 +92,7 @@ fn the_style_stays_with_another_model_and_back_returns_to_the_previous_one() {
 fn the_page_works_without_scripts() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
-    let server = Server::start(&hub, &["--lookup-wait", "60"]);
+    let server = Server::start(&hub, &["--lookup-timeout", "60"]);
     browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     browser.open(&format!("{}/", server.address));
     browser.type_text("repo", "EleutherAI/gpt-neox-20b");
@@ -114,7 +114,7 @@ fn the_page_works_without_scripts() {
 fn the_page_fits_every_screen() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
-    let server = Server::start(&hub, &["--lookup-wait", "60"]);
+    let server = Server::start(&hub, &["--lookup-timeout", "60"]);
     let screens = [
         ("light", 1_000, "light"),
         ("dark", 1_000, "dark"),
@@ -148,7 +148,7 @@ fn the_page_links_to_every_set_of_weights() {
     let Some(mut browser) = Browser::start() else { return };
     let several = layouts::repo("org/several", &["a.safetensors", "b.safetensors"]);
     let hub = LocalHub::start([layouts::pipeline("org/pipeline"), several]).unwrap();
-    let server = Server::start(&hub, &["--lookup-wait", "60"]);
+    let server = Server::start(&hub, &["--lookup-timeout", "60"]);
     for (name, width, scheme) in
         [("light", 1_000, "light"), ("dark", 1_000, "dark"), ("phone", 390, "light")]
     {
@@ -223,7 +223,7 @@ const BRIGHTNESS: &str =
 fn every_badge_is_drawn_in_every_style() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
-    let server = Server::start(&hub, &["--lookup-wait", "60"]);
+    let server = Server::start(&hub, &["--lookup-timeout", "60"]);
     browser.screen(800, "light");
     browser.show(&gallery(&server.address));
     browser.until(

@@ -236,7 +236,7 @@ async fn a_restart_during_an_outage_serves_the_cached_commit() {
 async fn a_slow_lookup_continues_while_the_badge_says_pending() {
     let hub = support::fixtures_hub();
     let mut config = config();
-    config.lookup_wait = Duration::ZERO;
+    config.lookup_timeout = Duration::ZERO;
     let router = router(&hub, config);
     let first = get(&router, "/badge/bigscience/bloom.svg").await;
     assert_eq!((first.status, first.title().as_str()), (StatusCode::OK, "params: pending"));

@@ -58,7 +58,7 @@ fn client(hub: &LocalHub) -> Client {
 /// Returns a configuration with which requests wait for their lookups.
 fn config() -> ServiceConfig {
     let mut config = ServiceConfig::default();
-    config.lookup_wait = Duration::from_secs(60);
+    config.lookup_timeout = Duration::from_secs(60);
     config
 }
 

@@ -99,7 +99,7 @@ async fn only_the_repositories_of_allowed_owners_are_read() {
     let names = ["org/model", "other/model", "datasets/org/model", "datasets/other/model"];
     let hub = LocalHub::start(names.map(support::sharded));
     let (hub, mut config) = (hub.unwrap(), config());
-    config.owners = vec!["Org".to_owned()];
+    config.allowed_owners = vec!["Org".to_owned()];
     let router = router(&hub, config);
     assert_eq!(get(&router, "/badge/org/model.svg").await.title(), "params: 2");
     assert_eq!(get(&router, "/badge/datasets/org/model.svg").await.title(), "params: 2");

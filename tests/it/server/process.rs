@@ -91,9 +91,13 @@ async fn blank_variables_are_ignored_and_a_tilde_is_the_home_folder() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let home = tempfile::tempdir().unwrap();
     let mut command = command(&hub);
-    for variable in
-        ["HF_META_OWNERS", "HF_META_TRUSTED_PROXIES", "HF_META_TTL", "PORT", "HF_META_TOKEN"]
-    {
+    for variable in [
+        "HF_META_ALLOWED_OWNERS",
+        "HF_META_TRUSTED_PROXIES",
+        "HF_META_TTL",
+        "PORT",
+        "HF_META_TOKEN",
+    ] {
         command.env(variable, " ");
     }
     command.env("HF_META_CACHE", "~/headers").env("HOME", home.path());
@@ -127,7 +131,7 @@ fn the_environment_file_lists_every_variable_with_its_default() {
 async fn the_number_of_retries_is_configurable() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     hub.inject(|_, _| Some(Fault::Status(500, Vec::new())));
-    let server = Server::start(&hub, &["--retries", "0", "--lookup-wait", "60"]);
+    let server = Server::start(&hub, &["--retries", "0", "--lookup-timeout", "60"]);
     assert!(text(format!("{}/badge/org/model.svg", server.address)).await.contains("unavailable"));
     assert!(hub.log().len() <= 2, "one request for each of the two names that weights have");
 }
@@ -145,7 +149,6 @@ fn invalid_options_are_usage_errors() {
         &["--max-connections", "0"],
         &["--max-concurrent-lookups", "0"],
         &["--max-requests-per-lookup", "0"],
-        &["--max-connections-per-client", "0"],
     ] {
         let output = command(&hub).arg("serve").args(args).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");

@@ -119,7 +119,7 @@ async fn the_page_is_shown_without_a_list_that_fails_or_is_slow() {
     let page = async |fault: fn() -> Fault| {
         hub.inject(move |request, _| request.path.contains("/tree/").then(fault));
         let mut config = config();
-        config.lookup_wait = Duration::from_millis(300);
+        config.lookup_timeout = Duration::from_millis(300);
         let router = router(&hub, config);
         loop {
             let page = get(&router, "/?repo=org/model").await.body;

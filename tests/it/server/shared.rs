@@ -113,7 +113,8 @@ fn reads(hub: &LocalHub) -> usize {
 async fn two_servers_with_a_shared_cache_share_one_lookup() {
     let Some(store) = Store::start() else { return };
     let hub = support::fixtures_hub();
-    let args = ["--cache", &store.address(), "--requests-per-minute", "0", "--lookup-wait", "60"];
+    let args =
+        ["--cache", &store.address(), "--requests-per-minute", "0", "--lookup-timeout", "60"];
     // Long timeouts, because a busy machine is slow.
     let args = [&args[..], &["--cache-timeout", "60"]].concat();
     let servers = [Server::start(&hub, &args), Server::start(&hub, &args)];
@@ -165,7 +166,7 @@ async fn a_shared_cache_is_reached_over_tls() {
         std::fs::write(&bundle, authority).unwrap();
         let mut command = process::command(&hub);
         command.env("SSL_CERT_FILE", &bundle);
-        let args = ["--cache", &store.address(), "--cache-timeout", "60", "--lookup-wait", "60"];
+        let args = ["--cache", &store.address(), "--cache-timeout", "60", "--lookup-timeout", "60"];
         let server = Server::start_as(command, &args);
         hub.clear_log();
         let badge = http.get(format!("{}/badge/org/model.svg", server.address)).send();
@@ -190,7 +191,7 @@ async fn no_request_fails_while_the_shared_cache_is_down() {
         "--total-upstream-requests-per-minute",
         "0",
     ];
-    let args = [&["--cache", &address, "--lookup-wait", "60"][..], &limits].concat();
+    let args = [&["--cache", &address, "--lookup-timeout", "60"][..], &limits].concat();
     let server = Server::start(&hub, &args);
     let (answered, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let readers = (0..8).map(|reader| {

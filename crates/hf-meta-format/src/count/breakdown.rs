@@ -3,10 +3,9 @@
 use std::fmt;
 
 use serde::Serialize;
+use thiserror::Error;
 
-use super::{
-    Buffer, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnknownActive, UnresolvedModules,
-};
+use super::{Buffer, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnknownActive};
 use crate::formats::Dtype;
 
 /// The breakdown of a count: the rules that were applied, and the tensors grouped by how they were counted.
@@ -35,7 +34,7 @@ pub struct CountBreakdown {
 
 impl CountBreakdown {
     /// The maximum number of module kinds. A model has a dozen, and a hostile file must not create millions.
-    pub(super) const MOST_KINDS: usize = 200;
+    pub(super) const MAX_MODULE_KINDS: usize = 200;
 
     /// Returns whether the count is exact.
     #[must_use]
@@ -47,7 +46,7 @@ impl CountBreakdown {
     /// Returns `None` if it cannot be predicted for some modules.
     #[must_use]
     pub fn huggingface_js_total(&self, total: u64) -> Option<u64> {
-        if self.module_kinds.len() >= Self::MOST_KINDS {
+        if self.module_kinds.len() >= Self::MAX_MODULE_KINDS {
             return None;
         }
         self.module_kinds.iter().try_fold(total, |total, kind| {
@@ -63,7 +62,7 @@ pub struct ModuleKind {
     /// The packing of the weights.
     pub packing: Packing,
     /// The names and dtypes of the components, sorted. A module that consists of one tensor has an unnamed component.
-    pub parts: Vec<(&'static str, Dtype)>,
+    pub components: Vec<(&'static str, Dtype)>,
     /// The number of modules.
     pub modules: u64,
     /// The number of elements stored for the weights, excluding the other components.
@@ -107,5 +106,63 @@ impl RuleSet {
 impl fmt::Display for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.version)
+    }
+}
+
+/// The reason why the number of parameters in a module could not be derived from its components.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Error)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum UnresolvedReason {
+    /// The components match no known method.
+    #[error("no known quantization method uses these components")]
+    UnknownComponents,
+    /// Two components imply different sizes.
+    #[error("the components imply different sizes")]
+    ConflictingComponents,
+    /// The shapes allow several sizes, and the configuration does not select one.
+    #[error("the shapes allow several sizes, and the configuration does not select one")]
+    AmbiguousScheme,
+    /// Choosing among the schemes in the configuration would take more work than any known model needs.
+    #[error("the configuration lists too many schemes and patterns")]
+    TooComplex,
+    /// The weights are packed, but the tensors that determine their size are missing.
+    #[error("the components that determine the size are missing")]
+    MissingComponents,
+    /// The weights would have less than a quarter of a bit each, or their number overflows 64 bits.
+    #[error("the components imply an implausible size")]
+    ImplausibleSize,
+    /// The weights are padded by an unknown amount. The module is counted including its padding.
+    #[error("the weights may be padded by an unknown amount")]
+    Padded,
+    /// An integer tensor looks like packed weights, but the model has no quantization configuration.
+    #[error(
+        "the integers look like packed weights, but no configuration specifies a quantization method"
+    )]
+    SuspectedPacking,
+}
+
+/// Modules that could not be resolved for a common reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct UnresolvedModules {
+    /// The reason.
+    pub reason: UnresolvedReason,
+    /// The number of modules.
+    pub modules: u64,
+    /// The names of up to [`MAX_EXAMPLES`](Self::MAX_EXAMPLES) of the modules, sorted, each truncated to 200
+    /// characters.
+    pub examples: Vec<String>,
+    /// The number of elements stored for their weights.
+    pub elements: u64,
+}
+
+impl UnresolvedModules {
+    /// The maximum number of examples.
+    pub const MAX_EXAMPLES: usize = 10;
+
+    pub(super) fn new(reason: UnresolvedReason) -> Self {
+        Self { reason, modules: 0, examples: Vec::new(), elements: 0 }
     }
 }

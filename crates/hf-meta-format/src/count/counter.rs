@@ -1,16 +1,15 @@
 //! The counter that all reading paths share.
 
-use thiserror::Error;
-
-use super::metadata::MetadataShapes;
-use super::module::{Module, container_bits};
-use super::part::{PartId, split};
-use super::position::TensorPosition;
+use super::component::Component;
+use super::config::{Configs, MetadataShapes};
+use super::experts::TensorPosition;
+use super::module::container_bits;
+use super::name_index::split;
+use super::pending::PendingTensors;
 use super::solver::{Solver, class_as_stored};
 use super::sums::CountSums;
-use super::waiting::WaitingTensors;
-use super::{Buffer, Configs, CountBreakdown, ParameterCount, UnresolvedReason};
-use crate::formats::{FileHeader, TensorInfo, clip};
+use super::{Buffer, CountBreakdown, CountOverflow, ParameterCount, UnresolvedReason};
+use crate::formats::{FileHeader, TensorInfo};
 
 /// Counts the parameters of a weight set, tensor by tensor.
 ///
@@ -40,29 +39,14 @@ pub struct Counter {
     configs: Option<Configs>,
     needs_config: bool,
     has_experts: bool,
-    waiting: WaitingTensors,
+    pending: PendingTensors,
     sums: CountSums,
     shapes: MetadataShapes,
 }
 
-/// The error returned when a sum or product overflows 64 bits.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the parameter count overflows 64 bits at tensor `{tensor}`")]
-#[must_use]
-pub struct CountOverflow {
-    /// The name of the tensor that caused the overflow, truncated to 200 characters.
-    pub tensor: String,
-}
-
-impl CountOverflow {
-    pub(super) fn new(tensor: &str) -> Self {
-        Self { tensor: clip(tensor) }
-    }
-}
-
 /// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
 /// this is the only one whose shapes can be ambiguous.
-const OTHER_CONFIG: &str = "quantize_config.json";
+const QUANTIZE_CONFIG: &str = "quantize_config.json";
 
 impl Counter {
     /// Creates an empty counter.
@@ -77,11 +61,11 @@ impl Counter {
     ///
     /// Returns an error if a sum overflows. The counter must not be used afterwards.
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
-        let found = TensorPart::new(name, tensor);
-        self.needs_config = self.needs_config || found.may_be_packed();
-        if found.waits {
+        let found = ClassifiedName::new(name, tensor);
+        self.needs_config = self.needs_config || found.may_be_packed(tensor);
+        if found.is_pending {
             self.has_experts = self.has_experts || is_routed(name, tensor);
-            let pushed = self.waiting.push(found.module, found.part, tensor);
+            let pushed = self.pending.push(found.module, found.component, tensor);
             pushed.ok_or_else(|| CountOverflow::new(name))?;
         } else {
             self.sums.add(name, tensor, class_as_stored(tensor), found.buffer)?;
@@ -144,19 +128,19 @@ impl Counter {
     /// Returns `None` if `config.json` describes them, or if the shapes are unambiguous.
     #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
-        if configs.quantization.is_empty() && !self.waiting.is_empty() {
+        if configs.quantization.is_empty() && !self.pending.is_empty() {
             let sums = self.solve(CountSums::default(), configs).ok()?;
             if sums.has_unresolved(UnresolvedReason::AmbiguousScheme) {
-                return Some(OTHER_CONFIG);
+                return Some(QUANTIZE_CONFIG);
             }
         }
         (self.has_experts && configs.experts.is_empty()).then_some(Configs::PARAMS)
     }
 
-    /// Solves the waiting modules and adds them to `sums`.
+    /// Solves the pending modules and adds them to `sums`.
     fn solve(&self, sums: CountSums, configs: &Configs) -> Result<CountSums, CountOverflow> {
         let mut solver = Solver::new(configs, &self.shapes, sums);
-        self.waiting.for_each_module(|name, parts| solver.add_module(&Module { name, parts }))?;
+        self.pending.for_each_module(|module| solver.add_module(module))?;
         solver.finish()
     }
 }
@@ -168,35 +152,34 @@ impl Counter {
 /// to request `config.json` before all headers have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
-    TensorPart::new(name, tensor).may_be_packed() || is_routed(name, tensor)
+    ClassifiedName::new(name, tensor).may_be_packed(tensor) || is_routed(name, tensor)
 }
 
-/// A tensor with its module and part.
-struct TensorPart<'a> {
+/// The name of a tensor, split into module and component.
+struct ClassifiedName<'a> {
     module: &'a str,
-    part: PartId,
-    tensor: &'a TensorInfo,
+    component: &'static Component,
     buffer: Option<Buffer>,
-    /// True if the tensor may be part of a quantized module and has to wait for the other parts.
-    waits: bool,
+    /// True if the tensor may belong to a quantized module, whose other tensors are needed to count it.
+    is_pending: bool,
 }
 
-impl<'a> TensorPart<'a> {
-    fn new(name: &'a str, tensor: &'a TensorInfo) -> Self {
-        let (module, part) = split(name);
-        let is_whole = part == PartId::WHOLE;
-        let buffer = if is_whole { Buffer::from_tensor(name, tensor) } else { None };
-        let waits = if part.is_plain() { may_be_weights(tensor, is_whole) } else { true };
-        Self { module, part, tensor, buffer, waits: waits && buffer.is_none() }
+impl<'a> ClassifiedName<'a> {
+    fn new(name: &'a str, tensor: &TensorInfo) -> Self {
+        let (module, component) = split(name);
+        let is_bare = component.is_bare();
+        let buffer = if is_bare { Buffer::from_tensor(name, tensor) } else { None };
+        let is_candidate = !component.is_plain() || may_be_weights(tensor, is_bare);
+        Self { module, component, buffer, is_pending: is_candidate && buffer.is_none() }
     }
 
     /// Returns whether the tensor may be packed.
-    fn may_be_packed(&self) -> bool {
-        !self.tensor.is_scalar()
-            && self.waits
-            && (self.part.asks()
-                || self.part.is_plain() && self.tensor.dtype.bits() != Some(8)
-                || container_bits(&self.tensor.dtype).is_some())
+    fn may_be_packed(&self, tensor: &TensorInfo) -> bool {
+        !tensor.is_scalar()
+            && self.is_pending
+            && (self.component.needs_config
+                || self.component.is_plain() && tensor.dtype.bits() != Some(8)
+                || container_bits(&tensor.dtype).is_some())
     }
 }
 
@@ -207,9 +190,9 @@ fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
 
 /// Returns whether a tensor with an ordinary name may be quantized: integers, 8-bit floats, and columns of any dtype,
 /// which bitsandbytes packs into.
-fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
+fn may_be_weights(tensor: &TensorInfo, is_bare: bool) -> bool {
     let is_packed_dtype = tensor.dtype.is_float8() || container_bits(&tensor.dtype).is_some();
-    if is_whole {
+    if is_bare {
         // Tables of IDs and masks also have such names, and are not packed.
         return is_packed_dtype
             && tensor.shape.len() > 1
@@ -217,6 +200,3 @@ fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
     }
     is_packed_dtype || matches!(tensor.shape[..], [rows, 1] if rows > 1)
 }
-
-#[cfg(test)]
-mod tests;

@@ -29,49 +29,36 @@
 //!
 //! # Adding a quantization method
 //!
-//! Add a file to `methods/` and its `METHOD` to the list `METHODS` in `methods/mod.rs`. The file defines the values
-//! of `quant_method`, the names of the components, and the function that derives the number of weights from two or
-//! more of them. Then add a checkpoint of known size to `fixtures/quantized`.
+//! Add a `Method` to a file in `methods/`, and to the list `METHODS` in `methods/mod.rs`. It defines the values of
+//! `quant_method`, the names of the components, and the function that derives the number of weights from two or more of
+//! them. Then add a checkpoint of known size to `fixtures/quantized`.
 //!
 //! Names and configurations are untrusted input. Regular expressions are matched in linear time and limited in number
 //! and length, and the work per module is bounded.
 
-mod auxiliary;
 mod breakdown;
-mod buffer;
-mod configs;
+mod component;
+mod config;
 mod counted_as;
 mod counter;
-mod expert_configs;
-mod expert_sums;
 mod experts;
-mod hints;
-mod huggingface_js;
-mod json_object;
-#[cfg(test)]
-mod marked;
-mod metadata;
+mod method;
 mod methods;
 mod module;
-#[cfg(test)]
-mod oracles;
+mod name_index;
 mod parameter_count;
-mod part;
-mod pattern;
-mod position;
-mod schemes;
+mod pending;
 mod solver;
 mod sums;
-mod unresolved;
-mod waiting;
+#[cfg(test)]
+mod tests;
 
-pub use auxiliary::AuxiliaryTensor;
-pub use breakdown::{CountBreakdown, ModuleKind, RuleSet, TensorGroup};
-pub use buffer::Buffer;
-pub use configs::{ConfigError, Configs};
-pub use counted_as::{CountedAs, Packing};
-pub use counter::{CountOverflow, Counter, needs_config};
+pub use breakdown::{
+    CountBreakdown, ModuleKind, RuleSet, TensorGroup, UnresolvedModules, UnresolvedReason,
+};
+pub use config::{ConfigError, Configs};
+pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Packing};
+pub use counter::{Counter, needs_config};
 pub use experts::{MixtureOfExperts, UnknownActive};
-pub use parameter_count::{DtypeCount, ParameterCount};
-pub(crate) use part::module_of_packed_weights;
-pub use unresolved::{UnresolvedModules, UnresolvedReason};
+pub(crate) use name_index::module_of_packed_weights;
+pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};

@@ -1,49 +1,65 @@
 //! The view of a module that solvers get.
 
-use super::Packing;
-pub(super) use super::UnresolvedReason;
-use super::part::PartId;
+use super::component::Component;
 use crate::formats::{Dtype, TensorInfo};
 
-/// A module and its parts, collected from all files.
+/// A module and its tensors, collected from all files.
 #[derive(Clone, Copy)]
 pub(super) struct Module<'a> {
-    /// The name of the module, without any part name.
+    /// The name of the module, without the name of any component.
     pub(super) name: &'a str,
-    pub(super) parts: &'a [(PartId, TensorInfo)],
+    pub(super) tensors: &'a [ComponentTensor],
 }
 
+/// A tensor of a module.
+pub(super) type ComponentTensor = (&'static Component, TensorInfo);
+
 impl<'a> Module<'a> {
-    /// Returns the part with a name.
-    pub(super) fn get(&self, name: &str) -> Option<&'a TensorInfo> {
-        self.parts.iter().find(|(part, _)| part.name() == name).map(|(_, tensor)| tensor)
+    /// Returns the component with a name, and its tensor.
+    pub(super) fn find(&self, name: &str) -> Option<&'a ComponentTensor> {
+        self.tensors.iter().find(|(component, _)| component.name == name)
     }
 
-    /// Returns whether the module has a part.
+    /// Returns the tensor of a component.
+    pub(super) fn get(&self, name: &str) -> Option<&'a TensorInfo> {
+        self.find(name).map(|(_, tensor)| tensor)
+    }
+
+    /// Returns the number of elements of a component.
+    pub(super) fn elements(&self, name: &str) -> Option<u64> {
+        self.get(name).and_then(TensorInfo::elements)
+    }
+
+    /// Returns whether the module has a component.
     pub(super) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Returns the first of the named parts that exists.
+    /// Returns the first of the named components that exists.
     pub(super) fn first(&self, names: &[&str]) -> Option<&'a TensorInfo> {
         names.iter().find_map(|name| self.get(name))
     }
 
-    /// Returns a part as a matrix.
+    /// Returns a component as a matrix.
     pub(super) fn matrix(&self, name: &str) -> Option<Matrix<'a>> {
         Matrix::new(self.get(name)?)
     }
 
-    /// Returns the part with the name that unquantized models use for weights: `weight`, or the bare module name.
-    pub(super) fn plain_weight(&self) -> Option<(PartId, &'a TensorInfo)> {
-        let (part, tensor) = self.parts.iter().find(|(part, _)| part.is_plain())?;
-        Some((*part, tensor))
+    /// Returns two components as matrices.
+    pub(super) fn matrices(&self, names: [&str; 2]) -> Option<[Matrix<'a>; 2]> {
+        Some([self.matrix(names[0])?, self.matrix(names[1])?])
+    }
+
+    /// Returns the tensor with a name that unquantized models use for weights, and the name of its component.
+    pub(super) fn plain_weight(&self) -> Option<(&'static str, &'a TensorInfo)> {
+        let (component, tensor) = self.tensors.iter().find(|(found, _)| found.is_plain())?;
+        Some((component.name, tensor))
     }
 
     /// Returns the plain weight as a matrix.
-    pub(super) fn plain_matrix(&self) -> Option<(PartId, Matrix<'a>)> {
-        let (part, tensor) = self.plain_weight()?;
-        Some((part, Matrix::new(tensor)?))
+    pub(super) fn plain_matrix(&self) -> Option<(&'static str, Matrix<'a>)> {
+        let (name, tensor) = self.plain_weight()?;
+        Some((name, Matrix::new(tensor)?))
     }
 }
 
@@ -71,55 +87,6 @@ impl<'a> Matrix<'a> {
     pub(super) fn container(&self) -> Option<u64> {
         container_bits(self.dtype)
     }
-}
-
-/// The result of a solver: `Ok(None)` if the parts do not belong to its method.
-pub(super) type Solution = Result<Option<Solved>, UnresolvedReason>;
-
-/// The logical size of a module's weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Solved {
-    /// The part that contains the weights.
-    pub(super) weights: PartId,
-    /// The number of weights.
-    pub(super) parameters: u64,
-    pub(super) packing: Packing,
-    /// True if the packer may have padded the weights by an unknown amount.
-    pub(super) is_padded: bool,
-}
-
-impl Solved {
-    /// Creates the solution for weights in the named part.
-    pub(super) fn new(
-        module: &Module<'_>,
-        weights: &str,
-        parameters: Option<u64>,
-        packing: Packing,
-    ) -> Solution {
-        let Some((weights, _)) = module.parts.iter().find(|(part, _)| part.name() == weights)
-        else {
-            return Ok(None);
-        };
-        let parameters = parameters.ok_or(UnresolvedReason::ImplausibleSize)?;
-        Ok(Some(Self { weights: *weights, parameters, packing, is_padded: false }))
-    }
-
-    /// Returns whether a byte contains at most 32 weights. No method packs more densely.
-    pub(super) fn is_plausible(&self, module: &Module<'_>) -> bool {
-        const MOST_WEIGHTS_PER_BYTE: u64 = 32;
-
-        let weights = module.parts.iter().find(|(part, _)| *part == self.weights);
-        let bits = weights.and_then(|(_, tensor)| {
-            Some(u128::from(tensor.elements()?) * u128::from(tensor.dtype.bits()?))
-        });
-        let most = bits.map(|bits| bits / 8 * u128::from(MOST_WEIGHTS_PER_BYTE));
-        most.is_some_and(|most| u128::from(self.parameters) <= most)
-    }
-}
-
-/// Marks a solution as an upper bound, because of padding of an unknown amount.
-pub(super) fn padded(solution: Solution) -> Solution {
-    solution.map(|solved| solved.map(|solved| Solved { is_padded: true, ..solved }))
 }
 
 /// Returns a product; `None` if it does not fit in 64 bits.
@@ -151,7 +118,6 @@ pub(super) fn container_bits(dtype: &Dtype) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::part::split;
 
     #[test]
     fn a_tensor_is_a_stack_of_matrices() {
@@ -172,25 +138,8 @@ mod tests {
         }
     }
 
-    /// The densest packing in use is AQLM, at a quarter of a bit per weight.
     #[test]
-    fn a_byte_holds_at_most_32_weights() {
-        let part = split("m.weight").1;
-        let cases = [(Dtype::U8, 3, 96), (Dtype::I32, 3, 4 * 96), (Dtype::F4, 2, 32)];
-        for (dtype, elements, most) in cases {
-            let parts = [(part, TensorInfo::new(dtype, vec![elements], (0, 0)))];
-            let module = Module { name: "m", parts: &parts };
-            let packing = Packing::without_bits("any", "any");
-            let is_plausible = |parameters| {
-                let solved = Solved::new(&module, "weight", Some(parameters), packing);
-                solved.unwrap().unwrap().is_plausible(&module)
-            };
-            assert_eq!([most, most + 1].map(is_plausible), [true, false]);
-        }
-    }
-
-    #[test]
-    fn a_quotient_has_no_remainder() {
+    fn divide_rejects_remainders() {
         let cases = [(12, 4, Some(3)), (13, 4, None), (0, 4, Some(0)), (4, 0, None), (0, 0, None)];
         for (number, divisor, quotient) in cases {
             assert_eq!(divide(number, divisor), quotient, "{number} / {divisor}");

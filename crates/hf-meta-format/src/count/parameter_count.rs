@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::iter::Sum;
 
 use serde::{Deserialize, Serialize, Serializer};
+use thiserror::Error;
 
-use crate::formats::Dtype;
+use crate::formats::{Dtype, clip};
 
 /// Totals over the tensors of one dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -167,6 +168,21 @@ impl Sum for DtypeCount {
 impl Serialize for ParameterCount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
+    }
+}
+
+/// The error returned when a sum or product overflows 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the parameter count overflows 64 bits at tensor `{tensor}`")]
+#[must_use]
+pub struct CountOverflow {
+    /// The name of the tensor that caused the overflow, truncated to 200 characters.
+    pub tensor: String,
+}
+
+impl CountOverflow {
+    pub(super) fn new(tensor: &str) -> Self {
+        Self { tensor: clip(tensor) }
     }
 }
 

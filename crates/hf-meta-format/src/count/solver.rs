@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::hints::Hints;
-use super::metadata::MetadataShapes;
-use super::methods::{ModuleSolution, SolvedModule, is_of_named_method, solve};
-use super::module::{Module, container_bits};
-use super::part::{PartId, PartRole};
+use super::component::{Component, Role};
+use super::config::{Configs, Hints, MetadataShapes};
+use super::method::{Method, Solved};
+use super::module::{ComponentTensor, Module, container_bits};
+use super::name_index::methods_of;
+use super::pending::PendingTensors;
 use super::sums::CountSums;
-use super::waiting::WaitingTensors;
-use super::{AuxiliaryTensor, Configs, CountOverflow, CountedAs, UnresolvedReason};
+use super::{AuxiliaryTensor, CountOverflow, CountedAs, UnresolvedReason};
 use crate::formats::TensorInfo;
 
 /// Solves modules and adds their tensors to the sums.
@@ -17,52 +17,99 @@ pub(super) struct Solver<'a> {
     hints: Hints<'a>,
     sums: CountSums,
     /// Tensors whose class depends on whether the model is quantized.
-    open: WaitingTensors,
+    undecided: PendingTensors,
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
-    /// Recent solutions that do not depend on the module's name, with the parts they apply to.
-    recent: VecDeque<(Vec<(PartId, TensorInfo)>, ModuleSolution)>,
+    /// Recent solutions that do not depend on the module's name, with the tensors they apply to.
+    recent: VecDeque<(Vec<ComponentTensor>, ModuleSolution)>,
+    /// The name of the current tensor, in memory that is reused.
+    name: String,
 }
 
 /// The number of recent solutions to reuse. Experts have two or three kinds of modules.
-const MOST_RECENT: usize = 4;
+const MAX_RECENT: usize = 4;
+
+/// A solved module and its method.
+#[derive(Clone, Copy)]
+struct SolvedModule {
+    solved: Solved,
+    method: &'static Method,
+}
+
+/// The result of trying all methods: `Ok(None)` if none recognizes the components.
+type ModuleSolution = Result<Option<SolvedModule>, UnresolvedReason>;
+
+impl SolvedModule {
+    /// Returns the kind of auxiliary tensor that a component is; `None` if it contains weights.
+    fn auxiliary(&self, component: &Component) -> Option<AuxiliaryTensor> {
+        match component.role {
+            Role::AlwaysAuxiliary(kind) => Some(kind),
+            Role::Auxiliary(kind) => self.method.has_auxiliary(component).then_some(kind),
+            Role::Weights => None,
+        }
+    }
+}
+
+/// Derives the number of weights of a module with the first method that recognizes its components.
+///
+/// # Errors
+///
+/// Returns the reason from the first method that recognizes the components but cannot derive the size.
+fn solve(module: &Module<'_>, hints: &Hints<'_>) -> ModuleSolution {
+    let is_configured = |method: &&&Method| hints.is_method(method.names);
+    let candidates = || module.tensors.iter().flat_map(|(component, _)| methods_of(component));
+    let others = candidates().filter(|method| !is_configured(method));
+    let mut failed = None;
+    for &method in candidates().filter(is_configured).chain(others) {
+        match (method.solve)(module, hints) {
+            Ok(Some(solved)) if solved.is_plausible(module) => {
+                return Ok(Some(SolvedModule { solved, method }));
+            }
+            Ok(Some(_)) => failed = failed.or(Some(UnresolvedReason::ImplausibleSize)),
+            Ok(None) => {}
+            Err(reason) => failed = failed.or(Some(reason)),
+        }
+    }
+    failed.map_or(Ok(None), Err)
+}
 
 impl<'a> Solver<'a> {
     /// Creates a solver that adds to `sums`.
     pub(super) fn new(configs: &'a Configs, shapes: &'a MetadataShapes, sums: CountSums) -> Self {
         Self {
-            hints: Hints::new(&configs.quantization, shapes),
+            hints: Hints::new(&configs.quantization, &configs.dimensions, shapes),
             sums,
-            open: WaitingTensors::default(),
+            undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
             recent: VecDeque::new(),
+            name: String::new(),
         }
     }
 
-    /// Solves a module, or reuses the solution of a module with the same part shapes, because models have many equal
-    /// layers and experts.
+    /// Solves a module, or reuses the solution of a module with equal shapes, because models have many equal layers
+    /// and experts.
     fn solve(&mut self, module: &Module<'_>) -> ModuleSolution {
-        let is_equal = |parts: &[(PartId, TensorInfo)]| {
-            parts.len() == module.parts.len()
-                && parts.iter().zip(module.parts).all(|((part, one), (other_part, other))| {
-                    part == other_part && one.shape == other.shape && one.dtype == other.dtype
+        let is_equal = |tensors: &[ComponentTensor]| {
+            tensors.len() == module.tensors.len()
+                && tensors.iter().zip(module.tensors).all(|((component, one), (found, other))| {
+                    component == found && one.shape == other.shape && one.dtype == other.dtype
                 })
         };
-        if let Some((_, solution)) = self.recent.iter().find(|(parts, _)| is_equal(parts)) {
+        if let Some((_, solution)) = self.recent.iter().find(|(tensors, _)| is_equal(tensors)) {
             return *solution;
         }
         let (solution, holds_for_others) = self.hints.solve(|hints| solve(module, hints));
         if holds_for_others {
-            self.recent.truncate(MOST_RECENT - 1);
-            self.recent.push_front((module.parts.to_vec(), solution));
+            self.recent.truncate(MAX_RECENT - 1);
+            self.recent.push_front((module.tensors.to_vec(), solution));
         }
         solution
     }
 
     /// Adds the tensors of a module.
     pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
-        // A tensor is stored twice, so no part of the module can be trusted.
-        if module.parts.windows(2).any(|parts| parts[0].0 == parts[1].0) {
+        // A tensor is stored twice, so no component of the module can be trusted.
+        if module.tensors.windows(2).any(|tensors| tensors[0].0 == tensors[1].0) {
             return self.add_unresolved(module, UnresolvedReason::ConflictingComponents);
         }
         match self.solve(module) {
@@ -70,28 +117,31 @@ impl<'a> Solver<'a> {
                 self.add_unresolved(module, UnresolvedReason::TooComplex)
             }
             Ok(Some(solved)) => self.add_solved(module, &solved),
-            Ok(None) if has_packed_part(module) && self.is_packed(module) => {
+            Ok(None) if has_packed_weights(module) && self.is_packed(module) => {
                 self.add_unresolved(module, UnresolvedReason::UnknownComponents)
             }
             Err(reason) if self.is_packed(module) => self.add_unresolved(module, reason),
             Ok(None) | Err(_) => module
-                .parts
+                .tensors
                 .iter()
-                .try_for_each(|(part, tensor)| self.add_unsolved(module, *part, tensor)),
+                .try_for_each(|(component, tensor)| self.add_unsolved(module, component, tensor)),
         }
     }
 
     /// Returns whether an unsolved module is quantized. Unquantized models also have tensors named `B` or `codes`.
     /// Scalars are no evidence, because they do not [need the configuration](super::needs_config).
     fn is_packed(&self, module: &Module<'_>) -> bool {
-        module.parts.iter().any(|(part, tensor)| match part.role() {
+        let is_configured = |component| {
+            methods_of(component).iter().any(|method| self.hints.is_method(method.names))
+        };
+        module.tensors.iter().any(|(component, tensor)| match component.role {
             _ if tensor.is_scalar() => false,
-            PartRole::Weights => {
+            Role::Weights => {
                 container_bits(&tensor.dtype).is_some()
-                    || !part.is_plain() && is_of_named_method(*part, &self.hints)
+                    || !component.is_plain() && is_configured(component)
             }
-            PartRole::Auxiliary(_) => part.asks(),
-            PartRole::AuxiliaryAnywhere(_) => false,
+            Role::Auxiliary(_) => component.needs_config,
+            Role::AlwaysAuxiliary(_) => false,
         })
     }
 
@@ -103,33 +153,20 @@ impl<'a> Solver<'a> {
         self.is_quantized = true;
         let solved = &found.solved;
         self.sums.add_kind(module, solved);
-        let mut has_weights = false;
-        for (part, tensor) in module.parts {
-            if *part == solved.weights && !has_weights {
-                has_weights = true;
-                self.sums.add_weights(module, solved, tensor)?;
-            } else if let Some(kind) = found.auxiliary(*part) {
-                self.add_auxiliary(module, *part, tensor, kind)?;
+        for (component, tensor) in module.tensors {
+            if *component == solved.weights {
+                component.write_tensor_name(module.name, &mut self.name);
+                self.sums.add_weights(&self.name, tensor, solved)?;
+            } else if let Some(kind) = found.auxiliary(component) {
+                self.add(module.name, component, tensor, auxiliary_class(tensor, kind))?;
             } else {
-                self.add_unsolved(module, *part, tensor)?;
+                self.add_unsolved(module, component, tensor)?;
             }
         }
         if solved.is_padded {
             self.sums.add_unresolved(module.name, UnresolvedReason::Padded, 0);
         }
         Ok(())
-    }
-
-    fn add_auxiliary(
-        &mut self,
-        module: &Module<'_>,
-        part: PartId,
-        tensor: &TensorInfo,
-        kind: AuxiliaryTensor,
-    ) -> Result<(), CountOverflow> {
-        let class =
-            if tensor.is_scalar() { CountedAs::Scalar } else { CountedAs::AuxiliaryTensor(kind) };
-        self.add(module.name, part, tensor, class)
     }
 
     /// Adds a packed module of unknown size.
@@ -140,98 +177,89 @@ impl<'a> Solver<'a> {
     ) -> Result<(), CountOverflow> {
         self.is_quantized = true;
         let mut elements = 0_u64;
-        for (part, tensor) in module.parts {
-            match part.role() {
-                PartRole::Auxiliary(kind) | PartRole::AuxiliaryAnywhere(kind) => {
-                    self.add_auxiliary(module, *part, tensor, kind)?;
+        for (component, tensor) in module.tensors {
+            let class = match component.role {
+                Role::Auxiliary(kind) | Role::AlwaysAuxiliary(kind) => {
+                    auxiliary_class(tensor, kind)
                 }
-                PartRole::Weights => {
+                Role::Weights => {
                     elements = elements.saturating_add(tensor.elements().unwrap_or_default());
-                    self.add(module.name, *part, tensor, unresolved_class(tensor))?;
+                    match class_as_stored(tensor) {
+                        CountedAs::AsStored => CountedAs::Unresolved,
+                        class => class,
+                    }
                 }
-            }
+            };
+            self.add(module.name, component, tensor, class)?;
         }
         self.sums.add_unresolved(module.name, reason, elements);
         Ok(())
     }
 
-    /// Adds a part of a module without packed weights.
+    /// Adds a component of a module without packed weights.
     fn add_unsolved(
         &mut self,
         module: &Module<'_>,
-        part: PartId,
+        component: &'static Component,
         tensor: &TensorInfo,
     ) -> Result<(), CountOverflow> {
-        let may_be_packed = part.is_plain() || part.asks();
+        let may_be_packed = component.is_plain() || component.needs_config;
         let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
-        if is_integer || matches!(part.role(), PartRole::AuxiliaryAnywhere(_)) {
-            let pushed = self.open.push(module.name, part, tensor);
+        if is_integer || matches!(component.role, Role::AlwaysAuxiliary(_)) {
+            let pushed = self.undecided.push(module.name, component, tensor);
             return pushed.ok_or_else(|| CountOverflow::new(module.name));
         }
-        self.add(module.name, part, tensor, class_as_stored(tensor))
+        self.add(module.name, component, tensor, class_as_stored(tensor))
     }
 
     fn add(
         &mut self,
         module: &str,
-        part: PartId,
+        component: &Component,
         tensor: &TensorInfo,
         class: CountedAs,
     ) -> Result<(), CountOverflow> {
-        if !class.is_counted() {
-            let added = self.sums.add_uncounted(tensor, class);
-            return added.ok_or_else(|| CountOverflow::new(&part.tensor_name(module)));
-        }
-        let name = part.tensor_name(module);
-        self.sums.add(&name, tensor, class, None)
+        component.write_tensor_name(module, &mut self.name);
+        self.sums.add(&self.name, tensor, class, None)
     }
 
-    /// Classifies the open tensors, now that it is known whether the model is quantized.
+    /// Classifies the undecided tensors, now that it is known whether the model is quantized.
     pub(super) fn finish(mut self) -> Result<CountSums, CountOverflow> {
-        let open = std::mem::take(&mut self.open);
-        open.for_each_module(|module, parts| {
-            parts.iter().try_for_each(|(part, tensor)| self.add_open(module, *part, tensor))
+        let undecided = std::mem::take(&mut self.undecided);
+        undecided.for_each_module(|module| {
+            module.tensors.iter().try_for_each(|(component, tensor)| {
+                let class = self.undecided_class(module.name, component, tensor);
+                self.add(module.name, component, tensor, class)
+            })
         })?;
         Ok(self.sums)
     }
 
-    fn add_open(
+    fn undecided_class(
         &mut self,
         module: &str,
-        part: PartId,
+        component: &Component,
         tensor: &TensorInfo,
-    ) -> Result<(), CountOverflow> {
-        let stored = class_as_stored(tensor);
-        let class = match part.role() {
-            _ if stored != CountedAs::AsStored => stored,
-            PartRole::AuxiliaryAnywhere(kind) if self.is_quantized => {
-                CountedAs::AuxiliaryTensor(kind)
+    ) -> CountedAs {
+        let reason = match component.role {
+            _ if class_as_stored(tensor) != CountedAs::AsStored => return class_as_stored(tensor),
+            Role::AlwaysAuxiliary(kind) if self.is_quantized => {
+                return CountedAs::AuxiliaryTensor(kind);
             }
             // Integers with other names are as likely to be tables or masks as weights.
-            PartRole::Weights
-                if part == PartId::WHOLE
+            Role::Weights
+                if component.is_bare()
                     && !(is_matrix(tensor) && (self.is_quantized || is_stack(tensor))) =>
             {
-                CountedAs::AsStored
+                return CountedAs::AsStored;
             }
-            // Auxiliary parts are packed zero points without their weights.
-            PartRole::Weights | PartRole::Auxiliary(_) if self.is_quantized => {
-                self.open_weights(module, tensor, UnresolvedReason::UnknownComponents)
+            // Auxiliary components are packed zero points without their weights.
+            Role::Weights | Role::Auxiliary(_) if self.is_quantized => {
+                UnresolvedReason::UnknownComponents
             }
-            PartRole::Weights if may_be_packed(tensor) => {
-                self.open_weights(module, tensor, UnresolvedReason::SuspectedPacking)
-            }
-            _ => CountedAs::AsStored,
+            Role::Weights if may_be_packed(tensor) => UnresolvedReason::SuspectedPacking,
+            _ => return CountedAs::AsStored,
         };
-        self.add(module, part, tensor, class)
-    }
-
-    fn open_weights(
-        &mut self,
-        module: &str,
-        tensor: &TensorInfo,
-        reason: UnresolvedReason,
-    ) -> CountedAs {
         self.sums.add_unresolved(module, reason, tensor.elements().unwrap_or_default());
         CountedAs::Unresolved
     }
@@ -239,26 +267,27 @@ impl<'a> Solver<'a> {
 
 /// Returns whether integers of an unquantized model look packed.
 fn may_be_packed(tensor: &TensorInfo) -> bool {
-    const SMALLEST: u64 = 1024;
+    const MIN_ELEMENTS: u64 = 1024;
 
-    let is_large = tensor.shape.len() > 1 || tensor.elements() >= Some(SMALLEST);
+    let is_large = tensor.shape.len() > 1 || tensor.elements() >= Some(MIN_ELEMENTS);
     is_large && container_bits(&tensor.dtype).is_some_and(|bits| bits <= 32)
 }
 
-/// Returns whether a module has a weights part that only quantizers write.
-fn has_packed_part(module: &Module<'_>) -> bool {
-    module.parts.iter().any(|(part, _)| part.role() == PartRole::Weights && !part.is_plain())
+/// Returns whether a module has weights under a name that only quantizers use.
+fn has_packed_weights(module: &Module<'_>) -> bool {
+    let mut components = module.tensors.iter().map(|(component, _)| component);
+    components.any(|component| component.role == Role::Weights && !component.is_plain())
 }
 
 /// Returns whether a tensor is large enough for a weight matrix. A table of expert IDs, as in DeepSeek, is narrow.
 fn is_matrix(tensor: &TensorInfo) -> bool {
-    const SMALLEST_SIDE: u64 = 32;
+    const MIN_SIDE: u64 = 32;
 
     match &tensor.shape[..] {
         [.., rows, columns] if is_stack(tensor) => {
-            rows.saturating_mul(*columns) >= SMALLEST_SIDE * SMALLEST_SIDE
+            rows.saturating_mul(*columns) >= MIN_SIDE * MIN_SIDE
         }
-        sides => sides.iter().all(|&side| side >= SMALLEST_SIDE),
+        sides => sides.iter().all(|&side| side >= MIN_SIDE),
     }
 }
 
@@ -267,11 +296,9 @@ fn is_stack(tensor: &TensorInfo) -> bool {
     matches!(tensor.shape[..], [stacked, _, _, ..] if stacked > 1)
 }
 
-fn unresolved_class(tensor: &TensorInfo) -> CountedAs {
-    match class_as_stored(tensor) {
-        CountedAs::AsStored => CountedAs::Unresolved,
-        class => class,
-    }
+/// Returns the class of an auxiliary tensor.
+fn auxiliary_class(tensor: &TensorInfo, kind: AuxiliaryTensor) -> CountedAs {
+    if tensor.is_scalar() { CountedAs::Scalar } else { CountedAs::AuxiliaryTensor(kind) }
 }
 
 /// Returns the class of a tensor outside of quantized modules.
@@ -289,28 +316,28 @@ pub(super) fn class_as_stored(tensor: &TensorInfo) -> CountedAs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::part::split;
+    use crate::count::name_index::split;
 
     /// Earlier answers may have been wrong, too.
     #[test]
-    fn nothing_is_certain_without_steps() {
+    fn nothing_is_exact_after_the_step_limit() {
         let (configs, shapes) = (Configs::default(), MetadataShapes::default());
         let tensors: [(_, _, &[u64]); 3] = [
             ("m.qweight", "I32", &[8, 16]),
             ("m.qzeros", "I32", &[1, 2]),
             ("m.scales", "F16", &[1, 16]),
         ];
-        let parts = tensors.map(|(name, dtype, shape)| {
+        let tensors = tensors.map(|(name, dtype, shape)| {
             (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
         });
-        let is_uncertain = |has_steps: bool| {
+        let is_too_complex = |has_steps: bool| {
             let mut solver = Solver::new(&configs, &shapes, CountSums::default());
             if !has_steps {
                 solver.hints.exhaust();
             }
-            solver.add_module(&Module { name: "m", parts: &parts }).unwrap();
+            solver.add_module(&Module { name: "m", tensors: &tensors }).unwrap();
             solver.finish().unwrap().has_unresolved(UnresolvedReason::TooComplex)
         };
-        assert_eq!([true, false].map(is_uncertain), [false, true]);
+        assert_eq!([true, false].map(is_too_complex), [false, true]);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::expert_sums::ExpertSums;
+use super::component::Component;
+use super::experts::ExpertSums;
+use super::method::Solved;
 use super::methods::is_known;
-use super::module::{Module, Solved};
-use super::part::PartId;
+use super::module::Module;
 use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
     ParameterCount, RuleSet, TensorGroup, UnresolvedModules, UnresolvedReason,
@@ -20,29 +21,75 @@ pub(super) struct CountSums {
     /// The groups of recent tensors, which later tensors usually share. They are not in `groups` yet.
     recent: Vec<(GroupKey, DtypeCount)>,
     experts: ExpertSums,
-    kinds: Vec<(KindKey, KindSum)>,
-    /// The index of the last module's kind.
-    last_kind: Option<usize>,
+    kinds: Vec<KindSum>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
 }
 
 /// The number of recent groups. A model has few groups, and searching them linearly is faster than a map.
-const MOST_RECENT: usize = 8;
+const MAX_RECENT: usize = 8;
 
 /// A group's dtype, class and kind of buffer.
 type GroupKey = (Dtype, CountedAs, Option<Buffer>);
 
-/// A module's packing and parts.
-type KindKey = (Packing, Vec<(PartId, Dtype)>);
-
-#[derive(Clone, Debug, Default)]
+/// Sums over the modules with the same packing and components.
+#[derive(Clone, Debug)]
 struct KindSum {
+    packing: Packing,
+    components: Vec<(&'static Component, Dtype)>,
+    /// The stored elements of each component, without scalars.
+    component_elements: Vec<u64>,
     modules: u64,
     /// The stored elements of the weights.
     elements: u64,
     parameters: u64,
-    /// The stored elements of each part, without scalars.
-    part_elements: Vec<u64>,
+}
+
+impl KindSum {
+    fn new(module: &Module<'_>, packing: Packing) -> Self {
+        let components = module.tensors.iter();
+        Self {
+            packing,
+            components: components.map(|(found, tensor)| (*found, tensor.dtype.clone())).collect(),
+            component_elements: vec![0; module.tensors.len()],
+            modules: 0,
+            elements: 0,
+            parameters: 0,
+        }
+    }
+
+    /// Returns whether a module is of this kind.
+    fn is_kind_of(&self, module: &Module<'_>, packing: Packing) -> bool {
+        let components = self.components.iter().map(|(component, dtype)| (*component, dtype));
+        let found = module.tensors.iter().map(|(component, tensor)| (*component, &tensor.dtype));
+        self.packing == packing && components.eq(found)
+    }
+
+    fn add(&mut self, module: &Module<'_>, solved: &Solved) {
+        self.modules += 1;
+        for ((component, tensor), sum) in module.tensors.iter().zip(&mut self.component_elements) {
+            let elements = tensor.elements().filter(|_| !tensor.is_scalar()).unwrap_or_default();
+            *sum = sum.saturating_add(elements);
+            if *component == solved.weights {
+                self.elements = self.elements.saturating_add(elements);
+            }
+        }
+        self.parameters = self.parameters.saturating_add(solved.parameters);
+    }
+
+    fn finish(self, configs: &Configs) -> ModuleKind {
+        let components = self.components.into_iter();
+        let components: Vec<_> =
+            components.map(|(component, dtype)| (component.name, dtype)).collect();
+        let rules = &configs.huggingface_js;
+        ModuleKind {
+            huggingface_js: rules.count(&self.packing, &components, &self.component_elements),
+            packing: self.packing,
+            components,
+            modules: self.modules,
+            elements: self.elements,
+            parameters: self.parameters,
+        }
+    }
 }
 
 impl CountSums {
@@ -60,24 +107,18 @@ impl CountSums {
         added.ok_or_else(|| CountOverflow::new(name))
     }
 
-    /// Adds a tensor without parameters; `None` if a sum does not fit in 64 bits.
-    pub(super) fn add_uncounted(&mut self, tensor: &TensorInfo, class: CountedAs) -> Option<()> {
-        self.checked_add("", tensor, (class, None), 0)
-    }
-
     /// Adds the weights of a module.
     pub(super) fn add_weights(
         &mut self,
-        module: &Module<'_>,
-        solved: &Solved,
+        name: &str,
         tensor: &TensorInfo,
+        solved: &Solved,
     ) -> Result<(), CountOverflow> {
         let is_as_stored = tensor.elements() == Some(solved.parameters);
         let class =
             if is_as_stored { CountedAs::AsStored } else { CountedAs::Unpacked(solved.packing) };
-        let name = solved.weights.tensor_name(module.name);
-        let added = self.checked_add(&name, tensor, (class, None), solved.parameters);
-        added.ok_or_else(|| CountOverflow::new(&name))
+        let added = self.checked_add(name, tensor, (class, None), solved.parameters);
+        added.ok_or_else(|| CountOverflow::new(name))
     }
 
     fn checked_add(
@@ -104,7 +145,7 @@ impl CountSums {
         if let Some((_, sum)) = self.recent.iter_mut().find(is_group) {
             *sum = sum.saturating_add(&count);
         } else {
-            if self.recent.len() == MOST_RECENT {
+            if self.recent.len() == MAX_RECENT {
                 self.flush();
             }
             self.recent.push(((tensor.dtype.clone(), class, buffer), count));
@@ -120,43 +161,17 @@ impl CountSums {
         }
     }
 
+    /// Adds a solved module to the sums of its kind, unless there are too many kinds.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
-        let Some(kind) = self.kind(module, solved) else { return };
-        kind.modules += 1;
-        for ((part, tensor), sum) in module.parts.iter().zip(&mut kind.part_elements) {
-            let elements = tensor.elements().filter(|_| !tensor.is_scalar()).unwrap_or_default();
-            *sum = sum.saturating_add(elements);
-            if *part == solved.weights {
-                kind.elements = kind.elements.saturating_add(elements);
-            }
+        let is_kind = |kind: &KindSum| kind.is_kind_of(module, solved.packing);
+        let index = self.kinds.iter().position(is_kind).unwrap_or(self.kinds.len());
+        if index == CountBreakdown::MAX_MODULE_KINDS {
+            return;
         }
-        kind.parameters = kind.parameters.saturating_add(solved.parameters);
-    }
-
-    /// Returns the sum of a module's kind; `None` if there are too many kinds.
-    fn kind(&mut self, module: &Module<'_>, solved: &Solved) -> Option<&mut KindSum> {
-        let is_kind = |((packing, parts), _): &(KindKey, KindSum)| {
-            let found = module.parts.iter().map(|(part, tensor)| (part, &tensor.dtype));
-            *packing == solved.packing && parts.iter().map(|(part, dtype)| (part, dtype)).eq(found)
-        };
-        // Consecutive modules are usually of the same kind.
-        let at = match self.last_kind.filter(|&at| is_kind(&self.kinds[at])) {
-            Some(at) => at,
-            None => match self.kinds.iter().position(is_kind) {
-                Some(at) => at,
-                None if self.kinds.len() == CountBreakdown::MOST_KINDS => return None,
-                None => {
-                    let parts =
-                        module.parts.iter().map(|(part, tensor)| (*part, tensor.dtype.clone()));
-                    let part_elements = vec![0; module.parts.len()];
-                    let sum = KindSum { part_elements, ..KindSum::default() };
-                    self.kinds.push(((solved.packing, parts.collect()), sum));
-                    self.kinds.len() - 1
-                }
-            },
-        };
-        self.last_kind = Some(at);
-        Some(&mut self.kinds[at].1)
+        if index == self.kinds.len() {
+            self.kinds.push(KindSum::new(module, solved.packing));
+        }
+        self.kinds[index].add(module, solved);
     }
 
     /// Records a module with an uncertain size.
@@ -179,39 +194,23 @@ impl CountSums {
         self.experts.has_experts()
     }
 
-    /// Returns the number of tensors.
-    #[cfg(test)]
-    pub(super) fn tensors(&self) -> u64 {
-        self.total.tensors
-    }
-
     /// Returns the results.
     pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
         self.flush();
-        self.kinds.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let (moe, moe_unknown) = match self.experts.mixture(&configs.experts, self.total.parameters)
-        {
-            Ok(moe) => (moe, None),
-            Err(reason) => (None, Some(reason)),
-        };
+        self.kinds.sort_unstable_by(|one, other| {
+            (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
+        });
+        let moe = self.experts.mixture(&configs.experts, self.total.parameters);
         let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
         let parameters = ParameterCount::from_rows(rows, self.total);
         let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
             TensorGroup { dtype, counted_as, buffer, count }
         });
-        let rules = &configs.huggingface_js;
-        let kinds = self.kinds.into_iter().map(|((packing, parts), sum)| ModuleKind {
-            huggingface_js: rules.module_parameters(&packing, &parts, &sum.part_elements),
-            packing,
-            parts: parts.into_iter().map(|(part, dtype)| (part.name(), dtype)).collect(),
-            modules: sum.modules,
-            elements: sum.elements,
-            parameters: sum.parameters,
-        });
-        let module_kinds: Vec<_> = kinds.collect();
+        let module_kinds: Vec<_> =
+            self.kinds.into_iter().map(|kind| kind.finish(configs)).collect();
         let largest = module_kinds.iter().filter(|kind| kind.parameters > kind.elements);
         let largest = largest.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
-        let named = configs.quantization.method();
+        let named = configs.method();
         let unknown_method = named.filter(|name| !is_known(name)).map(str::to_owned);
         let method = named.or(largest).map(str::to_owned);
         let unresolved = self.unresolved.into_values().collect();
@@ -222,8 +221,8 @@ impl CountSums {
             groups: groups.collect(),
             module_kinds,
             unresolved,
-            moe,
-            moe_unknown,
+            moe: moe.ok().flatten(),
+            moe_unknown: moe.err(),
         };
         (parameters, breakdown)
     }

@@ -5,28 +5,23 @@
 //! script requests the page again and replaces the result. The page loads nothing from other hosts and has no inline
 //! styles or scripts, so that [`content_security_policy`] can forbid them.
 
-mod card;
-mod comparison;
-mod details;
-mod modules;
+mod data;
 mod result;
-mod rows;
-mod sets;
 mod snippets;
-mod summary;
-mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
 
 use maud::{DOCTYPE, Markup, html};
 
-use hf_meta::{Endpoint, RepoId};
+use hf_meta::RepoId;
+use hf_meta::report::text::{escape, short, short_bytes, thousands};
 use hf_meta_badge::{BadgeOptions, Metric, MetricValues, Theme};
 
-pub(crate) use comparison::repos;
-pub(crate) use details::{MAX_TENSORS, ShownDetails, WeightsDetails};
-pub(crate) use sets::{OtherSets, SetRows};
-pub(crate) use summary::{KnownSets, WeightsSummary};
+pub(crate) use data::{
+    KnownSets, MAX_TENSORS, PageOutcome, PageUrls, PageView, Section, SetRows, WeightsDetails,
+    WeightsSummary,
+};
 
 /// The style sheet, served at `style.css`.
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -47,55 +42,21 @@ pub(crate) fn content_security_policy(frame_ancestors: Option<&str>) -> String {
     )
 }
 
+/// The maximum number of other models.
+const MAX_OTHERS: usize = 5;
+
 /// Example repositories.
 const EXAMPLES: [&str; 3] = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "gpt2"];
 
-/// A requested repository with the outcome of its lookup.
-pub(crate) struct PageView<'a> {
-    /// The user's input.
-    pub(crate) input: &'a str,
-    /// The name of the repository, `org/name` or `name`, if the input names one.
-    pub(crate) repo: Option<&'a str>,
-    pub(crate) revision: Option<&'a str>,
-    pub(crate) path: Option<&'a str>,
-    pub(crate) metric: Metric,
-    pub(crate) options: &'a BadgeOptions,
-    /// The other repositories to show next to this one.
-    pub(crate) others: &'a [RepoId],
-    pub(crate) outcome: PageOutcome<'a>,
+/// Parses repository names separated by whitespace or commas. Other text is ignored.
+pub(crate) fn repos(text: &str) -> Vec<RepoId> {
+    let names = text.split([' ', ',', '\n', '\t']).filter(|name| !name.is_empty());
+    names.filter_map(|name| name.parse().ok()).take(MAX_OTHERS).collect()
 }
 
-/// The outcome of a lookup to show on the page.
-pub(crate) enum PageOutcome<'a> {
-    /// The counts of the checkpoint, its details, and the other sets of weights in the repository.
-    Counted(&'a WeightsSummary, ShownDetails<'a>, OtherSets),
-    /// The values that the Hub reports, and the reason nothing was counted.
-    HubReported(&'a MetricValues, &'a str),
-    /// The error for a repository with several sets of weights, and the choices.
-    Choice(&'a str, SetRows),
-    /// An error.
-    Failed(&'a str),
-    /// The lookup is still in flight.
-    Pending,
-}
-
-impl PageOutcome<'_> {
-    /// Returns whether the page is still incomplete.
-    fn is_pending(&self) -> bool {
-        matches!(
-            self,
-            Self::Pending
-                | Self::Counted(_, _, OtherSets::Pending)
-                | Self::Counted(_, ShownDetails::Pending, _)
-        )
-    }
-}
-
-/// The URLs that the page refers to.
-pub(crate) struct PageUrls<'a> {
-    /// The URL of the page as users see it, with a trailing slash; `/` if unknown.
-    pub(crate) base: &'a str,
-    pub(crate) hub: &'a Endpoint,
+/// Returns the repositories as text for the form.
+fn names(repos: &[RepoId]) -> String {
+    repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Renders the page. Without a repository it contains only the form and examples.
@@ -113,7 +74,7 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
                 // With scripts, the script polls. Without, the browser reloads the page.
                 @if is_pending { noscript { meta http-equiv="refresh" content="3"; } }
                 title { @if let Some(repo) = repo { (repo) " · " } "hf-meta badges" }
-                @if let Some(view) = view { (card::meta(urls, view)) }
+                @if let Some(view) = view { (card(urls, view)) }
                 link rel="icon" href="favicon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="style.css";
                 script src="app.js" type="module" {}
@@ -135,6 +96,43 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
         }
     };
     markup.into_string()
+}
+
+/// Renders the preview card that other sites show for links to the page (Open Graph).
+fn card(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
+    let Some(repo) = view.repo else { return html! {} };
+    let (title, description) = match &view.outcome {
+        PageOutcome::Counted(summary, ..) => card_texts(repo, &summary.values),
+        PageOutcome::HubReported(values, _) => card_texts(repo, values),
+        PageOutcome::Choice(reason, _) | PageOutcome::Failed(reason) => {
+            (repo.to_owned(), escape(reason))
+        }
+        PageOutcome::Pending => (repo.to_owned(), "Parameter counts".to_owned()),
+    };
+    html! {
+        meta property="og:type" content="website";
+        meta property="og:site_name" content="hf-meta";
+        meta property="og:title" content=(title);
+        meta property="og:description" content=(description);
+        meta property="og:url" content={ (urls.base) (snippets::page(view, repo, view.path)) };
+        meta name="twitter:card" content="summary";
+    }
+}
+
+/// Returns the title and description of a model.
+fn card_texts(repo: &str, values: &MetricValues) -> (String, String) {
+    let parameters = values.parameters;
+    let title = format!("{repo}: {} parameters", short(parameters));
+    let dtypes = values.dtypes.iter().take(3).map(|(dtype, _)| escape(dtype.as_str()));
+    let mut parts = vec![
+        format!("{} parameters", thousands(parameters)),
+        dtypes.collect::<Vec<_>>().join(", "),
+    ];
+    if !values.is_verified {
+        parts.push("reported by the Hub, not verified".to_owned());
+    }
+    parts.extend(values.bytes.map(|bytes| format!("{} of weights", short_bytes(bytes))));
+    (title, parts.join(" · "))
 }
 
 fn header() -> Markup {
@@ -170,7 +168,7 @@ fn form(view: Option<&PageView<'_>>) -> Markup {
             (selection_fields(view.and_then(|view| view.revision), view.and_then(|view| view.path)))
             @let others = view.map_or(&[][..], |view| view.others);
             div .options .comparison {
-                (text("compare", "Compare with", 1_024, "org/name org/name", Some(&comparison::names(others))))
+                (text("compare", "Compare with", 1_024, "org/name org/name", Some(&names(others))))
             }
         }
     }

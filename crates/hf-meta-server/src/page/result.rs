@@ -2,13 +2,20 @@
 
 use maud::{Markup, html};
 
-use super::details::ShownDetails;
-use super::rows::TableRows;
-use super::sets::{self, OtherSets};
-use super::summary::WeightsSummary;
-use super::{PageOutcome, PageUrls, PageView, comparison, snippets, table};
+use super::data::{
+    PageOutcome, PageUrls, PageView, Section, SetRows, TableRows, WeightsDetails, WeightsSummary,
+};
+use super::{snippets, tables};
 use hf_meta::report::text::{bytes, counted, escape, short, short_bytes, thousands};
-use hf_meta_badge::{BadgeOptions, MetricValues, Style, Theme};
+use hf_meta_badge::{BadgeOptions, Metric, MetricValues, Style, Theme};
+
+/// The metrics of the comparison.
+const METRICS: [(Metric, &str); 4] = [
+    (Metric::Params, "Parameters"),
+    (Metric::Bytes, "Size"),
+    (Metric::Dtype, "Dtype"),
+    (Metric::Tensors, "Tensors"),
+];
 
 /// Renders the outcome of a lookup.
 pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
@@ -24,7 +31,7 @@ pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
             },
         }
         @if let (Some(repo), PageOutcome::Choice(_, sets)) = (view.repo, &view.outcome) {
-            (sets::choice(view, repo, sets))
+            (tables::choice_of_sets(view, repo, sets))
         } @else if let Some(repo) = view.repo {
             (badges(view, repo))
             // Offer no snippets for a badge without a value, unless it is pending.
@@ -37,7 +44,7 @@ pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
             PageOutcome::HubReported(values, _) => (reported(values)),
             PageOutcome::Choice(..) | PageOutcome::Failed(_) | PageOutcome::Pending => {},
         }
-        @if let Some(repo) = view.repo { (comparison::table(view, repo)) }
+        @if let Some(repo) = view.repo { (comparison(view, repo)) }
     }
 }
 
@@ -46,7 +53,7 @@ fn breadcrumb(view: &PageView<'_>, repo: &str, path: &str) -> Markup {
     html! {
         nav .breadcrumb aria-label="Selected path" {
             a href=(snippets::page(view, repo, None)) { (repo) }
-            " / " span .name aria-current="page" { (sets::path(path)) }
+            " / " span .name aria-current="page" { (tables::breakable(path)) }
         }
     }
 }
@@ -81,8 +88,8 @@ fn weights(
     urls: &PageUrls<'_>,
     view: &PageView<'_>,
     summary: &WeightsSummary,
-    details: ShownDetails<'_>,
-    others: &OtherSets,
+    details: Section<&WeightsDetails>,
+    others: &Section<SetRows>,
 ) -> Markup {
     let (total, repo) = (summary.totals.bytes, view.repo.unwrap_or_default());
     html! {
@@ -90,12 +97,12 @@ fn weights(
             h2 #found { "Contents of the files" }
             (tiles(summary))
             h3 { "Dtypes" }
-            (table::bar(&summary.dtypes, total))
-            (table::dtypes(&summary.dtypes, total))
+            (tables::bar(&summary.dtypes, total))
+            (tables::dtypes(&summary.dtypes, total))
             (self::details(details, total))
             h3 { "Findings" }
             (findings(summary))
-            (sets::others(view, repo, others))
+            (tables::other_sets(view, repo, others))
             (fetch_stats(urls, view, repo, summary))
         }
     }
@@ -135,22 +142,22 @@ fn tile(name: &str, value: &str, exact: &str) -> Markup {
 }
 
 /// Renders the modules, files and tensors, or the reason they are missing.
-fn details(details: ShownDetails<'_>, total: u64) -> Markup {
+fn details(details: Section<&WeightsDetails>, total: u64) -> Markup {
     let reason = match details {
-        ShownDetails::Read(details) => {
+        Section::Ready(details) => {
             return html! {
                 h3 { "Modules" }
-                (table::bar(&details.modules, total))
-                (table::rows("module", "elements", &details.modules, total))
+                (tables::bar(&details.modules, total))
+                (tables::rows("module", "elements", &details.modules, total))
                 (files(&details.files, total))
-                (table::tensors(&details.tensors))
+                (tables::tensors(&details.tensors))
             };
         }
-        ShownDetails::Pending => {
+        Section::Pending => {
             return html! { p .hint data-pending="" { "The modules are being read." } };
         }
-        ShownDetails::TooManyTensors => "This checkpoint has too many tensors to list its modules.",
-        ShownDetails::Unavailable => "The modules are currently unavailable.",
+        Section::Omitted => "This checkpoint has too many tensors to list its modules.",
+        Section::Unavailable => "The modules are currently unavailable.",
     };
     html! { p .hint { (reason) } }
 }
@@ -170,7 +177,7 @@ fn files(files: &TableRows, total: u64) -> Markup {
                     (count)
                     @if let Some((least, most)) = range { ", " (bytes(least)) " to " (bytes(most)) }
                 }
-                (table::rows("file", "elements", files, total))
+                (tables::rows("file", "elements", files, total))
             }
         }
     }
@@ -222,6 +229,31 @@ fn reported(values: &MetricValues) -> Markup {
             h2 #found { "Reported by the Hub" }
             dl .tiles { (tile("Parameters", &short(values.parameters), &thousands(values.parameters))) }
             p { "Not verified, because this service has no access to the files." }
+        }
+    }
+}
+
+/// Renders the badges of this model and the others, or nothing without others. The browser requests each badge, so a
+/// slow model does not delay the others.
+fn comparison(view: &PageView<'_>, repo: &str) -> Markup {
+    let others = view.others.iter().map(ToString::to_string);
+    let models: Vec<_> = [repo.to_owned()].into_iter().chain(others).collect();
+    html! {
+        @if !view.others.is_empty() {
+            section aria-labelledby="comparison" {
+                h2 #comparison { "Comparison" }
+                div .comparison {
+                    @for model in &models {
+                        div {
+                            h3 { a href=(snippets::other_page(view, model)) { (model) } }
+                            @for (metric, name) in METRICS {
+                                @let alt = format!("{name} of {model}");
+                                img src=(snippets::other_badge(view, model, metric)) alt=(alt);
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }

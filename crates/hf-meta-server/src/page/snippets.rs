@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
 
-use super::{PageUrls, PageView};
+use super::data::{PageUrls, PageView};
 use hf_meta_badge::{BadgeOptions, Metric, Theme};
 
 /// Query parameters with their values.

@@ -1,10 +1,8 @@
 //! Tests of the page with plain and hostile text.
 
-use std::time::Duration;
-
-use super::rows::{TableRow, TableRows, TensorRow};
-use super::sets::SetRow;
+use super::data::{SetRow, TableRow, TableRows, TensorRow};
 use super::*;
+use hf_meta::Endpoint;
 use hf_meta::count::DtypeCount;
 use hf_meta::formats::{Dtype, RepoPath};
 use hf_meta::report::FetchStats;
@@ -83,12 +81,12 @@ fn outcomes<'a>(
     text: &'a str,
     (summary, details): &'a (WeightsSummary, WeightsDetails),
 ) -> [PageOutcome<'a>; 8] {
-    let (read, listed) = (ShownDetails::Read(details), OtherSets::Listed(sets(text, 1_000)));
+    let (read, listed) = (Section::Ready(details), Section::Ready(sets(text, 1_000)));
     [
-        PageOutcome::Counted(summary, read, OtherSets::Listed(sets(text, 1))),
-        PageOutcome::Counted(summary, ShownDetails::TooManyTensors, listed),
-        PageOutcome::Counted(summary, ShownDetails::Pending, OtherSets::Pending),
-        PageOutcome::Counted(summary, ShownDetails::Unavailable, OtherSets::Unavailable),
+        PageOutcome::Counted(summary, read, Section::Ready(sets(text, 1))),
+        PageOutcome::Counted(summary, Section::Omitted, listed),
+        PageOutcome::Counted(summary, Section::Pending, Section::Pending),
+        PageOutcome::Counted(summary, Section::Unavailable, Section::Unavailable),
         PageOutcome::Choice(text, sets(text, 2)),
         PageOutcome::HubReported(&summary.values, text),
         PageOutcome::Failed(text),
@@ -133,7 +131,7 @@ fn snippets_contain_the_chosen_options() {
         style: Style::FlatSquare,
         logo: Logo::HuggingFace,
         label: Some("a [b] & c".to_owned()),
-        color: Some(Color::GREY),
+        color: Some(Color::GRAY),
         ..BadgeOptions::default()
     };
     let others = repos("org/other");
@@ -207,4 +205,10 @@ fn without_a_repository_the_page_has_a_form_and_examples() {
     let page = page(&PageUrls { base: "http://127.0.0.1/", hub: &endpoint }, None);
     assert!(page.contains("<form") && page.contains("?repo=bigscience/bloom"));
     assert!(!page.contains("<fieldset"));
+}
+
+#[test]
+fn names_of_repositories_are_found_and_other_text_is_ignored() {
+    assert_eq!(names(&repos("gpt2, org/name  ../etc <script>\torg/b")), "gpt2 org/name org/b");
+    assert_eq!(repos(&"gpt2 ".repeat(100)).len(), MAX_OTHERS);
 }

@@ -1,39 +1,36 @@
-//! The endpoints of the service. Both the router and the OpenAPI document are built from one list.
+//! The endpoints of the service, and what their responses have in common.
+//!
+//! `openapi.json` describes the endpoints.
 
-mod api;
-mod badge;
-mod gzip;
-mod health;
-mod metrics;
-mod openapi;
+mod operation;
 mod page;
-pub(super) mod schemas;
-mod webhook;
+mod repo;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_SECURITY_POLICY, HOST,
-    HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{Response, StatusCode, Version};
+use axum::http::{Extensions, Response, StatusCode, Version};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
+use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa::OpenApi;
+use tower_http::compression::CompressionLayer;
 
-use super::ServiceConfig;
+use super::client_ip::PeerAddress;
 use super::error_reply::ErrorReply;
 use super::metrics::RouteGroup;
-use super::reply::{self, CachePolicy, Reply};
-use super::state::{PeerAddress, ServiceState};
+use super::reply::{self, Reply};
+use super::state::ServiceState;
 
 /// The path of the metrics.
 const METRICS: &str = "/metrics";
@@ -41,96 +38,59 @@ const METRICS: &str = "/metrics";
 /// The path of the webhook.
 const WEBHOOK: &str = "/webhook";
 
-/// The cache policy of the page's files.
-const FILES: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(3_600));
+/// The minimum size of a compressed response, in bytes. Smaller ones fit into one packet.
+const MIN_COMPRESSED_BYTES: u64 = 1_400;
 
-/// An endpoint with its documentation. Its routes are derived from the documented paths.
-struct DocumentedEndpoint {
-    group: RouteGroup,
-    handler: MethodRouter<Arc<ServiceState>>,
-    document: utoipa::openapi::OpenApi,
-}
+/// An endpoint: the group of its metrics, its path, and its handler.
+type Endpoint = (RouteGroup, &'static str, MethodRouter<Arc<ServiceState>>);
 
-/// Builds an endpoint from its group and its handler, which has a `#[utoipa::path]` attribute. The method is `get`
-/// unless one precedes the handler. If a handler serves several operations, functions with that attribute follow
-/// after `=>`.
-macro_rules! endpoint {
-    ($group:ident, $module:ident::$handler:ident) => {
-        endpoint!($group, get $module::$handler => $module::$handler)
-    };
-    ($group:ident, $method:ident $module:ident::$handler:ident => $($file:ident::$operation:ident),+) => {{
-        #[derive(OpenApi)]
-        #[openapi(paths($($file::$operation),+))]
-        struct Operations;
-        DocumentedEndpoint {
-            group: RouteGroup::$group,
-            handler: $method($module::$handler),
-            document: Operations::openapi(),
-        }
-    }};
-}
-
-/// Returns all endpoints, one per line.
-fn endpoints() -> Vec<DocumentedEndpoint> {
-    vec![
-        endpoint!(Badge, get badge::badge => badge::svg, badge::json),
-        endpoint!(Api, api::model),
-        endpoint!(Page, page::page),
-        endpoint!(Page, page::script),
-        endpoint!(Page, page::style),
-        endpoint!(Page, page::icon),
-        endpoint!(Page, page::icon_without_page),
-        endpoint!(Page, page::robots),
-        endpoint!(Service, openapi::document),
-        endpoint!(Service, health::liveness),
-        endpoint!(Service, health::readiness),
-        endpoint!(Service, metrics::metrics),
-        endpoint!(Service, post webhook::webhook => webhook::webhook),
+/// Returns all endpoints, one per line. Repository names contain a slash, so they match a wildcard.
+fn endpoints() -> [Endpoint; 13] {
+    use RouteGroup::{Api, Badge, Page, Service};
+    [
+        (Badge, "/badge/{*repo}", get(repo::badge)),
+        (Api, "/api/models/{*repo}", get(repo::counts)),
+        (Page, "/", get(page::page)),
+        (Page, "/app.js", get(page::script)),
+        (Page, "/style.css", get(page::style)),
+        (Page, "/favicon.svg", get(page::icon)),
+        (Page, "/favicon.ico", get(page::icon)),
+        (Page, "/robots.txt", get(page::robots)),
+        (Service, "/openapi.json", get(operation::document)),
+        (Service, "/healthz", get(operation::liveness)),
+        (Service, "/readyz", get(operation::readiness)),
+        (Service, METRICS, get(operation::metrics)),
+        (Service, WEBHOOK, post(operation::webhook)),
     ]
-}
-
-impl DocumentedEndpoint {
-    /// Returns whether the service has this endpoint.
-    fn is_served(&self, config: &ServiceConfig) -> bool {
-        let paths = &self.document.paths.paths;
-        (config.serve_metrics || !paths.contains_key(METRICS))
-            && (config.webhook_secret.is_some() || !paths.contains_key(WEBHOOK))
-    }
-
-    /// Returns the routes of the endpoint. Repository names contain a slash, so a route ends with a wildcard where
-    /// the documented path has `{repo}`.
-    fn routes(&self) -> BTreeSet<String> {
-        let route = |path: &String| match path.split_once("{repo}") {
-            Some((prefix, _)) => format!("{prefix}{{*repo}}"),
-            None => path.clone(),
-        };
-        self.document.paths.paths.keys().map(route).collect()
-    }
 }
 
 /// Returns the router of all endpoints, which adds the common headers.
 pub(super) fn router(state: &Arc<ServiceState>) -> Router {
+    let is_served = |path: &str| match path {
+        METRICS => state.config.serve_metrics,
+        WEBHOOK => state.config.webhook_secret.is_some(),
+        _ => true,
+    };
     let measured = |group| from_fn_with_state((Arc::clone(state), group), measure);
     let mut router = Router::new();
-    for endpoint in endpoints() {
-        if !endpoint.is_served(&state.config) {
-            continue;
-        }
-        let layers = (measured(endpoint.group), CatchPanicLayer::new());
-        let handler = endpoint.handler.clone().layer(layers);
-        for route in endpoint.routes() {
-            router = router.route(&route, handler.clone());
-        }
+    for (group, path, handler) in endpoints().into_iter().filter(|(_, path, _)| is_served(path)) {
+        router = router.route(path, handler.layer((measured(group), CatchPanicLayer::new())));
     }
+    let compression = CompressionLayer::new().quality(CompressionLevel::Fastest);
     router
         .fallback(no_endpoint.layer(measured(RouteGroup::Unknown)))
         .layer((
-            from_fn(reply::not_modified),
-            from_fn(gzip::compress),
+            compression.compress_when(is_compressible),
             map_response(add_headers),
             from_fn(check_host),
         ))
+        .layer((from_fn(reply::not_modified), map_response(weaken_tag)))
         .with_state(Arc::clone(state))
+}
+
+/// Returns a router for `/metrics` only.
+pub(super) fn metrics_router(state: &Arc<ServiceState>) -> Router {
+    Router::new().route(METRICS, get(operation::metrics)).with_state(Arc::clone(state))
 }
 
 /// Headers that are added to every response, unless its endpoint sets them.
@@ -143,15 +103,42 @@ static HEADERS: [(HeaderName, HeaderValue); 6] = [
         HeaderName::from_static("cross-origin-resource-policy"),
         HeaderValue::from_static("cross-origin"),
     ),
-    (
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox"),
-    ),
+    (CONTENT_SECURITY_POLICY, HeaderValue::from_static(reply::DEFAULT_POLICY)),
 ];
 
 async fn add_headers(mut response: Response<Body>) -> Response<Body> {
     for (name, value) in &HEADERS {
         response.headers_mut().entry(name).or_insert_with(|| value.clone());
+    }
+    response
+}
+
+/// Returns whether a response is worth compressing: the page, its files and large JSON. Badges are small, and are
+/// cached uncompressed.
+fn is_compressible(
+    status: StatusCode,
+    _version: Version,
+    headers: &HeaderMap,
+    _extensions: &Extensions,
+) -> bool {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let texts = ["text/html", "text/css", "text/javascript", "application/json"];
+    let is_text =
+        text(CONTENT_TYPE).is_some_and(|found| texts.iter().any(|text| found.starts_with(text)));
+    let length = text(CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
+    status == StatusCode::OK
+        && is_text
+        && length.is_some_and(|length| length >= MIN_COMPRESSED_BYTES)
+}
+
+/// Weakens the tag of a compressed response. Different bytes must not have the same strong tag (RFC 9110, section
+/// 8.8.3.3).
+async fn weaken_tag(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    let tag = headers.get(ETAG).filter(|_| headers.contains_key(CONTENT_ENCODING));
+    let weak = tag.map(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()));
+    if let Some(Ok(weak)) = weak {
+        headers.insert(ETAG, weak);
     }
     response
 }
@@ -168,11 +155,6 @@ async fn measure(
     response
 }
 
-/// Returns a router for `/metrics` only.
-pub(super) fn metrics_router(state: &Arc<ServiceState>) -> Router {
-    Router::new().route(METRICS, get(metrics::metrics)).with_state(Arc::clone(state))
-}
-
 /// Rejects requests with no host or several (RFC 9112, section 3.2). Requests that did not arrive on a connection of
 /// this service come from another server, which has its own rules.
 async fn check_host(request: Request, next: Next) -> Response<Body> {
@@ -180,11 +162,8 @@ async fn check_host(request: Request, next: Next) -> Response<Body> {
     let is_old = request.version() < Version::HTTP_11;
     let is_ours = request.extensions().get::<PeerAddress>().is_some();
     if is_ours && (hosts > 1 || hosts == 0 && !is_old) {
-        return Reply::text(
-            StatusCode::BAD_REQUEST,
-            "the request must have exactly one Host header",
-        )
-        .into_response();
+        let error = "the request must have exactly one Host header";
+        return Reply::text(StatusCode::BAD_REQUEST, error).into_response();
     }
     next.run(request).await
 }
@@ -195,25 +174,19 @@ async fn no_endpoint() -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn every_endpoint_has_a_documented_path_and_one_route() {
-        for endpoint in endpoints() {
-            let routes = endpoint.routes();
-            assert_eq!(routes.len(), 1, "{routes:?}");
-        }
-    }
-
-    #[test]
-    fn every_documented_handler_is_in_the_list_of_endpoints() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/routes");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let sources = files.map(|file| std::fs::read_to_string(file).unwrap());
-        let attribute = "\n#[utoipa::path(";
-        let documented: usize = sources.map(|source| source.matches(attribute).count()).sum();
-        let operations =
-            endpoints().into_iter().map(|endpoint| endpoint.document.paths.paths.len());
-        assert_eq!(operations.sum::<usize>(), documented);
+    fn exactly_the_documented_paths_have_an_endpoint() {
+        let document: serde_json::Value = serde_json::from_str(operation::OPENAPI).unwrap();
+        let documented = document["paths"].as_object().unwrap().keys();
+        let route = |path: &String| match path.split_once("{repo}") {
+            Some((prefix, _)) => format!("{prefix}{{*repo}}"),
+            None => path.clone(),
+        };
+        let paths = endpoints().map(|(_, path, _)| path.to_owned());
+        assert_eq!(documented.map(route).collect::<BTreeSet<_>>(), BTreeSet::from(paths));
     }
 }

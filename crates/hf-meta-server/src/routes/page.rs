@@ -2,34 +2,26 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 
-use super::FILES;
-use super::schemas::{BadgeParameters, PageParameter, WeightsParameters};
 use crate::error_reply::ErrorReply;
-use crate::lookup::LookupOutcome;
-use crate::lookup_result::LookupResult;
+use crate::lookup_result::{LookupOutcome, LookupResult};
 use crate::page::{
-    self, KnownSets, MAX_TENSORS, OtherSets, PageOutcome, PageUrls, PageView, SetRows,
-    ShownDetails, WeightsSummary,
+    self, KnownSets, MAX_TENSORS, PageOutcome, PageUrls, PageView, Section, SetRows,
+    WeightsDetails, WeightsSummary,
 };
 use crate::reply::{CachePolicy, Reply};
 use crate::state::ServiceState;
 use crate::weights_query::{QueryString, WeightsQuery};
-use hf_meta::Error;
 use hf_meta_badge::{BadgeOptions, Metric};
 
-/// Badge page
-///
-/// A form and, for a repository, its counts, its badge in every style, and snippets for embedding it.
-#[utoipa::path(
-    get,
-    path = "/",
-    params(PageParameter, WeightsParameters, BadgeParameters),
-    responses((status = OK, description = "The page.", body = String, content_type = "text/html"))
-)]
+/// The cache policy of the page's files.
+const FILES: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(3_600));
+
+/// Serves the page: a form and, for a repository, its counts, its badge in every style, and snippets for embedding it.
 pub(super) async fn page(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
     let query = QueryString::parse(request.uri().query());
     let base = state.base_url(&request);
@@ -41,9 +33,9 @@ pub(super) async fn page(State(state): State<Arc<ServiceState>>, request: Reques
         Some(input) => repo_page(&state, &urls, input, &query, client).await,
     };
     let content_type = "text/html; charset=utf-8";
-    Reply::new(status, content_type, html, CachePolicy::NoStore).with_content_security_policy(
-        page::content_security_policy(state.config.frame_ancestors.as_deref()),
-    )
+    let policy = page::content_security_policy(state.config.frame_ancestors.as_deref());
+    let reply = Reply::new(status, content_type, html, CachePolicy::NoStore);
+    Reply { content_security_policy: policy.into(), ..reply }
 }
 
 /// Renders the page for a repository.
@@ -80,31 +72,26 @@ async fn repo_page(
     let error = ErrorReply::from(&outcome);
     let repo = query.repo().as_ref();
     (view.repo, view.revision, view.path) = (Some(repo), query.revision(), query.path());
-    view.outcome = match &outcome {
-        LookupOutcome::Ready(result) => match &**result {
-            LookupResult::Counted(counted) => {
-                let others = other_sets(state, &query, &counted.summary, client).await;
-                PageOutcome::Counted(&counted.summary, shown(details.as_ref()), others)
-            }
-            LookupResult::HubReported { values, .. } => {
-                PageOutcome::HubReported(values, error.message())
-            }
-            LookupResult::Failed { error: cause } => match &**cause {
-                Error::SeveralSets { sets, .. } => {
-                    PageOutcome::Choice(error.message(), SetRows::from_sets(sets))
-                }
-                _ => PageOutcome::Failed(error.message()),
-            },
-            LookupResult::TooManyFiles { .. }
-            | LookupResult::Detailed(_)
-            | LookupResult::Listed(_) => PageOutcome::Failed(error.message()),
-        },
-        LookupOutcome::Pending => PageOutcome::Pending,
-        LookupOutcome::Busy | LookupOutcome::RateLimited | LookupOutcome::NotAllowed => {
-            PageOutcome::Failed(error.message())
+    view.outcome = match (&outcome, outcome.counted()) {
+        (_, Some(counted)) => {
+            let details = details.as_ref();
+            let details = details.map_or(Section::Omitted, |found| section(found, as_details));
+            let others = other_sets(state, &query, &counted.summary, client).await;
+            PageOutcome::Counted(&counted.summary, details, others)
         }
+        (LookupOutcome::Pending, None) => PageOutcome::Pending,
+        _ => failure(&error),
     };
     page::page(urls, Some(&view))
+}
+
+/// Returns what the page shows without counts.
+fn failure<'a>(error: &'a ErrorReply<'a>) -> PageOutcome<'a> {
+    match (error.reported, error.sets) {
+        (Some(values), _) => PageOutcome::HubReported(values, &error.error),
+        (None, Some(sets)) => PageOutcome::Choice(&error.error, SetRows::from_sets(sets)),
+        (None, None) => PageOutcome::Failed(&error.error),
+    }
 }
 
 /// Looks up the details of counted weights. They are looked up separately, once per commit, because badges do not
@@ -116,22 +103,9 @@ async fn look_up_details(
     client: IpAddr,
 ) -> Option<LookupOutcome> {
     let counted = outcome.counted()?;
-    let is_small = counted.values.tensors.is_some_and(|tensors| tensors <= MAX_TENSORS);
+    let is_small = counted.summary.values.tensors.is_some_and(|tensors| tensors <= MAX_TENSORS);
     let details = query.details(counted.summary.commit.as_ref());
     if is_small { Some(state.look_up(&details, client).await) } else { None }
-}
-
-/// Returns the details to show on the page.
-fn shown(details: Option<&LookupOutcome>) -> ShownDetails<'_> {
-    match details {
-        None => ShownDetails::TooManyTensors,
-        Some(LookupOutcome::Pending) => ShownDetails::Pending,
-        Some(LookupOutcome::Ready(result)) => match &**result {
-            LookupResult::Detailed(details) => ShownDetails::Read(details),
-            _ => ShownDetails::Unavailable,
-        },
-        Some(_) => ShownDetails::Unavailable,
-    }
 }
 
 /// Returns the sets of weights besides the counted one. They are listed by a separate lookup, once per commit,
@@ -141,75 +115,58 @@ async fn other_sets(
     query: &WeightsQuery,
     summary: &WeightsSummary,
     client: IpAddr,
-) -> OtherSets {
+) -> Section<SetRows> {
     let files = match &summary.known_sets {
-        KnownSets::Listed(sets) => return OtherSets::Listed(sets.clone()),
-        KnownSets::Unlisted { .. } if query.path().is_some() => return OtherSets::NotNeeded,
+        KnownSets::Listed(sets) => return Section::Ready(sets.clone()),
+        KnownSets::Unlisted { .. } if query.path().is_some() => return Section::Omitted,
         KnownSets::Unlisted { files } => files,
     };
-    let listing = query.listing(summary.commit.as_ref());
-    match state.look_up(&listing, client).await {
-        LookupOutcome::Ready(result) => match &*result {
-            LookupResult::Listed(Some(sets)) => {
-                let others = sets.iter().filter(|set| !set.is_part_of(files));
-                OtherSets::Listed(SetRows::from_sets(others))
-            }
-            _ => OtherSets::Unavailable,
-        },
-        LookupOutcome::Pending => OtherSets::Pending,
-        _ => OtherSets::Unavailable,
+    let listing = state.look_up(&query.listing(summary.commit.as_ref()), client).await;
+    section(&listing, |result| match result {
+        LookupResult::Listed(Some(sets)) => {
+            Some(SetRows::from_sets(sets.iter().filter(|set| !set.is_part_of(files))))
+        }
+        _ => None,
+    })
+}
+
+/// Returns the section of the page that shows the result of a separate lookup.
+fn section<'a, T>(
+    outcome: &'a LookupOutcome,
+    content: impl FnOnce(&'a LookupResult) -> Option<T>,
+) -> Section<T> {
+    match outcome {
+        LookupOutcome::Ready(result) => {
+            content(result).map_or(Section::Unavailable, Section::Ready)
+        }
+        LookupOutcome::Pending => Section::Pending,
+        _ => Section::Unavailable,
     }
 }
 
-/// Script of the page
-#[utoipa::path(
-    get,
-    path = "/app.js",
-    responses((status = OK, description = "The script.", body = String, content_type = "text/javascript"))
-)]
+fn as_details(result: &LookupResult) -> Option<&WeightsDetails> {
+    match result {
+        LookupResult::Detailed(details) => Some(details),
+        _ => None,
+    }
+}
+
+/// Serves the script of the page.
 pub(super) async fn script() -> Reply {
     Reply::new(StatusCode::OK, "text/javascript; charset=utf-8", page::SCRIPT, FILES)
 }
 
-/// Style sheet of the page
-#[utoipa::path(
-    get,
-    path = "/style.css",
-    responses((status = OK, description = "The style sheet.", body = String, content_type = "text/css"))
-)]
+/// Serves the style sheet of the page.
 pub(super) async fn style() -> Reply {
     Reply::new(StatusCode::OK, "text/css; charset=utf-8", page::STYLE, FILES)
 }
 
-/// Icon of the page
-#[utoipa::path(
-    get,
-    path = "/favicon.svg",
-    responses((status = OK, description = "The icon.", body = String, content_type = "image/svg+xml"))
-)]
+/// Serves the icon of the page, also at the path that browsers request by default.
 pub(super) async fn icon() -> Reply {
     Reply::svg(page::ICON.to_owned(), FILES)
 }
 
-/// Icon at the path that browsers request by default
-#[utoipa::path(
-    get,
-    path = "/favicon.ico",
-    operation_id = "iconWithoutPage",
-    responses((status = OK, description = "The icon.", body = String, content_type = "image/svg+xml"))
-)]
-pub(super) async fn icon_without_page() -> Reply {
-    icon().await
-}
-
-/// Rules for crawlers
-///
-/// Crawlers may read the page but not the results, because each one costs a lookup.
-#[utoipa::path(
-    get,
-    path = "/robots.txt",
-    responses((status = OK, description = "The rules.", body = String, content_type = "text/plain"))
-)]
+/// Serves the rules for crawlers. They may read the page but not the results, because each one costs a lookup.
 pub(super) async fn robots() -> Reply {
     let rules = "User-agent: *\nDisallow: /api/\nDisallow: /badge/\nDisallow: /*?\n";
     Reply::new(StatusCode::OK, "text/plain; charset=utf-8", rules, FILES)

@@ -2,30 +2,19 @@
 //!
 //! Source: `Params4bit` and `Int8Params` of bitsandbytes 0.50, with `bnb_4bit_quant_storage`.
 
-use super::{
-    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    UnresolvedReason,
-};
+use super::prelude::*;
 
-pub(super) const METHOD: MethodDefinition = MethodDefinition {
+pub(super) const BITSANDBYTES: Method = Method {
     names: &["bitsandbytes"],
-    parts: &[
-        PartName::auxiliary("weight.absmax", AuxiliaryTensor::Scale),
-        PartName::auxiliary("weight.nested_absmax", AuxiliaryTensor::Scale),
-        PartName::auxiliary("weight.quant_map", AuxiliaryTensor::LookupTable),
-        PartName::auxiliary("weight.nested_quant_map", AuxiliaryTensor::LookupTable),
-        PartName::auxiliary("weight.quant_state.bitsandbytes__nf4", AuxiliaryTensor::State),
-        PartName::auxiliary("weight.quant_state.bitsandbytes__fp4", AuxiliaryTensor::State),
-        PartName::auxiliary("absmax", AuxiliaryTensor::Scale),
-        PartName::auxiliary("nested_absmax", AuxiliaryTensor::Scale),
-        PartName::auxiliary("quant_map", AuxiliaryTensor::LookupTable),
-        PartName::auxiliary("nested_quant_map", AuxiliaryTensor::LookupTable),
-        PartName::auxiliary("quant_state.bitsandbytes__nf4", AuxiliaryTensor::State),
-        PartName::auxiliary("quant_state.bitsandbytes__fp4", AuxiliaryTensor::State),
-        PartName::auxiliary("SCB", AuxiliaryTensor::Scale),
-        PartName::common("weight_format", AuxiliaryTensor::State),
+    weights: &PLAIN,
+    auxiliary: &[
+        (Scale, &["weight.absmax", "weight.nested_absmax", "absmax", "nested_absmax", "SCB"]),
+        (LookupTable, &["weight.quant_map", "weight.nested_quant_map"]),
+        (LookupTable, &["quant_map", "nested_quant_map"]),
+        (State, &["weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4"]),
+        (State, &["quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4"]),
     ],
-    has_plain_weight: true,
+    ambiguous: &[(State, &["weight_format"])],
     solve,
 };
 
@@ -33,19 +22,19 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 const BLOCKS: [u64; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
-    let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
-    let elements = weights.elements().ok_or(UnresolvedReason::ImplausibleSize)?;
+    let Some((name, weights)) = module.plain_weight() else { return Ok(None) };
+    let elements = weights.elements().ok_or(ImplausibleSize)?;
     if module.has("SCB") {
         let packing = Packing::new("bitsandbytes", 8, "elements of weight");
-        return Solved::new(module, part.name(), Some(elements), packing);
+        return Solved::new(module, name, Some(elements), packing);
     }
     let Some(absmax) = module.first(&["weight.absmax", "absmax"]) else { return Ok(None) };
     let bits = weights.dtype.bits().and_then(|bits| elements.checked_mul(bits));
-    let parameters = bits.ok_or(UnresolvedReason::ImplausibleSize)? / 4;
-    let scales = absmax.elements().ok_or(UnresolvedReason::ImplausibleSize)?;
+    let parameters = bits.ok_or(ImplausibleSize)? / 4;
+    let scales = absmax.elements().ok_or(ImplausibleSize)?;
     if !BLOCKS.iter().any(|&block| parameters.div_ceil(block) == scales) {
-        return Err(UnresolvedReason::ConflictingComponents);
+        return Err(ConflictingComponents);
     }
     let packing = Packing::new("bitsandbytes", 4, "2 × bytes of weight, blocks of absmax");
-    Solved::new(module, part.name(), Some(parameters), packing)
+    Solved::new(module, name, Some(parameters), packing)
 }

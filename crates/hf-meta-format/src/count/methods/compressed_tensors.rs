@@ -4,27 +4,18 @@
 //! the configuration if they fit the shapes. Up to version 0.13, values of 3, 5, 6 and 7 bits did not cross words.
 //! Marlin-2:4 has `weight_packed`, `meta` and `scale_packed`. Source: `compressed_tensors/compressors` 0.9 to 0.20.
 
-use super::{
-    AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    UnresolvedReason, padded, product,
-};
-use crate::formats::TensorInfo;
+use super::prelude::*;
 
-pub(super) const METHOD: MethodDefinition = MethodDefinition {
+pub(super) const PACKED: Method = Method {
     names: &["compressed-tensors"],
-    parts: &[
-        PartName::weights("weight_packed"),
-        PartName::auxiliary("scale_packed", AuxiliaryTensor::Scale),
-        PartName::common("meta", AuxiliaryTensor::Shape),
-        PartName::weights("*_packed"),
-        PartName::weights("*_weight_packed"),
-        PartName::common("*_weight_scale", AuxiliaryTensor::Scale),
-        PartName::common("*_scale", AuxiliaryTensor::Scale),
-        PartName::common("*_zero_point", AuxiliaryTensor::ZeroPoint),
-        PartName::common("*_shape", AuxiliaryTensor::Shape),
-        PartName::common("*_g_idx", AuxiliaryTensor::ColumnOrder),
+    weights: &["weight_packed", "*_packed", "*_weight_packed"],
+    auxiliary: &[(Scale, &["scale_packed"])],
+    ambiguous: &[
+        (Scale, &["*_weight_scale", "*_scale"]),
+        (ZeroPoint, &["*_zero_point"]),
+        (Shape, &["meta", "*_shape"]),
+        (ColumnOrder, &["*_g_idx"]),
     ],
-    has_plain_weight: false,
     solve,
 };
 
@@ -40,11 +31,11 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         return Ok(None);
     }
     if let Some(scales) = module.matrix("scale_packed") {
-        return marlin_24(module, &packed, &scales);
+        return solve_marlin_24(module, &packed, &scales);
     }
-    let scales = module.matrix(scales).ok_or(UnresolvedReason::MissingComponents)?;
+    let scales = module.matrix(scales).ok_or(MissingComponents)?;
     if scales.rows != packed.rows || scales.stacked != packed.stacked {
-        return Err(UnresolvedReason::ConflictingComponents);
+        return Err(ConflictingComponents);
     }
     let order = module.first(&["weight_g_idx", "_g_idx"]).and_then(TensorInfo::elements);
     let zero_point_bits = module.matrix(zeros).and_then(|zeros| {
@@ -52,22 +43,20 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
             zeros.container() == Some(32) && words(packed.rows, bits).contains(&zeros.rows)
         })
     });
-    let size = hints.choose(module.name, |scheme| {
+    let (bits, inputs) = hints.require(module.name, |scheme| {
         let bits = scheme.bits.filter(|&bits| zero_point_bits.is_none_or(|found| found == bits))?;
         let inputs = inputs(&packed, &scales, bits, scheme.group_size, order, hints)?;
         Some((bits, inputs))
     })?;
-    let (bits, inputs) = size.ok_or(UnresolvedReason::AmbiguousScheme)?;
     // The last word of a row may contain padding, unless something else determines the inputs.
     let is_padded = scales.columns == 1
         && order.is_none()
         && !inputs.is_multiple_of(32)
         && !hints.is_dimension(inputs);
     let parameters = product(&[packed.stacked, packed.rows, inputs]);
-    let packing =
-        Packing::with_bits("pack-quantized", bits, "columns of weight_packed and weight_scale");
-    let solution = Solved::new(module, weights, parameters, packing);
-    if is_padded { padded(solution) } else { solution }
+    let evidence = "columns of weight_packed and weight_scale";
+    let packing = Packing::new("pack-quantized", bits, evidence);
+    padded_if(is_padded, Solved::new(module, weights, parameters, packing))
 }
 
 /// Returns the number of inputs whose values, at `bits` bits, fill the columns of a packed weight.
@@ -104,17 +93,14 @@ fn words(values: u64, bits: u64) -> [u64; 2] {
 }
 
 /// Marlin-2:4 stores half of the weights, in tiles of 16 rows, and their positions in `meta`.
-fn marlin_24(module: &Module<'_>, packed: &Matrix<'_>, scales: &Matrix<'_>) -> Solution {
+fn solve_marlin_24(module: &Module<'_>, packed: &Matrix<'_>, scales: &Matrix<'_>) -> Solution {
     let bits = match packed.columns.checked_div(scales.columns) {
         Some(2) => 4,
         Some(4) => 8,
-        _ => return Err(UnresolvedReason::ConflictingComponents),
+        _ => return Err(ConflictingComponents),
     };
     let parameters = product(&[packed.stacked, packed.rows, 32, scales.columns]);
-    let packing = Packing::with_bits(
-        "marlin-24",
-        bits,
-        "32 × rows of weight_packed × columns of scale_packed",
-    );
+    let evidence = "32 × rows of weight_packed × columns of scale_packed";
+    let packing = Packing::new("marlin-24", bits, evidence);
     Solved::new(module, "weight_packed", parameters, packing)
 }

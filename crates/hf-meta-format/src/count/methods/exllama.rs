@@ -1,79 +1,57 @@
-//! ExLlama: EXL2 with `q_weight` and the order of the inputs in `q_invperm`, and EXL3 with tiles of 16 × 16 weights in `trellis`.
+//! ExLlama: EXL2 with `q_weight` and the order of the inputs in `q_invperm`, and EXL3 with tiles of 16 × 16 weights in
+//! `trellis`.
 //!
 //! EXL2 pads the outputs to 32, EXL3 to 128. Source: `exllamav2/conversion/adaptivegptq.py` 0.3.2 and
 //! `exllamav3/modules/quant/exl3.py` 1.6.5.
 
-use super::{
-    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    UnresolvedReason, padded, product,
-};
-use crate::count::hints::Side;
-use crate::formats::TensorInfo;
+use super::prelude::*;
 
-pub(super) const METHOD: MethodDefinition = MethodDefinition {
+pub(super) const EXLLAMA: Method = Method {
     names: &["exl2", "exl3"],
-    parts: &[
-        PartName::weights("q_weight"),
-        PartName::auxiliary("q_invperm", AuxiliaryTensor::ColumnOrder),
-        PartName::auxiliary("q_perm", AuxiliaryTensor::ColumnOrder),
-        PartName::auxiliary("q_scale_max", AuxiliaryTensor::Scale),
-        PartName::auxiliary("q_groups", AuxiliaryTensor::ColumnOrder),
-        PartName::auxiliary("q_group_map", AuxiliaryTensor::ColumnOrder),
-        PartName::weights("trellis"),
-        PartName::auxiliary("suh", AuxiliaryTensor::Rotation),
-        PartName::auxiliary("svh", AuxiliaryTensor::Rotation),
-        PartName::common("su", AuxiliaryTensor::Rotation),
-        PartName::common("sv", AuxiliaryTensor::Rotation),
-        PartName::common("mcg", AuxiliaryTensor::State),
-        PartName::common("mul1", AuxiliaryTensor::State),
+    weights: &["q_weight", "trellis"],
+    auxiliary: &[
+        (ColumnOrder, &["q_invperm", "q_perm", "q_groups", "q_group_map"]),
+        (Scale, &["q_scale_max"]),
+        (Rotation, &["suh", "svh"]),
     ],
-    has_plain_weight: false,
+    ambiguous: &[(Rotation, &["su", "sv"]), (State, &["mcg", "mul1"])],
     solve,
 };
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if let Some(trellis) = module.get("trellis") {
-        let [input_tiles, output_tiles, words] = &trellis.shape[..] else {
-            return Err(UnresolvedReason::ConflictingComponents);
-        };
-        // A tile of 256 weights is stored in words of 16 bits.
-        let packing =
-            Packing::with_bits("exl3", words / 16, "tiles of trellis, 16 × 16 weights each");
-        let sides = input_tiles.checked_mul(16).zip(output_tiles.checked_mul(16));
-        let (inputs, outputs) = sides.ok_or(UnresolvedReason::ImplausibleSize)?;
-        let has_signs =
-            |part: &str, side| module.get(part).is_none_or(|signs| signs.elements() == Some(side));
-        if !has_signs("suh", inputs) || !has_signs("svh", outputs) {
-            return Err(UnresolvedReason::ConflictingComponents);
-        }
-        let inputs = hints.without_padding(inputs, 128);
-        let outputs = hints.outputs_without_padding(module.name, outputs, 128);
-        return Side::solve(module, "trellis", inputs, outputs, packing);
+        return solve_exl3(module, hints, trellis);
     }
     let Some(weights) = module.matrix("q_weight") else { return Ok(None) };
     let inputs = module.first(&["q_invperm", "q_perm"]).and_then(TensorInfo::elements);
-    let inputs = inputs.ok_or(UnresolvedReason::MissingComponents)?;
+    let inputs = inputs.ok_or(MissingComponents)?;
     // Each input has 2 to 8 bits, in words of 32 bits.
-    let bits = weights.rows.checked_mul(32).ok_or(UnresolvedReason::ImplausibleSize)?;
+    let bits = weights.rows.checked_mul(32).ok_or(ImplausibleSize)?;
     if !(inputs..=inputs.saturating_mul(8)).contains(&bits) {
-        return Err(UnresolvedReason::ConflictingComponents);
+        return Err(ConflictingComponents);
     }
-    let outputs = hints.outputs_without_padding(module.name, weights.columns, 32);
+    let outputs = hints.unpadded_outputs(module.name, weights.columns, 32);
+    let parameters = product(&[inputs, outputs.length]);
     let packing = Packing::without_bits("exl2", "q_invperm × columns of q_weight");
-    let inputs = Side { length: inputs, is_certain: true };
-    Side::solve(module, "q_weight", inputs, outputs, packing)
+    padded_if(!outputs.is_certain, Solved::new(module, "q_weight", parameters, packing))
 }
 
-impl Side {
-    fn solve(
-        module: &Module<'_>,
-        weights: &str,
-        inputs: Self,
-        outputs: Self,
-        packing: Packing,
-    ) -> Solution {
-        let parameters = product(&[inputs.length, outputs.length]);
-        let solution = Solved::new(module, weights, parameters, packing);
-        if inputs.is_certain && outputs.is_certain { solution } else { padded(solution) }
+fn solve_exl3(module: &Module<'_>, hints: &Hints<'_>, trellis: &TensorInfo) -> Solution {
+    let [input_tiles, output_tiles, words] = &trellis.shape[..] else {
+        return Err(ConflictingComponents);
+    };
+    let sides = input_tiles.checked_mul(16).zip(output_tiles.checked_mul(16));
+    let (inputs, outputs) = sides.ok_or(ImplausibleSize)?;
+    let has_signs =
+        |name: &str, side| module.get(name).is_none_or(|signs| signs.elements() == Some(side));
+    if !has_signs("suh", inputs) || !has_signs("svh", outputs) {
+        return Err(ConflictingComponents);
     }
+    let inputs = hints.unpadded(inputs, 128);
+    let outputs = hints.unpadded_outputs(module.name, outputs, 128);
+    let parameters = product(&[inputs.length, outputs.length]);
+    // A tile of 256 weights is stored in words of 16 bits.
+    let packing = Packing::new("exl3", words / 16, "tiles of trellis, 16 × 16 weights each");
+    let is_padded = !inputs.is_certain || !outputs.is_certain;
+    padded_if(is_padded, Solved::new(module, "trellis", parameters, packing))
 }

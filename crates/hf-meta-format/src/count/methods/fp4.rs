@@ -1,49 +1,37 @@
-//! NVFP4, MXFP4 and MXFP6 in bytes. A scale covers 16 or 32 weights, which determines the number of weights in a row
-//! of bytes.
-//!
-//! Parts: `weight` or `weight_packed`, `U8` or `I8 [outputs, inputs · bits / 8]`, with `weight_scale [outputs, groups]`. Written by
-//! modelopt, compressed-tensors, Quark and, for experts, DeepSeek. Source: `modelopt/torch/export/quant_utils.py`,
-//! `compressed_tensors/compressors/nvfp4` and `mxfp4`, and the block sizes of the OCP Microscaling specification.
+//! Floats of 4 and 6 bits in bytes. A scale covers 16 or 32 weights, which determines the number of weights.
 
-use super::{
-    AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    product,
-};
-use crate::formats::{Dtype, TensorInfo};
+use super::prelude::*;
 
-pub(super) const METHOD: MethodDefinition = MethodDefinition {
+/// NVFP4, MXFP4 and MXFP6 in rows of bytes.
+///
+/// Components: `weight` or `weight_packed`, `U8` or `I8 [outputs, inputs · bits / 8]`, with
+/// `weight_scale [outputs, groups]`. Written by modelopt, compressed-tensors, Quark and, for experts, DeepSeek. Source:
+/// `modelopt/torch/export/quant_utils.py`, `compressed_tensors/compressors/nvfp4` and `mxfp4`, and the block sizes of
+/// the OCP Microscaling specification.
+pub(super) const SCALED_BYTES: Method = Method {
     names: &["modelopt", "modelopt_fp4", "nvfp4", "mxfp4", "quark", "fp8"],
-    parts: &[
-        PartName::weights("weight_packed"),
-        PartName::weights("*_packed"),
-        PartName::weights("*_weight_packed"),
-        PartName::common("*_global_scale", AuxiliaryTensor::Scale),
-        PartName::common("scale", AuxiliaryTensor::Scale),
-        PartName::common("*_scale", AuxiliaryTensor::Scale),
-        PartName::common("*_scale_inv", AuxiliaryTensor::Scale),
-        PartName::common("*_weight_scale", AuxiliaryTensor::Scale),
-        PartName::common("*_weight_scale_2", AuxiliaryTensor::Scale),
-        PartName::common("weight_quantizer.svdquant_lora_a", AuxiliaryTensor::LowRank),
-        PartName::common("weight_quantizer.svdquant_lora_b", AuxiliaryTensor::LowRank),
-        PartName::common("comfy_quant", AuxiliaryTensor::State),
+    weights: &["", "weight", "weight_packed", "*_packed", "*_weight_packed"],
+    auxiliary: &[],
+    ambiguous: &[
+        (Scale, &["scale", "*_scale", "*_scale_inv", "*_global_scale"]),
+        (Scale, &["*_weight_scale", "*_weight_scale_2"]),
+        (LowRank, &["weight_quantizer.svdquant_lora_a", "weight_quantizer.svdquant_lora_b"]),
+        (State, &["comfy_quant"]),
     ],
-    has_plain_weight: true,
-    solve,
+    solve: solve_scaled_bytes,
 };
 
 const SCALES: [&str; 6] =
     ["weight_scale", "weight_scale_inv", "scale", "_weight_scale", "_scale", "_scale_inv"];
 
-fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
-    let plain = module.plain_weight().map(|(part, tensor)| (part.name(), tensor));
+fn solve_scaled_bytes(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let packed = ["weight_packed", "_weight_packed", "_packed"];
     let packed = packed.iter().find_map(|&name| Some((name, module.get(name)?)));
     let is_bytes = |(_, tensor): &(_, &TensorInfo)| matches!(tensor.dtype, Dtype::U8 | Dtype::I8);
-    let Some((name, tensor)) = packed.or(plain).filter(is_bytes) else { return Ok(None) };
-    let Some(scales) = module.first(&SCALES) else { return Ok(None) };
-    let (Some(weights), Some(scales)) = (Matrix::new(tensor), Matrix::new(scales)) else {
-        return Ok(None);
-    };
+    let weights = packed.or_else(|| module.plain_weight()).filter(is_bytes);
+    let Some((name, weights)) = weights else { return Ok(None) };
+    let scales = module.first(&SCALES).and_then(Matrix::new);
+    let (Some(weights), Some(scales)) = (Matrix::new(weights), scales) else { return Ok(None) };
     if weights.stacked != scales.stacked {
         return Ok(None);
     }
@@ -73,4 +61,72 @@ pub(super) fn packing(bytes: u64, groups: u64, scales: &Dtype) -> Option<(Packin
         _ => return None,
     };
     Some((Packing::new(layout, bits, evidence), group))
+}
+
+/// MXFP4 of gpt-oss: `…_blocks U8 [experts, outputs, groups, 16]` and `…_scales U8 [experts, outputs, groups]`. Files
+/// by `OpenAI` use the segments `blocks` and `scales`. Source: `gpt_oss/torch/weights.py`,
+/// `transformers/integrations/mxfp4.py`.
+pub(super) const BLOCKS: Method = Method {
+    names: &["mxfp4"],
+    weights: &["*_blocks", "blocks"],
+    auxiliary: &[(Scale, &["scales", "*_scales"])],
+    ambiguous: &[],
+    solve: solve_blocks,
+};
+
+fn solve_blocks(module: &Module<'_>, _: &Hints<'_>) -> Solution {
+    let (weights, scales) =
+        if module.has("blocks") { ("blocks", "scales") } else { ("_blocks", "_scales") };
+    let Some(blocks) = module.get(weights) else { return Ok(None) };
+    let scales = module.get(scales).ok_or(MissingComponents)?;
+    let scales = scales.elements().ok_or(ImplausibleSize)?;
+    if blocks.elements() != scales.checked_mul(16) {
+        return Err(ConflictingComponents);
+    }
+    let packing = Packing::new("mxfp4", 4, "32 × elements of the scales");
+    Solved::new(module, weights, scales.checked_mul(32), packing)
+}
+
+/// FP-Quant and Four Over Six: two FP4 weights per byte. A scale covers 16 or 32 weights.
+///
+/// FP-Quant has `qweight U8 [outputs, inputs / 2]` and `scales`, or for accuracy tests the dequantized weights in
+/// `dqweight`. Four Over Six has `quantized_weight_values` and flat `quantized_weight_scale_factors`. Source:
+/// `fp_quant/module/linear.py` 0.3.2, `fouroversix/model/modules/linear.py`.
+pub(super) const FP_QUANT: Method = Method {
+    names: &["fp_quant", "fouroversix"],
+    weights: &["qweight", "dqweight", "quantized_weight_values"],
+    auxiliary: &[
+        (Scale, &["scales", "quantized_weight_scale_factors", "quantized_weight_amax"]),
+        (State, &["quantized_weight_metadata"]),
+    ],
+    ambiguous: &[
+        (Scale, &["act_global_scale"]),
+        (Rotation, &["forward_hadamard_matrix", "backward_hadamard_matrix"]),
+    ],
+    solve: solve_fp_quant,
+};
+
+fn solve_fp_quant(module: &Module<'_>, _: &Hints<'_>) -> Solution {
+    let (weights, scales) = if module.has("quantized_weight_values") {
+        ("quantized_weight_values", "quantized_weight_scale_factors")
+    } else if module.has("qweight") {
+        ("qweight", "scales")
+    } else {
+        let packing = Packing::without_bits("unpacked", "elements of dqweight");
+        return Solved::new(module, "dqweight", module.elements("dqweight"), packing);
+    };
+    let (Some(packed), Some(scales)) = (module.matrix(weights), module.get(scales)) else {
+        return Ok(None);
+    };
+    if packed.container() != Some(8) {
+        return Ok(None);
+    }
+    let parameters = product(&[packed.rows, packed.columns, 2]);
+    let groups = scales.elements().ok_or(ImplausibleSize)?;
+    let fits = |group: u64| parameters == groups.checked_mul(group);
+    if !fits(16) && !fits(32) {
+        return Err(ConflictingComponents);
+    }
+    let packing = Packing::new("fp4", 4, "2 × bytes, groups of 16 or 32 in the scales");
+    Solved::new(module, weights, parameters, packing)
 }

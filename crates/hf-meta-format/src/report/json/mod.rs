@@ -229,7 +229,7 @@ impl<'a> From<&'a ModuleKind> for QuantizedModules<'a> {
     fn from(kind: &'a ModuleKind) -> Self {
         let ModuleKind { packing, modules, elements, parameters, huggingface_js, .. } = *kind;
         let Packing { layout, bits, evidence, .. } = packing;
-        let parts = kind.parts.iter().map(|(name, dtype)| (*name, dtype)).collect();
+        let parts = kind.components.iter().map(|(name, dtype)| (*name, dtype)).collect();
         Self { layout, bits, evidence, parts, modules, elements, parameters, huggingface_js }
     }
 }

@@ -1,0 +1,126 @@
+//! JSON objects whose values are parsed on demand, because few of them are needed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::formats::whole_number;
+
+/// A JSON object, in file order. A value of an unexpected type counts as missing, because a configuration may contain
+/// anything.
+#[derive(Default)]
+pub(crate) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
+
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> JsonObject<'a> {
+    /// Returns the value of a key. Of duplicate keys, the last one counts.
+    pub(crate) fn raw(&self, key: &str) -> Option<&'a RawValue> {
+        let found = self.0.iter().rev().find(|(JsonKey(found), _)| found == key);
+        found.map(|(_, value)| *value)
+    }
+
+    /// Returns the value of a key if it is a `T`.
+    pub(crate) fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
+        read(self.raw(key)?)
+    }
+
+    /// Returns the value of a key if it is a whole number: `8`, `8.0` or `"8"`.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        self.raw(key).and_then(number)
+    }
+
+    /// Returns all keys with their values.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0.iter().map(|(JsonKey(key), value)| (&**key, *value))
+    }
+}
+
+/// Parses a value if it is a `T`.
+pub(crate) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// Returns the strings in a list. Returns no strings for other values, and `None` if the list is longer than `limit`.
+pub(crate) fn strings(list: Option<&RawValue>, limit: usize) -> Option<Vec<String>> {
+    let elements = list.and_then(read::<Vec<&RawValue>>).unwrap_or_default();
+    let strings = || elements.iter().filter_map(|text| read::<JsonKey>(text));
+    (elements.len() <= limit).then(|| strings().map(|JsonKey(text)| text.into_owned()).collect())
+}
+
+/// Reads a whole number: `8`, `8.0` or `"8"`.
+pub(crate) fn number(value: &RawValue) -> Option<u64> {
+    whole_number(value.get())
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(JsonObjectVisitor).map(JsonObject)
+    }
+}
+
+/// The maximum number of entries of an object: twice the number of modules that a configuration may name.
+const MAX_ENTRIES: usize = 100_000;
+
+struct JsonObjectVisitor;
+
+impl<'de> Visitor<'de> for JsonObjectVisitor {
+    type Value = Vec<(JsonKey<'de>, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            if entries.len() == MAX_ENTRIES {
+                return Err(serde::de::Error::custom("an object has too many entries"));
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_forms() {
+        let json = r#"{"a":8,"b":8.0,"c":"8","d":-1,"e":1e300,"f":"x","g":8.5,"h":null,"i":"8.0","j":[8],"k":NUMBER}"#;
+        let json = json.replace("NUMBER", &u64::MAX.to_string());
+        let object: JsonObject = serde_json::from_str(&json).unwrap();
+        let numbers =
+            ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"].map(|key| object.number(key));
+        let eight = Some(8);
+        assert_eq!(
+            numbers,
+            [eight, eight, eight, None, None, None, None, None, eight, None, Some(u64::MAX)]
+        );
+    }
+
+    #[test]
+    fn values_of_unexpected_types_are_missing() {
+        let json = r#"{"b":1,"a":"x","c":null,"b":{"k":[1,"\u0078",null,"y"]},"d":1e999}"#;
+        let object: JsonObject = serde_json::from_str(json).unwrap();
+        assert_eq!(
+            object.entries().map(|(key, _)| key).collect::<Vec<_>>(),
+            ["b", "a", "c", "b", "d"]
+        );
+        assert_eq!(object.get::<u32>("b"), None);
+        assert_eq!(
+            strings(object.get::<JsonObject>("b").unwrap().raw("k"), 9).unwrap(),
+            ["x", "y"]
+        );
+        assert_eq!(object.get::<String>("a").as_deref(), Some("x"));
+        assert_eq!(strings(object.raw("a"), 9).unwrap(), [""; 0]);
+        let error = serde_json::from_str::<JsonObject>("[]").err().unwrap().to_string();
+        assert!(error.contains("expected an object"), "{error}");
+    }
+}

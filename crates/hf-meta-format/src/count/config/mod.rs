@@ -1,0 +1,264 @@
+//! The content of a model's configuration files that affects a count.
+
+mod hints;
+mod huggingface_js;
+pub(super) mod json_object;
+mod pattern;
+mod schemes;
+
+use self::hints::Dimensions;
+use self::huggingface_js::HuggingFaceJsRules;
+use self::json_object::{JsonObject, read};
+use self::schemes::QuantizationConfig;
+use super::experts::ExpertConfigs;
+use crate::formats::{ModelDescription, clip};
+
+pub(super) use self::hints::{Hints, MetadataShapes};
+pub use self::schemes::ConfigError;
+
+/// The quantization and the expert counts of a model, as described by its configuration files.
+///
+/// [`Configs::default()`] represents a model without configuration files.
+///
+/// ```
+/// use hf_meta_format::count::Configs;
+///
+/// let json = br#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#;
+/// let configs = Configs::from_config_json(json)?;
+/// # Ok::<(), hf_meta_format::count::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Configs {
+    pub(super) quantization: QuantizationConfig,
+    pub(super) dimensions: Dimensions,
+    pub(super) experts: ExpertConfigs,
+    pub(super) huggingface_js: HuggingFaceJsRules,
+}
+
+/// The keys of quantization sections, in order of precedence.
+const SECTIONS: [&str; 3] = ["quantization_config", "quantization", "compression_config"];
+
+impl Configs {
+    /// The default maximum size of `config.json`, in bytes. huggingface.js uses the same limit.
+    pub const DEFAULT_LIMIT: u64 = 10_000_000;
+
+    /// The configuration file of Mistral's own format.
+    pub(super) const PARAMS: &str = "params.json";
+
+    /// Parses the contents of `config.json`.
+    ///
+    /// Fields that do not affect the count are ignored, and so are values of an unexpected type. The configurations
+    /// of nested models, such as `text_config`, are read as well.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the contents are not a JSON object, or describe more modules or module patterns than any
+    /// known model.
+    pub fn from_config_json(json: &[u8]) -> Result<Self, ConfigError> {
+        let model = parse(json)?;
+        let mut quantization = find_section(&model)?;
+        let mut dimensions = Dimensions::default();
+        dimensions.add_model(&model);
+        for nested in nested_models(&model) {
+            dimensions.add_model(&nested);
+            if quantization.is_none() {
+                quantization = find_section(&nested)?;
+            }
+        }
+        Ok(Self {
+            quantization: quantization.unwrap_or_default(),
+            dimensions,
+            experts: ExpertConfigs::from_config(&model),
+            huggingface_js: HuggingFaceJsRules::from_config(&model),
+        })
+    }
+
+    /// Returns the configuration described in a file's header.
+    pub(super) fn from_model(model: &ModelDescription) -> Self {
+        let drafts = model.draft_layers.unwrap_or_default();
+        let config = serde_json::json!({
+            "num_experts": model.experts,
+            "num_experts_per_tok": model.experts_per_token,
+            "num_hidden_layers": model.layers.map(|layers| layers.saturating_sub(drafts)),
+            "num_nextn_predict_layers": drafts,
+        });
+        Self::from_config_json(config.to_string().as_bytes()).unwrap_or_default()
+    }
+
+    /// Parses the file named by [`Counter::other_config_file`](super::Counter::other_config_file). Values in
+    /// `config.json` take precedence.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`from_config_json`](Self::from_config_json).
+    pub fn add_file(&mut self, name: &str, json: &[u8]) -> Result<(), ConfigError> {
+        let (quantization, experts) = if name == Self::PARAMS {
+            let Self { quantization, experts, .. } = Self::from_config_json(json)?;
+            (quantization, experts)
+        } else {
+            let file = parse(json)?;
+            let section = find_section(&file)?;
+            let quantization = section.map_or_else(|| QuantizationConfig::from_section(&file), Ok);
+            (quantization?, ExpertConfigs::default())
+        };
+        if self.quantization.is_empty() {
+            self.quantization = quantization;
+        }
+        if self.experts.is_empty() {
+            self.experts = experts;
+        }
+        Ok(())
+    }
+
+    /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.
+    #[must_use]
+    pub fn method(&self) -> Option<&str> {
+        self.quantization.method.as_deref()
+    }
+}
+
+fn parse(json: &[u8]) -> Result<JsonObject<'_>, ConfigError> {
+    serde_json::from_slice(json)
+        .map_err(|error| ConfigError::Json { message: clip(&error.to_string()) })
+}
+
+/// Returns the first section that describes a quantization.
+fn find_section(model: &JsonObject<'_>) -> Result<Option<QuantizationConfig>, ConfigError> {
+    for section in SECTIONS.iter().filter_map(|key| model.get::<JsonObject>(key)) {
+        let found = QuantizationConfig::from_section(&section)?;
+        if !found.is_empty() {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the nested model configurations, such as `text_config` and `thinker_config.text_config`.
+fn nested_models<'a>(model: &JsonObject<'a>) -> Vec<JsonObject<'a>> {
+    const MAX_MODELS: usize = 20;
+
+    let nested = |model: &JsonObject<'a>| -> Vec<JsonObject<'a>> {
+        let configs =
+            model.entries().filter(|(key, _)| key.ends_with("_config") && !SECTIONS.contains(key));
+        configs.take(MAX_MODELS).filter_map(|(_, value)| read(value)).collect()
+    };
+    let outer = nested(model);
+    let inner: Vec<_> = outer.iter().flat_map(nested).take(MAX_MODELS).collect();
+    outer.into_iter().chain(inner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn method(json: &str) -> Option<String> {
+        let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+        configs.method().map(str::to_owned)
+    }
+
+    #[test]
+    fn the_quantization_is_found_in_every_section() {
+        let cases = [
+            ("{}", None),
+            (r#"{"quantization_config":null}"#, None),
+            (r#"{"quantization_config":"gptq"}"#, None),
+            (r#"{"quantization_config":{"quant_method":"AWQ"}}"#, Some("awq")),
+            (r#"{"text_config":{"quantization_config":{"quant_method":"x"}}}"#, Some("x")),
+            (
+                r#"{"thinker_config":{"text_config":{"compression_config":{"quant_method":"x"}}}}"#,
+                Some("x"),
+            ),
+            (
+                r#"{"quantization_config":{"quant_method":"a"},
+                    "text_config":{"quantization_config":{"quant_method":"b"}}}"#,
+                Some("a"),
+            ),
+            (r#"{"quantization":{"quant_method":"a"},"quantization_config":{}}"#, Some("a")),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(method(json).as_deref(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_separate_file_can_describe_the_quantization() {
+        let cases = [
+            (r#"{"bits":4,"quant_method":"gptq"}"#, Some("gptq")),
+            (r#"{"quantization":{"quant_method":"modelopt"}}"#, Some("modelopt")),
+            (r#"{"bits":4}"#, None),
+        ];
+        for (json, expected) in cases {
+            let mut configs = Configs::from_config_json(br#"{"hidden_size":64}"#).unwrap();
+            configs.add_file("quantize_config.json", json.as_bytes()).unwrap();
+            assert_eq!((configs.method(), configs.quantization.is_empty()), (expected, false));
+            configs.add_file("quantize_config.json", br#"{"quant_method":"other"}"#).unwrap();
+            assert_eq!(configs.method(), expected, "{json}");
+        }
+    }
+
+    /// Dimensions of weight matrices, from which the size of a padded weight follows.
+    #[test]
+    fn dimensions_are_collected_from_all_models() {
+        let outer = r#"{"vocab_size":512,"hidden_size":64,"text_config":{"vocab_size":7,"moe_intermediate_size":96,
+            "quantization_config":{"quant_method":"gptq"}}}"#;
+        let configs = Configs::from_config_json(outer.as_bytes()).unwrap();
+        assert_eq!(configs.method(), Some("gptq"));
+        assert_eq!(configs.dimensions.vocabulary, Some(512));
+        assert_eq!(Vec::from_iter(&configs.dimensions.lengths), [&7, &64, &96, &512]);
+        let cases: [(&str, &[u64]); 7] = [
+            // The outputs of the query projection, and of the key and value projections.
+            (r#"{"hidden_size":96,"num_attention_heads":8,"num_key_value_heads":2}"#, &[24, 96]),
+            (
+                r#"{"hidden_size":96,"num_attention_heads":8,"num_key_value_heads":2,"head_dim":16}"#,
+                &[32, 96, 128],
+            ),
+            (r#"{"hidden_size":96,"num_attention_heads":0}"#, &[96]),
+            // Multi-head latent attention (MLA) of DeepSeek.
+            (r#"{"q_lora_rank":48,"kv_lora_rank":32,"qk_rope_head_dim":8}"#, &[32, 40, 48]),
+            (r#"{"q_lora_rank":48,"qk_rope_head_dim":8}"#, &[48]),
+            (r#"{"hidden_dropout":1,"num_hidden_layers":2}"#, &[]),
+            // An object that is not a model.
+            (r#"{"rope_scaling":{"hidden_size":96}}"#, &[]),
+        ];
+        for (json, expected) in cases {
+            let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            let found: Vec<_> = configs.dimensions.lengths.iter().copied().collect();
+            assert_eq!(found, expected, "{json}");
+        }
+    }
+
+    /// Mistral's own file only fills in what `config.json` does not specify.
+    #[test]
+    fn a_second_file_fills_gaps() {
+        let params = br#"{"quantization":{"quant_method":"fp8"},"moe":{"num_experts_per_tok":2},"hidden_dim":96}"#;
+        let cases = [
+            (r#"{"vocab_size":7}"#, Some("fp8"), Some(2)),
+            (
+                r#"{"vocab_size":7,"quantization_config":{"quant_method":"gptq"}}"#,
+                Some("gptq"),
+                Some(2),
+            ),
+            (r#"{"vocab_size":7,"num_experts_per_tok":4}"#, Some("fp8"), Some(4)),
+        ];
+        for (json, method, top_k) in cases {
+            let mut configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            configs.add_file("params.json", params).unwrap();
+            let found = configs.experts.find("layers.0").ok().and_then(|config| config.top_k(None));
+            assert_eq!((configs.method(), found), (method, top_k), "{json}");
+            assert_eq!(configs.dimensions.vocabulary, Some(7));
+        }
+    }
+
+    #[test]
+    fn invalid_json_is_an_error() {
+        for json in ["", "[]", "null", "{", r#"{"a":NaN}"#, "<html>", "\u{feff}{}"] {
+            let error = Configs::from_config_json(json.as_bytes()).unwrap_err();
+            assert!(matches!(error, ConfigError::Json { .. }), "{json}");
+        }
+        let deep = "[".repeat(1_000_000);
+        assert!(Configs::from_config_json(deep.as_bytes()).is_err());
+        let nested =
+            format!(r#"{{"quantization_config":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
+        assert!(Configs::from_config_json(nested.as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,122 @@
+//! Module name patterns in configurations.
+
+use std::sync::OnceLock;
+
+use regex_lite::{Regex, RegexBuilder};
+
+/// A regular expression from a configuration, compiled on first use.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    text: Box<str>,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    /// The maximum length in bytes. Longer patterns match nothing.
+    const MAX_LENGTH: usize = 500;
+
+    /// Parses a name as a pattern; `None` if it is an exact name.
+    ///
+    /// compressed-tensors prefixes patterns with `re:` and GPTQModel with `+:`. Both match from the start of the
+    /// module name. Other patterns match anywhere.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let text = if let Some(text) = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:"))
+        {
+            format!("^(?:{text})")
+        } else if name.starts_with('*') {
+            // Quark writes shell patterns, in which a star matches any text.
+            format!("{}$", name.replace('.', "\\.").replace('*', ".*"))
+        } else if name.contains(['*', '\\', '[', '(', '^', '$', '|']) {
+            name.to_owned()
+        } else {
+            return None;
+        };
+        Some(Self { text: text.into(), compiled: OnceLock::new() })
+    }
+
+    /// Returns the text of a pattern that matches modules with `name` as one of their segments.
+    pub(crate) fn any_segment(name: &str) -> String {
+        let escaped = regex_lite::escape(name);
+        format!("re:(?:.*\\.)?{escaped}(?:\\.|$)")
+    }
+
+    /// Returns whether the pattern is supported. Patterns that are too long or use look-around match nothing.
+    pub(crate) fn is_supported(&self) -> bool {
+        self.compiled.get_or_init(|| self.compile()).is_some()
+    }
+
+    /// Returns the maximum number of steps of a match, at about 2 ns each: for every byte of the name, every
+    /// repetition and alternative may lead to every other one.
+    pub(crate) fn steps(&self, name: &str) -> u64 {
+        /// The steps of a match that fails at the first byte.
+        const START: usize = 150;
+
+        let operators = self.text.bytes().map(|byte| match byte {
+            b'*' | b'+' | b'?' | b'|' => 1,
+            // A repetition multiplies the states by a few dozen at most; more would exceed the size limit.
+            b'{' => 10,
+            _ => 0,
+        });
+        let operators = operators.sum::<usize>();
+        let per_byte = operators.saturating_mul(operators + 1) + 8;
+        let steps = per_byte.saturating_mul(name.len()).saturating_add(START);
+        u64::try_from(steps).unwrap_or(u64::MAX)
+    }
+
+    /// Returns whether a name matches. Unsupported patterns match nothing.
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        let compiled = self.compiled.get_or_init(|| self.compile());
+        compiled.as_ref().is_some_and(|regex| regex.is_match(name))
+    }
+
+    /// Compiles the expression. The compiled size is limited in proportion to the length, so that repetitions such as
+    /// `a{1000}` cannot multiply the states.
+    fn compile(&self) -> Option<Regex> {
+        const BYTES_PER_CHARACTER: usize = 32;
+        const MIN_COMPILED_BYTES: usize = 2_000;
+
+        let length = self.text.len();
+        let limit = length.checked_mul(BYTES_PER_CHARACTER)?.checked_add(MIN_COMPILED_BYTES)?;
+        let regex = || RegexBuilder::new(&self.text).size_limit(limit).build().ok();
+        (length <= Self::MAX_LENGTH).then(regex).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For each byte of the name, every operator may lead to every other one.
+    #[test]
+    fn operators_and_long_names_take_more_steps() {
+        let steps = |pattern: &str, name: &str| Pattern::from_name(pattern).unwrap().steps(name);
+        let increasing = ["re:ab", "re:a+b", "re:a+b|c", "re:a{9}b"].map(|text| steps(text, "ab"));
+        assert!(increasing.is_sorted_by(|one, other| one < other), "{increasing:?}");
+        assert!(steps("re:a+", "ab") < steps("re:a+", "abc"));
+    }
+
+    #[test]
+    fn names_and_patterns_are_distinguished() {
+        let cases = [
+            ("h.0.q_proj", None),
+            ("lm_head", None),
+            ("re:.*q_proj$", Some(true)),
+            ("re:q_proj", Some(false)),
+            ("+:h\\.[0-9]+\\.q", Some(true)),
+            ("*q_proj", Some(true)),
+            ("*k_proj", Some(false)),
+            (".*0\\.q_.*", Some(true)),
+            ("re:(?=h)", Some(false)),
+            ("re:(", Some(false)),
+            (r"re:h\.([0-9]|1[0-9]|2[0-7])\.(q|k|v|o)_proj", Some(true)),
+            (r"re:h\.\d{1,3}\.\w+", Some(true)),
+            ("re:.{0,1000}", Some(false)),
+        ];
+        for (name, expected) in cases {
+            let pattern = Pattern::from_name(name);
+            assert_eq!(pattern.map(|pattern| pattern.matches("h.0.q_proj")), expected, "{name}");
+        }
+        let long = Pattern::from_name(&format!("re:{}", "h?".repeat(300))).unwrap();
+        assert!(!long.matches("h"));
+    }
+}

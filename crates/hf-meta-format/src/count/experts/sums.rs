@@ -1,0 +1,454 @@
+//! Per-layer sums, from which the parameters of a mixture of experts are computed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::config::{ExpertConfig, ExpertConfigs};
+use super::position::{Embedding, ExpertPart, TensorPosition};
+use super::{MixtureOfExperts, UnknownActive};
+use crate::formats::TensorInfo;
+
+/// Per-layer sums, from which the parameters of a mixture of experts are computed.
+///
+/// Only the configuration identifies draft layers, and it may arrive after the tensors. Therefore each layer has its
+/// own sums.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ExpertSums {
+    /// The sums of each layer, by its name, such as `model.layers.7`. Tensors outside of all layers have an empty name.
+    layers: BTreeMap<Box<str>, LayerSums>,
+    /// The parameters of draft layers that are recognized by name.
+    draft: u64,
+    /// The number of parameters of the largest input embedding.
+    input_embedding: u64,
+    output_embedding: u64,
+    has_experts: bool,
+    /// The number of expert groups, over all layers.
+    groups: usize,
+    experts: usize,
+    /// True if a limit was exceeded. The mixture is unknown in that case.
+    is_too_large: bool,
+}
+
+/// The parameters of a layer, and its routed experts by name without the layer, such as `.mlp.experts`.
+#[derive(Clone, Debug, Default)]
+struct LayerSums {
+    number: Option<u64>,
+    parameters: u64,
+    groups: BTreeMap<Box<str>, ExpertGroup>,
+}
+
+/// The routed experts of one list.
+#[derive(Clone, Debug, Default)]
+struct ExpertGroup {
+    /// The parameters of each numbered expert.
+    numbered: Vec<u64>,
+    /// The number of experts in stacked tensors, which contain all experts.
+    stacked: Option<u64>,
+    stacked_parameters: u64,
+    /// True if two stacked tensors have different numbers of experts.
+    has_conflict: bool,
+    /// The parameters of tensors that contain the rows of all experts.
+    rows: u64,
+}
+
+impl ExpertSums {
+    /// The maximum numbers of layers, expert groups and experts. Published models have at most a few hundred layers
+    /// and 50,000 experts. A hostile name must not allocate memory for as many as it claims.
+    const MAX_LAYERS: usize = 4096;
+    const MAX_GROUPS: usize = 8192;
+    const MAX_EXPERTS: usize = 1 << 18;
+    /// The maximum length of the name of a layer or of an expert group.
+    const MAX_NAME_LENGTH: usize = 200;
+
+    /// Adds a tensor with `parameters` parameters. The sums cannot overflow, because the total was checked.
+    pub(crate) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
+        if parameters == 0 {
+            return;
+        }
+        let position = TensorPosition::new(name);
+        if position.is_draft {
+            self.draft = self.draft.saturating_add(parameters);
+            return;
+        }
+        match position.embedding {
+            Some(Embedding::Input) => self.input_embedding = self.input_embedding.max(parameters),
+            Some(Embedding::Output) => {
+                self.output_embedding = self.output_embedding.max(parameters);
+            }
+            None => {}
+        }
+        self.has_experts |= position.is_routed(tensor);
+        if !self.is_too_large {
+            let added = self.add_to_layer(&position, tensor, parameters);
+            self.is_too_large = added.is_none();
+        }
+    }
+
+    /// Adds a tensor to the sums of its layer; `None` if a limit is exceeded.
+    fn add_to_layer(
+        &mut self,
+        position: &TensorPosition<'_>,
+        tensor: &TensorInfo,
+        parameters: u64,
+    ) -> Option<()> {
+        let key = position.layer.map_or("", |layer| layer.key);
+        let layers = self.layers.len();
+        let layer = match self.layers.get_mut(key) {
+            Some(layer) => layer,
+            None if layers >= Self::MAX_LAYERS || key.len() > Self::MAX_NAME_LENGTH => return None,
+            None => {
+                let number = position.layer.map(|layer| layer.number);
+                let layer = LayerSums { number, ..LayerSums::default() };
+                self.layers.entry(key.into()).or_insert(layer)
+            }
+        };
+        layer.parameters = layer.parameters.saturating_add(parameters);
+        let Some(expert) = position.expert else { return Some(()) };
+        let Some(part) = expert.part(tensor) else { return Some(()) };
+        let before = layer.groups.len();
+        let group = layer.group(expert.group.get(key.len()..)?)?;
+        let experts = group.numbered.len();
+        group.add(part, parameters)?;
+        self.experts += group.numbered.len() - experts;
+        self.groups += layer.groups.len() - before;
+        (self.groups <= Self::MAX_GROUPS && self.experts <= Self::MAX_EXPERTS).then_some(())
+    }
+
+    /// Returns true if any tensor belongs to routed experts.
+    pub(crate) fn has_experts(&self) -> bool {
+        self.has_experts
+    }
+
+    /// Returns the parameters of the mixture; `None` for a model without routed experts.
+    pub(crate) fn mixture(
+        &self,
+        configs: &ExpertConfigs,
+        total: u64,
+    ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
+        if !self.has_experts {
+            return Ok(None);
+        }
+        if self.is_too_large {
+            return Err(UnknownActive::TooManyExperts);
+        }
+        let is_tied = self.input_embedding != self.output_embedding;
+        let input_embedding = if is_tied { 0 } else { self.input_embedding };
+        let mut mixture =
+            MixtureOfExperts { draft: self.draft, input_embedding, ..MixtureOfExperts::default() };
+        // Only layers in the same stack as layers with experts can be draft layers. A vision tower has its own stack.
+        let with_experts = self.layers.iter().filter(|(_, layer)| !layer.groups.is_empty());
+        let stacks: BTreeSet<_> = with_experts.map(|(key, _)| stack(key)).collect();
+        for (key, layer) in self.layers.iter().filter(|(key, _)| stacks.contains(stack(key))) {
+            layer.add_to(&mut mixture, configs, key)?;
+        }
+        let rest = total.saturating_sub(mixture.routed).saturating_sub(mixture.draft);
+        Ok(Some(MixtureOfExperts { always_active: rest, ..mixture }))
+    }
+}
+
+/// Returns the name of a layer without its number.
+fn stack(key: &str) -> &str {
+    key.rsplit_once('.').map_or(key, |(stack, _)| stack)
+}
+
+impl LayerSums {
+    /// Returns the expert group with a name; `None` if the name is too long.
+    fn group(&mut self, name: &str) -> Option<&mut ExpertGroup> {
+        if !self.groups.contains_key(name) {
+            if name.len() > ExpertSums::MAX_NAME_LENGTH {
+                return None;
+            }
+            self.groups.insert(name.into(), ExpertGroup::default());
+        }
+        self.groups.get_mut(name)
+    }
+
+    /// Adds the layer to a mixture.
+    fn add_to(
+        &self,
+        mixture: &mut MixtureOfExperts,
+        configs: &ExpertConfigs,
+        key: &str,
+    ) -> Result<(), UnknownActive> {
+        let config = configs.find(key);
+        if let (Ok(config), Some(number)) = (config, self.number)
+            && config.is_draft(number)
+        {
+            mixture.draft = mixture.draft.saturating_add(self.parameters);
+            return Ok(());
+        }
+        for (name, group) in &self.groups {
+            let config = configs.find(&format!("{key}{name}"))?;
+            group.add_to(mixture, config, self.number)?;
+            mixture.is_upper_bound |= config.has_zero_experts;
+        }
+        Ok(())
+    }
+}
+
+impl ExpertGroup {
+    /// Adds a tensor; `None` if its expert number is too large.
+    fn add(&mut self, part: ExpertPart, parameters: u64) -> Option<()> {
+        match part {
+            ExpertPart::Numbered(number) => {
+                let number = usize::try_from(number).ok()?;
+                if number >= ExpertSums::MAX_EXPERTS {
+                    return None;
+                }
+                if self.numbered.len() <= number {
+                    self.numbered.resize(number + 1, 0);
+                }
+                let sum = &mut self.numbered[number];
+                *sum = sum.saturating_add(parameters);
+            }
+            ExpertPart::Stacked(experts) => {
+                self.has_conflict |= self.stacked.is_some_and(|known| known != experts);
+                self.stacked = Some(experts);
+                self.stacked_parameters = self.stacked_parameters.saturating_add(parameters);
+            }
+            ExpertPart::Rows => self.rows = self.rows.saturating_add(parameters),
+        }
+        Some(())
+    }
+
+    /// Adds the experts of a layer to a mixture.
+    fn add_to(
+        &self,
+        mixture: &mut MixtureOfExperts,
+        config: &ExpertConfig,
+        layer: Option<u64>,
+    ) -> Result<(), UnknownActive> {
+        let experts = self.experts(config, layer)?;
+        let sets = config.set_sizes(experts, layer).ok_or(UnknownActive::ConflictingExpertCount)?;
+        let top_k = config.top_k(layer).ok_or(UnknownActive::MissingTopK)?;
+        let in_all = self.stacked_parameters.saturating_add(self.rows);
+        let is_divisible = in_all.is_multiple_of(experts) && (in_all == 0 || sets.len() == 1);
+        // Experts of equal size belong to one set.
+        let is_one_set = sets.len() > 1 && common_size(&self.numbered).is_ok();
+        if !is_divisible || is_one_set || sets.iter().any(|&set| top_k > set) {
+            return Err(UnknownActive::ConflictingExpertCount);
+        }
+        let mut numbered = &self.numbered[..];
+        for set in sets {
+            let length = usize::try_from(set).unwrap_or(usize::MAX).min(numbered.len());
+            let (own, others) = numbered.split_at(length);
+            let own = common_size(own)?.saturating_add(in_all / experts);
+            mixture.add_experts(set, top_k, own);
+            numbered = others;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of experts, which is at least 1.
+    fn experts(&self, config: &ExpertConfig, layer: Option<u64>) -> Result<u64, UnknownActive> {
+        let numbered = (!self.numbered.is_empty()).then_some(self.numbered.len() as u64);
+        let shown = match (numbered, self.stacked) {
+            (Some(numbered), Some(stacked)) if numbered != stacked => None,
+            (numbered, stacked) => Some(numbered.or(stacked)),
+        };
+        let shown = shown.filter(|_| !self.has_conflict);
+        let shown = shown.ok_or(UnknownActive::ConflictingExpertCount)?;
+        let experts = shown.or_else(|| config.experts(layer));
+        experts.filter(|&experts| experts > 0).ok_or(UnknownActive::MissingExpertCount)
+    }
+}
+
+/// Returns the number of parameters per expert, which must be the same for all; 0 if there are no experts.
+fn common_size(experts: &[u64]) -> Result<u64, UnknownActive> {
+    let size = experts.first().copied().unwrap_or_default();
+    if experts.contains(&0) {
+        return Err(UnknownActive::MissingExperts);
+    }
+    let is_common = experts.iter().all(|&other| other == size);
+    if is_common { Ok(size) } else { Err(UnknownActive::UnequalExperts) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::Dtype;
+
+    type Tensor<'a> = (&'a str, &'a [u64]);
+
+    fn info(shape: &[u64]) -> TensorInfo {
+        TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) }
+    }
+
+    fn mixture(
+        config: &str,
+        tensors: &[Tensor<'_>],
+    ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
+        let configs = ExpertConfigs::from_config(&serde_json::from_str(config).unwrap());
+        let mut sums = ExpertSums::default();
+        let mut total = 1_000;
+        for (name, shape) in tensors {
+            let info = info(shape);
+            let parameters = info.elements().unwrap();
+            total += parameters;
+            sums.add(name, &info, parameters);
+        }
+        sums.mixture(&configs, total)
+    }
+
+    /// Returns the active and the total parameters.
+    fn active_and_total(tensors: &[Tensor<'_>]) -> Result<(u64, u64), UnknownActive> {
+        let config = r#"{"num_experts":4,"num_experts_per_tok":2,"num_hidden_layers":2,
+            "num_nextn_predict_layers":1}"#;
+        mixture(config, tensors)
+            .map(|found| found.map_or((0, 0), |moe| (moe.active(), moe.total())))
+    }
+
+    #[test]
+    fn numbered_and_stacked_experts_are_counted_alike() {
+        let numbered = [
+            ("h.0.mlp.experts.0.w.weight", &[10, 3][..]),
+            ("h.0.mlp.experts.1.w.weight", &[10, 3]),
+            ("h.0.mlp.experts.2.w.weight", &[10, 3]),
+            ("h.0.mlp.experts.3.w.weight", &[10, 3]),
+            ("h.0.mlp.shared_experts.w.weight", &[10, 3]),
+        ];
+        assert_eq!(active_and_total(&numbered), Ok((1_090, 1_150)));
+        let stacked = [
+            ("h.0.mlp.experts.gate_up_proj", &[4, 5, 6][..]),
+            ("h.1.mlp.experts.up_bias", &[4, 2]),
+            ("h.1.mlp.experts.norm", &[4]),
+        ];
+        assert_eq!(active_and_total(&stacked), Ok((1_068, 1_132)));
+        assert_eq!(active_and_total(&[("h.0.ffn.experts.mlp.w1", &[20, 6])]), Ok((1_060, 1_120)));
+    }
+
+    /// Mixtral 8x7B in a GGUF file from before April 2024, with the numbers its authors published.
+    #[test]
+    fn experts_of_older_gguf_files_are_counted() {
+        let (ffn, kv, hidden) = (&[14336, 4096][..], &[1024, 4096][..], &[4096, 4096][..]);
+        let parts = ["ffn_gate", "ffn_up", "ffn_down"];
+        let layer = |layer: usize| {
+            let experts = (0..8).flat_map(|expert| parts.map(|part| format!("{part}.{expert}")));
+            let experts = experts.map(|name| (name, ffn));
+            let attention = [("attn_q", hidden), ("attn_k", kv), ("attn_v", kv)];
+            let rest = [("attn_output", hidden), ("ffn_gate_inp", &[8, 4096]), ("norms", &[8192])];
+            let rest =
+                attention.into_iter().chain(rest).map(|(name, shape)| (name.to_owned(), shape));
+            experts
+                .chain(rest)
+                .map(move |(name, shape)| (format!("blk.{layer}.{name}.weight"), shape))
+        };
+        let embedding = &[32_000, 4096][..];
+        let outside = [("token_embd", embedding), ("output", embedding), ("output_norm", &[3096])];
+        let outside = outside.map(|(name, shape)| (format!("{name}.weight"), shape));
+        let named: Vec<_> = (0..32).flat_map(layer).chain(outside).collect();
+        let tensors: Vec<_> = named.iter().map(|(name, shape)| (&**name, *shape)).collect();
+        let config = r#"{"num_experts":8,"num_experts_per_tok":2}"#;
+        let moe = mixture(config, &tensors).unwrap().unwrap();
+        assert_eq!((moe.total(), moe.active()), (46_702_792_704, 12_879_925_248));
+        assert_eq!((moe.experts, moe.per_expert), (8, Some(32 * 3 * 14_336 * 4_096)));
+    }
+
+    /// DeepSeek stores draft layers after the last layer, or under a name of their own. Layers of a vision tower are
+    /// not draft layers.
+    #[test]
+    fn draft_layers_are_not_active() {
+        let tensors = [
+            ("model.layers.1.mlp.experts.w", &[4, 10, 1][..]),
+            ("model.layers.2.mlp.experts.w", &[4, 10, 1]),
+            ("model.layers.2.eh_proj.weight", &[7]),
+            ("vision.layers.2.weight", &[5]),
+            ("mtp.0.ffn.experts.9.w", &[4, 10]),
+            ("model.mtp_layers.0.ffn.weight", &[6]),
+        ];
+        assert_eq!(active_and_total(&tensors), Ok((1_000 + 20 + 5, 1_000 + 40 + 47 + 5 + 40 + 6)));
+    }
+
+    /// ERNIE has experts for text and smaller ones for images. Experts of equal size cannot be two sets.
+    #[test]
+    fn sets_of_experts_differ_in_size() {
+        let config = r#"{"moe_k":1,"moe_num_experts":[2,1]}"#;
+        let sizes = |sizes: [u64; 3]| {
+            let names = [0, 1, 2].map(|expert| format!("layers.1.mlp.experts.{expert}.w"));
+            let shapes = sizes.map(|size| [size]);
+            let tensors: Vec<_> =
+                names.iter().zip(&shapes).map(|(name, shape)| (&**name, &shape[..])).collect();
+            mixture(config, &tensors).map(|moe| moe.map(|moe| (moe.routed_active, moe.routed)))
+        };
+        assert_eq!(sizes([10, 10, 7]), Ok(Some((17, 27))));
+        assert_eq!(sizes([10, 10, 10]), Err(UnknownActive::ConflictingExpertCount));
+        assert_eq!(sizes([10, 7, 7]), Err(UnknownActive::UnequalExperts));
+    }
+
+    #[test]
+    fn layers_may_differ() {
+        let config = r#"{"num_experts":[2,3],"moe_topk":[1,2]}"#;
+        let tensors = [
+            ("model.layers.0.mlp.experts.w", &[2, 10, 1][..]),
+            ("model.layers.1.mlp.experts.w", &[3, 10, 1]),
+        ];
+        let moe = mixture(config, &tensors).unwrap().unwrap();
+        assert_eq!((moe.experts, moe.experts_per_token, moe.per_expert), (3, 2, None));
+        assert_eq!((moe.active(), moe.routed), (1_030, 50));
+    }
+
+    #[test]
+    fn the_input_embedding_is_left_out_unless_it_is_the_output() {
+        let experts = ("h.0.experts.w", &[4, 10, 1][..]);
+        let input = ("model.embed_tokens.weight", &[5, 10][..]);
+        let config = r#"{"num_experts_per_tok":2}"#;
+        let tied = mixture(config, &[experts, input]).unwrap().unwrap();
+        assert_eq!(tied.active_without_input_embedding(), tied.active());
+        let own = mixture(config, &[experts, input, ("lm_head.weight", input.1)]).unwrap().unwrap();
+        assert_eq!((own.active(), own.active_without_input_embedding()), (1_120, 1_070));
+    }
+
+    #[test]
+    fn conflicts_are_reported_with_a_reason() {
+        let cases: [(&[Tensor<'_>], UnknownActive); 8] = [
+            (&[("h.0.experts.0.w", &[4])], UnknownActive::ConflictingExpertCount),
+            (&[("h.0.experts.3.w", &[4])], UnknownActive::MissingExperts),
+            (&[("h.0.experts.4.w", &[4])], UnknownActive::ConflictingExpertCount),
+            (&[("h.0.experts.w", &[64, 6, 1])], UnknownActive::ConflictingExpertCount),
+            (
+                &[("h.0.experts.w", &[4, 6, 1]), ("h.0.experts.v", &[8, 6, 1])],
+                UnknownActive::ConflictingExpertCount,
+            ),
+            (
+                &[
+                    ("h.0.experts.0.w", &[4]),
+                    ("h.0.experts.1.w", &[4]),
+                    ("h.0.experts.2.w", &[4]),
+                    ("h.0.experts.3.w", &[5]),
+                ],
+                UnknownActive::UnequalExperts,
+            ),
+            (&[("h.experts.18446744073709551615.w", &[4])], UnknownActive::TooManyExperts),
+            (&[("h.0.experts.w", &[1 << 62, 1, 1])], UnknownActive::ConflictingExpertCount),
+        ];
+        for (tensors, reason) in cases {
+            assert_eq!(active_and_total(tensors), Err(reason), "{tensors:?}");
+        }
+        assert_eq!(active_and_total(&[("h.0.mlp.weight", &[4, 4])]), Ok((0, 0)));
+        let experts = ("h.0.experts.w", &[4, 6, 1][..]);
+        assert_eq!(mixture("{}", &[experts]), Err(UnknownActive::MissingTopK));
+        let rows = ("h.0.experts.w", &[4, 6][..]);
+        let reason = Err(UnknownActive::MissingExpertCount);
+        assert_eq!(mixture(r#"{"num_experts_per_tok":2}"#, &[rows]), reason);
+    }
+
+    #[test]
+    fn hostile_names_take_bounded_memory() {
+        let config = r#"{"num_experts_per_tok":2}"#;
+        let names: [fn(usize) -> String; 3] = [
+            |n| format!("layers.{n}.experts.w"),
+            |n| format!("h.0.m{n}.experts.w"),
+            |n| format!("h.0.m{n}.experts.262143.w"),
+        ];
+        for name in names {
+            let names: Vec<_> = (0..10_000).map(name).collect();
+            let tensors: Vec<_> = names.iter().map(|name| (&**name, &[4_u64, 6, 1][..])).collect();
+            assert_eq!(mixture(config, &tensors), Err(UnknownActive::TooManyExperts));
+            let reversed: Vec<_> = tensors.into_iter().rev().collect();
+            assert_eq!(mixture(config, &reversed), Err(UnknownActive::TooManyExperts));
+        }
+        let zeros = "0".repeat(1_000);
+        for long in [format!("h.{zeros}1.experts.w"), format!("h.1.m{zeros}.experts.w")] {
+            assert_eq!(mixture(config, &[(&long, &[4, 6, 1])]), Err(UnknownActive::TooManyExperts));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The index of all component names, which splits tensor names into module and component.
+
+use std::sync::LazyLock;
+
+use memchr::memrchr;
+
+use super::component::{Component, Role};
+use super::method::{AuxiliaryNames, Method, PLAIN, without_star};
+use super::methods::{ALWAYS_AUXILIARY, METHODS};
+
+static INDEX: LazyLock<NameIndex> = LazyLock::new(NameIndex::new);
+
+/// The components of all methods.
+struct NameIndex {
+    /// The components, the bare module name first, then longer names before shorter ones.
+    components: Vec<Component>,
+    /// For each component, the methods whose weights may be in it.
+    methods: Vec<Vec<&'static Method>>,
+    /// The indices of components, by the [`bucket`] of their last segment. Every tensor of every model is looked up
+    /// here, and few names share a bucket, so a lookup compares one or two names.
+    buckets: Vec<Vec<usize>>,
+    /// The indices of components whose name is a suffix of a segment, longest first.
+    suffixes: Vec<usize>,
+    /// True for the last byte of any suffix.
+    last_bytes: [bool; 256],
+}
+
+impl NameIndex {
+    fn new() -> Self {
+        let mut names: Vec<_> = all_names().collect();
+        // Sorted so that the longest of several suffixes matches first.
+        names.sort_by_key(|(name, ..)| {
+            (!name.is_empty(), usize::MAX - without_star(name).len(), *name)
+        });
+        names.dedup_by_key(|(name, ..)| *name);
+        let components = names.into_iter().zip(0..).map(|((name, role, needs_config), index)| {
+            let is_suffix = name.starts_with('*');
+            Component { index, name: without_star(name), is_suffix, role, needs_config }
+        });
+        let components: Vec<_> = components.collect();
+        let has_weights = |component| {
+            METHODS.iter().filter(move |method| method.has_weights_in(component)).collect()
+        };
+        let mut index = Self {
+            methods: components.iter().map(has_weights).collect(),
+            buckets: vec![Vec::new(); 256],
+            suffixes: Vec::new(),
+            last_bytes: [false; 256],
+            components,
+        };
+        for (at, component) in index.components.iter().enumerate().skip(1) {
+            if component.is_suffix {
+                index.suffixes.push(at);
+                index.last_bytes[last_byte(component.name)] = true;
+            } else {
+                index.buckets[bucket(last_segment(component.name))].push(at);
+            }
+        }
+        index
+    }
+
+    fn split<'a>(&'static self, name: &'a str) -> (&'a str, &'static Component) {
+        let split = |index: &usize| {
+            let component = &self.components[*index];
+            Some((component.module_of(name)?, component))
+        };
+        if let Some(found) = self.buckets[bucket(last_segment(name))].iter().find_map(split) {
+            return found;
+        }
+        let is_candidate = self.last_bytes[last_byte(name)];
+        let suffixes = if is_candidate { &self.suffixes[..] } else { &[] };
+        suffixes.iter().find_map(split).unwrap_or((name, &self.components[0]))
+    }
+}
+
+/// Returns the names of all components, with their roles and whether they are a reason to request `config.json`.
+fn all_names() -> impl Iterator<Item = (&'static str, Role, bool)> {
+    let auxiliary = |groups: AuxiliaryNames, role: fn(_) -> Role, needs_config| {
+        groups.iter().flat_map(move |(kind, names)| {
+            names.iter().map(move |name| (*name, role(*kind), needs_config))
+        })
+    };
+    let of_method = move |method: &'static Method| {
+        // For plain names, the dtype decides whether `config.json` is needed.
+        let weights =
+            method.weights.iter().map(|name| (*name, Role::Weights, !PLAIN.contains(name)));
+        let certain = auxiliary(method.auxiliary, Role::Auxiliary, true);
+        let ambiguous = auxiliary(method.ambiguous, Role::Auxiliary, false);
+        weights.chain(certain).chain(ambiguous)
+    };
+    let of_all = auxiliary(ALWAYS_AUXILIARY, Role::AlwaysAuxiliary, true);
+    METHODS.iter().flat_map(of_method).chain(of_all)
+}
+
+/// Splits the name of a tensor into its module and its component.
+pub(super) fn split(name: &str) -> (&str, &'static Component) {
+    INDEX.split(name)
+}
+
+/// Returns all components, ordered by index.
+pub(super) fn components() -> &'static [Component] {
+    &INDEX.components
+}
+
+/// Returns the methods whose weights may be in a component.
+pub(super) fn methods_of(component: &Component) -> &'static [&'static Method] {
+    &INDEX.methods[usize::from(component.index)]
+}
+
+/// Returns the module of a tensor whose name only quantizers use for weights.
+pub(crate) fn module_of_packed_weights(name: &str) -> Option<&str> {
+    let (module, component) = split(name);
+    (component.role == Role::Weights && !component.is_plain()).then_some(module)
+}
+
+fn last_segment(name: &str) -> &str {
+    memrchr(b'.', name.as_bytes()).map_or(name, |dot| &name[dot + 1..])
+}
+
+fn last_byte(name: &str) -> usize {
+    name.bytes().last().unwrap_or_default().into()
+}
+
+/// Returns a bucket below 256. Few names share one, because it depends on their length, first byte and last byte.
+fn bucket(name: &str) -> usize {
+    let [first, last] = [name.bytes().next(), name.bytes().last()].map(Option::unwrap_or_default);
+    let length = name.len().to_le_bytes()[0];
+    length.wrapping_mul(29).wrapping_add(first.wrapping_mul(7)).wrapping_add(last).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_into_module_and_component() {
+        let cases = [
+            ("h.0.q_proj.weight", "h.0.q_proj", "weight"),
+            ("weight", "", "weight"),
+            ("h.q_proj.bias", "h.q_proj.bias", ""),
+            ("h.q_proj.weight.absmax", "h.q_proj", "weight.absmax"),
+            ("h.up_proj.absmax", "h.up_proj", "absmax"),
+            (
+                "h.q.weight.quant_state.bitsandbytes__nf4",
+                "h.q",
+                "weight.quant_state.bitsandbytes__nf4",
+            ),
+            ("h.experts.up_proj_blocks", "h.experts.up_proj", "_blocks"),
+            ("h.experts._blocks", "h.experts._blocks", ""),
+            ("h.myweight.absmax", "h.myweight", "absmax"),
+            ("", "", ""),
+        ];
+        for (name, module, expected) in cases {
+            let (found, component) = split(name);
+            assert_eq!((found, component.name), (module, expected), "{name}");
+            let mut written = String::new();
+            component.write_tensor_name(found, &mut written);
+            assert_eq!(written, name);
+        }
+    }
+
+    /// The index keeps only one of several components with the same name.
+    #[test]
+    fn methods_agree_on_the_role_of_a_name() {
+        for (name, role, needs_config) in all_names() {
+            let is_same = |found: &&Component| {
+                found.name == without_star(name) && found.is_suffix == name.starts_with('*')
+            };
+            let found = components().iter().find(is_same).unwrap();
+            assert_eq!((found.role, found.needs_config), (role, needs_config), "{name}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Results in memory, and the lookups in flight that will produce more.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt, Shared, ready};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache as MemoryCache;
+use tokio::time::Instant;
+
+use super::lookup_result::LookupResult;
+use super::metrics::ServerMetrics;
+use super::weights_query::WeightsQuery;
+
+/// The typical size of a result in bytes, to estimate the number of results in memory.
+const TYPICAL_RESULT_BYTES: u64 = 3_072;
+
+/// The maximum time a stale result is served while a background lookup refreshes it.
+const MAX_STALENESS: Duration = Duration::from_secs(24 * 3_600);
+
+/// The result of a lookup in flight; `None` if the lookup ended without one. The lookup is a separate task, so it
+/// continues even if nobody waits for it.
+pub(super) type SharedLookup = Shared<BoxFuture<'static, Option<Arc<LookupResult>>>>;
+
+/// The results in memory and the lookups in flight.
+///
+/// A lookup in flight is found under its query, and under its commit as soon as the commit is known. Requests for one
+/// query therefore share a lookup, and so do lookups of one commit under different names or branches.
+pub(super) struct Results {
+    in_memory: MemoryCache<WeightsQuery, CachedResult, ResultSize>,
+    in_flight: Mutex<InFlight>,
+    /// The time to live of results for branches and tags.
+    ttl: Duration,
+    metrics: Arc<ServerMetrics>,
+}
+
+#[derive(Default)]
+struct InFlight {
+    by_query: HashMap<WeightsQuery, SharedLookup>,
+    /// The lookups that read the shards of a commit, by the query for the commit. A lookup is listed here only when it
+    /// does not wait for another one, so lookups never wait for each other in a circle.
+    by_commit: HashMap<WeightsQuery, SharedLookup>,
+}
+
+/// A result in memory.
+#[derive(Clone, Debug)]
+pub(super) struct CachedResult {
+    pub(super) result: Arc<LookupResult>,
+    /// The end of its time to live; `None` for a result that never expires.
+    expires_at: Option<Instant>,
+}
+
+#[derive(Clone)]
+struct ResultSize;
+
+impl Weighter<WeightsQuery, CachedResult> for ResultSize {
+    fn weight(&self, query: &WeightsQuery, cached: &CachedResult) -> u64 {
+        (query.size() + cached.result.size()) as u64
+    }
+}
+
+impl Results {
+    /// Creates an empty memory of at most `memory_limit` bytes.
+    pub(super) fn new(memory_limit: u64, ttl: Duration, metrics: Arc<ServerMetrics>) -> Self {
+        let estimate = usize::try_from(memory_limit / TYPICAL_RESULT_BYTES);
+        let estimate = estimate.unwrap_or(usize::MAX).max(16);
+        Self {
+            in_memory: MemoryCache::with_weighter(estimate, memory_limit, ResultSize),
+            in_flight: Mutex::default(),
+            ttl,
+            metrics,
+        }
+    }
+
+    /// Returns the result for a query if it is in memory.
+    pub(super) fn get(&self, query: &WeightsQuery) -> Option<CachedResult> {
+        self.in_memory.get(query)
+    }
+
+    /// Returns the queries for branches and tags of a repository whose results are in memory.
+    pub(super) fn queries_of_repo(&self, repo: &str) -> Vec<WeightsQuery> {
+        let queries = self.in_memory.iter().map(|(query, _)| query);
+        queries.filter(|query| !query.is_pinned() && query.matches_repo(repo)).collect()
+    }
+
+    /// Stores a result. A transient failure does not replace an earlier result, but delays the next lookup.
+    pub(super) fn store(&self, query: &WeightsQuery, result: &Arc<LookupResult>) {
+        let ttl = result.ttl(query.is_pinned(), self.ttl);
+        let earlier = self.get(query).map(|cached| cached.result);
+        let earlier = earlier.filter(|earlier| !earlier.is_transient_failure());
+        let stored = earlier.filter(|_| result.is_transient_failure());
+        let expires_at = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
+        let result = stored.unwrap_or_else(|| Arc::clone(result));
+        self.in_memory.insert(query.clone(), CachedResult { result, expires_at });
+        self.metrics.memory_bytes.set(self.in_memory.weight());
+        self.metrics.memory_results.set(self.in_memory.len() as u64);
+    }
+
+    /// Returns the lookup in flight for a query, or starts one. Returns `None` if `limit` lookups are in flight, or if
+    /// `start` does not start one.
+    pub(super) fn join_or_start(
+        &self,
+        query: &WeightsQuery,
+        limit: usize,
+        start: impl FnOnce() -> Option<SharedLookup>,
+    ) -> Option<SharedLookup> {
+        let mut in_flight = self.lock();
+        if let Some(lookup) = in_flight.by_query.get(query) {
+            return Some(lookup.clone());
+        }
+        if in_flight.by_query.len() >= limit {
+            return None;
+        }
+        let lookup = start()?;
+        in_flight.by_query.insert(query.clone(), lookup.clone());
+        self.metrics.lookups_in_flight.set(in_flight.by_query.len() as u64);
+        Some(lookup)
+    }
+
+    /// Tells the commit of the lookup for `query`: `pinned` is the query for the commit. Returns the lookup that has
+    /// read or is reading this commit. If there is none, the lookup for `query` reads it.
+    pub(super) fn share_commit(
+        &self,
+        query: &WeightsQuery,
+        pinned: &WeightsQuery,
+    ) -> Option<SharedLookup> {
+        let mut in_flight = self.lock();
+        if let Some(other) = in_flight.by_commit.get(pinned) {
+            return Some(other.clone());
+        }
+        // A lookup stores its result before it leaves `by_commit`.
+        let stored = self.get(pinned).filter(|cached| cached.result.is_permanent());
+        if let Some(CachedResult { result, .. }) = stored {
+            return Some(ready(Some(result)).boxed().shared());
+        }
+        let own = in_flight.by_query.get(query)?.clone();
+        in_flight.by_commit.insert(pinned.clone(), own);
+        None
+    }
+
+    /// Removes a lookup from the lookups in flight.
+    pub(super) fn end_lookup(&self, query: &WeightsQuery) {
+        let mut in_flight = self.lock();
+        if let Some(ended) = in_flight.by_query.remove(query) {
+            in_flight.by_commit.retain(|_, lookup| !lookup.ptr_eq(&ended));
+        }
+        self.metrics.lookups_in_flight.set(in_flight.by_query.len() as u64);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InFlight> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CachedResult {
+    pub(super) fn is_fresh(&self) -> bool {
+        self.staleness().is_none()
+    }
+
+    /// Returns the end of the result's freshness; `None` if it has expired.
+    pub(super) fn fresh_until(&self) -> Option<Instant> {
+        let forever = || Instant::now() + MAX_STALENESS;
+        self.is_fresh().then(|| self.expires_at.unwrap_or_else(forever))
+    }
+
+    /// Returns whether the result may be served while a background lookup refreshes it.
+    pub(super) fn may_serve_stale(&self) -> bool {
+        let is_recent = self.staleness().is_none_or(|staleness| staleness < MAX_STALENESS);
+        is_recent && !self.result.is_transient_failure()
+    }
+
+    /// Returns the time since the result expired, or `None` while it is fresh.
+    fn staleness(&self) -> Option<Duration> {
+        Instant::now().checked_duration_since(self.expires_at?)
+    }
+}

@@ -1,0 +1,92 @@
+//! Endpoints for operators and programs: health, metrics, the OpenAPI document and the webhook of the Hub.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode};
+use serde::Deserialize;
+
+use crate::reply::{CachePolicy, Reply};
+use crate::state::ServiceState;
+
+/// The OpenAPI document.
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
+
+const DAY: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(24 * 3_600));
+
+/// The header with the secret of the webhook (<https://huggingface.co/docs/hub/webhooks>).
+const SECRET: &str = "x-webhook-secret";
+
+/// The maximum size of an event in bytes.
+const MAX_EVENT_BYTES: usize = 64 << 10;
+
+/// Serves the OpenAPI document.
+pub(super) async fn document() -> Reply {
+    Reply::json(StatusCode::OK, OPENAPI, DAY)
+}
+
+/// Tells a service manager that the process is responsive.
+pub(super) async fn liveness() -> Reply {
+    Reply::text(StatusCode::OK, "ok")
+}
+
+/// Tells a load balancer whether it should send requests to this process.
+pub(super) async fn readiness(State(state): State<Arc<ServiceState>>) -> Reply {
+    if state.is_shutting_down.load(Ordering::Relaxed) {
+        Reply::text(StatusCode::SERVICE_UNAVAILABLE, "shutting down")
+    } else {
+        Reply::text(StatusCode::OK, "ok")
+    }
+}
+
+/// Serves the metrics of the service in the OpenMetrics text format.
+pub(super) async fn metrics(State(state): State<Arc<ServiceState>>) -> Reply {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match state.metrics.text() {
+        Ok(text) => Reply::new(StatusCode::OK, content_type, text, CachePolicy::NoStore),
+        Err(_) => Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "failed to write the metrics"),
+    }
+}
+
+/// The relevant parts of an event.
+#[derive(Deserialize)]
+struct WebhookEvent {
+    event: EventScope,
+    repo: EventRepo,
+}
+
+/// The scope of an event.
+#[derive(Deserialize)]
+struct EventScope {
+    /// The scope. `repo` and its subscopes, such as `repo.content`, concern the files.
+    scope: String,
+}
+
+/// The repository of an event.
+#[derive(Deserialize)]
+struct EventRepo {
+    r#type: String,
+    name: String,
+}
+
+/// Refreshes the known results of a changed model.
+pub(super) async fn webhook(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
+    let secret = request.headers().get(SECRET).map(HeaderValue::as_bytes);
+    let expected = state.config.webhook_secret.as_ref();
+    if !secret.is_some_and(|secret| expected.is_some_and(|expected| expected.matches(secret))) {
+        return Reply::text(StatusCode::UNAUTHORIZED, "the webhook secret is missing or wrong");
+    }
+    let Ok(body) = to_bytes(request.into_body(), MAX_EVENT_BYTES).await else {
+        return Reply::text(StatusCode::BAD_REQUEST, "the event is incomplete or too large");
+    };
+    let Ok(WebhookEvent { event, repo }) = serde_json::from_slice(&body) else {
+        return Reply::text(StatusCode::BAD_REQUEST, "the event is invalid");
+    };
+    if repo.r#type == "model" && event.scope.split('.').next() == Some("repo") {
+        state.lookups.refresh_repo(&repo.name);
+    }
+    Reply::text(StatusCode::OK, "ok")
+}

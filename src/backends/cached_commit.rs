@@ -1,0 +1,115 @@
+//! A commit from the header cache.
+
+use std::ops::Range;
+
+use futures::future::{FutureExt, ready};
+use futures::stream::{self, StreamExt};
+use tokio::task::yield_now;
+
+use super::{Fetch, Fetched, FileListing, FileSource, FileStream, ListFuture, Origin};
+use crate::cache::{CachedFile, HeaderBytes};
+use crate::error::Error;
+use crate::formats::RepoPath;
+use crate::http::blocking::spawn_blocking_if_large;
+use crate::http::transfer::{BodyEvent, RangeBytes};
+
+/// The chunk size of a streamed cached file, in bytes. Larger chunks would be parsed on another thread.
+const CHUNK: usize = 1 << 16;
+
+/// A cached commit of a repository. It serves only what an earlier call has read.
+///
+/// Ranges are truncated at the end of the cached bytes, which is the end of the header.
+#[derive(Debug)]
+pub(crate) struct CachedCommit {
+    /// The origin that the bytes were read from, for names.
+    pub(crate) origin: Origin,
+    pub(crate) bytes: HeaderBytes,
+}
+
+impl CachedCommit {
+    /// Decompresses `length` bytes of a file. Returns `None` if the file is not cached or its entry is corrupt.
+    async fn inflate<T: Send + 'static>(
+        &self,
+        path: &RepoPath,
+        length: u64,
+        inflate: impl FnOnce(CachedFile) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let file = self.bytes.headers.file(path)?;
+        let length = usize::try_from(length.min(file.start.length())).unwrap_or(usize::MAX);
+        spawn_blocking_if_large(length, move || inflate(file)).await
+    }
+
+    /// Checks a file against the size limit of this call. An earlier call may have had a larger limit.
+    fn check_length(&self, path: &RepoPath, limit: u64) -> Result<(), Error> {
+        match self.bytes.headers.file(path) {
+            Some(file) if file.start.length() > limit => {
+                Err(Error::TooLarge { file: self.file_name(path), limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn fetched<T>(
+        &self,
+        value: Option<T>,
+        name: impl FnOnce() -> String,
+    ) -> Result<Fetched<T>, Error> {
+        let commit = Some(self.bytes.commit.clone());
+        let missing = || Error::FileNotFound { file: name(), source: "it is not cached".into() };
+        value.map(|value| Fetched::new(value, commit)).ok_or_else(missing)
+    }
+}
+
+impl FileSource for CachedCommit {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+        async move {
+            let read = self.inflate(path, range.end, move |file| file.range(&range)).await;
+            self.fetched(read, || self.file_name(path))
+        }
+        .boxed()
+    }
+
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+        async move {
+            self.check_length(path, limit)?;
+            let read = self.inflate(path, limit, |file| file.whole()?.inflate()).await;
+            self.fetched(read, || self.file_name(path))
+        }
+        .boxed()
+    }
+
+    /// Yields a file in chunks, as a download would. Shards are parsed in the meantime.
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
+        if let Err(error) = self.check_length(path, limit) {
+            return ready(Err(error)).boxed();
+        }
+        let whole = self.bytes.headers.file(path).and_then(CachedFile::whole);
+        let fetched = self.fetched(whole, || self.file_name(path));
+        let name = self.file_name(path);
+        let stream = fetched.map(|Fetched { value, commit, .. }| {
+            let start =
+                BodyEvent::Start { response: commit.clone(), content_length: Some(value.length()) };
+            let chunks = stream::iter(value.chunks(CHUNK)).then(move |chunk| {
+                let chunk = chunk.map(BodyEvent::Bytes);
+                let chunk = chunk.map_err(|error| Error::from_io(name.clone(), error));
+                yield_now().map(|()| chunk)
+            });
+            let events = stream::iter([Ok(start)]).chain(chunks).boxed();
+            Fetched::new(events, commit)
+        });
+        ready(stream).boxed()
+    }
+
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
+        let listed =
+            self.fetched(self.bytes.headers.listing(folder), || "list of files".to_owned());
+        let listing = |Fetched { value: (files, is_complete), commit, .. }| {
+            Some(FileListing { files, commit, is_complete })
+        };
+        ready(listed.map(listing)).boxed()
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        self.origin.files().file_name(path)
+    }
+}

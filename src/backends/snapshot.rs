@@ -1,0 +1,223 @@
+//! A repository in the disk cache of `huggingface_hub`, read without any requests.
+//!
+//! ```text
+//! models--org--name/refs/main                          the commit that `main` pointed to
+//! models--org--name/snapshots/<commit>/x.safetensors   -> ../../blobs/<hash>, or the file itself
+//! models--org--name/blobs/<hash>                       the file, or -> ../../blobs/<xx>/<xet hash>
+//! models--org--name/trees/<commit>.json                the files of the commit, downloaded or not
+//! blobs/<xx>/<xet hash>                                files that several repositories share
+//! ```
+//!
+//! A snapshot contains the downloaded files, which may be only some of the repository's files. Links are followed if
+//! they stay inside the repository's folder or lead to the shared blobs; `huggingface_hub` 2.4.0 creates no others.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use futures::future::FutureExt;
+use serde::Deserialize;
+use tokio::fs;
+
+use super::stream::{self, FileStream};
+use super::{Fetch, Fetched, FileListing, FileSource, HubRepo, ListFuture, disk};
+use crate::error::{Error, HubCacheMiss};
+use crate::formats::RepoPath;
+use crate::formats::weight_sets::{ListedFile, WeightSet};
+use crate::http::transfer::{CallMeter, RangeBytes};
+use crate::hub::{CommitSha, RepoId, Revision};
+
+/// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.
+const MAX_REF_BYTES: u64 = 100;
+
+/// The maximum size of a file in `trees`, in bytes. Each file of a repository takes about 300.
+const MAX_TREE_BYTES: u64 = 64_000_000;
+
+/// A revision of a repository, read offline: the downloaded files of its commit. If nothing was downloaded, every
+/// read fails, and only our own header cache can serve the call.
+#[derive(Debug)]
+pub(crate) struct OfflineRepo {
+    /// The repository on the Hub. It is used for names and cache keys, never for requests.
+    hub: HubRepo,
+    snapshot: Result<Snapshot, HubCacheMiss>,
+}
+
+/// The downloaded files of one commit.
+#[derive(Debug)]
+struct Snapshot {
+    commit: CommitSha,
+    folder: PathBuf,
+    /// The JSON file that lists all files of the commit. It may not exist.
+    tree: PathBuf,
+    /// The folders that links may point into.
+    roots: Vec<PathBuf>,
+}
+
+impl OfflineRepo {
+    /// Finds the snapshot of a revision in a cache folder. For a branch or a tag, this is the commit of the last
+    /// download.
+    pub(crate) async fn find(cache: &Path, hub: HubRepo) -> Self {
+        let snapshot = Snapshot::find(cache, &hub.repo, &hub.revision).await;
+        Self { hub, snapshot }
+    }
+
+    /// Returns the repository on the Hub, for names and cache keys.
+    pub(super) fn hub(&self) -> &HubRepo {
+        &self.hub
+    }
+
+    /// Returns the error for a set of weights that was not downloaded completely.
+    pub(crate) fn missing_shards(&self, set: &WeightSet) -> Error {
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => return error,
+        };
+        let source = "does not contain all shards; only downloaded files can be read";
+        let source = missing(&snapshot.folder, source).into();
+        Error::FileNotFound { file: self.file_name(&set.path), source }
+    }
+
+    fn snapshot(&self) -> Result<&Snapshot, Error> {
+        self.snapshot.as_ref().map_err(|source| Error::NotCached {
+            repo: self.hub.repo.clone(),
+            revision: self.hub.revision.clone(),
+            source: source.clone(),
+        })
+    }
+
+    /// Returns the commit and the path of a file, with all links resolved.
+    async fn file(&self, path: &RepoPath) -> Result<(CommitSha, PathBuf), Error> {
+        let Snapshot { commit, folder, roots, .. } = self.snapshot()?;
+        let file = fs::canonicalize(folder.join(path.as_str())).await;
+        match file.map_err(|error| Error::from_io(self.file_name(path), error)) {
+            Ok(file) if roots.iter().any(|root| file.starts_with(root)) => {
+                Ok((commit.clone(), file))
+            }
+            Ok(_) => Err(Error::Io {
+                file: self.file_name(path),
+                source: io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "it is a link that leads outside the cache",
+                ),
+            }),
+            // The repository itself may still have the file.
+            Err(Error::FileNotFound { file, .. }) => {
+                let source = "does not contain it; only downloaded files can be read";
+                Err(Error::FileNotFound { file, source: missing(folder, source).into() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Snapshot {
+    async fn find(cache: &Path, repo: &RepoId, revision: &Revision) -> Result<Self, HubCacheMiss> {
+        let name = repo.name().replace('/', "--");
+        let home = cache.join(format!("{}--{name}", repo.kind().plural()));
+        let real = fs::canonicalize(&home).await.map_err(|_| missing(&home, "does not exist"))?;
+        let commit = match revision.as_str().parse() {
+            Ok(commit) => commit,
+            Err(_) => read_ref(&home, revision).await?,
+        };
+        let folder = home.join("snapshots").join(commit.as_str());
+        if !fs::metadata(&folder).await.is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(missing(&folder, "does not exist"));
+        }
+        let shared = fs::canonicalize(cache.join("blobs")).await.ok();
+        let tree = home.join("trees").join(format!("{commit}.json"));
+        Ok(Self { commit, folder, tree, roots: [real].into_iter().chain(shared).collect() })
+    }
+
+    /// Reads the listing that is saved when a whole repository is downloaded.
+    async fn listed(&self) -> Option<Vec<ListedFile>> {
+        let meter = CallMeter::default();
+        let json =
+            disk::read_whole(&self.tree, String::new(), MAX_TREE_BYTES, &meter).await.ok()?;
+        let tree: CommitTree = serde_json::from_slice(&json).ok()?;
+        let file = |(path, file): (String, CommitFile)| {
+            Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
+        };
+        (tree.format_version == 1).then(|| tree.files.into_iter().filter_map(file).collect())
+    }
+}
+
+impl FileSource for OfflineRepo {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+        async move {
+            let (commit, file) = self.file(path).await?;
+            let chunk = disk::read_range(&file, &range, &self.hub.meter).await;
+            let chunk = chunk.map_err(|error| Error::from_io(self.file_name(path), error))?;
+            Ok(Fetched::new(chunk, Some(commit)))
+        }
+        .boxed()
+    }
+
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+        async move {
+            let (commit, file) = self.file(path).await?;
+            let name = self.file_name(path);
+            let bytes = disk::read_whole(&file, name, limit, &self.hub.meter).await?;
+            Ok(Fetched::new(bytes, Some(commit)))
+        }
+        .boxed()
+    }
+
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
+        stream::from_whole(self.read_whole(path, limit)).boxed()
+    }
+
+    /// Lists all files of the commit if a saved listing exists, or else the downloaded files.
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
+        async move {
+            let snapshot = self.snapshot()?;
+            let commit = Some(snapshot.commit.clone());
+            if let Some(mut files) = snapshot.listed().await {
+                files.retain(|file| file.is_below(folder));
+                return Ok(Some(FileListing { files, commit, is_complete: true }));
+            }
+            let name = self.hub.repo.to_string();
+            let files = disk::list(&snapshot.folder, name, folder).await?;
+            Ok(files.map(|files| FileListing { files, commit, is_complete: false }))
+        }
+        .boxed()
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        self.hub.file_name(path)
+    }
+}
+
+#[derive(Deserialize)]
+struct CommitTree {
+    format_version: u64,
+    files: BTreeMap<String, CommitFile>,
+}
+
+#[derive(Deserialize)]
+struct CommitFile {
+    size: u64,
+    lfs_size: Option<u64>,
+}
+
+/// Reads the commit of a branch, a tag or another ref.
+async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCacheMiss> {
+    let refs = home.join("refs");
+    // A revision can be any text. Only a plain relative path names a file in that folder.
+    let Ok(path) = revision.as_str().parse::<RepoPath>() else {
+        return Err(missing(&refs, "does not contain the revision"));
+    };
+    let file = refs.join(path.as_str());
+    let text = disk::read_whole(&file, String::new(), MAX_REF_BYTES, &CallMeter::default()).await;
+    let text = match text {
+        Ok(text) => text,
+        Err(Error::TooLarge { .. }) => Vec::new(),
+        Err(_) => return Err(missing(&file, "does not exist")),
+    };
+    let commit = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    commit.ok_or_else(|| missing(&file, "does not contain a commit"))
+}
+
+fn missing(path: &Path, reason: &'static str) -> HubCacheMiss {
+    HubCacheMiss { path: path.display().to_string(), reason }
+}

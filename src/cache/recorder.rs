@@ -1,0 +1,301 @@
+//! Records the header bytes that a call reads.
+
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::deflated::{Deflated, Deflater};
+use super::header_bytes::{CachedFile, CachedHeaders, HeaderBytes, encode_listing};
+use crate::formats::RepoPath;
+use crate::formats::weight_sets::ListedFile;
+use crate::http::blocking::spawn_blocking_if_large;
+use crate::http::transfer::RangeBytes;
+use crate::hub::CommitSha;
+
+/// The maximum number of bytes to cache per commit, before compression. The largest known set of weights has 120 MB
+/// of headers and index.
+const MAX_BYTES_PER_COMMIT: u64 = 128 << 20;
+
+/// Records the header bytes that a call reads. Clones share the recording.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorder(Arc<Mutex<Recording>>);
+
+#[derive(Debug, Default)]
+struct Recording {
+    headers: RecordedHeaders,
+    /// The commit of the call, once it is known.
+    commit: Option<CommitSha>,
+}
+
+impl Recorder {
+    fn with<T>(&self, record: impl FnOnce(&mut Recording) -> T) -> T {
+        record(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_commit(&self, commit: &CommitSha) {
+        self.with(|to| to.commit = Some(commit.clone()));
+    }
+
+    /// Adds a range of a file that begins at `start`.
+    pub(crate) fn add_range(
+        &self,
+        path: &RepoPath,
+        start: u64,
+        range: &RangeBytes,
+        sha256: Option<&str>,
+    ) {
+        self.with(|to| {
+            to.headers.fill_gap(path, start);
+            to.headers.add_range(path, start, range, sha256);
+        });
+    }
+
+    /// Adds a whole file.
+    pub(crate) fn add_file(&self, path: &RepoPath, file: Deflated) {
+        self.with(|to| to.headers.add_file(path, file));
+    }
+
+    /// Adds the listing of a folder.
+    pub(crate) fn add_listing(
+        &self,
+        folder: Option<&RepoPath>,
+        files: &[ListedFile],
+        is_complete: bool,
+    ) {
+        self.with(|to| to.headers.add_listing(folder, files, is_complete));
+    }
+
+    /// Ends the header of a file. Bytes past it are dropped, and the rest is compressed, so that the uncompressed
+    /// headers of a call are never all in memory.
+    pub(crate) async fn end_header(&self, path: &RepoPath, end: u64) {
+        let Some(start) = self.with(|to| to.headers.take_start(path, end)) else { return };
+        let file = spawn_blocking_if_large(start.bytes.len(), move || start.compress()).await;
+        self.with(|to| to.headers.add_start(path, file));
+    }
+
+    /// Drops all bytes and ignores later ones: the commit must not be cached.
+    pub(crate) fn discard(&self) {
+        self.with(|to| to.headers.discard());
+    }
+
+    /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
+    pub(crate) fn finish(&self, canonical_name: Option<String>) -> Option<HeaderBytes> {
+        let Recording { headers, commit } = self.with(take);
+        Some(HeaderBytes { commit: commit?, headers: headers.finish(canonical_name)? })
+    }
+}
+
+/// Collects the header bytes that a call reads.
+#[derive(Debug, Default)]
+struct RecordedHeaders {
+    headers: CachedHeaders,
+    /// Files whose header is still incomplete.
+    starts: BTreeMap<String, FileStart>,
+    /// The number of bytes added so far.
+    length: u64,
+}
+
+/// The bytes read so far from the start of a file.
+#[derive(Debug, Default)]
+struct FileStart {
+    bytes: Vec<u8>,
+    file_size: u64,
+    sha256: Option<String>,
+}
+
+impl FileStart {
+    fn compress(self) -> CachedFile {
+        let mut deflater = Deflater::default();
+        deflater.add(&self.bytes);
+        CachedFile { start: deflater.finish(), file_size: self.file_size, sha256: self.sha256 }
+    }
+}
+
+impl RecordedHeaders {
+    /// Adds a range of a file, if it overlaps or directly follows the bytes read so far.
+    fn add_range(&mut self, path: &RepoPath, start: u64, range: &RangeBytes, sha256: Option<&str>) {
+        let known = self.starts.get(path.as_str()).map_or(0, |file| file.bytes.len() as u64);
+        let new = known.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
+        let Some(new) = new.and_then(|skip| range.bytes.get(skip..)) else { return };
+        if self.has_room_for(new.len() as u64) {
+            let file = self.starts.entry(path.to_string()).or_default();
+            file.file_size = range.file_size;
+            file.sha256 = sha256.map(str::to_owned).or_else(|| file.sha256.take());
+            file.bytes.extend_from_slice(new);
+        }
+    }
+
+    /// Fills a range that the parser skipped with zeros, up to `start`.
+    fn fill_gap(&mut self, path: &RepoPath, start: u64) {
+        let known = self.starts.get(path.as_str()).map_or(start, |file| file.bytes.len() as u64);
+        let gap = start.saturating_sub(known);
+        if gap > 0
+            && self.has_room_for(gap)
+            && let (Some(file), Ok(start)) =
+                (self.starts.get_mut(path.as_str()), usize::try_from(start))
+        {
+            file.bytes.resize(start, 0);
+        }
+    }
+
+    /// Takes the start of a file, truncated at the end of its header. The caller compresses it and adds it back.
+    fn take_start(&mut self, path: &RepoPath, end: u64) -> Option<FileStart> {
+        let mut start = self.starts.remove(path.as_str())?;
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        self.length -= start.bytes.len().saturating_sub(end) as u64;
+        start.bytes.truncate(end);
+        Some(start)
+    }
+
+    /// Adds a compressed start after [`Self::take_start`].
+    fn add_start(&mut self, path: &RepoPath, file: CachedFile) {
+        if !self.is_discarded() {
+            self.headers.files.insert(path.to_string(), file);
+        }
+    }
+
+    /// Adds a whole file.
+    fn add_file(&mut self, path: &RepoPath, start: Deflated) {
+        let file_size = start.length();
+        if self.has_room_for(file_size) {
+            self.headers
+                .files
+                .insert(path.to_string(), CachedFile { start, file_size, sha256: None });
+        }
+    }
+
+    /// Adds the listing of a folder.
+    fn add_listing(&mut self, folder: Option<&RepoPath>, files: &[ListedFile], is_complete: bool) {
+        let Some(encoded) = encode_listing(files) else { return };
+        if self.has_room_for(encoded.len() as u64) {
+            self.headers.add_listing(folder, &encoded, is_complete);
+        }
+    }
+
+    fn has_room_for(&mut self, length: u64) -> bool {
+        self.length = self.length.saturating_add(length);
+        if self.is_discarded() {
+            self.discard();
+        }
+        !self.is_discarded()
+    }
+
+    /// Drops all bytes and ignores later ones: the commit will not be cached.
+    fn discard(&mut self) {
+        *self = Self { length: u64::MAX, ..Self::default() };
+    }
+
+    /// Returns true if the commit will not be cached.
+    fn is_discarded(&self) -> bool {
+        self.length > MAX_BYTES_PER_COMMIT
+    }
+
+    /// Returns the headers to cache; `None` if the commit must not be cached.
+    fn finish(mut self, canonical_name: Option<String>) -> Option<CachedHeaders> {
+        if self.is_discarded() {
+            return None;
+        }
+        for (path, start) in self.starts {
+            self.headers.files.insert(path, start.compress());
+        }
+        self.headers.canonical_name = canonical_name;
+        Some(self.headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+
+    fn path(text: &str) -> RepoPath {
+        text.parse().unwrap()
+    }
+
+    fn range(bytes: &[u8]) -> RangeBytes {
+        RangeBytes { bytes: bytes.to_vec(), file_size: 1_000 }
+    }
+
+    fn recorded() -> RecordedHeaders {
+        let (mut headers, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
+        headers.add_file(&path("a/index.json"), Deflated::from_bytes(b"{}"));
+        headers.add_range(&file, 0, &range(b"12345678"), None);
+        headers.add_range(&file, 8, &range(b"header and data"), None);
+        let start = headers.take_start(&file, 14).unwrap();
+        headers.add_start(&file, start.compress());
+        headers.add_listing(None, &[ListedFile { path: file, size: 1_000 }], true);
+        headers.add_listing(Some(&path("c")), &[], false);
+        headers
+    }
+
+    fn headers() -> CachedHeaders {
+        recorded().finish(None).unwrap()
+    }
+
+    fn bytes(headers: &CachedHeaders, range: Range<u64>) -> Option<Vec<u8>> {
+        headers.file(&path("a/b.safetensors"))?.range(&range).map(|read| read.bytes)
+    }
+
+    #[test]
+    fn headers_are_the_same_after_encoding_and_decoding() {
+        let encoded = postcard::to_allocvec(&headers()).unwrap();
+        let headers: CachedHeaders = postcard::from_bytes(&encoded).unwrap();
+        assert_eq!(postcard::to_allocvec(&headers).unwrap(), encoded);
+        assert_eq!(bytes(&headers, 0..8).unwrap(), b"12345678");
+        assert_eq!(bytes(&headers, 8..14).unwrap(), b"header");
+        assert_eq!(bytes(&headers, 0..500).unwrap(), b"12345678header");
+        assert_eq!(bytes(&headers, 14..15), None);
+        assert_eq!(bytes(&headers, 2_000..3_000), None);
+        assert!(headers.file(&path("a/c")).is_none());
+    }
+
+    #[test]
+    fn bytes_that_do_not_continue_the_start_of_a_file_are_not_added() {
+        let (mut recorded, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
+        recorded.add_range(&file, 0, &range(b"12345678header"), None);
+        recorded.add_range(&file, 15, &range(b"gap"), None);
+        recorded.add_range(&file, 0, &range(b"87654321"), None);
+        recorded.add_range(&file, 4, &range(b"5678header+"), None);
+        let headers = recorded.finish(None).unwrap();
+        assert_eq!(bytes(&headers, 0..500).unwrap(), b"12345678header+");
+    }
+
+    #[test]
+    fn a_gap_that_is_discarded_is_filled_up_to_the_limit() {
+        let (mut recorded, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
+        recorded.fill_gap(&file, 2);
+        recorded.add_range(&file, 0, &range(b"start"), None);
+        recorded.fill_gap(&file, 7);
+        recorded.add_range(&file, 7, &range(b"end"), None);
+        let start = recorded.take_start(&file, 10).unwrap();
+        assert_eq!(start.bytes, b"start\0\0end");
+        recorded.add_range(&file, 0, &range(b"start"), None);
+        recorded.fill_gap(&file, MAX_BYTES_PER_COMMIT + 100);
+        assert!(recorded.is_discarded());
+    }
+
+    #[test]
+    fn only_whole_files_and_known_listings_are_returned() {
+        let headers = headers();
+        let whole = |name| headers.file(&path(name))?.whole()?.inflate();
+        assert_eq!(whole("a/index.json").unwrap(), b"{}".to_vec());
+        assert_eq!(whole("a/b.safetensors"), None);
+        assert_eq!(headers.listing(None).map(|(files, _)| files.len()), Some(1));
+        assert_eq!(headers.listing(Some(&path("c"))), Some((Vec::new(), false)));
+        assert_eq!(headers.listing(Some(&path("a"))), None);
+    }
+
+    #[test]
+    fn a_commit_over_the_limit_is_not_cached() {
+        let mut recorded = recorded();
+        recorded.length = MAX_BYTES_PER_COMMIT;
+        let one_more = Deflated::from_bytes(b"1");
+        recorded.add_file(&path("x"), one_more.clone());
+        assert!(recorded.is_discarded() && recorded.headers.files.is_empty());
+        assert!(recorded.take_start(&path("a/b.safetensors"), 0).is_none());
+        recorded.add_file(&path("x"), one_more.clone());
+        recorded.add_start(&path("x"), CachedFile { start: one_more, file_size: 1, sha256: None });
+        assert!(recorded.headers.files.is_empty() && recorded.finish(None).is_none());
+    }
+}

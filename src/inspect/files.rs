@@ -1,0 +1,231 @@
+//! The files of a call: read from their origin or from the header cache, and recorded for it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures::future::ready;
+use futures::stream::{self, StreamExt};
+
+use crate::backends::{
+    CachedCommit, Fetched, FileListing, FileSource, FileStream, HubRepo, Origin,
+};
+use crate::cache::{Deflated, Deflater, HeaderBytes, Recorder};
+use crate::error::Error;
+use crate::formats::weight_sets::WeightSet;
+use crate::formats::{FileHeader, RepoPath};
+use crate::http::transfer::{BodyEvent, RangeBytes};
+use crate::hub::{CommitSha, HubReportedCount};
+
+/// The files of a call. Clones share the recorder.
+#[derive(Clone, Debug)]
+pub(crate) struct CallFiles {
+    pub(super) origin: Origin,
+    /// The cached commit to read instead of the origin.
+    cached: Option<Arc<CachedCommit>>,
+    /// Records the bytes that are read.
+    recorder: Option<Recorder>,
+}
+
+impl CallFiles {
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self { origin, cached: None, recorder: None }
+    }
+
+    /// Creates files that are read from cached bytes only. The origin provides their names.
+    pub(super) fn from_bytes(origin: Origin, bytes: HeaderBytes) -> Self {
+        let cached = Some(Arc::new(CachedCommit { origin: origin.clone(), bytes }));
+        Self { origin, cached, recorder: None }
+    }
+
+    /// Creates files that are read from their origin and recorded.
+    pub(super) fn recorded(origin: Origin) -> Self {
+        Self { origin, cached: None, recorder: Some(Recorder::default()) }
+    }
+
+    /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
+    pub(super) fn take_recorded(&self) -> Option<HeaderBytes> {
+        self.recorder.as_ref()?.finish(self.canonical_name())
+    }
+
+    /// Returns the files at a commit, if the commit is known.
+    pub(super) fn pinned(&self, commit: Option<&CommitSha>) -> Self {
+        if let (Some(recorder), Some(commit)) = (&self.recorder, commit) {
+            recorder.set_commit(commit);
+        }
+        Self { origin: self.origin.pinned(commit), ..self.clone() }
+    }
+
+    /// Returns the files as read without a token; `None` if there is no token.
+    pub(super) fn anonymous(&self) -> Option<Self> {
+        let anonymous = self.online()?.anonymous()?;
+        Some(Self { origin: Origin::Hub(anonymous), ..self.clone() })
+    }
+
+    fn source(&self) -> &dyn FileSource {
+        self.cached.as_deref().map_or(self.origin.files(), |cached| cached)
+    }
+
+    /// Reads a range of a file; see [`FileSource::read_range`].
+    pub(super) async fn read_range(
+        &self,
+        path: &RepoPath,
+        range: Range<u64>,
+    ) -> Result<Fetched<RangeBytes>, Error> {
+        let start = range.start;
+        let read = self.source().read_range(path, range).await?;
+        if let Some(recorder) = &self.recorder {
+            recorder.add_range(path, start, &read.value, read.sha256.as_deref());
+        }
+        Ok(read)
+    }
+
+    /// Reads a whole file. If access is denied or the file is over the limit, another reader could get another
+    /// result, so the commit is not cached.
+    pub(super) async fn read_whole(
+        &self,
+        path: &RepoPath,
+        limit: u64,
+    ) -> Result<Fetched<Vec<u8>>, Error> {
+        let read = self.source().read_whole(path, limit).await;
+        if let Some(recorder) = &self.recorder {
+            match &read {
+                Ok(read) => recorder.add_file(path, Deflated::from_bytes(&read.value)),
+                Err(error) if error.is_denied() || matches!(error, Error::TooLarge { .. }) => {
+                    recorder.discard();
+                }
+                Err(_) => {}
+            }
+        }
+        read
+    }
+
+    /// Streams a file. It is recorded once it is complete.
+    pub(super) async fn stream(
+        &self,
+        path: &RepoPath,
+        limit: u64,
+    ) -> Result<Fetched<FileStream>, Error> {
+        let Fetched { value, commit, .. } = self.source().stream(path, limit).await?;
+        let events = match &self.recorder {
+            Some(recorder) => record_stream(recorder.clone(), path.clone(), value),
+            None => value,
+        };
+        Ok(Fetched::new(events, commit))
+    }
+
+    /// Lists files. A missing listing may be temporary, so the commit is then not cached.
+    pub(super) async fn list(
+        &self,
+        folder: Option<&RepoPath>,
+    ) -> Result<Option<FileListing>, Error> {
+        let listed = self.source().list(folder).await?;
+        match (&self.recorder, &listed) {
+            (Some(recorder), Some(FileListing { files, is_complete, .. })) => {
+                recorder.add_listing(folder, files, *is_complete);
+            }
+            (Some(recorder), None) => recorder.discard(),
+            (None, _) => {}
+        }
+        Ok(listed)
+    }
+
+    /// Ends the recording of a header that was parsed.
+    pub(super) async fn header_read(&self, path: &RepoPath, header: &FileHeader) {
+        if let Some(recorder) = &self.recorder {
+            recorder.end_header(path, header.header_range().end).await;
+        }
+    }
+
+    /// Requests all headers of an index at once, as parsed by the Hub. They contain no header bytes, so the commit is
+    /// not cached.
+    pub(super) async fn parsed_headers(
+        &self,
+        index: &RepoPath,
+        limit: u64,
+    ) -> Result<Option<Fetched<Vec<u8>>>, Error> {
+        let Some(repo) = self.online() else { return Ok(None) };
+        let read = repo.parsed_headers(index, limit).await?;
+        if let (Some(recorder), Some(_)) = (&self.recorder, &read) {
+            recorder.discard();
+        }
+        Ok(read)
+    }
+
+    /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
+    pub(crate) async fn reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
+        match self.online() {
+            Some(repo) => repo.reported_count().await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the repository if this call may send requests to its Hub.
+    fn online(&self) -> Option<&HubRepo> {
+        self.origin.online().filter(|_| self.cached.is_none())
+    }
+
+    /// Logs that the token is invalid and that the files are read without it.
+    pub(super) fn warn_of_rejected_token(&self) {
+        if let Some(repo) = self.online() {
+            repo.warnings.token_is_rejected();
+        }
+    }
+
+    /// Returns the name of a file for messages.
+    pub(super) fn file_name(&self, path: &RepoPath) -> String {
+        self.origin.files().file_name(path)
+    }
+
+    /// Returns whether files belong to commits.
+    pub(super) fn has_commits(&self) -> bool {
+        self.origin.repo().is_some()
+    }
+
+    /// Returns whether files come from the header cache and cost no requests.
+    pub(super) fn is_cached(&self) -> bool {
+        self.cached.is_some()
+    }
+
+    /// Returns the canonical name of the repository if it differs from the requested one.
+    pub(super) fn canonical_name(&self) -> Option<String> {
+        match &self.cached {
+            Some(cached) => cached.bytes.canonical_name().map(str::to_owned),
+            None => self.origin.online()?.canonical_name(),
+        }
+    }
+
+    /// Returns the error for a set that lacks some of its `total` shards.
+    pub(super) fn missing_shards(&self, set: &WeightSet, total: u32) -> Error {
+        match &self.origin {
+            Origin::Offline(repo) => repo.missing_shards(set),
+            Origin::Hub(_) | Origin::Folder(_) => {
+                let name = self.file_name(&set.path);
+                Error::IncompleteShards { set: name, found: set.files, total }
+            }
+        }
+    }
+}
+
+/// Records a file while it is streamed.
+fn record_stream(recorder: Recorder, path: RepoPath, events: FileStream) -> FileStream {
+    let mut file = None;
+    let events = events.map(Some).chain(stream::iter([None]));
+    let events = events.filter_map(move |event| {
+        match &event {
+            Some(Ok(BodyEvent::Start { .. })) => file = Some(Deflater::default()),
+            Some(Ok(BodyEvent::Bytes(bytes))) => {
+                if let Some(file) = &mut file {
+                    file.add(bytes);
+                }
+            }
+            Some(Err(_)) => file = None,
+            None => {
+                if let Some(file) = file.take() {
+                    recorder.add_file(&path, file.finish());
+                }
+            }
+        }
+        ready(event)
+    });
+    events.boxed()
+}

@@ -1,0 +1,156 @@
+//! Reads one header, in the ranges that its format requests.
+
+use std::mem::take;
+use std::ops::Range;
+
+use super::call::Call;
+use super::hooks::Callback;
+use super::memory::MemoryPermit;
+use crate::count::needs_config;
+use crate::error::Error;
+use crate::formats::{FileHeader, HeaderError, HeaderParser, RepoPath, Step};
+use crate::http::blocking::spawn_blocking_if_large;
+use crate::http::transfer::RangeBytes;
+
+impl Call {
+    /// Reads and checks the header of a file, starting with the range `first`.
+    pub(super) async fn read_header(
+        &self,
+        path: RepoPath,
+        first: Range<u64>,
+    ) -> Result<UncountedHeader, Error> {
+        let permit = self.memory.acquire(first.end).await;
+        let start = self.read_at_commit(&path, first).await?;
+        self.parse_start(&path, start, permit).await
+    }
+
+    /// Parses and checks the header of a single file, given its first bytes.
+    pub(super) async fn parse_header(
+        &self,
+        path: &RepoPath,
+        first: RangeBytes,
+    ) -> Result<FileHeader, Error> {
+        Ok(self.parse_start(path, first, MemoryPermit::default()).await?.header)
+    }
+
+    /// Parses and checks the header of a file, given its first bytes. Reads the missing bytes, and reads the
+    /// configuration if a tensor needs it.
+    async fn parse_start(
+        &self,
+        path: &RepoPath,
+        first: RangeBytes,
+        mut permit: MemoryPermit,
+    ) -> Result<UncountedHeader, Error> {
+        let RangeBytes { mut bytes, file_size } = first;
+        let mut parser = self.format(path).parser(path, self.limits.header);
+        // First pass the parser only its prefix, so that the header's memory is reserved before the header is parsed.
+        let prefix = parser.first_range().end;
+        let mut prefetched =
+            bytes.split_off(bytes.len().min(usize::try_from(prefix).unwrap_or(usize::MAX)));
+        let (mut start, mut reserved) = (0, 0);
+        loop {
+            let length = bytes.len();
+            let parsed =
+                spawn_blocking_if_large(length, move || advance(parser, start, bytes, file_size));
+            match parsed.await.map_err(|source| self.header_error(path, source))? {
+                ParseStep::Incomplete { missing, parser: continued } => {
+                    self.reserve(path, missing.end.saturating_sub(missing.start.max(reserved)))
+                        .await?;
+                    reserved = reserved.max(missing.end);
+                    (start, bytes) = (prefix, take(&mut prefetched));
+                    if bytes.is_empty() {
+                        // Holding one permit while waiting for another could deadlock.
+                        drop(take(&mut permit));
+                        permit = self.memory.acquire(missing.end).await;
+                        start = missing.start;
+                        bytes = self.read_rest(path, missing, file_size).await?;
+                    }
+                    parser = continued;
+                }
+                ParseStep::Complete { header, needs_config } => {
+                    let checked = header.check_file_size(file_size);
+                    checked.map_err(|source| self.header_error(path, source))?;
+                    if let Some(Callback(on_header)) = &self.on_header {
+                        on_header(&header);
+                    }
+                    self.files.header_read(path, &header).await;
+                    if needs_config {
+                        // The result is used when all headers are complete.
+                        let _ = self.config().await;
+                    }
+                    return Ok(UncountedHeader::new(header, permit));
+                }
+            }
+        }
+    }
+
+    /// Reads another range of a file whose size is known.
+    async fn read_rest(
+        &self,
+        path: &RepoPath,
+        range: Range<u64>,
+        file_size: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let more = self.read_at_commit(path, range).await?;
+        if more.file_size != file_size {
+            let (before, after) = (file_size, more.file_size);
+            return Err(Error::FileChanged { file: self.files.file_name(path), before, after });
+        }
+        Ok(more.bytes)
+    }
+
+    /// Reads a range of a file at the pinned commit.
+    async fn read_at_commit(
+        &self,
+        path: &RepoPath,
+        range: Range<u64>,
+    ) -> Result<RangeBytes, Error> {
+        self.check_commit(path, self.files.read_range(path, range).await?)
+    }
+}
+
+/// A header that is not yet counted.
+pub(super) struct UncountedHeader {
+    pub(super) header: FileHeader,
+    /// The memory permit, held until the header is counted.
+    pub(super) permit: MemoryPermit,
+}
+
+impl UncountedHeader {
+    /// Shrinks the permit to the memory of the parsed header.
+    fn new(header: FileHeader, mut permit: MemoryPermit) -> Self {
+        permit.shrink_to(header.tensors().memory());
+        Self { header, permit }
+    }
+}
+
+/// One step of parsing a header.
+enum ParseStep {
+    Incomplete {
+        /// The range that the parser needs.
+        missing: Range<u64>,
+        parser: Box<dyn HeaderParser>,
+    },
+    Complete {
+        header: FileHeader,
+        /// True if the configuration could change the count of a tensor.
+        needs_config: bool,
+    },
+}
+
+/// Feeds a parser. Once the header is complete, the parser and its bytes are dropped.
+fn advance(
+    mut parser: Box<dyn HeaderParser>,
+    start: u64,
+    bytes: Vec<u8>,
+    file_size: u64,
+) -> Result<ParseStep, HeaderError> {
+    Ok(match parser.advance(start, bytes, Some(file_size))? {
+        Step::Read(missing) => ParseStep::Incomplete { missing, parser },
+        Step::Done(header) => {
+            let needs_config = !header.is_self_describing()
+                && header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor));
+            ParseStep::Complete { header, needs_config }
+        }
+    })
+}

@@ -1,0 +1,98 @@
+//! Callbacks and hooks of a call.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt, ready};
+
+use crate::formats::FileHeader;
+use crate::hub::CommitSha;
+
+/// The progress of a call, in shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// The number of shards whose headers have been read and validated.
+    pub done: usize,
+    /// The number of shards known so far. It can grow while the index is being read.
+    pub total: usize,
+}
+
+/// A callback that is called after each shard.
+pub(crate) type OnProgress = Callback<dyn Fn(Progress) + Send + Sync>;
+
+/// A callback that is called with each header.
+pub(crate) type OnHeader = Callback<dyn Fn(&FileHeader) + Send + Sync>;
+
+/// A callback of the caller.
+pub(crate) struct Callback<F: ?Sized>(pub(crate) Arc<F>);
+
+impl<F: ?Sized> Clone for Callback<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<F: ?Sized> fmt::Debug for Callback<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
+
+/// Lets a program pause or stop a call while it runs, for example to enforce a budget of requests.
+///
+/// Each future completes when the call may continue. To stop the call, return a future that never completes, and drop
+/// the future of the call. [`Model::hooks`](crate::Model::hooks) sets the hooks of a call.
+///
+/// ```
+/// use futures::FutureExt;
+/// use futures::future::pending;
+/// use hf_meta::{BoxFuture, CallHooks, Client};
+/// use tokio::sync::Notify;
+///
+/// /// Stops a call that would read more than 100 files.
+/// #[derive(Debug, Default)]
+/// struct AtMost100Files {
+///     exceeded: Notify,
+/// }
+///
+/// impl CallHooks for AtMost100Files {
+///     fn before_requests(&self, files: usize) -> BoxFuture<'_, ()> {
+///         async move {
+///             if files > 100 {
+///                 self.exceeded.notify_one();
+///                 pending().await
+///             }
+///         }
+///         .boxed()
+///     }
+/// }
+///
+/// # async fn example(client: &Client) -> Result<(), hf_meta::Error> {
+/// let hooks = std::sync::Arc::new(AtMost100Files::default());
+/// tokio::select! {
+///     report = client.model("bigscience/bloom").hooks(hooks.clone()).count() => {
+///         println!("{} parameters", report?.parameter_count.total());
+///     }
+///     () = hooks.exceeded.notified() => println!("too many files"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub trait CallHooks: fmt::Debug + Send + Sync {
+    /// Waits for permission once the commit of the call is known, before any shard is read. `name` is the canonical
+    /// name of the repository if it differs from the requested one. By default, does not wait.
+    fn commit_resolved<'a>(
+        &'a self,
+        _commit: &'a CommitSha,
+        _name: Option<String>,
+    ) -> BoxFuture<'a, ()> {
+        ready(()).boxed()
+    }
+
+    /// Waits for permission to request `files` weight files from a server, once their number is known. By default,
+    /// does not wait.
+    fn before_requests(&self, _files: usize) -> BoxFuture<'_, ()> {
+        ready(()).boxed()
+    }
+}
