@@ -8,7 +8,7 @@ pub(crate) mod tls;
 use std::error::Error;
 use std::time::Duration;
 
-use hf_meta_testing::{File, Repo, load_folder};
+use hf_meta_testing::{Repo, load_folder};
 use models::Model;
 
 /// Returns repositories by name, from the fixtures and from generated models that are too large for fixtures.
@@ -30,9 +30,8 @@ pub(crate) fn repos(names: &[String]) -> Result<Vec<Repo>, Box<dyn Error>> {
 }
 
 fn make(model: &Model) -> serde_json::Result<Repo> {
-    let repo = Repo::new(model.repo).commit(&model.commit());
-    let files = model.lay_out()?.into_iter();
-    Ok(files.fold(repo, |repo, file| repo.file(&file.path, File::padded(file.head, file.size))))
+    let files = model.lay_out()?.into_iter().map(|file| (file.path, file.head, file.size));
+    Ok(Repo::new(model.repo).commit(&model.commit()).padded_files(files))
 }
 
 /// Parses a number of milliseconds, with or without the suffix `ms`.

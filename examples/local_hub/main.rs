@@ -5,7 +5,7 @@
 //! Ctrl-C stops the server.
 //!
 //! With `--tls`, the Hub and its CDN serve HTTPS on two addresses, and the line also sets the variables that make clients trust
-//! their certificate. `--rtt` simulates a round-trip time; `crates/hf-meta-testing/src/link.rs` documents the simulation. `--computed`
+//! their certificate. `--rtt` simulates a round-trip time; the module `link` of `hf-meta-testing` documents the simulation. `--computed`
 //! adds generated models, and `--quota` enforces a rate limit.
 
 mod duration;

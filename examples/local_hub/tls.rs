@@ -15,7 +15,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
-use hf_meta_testing::{ByteStream, TlsSettings};
+use hf_meta_testing::{ByteStream, Handshake, TlsSettings};
 
 /// The host names of the servers.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "127.0.0.2"];
@@ -61,7 +61,8 @@ impl From<Tls> for TlsSettings {
     fn from(Tls { acceptor, authority, .. }: Tls) -> Self {
         let accept = move |stream| {
             let handshake = acceptor.accept(stream);
-            async { Ok(Box::new(handshake.await?) as Box<dyn ByteStream>) }
+            let accepted = async { Ok(Box::new(handshake.await?) as Box<dyn ByteStream>) };
+            Box::pin(accepted) as Handshake
         };
         Self::new(accept, authority)
     }

@@ -1,35 +1,39 @@
-//! Stored files and their bytes as streams.
+//! Files and their bytes as streams.
 //!
 //! A file consists of stored bytes, in memory or on disk, padded with zeros to its size. It is never held in memory
 //! as a whole, so it can have terabytes.
 
-use std::io::{self, SeekFrom};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read as _, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use hf_meta_format::Dtype;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
-
-use super::digest::Digest;
-use hf_meta_format::Dtype;
+use tokio_util::io::ReaderStream;
 
 const CHUNK: usize = 64 * 1024;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
+/// The extensions of files that the Hub stores in Git LFS and serves through the CDN.
+const LARGE_EXTENSIONS: [&str; 5] = ["safetensors", "bin", "gguf", "onnx", "pt"];
+
 /// A file in a repository.
 #[derive(Clone)]
+#[must_use]
 pub struct File {
-    stored: Stored,
+    content: FileContent,
     stored_size: u64,
     size: u64,
     is_on_cdn: bool,
-    digest: Digest,
+    hash: String,
 }
 
 #[derive(Clone)]
-enum Stored {
+enum FileContent {
     Memory(Bytes),
     Disk(PathBuf),
 }
@@ -65,11 +69,11 @@ impl File {
     pub fn padded(head: impl Into<Bytes>, size: u64) -> Self {
         let head = head.into();
         Self {
-            digest: Digest::new((&head, size)),
+            hash: placeholder_hash((&head, size)),
             stored_size: head.len() as u64,
             size: size.max(head.len() as u64),
             is_on_cdn: false,
-            stored: Stored::Memory(head),
+            content: FileContent::Memory(head),
         }
     }
 
@@ -82,22 +86,17 @@ impl File {
         let metadata = path.metadata()?;
         let stored_size = metadata.len();
         Ok(Self {
-            digest: Digest::new((path, size, stored_size, metadata.modified().ok())),
+            hash: placeholder_hash((path, size, stored_size, metadata.modified().ok())),
             stored_size,
             size: size.map_or(stored_size, |size| size.max(stored_size)),
             is_on_cdn: false,
-            stored: Stored::Disk(path.to_owned()),
+            content: FileContent::Disk(path.to_owned()),
         })
     }
 
     /// Serves this file through the CDN, regardless of its name.
-    #[must_use]
     pub fn on_cdn(self) -> Self {
         Self { is_on_cdn: true, ..self }
-    }
-
-    pub(super) fn is_on_cdn(&self) -> bool {
-        self.is_on_cdn
     }
 
     /// Returns the size in bytes, including padding.
@@ -106,48 +105,52 @@ impl File {
         self.size
     }
 
-    pub(super) fn is_padded(&self) -> bool {
-        self.stored_size < self.size
+    /// Returns whether the CDN serves this file if it has this path: weights, and all zero-padded files.
+    pub(crate) fn is_large(&self, path: &str) -> bool {
+        let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+        self.is_on_cdn || self.stored_size < self.size || LARGE_EXTENSIONS.contains(&extension)
     }
 
-    pub(super) fn digest(&self) -> Digest {
-        self.digest
+    /// Returns the placeholder of the git hash.
+    pub(crate) fn git_hash(&self) -> &str {
+        &self.hash[..GIT_HASH_LENGTH]
+    }
+
+    /// Returns the placeholder of the SHA-256 of the content, by which Git LFS identifies files.
+    pub(crate) fn lfs_hash(&self) -> &str {
+        &self.hash
     }
 
     /// Returns the stored bytes before an offset, or fewer if the file is shorter.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
-    pub(super) fn start(&self, end: u64) -> io::Result<Bytes> {
-        match &self.stored {
-            Stored::Memory(bytes) => Ok(bytes.slice(..bytes.len().min(index(end)))),
-            Stored::Disk(path) => {
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn start(&self, end: u64) -> io::Result<Bytes> {
+        match &self.content {
+            FileContent::Memory(bytes) => Ok(bytes.slice(..bytes.len().min(index(end)))),
+            FileContent::Disk(path) => {
                 let mut start = Vec::new();
-                let file = std::fs::File::open(path)?;
-                io::Read::read_to_end(&mut io::Read::take(file, end), &mut start)?;
+                std::fs::File::open(path)?.take(end).read_to_end(&mut start)?;
                 Ok(start.into())
             }
         }
     }
 
     /// Returns the bytes of a range, which must lie inside the file.
-    pub(super) fn read(self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    pub(crate) fn read(self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         let end = range.end.min(self.stored_size);
         let start = range.start.min(end);
         let padding = (range.end - range.start) - (end - start);
-        self.stored.read(start..end).chain(stream::iter(zeros(padding).map(Ok)))
-    }
-}
-
-impl Stored {
-    fn read(self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
-        match self {
-            Self::Memory(bytes) => {
-                stream::iter([Ok(bytes.slice(index(range.start)..index(range.end)))]).boxed()
+        let stored = match self.content {
+            FileContent::Memory(bytes) => {
+                stream::iter([Ok(bytes.slice(index(start)..index(end)))]).boxed()
             }
-            Self::Disk(path) => stream::once(read_disk(path, range)).try_flatten().boxed(),
-        }
+            FileContent::Disk(path) => {
+                stream::once(read_disk(path, start..end)).try_flatten().boxed()
+            }
+        };
+        stored.chain(zeros(padding)).boxed()
     }
 }
 
@@ -157,21 +160,27 @@ async fn read_disk(
 ) -> io::Result<impl Stream<Item = io::Result<Bytes>>> {
     let mut file = tokio::fs::File::open(path).await?;
     file.seek(SeekFrom::Start(range.start)).await?;
-    let part = file.take(range.end - range.start);
-    Ok(stream::try_unfold(part, |mut part| async {
-        let mut chunk = BytesMut::with_capacity(CHUNK);
-        let read = part.read_buf(&mut chunk).await?;
-        Ok((read > 0).then(|| (chunk.freeze(), part)))
-    }))
+    Ok(ReaderStream::with_capacity(file.take(range.end - range.start), CHUNK))
 }
 
 /// Returns `count` zero bytes in chunks.
-pub(super) fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
-    let chunk = move |start| Bytes::from_static(&ZEROS[..CHUNK.min(index(count - start))]);
-    (0..count).step_by(CHUNK).map(chunk)
+pub(crate) fn zeros(count: u64) -> impl Stream<Item = io::Result<Bytes>> {
+    let chunk = move |start| Ok(Bytes::from_static(&ZEROS[..CHUNK.min(index(count - start))]));
+    stream::iter((0..count).step_by(CHUNK).map(chunk))
 }
 
 /// Converts an offset into bytes in memory.
 fn index(position: u64) -> usize {
     usize::try_from(position).unwrap_or(usize::MAX)
+}
+
+/// The number of hexadecimal digits of a git hash.
+pub(crate) const GIT_HASH_LENGTH: usize = 40;
+
+/// Returns a placeholder for a SHA-256 hash: 64 hexadecimal digits that differ for different content. They may change
+/// between Rust versions.
+pub(crate) fn placeholder_hash(subject: impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    subject.hash(&mut hasher);
+    format!("{:016x}", hasher.finish()).repeat(4)
 }

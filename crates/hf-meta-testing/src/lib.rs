@@ -20,9 +20,7 @@
 //! # }
 //! ```
 //!
-//! To build a result without a Hub, use [`SafetensorsParseFromRepo::from_headers`].
-//!
-//! [`SafetensorsParseFromRepo::from_headers`]: hf_meta::SafetensorsParseFromRepo::from_headers
+//! To build a result without a Hub, use `hf_meta::SafetensorsParseFromRepo::from_headers`.
 //!
 //! # Behavior
 //!
@@ -33,57 +31,50 @@
 //! A response depends only on the [`LoggedRequest`], the repositories, the quotas and the faults. No request can stop
 //! the server. Zero padding is never held in memory, and [`LazyRepos`] are generated on request.
 
-mod cdn;
-mod computed;
-mod connection;
-mod delivery;
-mod digest;
-mod error_response;
 mod fault;
 mod file;
 mod folder;
-mod header_names;
+mod hub;
 mod link;
+mod listing;
 mod log;
-mod model_list;
 mod quota;
 mod repo;
 mod response;
-mod route;
-mod state;
-mod tree;
+mod server;
+mod url;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
-pub use computed::LazyRepos;
-pub use connection::TlsSettings;
-use connection::Transport;
 pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
 pub use folder::load_folder;
+use hub::HubState;
 /// The third-party types in [`LoggedRequest`].
 pub use hyper::{HeaderMap, Method};
 pub use link::ByteStream;
 use link::Link;
 pub use log::{BytesSent, Host, LoggedRequest};
-use quota::QuotaLimit;
 pub use quota::RequestCounts;
-pub use repo::Repo;
-use state::{Caller, HubState};
+use repo::Caller;
+pub use repo::{LazyRepos, Repo};
+use server::Server;
+pub use server::{Handshake, TlsSettings};
 
 /// A running mock Hub, which stops when dropped. It runs on its own thread, so both blocking and async code can use
 /// it.
 pub struct MockHub {
     state: Arc<HubState>,
+    /// The servers in the order of [`Host`].
+    servers: [Arc<Server>; 2],
     endpoint: String,
     authority: Option<String>,
     runtime: Option<Runtime>,
@@ -100,7 +91,6 @@ impl MockHub {
     }
 
     /// Returns a builder for a Hub with other settings.
-    #[must_use]
     pub fn builder() -> MockHubBuilder {
         MockHubBuilder::default()
     }
@@ -118,17 +108,17 @@ impl MockHub {
 
     /// Returns the origin of the CDN, such as `http://127.0.0.1:8080`.
     pub fn cdn_origin(&self) -> &str {
-        self.state.cdn.origin()
+        &self.state.cdn_origin
     }
 
     /// Returns all requests so far to the Hub and the CDN, in order of arrival.
     pub fn log(&self) -> Vec<LoggedRequest> {
-        self.state.log.entries()
+        self.state.log.entries().clone()
     }
 
     /// Clears the request log.
     pub fn clear_log(&self) {
-        self.state.log.clear();
+        self.state.log.entries().clear();
     }
 
     /// Returns the number of requests since the start. This works [without the log](MockHubBuilder::without_log), too.
@@ -144,17 +134,17 @@ impl MockHub {
         &self,
         rule: impl Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync + 'static,
     ) {
-        self.state.faults.set(rule);
+        self.state.faults.set(Arc::new(rule));
     }
 
     /// Returns the number of open connections to one of the servers.
     pub fn open_connections(&self, host: Host) -> usize {
-        self.state.connections(host).open.load(Ordering::Relaxed)
+        self.servers[host as usize].open.load(Ordering::Relaxed)
     }
 
     /// Returns the number of connections made to one of the servers since the Hub started.
     pub fn connections_made(&self, host: Host) -> usize {
-        self.state.connections(host).made.load(Ordering::Relaxed)
+        self.servers[host as usize].made.load(Ordering::Relaxed)
     }
 
     /// Moves a branch to another commit, like a push.
@@ -163,7 +153,10 @@ impl MockHub {
     ///
     /// Panics if the repository does not exist.
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) {
-        assert!(self.state.move_branch(repo, branch, commit), "repository `{repo}` does not exist");
+        match self.state.repos().get_mut(repo) {
+            Some(repo) => Arc::make_mut(repo).set_reference(branch, commit),
+            None => panic!("repository `{repo}` does not exist"),
+        }
     }
 }
 
@@ -184,119 +177,102 @@ impl Drop for MockHub {
 
 /// A builder for a [`MockHub`].
 #[derive(Default)]
+#[must_use]
 pub struct MockHubBuilder {
-    repos: HashMap<String, Repo>,
-    callers: HashMap<String, Caller>,
-    base_path: String,
-    tree_page: Option<usize>,
-    is_mirror: bool,
+    state: HubState,
     is_on_ipv6: bool,
     port: u16,
-    encryption: Option<TlsSettings>,
+    tls: Option<TlsSettings>,
     latency: Duration,
     bandwidth: Option<u64>,
-    quota: Option<QuotaLimit>,
-    lazy_repos: Option<Box<dyn LazyRepos>>,
-    is_without_log: bool,
 }
 
 impl MockHubBuilder {
     /// Adds a repository.
-    #[must_use]
     pub fn repo(self, repo: Repo) -> Self {
         self.repos([repo])
     }
 
     /// Adds repositories.
-    #[must_use]
-    pub fn repos(mut self, repos: impl IntoIterator<Item = Repo>) -> Self {
-        self.repos.extend(repos.into_iter().map(|repo| (repo.id().to_owned(), repo)));
+    pub fn repos(self, repos: impl IntoIterator<Item = Repo>) -> Self {
+        let repos = repos.into_iter().map(|repo| (repo.id().to_owned(), Arc::new(repo)));
+        self.state.repos().extend(repos);
         self
     }
 
     /// Adds models that are generated on request.
-    #[must_use]
-    pub fn lazy_repos(self, repos: impl LazyRepos + 'static) -> Self {
-        Self { lazy_repos: Some(Box::new(repos)), ..self }
+    pub fn lazy_repos(mut self, repos: impl LazyRepos + 'static) -> Self {
+        self.state.lazy_repos = Some(Box::new(repos));
+        self
     }
 
     /// Enforces quotas: `requests` per `window`, separately for each caller and each of the kinds `api`, `resolvers`
     /// and `pages`. Requests beyond a quota get status 429 and count as [`RequestCounts::refused`].
     ///
     /// By default, the Hub advertises a quota but does not enforce it.
-    #[must_use]
-    pub fn quota(self, requests: u64, window: Duration) -> Self {
-        Self { quota: Some(QuotaLimit { requests, window }), ..self }
+    pub fn quota(mut self, requests: u64, window: Duration) -> Self {
+        self.state.quotas.limit = Some((requests, window));
+        self
     }
 
     /// Disables the log, for tests whose requests do not fit into memory. [`MockHub::counts`] still counts them.
-    #[must_use]
-    pub fn without_log(self) -> Self {
-        Self { is_without_log: true, ..self }
+    pub fn without_log(mut self) -> Self {
+        self.state.log.is_disabled = true;
+        self
     }
 
     /// Adds a token with access to all repositories, including private and gated ones.
-    #[must_use]
-    pub fn token(self, token: &str) -> Self {
-        self.caller(token, Caller::Member)
+    pub fn token(mut self, token: &str) -> Self {
+        self.state.callers.insert(token.to_owned(), Caller::Member);
+        self
     }
 
     /// Adds a valid token without access to private and gated repositories.
-    #[must_use]
-    pub fn unprivileged_token(self, token: &str) -> Self {
-        self.caller(token, Caller::Outsider)
-    }
-
-    fn caller(mut self, token: &str, caller: Caller) -> Self {
-        self.callers.insert(token.to_owned(), caller);
+    pub fn unprivileged_token(mut self, token: &str) -> Self {
+        self.state.callers.insert(token.to_owned(), Caller::Unprivileged);
         self
     }
 
     /// Serves the Hub below a path such as `/hf`, like a repository manager.
-    #[must_use]
-    pub fn base_path(self, path: &str) -> Self {
-        Self { base_path: path.trim_end_matches('/').to_owned(), ..self }
+    pub fn base_path(mut self, path: &str) -> Self {
+        path.trim_end_matches('/').clone_into(&mut self.state.base_path);
+        self
     }
 
     /// Sets the number of entries per page of a file listing, 1,000 by default.
-    #[must_use]
-    pub fn tree_page_size(self, entries: usize) -> Self {
-        Self { tree_page: Some(entries), ..self }
+    pub fn tree_page_size(mut self, entries: usize) -> Self {
+        self.state.page_size = Some(entries);
+        self
     }
 
     /// Behaves like some mirrors: only the final response has the metadata headers, and `Link` headers point to the
     /// real Hub.
-    #[must_use]
-    pub fn mirror(self) -> Self {
-        Self { is_mirror: true, ..self }
+    pub fn mirror(mut self) -> Self {
+        self.state.is_mirror = true;
+        self
     }
 
     /// Listens on `[::1]` instead of `127.0.0.1`.
-    #[must_use]
     pub fn ipv6(self) -> Self {
         Self { is_on_ipv6: true, ..self }
     }
 
     /// Sets the port of the Hub. By default, it is any free port, as it always is for the CDN.
-    #[must_use]
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
     /// Serves HTTPS instead of HTTP.
-    #[must_use]
-    pub fn https(self, encryption: impl Into<TlsSettings>) -> Self {
-        Self { encryption: Some(encryption.into()), ..self }
+    pub fn https(self, tls: impl Into<TlsSettings>) -> Self {
+        Self { tls: Some(tls.into()), ..self }
     }
 
-    /// Simulates a round-trip time for both servers.
-    #[must_use]
-    pub fn latency(self, latency: Duration) -> Self {
-        Self { latency, ..self }
+    /// Simulates the round-trip time of both servers.
+    pub fn latency(self, round_trip: Duration) -> Self {
+        Self { latency: round_trip, ..self }
     }
 
     /// Limits the total bandwidth of all responses, in bits per second.
-    #[must_use]
     pub fn bandwidth(self, bits_per_second: u64) -> Self {
         Self { bandwidth: Some(bits_per_second.max(1)), ..self }
     }
@@ -309,34 +285,45 @@ impl MockHubBuilder {
     pub fn start(mut self) -> io::Result<MockHub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let encryption = self.encryption.take();
-        let (accept, authority) = encryption.map(|tls| (tls.accept, tls.authority)).unzip();
-        let scheme = if accept.is_some() { "https" } else { "http" };
-        let loopback = if self.is_on_ipv6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { HUB };
-        let (hub, hub_origin) = bind(&runtime, (loopback, self.port).into(), scheme)?;
-        let (cdn, cdn_origin) = match accept {
+        let loopback: IpAddr =
+            if self.is_on_ipv6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
+        let context = runtime.enter();
+        let hub = bind(loopback, self.port)?;
+        let cdn = match self.tls {
             // Some systems have only one loopback address. The servers then differ only in the port.
-            Some(_) => bind(&runtime, (CDN, 0).into(), scheme)
-                .or_else(|_| bind(&runtime, (loopback, 0).into(), scheme))?,
-            None => bind(&runtime, (loopback, 0).into(), scheme)?,
+            Some(_) => bind(CDN, 0).or_else(|_| bind(loopback, 0))?,
+            None => bind(loopback, 0)?,
         };
-        let endpoint = format!("{hub_origin}{}", self.base_path);
-        let transport = Transport { link: Link::new(self.latency, self.bandwidth), accept };
-        let state = Arc::new(HubState::new(self, hub_origin, cdn_origin));
-        runtime.spawn(connection::listen(hub, Host::Hub, transport.clone(), Arc::clone(&state)));
-        runtime.spawn(connection::listen(cdn, Host::Cdn, transport, Arc::clone(&state)));
-        Ok(MockHub { state, endpoint, authority, runtime: Some(runtime) })
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        self.state.origin = format!("{scheme}://{}", hub.local_addr()?);
+        self.state.cdn_origin = format!("{scheme}://{}", cdn.local_addr()?);
+        let endpoint = format!("{}{}", self.state.origin, self.state.base_path);
+        let (accept, authority) = self.tls.map(|tls| (tls.accept, tls.authority)).unzip();
+        let link = Link::new(self.latency, self.bandwidth);
+        let state = Arc::new(self.state);
+        let serve = |host, listener| {
+            let server = Arc::new(Server {
+                host,
+                state: Arc::clone(&state),
+                link: link.clone(),
+                accept: accept.clone(),
+                made: AtomicUsize::new(0),
+                open: AtomicUsize::new(0),
+            });
+            tokio::spawn(Arc::clone(&server).listen(listener));
+            server
+        };
+        let servers = [serve(Host::Hub, hub), serve(Host::Cdn, cdn)];
+        drop(context);
+        Ok(MockHub { state, servers, endpoint, authority, runtime: Some(runtime) })
     }
 }
 
-const HUB: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CDN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// Binds a listener on the runtime and returns it with its origin.
-fn bind(runtime: &Runtime, address: SocketAddr, scheme: &str) -> io::Result<(TcpListener, String)> {
-    let listener = std::net::TcpListener::bind(address)?;
+/// Binds a listener on the current runtime.
+fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind((address, port))?;
     listener.set_nonblocking(true)?;
-    let origin = format!("{scheme}://{}", listener.local_addr()?);
-    let _context = runtime.enter();
-    Ok((TcpListener::from_std(listener)?, origin))
+    TcpListener::from_std(listener)
 }

@@ -29,27 +29,27 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// A simulated link, shared by all connections.
 #[derive(Clone, Default)]
-pub(super) struct Link {
-    round_trip: Duration,
+pub(crate) struct Link {
+    latency: Duration,
     bandwidth: Option<Arc<Bandwidth>>,
 }
 
 impl Link {
     /// Creates a link with a round-trip time and a downstream bandwidth in bits per second.
-    pub(super) fn new(round_trip: Duration, bits_per_second: Option<u64>) -> Self {
+    pub(crate) fn new(latency: Duration, bits_per_second: Option<u64>) -> Self {
         let bandwidth = bits_per_second.map(|bits_per_second| {
             Arc::new(Bandwidth { bits_per_second, free_at: Mutex::new(Instant::now()) })
         });
-        Self { round_trip, bandwidth }
+        Self { latency, bandwidth }
     }
 
     /// Wraps a new connection and returns the server side.
-    pub(super) fn wrap(&self, connection: impl ByteStream + 'static) -> Box<dyn ByteStream> {
-        if self.round_trip.is_zero() && self.bandwidth.is_none() {
+    pub(crate) fn wrap(&self, connection: impl ByteStream + 'static) -> Box<dyn ByteStream> {
+        if self.latency.is_zero() && self.bandwidth.is_none() {
             return Box::new(connection);
         }
         let (received, sent) = tokio::io::split(connection);
-        let received = delay(received, self.round_trip);
+        let received = delay(received, self.latency);
         match &self.bandwidth {
             Some(bandwidth) => {
                 Box::new(tokio::io::join(received, pace(sent, Arc::clone(bandwidth))))
@@ -130,12 +130,12 @@ mod tests {
 
     /// Returns the bytes that reach the server and their arrival times in ms, on a paused clock.
     async fn arrivals(link: Link, script: &[(u64, &[u8])]) -> Vec<(u64, u8)> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let (mut client, server) = tokio::io::duplex(CHUNK);
         let mut server = link.wrap(server);
         let send = async {
             for (at, bytes) in script {
-                sleep_until(begun + Duration::from_millis(*at)).await;
+                sleep_until(started + Duration::from_millis(*at)).await;
                 client.write_all(bytes).await.unwrap();
             }
             client.shutdown().await.unwrap();
@@ -143,7 +143,7 @@ mod tests {
         let receive = async {
             let mut arrivals = Vec::new();
             while let Ok(byte) = server.read_u8().await {
-                arrivals.push((begun.elapsed().as_millis().try_into().unwrap(), byte));
+                arrivals.push((started.elapsed().as_millis().try_into().unwrap(), byte));
             }
             arrivals
         };
@@ -170,7 +170,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn responses_share_the_bandwidth() {
         let link = Link::new(Duration::ZERO, Some(8_000_000));
-        let begun = Instant::now();
+        let started = Instant::now();
         let download = || async {
             let (mut client, server) = tokio::io::duplex(CHUNK);
             let mut server = link.wrap(server);
@@ -181,7 +181,7 @@ mod tests {
             received.unwrap();
         };
         tokio::join!(download(), download());
-        assert_eq!(begun.elapsed().as_millis(), 20, "20 kB at a megabyte per second");
+        assert_eq!(started.elapsed().as_millis(), 20, "20 kB at a megabyte per second");
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderName, RANGE, USER_AGENT};
+use hyper::header::{AUTHORIZATION, HeaderName, RANGE};
 use hyper::{HeaderMap, Method, Request};
 
 /// One of the two servers.
@@ -34,16 +34,42 @@ pub struct LoggedRequest {
     pub range: Option<String>,
     /// The `Authorization` header.
     pub authorization: Option<String>,
-    /// The `User-Agent` header.
-    pub user_agent: Option<String>,
-    /// The `Accept-Encoding` header.
-    pub accept_encoding: Option<String>,
     /// All request headers.
     pub headers: HeaderMap,
     /// The status of the response, or 0 if no response was started.
     pub status: u16,
     /// The number of body bytes sent so far.
     pub sent: BytesSent,
+}
+
+impl LoggedRequest {
+    /// Creates the log entry of a request before its response.
+    pub(crate) fn new<B>(host: Host, request: &Request<B>) -> Self {
+        let header = |name: HeaderName| {
+            let value = request.headers().get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        Self {
+            at: Instant::now(),
+            host,
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().map(str::to_owned),
+            range: header(RANGE),
+            authorization: header(AUTHORIZATION),
+            headers: request.headers().clone(),
+            status: 0,
+            sent: BytesSent::default(),
+        }
+    }
+
+    /// Returns the path and the query as sent.
+    pub(crate) fn path_and_query(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
+    }
 }
 
 /// A counter of body bytes, which increases while the body is being sent.
@@ -57,61 +83,26 @@ impl BytesSent {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, bytes: usize) {
+    pub(crate) fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
-impl LoggedRequest {
-    /// Creates the log entry of a request before its response.
-    pub(super) fn received<B>(host: Host, request: &Request<B>) -> Self {
-        let header = |name: HeaderName| {
-            let value = request.headers().get(name)?;
-            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        Self {
-            at: Instant::now(),
-            host,
-            method: request.method().clone(),
-            path: request.uri().path().to_owned(),
-            query: request.uri().query().map(str::to_owned),
-            range: header(RANGE),
-            authorization: header(AUTHORIZATION),
-            user_agent: header(USER_AGENT),
-            accept_encoding: header(ACCEPT_ENCODING),
-            headers: request.headers().clone(),
-            status: 0,
-            sent: BytesSent::default(),
-        }
-    }
-}
-
 /// The requests in order of arrival.
-pub(super) struct Log {
+#[derive(Default)]
+pub(crate) struct Log {
     entries: Mutex<Vec<LoggedRequest>>,
-    is_enabled: bool,
+    pub is_disabled: bool,
 }
 
 impl Log {
-    pub(super) fn new(is_enabled: bool) -> Self {
-        Self { entries: Mutex::default(), is_enabled }
-    }
-
-    pub(super) fn push(&self, logged: LoggedRequest) {
-        if self.is_enabled {
-            self.lock().push(logged);
+    pub(crate) fn push(&self, request: LoggedRequest) {
+        if !self.is_disabled {
+            self.entries().push(request);
         }
     }
 
-    pub(super) fn entries(&self) -> Vec<LoggedRequest> {
-        self.lock().clone()
-    }
-
-    pub(super) fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<LoggedRequest>> {
+    pub(crate) fn entries(&self) -> MutexGuard<'_, Vec<LoggedRequest>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,54 +1,72 @@
-//! A response before it is sent: status, headers and a file range.
+//! Responses: status, headers and a file range, changed by faults; and the Hub's errors.
 
-use std::io;
+use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::TryStreamExt;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use hyper::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderValue,
+    IntoHeaderName, LOCATION, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Response, StatusCode};
+use serde_json::json;
 
-use super::delivery::{BodyDelivery, HeaderDelivery};
-use super::file::File;
-use super::log::BytesSent;
+use crate::fault::{ContentRangeFault, Fault};
+use crate::file::{File, zeros};
+use crate::log::{BytesSent, LoggedRequest};
 
-pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+const LOGIN_PAGE: &str = "\n<!DOCTYPE html>\n<html><title>Log in</title></html>\n";
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A response with a file range as its body. The file is read while the response is sent.
-pub(super) struct ResponseSpec {
+pub(crate) struct ResponseSpec {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    pub file: File,
-    pub range: Range<u64>,
+    file: File,
+    range: Range<u64>,
     /// The `Content-Length`; without it, the body is chunked.
-    pub content_length: Option<u64>,
-    pub header_delivery: HeaderDelivery,
-    pub body_delivery: BodyDelivery,
+    content_length: Option<u64>,
+    /// The fault that decides how the response is sent.
+    pub fault: Option<Fault>,
 }
 
 impl ResponseSpec {
-    pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
+    /// Creates a response with a plain text. An invalid status, which can only come from a fault, becomes 500.
+    pub(crate) fn text(status: u16, text: impl Into<Bytes>) -> Self {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let file = File::from_bytes(text);
         Self::part(status, &file, 0..file.size()).with(CONTENT_TYPE, "text/plain; charset=utf-8")
     }
 
+    pub(crate) fn json(status: u16, json: impl Into<Bytes>) -> Self {
+        Self::text(status, json).with(CONTENT_TYPE, "application/json; charset=utf-8")
+    }
+
+    pub(crate) fn redirect(status: StatusCode, url: &str) -> Self {
+        let text = format!("{status}. Redirecting to {url}");
+        Self::text(status.as_u16(), text).with(LOCATION, url)
+    }
+
     /// Creates a response with a file, or with the requested range of it.
-    pub(super) fn file(file: &File, range: Option<&str>) -> Self {
+    pub(crate) fn file(file: &File, range: Option<&str>) -> Self {
         let size = file.size();
         let Some(range) = range else {
             return Self::part(StatusCode::OK, file, 0..size);
         };
-        let Some(range) = parse_range(range, size) else {
-            let response = Self::text(StatusCode::RANGE_NOT_SATISFIABLE, "");
-            return response.with(CONTENT_RANGE, format!("bytes */{size}"));
-        };
-        let content_range = format!("bytes {}-{}/{size}", range.start, range.end - 1);
-        Self::part(StatusCode::PARTIAL_CONTENT, file, range).with(CONTENT_RANGE, content_range)
+        match parse_range(range, size) {
+            Some(range) => {
+                Self::part(StatusCode::PARTIAL_CONTENT, file, range).with_content_range()
+            }
+            None => Self::text(416, "").with(CONTENT_RANGE, format!("bytes */{size}")),
+        }
     }
 
     fn part(status: StatusCode, file: &File, range: Range<u64>) -> Self {
@@ -58,40 +76,163 @@ impl ResponseSpec {
             file: file.clone(),
             content_length: Some(range.end - range.start),
             range,
-            header_delivery: HeaderDelivery::Immediate,
-            body_delivery: BodyDelivery::Complete,
+            fault: None,
         };
         response.with(ACCEPT_RANGES, "bytes")
     }
 
     /// Sets a header. Invalid values, which can only come from a request, are ignored.
-    #[must_use]
-    pub(super) fn with(mut self, name: impl Into<HeaderName>, value: impl AsRef<str>) -> Self {
+    pub(crate) fn with(mut self, name: impl IntoHeaderName, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
-            self.headers.insert(name.into(), value);
+            self.headers.insert(name, value);
         }
         self
     }
 
-    /// Creates the HTTP response. The response to `HEAD` has the same headers and no body.
-    pub(super) fn into_response(self, method: &Method, counters: [BytesSent; 2]) -> Response<Body> {
+    fn with_content_range(self) -> Self {
         let Range { start, end } = self.range;
-        let sent = if method == Method::HEAD { start..start } else { start..end };
-        let delivery =
-            if method == Method::HEAD { BodyDelivery::Complete } else { self.body_delivery };
-        let bytes = delivery.read(self.file, sent).inspect_ok(move |bytes| {
+        let value = format!("bytes {start}-{}/{}", end.saturating_sub(1), self.file.size());
+        self.with(CONTENT_RANGE, value)
+    }
+
+    /// Applies what a fault changes in status and headers, and keeps it for what it changes in the delivery.
+    pub(crate) fn with_fault(self, fault: Fault, request: &LoggedRequest) -> Self {
+        let size = self.file.size();
+        let injected = |status| Self::text(status, "Injected fault");
+        let response = match fault.clone() {
+            Fault::Status(status, headers) => {
+                let add = |response: Self, (name, value)| response.with(name, value);
+                headers.into_iter().fold(injected(status), add)
+            }
+            Fault::Redirect(status, url) if url.is_empty() => {
+                injected(status).with(LOCATION, request.path_and_query())
+            }
+            Fault::Redirect(status, url) => injected(status).with(LOCATION, url),
+            Fault::HtmlPage { is_chunked } => Self::text(200, LOGIN_PAGE)
+                .with(CONTENT_TYPE, "text/html; charset=utf-8")
+                .chunked(is_chunked),
+            Fault::RangeNotSatisfiable { with_size: true } => {
+                injected(416).with(CONTENT_RANGE, format!("bytes */{size}"))
+            }
+            Fault::RangeNotSatisfiable { with_size: false } => injected(416),
+            Fault::Header(name, value) => self.with(name, value),
+            Fault::WholeFile { is_chunked } => {
+                let mut response = Self { status: StatusCode::OK, ..self };
+                response.headers.remove(CONTENT_RANGE);
+                response.with_range(0..size).chunked(is_chunked)
+            }
+            Fault::WrongContentRange(fault) => self.with_wrong_content_range(fault),
+            Fault::Clamped { length } => self.truncated(length).with_content_range(),
+            Fault::Truncated { length } => self.truncated(length),
+            Fault::ExtraBytes { count, is_chunked } => {
+                let content_length = self.content_length.map(|length| length.saturating_add(count));
+                Self { content_length, ..self }.chunked(is_chunked)
+            }
+            Fault::Gzip => self.with(CONTENT_ENCODING, "gzip").chunked(true),
+            Fault::Chunked | Fault::EndlessBody => self.chunked(true),
+            Fault::ConnectionReset
+            | Fault::ResetInBody { .. }
+            | Fault::Stall
+            | Fault::StallInBody { .. }
+            | Fault::Trickle { .. } => self,
+        };
+        Self { fault: Some(fault), ..response }
+    }
+
+    fn chunked(self, is_chunked: bool) -> Self {
+        Self { content_length: self.content_length.filter(|_| !is_chunked), ..self }
+    }
+
+    fn truncated(self, length: u64) -> Self {
+        let Range { start, end } = self.range;
+        self.with_range(start..end.min(start + length))
+    }
+
+    fn with_range(self, range: Range<u64>) -> Self {
+        Self { content_length: Some(range.end - range.start), range, ..self }
+    }
+
+    fn with_wrong_content_range(mut self, fault: ContentRangeFault) -> Self {
+        let (first, end, size) = (self.range.start, self.range.end, self.file.size());
+        let last = end.saturating_sub(1);
+        let value = match fault {
+            ContentRangeFault::Shifted => format!("bytes {}-{}/{size}", first + 1, last + 1),
+            ContentRangeFault::OtherSize => format!("bytes {first}-{last}/{}", size + 1),
+            ContentRangeFault::UnknownSize => format!("bytes {first}-{last}/*"),
+            ContentRangeFault::Missing => {
+                self.headers.remove(CONTENT_RANGE);
+                return self;
+            }
+        };
+        self.with(CONTENT_RANGE, value)
+    }
+
+    /// Creates the HTTP response. The response to `HEAD` has the same headers and no body.
+    pub(crate) fn into_response(
+        mut self,
+        method: &Method,
+        counters: [BytesSent; 2],
+    ) -> Response<Body> {
+        let mut response = Response::new(());
+        *response.status_mut() = self.status;
+        *response.headers_mut() = std::mem::take(&mut self.headers);
+        if let Some(length) = self.content_length {
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        let body = if *method == Method::HEAD { stream::empty().boxed() } else { self.body() };
+        let body = body.inspect_ok(move |bytes| {
             for counter in &counters {
                 counter.add(bytes.len());
             }
         });
-        let mut response = Response::new(StreamBody::new(bytes.map_ok(Frame::data)).boxed_unsync());
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
-        if let Some(length) = self.content_length {
-            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        response
+        response.map(|()| StreamBody::new(body.map_ok(Frame::data)).boxed_unsync())
     }
+
+    fn body(self) -> BoxStream<'static, io::Result<Bytes>> {
+        let Self { file, range, fault, .. } = self;
+        let first = |count: u64| range.start..range.end.min(range.start + count);
+        match fault {
+            Some(Fault::ResetInBody { after }) => file.read(first(after)).chain(reset()).boxed(),
+            Some(Fault::StallInBody { after }) => {
+                file.read(first(after)).chain(stream::pending()).boxed()
+            }
+            Some(Fault::Trickle { interval }) => trickle(file.read(range), interval).boxed(),
+            Some(Fault::ExtraBytes { count, .. }) => file.read(range).chain(zeros(count)).boxed(),
+            Some(Fault::EndlessBody) => file.read(range).chain(zeros(u64::MAX)).boxed(),
+            Some(Fault::Gzip) => stream::once(gzip(file.read(range))).boxed(),
+            _ => file.read(range),
+        }
+    }
+}
+
+/// Returns an error instead of more bytes, which resets the connection. Earlier bytes are still sent, because the
+/// server flushes when it is idle.
+fn reset() -> impl Stream<Item = io::Result<Bytes>> {
+    stream::once(async {
+        tokio::task::yield_now().await;
+        Err(ErrorKind::ConnectionReset.into())
+    })
+}
+
+fn trickle(
+    bytes: BoxStream<'static, io::Result<Bytes>>,
+    interval: Duration,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    let single =
+        |chunk: Bytes| stream::iter((0..chunk.len()).map(move |at| Ok(chunk.slice(at..=at))));
+    bytes.map_ok(single).try_flatten().and_then(move |byte| async move {
+        tokio::time::sleep(interval).await;
+        Ok(byte)
+    })
+}
+
+/// Returns an uncompressed gzip file of these bytes.
+async fn gzip(mut bytes: BoxStream<'static, io::Result<Bytes>>) -> io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
+    while let Some(chunk) = bytes.try_next().await? {
+        encoder.write_all(&chunk)?;
+    }
+    Ok(encoder.finish()?.into())
 }
 
 /// Parses `bytes=a-b` and `bytes=a-`. The end is clamped to the end of the file.
@@ -106,6 +247,44 @@ fn parse_range(header: &str, size: u64) -> Option<Range<u64>> {
 /// Parses decimal digits. `str::parse` would also accept a `+`.
 fn parse_position(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// An error response with the Hub's code and message.
+///
+/// Clients have to read the code, because three different errors have status 401.
+pub(crate) struct ErrorResponse {
+    status: u16,
+    code: Option<&'static str>,
+    message: String,
+}
+
+impl ErrorResponse {
+    pub(crate) fn new(status: u16, code: Option<&'static str>, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into() }
+    }
+
+    pub(crate) fn entry_not_found() -> Self {
+        Self::new(404, Some("EntryNotFound"), "Entry not found")
+    }
+
+    /// Returns the response. The body is JSON under `/api`, and plain text under `/resolve`.
+    pub(crate) fn into_response(self, is_json: bool) -> ResponseSpec {
+        let Self { status, code, message } = self;
+        let mut response = if is_json {
+            ResponseSpec::json(status, json!({ "error": message }).to_string())
+        } else {
+            ResponseSpec::text(status, message.clone())
+        };
+        response = response.with("x-error-message", message);
+        if let Some(code) = code {
+            response = response.with("x-error-code", code);
+        }
+        if status == 401 {
+            let scheme = r#"Bearer realm="Authentication required", charset="UTF-8""#;
+            response = response.with(WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hf_meta_testing::{ByteStream, TlsSettings};
+use hf_meta_testing::{ByteStream, Handshake, TlsSettings};
 
 use super::{proxy, repo, run_with};
 use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
@@ -80,11 +80,12 @@ fn counting_refusals(refused: &Arc<AtomicUsize>) -> TlsSettings {
         (Tls::new(&["http/1.1"]).unwrap(), Arc::clone(refused));
     let accept = move |stream| {
         let (handshake, refused) = (acceptor.accept(stream), Arc::clone(&refused));
-        async move {
+        let accepted = async move {
             let stream = handshake.await;
             refused.fetch_add(usize::from(stream.is_err()), Ordering::SeqCst);
             Ok(Box::new(stream?) as Box<dyn ByteStream>)
-        }
+        };
+        Box::pin(accepted) as Handshake
     };
     TlsSettings::new(accept, authority)
 }

@@ -1,0 +1,289 @@
+//! The state of both servers, and their responses.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hyper::header::{CONTENT_TYPE, ETAG, LINK};
+use hyper::{Method, StatusCode};
+use serde_json::Value;
+
+use crate::fault::FaultInjector;
+use crate::file::File;
+use crate::listing::{self, Page};
+use crate::log::{Host, Log, LoggedRequest};
+use crate::quota::Quotas;
+use crate::repo::{Caller, LazyRepos, Repo, Visibility};
+use crate::response::{ErrorResponse, ResponseSpec};
+use crate::url::{self, Action, Route, UrlSigner};
+
+const REPO_COMMIT: &str = "x-repo-commit";
+const LINKED_SIZE: &str = "x-linked-size";
+const LINKED_ETAG: &str = "x-linked-etag";
+
+/// The state shared by both servers.
+#[derive(Default)]
+pub(crate) struct HubState {
+    pub origin: String,
+    pub cdn_origin: String,
+    pub base_path: String,
+    pub callers: HashMap<String, Caller>,
+    pub lazy_repos: Option<Box<dyn LazyRepos>>,
+    /// The number of entries per page of a listing, if it is not the default.
+    pub page_size: Option<usize>,
+    pub is_mirror: bool,
+    pub faults: FaultInjector,
+    pub log: Log,
+    pub quotas: Quotas,
+    repos: Mutex<HashMap<String, Arc<Repo>>>,
+    signer: UrlSigner,
+    request_count: AtomicU64,
+}
+
+impl HubState {
+    pub(crate) fn repos(&self) -> MutexGuard<'_, HashMap<String, Arc<Repo>>> {
+        self.repos.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the response to a request to either server. Applies faults.
+    ///
+    /// Like some mirrors, a mirror sends the metadata headers with the final response and not with the redirect.
+    pub(crate) fn respond(&self, request: &LoggedRequest) -> ResponseSpec {
+        let number = self.request_count.fetch_add(1, Ordering::Relaxed);
+        let mut response = self.quotas.respond(request, || match request.host {
+            Host::Hub => self.respond_as_hub(request),
+            Host::Cdn => self.respond_as_cdn(request),
+        });
+        if self.is_mirror && response.status.is_redirection() {
+            for name in [REPO_COMMIT, LINKED_SIZE, LINKED_ETAG] {
+                response.headers.remove(name);
+            }
+        }
+        if let Some(fault) = self.faults.next(request) {
+            response = response.with_fault(fault, request);
+        }
+        response.with("x-request-id", format!("Root=1-{number:08x}"))
+    }
+
+    fn respond_as_cdn(&self, request: &LoggedRequest) -> ResponseSpec {
+        if request.authorization.is_some() {
+            return ResponseSpec::text(400, "Only one auth mechanism is allowed");
+        }
+        let (query, range) = (request.query.as_deref(), request.range.as_deref());
+        if let Err(reason) = self.signer.check(&request.path, query.unwrap_or_default(), range) {
+            return ResponseSpec::text(403, reason);
+        }
+        let route = Route::parse_storage_path(&request.path);
+        let Some((file, route)) = route.and_then(|route| Some((self.stored_file(&route)?, route)))
+        else {
+            return ResponseSpec::text(404, "No such object");
+        };
+        let response = ResponseSpec::file(&file, range)
+            .with(CONTENT_TYPE, "application/octet-stream")
+            .with(ETAG, format!("\"{}\"", file.lfs_hash()));
+        if self.is_mirror { response.with(REPO_COMMIT, route.revision) } else { response }
+    }
+
+    fn respond_as_hub(&self, request: &LoggedRequest) -> ResponseSpec {
+        let path = request.path.strip_prefix(&self.base_path);
+        let path = path.filter(|_| matches!(request.method, Method::GET | Method::HEAD));
+        if path == Some("/api/models") {
+            let models = self.list_models(request);
+            return models.unwrap_or_else(|error| error.into_response(true));
+        }
+        match path.and_then(Route::parse) {
+            Some(route) => self
+                .serve(request, &route)
+                .unwrap_or_else(|error| error.into_response(route.action.is_api())),
+            None => ErrorResponse::new(404, None, "Not Found").into_response(false),
+        }
+    }
+
+    fn list_models(&self, request: &LoggedRequest) -> Result<ResponseSpec, ErrorResponse> {
+        let caller = self.caller(request)?;
+        let stored = self.repos().values().cloned().collect();
+        let query = request.query.as_deref().unwrap_or_default();
+        let page = listing::model_page(
+            stored,
+            self.lazy_repos.as_deref(),
+            caller,
+            query,
+            self.page_size(),
+        )?;
+        Ok(self.page_response(request, page))
+    }
+
+    /// Checks the token, then the repository, then its contents. This order decides which error is returned if
+    /// several apply.
+    fn serve(&self, request: &LoggedRequest, route: &Route) -> Result<ResponseSpec, ErrorResponse> {
+        let caller = self.caller(request)?;
+        let named = self.find_repo(&route.repo).filter(|repo| repo.is_visible_to(caller));
+        let Some(repo) = named else {
+            return self.redirect_alias(request, &route.repo, caller);
+        };
+        if !route.action.is_api() {
+            check_access(&repo, caller)?;
+        }
+        let commit = repo.find_commit(&route.revision).ok_or_else(|| {
+            let message = format!("Invalid rev id: {}", route.revision);
+            ErrorResponse::new(404, Some("RevisionNotFound"), message)
+        })?;
+        let response = self.serve_commit(request, route, &repo, commit);
+        let response = response.unwrap_or_else(|error| error.into_response(route.action.is_api()));
+        Ok(response.with(REPO_COMMIT, commit))
+    }
+
+    fn serve_commit(
+        &self,
+        request: &LoggedRequest,
+        route: &Route,
+        repo: &Repo,
+        commit: &str,
+    ) -> Result<ResponseSpec, ErrorResponse> {
+        let path = &route.path;
+        let file = || repo.find_file(commit, path).ok_or_else(ErrorResponse::entry_not_found);
+        Ok(match route.action {
+            Action::Info => {
+                let properties = Value::from(listing::properties(repo, commit));
+                ResponseSpec::json(200, properties.to_string())
+            }
+            Action::Tree => {
+                let query = request.query.as_deref().unwrap_or_default();
+                let page = listing::tree_page(repo, commit, path, query, self.page_size())?;
+                self.page_response(request, page)
+            }
+            Action::Headers => {
+                let headers = repo.headers(commit, path);
+                ResponseSpec::json(200, headers.ok_or_else(ErrorResponse::entry_not_found)?)
+            }
+            Action::Raw => raw(file()?, path),
+            Action::StoredFile => small(file()?, request.range.as_deref()),
+            Action::Resolve => self.resolve(request, route, commit, file()?),
+        })
+    }
+
+    fn caller(&self, request: &LoggedRequest) -> Result<Caller, ErrorResponse> {
+        let Some(authorization) = &request.authorization else {
+            return Ok(Caller::Anonymous);
+        };
+        let token = authorization.strip_prefix("Bearer ");
+        token.and_then(|token| self.callers.get(token)).copied().ok_or_else(|| {
+            ErrorResponse::new(401, None, "Invalid credentials in Authorization header")
+        })
+    }
+
+    fn find_repo(&self, id: &str) -> Option<Arc<Repo>> {
+        let stored = self.repos().get(id).cloned();
+        stored.or_else(|| {
+            let lazy = self.lazy_repos.as_ref()?;
+            Some(Arc::new(lazy.repo(lazy.index_of(id)?)))
+        })
+    }
+
+    /// Returns a file by the path of its commit. Access must already have been checked.
+    fn stored_file(&self, route: &Route) -> Option<File> {
+        self.find_repo(&route.repo)?.find_file(&route.revision, &route.path).cloned()
+    }
+
+    /// Redirects from a former name of a repository, or from its name in another letter case.
+    fn redirect_alias(
+        &self,
+        request: &LoggedRequest,
+        id: &str,
+        caller: Caller,
+    ) -> Result<ResponseSpec, ErrorResponse> {
+        let repos = self.repos();
+        let renamed = repos.values().find(|repo| repo.is_visible_to(caller) && repo.has_alias(id));
+        let repo = renamed.ok_or_else(|| repo_not_found(caller))?;
+        let url = request.path_and_query().replacen(id, repo.id(), 1);
+        Ok(ResponseSpec::redirect(StatusCode::TEMPORARY_REDIRECT, &url))
+    }
+
+    fn resolve(
+        &self,
+        request: &LoggedRequest,
+        route: &Route,
+        commit: &str,
+        file: &File,
+    ) -> ResponseSpec {
+        let path = format!("/{}", url::storage_path(&route.repo, commit, &route.path));
+        if file.is_large(&route.path) {
+            let query = self.signer.sign(&path, request.range.as_deref());
+            let url = format!("{}{path}?{query}", self.cdn_origin);
+            return ResponseSpec::redirect(StatusCode::FOUND, &url)
+                .with(LINKED_SIZE, file.size().to_string())
+                .with(LINKED_ETAG, format!("\"{}\"", file.lfs_hash()));
+        }
+        let (requested, etag) = (url::encode_component(&request.path), file.git_hash());
+        let url =
+            format!("{}/api/resolve-cache{path}?{requested}=&etag=%22{etag}%22", self.base_path);
+        ResponseSpec::redirect(StatusCode::TEMPORARY_REDIRECT, &url)
+    }
+
+    /// Returns a page of a listing. The `Link` to the next page is an absolute URL of the Hub, even behind a mirror.
+    fn page_response(&self, request: &LoggedRequest, page: Page) -> ResponseSpec {
+        let origin = if self.is_mirror { "https://huggingface.co" } else { &self.origin };
+        let response = ResponseSpec::json(200, page.json);
+        match page.next {
+            Some(query) => {
+                response.with(LINK, format!("<{origin}{}?{query}>; rel=\"next\"", request.path))
+            }
+            None => response,
+        }
+    }
+
+    fn page_size(&self) -> usize {
+        self.page_size.unwrap_or(1000).max(1)
+    }
+}
+
+/// Returns the error for a missing repository, or a private one without access. The Hub does not reveal which.
+fn repo_not_found(caller: Caller) -> ErrorResponse {
+    let (status, message) = match caller {
+        Caller::Anonymous => (401, "Invalid username or password."),
+        _ => (404, "Repository not found"),
+    };
+    ErrorResponse::new(status, Some("RepoNotFound"), message)
+}
+
+/// Checks that the caller may read the files.
+fn check_access(repo: &Repo, caller: Caller) -> Result<(), ErrorResponse> {
+    let (status, code, reason) = match (repo.visibility, caller) {
+        (Visibility::Disabled, _) => (403, None, "Access to this resource is disabled.".to_owned()),
+        (Visibility::Gated, Caller::Anonymous) => {
+            let reason = format!(
+                "Access to model {} is restricted. You must have access to it and be authenticated to access it. \
+                 Please log in.",
+                repo.id()
+            );
+            (401, Some("GatedRepo"), reason)
+        }
+        (Visibility::Gated, Caller::Unprivileged) => {
+            let reason = format!(
+                "Access to model {0} is restricted and you are not in the authorized list. Visit \
+                 https://huggingface.co/{0} to ask for access.",
+                repo.id()
+            );
+            (403, Some("GatedRepo"), reason)
+        }
+        _ => return Ok(()),
+    };
+    Err(ErrorResponse::new(status, code, reason))
+}
+
+fn small(file: &File, range: Option<&str>) -> ResponseSpec {
+    ResponseSpec::file(file, range)
+        .with(CONTENT_TYPE, "text/plain; charset=utf-8")
+        .with(ETAG, format!("\"{}\"", file.git_hash()))
+}
+
+/// Returns the file as stored in git. Large files are Git LFS pointers.
+fn raw(file: &File, path: &str) -> ResponseSpec {
+    if !file.is_large(path) {
+        return ResponseSpec::file(file, None).with(CONTENT_TYPE, "text/plain; charset=utf-8");
+    }
+    let (oid, size) = (file.lfs_hash(), file.size());
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n");
+    ResponseSpec::text(200, pointer)
+}
