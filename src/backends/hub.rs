@@ -14,7 +14,7 @@ use crate::formats::RepoPath;
 use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::http::{Http, RequestFailure, ResponseChain};
 use crate::hub::{
-    CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, listing,
+    CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, api,
 };
 
 /// The header that carries the SHA-256 hash of an LFS file. The Hub sends it with the redirect to the file.
@@ -65,8 +65,7 @@ impl FileSource for HubRepo {
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         let Self { http, endpoint, repo, revision, meter, .. } = self;
         async move {
-            match listing::list_files(http, endpoint.tree_url(repo, revision, folder), meter).await
-            {
+            match api::list_files(http, endpoint.tree_url(repo, revision, folder), meter).await {
                 Ok((files, chain)) => {
                     Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }
@@ -107,7 +106,7 @@ impl HubRepo {
     /// report a commit.
     pub(crate) async fn current_commit(&self, path: &RepoPath) -> Result<Option<CommitSha>, Error> {
         let url = self.url(path);
-        let commit = self.http.response_header(&url, web::X_REPO_COMMIT, &self.meter).await;
+        let commit = self.http.head(&url, web::X_REPO_COMMIT, &self.meter).await;
         let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
         Ok(commit.and_then(|commit| commit.parse().ok()))
     }
@@ -139,7 +138,7 @@ impl HubRepo {
     /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
     pub(crate) async fn reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
         let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
-        let read = self.http.read_all(&url, HubReportedCount::LIMIT, &self.meter).await;
+        let read = self.http.read_all(&url, HubReportedCount::MAX_BYTES, &self.meter).await;
         let (json, _) = read.map_err(|failure| self.explain(self.repo.to_string(), failure))?;
         Ok(HubReportedCount::from_json(&json))
     }

@@ -6,7 +6,7 @@ use super::Client;
 use crate::backends::explain;
 use crate::error::Error;
 use crate::http::SafeUrl;
-use crate::hub::listing::next_page;
+use crate::hub::api::next_page;
 
 impl Client {
     /// Requests a page of a listing in the Hub's API. Returns its JSON and the URL of the next page; `None` at the end.

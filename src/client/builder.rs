@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::HeaderValue;
+use reqwest::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, HOST, HeaderName, HeaderValue, RANGE, USER_AGENT,
+};
 
-use super::http_options::{header, sensitive, user_agent};
 use super::{Client, TokenSource};
 use crate::cache::Cache;
 use crate::client::model::ClientContext;
@@ -16,9 +17,14 @@ use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
 use crate::http::transfer::CallMeter;
-use crate::http::{Http, HttpSettings, Proxies, RootCertificates, has_tls_provider};
+use crate::http::{
+    AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, RootCertificates, has_tls_provider,
+};
 use crate::hub::{Endpoint, EndpointError, HubWarnings};
 use crate::inspect::{ClientMemory, HeaderCache, Limits};
+
+/// Headers that the client sets and callers cannot override.
+const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANGE, USER_AGENT];
 
 /// A builder for a [`Client`].
 ///
@@ -44,14 +50,14 @@ pub struct ClientBuilder {
     endpoint: Result<Endpoint, (String, EndpointError)>,
     token: Option<Secret>,
     token_source: Option<TokenSource>,
-    pub(super) user_agent: Option<String>,
-    pub(super) proxy: Option<Secret>,
-    pub(super) proxy_from_env: bool,
-    pub(super) headers: Vec<(String, Secret)>,
+    user_agent: Option<String>,
+    proxy: Option<Secret>,
+    proxy_from_env: bool,
+    headers: Vec<(String, Secret)>,
     /// PEM texts.
-    pub(super) root_certificates: Vec<Vec<u8>>,
+    root_certificates: Vec<Vec<u8>>,
     /// The settings that need no validation.
-    pub(super) http: HttpSettings,
+    http: HttpSettings,
     call_timeout: Duration,
     limits: Limits,
     formats: Formats,
@@ -64,7 +70,7 @@ pub struct ClientBuilder {
 
 /// A text that may contain a password or a token, which `Debug` omits.
 #[derive(Clone)]
-pub(super) struct Secret(pub(super) String);
+struct Secret(String);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,30 +110,27 @@ impl Default for ClientBuilder {
 
 impl ClientBuilder {
     /// Sets the URL of the Hub; `https://huggingface.co` by default. It may include a path.
-    pub fn endpoint(mut self, endpoint: impl AsRef<str>) -> Self {
+    pub fn endpoint(self, endpoint: impl AsRef<str>) -> Self {
         let text = endpoint.as_ref();
-        self.endpoint = Endpoint::parse(text).map_err(|error| (without_secrets(text), error));
-        self
+        let endpoint = Endpoint::parse(text).map_err(|error| (without_secrets(text), error));
+        Self { endpoint, ..self }
     }
 
     /// Sets the access token. It is sent only to the endpoint's origin. An empty token means none.
-    pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into()).filter(|token| !token.is_empty()).map(Secret);
-        self.token_source = None;
-        self
+    pub fn token(self, token: impl Into<String>) -> Self {
+        let token = Some(token.into()).filter(|token| !token.is_empty()).map(Secret);
+        Self { token, token_source: None, ..self }
     }
 
     /// Sets the origin of the token, which warnings name.
-    pub(super) fn token_source(mut self, source: TokenSource) -> Self {
-        self.token_source = Some(source);
-        self
+    pub(super) fn token_source(self, source: TokenSource) -> Self {
+        Self { token_source: Some(source), ..self }
     }
 
     /// Sets the timeout of a whole call, excluding time spent waiting for rate limits; 360 seconds by default.
     /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits those waits.
-    pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.call_timeout = timeout;
-        self
+    pub fn call_timeout(self, timeout: Duration) -> Self {
+        Self { call_timeout: timeout, ..self }
     }
 
     /// Sets the maximum size of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
@@ -159,9 +162,8 @@ impl ClientBuilder {
     /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension.
     ///
     /// The example `tensorsafe` in this repository implements one.
-    pub fn format(mut self, format: impl Format + 'static) -> Self {
-        self.formats = self.formats.with(Arc::new(format));
-        self
+    pub fn format(self, format: impl Format + 'static) -> Self {
+        Self { formats: self.formats.with(Arc::new(format)), ..self }
     }
 
     /// Sets the cache for the headers of Hub repositories, such as a [`DiskCache`](crate::DiskCache); none by
@@ -172,37 +174,145 @@ impl ClientBuilder {
     ///
     /// An entry that was read with a token is returned only to clients with the same token. A cache hit for a commit
     /// sends no request, so it succeeds even if the token has been revoked in the meantime.
-    pub fn header_cache(mut self, cache: impl Cache) -> Self {
-        self.header_cache = Some(Arc::new(cache));
-        self
+    pub fn header_cache(self, cache: impl Cache) -> Self {
+        Self { header_cache: Some(Arc::new(cache)), ..self }
     }
 
     /// Sets the time to live of a cached branch; zero by default. Until it expires, a call for the branch uses the
     /// cached commit without sending a request. Requires a [`header_cache`](Self::header_cache).
-    pub fn branch_ttl(mut self, ttl: Duration) -> Self {
-        self.branch_ttl = ttl;
-        self
+    pub fn branch_ttl(self, ttl: Duration) -> Self {
+        Self { branch_ttl: ttl, ..self }
     }
 
     /// Sets the maximum age of a cached branch that may be used when the Hub is unreachable or refuses requests. The
     /// default is zero: such a call fails. Requires a [`header_cache`](Self::header_cache).
-    pub fn stale_if_error(mut self, age: Duration) -> Self {
-        self.stale_if_error = age;
-        self
+    pub fn stale_if_error(self, age: Duration) -> Self {
+        Self { stale_if_error: age, ..self }
     }
 
     /// Sets the cache folder of `huggingface_hub`; none by default. An [offline](Self::offline) client reads
     /// repositories from it and cannot be built without it.
-    pub fn hub_cache(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.hub_cache = Some(folder.into());
-        self
+    pub fn hub_cache(self, folder: impl Into<PathBuf>) -> Self {
+        Self { hub_cache: Some(folder.into()), ..self }
     }
 
     /// Sets whether the client is offline; `false` by default. An offline client sends no requests. It reads
     /// repositories from the [`hub_cache`](Self::hub_cache), at the commit that was downloaded last, or else from the
     /// [`header_cache`](Self::header_cache). Reading a URL is an error.
-    pub fn offline(mut self, enabled: bool) -> Self {
-        self.is_offline = enabled;
+    pub fn offline(self, enabled: bool) -> Self {
+        Self { is_offline: enabled, ..self }
+    }
+
+    /// Sets the name and version of your program, such as `badges/1.0`. It is appended to `hf-meta/<version>` in the
+    /// `User-Agent` header.
+    pub fn user_agent(self, program: impl Into<String>) -> Self {
+        Self { user_agent: Some(program.into()), ..self }
+    }
+
+    /// Sets the policy for the IP addresses that may be contacted; [`AddressPolicy::Any`] by default.
+    pub fn address_policy(mut self, policy: AddressPolicy) -> Self {
+        self.http.address_policy = policy;
+        self
+    }
+
+    /// Sets an HTTP proxy for all servers, such as `http://user:password@proxy.example:8080`; none by default. Takes
+    /// precedence over [`proxy_from_env`](Self::proxy_from_env).
+    pub fn proxy(self, url: impl Into<String>) -> Self {
+        Self { proxy: Some(Secret(url.into())), ..self }
+    }
+
+    /// Sets whether to use the proxies from the environment (`https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`);
+    /// `false` by default.
+    pub fn proxy_from_env(self, enabled: bool) -> Self {
+        Self { proxy_from_env: enabled, ..self }
+    }
+
+    /// Adds PEM-encoded root certificates, such as that of a corporate CA. They are trusted in addition to Mozilla's
+    /// or those of the [system](Self::system_certificates).
+    #[cfg(feature = "rustls-no-provider")]
+    pub fn root_certificate_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.root_certificates.push(pem.into());
+        self
+    }
+
+    /// Sets whether to trust the system's root certificates, which may include a corporate CA; `false` by default. On
+    /// Linux, the environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` override their location.
+    ///
+    /// Otherwise, and on systems without certificates, Mozilla's root certificates are trusted. They are bundled with
+    /// this library.
+    pub fn system_certificates(mut self, enabled: bool) -> Self {
+        self.http.system_certificates = enabled;
+        self
+    }
+
+    /// Adds a header to every request to the endpoint, such as a gateway key. Like the token, it is sent only to the
+    /// endpoint's origin and is never logged. Headers that the client sets itself are rejected by
+    /// [`build`](Self::build).
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), Secret(value.into())));
+        self
+    }
+
+    /// Sets the maximum number of requests in flight across all calls, at least 1; 256 by default. Requests to the
+    /// same HTTP/2 server share one connection.
+    pub fn max_concurrent_requests(mut self, requests: usize) -> Self {
+        self.http.max_concurrent_requests = requests.max(1);
+        self
+    }
+
+    /// Sets the fraction of each server quota to use, from 0 to 1; 1 by default. The rest is left to other programs
+    /// that use the same token or IP address. To split a quota evenly among `n` processes, set `1 / n` in each of
+    /// them.
+    pub fn quota_share(mut self, share: f64) -> Self {
+        self.http.quota_share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
+        self
+    }
+
+    /// Sets the maximum number of connections to all HTTP/1.1 servers together, at least 1; 64 by default. Over
+    /// HTTP/1.1, each request in flight occupies a connection.
+    pub fn max_http1_connections(mut self, connections: usize) -> Self {
+        self.http.max_http1_connections = connections;
+        self
+    }
+
+    /// Sets the timeout for establishing a connection (name resolution, TCP and TLS); 10 seconds by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.http.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets the timeout between two reads of a response; 10 seconds by default.
+    pub fn read_timeout(mut self, timeout: Duration) -> Self {
+        self.http.read_timeout = timeout;
+        self
+    }
+
+    /// Sets the timeout of one request, including its response body; 60 seconds by default.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.http.request_timeout = timeout;
+        self
+    }
+
+    /// Sets the retry policy for transient failures.
+    pub fn retry_policy(mut self, policy: RetryPolicy) -> Self {
+        self.http.retry_policy = policy;
+        self
+    }
+
+    /// Sets a function that customizes the underlying [`reqwest`] client builder, for settings that this builder
+    /// lacks.
+    ///
+    /// It runs after this builder's settings have been applied. Redirects, retries, decompression and the
+    /// [`AddressPolicy`] are then reset, because a client that follows redirects itself would leak the token to other
+    /// servers. Default headers are sent to every server, so use [`header`](Self::header) for secrets.
+    ///
+    /// A minor release of this library may upgrade to a new major version of `reqwest`.
+    #[cfg(feature = "reqwest-hook")]
+    pub fn reqwest_hook(
+        mut self,
+        hook: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
+    ) -> Self {
+        self.http.hook = Some(crate::http::HttpHook(std::sync::Arc::new(hook)));
         self
     }
 
@@ -269,6 +379,31 @@ impl ClientBuilder {
             ..self.http.clone()
         })
     }
+}
+
+/// Parses a header and marks its value as sensitive.
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Error> {
+    let invalid = |reason| Error::InvalidRequestHeader { name: clip(name), reason };
+    let name: HeaderName = name.parse().map_err(|_| invalid("the name is invalid"))?;
+    if OWN_HEADERS.contains(&name) {
+        return Err(invalid("it is reserved for the client"));
+    }
+    let value = sensitive(value).ok_or_else(|| invalid("the value contains invalid characters"))?;
+    Ok((name, value))
+}
+
+/// Returns a header value that is never logged, or `None` if the text cannot be sent in a header.
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Returns the `User-Agent` header, which names this library and the program that uses it.
+fn user_agent(user: Option<&str>) -> Result<HeaderValue, Error> {
+    let library = concat!("hf-meta/", env!("CARGO_PKG_VERSION"));
+    let agent = user.map_or_else(|| library.to_owned(), |user| format!("{library} {user}"));
+    HeaderValue::from_str(&agent).map_err(|_| Error::InvalidUserAgent)
 }
 
 /// Formats an invalid endpoint for an error message, without user, password and query.

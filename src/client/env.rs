@@ -24,21 +24,21 @@ impl ClientBuilder {
     /// `HF_HOME` defaults to `huggingface` in `XDG_CACHE_HOME`, or else in `~/.cache`. No
     /// [`header_cache`](Self::header_cache) is set; see [`DiskCache::from_env`].
     pub fn from_env() -> Self {
-        let builder = Self::default().proxy_from_env(true).system_certificates(true);
-        let builder = match text("HF_ENDPOINT") {
-            Some(endpoint) => builder.endpoint(endpoint),
-            None => builder,
-        };
-        let builder = match hub_cache() {
-            Some(folder) => builder.hub_cache(folder),
-            None => builder,
-        };
         let offline = text("HF_HUB_OFFLINE").or_else(|| text("TRANSFORMERS_OFFLINE"));
-        let builder = builder.offline(offline.is_some_and(|value| is_true(&value)));
-        match token() {
-            Some((token, source)) => builder.token(token).token_source(source),
-            None => builder,
+        let mut builder = Self::default()
+            .proxy_from_env(true)
+            .system_certificates(true)
+            .offline(offline.is_some_and(|value| is_true(&value)));
+        if let Some(endpoint) = text("HF_ENDPOINT") {
+            builder = builder.endpoint(endpoint);
         }
+        if let Some(folder) = hub_cache() {
+            builder = builder.hub_cache(folder);
+        }
+        if let Some((token, source)) = token() {
+            builder = builder.token(token).token_source(source);
+        }
+        builder
     }
 }
 

@@ -1,15 +1,13 @@
 //! Concurrent calls of one client.
 
-use std::future::pending;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use futures::future::Either;
 use futures::stream::{Stream, StreamExt};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinError, JoinSet};
 
 use super::Client;
+use crate::http::blocking::in_task;
 
 /// The order in which [`Client::run_many`] returns results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,7 +23,7 @@ pub enum ResultOrder {
 /// The maximum number of running and finished calls per job if results keep the order of the items.
 const WINDOW: usize = 4;
 
-const MOST_JOBS: usize = 10_000;
+const MAX_JOBS: usize = 10_000;
 
 impl Client {
     /// Runs many calls concurrently and returns a stream of their results.
@@ -73,7 +71,7 @@ impl Client {
         Read: Fn(Self, Items::Item) -> Reading + Clone + Send + 'static,
         Reading: Future<Output: Send + 'static> + Send,
     {
-        let (client, jobs) = (self.clone(), jobs.clamp(1, MOST_JOBS));
+        let (client, jobs) = (self.clone(), jobs.clamp(1, MAX_JOBS));
         let permits = Arc::new(Semaphore::new(jobs));
         let calls = items.map(move |item| {
             let (client, read, permits) = (client.clone(), read.clone(), Arc::clone(&permits));
@@ -92,17 +90,5 @@ impl Client {
             ResultOrder::Completion => Either::Left(calls.buffer_unordered(jobs)),
             ResultOrder::Input => Either::Right(calls.buffered(WINDOW * jobs)),
         })
-    }
-}
-
-/// Runs a future in a separate task, which is cancelled if the returned future is dropped.
-async fn in_task<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
-    let mut task = JoinSet::new();
-    task.spawn(future);
-    match task.join_next().await.map(|result| result.map_err(JoinError::try_into_panic)) {
-        Some(Ok(output)) => output,
-        Some(Err(Ok(panic))) => resume_unwind(panic),
-        // The runtime is shutting down.
-        Some(Err(Err(_))) | None => pending().await,
     }
 }

@@ -4,7 +4,6 @@ mod api_page;
 mod builder;
 mod call_timeout;
 mod env;
-mod http_options;
 mod known_servers;
 mod many;
 mod model;

@@ -54,7 +54,7 @@ impl ClientContext {
             return Ok(());
         }
         let url = self.endpoint.url();
-        match self.http.response_header(url, "x-request-id", &self.totals).await {
+        match self.http.head(url, "x-request-id", &self.totals).await {
             Err(RequestFailure { error, attempts, elapsed })
                 if !matches!(error, HttpError::Status(_)) =>
             {
@@ -212,7 +212,7 @@ impl Model {
     /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
     /// let print = |header: &hf_meta::formats::FileHeader| {
     ///     for (name, tensor) in header.tensors() {
-    ///         println!("{name} {:?}", tensor.shape());
+    ///         println!("{name} {:?}", tensor.shape);
     ///     }
     /// };
     /// client.model("bigscience/bloom").on_header(print).count().await?;

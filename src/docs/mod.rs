@@ -21,9 +21,9 @@
 
 /// [`Client::model`]: crate::Client::model
 /// [`Cache`]: crate::Cache
-/// [`SafetensorsParseFromRepo`]: crate::SafetensorsParseFromRepo
 /// [`FetchStats`]: crate::FetchStats
 /// [`Error`]: crate::Error
+/// [`CountReport`]: crate::CountReport
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
 

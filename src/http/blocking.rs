@@ -1,4 +1,4 @@
-//! CPU-bound work, kept off the async worker threads.
+//! Separate tasks, and CPU-bound work that is kept off the async worker threads.
 
 use std::future::pending;
 use std::num::NonZero;
@@ -7,14 +7,14 @@ use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::{JoinError, JoinSet, spawn_blocking};
 
 /// Inputs up to this size in bytes are parsed on the async worker threads: moving them elsewhere would take longer
 /// than parsing them.
 const MAX_INLINE_BYTES: usize = 1 << 16;
 
 /// One permit per blocking thread. More threads would take memory without finishing sooner.
-static THREADS: LazyLock<Semaphore> =
+static BLOCKING_PERMITS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(2 * available_parallelism().map_or(1, NonZero::get)));
 
 /// Runs CPU-bound work on `bytes` bytes of input. Large inputs go to the blocking thread pool.
@@ -29,25 +29,38 @@ pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
     }
     // Run as a separate task: a future that acquired a permit but is not polled would block the work its caller waits
     // for.
-    let mut task = JoinSet::new();
-    task.spawn(async {
+    in_task(async {
         // The semaphore is never closed.
-        let permit = THREADS.acquire().await;
+        let permit = BLOCKING_PERMITS.acquire().await;
         let work = move || {
             let done = work();
             drop(permit);
             done
         };
-        spawn_blocking(work).await
-    });
-    match task.join_next().await.map(|done| done.and_then(|done| done)) {
-        Some(Ok(done)) => done,
-        Some(Err(error)) => match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            // The task was cancelled: the runtime is shutting down and will drop this future.
-            Err(_) => pending().await,
-        },
+        output(spawn_blocking(work).await).await
+    })
+    .await
+}
+
+/// Runs a future in a separate task, which is cancelled if the returned future is dropped.
+pub(crate) async fn in_task<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let mut task = JoinSet::new();
+    task.spawn(future);
+    match task.join_next().await {
+        Some(result) => output(result).await,
         None => pending().await,
+    }
+}
+
+/// Returns the output of a task, or resumes its panic.
+async fn output<T>(result: Result<T, JoinError>) -> T {
+    match result.map_err(JoinError::try_into_panic) {
+        Ok(output) => output,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The task was cancelled: the runtime is shutting down and will drop this future.
+        Err(Err(_)) => pending().await,
     }
 }
 
@@ -65,7 +78,7 @@ mod tests {
     const HANG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn long_work_leaves_the_async_worker() {
+    async fn large_inputs_move_to_the_blocking_pool() {
         for (bytes, is_moved) in [(MAX_INLINE_BYTES, false), (MAX_INLINE_BYTES + 1, true)] {
             let thread = spawn_blocking_if_large(bytes, || current().id()).await;
             assert_eq!(thread != current().id(), is_moved, "{bytes} bytes");
@@ -74,7 +87,7 @@ mod tests {
 
     /// A caller may await one result without polling the others.
     #[tokio::test]
-    async fn work_that_is_not_polled_does_not_delay_other_work() {
+    async fn unpolled_work_does_not_block_other_work() {
         let mut waiting: Vec<_> =
             (0..100).map(|n| Box::pin(spawn_blocking_if_large(1 << 20, move || n))).collect();
         for work in &mut waiting {

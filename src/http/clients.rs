@@ -13,6 +13,7 @@ use reqwest::{Client, ClientBuilder, Response, Version, redirect::Policy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::{AddressGuard, GuardedResolver};
+use super::tls::TlsFailure;
 use super::{AddressPolicy, HttpSettings, error, lock};
 
 /// The maximum number of servers whose HTTP version is remembered. After that, versions are negotiated again.
@@ -106,7 +107,8 @@ impl HttpClients {
         let is_unknown = negotiated != Some(NegotiatedHttp::Http2);
         // A server that ignores ALPN accepts the connection, but does not understand the request.
         let is_misunderstood = is_unknown && !error.is_connect() && !error.is_timeout();
-        if error::is_no_common_protocol(error) || is_misunderstood {
+        let has_no_common_protocol = error::tls_cause(error) == Some(TlsFailure::NoCommonProtocol);
+        if has_no_common_protocol || is_misunderstood {
             self.record(origin, NegotiatedHttp::Unknown);
             return Http2Failure::NoHttp2;
         }

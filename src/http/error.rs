@@ -165,7 +165,7 @@ impl HttpError {
         }
         let kind = if error.is_builder() {
             TransportKind::Setup
-        } else if is_certificate_error(&error) {
+        } else if tls_cause(&error) == Some(TlsFailure::Certificate) {
             TransportKind::Certificate
         } else if error.is_timeout() {
             TransportKind::Timeout
@@ -215,13 +215,9 @@ impl HttpError {
     }
 }
 
-fn is_certificate_error(error: &reqwest::Error) -> bool {
-    causes(error).find_map(tls_failure) == Some(TlsFailure::Certificate)
-}
-
-/// Returns whether the server supports none of the offered HTTP versions.
-pub(super) fn is_no_common_protocol(error: &reqwest::Error) -> bool {
-    causes(error).find_map(tls_failure) == Some(TlsFailure::NoCommonProtocol)
+/// Returns the failure of the TLS handshake, if that is the cause.
+pub(super) fn tls_cause(error: &reqwest::Error) -> Option<TlsFailure> {
+    causes(error).find_map(tls_failure)
 }
 
 /// Returns whether the request shared the connection attempt of another request, and that attempt failed.

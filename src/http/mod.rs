@@ -2,7 +2,7 @@
 //!
 //! This module knows neither safetensors nor repositories. [`Http`] has three operations ([`request`]):
 //! [`Http::read_range`] reads a range of a file, [`Http::stream`] (and [`Http::read_all`], built on it) reads a small
-//! file, and [`Http::response_header`] requests one response header. All of them are sent in the same way.
+//! file, and [`Http::head`] requests one response header. All of them are sent in the same way.
 //!
 //! # The life of a range request
 //!
@@ -203,7 +203,7 @@ impl Http {
 
     /// Returns the `Authorization` value, or an empty slice without a token. It is part of cache keys, so that tokens
     /// do not share entries.
-    pub(crate) fn token_bytes(&self) -> &[u8] {
+    pub(crate) fn authorization(&self) -> &[u8] {
         self.token.as_ref().map_or(&[], |token| token.as_bytes())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::url::{Origin, Url};
-use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use reqwest::{ClientBuilder, Proxy};
 use thiserror::Error;
 
@@ -11,6 +11,8 @@ use super::SafeUrl;
 
 /// The name of [`ClientBuilder::proxy`](crate::ClientBuilder::proxy) in error messages.
 const PROXY_SETTING: &str = "ClientBuilder::proxy";
+
+const NOT_A_URL: &str = "it is not a proxy URL";
 
 /// The proxies of a client. They are matched by the HTTP library's own matcher.
 #[derive(Clone, Debug)]
@@ -72,32 +74,30 @@ impl Proxies {
     /// Returns the hostnames of the HTTP and HTTPS proxies, in lower case.
     pub(super) fn hosts(&self) -> Vec<String> {
         let servers = ["http://server.invalid", "https://server.invalid"];
-        let proxies = servers.iter().filter_map(|server| {
-            let proxy = self.matcher.intercept(&server.parse().ok()?)?;
-            Some(proxy.uri().host()?.to_ascii_lowercase())
-        });
-        proxies.collect()
+        let proxies = servers.iter().filter_map(|server| intercept(&self.matcher, server));
+        proxies.filter_map(|proxy| Some(proxy.uri().host()?.to_ascii_lowercase())).collect()
     }
 
     /// Returns the proxy for a server, if any.
     pub(super) fn proxy_for(&self, origin: &Origin) -> Option<SafeUrl> {
-        let server = origin.ascii_serialization().parse().ok()?;
-        let proxy = self.matcher.intercept(&server)?.uri().to_string();
-        Some(SafeUrl::from(&Url::parse(&proxy).ok()?))
+        let proxy = intercept(&self.matcher, &origin.ascii_serialization())?;
+        Some(SafeUrl::from(&Url::parse(&proxy.uri().to_string()).ok()?))
     }
 }
 
-const NOT_A_URL: &str = "it is not a proxy URL";
+fn intercept(matcher: &Matcher, server: &str) -> Option<Intercept> {
+    matcher.intercept(&server.parse().ok()?)
+}
 
+/// Checks that the HTTP library would use a proxy.
 fn check(setting: &'static str, value: &str) -> Result<(), ProxyError> {
-    let invalid = |reason| Err(ProxyError { setting, reason });
-    let used = Matcher::builder().all(value).build();
-    let server = "http://server.invalid".parse().ok().and_then(|server| used.intercept(&server));
-    match server.as_ref().map(|proxy| proxy.uri().scheme_str()) {
-        Some(Some("http" | "https")) => Ok(()),
-        Some(_) => invalid("only HTTP proxies are supported"),
-        None => invalid(NOT_A_URL),
-    }
+    let proxy = intercept(&Matcher::builder().all(value).build(), "http://server.invalid");
+    let reason = match proxy.as_ref().map(|proxy| proxy.uri().scheme_str()) {
+        Some(Some("http" | "https")) => return Ok(()),
+        Some(_) => "only HTTP proxies are supported",
+        None => NOT_A_URL,
+    };
+    Err(ProxyError { setting, reason })
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use reqwest::StatusCode;
 use tracing::Instrument;
 
 use super::attempt::{Attempt, Requested};
-use super::retry::RetryState;
 use super::{Http, HttpError, RequestFailure, ResponseChain, body, range, send};
 use crate::http::transfer::{BodyEvent, CallMeter, RangeBytes};
 
@@ -30,9 +29,9 @@ impl Http {
         meter: &CallMeter,
     ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
         self.preconnect(url);
-        let mut retries = self.retries(url, meter);
+        let mut retries = self.retries(url, Requested::Range(range), meter);
         loop {
-            let mut attempt = retries.next_attempt(Requested::Range(range));
+            let mut attempt = retries.next_attempt();
             let span = attempt.span();
             let read = self.try_range(range, &mut attempt).instrument(span).await;
             match attempt.finish(read) {
@@ -85,9 +84,9 @@ impl Http {
         meter: &CallMeter,
         events: &mut EventSender,
     ) -> Result<(), RequestFailure> {
-        let mut retries = self.retries(url, meter);
+        let mut retries = self.retries(url, Requested::File, meter);
         loop {
-            let mut attempt = retries.next_attempt(Requested::File);
+            let mut attempt = retries.next_attempt();
             let span = attempt.span();
             let read = self.try_stream(limit, &mut attempt, events).instrument(span).await;
             match attempt.finish(read) {
@@ -101,26 +100,22 @@ impl Http {
     ///
     /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Returns
     /// `None` if no response has the header.
-    pub(crate) async fn response_header(
+    pub(crate) async fn head(
         &self,
         url: &Url,
         name: &str,
         meter: &CallMeter,
     ) -> Result<Option<String>, RequestFailure> {
-        let mut retries = self.retries(url, meter);
+        let mut retries = self.retries(url, Requested::Header(name), meter);
         loop {
-            let mut attempt = retries.next_attempt(Requested::Header(name));
+            let mut attempt = retries.next_attempt();
             let span = attempt.span();
-            let value = self.try_header(name, &mut attempt).instrument(span).await;
+            let value = self.try_head(name, &mut attempt).instrument(span).await;
             match attempt.finish(value) {
                 Ok(value) => return Ok(value),
                 Err(error) => retries.back_off(error).await?,
             }
         }
-    }
-
-    fn retries<'a>(&'a self, url: &'a Url, meter: &'a CallMeter) -> RetryState<'a> {
-        RetryState::new(&self.settings.retry_policy, &self.gate, url, meter)
     }
 
     async fn try_range(
@@ -155,7 +150,7 @@ impl Http {
 
     /// Accepts the header of a success, a redirect or a 404. Other errors may depend on the token, so their headers
     /// are ignored.
-    async fn try_header(
+    async fn try_head(
         &self,
         name: &str,
         attempt: &mut Attempt<'_>,

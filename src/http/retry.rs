@@ -8,8 +8,8 @@ use ::url::Url;
 use tokio::time::{Instant, sleep};
 
 use super::attempt::{Attempt, Requested};
-use super::rate_limit_gate::{GateKey, RateLimitGate};
-use super::{HttpError, SafeUrl};
+use super::rate_limit_gate::GateKey;
+use super::{Http, HttpError, SafeUrl};
 use crate::http::transfer::CallMeter;
 
 /// Limits on the number and timing of attempts per request.
@@ -138,9 +138,9 @@ pub(crate) struct RequestFailure {
 /// A function that takes an async closure would be shorter, but its future borrows and is not `Send`, and callers
 /// that spawn need `Send`.
 pub(super) struct RetryState<'a> {
-    policy: &'a RetryPolicy,
-    gate: &'a RateLimitGate,
+    http: &'a Http,
     url: &'a Url,
+    requested: Requested<'a>,
     meter: &'a CallMeter,
     /// The number of finished attempts.
     attempts: usize,
@@ -149,20 +149,22 @@ pub(super) struct RetryState<'a> {
     waited_before: Duration,
 }
 
-impl<'a> RetryState<'a> {
-    pub(super) fn new(
-        policy: &'a RetryPolicy,
-        gate: &'a RateLimitGate,
+impl Http {
+    pub(super) fn retries<'a>(
+        &'a self,
         url: &'a Url,
+        requested: Requested<'a>,
         meter: &'a CallMeter,
-    ) -> Self {
+    ) -> RetryState<'a> {
         let (started, waited_before) = (Instant::now(), meter.waited());
-        Self { policy, gate, url, meter, attempts: 0, started, waited_before }
+        RetryState { http: self, url, requested, meter, attempts: 0, started, waited_before }
     }
+}
 
+impl<'a> RetryState<'a> {
     /// Starts the next attempt.
-    pub(super) fn next_attempt(&self, requested: Requested<'a>) -> Attempt<'a> {
-        Attempt::start(self.attempts + 1, self.url, requested, self.meter)
+    pub(super) fn next_attempt(&self) -> Attempt<'a> {
+        Attempt::start(self.attempts + 1, self.url, self.requested, self.meter)
     }
 
     /// Waits after a failed attempt until the next one may start. Returns an error if the failure is permanent or a
@@ -170,19 +172,17 @@ impl<'a> RetryState<'a> {
     pub(super) async fn back_off(&mut self, error: HttpError) -> Result<(), RequestFailure> {
         self.attempts += 1;
         let (attempts, elapsed) = (self.attempts, self.started.elapsed());
-        let response = match &error {
-            HttpError::Status(response) => Some(response),
-            _ => None,
+        let (server_wait, is_rate_limited) = match &error {
+            // A 429 from a CDN says nothing about the bucket of the request.
+            HttpError::Status(response) => {
+                (response.retry_after, response.status == 429 && !response.is_cross_origin)
+            }
+            _ => (None, false),
         };
-        let server_wait = response.and_then(|response| response.retry_after);
-        // Not a CDN.
-        let is_rate_limited =
-            response.is_some_and(|response| response.status == 429 && !response.is_cross_origin);
-        let delay = self
-            .policy
-            .delay(attempts)
-            .filter(|delay| error.is_retryable() && self.is_within_limits(*delay, server_wait));
-        let Some(delay) = delay else {
+        let delay = self.http.settings.retry_policy.delay(attempts);
+        let may_retry =
+            |delay: &Duration| error.is_retryable() && self.is_within_limits(*delay, server_wait);
+        let Some(delay) = delay.filter(may_retry) else {
             return Err(RequestFailure { error, attempts, elapsed });
         };
         let url = SafeUrl::from(self.url);
@@ -190,7 +190,7 @@ impl<'a> RetryState<'a> {
         // The gate already enforces a wait that the server asked for. After a 429 without a wait, the gate also holds
         // back the other requests of this bucket.
         if server_wait.is_none() && is_rate_limited {
-            self.gate.hold(&GateKey::from(self.url), delay);
+            self.http.gate.hold(&GateKey::from(self.url), delay);
         } else if server_wait.is_none() {
             sleep(delay).await;
         }
@@ -199,13 +199,13 @@ impl<'a> RetryState<'a> {
 
     /// Returns whether a delay, or the server's wait in its place, is within the limits.
     fn is_within_limits(&self, delay: Duration, server_wait: Option<Duration>) -> bool {
-        let waited = self.meter.waited();
+        let (waited, policy) = (self.meter.waited(), &self.http.settings.retry_policy);
         if let Some(wait) = server_wait {
-            return waited.saturating_add(wait) <= self.policy.max_wait;
+            return waited.saturating_add(wait) <= policy.max_wait;
         }
         let waited = waited.saturating_sub(self.waited_before);
         let own = self.started.elapsed().saturating_sub(waited);
-        own.saturating_add(delay) <= self.policy.max_elapsed
+        own.saturating_add(delay) <= policy.max_elapsed
     }
 }
 

@@ -2,15 +2,10 @@
 
 /// The TLS handshake failures that need special handling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "rustls-no-provider"),
-    expect(dead_code, reason = "no handshake, no failure")
-)]
 pub(super) enum TlsFailure {
     Certificate,
     /// The server supports none of the offered HTTP versions (alert `no_application_protocol`, RFC 7301).
     NoCommonProtocol,
-    Other,
 }
 
 #[cfg(feature = "rustls-no-provider")]
@@ -70,13 +65,13 @@ mod with_tls {
         if let Some(error) = cause.downcast_ref::<io::Error>() {
             return tls_failure(error.get_ref()?);
         }
-        Some(match cause.downcast_ref()? {
-            Error::InvalidCertificate(_) => TlsFailure::Certificate,
+        match cause.downcast_ref()? {
+            Error::InvalidCertificate(_) => Some(TlsFailure::Certificate),
             Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-                TlsFailure::NoCommonProtocol
+                Some(TlsFailure::NoCommonProtocol)
             }
-            _ => TlsFailure::Other,
-        })
+            _ => None,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ impl HubWarnings {
     }
 
     /// Logs that the token is invalid, once per client.
-    pub(crate) fn token_is_rejected(&self) {
+    pub(crate) fn warn_rejected_token(&self) {
         if self.is_new("rejected token") {
             let source = self.token_source.as_deref().map(tracing::field::display);
             tracing::warn!(source, "the Hub rejected the token; reading without it");

@@ -116,7 +116,7 @@ fn part_of_repo(call: &Call) -> (String, RepoPath) {
 /// Returns the part of the cache keys that identifies a repository and its reader.
 fn identity(repo: &HubRepo) -> CacheIdentity<'_> {
     let HubRepo { http, endpoint, repo, .. } = repo;
-    CacheIdentity { endpoint, token: http.token_bytes(), headers: http.headers(), repo }
+    CacheIdentity { endpoint, token: http.authorization(), headers: http.headers(), repo }
 }
 
 impl CacheLookup<'_> {

@@ -167,7 +167,7 @@ impl CallFiles {
     /// Logs that the token is invalid and that the files are read without it.
     pub(super) fn warn_of_rejected_token(&self) {
         if let Some(repo) = self.online() {
-            repo.warnings.token_is_rejected();
+            repo.warnings.warn_rejected_token();
         }
     }
 

@@ -175,20 +175,22 @@ async fn a_gallery_has_a_badge_for_every_model() {
     assert!(read("index.html").contains("bigscience/bloom"));
 }
 
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+
 /// The fixtures as a store. Like a bucket, it returns only bytes that exist.
 struct Fixtures;
 
 impl object_store::Store for Fixtures {
     fn size(&self, path: &str) -> object_store::Result<u64> {
         let (repo, file) = path.rsplit_once('/').unwrap();
-        let hub = fs::read(format!("fixtures/{repo}/hub.json"))?;
+        let hub = fs::read(format!("{FIXTURES}/{repo}/hub.json"))?;
         let hub: serde_json::Value = serde_json::from_slice(&hub)?;
-        let length = fs::metadata(format!("fixtures/{path}"))?.len();
+        let length = fs::metadata(format!("{FIXTURES}/{path}"))?.len();
         Ok(hub["sizes"][file].as_u64().unwrap_or(length))
     }
 
     fn read(&self, path: &str, range: Range<u64>) -> object_store::Result<Vec<u8>> {
-        let bytes = fs::read(format!("fixtures/{path}"))?;
+        let bytes = fs::read(format!("{FIXTURES}/{path}"))?;
         Ok(bytes[usize::try_from(range.start)?..usize::try_from(range.end)?].to_vec())
     }
 }

@@ -109,3 +109,31 @@ fn the_links_of_the_pages_lead_somewhere_in_both_places() {
     }
     assert!(pages > 10);
 }
+
+/// The walks and tables of the architecture page lead through files that exist.
+#[test]
+fn the_files_of_the_architecture_page_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("src/docs/architecture.md")).unwrap();
+    let mut folder = String::new();
+    let mut checked = 0;
+    for section in page.split("\n## ").skip(1) {
+        if let Some((_, rest)) = section.split_once("In `crates/") {
+            folder = format!("crates/{}", rest.split('`').next().unwrap());
+        }
+        for name in section.split('`').skip(1).step_by(2) {
+            let is_path = name.ends_with(".rs") || name.contains('/') && name.ends_with('/');
+            if !is_path || name.starts_with("GET") {
+                continue;
+            }
+            let path = match name.strip_prefix("format/") {
+                Some(rest) => format!("crates/hf-meta-format/src/{rest}"),
+                None => name.to_owned(),
+            };
+            let found = root.join(&path).exists() || root.join(&folder).join(&path).exists();
+            assert!(found, "{name} does not exist");
+            checked += 1;
+        }
+    }
+    assert!(checked > 30, "{checked}");
+}

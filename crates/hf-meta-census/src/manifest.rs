@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use super::CensusError;
 use super::error::{BoxError, failed_to};
 use super::layout_digest::{hexadecimal, short_hash};
-use super::table::{rows_of, schema, table_failed};
+use super::table::{TableRow, rows_of, schema, table_failed};
 use hf_meta_repo_list as repo_list;
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
@@ -69,6 +69,8 @@ pub struct ListedRepo {
     /// The base model, as tagged.
     pub base_model: Option<String>,
 }
+
+impl TableRow for ListedRepo {}
 
 impl ListedRepo {
     /// Creates a repository from its name.
@@ -148,7 +150,7 @@ impl Manifest {
     fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
         let names = repo_list::parse(path, text, column);
-        let names = names.map_err(|error| unusable(&name, &error.to_string()))?;
+        let names = names.map_err(|error| unusable(path, &error.to_string()))?;
         Self::new(&name, Repos::Names(names))
     }
 
@@ -295,12 +297,13 @@ pub(super) fn name_column(
     schema: &Schema,
     candidates: &[&str],
 ) -> Result<String, CensusError> {
-    let fields = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
-    let mut names = fields.filter(|field| is_similar(field.data_type(), &DataType::Utf8));
-    let found = names.next().map(|field| field.name().clone());
-    found.ok_or_else(|| {
-        unusable(table, &format!("has no column `{}` with text", candidates.join("`, `")))
-    })
+    let found = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
+    let is_text = |field: &&Field| is_similar(field.data_type(), &DataType::Utf8);
+    match found.clone().find(is_text).or_else(|| found.clone().next()) {
+        Some(field) if is_text(&field) => Ok(field.name().clone()),
+        Some(field) => Err(unusable(table, &format!("has no text in column `{}`", field.name()))),
+        None => Err(unusable(table, &format!("has no column `{}`", candidates.join("`, `")))),
+    }
 }
 
 /// Returns the repositories of a table. `names` is the column with their names. Values of missing columns, and of
@@ -350,8 +353,9 @@ fn text(column: &ArrayRef) -> ArrayRef {
 }
 
 /// Returns the error for a list that cannot be used.
-fn unusable(name: &str, reason: &str) -> CensusError {
-    CensusError::Manifest { name: name.to_owned(), reason: reason.to_owned() }
+pub(super) fn unusable(name: impl AsRef<Path>, reason: &str) -> CensusError {
+    let name = name.as_ref().display().to_string();
+    CensusError::Manifest { name, reason: reason.to_owned() }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The source of weights: a repository, a URL or a local path.
 
-mod grammar;
+mod parse;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ impl Source {
     ///
     /// Returns an error if the text is not a valid repository, URL or path.
     pub fn parse(text: &str, endpoint: &Endpoint) -> Result<Self, SourceError> {
-        grammar::parse(text, endpoint)
+        parse::parse(text, endpoint)
     }
 
     /// Sets the revision of this repository.

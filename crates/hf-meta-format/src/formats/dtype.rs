@@ -58,7 +58,7 @@ macro_rules! dtypes {
             #[must_use]
             pub fn bits(&self) -> Option<u64> {
                 match self {
-                    $(Self::$name => ($elements <= MOST_WITHOUT_SCALE).then_some($bytes * 8 / $elements),)+
+                    $(Self::$name => ($elements <= MAX_UNSCALED_BLOCK).then_some($bytes * 8 / $elements),)+
                     Self::Other(_) => None,
                 }
             }
@@ -67,7 +67,7 @@ macro_rules! dtypes {
         /// The known dtypes without [`Dtype::Other`], numbered by their position in the table.
         #[expect(non_camel_case_types, reason = "the names are those of the format")]
         #[expect(clippy::upper_case_acronyms, reason = "the names are those of the format")]
-        enum Known {
+        enum KnownDtype {
             $($name,)+
         }
 
@@ -75,7 +75,7 @@ macro_rules! dtypes {
             /// Returns the index in [`Dtype::KNOWN`]; `None` for an unknown dtype.
             pub(super) fn rank(&self) -> Option<u8> {
                 match self {
-                    $(Self::$name => Some(Known::$name as u8),)+
+                    $(Self::$name => Some(KnownDtype::$name as u8),)+
                     Self::Other(_) => None,
                 }
             }
@@ -93,7 +93,7 @@ macro_rules! dtypes {
 }
 
 /// The maximum number of elements in a block without a scale: eight elements always fill whole bytes.
-const MOST_WITHOUT_SCALE: u64 = 8;
+const MAX_UNSCALED_BLOCK: u64 = 8;
 
 /// The smallest block of elements that occupies whole bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

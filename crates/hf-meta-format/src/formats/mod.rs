@@ -12,7 +12,7 @@
 //! A format is a module that implements [`Format`], plus one line in [`Formats::built_in`]. A dtype is one line of
 //! the table in `dtype.rs`. Indexes of sharded checkpoints belong to [`safetensors`].
 
-mod description;
+mod buffer;
 mod dtype;
 mod error;
 mod format;
@@ -22,17 +22,16 @@ mod names;
 mod path;
 mod records;
 pub mod safetensors;
-mod spans;
 mod table;
 mod tensor;
 mod text;
 pub mod weight_sets;
 
-pub use description::ModelDescription;
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
+use error::GgufError;
 pub use error::{DetectedFormat, HeaderError};
 pub use format::{Format, Formats, HeaderParser, Step, WeightFileName, WeightsKind};
-pub use header::FileHeader;
+pub use header::{FileHeader, ModelDescription};
 pub use path::{PathError, RepoPath};
 pub use table::{TensorTable, TensorTableBuilder, TensorTableIter};
 pub use tensor::TensorInfo;

@@ -11,7 +11,7 @@ use super::clip;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
     list: NameList,
-    by_name: Box<[u32]>,
+    sorted: Box<[u32]>,
 }
 
 /// Names that may contain duplicates.
@@ -22,7 +22,7 @@ pub(crate) struct NameList {
 }
 
 /// The maximum total length of names in bytes, because offsets have 32 bits.
-pub(super) const LONGEST: usize = u32::MAX as usize;
+pub(super) const MAX_TOTAL_BYTES: usize = u32::MAX as usize;
 
 impl NameList {
     /// Creates an empty list with capacity for `names` names of `bytes` bytes in total.
@@ -30,17 +30,20 @@ impl NameList {
         Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(names) }
     }
 
-    /// Adds a name. The total length must not exceed [`LONGEST`].
+    /// Adds a name. The total length must not exceed [`MAX_TOTAL_BYTES`].
     pub(crate) fn push(&mut self, name: &str) {
         self.text.push_str(name);
-        #[expect(clippy::cast_possible_truncation, reason = "no text is longer than LONGEST")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "no text is longer than MAX_TOTAL_BYTES"
+        )]
         self.ends.push(self.text.len() as u32);
     }
 
     /// Returns whether a name of `length` bytes can be added.
     pub(super) fn has_room_for(&self, length: usize) -> bool {
         // The number of names counts, too, so that empty names are limited.
-        self.text.len() + self.len() + length < LONGEST
+        self.text.len() + self.len() + length < MAX_TOTAL_BYTES
     }
 
     pub(super) fn len(&self) -> usize {
@@ -52,7 +55,7 @@ impl NameList {
     }
 
     /// Returns the indices of all names.
-    pub(crate) fn positions(&self) -> Range<u32> {
+    pub(crate) fn indices(&self) -> Range<u32> {
         #[expect(clippy::cast_possible_truncation, reason = "no more names than bytes of text")]
         let names = self.len() as u32;
         0..names
@@ -71,19 +74,19 @@ impl NameList {
     /// Returns a duplicate name.
     pub(super) fn into_names(mut self) -> Result<Names, String> {
         self.shrink_to_fit();
-        let mut by_name: Box<[u32]> = self.positions().collect();
+        let mut sorted: Box<[u32]> = self.indices().collect();
         // Sorting compares all pairs that end up adjacent, so it finds every duplicate.
         let mut has_duplicate = false;
         // The stable sort is fast on sorted runs, which most files have.
-        by_name.sort_by(|&a, &b| {
+        sorted.sort_by(|&a, &b| {
             let order = self.bytes(a).cmp(self.bytes(b));
             has_duplicate |= order.is_eq();
             order
         });
         let is_twice = |pair: &&[u32]| self.bytes(pair[0]) == self.bytes(pair[1]);
-        match by_name.windows(2).filter(|_| has_duplicate).find(is_twice) {
+        match sorted.windows(2).filter(|_| has_duplicate).find(is_twice) {
             Some(pair) => Err(clip(self.get(pair[0] as usize))),
-            None => Ok(Names { list: self, by_name }),
+            None => Ok(Names { list: self, sorted }),
         }
     }
 
@@ -100,9 +103,9 @@ impl NameList {
 
 impl Names {
     /// Returns the index of a name in file order.
-    pub(super) fn position(&self, name: &str) -> Option<usize> {
-        let found = self.by_name.binary_search_by(|&at| self.list.get(at as usize).cmp(name));
-        found.ok().map(|rank| self.by_name[rank] as usize)
+    pub(super) fn index_of(&self, name: &str) -> Option<usize> {
+        let found = self.sorted.binary_search_by(|&at| self.list.get(at as usize).cmp(name));
+        found.ok().map(|rank| self.sorted[rank] as usize)
     }
 
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
@@ -119,7 +122,7 @@ impl Names {
 
     /// Returns the memory use of the names in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.list.text.len() + (self.list.ends.len() + self.by_name.len()) * size_of::<u32>()
+        self.list.text.len() + (self.list.ends.len() + self.sorted.len()) * size_of::<u32>()
     }
 }
 
@@ -134,23 +137,23 @@ pub(crate) struct NameFinder<'a> {
 impl<'a> NameFinder<'a> {
     /// The number of ranks to try before a full search. Files are sorted by dtype, so the scale of a packed weight,
     /// which follows the weight by name, is elsewhere in the file.
-    const TRIED: usize = 3;
+    const MAX_TRIES: usize = 3;
 
     pub(in crate::formats) fn new(names: &'a Names) -> Self {
         Self { names, next: 0 }
     }
 
     /// Returns the index of a name in file order.
-    pub(crate) fn position(&mut self, name: &str) -> Option<u32> {
-        let Names { list, by_name } = self.names;
+    pub(crate) fn index_of(&mut self, name: &str) -> Option<u32> {
+        let Names { list, sorted } = self.names;
         let has_name =
-            |rank: &usize| by_name.get(*rank).is_some_and(|&at| list.get(at as usize) == name);
-        let rank = match (self.next..self.next + Self::TRIED).find(has_name) {
+            |rank: &usize| sorted.get(*rank).is_some_and(|&at| list.get(at as usize) == name);
+        let rank = match (self.next..self.next + Self::MAX_TRIES).find(has_name) {
             Some(rank) => rank,
-            None => by_name.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?,
+            None => sorted.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?,
         };
         self.next = rank + 1;
-        Some(by_name[rank])
+        Some(sorted[rank])
     }
 }
 
@@ -172,9 +175,9 @@ mod tests {
         let names = names(&listed).unwrap();
         assert_eq!(names.iter().collect::<Vec<_>>(), listed);
         for (at, name) in listed.into_iter().enumerate() {
-            assert_eq!(names.position(name), Some(at));
+            assert_eq!(names.index_of(name), Some(at));
         }
-        assert_eq!(names.position("h.1"), None);
+        assert_eq!(names.index_of("h.1"), None);
         // The text, and two 32-bit numbers per name.
         assert_eq!(names.memory(), "wteh.10h.2".len() + 4 * 2 * 4);
     }
@@ -193,22 +196,25 @@ mod tests {
         for order in [[0, 1, 2, 3, 4, 5, 6], [0, 3, 6, 1, 4, 2, 5], [6, 5, 4, 3, 3, 0, 6]] {
             let mut finder = NameFinder::new(&names);
             for at in order {
-                assert_eq!(finder.position("x"), None);
-                assert_eq!(finder.position(listed[at as usize]), Some(at), "{order:?}");
+                assert_eq!(finder.index_of("x"), None);
+                assert_eq!(finder.index_of(listed[at as usize]), Some(at), "{order:?}");
             }
         }
-        assert_eq!(NameFinder::new(&super::tests::names(&[]).unwrap()).position("a"), None);
+        assert_eq!(NameFinder::new(&super::tests::names(&[]).unwrap()).index_of("a"), None);
     }
 
     /// Offsets have 32 bits. Each name counts as at least one byte, even an empty one.
     #[test]
     fn names_have_less_than_four_gibibytes() {
         let mut list = NameList::default();
-        assert_eq!([LONGEST - 1, LONGEST].map(|length| list.has_room_for(length)), [true, false]);
+        assert_eq!(
+            [MAX_TOTAL_BYTES - 1, MAX_TOTAL_BYTES].map(|length| list.has_room_for(length)),
+            [true, false]
+        );
         for name in ["ab", "", "c"] {
             list.push(name);
         }
-        let rest = LONGEST - 3 - 3;
+        let rest = MAX_TOTAL_BYTES - 3 - 3;
         assert_eq!([rest - 1, rest].map(|length| list.has_room_for(length)), [true, false]);
     }
 

@@ -4,11 +4,12 @@
 use std::error::Error;
 
 /// The maximum length of file text in an error, in characters.
-const LONGEST: usize = 200;
+const MAX_CHARS: usize = 200;
 
 /// Truncates a text for use in an error message.
+#[must_use]
 pub fn clip(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -28,14 +29,14 @@ pub fn chain(error: &dyn Error) -> String {
 /// Parses a whole number in JSON, written as `8`, `8.0` or `"8"`.
 pub(crate) fn whole_number(json: &str) -> Option<u64> {
     /// 2^53. Every whole number below it has an exact float.
-    const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
+    const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
     let text = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(json);
     if let Ok(number) = text.parse() {
         return Some(number);
     }
     let number: f64 = text.parse().ok()?;
-    let is_whole = number.fract() == 0.0 && (0.0..LARGEST_FLOAT).contains(&number);
+    let is_whole = number.fract() == 0.0 && (0.0..MAX_EXACT_FLOAT).contains(&number);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
     is_whole.then_some(number as u64)
 }
@@ -67,8 +68,8 @@ mod tests {
     #[test]
     fn long_text_is_cut_between_characters() {
         assert_eq!(clip("h.0.ln_1.weight"), "h.0.ln_1.weight");
-        assert_eq!(clip(&"ß".repeat(LONGEST)), "ß".repeat(LONGEST));
-        assert_eq!(clip(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(LONGEST)));
+        assert_eq!(clip(&"ß".repeat(MAX_CHARS)), "ß".repeat(MAX_CHARS));
+        assert_eq!(clip(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(MAX_CHARS)));
     }
 
     #[test]

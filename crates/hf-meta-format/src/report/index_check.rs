@@ -22,7 +22,7 @@ pub(super) struct IndexCheck {
     /// For each tensor of the index, the 1-based index in `shards` of the first shard that contains it; 0 if none
     /// does.
     first_shards: Vec<u16>,
-    /// Further occurrences of indexed tensors: the index of the tensor, and the index of the shard.
+    /// Further occurrences of indexed tensors: the position of the tensor in the index, and that of the shard in `shards`.
     duplicates: Vec<(u32, u16)>,
     /// For each shard, the tensors that the index does not list.
     unindexed: Vec<NameList>,
@@ -52,11 +52,11 @@ impl IndexCheck {
         let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
         let mut unindexed = NameList::default();
         for name in tensors.names() {
-            match finder.as_mut().and_then(|finder| finder.position(name)) {
-                Some(position) if self.first_shards[position as usize] == 0 => {
-                    self.first_shards[position as usize] = number + 1;
+            match finder.as_mut().and_then(|finder| finder.index_of(name)) {
+                Some(entry) if self.first_shards[entry as usize] == 0 => {
+                    self.first_shards[entry as usize] = number + 1;
                 }
-                Some(position) => self.duplicates.push((position, number)),
+                Some(entry) => self.duplicates.push((entry, number)),
                 None => unindexed.push(name),
             }
         }
@@ -99,8 +99,7 @@ impl IndexCheck {
     /// Returns the tensors that the index does not list, sorted by name.
     fn unindexed_by_name(&self) -> Vec<Unindexed> {
         let tensors = (0..).zip(&self.unindexed);
-        let tensors =
-            tensors.flat_map(|(shard, names)| names.positions().map(move |at| (shard, at)));
+        let tensors = tensors.flat_map(|(shard, names)| names.indices().map(move |at| (shard, at)));
         let mut tensors: Vec<Unindexed> = tensors.collect();
         // The stable sort is fast on sorted runs, which most shards are.
         tensors.sort_by_key(|&tensor| self.name(tensor));
@@ -113,16 +112,13 @@ impl IndexCheck {
 
     /// Returns the tensors in several shards: first the indexed ones, then the others.
     fn duplicate_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
-        let name = |at| self.index.as_ref().map_or("", |index| index.tensor_at(at).0);
+        let name = |entry| self.index.as_ref().map_or("", |index| index.tensor_at(entry).0);
         let mut duplicates = self.duplicates.clone();
-        duplicates.sort_by_key(|&(position, _)| name(position as usize));
+        duplicates.sort_by_key(|&(entry, _)| name(entry as usize));
         let indexed = duplicates.chunk_by(|(one, _), (next, _)| one == next).flat_map(|further| {
-            let position = further[0].0 as usize;
+            let entry = further[0].0 as usize;
             let further = further.iter().map(|(_, shard)| *shard);
-            self.duplicate_findings(
-                name(position),
-                once(self.first_shards[position] - 1).chain(further),
-            )
+            self.duplicate_findings(name(entry), once(self.first_shards[entry] - 1).chain(further))
         });
         let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
         let unindexed = unindexed.chunk_by(same_name).filter(|found| found.len() > 1);
@@ -164,12 +160,11 @@ impl IndexCheck {
 
     /// Returns the tensors that are in exactly one shard, but not the one that the index names.
     fn wrong_shards(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
-        let duplicates: BTreeSet<_> =
-            self.duplicates.iter().map(|(position, _)| *position).collect();
+        let duplicates: BTreeSet<_> = self.duplicates.iter().map(|(entry, _)| *entry).collect();
         let entries = (0..).zip(index.weight_map().zip(&self.first_shards));
-        entries.filter_map(move |(position, ((tensor, indexed), first_shard))| {
+        entries.filter_map(move |(entry, ((tensor, indexed), first_shard))| {
             let found = self.shards.get(usize::from(first_shard.checked_sub(1)?))?;
-            (found != indexed && !duplicates.contains(&position)).then(|| Finding::WrongShard {
+            (found != indexed && !duplicates.contains(&entry)).then(|| Finding::WrongShard {
                 tensor: clip(tensor),
                 indexed: clip(indexed.as_str()),
                 found: clip(found.as_str()),

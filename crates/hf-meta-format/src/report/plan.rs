@@ -52,6 +52,7 @@ impl Plan {
     }
 
     /// Returns the first range of a file without an index.
+    #[must_use]
     pub fn first_range(self, formats: &Formats, path: &RepoPath) -> Range<u64> {
         let needed = formats.find_or_safetensors(path).parser(path, 0).first_range();
         match self {
@@ -62,12 +63,14 @@ impl Plan {
 
     /// Returns whether to read shards before their index of `length` bytes is complete. The lengths of their headers
     /// cannot be estimated then, so each takes two ranges.
+    #[must_use]
     pub fn reads_shards_early(self, length: Option<u64>) -> bool {
         self == Self::Exact || length.is_some_and(|length| length > LONG_INDEX)
     }
 
     /// Returns the first range of each shard of an index. It is estimated from the index, because tensor names make
     /// up most of a header.
+    #[must_use]
     pub fn shards(self, index: &SafetensorsIndexJson) -> Vec<RangeRequest> {
         let shards = index.shards().iter().cloned();
         match self {

@@ -29,7 +29,7 @@ fn kind(stem: &str) -> WeightsKind {
 }
 
 /// Prefixes that belong to a quantization: a recipe of Unsloth, and the use of an importance matrix.
-const MARKS: [&str; 2] = ["UD", "I1"];
+const QUANTIZATION_PREFIXES: [&str; 2] = ["UD", "I1"];
 
 /// Returns the byte range of the last quantization in a name, including its prefix.
 fn quantization(stem: &str) -> Option<(usize, usize)> {
@@ -40,7 +40,7 @@ fn quantization(stem: &str) -> Option<(usize, usize)> {
         if is_quantization(&word.to_ascii_uppercase()) {
             found = Some((mark.unwrap_or(start), end));
         }
-        let is_mark = MARKS.iter().any(|mark| mark.eq_ignore_ascii_case(word));
+        let is_mark = QUANTIZATION_PREFIXES.iter().any(|mark| mark.eq_ignore_ascii_case(word));
         mark = is_mark.then_some(start);
         start = end + 1;
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_than_models_are_recognized() {
+    fn non_model_files_are_recognized() {
         let cases = [
             ("mmproj-model-f16", WeightsKind::Projector),
             ("gemma-3-4b-it-mmproj-BF16", WeightsKind::Projector),

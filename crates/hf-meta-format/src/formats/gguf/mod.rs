@@ -14,21 +14,83 @@
 //!
 //! [format]: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
-mod cursor;
-mod description;
-mod error;
-mod estimate;
 mod file_name;
-mod format;
-mod input;
 mod keys;
 mod parser;
 mod tensors;
-mod types;
-mod value;
+mod values;
 
-pub use self::error::GgufError;
-pub use self::format::Gguf;
+use std::collections::BTreeMap;
+
+use self::parser::GgufParser;
+use self::tensors::file_type;
+pub use super::error::GgufError;
+use super::weight_sets::NumberedName;
+use super::{Format, HeaderParser, ModelDescription, RepoPath, WeightFileName};
+
+/// The GGUF format.
+#[derive(Clone, Copy, Debug)]
+pub struct Gguf;
+
+/// The length of the first range of a file, in bytes. Headers with the smallest vocabularies in use, 32,000 tokens,
+/// have about 0.7 MB. The next larger vocabularies give headers of 2 to 12 MB, and a range of that size would delay
+/// all other files: at 100 Mbit/s, 1 MB takes as long as the two round trips of a second range at 40 ms.
+const FIRST_RANGE: u64 = 1 << 20;
+
+/// The length of the first range for all but the first file of a split model, in bytes. Only the first file contains
+/// the vocabulary.
+const LATER_FIRST_RANGE: u64 = 64 << 10;
+
+impl Format for Gguf {
+    fn name(&self) -> &'static str {
+        "gguf"
+    }
+
+    fn title(&self) -> &'static str {
+        "GGUF"
+    }
+
+    fn extension(&self) -> &'static str {
+        ".gguf"
+    }
+
+    fn parser(&self, path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
+        let number = |name: NumberedName<'_>| name.number.parse::<u64>().ok();
+        let is_later = NumberedName::split(path.as_str()).filter_map(number).any(|file| file > 1);
+        let first_range = if is_later { LATER_FIRST_RANGE } else { FIRST_RANGE };
+        Box::new(GgufParser::new(first_range, max_header_bytes))
+    }
+
+    fn split_name(&self, stem: &str) -> WeightFileName {
+        file_name::split(stem)
+    }
+}
+
+/// Returns the description of a model; `None` if the keys contain none, as in all but the first file of a split
+/// model. `vocabulary` is the length of the token list.
+fn describe(
+    metadata: &BTreeMap<String, String>,
+    vocabulary: Option<u64>,
+) -> Option<ModelDescription> {
+    let text = |key: &str| metadata.get(key).cloned();
+    let number = |key: &str| metadata.get(key)?.parse::<u64>().ok();
+    let architecture = text("general.architecture")?;
+    let of_model = |key: &str| number(&format!("{architecture}.{key}"));
+    Some(ModelDescription {
+        kind: text("general.type"),
+        file_type: number("general.file_type").and_then(file_type).map(str::to_owned),
+        context_length: of_model("context_length"),
+        layers: of_model("block_count"),
+        draft_layers: of_model("nextn_predict_layers").filter(|layers| *layers > 0),
+        experts: of_model("expert_count").filter(|experts| *experts > 0),
+        experts_per_token: of_model("expert_used_count").filter(|experts| *experts > 0),
+        tokenizer: text("tokenizer.ggml.model"),
+        vocabulary,
+        files: number("split.count").filter(|files| *files > 1),
+        tensors: number("split.tensors.count"),
+        architecture: Some(architecture),
+    })
+}
 
 #[cfg(test)]
 mod tests;

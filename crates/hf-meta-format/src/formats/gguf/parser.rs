@@ -2,21 +2,25 @@
 
 use std::ops::Range;
 
-use super::cursor::{Bounds, Cursor, Stop};
-use super::error::GgufError;
-use super::estimate::Vocabulary;
-use super::input::Input;
-use super::keys::Keys;
+use super::describe;
+use super::keys::{Keys, Vocabulary};
 use super::tensors::TensorEntries;
-use super::{description, estimate};
-use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step};
+use super::values::{Bounds, Cursor, CursorStop};
+use crate::formats::buffer::HeaderBuffer;
+use crate::formats::{DetectedFormat, FileHeader, GgufError, HeaderError, HeaderParser, Step};
+
+/// The size of a tensor entry in bytes, rounded up. Names have about 25 bytes.
+const BYTES_PER_TENSOR: u64 = 80;
+
+/// The maximum expected size of all other keys in bytes, including a chat template.
+const OTHER_KEYS_BYTES: u64 = 32 << 10;
 
 /// A parser for one header. Drops bytes as soon as they are parsed.
 #[derive(Debug)]
 pub(super) struct GgufParser {
     first_range: u64,
     max_header_bytes: u64,
-    input: Input,
+    buffer: HeaderBuffer,
     content: Option<Content>,
 }
 
@@ -31,29 +35,29 @@ struct Content {
 
 impl GgufParser {
     pub(super) fn new(first_range: u64, max_header_bytes: u64) -> Self {
-        Self { first_range, max_header_bytes, input: Input::default(), content: None }
+        Self { first_range, max_header_bytes, buffer: HeaderBuffer::default(), content: None }
     }
 
     /// Parses until bytes are missing or the header is complete.
-    fn parse(&mut self, bounds: Bounds) -> Result<(), Stop> {
-        let Self { input, content, .. } = self;
+    fn parse(&mut self, bounds: Bounds) -> Result<(), CursorStop> {
+        let Self { buffer, content, .. } = self;
         let content = if let Some(content) = content {
             content
         } else {
-            let mut cursor = Cursor::new(input.rest(), 0, bounds, false);
+            let mut cursor = Cursor::new(buffer.rest(), 0, bounds, false);
             let started = Content::start(&mut cursor)?;
-            let read = cursor.read as u64;
-            input.skip(read);
+            let read = cursor.consumed as u64;
+            buffer.skip(read);
             content.insert(started)
         };
         while !content.is_complete() {
-            let (start, is_big_endian) = (input.position(), content.is_big_endian);
-            let mut cursor = Cursor::new(input.rest(), start, bounds, is_big_endian);
+            let (start, is_big_endian) = (buffer.position(), content.is_big_endian);
+            let mut cursor = Cursor::new(buffer.rest(), start, bounds, is_big_endian);
             let mut read = 0;
             let parsed = content.read_items(&mut cursor, &mut read);
-            input.skip(read);
+            buffer.skip(read);
             parsed?;
-            content.skip_numbers(input, bounds)?;
+            content.skip_numbers(buffer, bounds)?;
         }
         Ok(())
     }
@@ -61,14 +65,14 @@ impl GgufParser {
     /// Returns the next range: at least up to `end`, and up to the estimated end of the header.
     fn next_range(&self, end: u64, bounds: Bounds) -> Range<u64> {
         let rest = self.content.as_ref().map_or(0, Content::rest);
-        let expected = self.input.position().saturating_add(rest).max(end);
+        let expected = self.buffer.position().saturating_add(rest).max(end);
         let expected = expected.max(self.first_range);
         let limit = bounds.file_size.map_or(bounds.limit, |size| size.min(bounds.limit));
-        self.input.end()..expected.min(limit.max(end))
+        self.buffer.end()..expected.min(limit.max(end))
     }
 
     fn finish(&mut self, file_size: Option<u64>) -> Result<FileHeader, HeaderError> {
-        let end = self.input.position();
+        let end = self.buffer.position();
         let Some(Content { keys, tensors, vocabulary, .. }) = self.content.take() else {
             return Err(HeaderError::Empty);
         };
@@ -77,7 +81,7 @@ impl GgufParser {
             if has_data { end.checked_next_multiple_of(keys.alignment) } else { Some(end) };
         let data_start = data_start.unwrap_or(u64::MAX);
         let data_size = file_size.map(|size| size.saturating_sub(data_start));
-        let model = description::describe(&keys.metadata, vocabulary.map(|found| found.tokens));
+        let model = describe(&keys.metadata, vocabulary.map(|found| found.tokens));
         let header = FileHeader::new(tensors.finish(data_size)?, 0..data_start);
         // Programs ignore bytes after the data, which is often padded.
         let file_size = file_size.map_or(header.file_size(), |size| size.max(header.file_size()));
@@ -97,9 +101,7 @@ impl HeaderParser for GgufParser {
         bytes: Vec<u8>,
         file_size: Option<u64>,
     ) -> Result<Step, HeaderError> {
-        let is_empty = bytes.is_empty() && start == self.input.end();
-        self.input.append(start, bytes);
-        let found = self.input.arrived();
+        self.buffer.append(start, bytes);
         let bounds = Bounds { limit: self.max_header_bytes, file_size };
         match self.parse(bounds) {
             Ok(()) => {
@@ -107,18 +109,18 @@ impl HeaderParser for GgufParser {
                 file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
                 Ok(Step::Done(header))
             }
-            Err(Stop::Invalid(error)) => Err(error),
-            Err(Stop::Missing(end)) if is_empty || file_size.is_some_and(|size| size <= found) => {
-                Err(HeaderError::Truncated { expected: end, found })
+            Err(CursorStop::Invalid(error)) => Err(error),
+            Err(CursorStop::Missing(end)) if self.buffer.is_at_end(file_size) => {
+                Err(HeaderError::Truncated { expected: end, found: self.buffer.arrived() })
             }
-            Err(Stop::Missing(end)) => Ok(Step::Read(self.next_range(end, bounds))),
+            Err(CursorStop::Missing(end)) => Ok(Step::Read(self.next_range(end, bounds))),
         }
     }
 }
 
 impl Content {
     /// Reads the magic bytes, the version and the numbers of tensors and keys.
-    fn start(cursor: &mut Cursor<'_>) -> Result<Self, Stop> {
+    fn start(cursor: &mut Cursor<'_>) -> Result<Self, CursorStop> {
         let magic = cursor.array()?;
         if magic != *b"GGUF" {
             return Err(wrong_format(cursor, magic));
@@ -133,40 +135,40 @@ impl Content {
         let [tensors, keys] = [cursor.u64()?, cursor.u64()?];
         let [tensors, keys] =
             [tensors, keys].map(|n| if is_big_endian { n.swap_bytes() } else { n });
-        let smallest = tensors.saturating_mul(TensorEntries::SMALLEST_SIZE);
-        cursor.check(smallest.saturating_add(keys.saturating_mul(Keys::SMALLEST_SIZE)))?;
+        let smallest = tensors.saturating_mul(TensorEntries::MIN_SIZE);
+        cursor.check(smallest.saturating_add(keys.saturating_mul(Keys::MIN_SIZE)))?;
         let keys = Keys::new(keys)?;
         let tensors = TensorEntries::new(tensors, keys.alignment);
         Ok(Self { is_big_endian, keys, tensors, vocabulary: None })
     }
 
     fn is_complete(&self) -> bool {
-        self.keys.left == 0 && self.keys.list.is_none() && self.tensors.left == 0
+        self.keys.remaining == 0 && self.keys.list.is_none() && self.tensors.remaining == 0
     }
 
     /// Reads items until bytes are missing or numbers can be skipped. `read` counts the bytes of complete items.
-    fn read_items(&mut self, cursor: &mut Cursor<'_>, read: &mut u64) -> Result<(), Stop> {
+    fn read_items(&mut self, cursor: &mut Cursor<'_>, read: &mut u64) -> Result<(), CursorStop> {
         while !self.is_complete() && self.skippable().is_none() {
             let item = self.read_item(cursor);
-            *read = cursor.read as u64;
+            *read = cursor.consumed as u64;
             item?;
         }
         Ok(())
     }
 
     /// Reads the next list elements, key or tensor. `cursor` does not move if bytes are missing.
-    fn read_item(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+    fn read_item(&mut self, cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
         if let Some(list) = &mut self.keys.list {
             list.read_elements(cursor)?;
-            if list.left == 0 {
+            if list.remaining == 0 {
                 self.end_list();
             }
             return Ok(());
         }
         let mut ahead = cursor.clone();
-        if self.keys.left > 0 {
+        if self.keys.remaining > 0 {
             self.keys.read(&mut ahead)?;
-            if self.keys.left == 0 {
+            if self.keys.remaining == 0 {
                 self.tensors.set_alignment(self.keys.alignment);
             }
         } else {
@@ -182,10 +184,14 @@ impl Content {
     }
 
     /// Skips the rest of a list of numbers.
-    fn skip_numbers(&mut self, input: &mut Input, bounds: Bounds) -> Result<(), HeaderError> {
+    fn skip_numbers(
+        &mut self,
+        buffer: &mut HeaderBuffer,
+        bounds: Bounds,
+    ) -> Result<(), HeaderError> {
         if let Some(bytes) = self.skippable() {
-            bounds.check(input.position().saturating_add(bytes))?;
-            input.skip(bytes);
+            bounds.check(buffer.position().saturating_add(bytes))?;
+            buffer.skip(bytes);
             self.end_list();
         }
         Ok(())
@@ -197,23 +203,35 @@ impl Content {
         self.keys.finish_list();
     }
 
-    /// Estimates the rest of the header in bytes.
+    /// Estimates the bytes from the parser's position to the end of the header. Overestimates if in doubt, because
+    /// extra bytes take less time than another request.
     fn rest(&self) -> u64 {
-        estimate::rest(&self.keys, &self.tensors, self.vocabulary)
+        let Self { keys, tensors, .. } = self;
+        let list = keys.list.as_ref();
+        let vocabulary = list.and_then(Vocabulary::from_list).or(self.vocabulary);
+        let rest_of_keys = match keys.remaining {
+            0 => 0,
+            _ => OTHER_KEYS_BYTES
+                .saturating_add(vocabulary.map_or(0, |found| found.later_lists(keys))),
+        };
+        let rest_of_list = list.map_or(0, |list| list.remaining.saturating_mul(list.mean_size()));
+        let rest = rest_of_keys.saturating_add(rest_of_list);
+        let rest = rest.saturating_add(tensors.remaining.saturating_mul(BYTES_PER_TENSOR));
+        rest.saturating_add(rest / 16)
     }
 }
 
 /// Returns the error for a file in another format, from its first bytes.
-fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> Stop {
+fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> CursorStop {
     let start = cursor.all();
     match DetectedFormat::recognize(start) {
         Some(detected) => HeaderError::WrongFormat { expected: "a GGUF file", detected }.into(),
-        None if start.len() < DETECTED_BY && DetectedFormat::is_possible(start) => {
-            Stop::Missing(DETECTED_BY as u64)
+        None if start.len() < DETECTION_BYTES && DetectedFormat::is_possible(start) => {
+            CursorStop::Missing(DETECTION_BYTES as u64)
         }
         None => GgufError::InvalidMagic { found }.into(),
     }
 }
 
 /// The number of bytes used to detect other formats.
-const DETECTED_BY: usize = 8;
+const DETECTION_BYTES: usize = 8;

@@ -1,10 +1,9 @@
-//! Tensor entries of a header.
+//! Tensor entries of a header, and their types.
 
-use super::cursor::{Cursor, Stop};
-use super::error::GgufError;
-use super::keys::read_name;
-use super::types;
-use crate::formats::{HeaderError, TensorInfo, TensorTable, TensorTableBuilder, clip};
+use super::values::{Cursor, CursorStop, read_name};
+use crate::formats::{
+    Dtype, GgufError, HeaderError, TensorInfo, TensorTable, TensorTableBuilder, clip,
+};
 
 /// The tensors read so far.
 #[derive(Debug)]
@@ -12,7 +11,7 @@ pub(super) struct TensorEntries {
     /// The number of tensors.
     pub(super) total: u64,
     /// The number of unread tensors.
-    pub(super) left: u64,
+    pub(super) remaining: u64,
     /// The alignment of the data, in bytes.
     alignment: u64,
     builder: TensorTableBuilder,
@@ -24,17 +23,17 @@ pub(super) struct TensorEntries {
 
 impl TensorEntries {
     /// The maximum length of a name in bytes. GGML stores names in 64 bytes, including a NUL.
-    const LONGEST_NAME: u64 = 63;
+    const MAX_NAME_LENGTH: u64 = 63;
 
     /// The maximum number of dimensions in GGML.
-    const MOST_DIMENSIONS: u32 = 4;
+    const MAX_DIMENSIONS: u32 = 4;
 
     /// The minimum size of an entry in bytes: name, number of dimensions, type and offset.
-    pub(super) const SMALLEST_SIZE: u64 = 8 + 1 + 4 + 4 + 8;
+    pub(super) const MIN_SIZE: u64 = 8 + 1 + 4 + 4 + 8;
 
     pub(super) fn new(tensors: u64, alignment: u64) -> Self {
         let builder = TensorTableBuilder::new().with_alignment(alignment);
-        Self { total: tensors, left: tensors, alignment, builder, last: None, next: Some(0) }
+        Self { total: tensors, remaining: tensors, alignment, builder, last: None, next: Some(0) }
     }
 
     /// Sets the alignment of the data in bytes, before the first tensor is read.
@@ -43,17 +42,17 @@ impl TensorEntries {
     }
 
     /// Reads a tensor entry.
-    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
-        let at = self.total - self.left;
-        let name = read_name(cursor, "tensor", at, Self::LONGEST_NAME)?;
+    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
+        let at = self.total - self.remaining;
+        let name = read_name(cursor, "tensor", at, Self::MAX_NAME_LENGTH)?;
         let dimensions = cursor.u32()?;
-        if dimensions > Self::MOST_DIMENSIONS {
+        if dimensions > Self::MAX_DIMENSIONS {
             return Err(GgufError::TooManyDimensions { tensor: clip(name), dimensions }.into());
         }
         // The file lists the fastest-varying dimension first.
         let mut shape = (0..dimensions).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
         shape.reverse();
-        let dtype = types::dtype(cursor.u32()?);
+        let dtype = dtype(cursor.u32()?);
         let offset = cursor.u64()?;
         self.end_last(offset);
         self.check_offset(name, offset)?;
@@ -62,7 +61,7 @@ impl TensorEntries {
         self.next = end.and_then(|end| end.checked_next_multiple_of(self.alignment));
         let data_offsets = (offset, end.unwrap_or(offset));
         self.last = Some((name.to_owned(), TensorInfo { data_offsets, ..tensor }));
-        self.left -= 1;
+        self.remaining -= 1;
         Ok(())
     }
 
@@ -119,4 +118,97 @@ fn end(name: &str, tensor: &TensorInfo) -> Result<Option<u64>, HeaderError> {
     let bytes = (elements / block.elements).checked_mul(block.bytes);
     let end = bytes.and_then(|bytes| tensor.data_offsets.0.checked_add(bytes));
     end.map(Some).ok_or_else(overflow)
+}
+
+/// Tensor types by GGML number. Missing numbers are removed types.
+const TENSOR_TYPES: [(u32, Dtype); 34] = [
+    (0, Dtype::F32),
+    (1, Dtype::F16),
+    (2, Dtype::Q4_0),
+    (3, Dtype::Q4_1),
+    (6, Dtype::Q5_0),
+    (7, Dtype::Q5_1),
+    (8, Dtype::Q8_0),
+    (9, Dtype::Q8_1),
+    (10, Dtype::Q2_K),
+    (11, Dtype::Q3_K),
+    (12, Dtype::Q4_K),
+    (13, Dtype::Q5_K),
+    (14, Dtype::Q6_K),
+    (15, Dtype::Q8_K),
+    (16, Dtype::IQ2_XXS),
+    (17, Dtype::IQ2_XS),
+    (18, Dtype::IQ3_XXS),
+    (19, Dtype::IQ1_S),
+    (20, Dtype::IQ4_NL),
+    (21, Dtype::IQ3_S),
+    (22, Dtype::IQ2_S),
+    (23, Dtype::IQ4_XS),
+    (24, Dtype::I8),
+    (25, Dtype::I16),
+    (26, Dtype::I32),
+    (27, Dtype::I64),
+    (28, Dtype::F64),
+    (29, Dtype::IQ1_M),
+    (30, Dtype::BF16),
+    (34, Dtype::TQ1_0),
+    (35, Dtype::TQ2_0),
+    (39, Dtype::MXFP4),
+    (40, Dtype::NVFP4),
+    (41, Dtype::Q1_0),
+];
+
+/// Quantizations of whole files by their `llama.cpp` number.
+const FILE_TYPES: [(u64, &str); 36] = [
+    (0, "F32"),
+    (1, "F16"),
+    (2, "Q4_0"),
+    (3, "Q4_1"),
+    (7, "Q8_0"),
+    (8, "Q5_0"),
+    (9, "Q5_1"),
+    (10, "Q2_K"),
+    (11, "Q3_K_S"),
+    (12, "Q3_K_M"),
+    (13, "Q3_K_L"),
+    (14, "Q4_K_S"),
+    (15, "Q4_K_M"),
+    (16, "Q5_K_S"),
+    (17, "Q5_K_M"),
+    (18, "Q6_K"),
+    (19, "IQ2_XXS"),
+    (20, "IQ2_XS"),
+    (21, "Q2_K_S"),
+    (22, "IQ3_XS"),
+    (23, "IQ3_XXS"),
+    (24, "IQ1_S"),
+    (25, "IQ4_NL"),
+    (26, "IQ3_S"),
+    (27, "IQ3_M"),
+    (28, "IQ2_S"),
+    (29, "IQ2_M"),
+    (30, "IQ4_XS"),
+    (31, "IQ1_M"),
+    (32, "BF16"),
+    (36, "TQ1_0"),
+    (37, "TQ2_0"),
+    (38, "MXFP4_MOE"),
+    (39, "NVFP4"),
+    (40, "Q1_0"),
+    (1024, "guessed"),
+];
+
+/// The flag for a file type that the writer guessed.
+const GUESSED_FLAG: u64 = 1024;
+
+/// Returns the dtype for a type number. Unknown types are named after their number.
+fn dtype(number: u32) -> Dtype {
+    let found = TENSOR_TYPES.iter().find(|(known, _)| *known == number);
+    found.map_or_else(|| format!("GGML type {number}").as_str().into(), |(_, dtype)| dtype.clone())
+}
+
+/// Returns the quantization of a file; `None` for an unknown number.
+pub(super) fn file_type(number: u64) -> Option<&'static str> {
+    let number = if number == GUESSED_FLAG { number } else { number & !GUESSED_FLAG };
+    FILE_TYPES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Gguf, GgufError};
+use super::{Gguf, GgufError, describe};
 use crate::formats::{DetectedFormat, Dtype, FileHeader, Format, HeaderError, Step};
 
 /// Builds a header.
@@ -190,7 +190,7 @@ fn keys_and_tensors_are_read() {
 }
 
 #[test]
-fn all_versions_and_byte_orders_are_read_alike() {
+fn all_versions_and_byte_orders_give_the_same_header() {
     let of = |version, is_big_endian| {
         let writer = Writer { is_big_endian, version, ..Writer::new() };
         let writer = writer.text_key("a", "b").u32_key("general.alignment", 64);
@@ -205,7 +205,7 @@ fn all_versions_and_byte_orders_are_read_alike() {
 }
 
 #[test]
-fn pieces_of_any_length_give_the_same_header() {
+fn chunks_of_any_length_give_the_same_header() {
     let file = example().file(32, 1_089);
     let header = parse(&file).unwrap();
     for size in [None, Some(file.len() as u64)] {
@@ -218,7 +218,7 @@ fn pieces_of_any_length_give_the_same_header() {
 }
 
 #[test]
-fn a_header_that_is_cut_anywhere_is_refused() {
+fn truncated_headers_are_rejected() {
     let file = example().file(32, 1_089);
     let end = example().write().len();
     for cut in 0..file.len() {
@@ -245,7 +245,7 @@ fn bytes_after_the_data_are_ignored() {
 }
 
 #[test]
-fn an_unknown_type_is_stored_by_its_number() {
+fn unknown_types_are_stored_as_numbers() {
     let writer = Writer::new().tensor("a", &[64], 31, 0).tensor("b", &[8], 0, 64);
     let writer = writer.tensor("c", &[32], 99, 96);
     let header = parse(&writer.file(32, 96 + 20)).unwrap();
@@ -259,7 +259,7 @@ fn an_unknown_type_is_stored_by_its_number() {
 }
 
 #[test]
-fn broken_rules_of_keys_are_errors() {
+fn invalid_keys_are_errors() {
     let long = "k".repeat(65_536);
     let cases = [
         (Writer::new().u32_key("", 1), "the name of key 0 has 0 bytes; it must have 1 to 65535"),
@@ -305,7 +305,7 @@ fn broken_rules_of_keys_are_errors() {
 }
 
 #[test]
-fn broken_rules_of_tensors_are_errors() {
+fn invalid_tensors_are_errors() {
     let of = |name: &str, dimensions: &[u64], tensor_type, offset| {
         Writer::new().tensor(name, dimensions, tensor_type, offset)
     };
@@ -374,7 +374,7 @@ fn the_longest_names_are_accepted() {
 }
 
 #[test]
-fn claims_that_the_file_cannot_hold_are_refused_at_once() {
+fn impossible_counts_are_rejected_immediately() {
     let claims = [
         Writer { tensors: 1 << 63, ..Writer::new() },
         Writer { keys: 1 << 63, ..Writer::new() },
@@ -440,7 +440,7 @@ fn with_vocabulary(tokens: usize, tokenizer: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_header_takes_one_range_and_a_large_one_at_most_three() {
+fn a_header_needs_one_range_and_a_large_one_at_most_three() {
     for (tokens, tokenizer, most) in [
         (100, "gpt2", 1),
         (10_000, "gpt2", 1),
@@ -473,4 +473,23 @@ fn a_header_without_data_ends_without_padding() {
     assert_ne!(bytes.len() % 32, 0);
     let (_, read) = read(&bytes, Some(bytes.len() as u64), usize::MAX);
     assert_eq!(read.unwrap().header_range(), 0..bytes.len() as u64);
+}
+
+/// Absent features are stored as zeros, and an unsplit file as a split count of 1.
+#[test]
+fn absent_features_are_none() {
+    let counts = |experts: u64, files: u64| {
+        let keys = [
+            ("a.nextn_predict_layers", experts),
+            ("a.expert_count", experts),
+            ("a.expert_used_count", experts),
+            ("split.count", files),
+        ];
+        let numbers = keys.map(|(key, number)| (key.to_owned(), number.to_string()));
+        let name = ("general.architecture".to_owned(), "a".to_owned());
+        let found = describe(&numbers.into_iter().chain([name]).collect(), None).unwrap();
+        [found.draft_layers, found.experts, found.experts_per_token, found.files]
+    };
+    assert_eq!(counts(0, 1), [None; 4]);
+    assert_eq!(counts(1, 2), [Some(1), Some(1), Some(1), Some(2)]);
 }

@@ -1,11 +1,13 @@
 //! A JSON tokenizer for headers and indexes.
 //!
-//! It reads from a slice that may end in the middle of a token, because an index is parsed while it arrives. It is
+//! It reads from a text that may end in the middle of a token, because an index is parsed while it arrives. It is
 //! about five times as fast as a general parser, because it knows the expected structure and does not copy strings.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::mem::replace;
 
-use memchr::memchr2;
+use memchr::{memchr_iter, memchr2, memrchr};
 use serde::Deserialize;
 use serde_json::Deserializer;
 
@@ -30,50 +32,38 @@ pub(super) struct InvalidJson {
 /// A JSON text and a read position.
 #[derive(Debug)]
 pub(super) struct JsonReader<'a> {
-    bytes: &'a [u8],
-    /// The end of the last delimiter in the text, computed on demand. It is found by searching backwards, which must
-    /// not be repeated for every value before a long number.
-    settled: Option<usize>,
+    text: &'a str,
+    /// The offset of the next byte.
     pub(super) at: usize,
-    /// The text as a `str`, if it is known to be UTF-8 without control characters. Strings then need no further
-    /// checks.
-    checked: Option<&'a str>,
+    /// True if the text contains control characters, such as line breaks. Otherwise strings need no check for them.
+    has_control: bool,
 }
 
 /// The raw content of a JSON string, between the quotes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawString<'a> {
-    pub(super) bytes: &'a [u8],
-    checked: Option<&'a str>,
+    pub(super) text: &'a str,
     has_escapes: bool,
+    /// True if the whole text contains control characters, which are invalid in a string.
+    may_have_control: bool,
+    /// The offset of the opening quote.
     at: usize,
 }
 
 impl<'a> JsonReader<'a> {
-    /// Creates a reader for the start of a text. More of it may follow.
-    pub(super) fn from_bytes(bytes: &'a [u8]) -> Self {
-        Self { bytes, settled: None, at: 0, checked: None }
-    }
-
-    /// Creates a reader for a complete text.
-    pub(super) fn from_text(text: &'a str) -> Self {
-        let has_control = text.bytes().min().is_some_and(|least| least < b' ');
-        Self {
-            bytes: text.as_bytes(),
-            settled: None,
-            at: 0,
-            checked: (!has_control).then_some(text),
-        }
+    /// Creates a reader for a text. More of it may follow.
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, at: 0, has_control: has_control(text) }
     }
 
     /// Returns the unread bytes.
     pub(super) fn rest(&self) -> &'a [u8] {
-        self.bytes.get(self.at..).unwrap_or_default()
+        self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
 
     /// Skips whitespace.
     pub(super) fn skip_space(&mut self) {
-        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.bytes.get(self.at) {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.text.as_bytes().get(self.at) {
             self.at += 1;
         }
     }
@@ -81,7 +71,7 @@ impl<'a> JsonReader<'a> {
     /// Skips whitespace and returns the next byte.
     pub(super) fn peek(&mut self) -> Result<u8, JsonError> {
         self.skip_space();
-        self.bytes.get(self.at).copied().ok_or(JsonError::Incomplete)
+        self.text.as_bytes().get(self.at).copied().ok_or(JsonError::Incomplete)
     }
 
     /// Skips whitespace and consumes `byte`. For any other byte, returns an error with the message `expected`.
@@ -95,7 +85,7 @@ impl<'a> JsonReader<'a> {
 
     /// Consumes `text` if it comes next, and returns whether it did.
     #[inline]
-    pub(super) fn literal(&mut self, text: &str) -> bool {
+    pub(super) fn eat(&mut self, text: &str) -> bool {
         let is_next = self.rest().starts_with(text.as_bytes());
         if is_next {
             self.at += text.len();
@@ -108,10 +98,7 @@ impl<'a> JsonReader<'a> {
     pub(super) fn word(&mut self) -> &'a str {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let length = self.rest().iter().take_while(|byte| is_part(byte)).count();
-        let word = match self.checked {
-            Some(text) => text.get(self.at..self.at + length),
-            None => std::str::from_utf8(&self.rest()[..length]).ok(),
-        };
+        let word = self.text.get(self.at..self.at + length);
         self.at += length;
         word.unwrap_or_default()
     }
@@ -155,14 +142,14 @@ impl<'a> JsonReader<'a> {
         let start = self.at;
         let mut has_escapes = false;
         loop {
-            let rest = self.bytes.get(self.at..).ok_or(JsonError::Incomplete)?;
+            let rest = self.rest();
             let length = memchr2(b'"', b'\\', rest).ok_or(JsonError::Incomplete)?;
             let end = self.at + length;
             if rest[length] == b'"' {
                 self.at = end + 1;
-                let checked = self.checked.and_then(|text| text.get(start..end));
-                let bytes = &self.bytes[start..end];
-                return Ok(RawString { bytes, checked, has_escapes, at: start });
+                let text = self.text.get(start..end).unwrap_or_default();
+                let may_have_control = self.has_control;
+                return Ok(RawString { text, has_escapes, may_have_control, at: start - 1 });
             }
             has_escapes = true;
             self.at = end + 2;
@@ -179,60 +166,78 @@ impl<'a> JsonReader<'a> {
             number = number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
             length += 1;
         }
+        let is_integer = !matches!(digits.get(length), Some(b'.' | b'e' | b'E'));
+        let has_leading_zero = length > 1 && digits[0] == b'0';
         // 19 digits always fit.
-        if matches!(length, 1..=19) && (digits[0] != b'0' || length == 1) {
-            let is_whole = !matches!(digits.get(length), Some(b'.' | b'e' | b'E'));
-            if is_whole {
-                self.at += length;
-                return Ok(number);
-            }
+        let fits = length <= 19 || self.is_u64(length, number);
+        if length > 0 && is_integer && !has_leading_zero && fits {
+            self.at += length;
+            return Ok(number);
         }
-        self.long_number(length, expected)
+        if digits.is_empty() {
+            return Err(JsonError::Incomplete);
+        }
+        Err(self.invalid(expected))
     }
 
-    /// Reads a number of `length` digits, which may overflow.
+    /// Returns whether the next `length` digits are a number, and not one that overflows 64 bits.
     #[cold]
-    fn long_number(&mut self, length: usize, expected: &'static str) -> Result<u64, JsonError> {
-        let (digits, rest) = self.rest().split_at(length);
-        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-        match number {
-            Some(number)
-                if length == 20
-                    && digits[0] != b'0'
-                    && !matches!(rest.first(), Some(b'.' | b'e' | b'E')) =>
-            {
-                self.at += length;
-                Ok(number)
-            }
-            _ if digits.is_empty() && rest.is_empty() => Err(JsonError::Incomplete),
-            _ => Err(self.invalid(expected)),
-        }
+    fn is_u64(&self, length: usize, number: u64) -> bool {
+        let digits = self.text.get(self.at..self.at + length);
+        digits.is_some_and(|digits| digits.parse() == Ok(number))
     }
 
     /// Reads a value of any kind.
     pub(super) fn value<T: Deserialize<'a>>(&mut self) -> Result<T, JsonError> {
         self.skip_space();
-        // A number or word at the end of the text may be incomplete, so the parser must not see it.
-        let ends = |byte: &u8| {
-            matches!(
-                byte,
-                b' ' | b'\n' | b'\t' | b'\r' | b'"' | b',' | b':' | b'[' | b']' | b'{' | b'}'
-            )
-        };
-        let bytes = self.bytes;
-        let settled = *self
-            .settled
-            .get_or_insert_with(|| bytes.iter().rposition(ends).map_or(0, |last| last + 1));
-        let rest = bytes.get(self.at..settled).unwrap_or_default();
-        let mut values = Deserializer::from_slice(rest).into_iter();
-        match values.next() {
-            Some(Ok(value)) => {
-                self.at += values.byte_offset();
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let mut values = Deserializer::from_str(rest).into_iter();
+        let value = values.next();
+        let length = values.byte_offset();
+        match value {
+            // A number or a word at the end of the text may be incomplete.
+            Some(Ok(value)) if length < rest.len() || rest.ends_with(['"', ']', '}']) => {
+                self.at += length;
                 Ok(value)
             }
-            Some(Err(error)) if !error.is_eof() => Err(from_serde(&error, self.at)),
+            Some(Err(error)) if !error.is_eof() => {
+                let lines = rest.split_inclusive('\n').take(error.line().saturating_sub(1));
+                let end = lines.map(str::len).sum::<usize>() + error.column();
+                let offset = end.saturating_sub(1);
+                if offset + 1 >= rest.len() && rest.ends_with(['-', '+', '.', 'e', 'E']) {
+                    return Err(JsonError::Incomplete);
+                }
+                self.at += offset;
+                Err(self.invalid(message(&error)))
+            }
             _ => Err(JsonError::Incomplete),
         }
+    }
+
+    /// Reads `null`, or an object of at most `max_entries` entries with distinct keys. Leaves out the entries for which
+    /// `read` returns `None`. `name` is the name of the object in error messages.
+    pub(super) fn metadata<V>(
+        &mut self,
+        name: &str,
+        max_entries: usize,
+        mut read: impl FnMut(&mut Self) -> Result<Option<V>, JsonError>,
+    ) -> Result<Option<BTreeMap<String, V>>, JsonError> {
+        if self.peek()? == b'n' {
+            return self.value::<()>().map(|()| None);
+        }
+        self.expect(b'{', "expected an object")?;
+        let (mut entries, mut is_first) = (BTreeMap::new(), true);
+        while self.next_entry(replace(&mut is_first, false))? {
+            let key = self.key()?.into_owned();
+            let Some(value) = read(self)? else { continue };
+            if entries.insert(key, value).is_some() {
+                return Err(self.invalid(format!("a key in `{name}` appears twice")));
+            }
+            if entries.len() > max_entries {
+                return Err(self.invalid(format!("`{name}` has more than {max_entries} entries")));
+            }
+        }
+        Ok(Some(entries))
     }
 
     /// Returns an error at the next byte.
@@ -246,32 +251,61 @@ impl<'a> RawString<'a> {
     /// Returns the string with escapes resolved.
     #[inline]
     pub(super) fn decode(&self) -> Result<Cow<'a, str>, JsonError> {
-        if self.has_escapes {
+        if self.has_escapes || self.may_have_control && has_control(self.text) {
             return self.unescape();
         }
-        if let Some(text) = self.checked {
-            return Ok(Cow::Borrowed(text));
-        }
-        let has_control = self.bytes.iter().copied().min().is_some_and(|least| least < b' ');
-        match std::str::from_utf8(self.bytes) {
-            Ok(text) if !has_control => Ok(Cow::Borrowed(text)),
-            _ => self.unescape(),
-        }
+        Ok(Cow::Borrowed(self.text))
     }
 
     #[cold]
     fn unescape(&self) -> Result<Cow<'a, str>, JsonError> {
-        let quoted = [b"\"", self.bytes, b"\""].concat();
-        let text = serde_json::from_slice(&quoted).map(Cow::Owned);
-        text.map_err(|error| from_serde(&error, self.at - 1))
+        let text = serde_json::from_str(&format!("\"{}\"", self.text)).map(Cow::Owned);
+        text.map_err(|error| {
+            JsonError::Invalid(Box::new(InvalidJson { at: self.at, message: message(&error) }))
+        })
     }
 }
 
-/// Converts a `serde_json` error in a value that starts at `at`. Reports the start of the value, because the position
-/// in the error depends on how much of the text has arrived.
-fn from_serde(error: &serde_json::Error, at: usize) -> JsonError {
-    let place = format!(" at line {} column {}", error.line(), error.column());
+fn has_control(text: &str) -> bool {
+    text.bytes().min().is_some_and(|least| least < b' ')
+}
+
+/// Returns the message of an error without its position, which is relative to a part of the text.
+fn message(error: &serde_json::Error) -> Cow<'static, str> {
+    let position = format!(" at line {} column {}", error.line(), error.column());
     let message = error.to_string();
-    let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
-    JsonError::Invalid(Box::new(InvalidJson { at, message: message.into() }))
+    message.strip_suffix(&position).unwrap_or(&message).to_owned().into()
+}
+
+/// A line and a column in a text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextPosition {
+    /// The number of the line, counted from 1.
+    pub(super) line: usize,
+    /// The number of bytes before the position in its line.
+    pub(super) column: usize,
+}
+
+impl Default for TextPosition {
+    fn default() -> Self {
+        Self { line: 1, column: 0 }
+    }
+}
+
+impl TextPosition {
+    /// Returns the position after a text that starts at this one.
+    pub(super) fn after(self, text: &[u8]) -> Self {
+        match memrchr(b'\n', text) {
+            None => Self { column: self.column + text.len(), ..self },
+            Some(end) => Self {
+                line: self.line + memchr_iter(b'\n', text).count(),
+                column: text.len() - end - 1,
+            },
+        }
+    }
+
+    /// Appends this position to a message, with the column counted from 1.
+    pub(super) fn describe(self, message: &str) -> String {
+        format!("{message} at line {} column {}", self.line, self.column + 1)
+    }
 }

@@ -32,7 +32,7 @@ use crate::report::Weights;
 /// let after = weights(r#"{"w":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#)?;
 /// let diff = Diff::new(&before, &after);
 /// assert_eq!(diff.changes[0].tensor, "w");
-/// assert_eq!(diff.changes[0].kinds, [ChangeKind::DtypeChanged]);
+/// assert_eq!(diff.changes[0].kinds, [ChangeKind::Retyped]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -1,19 +1,13 @@
 //! The index of a sharded checkpoint.
 
-mod fields;
-mod invalid;
-mod metadata;
-mod parser;
 mod reader;
-mod shard_table;
 
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::{Map, Value};
 
-use self::fields::IndexFields;
 pub use self::reader::IndexReader;
 use super::{IndexError, SafetensorsFileHeader};
-use crate::formats::names::{LONGEST, NameFinder, NameList, Names};
+use crate::formats::names::{MAX_TOTAL_BYTES, NameFinder, NameList, Names};
 use crate::formats::{RepoPath, clip, whole_number};
 
 /// The validated index of a sharded checkpoint, `model.safetensors.index.json`.
@@ -31,10 +25,13 @@ use crate::formats::{RepoPath, clip, whole_number};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetensorsIndexJson {
-    fields: IndexFields,
+    dtype: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    /// Sorted by name.
+    shards: Vec<RepoPath>,
     tensors: Names,
-    /// For each tensor, the index of its shard in the sorted shards, so that each shard name is stored once.
-    places: Vec<u16>,
+    /// For each tensor, the index of its shard, so that each shard name is stored once.
+    shard_indices: Vec<u16>,
 }
 
 impl SafetensorsIndexJson {
@@ -61,44 +58,46 @@ impl SafetensorsIndexJson {
     pub(crate) fn from_headers(
         headers: &[(RepoPath, SafetensorsFileHeader)],
     ) -> Result<Self, IndexError> {
-        let (mut names, mut places, mut length) = (NameList::default(), Vec::new(), 0);
-        for (place, (_, header)) in (0_u16..).zip(headers) {
+        let (mut names, mut shard_indices, mut length) = (NameList::default(), Vec::new(), 0);
+        for (shard_index, (_, header)) in (0_u16..).zip(headers) {
             for tensor in header.tensors().names() {
                 length += tensor.len();
-                if length > LONGEST {
+                if length > MAX_TOTAL_BYTES {
                     return Err(IndexError::too_long());
                 }
                 names.push(tensor);
-                places.push(place);
+                shard_indices.push(shard_index);
             }
         }
         let tensors = names.into_names().map_err(|tensor| twice(tensor, headers))?;
         let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
-        let fields = IndexFields { shards, ..IndexFields::default() };
-        Ok(Self { fields, tensors, places })
+        Ok(Self { dtype: None, metadata: None, shards, tensors, shard_indices })
     }
 
     /// Returns the shards, sorted by name.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
-        &self.fields.shards
+        &self.shards
     }
 
     /// Returns every tensor with its shard, in index order.
     #[must_use]
     pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
-        self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
+        self.tensors
+            .iter()
+            .zip(&self.shard_indices)
+            .map(|(tensor, &index)| (tensor, self.shard_at(index)))
     }
 
     /// Returns the shard of a tensor, or `None` if the index does not list it.
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
-        self.tensors.position(tensor).map(|at| self.at(self.places[at]))
+        self.tensors.index_of(tensor).map(|index| self.tensor_at(index).1)
     }
 
     /// Returns the tensor at an index in the `weight_map`, with its shard.
-    pub(crate) fn tensor_at(&self, position: usize) -> (&str, &RepoPath) {
-        (self.tensors.get(position), self.at(self.places[position]))
+    pub(crate) fn tensor_at(&self, index: usize) -> (&str, &RepoPath) {
+        (self.tensors.get(index), self.shard_at(self.shard_indices[index]))
     }
 
     /// Returns a finder that looks up many tensors.
@@ -107,10 +106,11 @@ impl SafetensorsIndexJson {
     }
 
     /// Returns the number of tensors per shard, and the total length of their names in bytes.
+    #[must_use]
     pub fn names_per_shard(&self) -> Vec<(u64, u64)> {
         let mut shards = vec![(0, 0); self.shards().len()];
-        for (tensor, &place) in self.tensors.iter().zip(&self.places) {
-            let (tensors, bytes) = &mut shards[usize::from(place)];
+        for (tensor, &shard_index) in self.tensors.iter().zip(&self.shard_indices) {
+            let (tensors, bytes) = &mut shards[usize::from(shard_index)];
             *tensors += 1;
             *bytes += tensor.len() as u64;
         }
@@ -118,14 +118,14 @@ impl SafetensorsIndexJson {
     }
 
     /// Returns the shard at an index.
-    fn at(&self, place: u16) -> &RepoPath {
-        &self.fields.shards[usize::from(place)]
+    fn shard_at(&self, shard_index: u16) -> &RepoPath {
+        &self.shards[usize::from(shard_index)]
     }
 
     /// Returns the `metadata` of the index, or `None` if it has none.
     #[must_use]
     pub fn metadata(&self) -> Option<&Map<String, Value>> {
-        self.fields.metadata.as_ref()
+        self.metadata.as_ref()
     }
 
     /// Returns the total size of the tensors in bytes, as declared by the index (`total_size`).
@@ -163,10 +163,10 @@ impl Serialize for SafetensorsIndexJson {
         }
 
         let mut index = serializer.serialize_struct("SafetensorsIndexJson", 3)?;
-        if let Some(dtype) = &self.fields.dtype {
+        if let Some(dtype) = &self.dtype {
             index.serialize_field("dtype", dtype)?;
         }
-        if let Some(metadata) = &self.fields.metadata {
+        if let Some(metadata) = &self.metadata {
             index.serialize_field("metadata", metadata)?;
         }
         index.serialize_field("weight_map", &SerializedWeightMap(self))?;
@@ -182,38 +182,7 @@ fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> Index
     IndexError::TensorInTwoShards { tensor, first, second }
 }
 
-/// The entries of a `weight_map`, in the order of the index.
-#[derive(Debug, Default)]
-struct WeightMapEntries {
-    names: NameList,
-    /// For each tensor, the index of its shard in the [`ShardTable`](shard_table::ShardTable).
-    places: Vec<u16>,
-}
-
-impl WeightMapEntries {
-    /// Adds a tensor and the index of its shard.
-    fn push(&mut self, tensor: &str, place: u16) {
-        self.names.push(tensor);
-        self.places.push(place);
-    }
-
-    /// Creates the index. The shards of `fields` are sorted, and `ranks` maps the old index of each shard to the new
-    /// one.
-    fn finish(
-        mut self,
-        fields: IndexFields,
-        ranks: &[u16],
-    ) -> Result<SafetensorsIndexJson, IndexError> {
-        let tensors = self.names.into_names();
-        let tensors = tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
-        self.places.iter_mut().for_each(|place| *place = ranks[usize::from(*place)]);
-        Ok(SafetensorsIndexJson { fields, tensors, places: self.places })
-    }
-}
-
 #[cfg(test)]
 mod oracle;
-#[cfg(test)]
-mod pieces;
 #[cfg(test)]
 mod tests;

@@ -2,56 +2,48 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor,
+};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::fields::IndexFields;
-use super::metadata::{IndexMetadata, ScalarValue};
-use super::shard_table::ShardTable;
-use super::{SafetensorsIndexJson, WeightMapEntries};
+use super::SafetensorsIndexJson;
+use super::reader::IndexParser;
 use crate::formats::clip;
 use crate::formats::safetensors::{DetectedFormat, IndexError};
 
 pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError> {
     let mut visitor = OracleVisitor::default();
-    if let Err(error) = visitor.read(json) {
+    let text = json.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    if let Err(error) = visitor.read(text) {
         // A broken rule ends the parsing early, so the error of `serde_json` is meaningless.
-        return Err(visitor.refusal.unwrap_or_else(|| diagnose(json, &error)));
+        return Err(visitor.refusal.unwrap_or_else(|| diagnose(text, &error)));
     }
-    let entries = visitor.entries.ok_or(IndexError::NoWeightMap)?;
-    let shards = visitor.shards.paths;
-    if shards.is_empty() {
-        return Err(IndexError::EmptyWeightMap);
+    if text.len() < json.len() {
+        return Err(IndexError::InvalidJson { message: "invalid UTF-8".to_owned() });
     }
-    let mut fields = IndexFields { dtype: visitor.dtype, metadata: visitor.metadata, shards };
-    let ranks = fields.sort_shards();
-    entries.finish(fields, &ranks)
+    visitor.index.finish()
 }
 
 /// Returns the likely cause of a parser error.
-fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
-    if let Some(detected) = DetectedFormat::recognize(json) {
+fn diagnose(text: &str, error: &serde_json::Error) -> IndexError {
+    if let Some(detected) = DetectedFormat::recognize(text.as_bytes()) {
         return IndexError::NotAnIndex { detected };
     }
-    match json.split(|&byte| byte == b'\n').position(|line| line.starts_with(b"<<<<<<< ")) {
-        Some(at) => IndexError::MergeConflict { line: at + 1 },
-        None => IndexError::InvalidJson { message: clip(&error.to_string()) },
-    }
+    IndexError::InvalidJson { message: clip(&error.to_string()) }
 }
 
 #[derive(Default)]
 struct OracleVisitor {
-    dtype: Option<String>,
-    metadata: Option<Map<String, Value>>,
-    entries: Option<WeightMapEntries>,
-    shards: ShardTable,
+    index: IndexParser,
     /// The broken rule that ended the parsing.
     refusal: Option<IndexError>,
 }
 
 impl OracleVisitor {
-    fn read(&mut self, json: &[u8]) -> serde_json::Result<()> {
-        let mut deserializer = serde_json::Deserializer::from_slice(json);
+    fn read(&mut self, json: &str) -> serde_json::Result<()> {
+        let mut deserializer = serde_json::Deserializer::from_str(json);
         deserializer.deserialize_map(&mut *self)?;
         deserializer.end()
     }
@@ -65,25 +57,25 @@ impl<'de> Visitor<'de> for &mut OracleVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut metadata = None;
         while let Some(key) = map.next_key()? {
             match key {
-                IndexKey::Metadata if metadata.is_some() => {
+                IndexKey::Metadata if self.index.metadata.is_some() => {
                     return Err(A::Error::duplicate_field("metadata"));
                 }
-                IndexKey::WeightMap if self.entries.is_some() => {
+                IndexKey::WeightMap if self.index.has_weight_map => {
                     return Err(A::Error::duplicate_field("weight_map"));
                 }
-                IndexKey::Metadata => metadata = Some(map.next_value::<IndexMetadata>()?.0),
+                IndexKey::Metadata => {
+                    self.index.metadata = Some(map.next_value::<IndexMetadata>()?.0);
+                }
                 IndexKey::WeightMap => map.next_value_seed(WeightMapSeed(self))?,
-                IndexKey::Dtype if self.dtype.is_some() => {
+                IndexKey::Dtype if self.index.dtype.is_some() => {
                     return Err(A::Error::duplicate_field("dtype"));
                 }
-                IndexKey::Dtype => self.dtype = map.next_value::<ScalarValue>()?.text(),
+                IndexKey::Dtype => self.index.dtype = map.next_value::<ScalarValue>()?.text(),
                 IndexKey::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        self.metadata = metadata.flatten();
         Ok(())
     }
 }
@@ -118,43 +110,72 @@ impl<'de> Visitor<'de> for WeightMapSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self(visitor) = self;
-        let mut tensors = WeightMapEntries::default();
-        while map.next_key_seed(StringSeed(|tensor: &str| tensors.names.push(tensor)))?.is_some() {
-            let tensor = tensors.names.get(tensors.names.len() - 1);
-            match map
-                .next_value_seed(StringSeed(|shard: &str| visitor.shards.place(tensor, shard)))?
-            {
-                Ok(place) => tensors.places.push(place),
-                Err(refusal) => {
-                    visitor.refusal = Some(refusal);
-                    return Err(A::Error::custom("refused"));
-                }
+        visitor.index.has_weight_map = true;
+        while let Some((tensor, shard)) = map.next_entry::<String, String>()? {
+            if let Err(refusal) = visitor.index.add(&tensor, &shard) {
+                visitor.refusal = Some(refusal);
+                return Err(A::Error::custom("refused"));
             }
         }
-        visitor.entries = Some(tensors);
         Ok(())
     }
 }
 
-/// A seed that reads a string and passes it to a function.
-struct StringSeed<F>(F);
+/// The maximum number of entries in `metadata`. huggingface.js has the same limit.
+const MAX_METADATA: usize = 1_000;
 
-impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for StringSeed<F> {
-    type Value = T;
+/// The value of `metadata`: the scalar values of an object, or `null`.
+#[derive(Debug)]
+struct IndexMetadata(Option<Map<String, Value>>);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_str(self)
+impl<'de> Deserialize<'de> for IndexMetadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IndexMetadataVisitor).map(Self)
     }
 }
 
-impl<T, F: FnOnce(&str) -> T> Visitor<'_> for StringSeed<F> {
-    type Value = T;
+struct IndexMetadataVisitor;
+
+impl<'de> Visitor<'de> for IndexMetadataVisitor {
+    type Value = Option<Map<String, Value>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
+        f.write_str("`metadata`, an object")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<T, E> {
-        Ok((self.0)(text))
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut metadata = Map::new();
+        while let Some((key, ScalarValue(value))) = map.next_entry::<String, _>()? {
+            let twice = value.is_some_and(|value| metadata.insert(key, value).is_some());
+            if twice {
+                return Err(A::Error::custom("a key in `metadata` appears twice"));
+            }
+            if metadata.len() > MAX_METADATA {
+                return Err(A::Error::custom("`metadata` has more than 1,000 entries"));
+            }
+        }
+        Ok(Some(metadata))
+    }
+}
+
+/// A scalar value; `None` for an object or an array, which is skipped.
+struct ScalarValue(Option<Value>);
+
+impl ScalarValue {
+    /// Returns the value if it is a string.
+    fn text(self) -> Option<String> {
+        self.0?.as_str().map(str::to_owned)
+    }
+}
+
+impl<'de> Deserialize<'de> for ScalarValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        let value = (!raw.starts_with(['{', '['])).then(|| serde_json::from_str(raw)).transpose();
+        value.map(Self).map_err(D::Error::custom)
     }
 }

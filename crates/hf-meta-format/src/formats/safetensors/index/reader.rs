@@ -1,15 +1,18 @@
-//! Reads an index that arrives in chunks.
+//! Parses an index that arrives in chunks.
 
+use std::collections::HashMap;
 use std::mem::take;
+use std::str::from_utf8;
+
+use memchr::memrchr;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 
 use super::SafetensorsIndexJson;
-use super::invalid::InvalidIndex;
-use super::parser::{IndexParser, IndexStop};
-use crate::formats::RepoPath;
-use crate::formats::names::LONGEST;
-use crate::formats::safetensors::IndexError;
-use crate::formats::safetensors::json::{JsonError, JsonReader};
-use crate::formats::safetensors::position::TextPosition;
+use crate::formats::names::{MAX_TOTAL_BYTES, NameList};
+use crate::formats::safetensors::json::{JsonError, JsonReader, TextPosition};
+use crate::formats::safetensors::{DetectedFormat, IndexError};
+use crate::formats::{RepoPath, clip};
 
 /// An incremental parser for an index that arrives in chunks of any size.
 ///
@@ -34,32 +37,33 @@ pub struct IndexReader {
     /// The bytes of an incomplete entry.
     pub(super) tail: Vec<u8>,
     /// The tail is parsed again once it has this many bytes.
-    worth_reading: usize,
+    reparse_at: usize,
     /// The line and column of the first byte of the tail.
     position: TextPosition,
     /// The total length of all chunks in bytes.
     length: usize,
-    invalid: Option<InvalidIndex>,
     /// The error that stopped the parser. Later chunks are ignored.
-    refusal: Option<IndexError>,
+    error: Option<IndexError>,
 }
 
 /// An incomplete entry of up to this many bytes is parsed again with every chunk. A longer one is parsed again when
 /// its length has doubled, because otherwise many small chunks would take quadratic time.
-const SHORT: usize = 1 << 12;
+const MAX_REPARSED_TAIL: usize = 1 << 12;
+
+/// The start of the line that git puts before conflicting lines.
+const CONFLICT: &[u8] = b"<<<<<<< ";
 
 impl IndexReader {
     /// Parses the next chunk.
     ///
     /// # Errors
     ///
-    /// Returns the first violated rule. Invalid JSON is reported by [`finish`](Self::finish), because a later line
-    /// may reveal that the cause is an unresolved merge conflict.
-    pub fn feed(&mut self, piece: &[u8]) -> Result<(), IndexError> {
-        if self.refusal.is_none() {
-            self.refusal = self.take_piece(piece).err();
+    /// Returns the first violated rule, naming the tensor that violates it.
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), IndexError> {
+        if self.error.is_none() {
+            self.error = self.take_chunk(chunk).err();
         }
-        self.refusal.clone().map_or(Ok(()), Err)
+        self.error.clone().map_or(Ok(()), Err)
     }
 
     /// Returns the shards known so far, in index order.
@@ -74,94 +78,333 @@ impl IndexReader {
     ///
     /// Returns the first violated rule, naming the tensor that violates it.
     pub fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
-        let tail = take(&mut self.tail);
-        let read = match self.refusal.take() {
-            Some(refusal) => return Err(refusal),
-            None => self.read(&tail)?,
-        };
-        if self.invalid.is_none() && !self.parser.is_whole() {
-            let rest = &tail[read..];
-            self.search_from(rest, 0, rest.len(), "unexpected end")?;
+        if let Some(error) = self.error {
+            return Err(error);
         }
-        self.invalid.map_or_else(|| self.parser.finish(), |invalid| Err(invalid.into_error()))
+        let tail = take(&mut self.tail);
+        let parsed = self.parse(&tail)?;
+        let is_complete = matches!(self.parser.state, ParserState::End);
+        if !is_complete || parsed < tail.len() {
+            let end = self.position.after(&tail[parsed..]);
+            return Err(IndexError::InvalidJson { message: end.describe("unexpected end") });
+        }
+        self.parser.finish()
     }
 
     /// Parses the tail followed by a chunk.
-    fn take_piece(&mut self, piece: &[u8]) -> Result<(), IndexError> {
-        self.length = self.length.saturating_add(piece.len());
-        if self.length > LONGEST {
+    fn take_chunk(&mut self, chunk: &[u8]) -> Result<(), IndexError> {
+        self.length = self.length.saturating_add(chunk.len());
+        if self.length > MAX_TOTAL_BYTES {
             return Err(IndexError::too_long());
         }
-        let mut rest = piece;
-        while !self.tail.is_empty() && !rest.is_empty() {
-            rest = self.complete_tail(rest)?;
+        if self.tail.is_empty() {
+            // Parsed in place, because a copy of a whole index would take its memory twice.
+            let parsed = self.parse(chunk)?;
+            self.tail.extend_from_slice(&chunk[parsed..]);
+        } else {
+            self.tail.extend_from_slice(chunk);
+            if self.tail.len() < self.reparse_at {
+                return Ok(());
+            }
+            let mut tail = take(&mut self.tail);
+            let parsed = self.parse(&tail)?;
+            tail.drain(..parsed);
+            self.tail = tail;
         }
-        if !rest.is_empty() {
-            let read = self.read(rest)?;
-            self.tail.extend_from_slice(&rest[read..]);
-            self.expect_more();
-        }
+        let length = self.tail.len();
+        self.reparse_at = if length < MAX_REPARSED_TAIL { 0 } else { length.saturating_mul(2) };
         Ok(())
     }
 
-    /// Appends the start of a chunk to the tail and parses the tail. Returns the rest of the chunk.
-    fn complete_tail<'a>(&mut self, piece: &'a [u8]) -> Result<&'a [u8], IndexError> {
-        let before = self.tail.len();
-        let (more, rest) = piece.split_at(piece.len().min(before.max(SHORT)));
-        self.tail.extend_from_slice(more);
-        if self.tail.len() < self.worth_reading {
-            return Ok(rest);
-        }
-        let mut tail = take(&mut self.tail);
-        let read = self.read(&tail)?;
-        if let Some(read) = read.checked_sub(before) {
-            tail.clear();
-            self.tail = tail;
-            return Ok(&piece[read..]);
-        }
-        tail.drain(..read);
-        self.tail = tail;
-        self.expect_more();
-        Ok(rest)
-    }
-
-    /// Sets the length at which the tail will be parsed again.
-    fn expect_more(&mut self) {
-        let length = self.tail.len();
-        self.worth_reading = if length < SHORT { 0 } else { length.saturating_mul(2) };
-    }
-
     /// Parses the complete entries of a text, and returns the number of bytes parsed.
-    fn read(&mut self, bytes: &[u8]) -> Result<usize, IndexError> {
-        if let Some(invalid) = &mut self.invalid {
-            invalid.search(bytes)?;
-            return Ok(bytes.len());
-        }
-        let mut text = JsonReader::from_bytes(bytes);
-        match self.parser.read(&mut text) {
-            Ok(()) | Err(IndexStop::Json(JsonError::Incomplete)) => {
-                self.position = self.position.after(&bytes[..text.at]);
-                Ok(text.at)
-            }
-            Err(IndexStop::Refused(error)) => Err(*error),
+    fn parse(&mut self, bytes: &[u8]) -> Result<usize, IndexError> {
+        let (text, is_utf8) = match from_utf8(bytes) {
+            Ok(text) => (text, true),
+            // The rest of a character at the end of the text has not arrived.
+            Err(error) => (
+                from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+                error.error_len().is_none(),
+            ),
+        };
+        let mut reader = JsonReader::new(text);
+        match self.parser.parse(&mut reader) {
+            Err(IndexStop::Invalid(error)) => return Err(*error),
             Err(IndexStop::Json(JsonError::Invalid(invalid))) => {
-                self.search_from(bytes, text.at, invalid.at, &invalid.message)?;
-                Ok(bytes.len())
+                self.check_line(text.as_bytes(), invalid.at, &invalid.message)?;
+            }
+            Ok(()) | Err(IndexStop::Json(JsonError::Incomplete)) => {}
+        }
+        if !is_utf8 {
+            let position = self.position.after(text.as_bytes());
+            return Err(IndexError::InvalidJson { message: position.describe("invalid UTF-8") });
+        }
+        self.position = self.position.after(&bytes[..reader.at]);
+        Ok(reader.at)
+    }
+
+    /// Returns the error at an offset of a text: a merge conflict, if one begins on this line, or invalid JSON.
+    /// Returns no error if more of the line must arrive to tell them apart.
+    fn check_line(&self, text: &[u8], at: usize, message: &str) -> Result<(), IndexError> {
+        let before = &text[..at.min(text.len())];
+        let position = self.position.after(before);
+        let is_first_line = self.position.column == 0;
+        let start = memrchr(b'\n', before).map(|end| end + 1).or(is_first_line.then_some(0));
+        let line = start.map_or(&b"-"[..], |start| &text[start..]);
+        if line.starts_with(CONFLICT) {
+            Err(IndexError::MergeConflict { line: position.line })
+        } else if CONFLICT.starts_with(line) {
+            Ok(())
+        } else {
+            Err(IndexError::InvalidJson { message: position.describe(&clip(message)) })
+        }
+    }
+}
+
+/// The reason parsing cannot continue.
+#[derive(Debug)]
+enum IndexStop {
+    /// The JSON is incomplete or invalid.
+    Json(JsonError),
+    /// The index violates a rule of the format.
+    Invalid(Box<IndexError>),
+}
+
+impl From<JsonError> for IndexStop {
+    fn from(error: JsonError) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl From<IndexError> for IndexStop {
+    fn from(error: IndexError) -> Self {
+        Self::Invalid(Box::new(error))
+    }
+}
+
+/// The state of the parser and the entries parsed so far.
+#[derive(Debug, Default)]
+pub(super) struct IndexParser {
+    state: ParserState,
+    pub(super) dtype: Option<String>,
+    /// `None` if there is no `metadata` yet, and `Some(None)` if it is `null`.
+    pub(super) metadata: Option<Option<Map<String, Value>>>,
+    pub(super) has_weight_map: bool,
+    shards: ShardTable,
+    names: NameList,
+    /// For each tensor, the index of its shard in `shards`.
+    shard_indices: Vec<u16>,
+}
+
+/// The next expected token.
+#[derive(Clone, Copy, Debug, Default)]
+enum ParserState {
+    /// The start of the index.
+    #[default]
+    Start,
+    /// An entry of the index, or its end.
+    Index { is_first: bool },
+    /// An entry of the `weight_map`, or its end.
+    WeightMap { is_first: bool },
+    /// Whitespace only.
+    End,
+}
+
+impl IndexParser {
+    /// The maximum number of entries in `metadata`. huggingface.js has the same limit.
+    const MAX_METADATA: usize = 1_000;
+
+    /// Parses all complete entries of a text, and leaves the reader after the last one. Returns `Ok` only at the end
+    /// of the index.
+    fn parse(&mut self, text: &mut JsonReader<'_>) -> Result<(), IndexStop> {
+        loop {
+            text.skip_space();
+            let start = text.at;
+            let next = match self.state {
+                ParserState::Start => start_of_index(text),
+                ParserState::Index { is_first } => self.index_entry(text, is_first),
+                ParserState::WeightMap { is_first } => self.weight_map_entry(text, is_first),
+                ParserState::End if text.rest().is_empty() => return Ok(()),
+                ParserState::End => Err(text.invalid("expected nothing more").into()),
+            };
+            match next {
+                Ok(state) => self.state = state,
+                Err(stop) => {
+                    text.at = start;
+                    return Err(stop);
+                }
             }
         }
     }
 
-    /// Records the error at the offset `at`, and searches for a merge conflict after the offset `read`.
-    fn search_from(
+    /// Parses one field of the index.
+    fn index_entry(
         &mut self,
-        bytes: &[u8],
-        read: usize,
-        at: usize,
-        message: &str,
-    ) -> Result<(), IndexError> {
-        let place = self.position.after(&bytes[..at.min(bytes.len())]);
-        let from = self.position.after(&bytes[..read]);
-        let invalid = self.invalid.insert(InvalidIndex::new(message, place, from));
-        invalid.search(&bytes[read..])
+        text: &mut JsonReader<'_>,
+        is_first: bool,
+    ) -> Result<ParserState, IndexStop> {
+        if !text.next_entry(is_first)? {
+            return Ok(ParserState::End);
+        }
+        let key = text.key()?;
+        let is_duplicate = match &*key {
+            "dtype" => self.dtype.is_some(),
+            "metadata" => self.metadata.is_some(),
+            "weight_map" => self.has_weight_map,
+            _ => false,
+        };
+        if is_duplicate {
+            return Err(text.invalid(format!("`{key}` appears twice")).into());
+        }
+        match &*key {
+            "dtype" => {
+                if let Some(Value::String(dtype)) = scalar(text)? {
+                    self.dtype = Some(dtype);
+                }
+            }
+            "metadata" => {
+                let metadata = text.metadata("metadata", Self::MAX_METADATA, scalar)?;
+                self.metadata = Some(metadata.map(Map::from_iter));
+            }
+            "weight_map" => {
+                text.expect(b'{', "expected a `weight_map` object")?;
+                self.has_weight_map = true;
+                return Ok(ParserState::WeightMap { is_first: true });
+            }
+            _ => drop(text.value::<IgnoredAny>()?),
+        }
+        Ok(ParserState::Index { is_first: false })
+    }
+
+    /// Parses one entry of the `weight_map`.
+    #[inline]
+    fn weight_map_entry(
+        &mut self,
+        text: &mut JsonReader<'_>,
+        is_first: bool,
+    ) -> Result<ParserState, IndexStop> {
+        if !text.next_entry(is_first)? {
+            return Ok(ParserState::Index { is_first: false });
+        }
+        let tensor = text.key()?;
+        let shard = text.string("expected a shard name, a string")?;
+        // The next tensor is usually in the same shard.
+        if self.shards.is_last(shard.text) {
+            self.push(&tensor);
+        } else {
+            self.add(&tensor, &shard.decode()?)?;
+        }
+        Ok(ParserState::WeightMap { is_first: false })
+    }
+
+    /// Adds a tensor and its shard.
+    pub(super) fn add(&mut self, tensor: &str, shard: &str) -> Result<(), IndexError> {
+        self.shards.select(tensor, shard)?;
+        self.push(tensor);
+        Ok(())
+    }
+
+    /// Adds a tensor of the last shard.
+    fn push(&mut self, tensor: &str) {
+        self.names.push(tensor);
+        self.shard_indices.push(self.shards.last);
+    }
+
+    /// Returns the index, with sorted shards. An index is sorted by tensor name, so its shards are in no useful order.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no tensors or a tensor is listed twice.
+    pub(super) fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
+        if !self.has_weight_map {
+            return Err(IndexError::NoWeightMap);
+        }
+        let mut shards = self.shards.paths;
+        if shards.is_empty() {
+            return Err(IndexError::EmptyWeightMap);
+        }
+        let tensors = self.names.into_names();
+        let tensors = tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
+        let mut order: Vec<usize> = (0..shards.len()).collect();
+        order.sort_unstable_by_key(|&index| &shards[index]);
+        let mut ranks = vec![0; order.len()];
+        (0..).zip(order).for_each(|(rank, index)| ranks[index] = rank);
+        self.shard_indices.iter_mut().for_each(|index| *index = ranks[usize::from(*index)]);
+        shards.sort_unstable();
+        Ok(SafetensorsIndexJson {
+            dtype: self.dtype,
+            metadata: self.metadata.flatten(),
+            shards,
+            tensors,
+            shard_indices: self.shard_indices,
+        })
+    }
+}
+
+/// Parses the `{` at the start of an index, or recognizes another format.
+fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, IndexStop> {
+    if text.peek()? == b'{' {
+        text.at += 1;
+        return Ok(ParserState::Index { is_first: true });
+    }
+    let rest = text.rest().trim_ascii_start();
+    match DetectedFormat::recognize(rest) {
+        Some(detected) => Err(IndexError::NotAnIndex { detected }.into()),
+        None if DetectedFormat::is_possible(rest) => Err(JsonError::Incomplete.into()),
+        None => Err(text.invalid("expected an index object with a `weight_map`").into()),
+    }
+}
+
+/// Reads a value, and returns `None` for an object or an array, which could expand to a large value.
+fn scalar(text: &mut JsonReader<'_>) -> Result<Option<Value>, JsonError> {
+    match text.peek()? {
+        b'{' | b'[' => text.value::<IgnoredAny>().map(|_| None),
+        _ => text.value().map(Some),
+    }
+}
+
+/// The distinct shards of an index, in order of first appearance.
+#[derive(Debug, Default)]
+struct ShardTable {
+    paths: Vec<RepoPath>,
+    indices: HashMap<Box<str>, u16>,
+    /// The index of the last shard.
+    last: u16,
+}
+
+impl ShardTable {
+    /// Returns whether the last shard has this name.
+    fn is_last(&self, name: &str) -> bool {
+        self.paths.get(usize::from(self.last)).is_some_and(|last| last.as_str() == name)
+    }
+
+    /// Makes a shard the last one, and adds it if it is new. `tensor` is named in errors.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is unsafe or does not belong to a safetensors file, or if there are too many
+    /// shards.
+    fn select(&mut self, tensor: &str, shard: &str) -> Result<(), IndexError> {
+        self.last = match self.indices.get(shard) {
+            Some(&index) => index,
+            None => self.add(tensor, shard)?,
+        };
+        Ok(())
+    }
+
+    /// Adds a shard and returns its index.
+    fn add(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
+        let path: RepoPath = shard
+            .parse()
+            .map_err(|source| IndexError::UnsafeShardName { tensor: clip(tensor), source })?;
+        if !path.is_safetensors() {
+            return Err(IndexError::NotSafetensors { tensor: clip(tensor), shard: clip(shard) });
+        }
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        let index =
+            u16::try_from(self.paths.len()).ok().filter(|&index| usize::from(index) < limit);
+        let index = index.ok_or(IndexError::TooManyShards { limit })?;
+        self.paths.push(path);
+        self.indices.insert(shard.into(), index);
+        Ok(index)
     }
 }

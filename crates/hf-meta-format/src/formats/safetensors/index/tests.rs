@@ -1,3 +1,7 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
 use super::*;
 use crate::formats::safetensors::DetectedFormat;
 use crate::formats::{PathError, clip};
@@ -26,7 +30,7 @@ fn shards_are_listed_once_and_sorted() {
 }
 
 #[test]
-fn line_endings_of_windows_are_white_space() {
+fn crlf_is_whitespace() {
     let json = "{\r\n  \"metadata\": {\"total_size\": 8},\r\n  \"weight_map\": {\"w\": \"a.safetensors\"}\r\n}\r\n";
     assert_eq!(parse(json).unwrap().total_size(), Some(8));
 }
@@ -78,7 +82,7 @@ fn floats_survive_the_round_trip() {
 }
 
 #[test]
-fn unsafe_shard_names_are_refused() {
+fn unsafe_shard_names_are_rejected() {
     let unsafe_names = [
         "../../other/resolve/main/model.safetensors",
         "/etc/model.safetensors",
@@ -98,7 +102,7 @@ fn unsafe_shard_names_are_refused() {
 }
 
 #[test]
-fn indexes_that_break_a_rule_are_errors() {
+fn invalid_indexes_are_errors() {
     let tensor = || "w".to_owned();
     let conflict =
         "{\n  \"weight_map\": {\n<<<<<<< HEAD\n\"w\": \"a.safetensors\"\n=======\n>>>>>>> x\n}}";
@@ -161,4 +165,274 @@ fn invalid_json_is_an_error() {
     for json in cases {
         assert!(matches!(parse(&json), Err(IndexError::InvalidJson { .. })), "{}", clip(&json));
     }
+}
+
+fn read<'a>(
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<SafetensorsIndexJson, IndexError> {
+    let mut reader = IndexReader::default();
+    chunks.into_iter().try_for_each(|chunk| reader.feed(chunk))?;
+    reader.finish()
+}
+
+/// Removes the parser's message from a result, because the two parsers word them differently, and find them in a
+/// different order: a merge conflict is invalid JSON, too.
+fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
+    verdict.map_err(|error| match error {
+        IndexError::InvalidJson { .. } | IndexError::MergeConflict { .. } => {
+            IndexError::InvalidJson { message: String::new() }
+        }
+        other => other,
+    })
+}
+
+/// Checks that the result depends on neither the chunks nor the parser.
+fn check(json: &[u8], chunks: &[&[u8]]) {
+    let whole = SafetensorsIndexJson::from_json(json);
+    assert_eq!(without_message(whole.clone()), without_message(oracle::from_json(json)));
+    assert_eq!(read(chunks.iter().copied()), whole);
+}
+
+const INDEXES: &[&str] = &[
+    "",
+    "{",
+    "{}",
+    "[]",
+    " \u{c} <html>",
+    "\u{c}{}",
+    "version https://git-lfs.github.com/spec/v1",
+    "vers",
+    "PK\u{3}\u{4}",
+    "GGUF",
+    "null",
+    r#"{"weight_map":{}}"#,
+    r#"{"weight_map":{"w":"a.safetensors"}}"#,
+    r#"{"weight_map":{"w":"a.safetensors"}} {"#,
+    r#"{"weight_map":{"w":"a.safetensors"},}"#,
+    r#"{"weight_map":{"w":"a.safetensors",}}"#,
+    r#"{"weight_map":{"w":"../a.safetensors"}"#,
+    r#"{"weight_map":{"w":"a.bin"}"#,
+    r#"{"weight_map":{"w":"a.safetensors","w":"a.safetensors"}}"#,
+    r#"{"weight_map":{"w":"a.safetensors","v":"b.safetensors","w":"b.safetensors"}}"#,
+    r#"{"weight_map":{"\u00df\ud83d\ude00\"\\":"\u0061.safetensors","ß😀":"a.safetensors"}}"#,
+    r#"{"weight_map":{"\ud83d":"a.safetensors"}}"#,
+    r#"{"weight_map":{"\x":"a.safetensors"}}"#,
+    r#"{"w\u0065ight_map":{"w":"a.safetensors"},"weight_map":{}}"#,
+    r#"{"metadata":null,"metadata":{},"weight_map":{"w":"a.safetensors"}}"#,
+    r#"{"dtype":null,"dtype":1,"dtype":"a","weight_map":{"w":"a.safetensors"}}"#,
+    r#"{"metadata":{"a":[1],"a":2,"b":1.5e3},"x":-0.5e-3,"y":1e999,"weight_map":{"w":"a.safetensors"}}"#,
+    "{\"metadata\":[\n1],\n\"weight_map\":{}}",
+    r#"{"metadata":{"a":1e999},"weight_map":{"w":"a.safetensors"}}"#,
+    r#"{"x":[{"a":[1,-2.5,"]"]},true,false,null],"weight_map":{"w":"a.safetensors"},"z":7}"#,
+    "{\r\n\t\"weight_map\" : {\n \"w\" :\"a.safetensors\" , \"v\"\n:\n\"b/c.safetensors\"\n}\n}\n",
+    "{\n\"weight_map\": {\n<<<<<<< HEAD\n\"w\": \"a.safetensors\"\n",
+    "{\n\"weight_map\" 1,\n<<<<<< \n<<<<<<<\n <<<<<<< \n<<<<<<< HEAD",
+    "{\"weight_map\": <<<<<<< HEAD",
+    "{\"w\":\"\n<<<<<<< HEAD\n",
+];
+
+#[test]
+fn chunking_does_not_change_the_result() {
+    for json in INDEXES {
+        let json = json.as_bytes();
+        check(json, &json.chunks(1).collect::<Vec<_>>());
+        for at in 0..=json.len() {
+            check(json, &[&json[..at], b"", &json[at..]]);
+        }
+    }
+}
+
+#[test]
+fn merge_conflicts_are_found_in_every_part() {
+    let conflict = "<<<<<<< HEAD\n=======\n>>>>>>> x\n";
+    let cases = [
+        (format!("{{\"metadata\": {{\n{conflict}\"total_size\": 1}}}}"), 2),
+        (format!("{{\"metadata\": {{\n\"total_size\": 1\n{conflict}}}}}"), 3),
+        (format!("{{\"x\": [{{\n\"y\": 1,\n{conflict}}}]}}"), 3),
+        (format!("{{\n{conflict}\"weight_map\": {{}}}}"), 2),
+        (format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\",\n{conflict}}}}}"), 3),
+        (format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\"}}\n{conflict}}}"), 3),
+    ];
+    for (json, line) in cases {
+        for length in [1, 7, 1_000] {
+            let verdict = read(json.as_bytes().chunks(length));
+            assert_eq!(verdict, Err(IndexError::MergeConflict { line }), "{json}");
+        }
+    }
+}
+
+#[test]
+fn entries_after_a_long_one_are_counted_once() {
+    let long = "x".repeat(5_000);
+    for end in ["", ",", ",\"b\":1", ",\"b\":1,\n\"weight_map\"", ",\n<<<<<<< HEAD\n"] {
+        let json = format!("{{\"a\":\"{long}\"{end}");
+        let json = json.as_bytes();
+        check(json, &[&json[..4_500], &json[4_500..]]);
+    }
+}
+
+/// Generates realistic indexes with up to two defects.
+fn index() -> impl Strategy<Value = Vec<u8>> {
+    let damage: Vec<&[u8]> = vec![
+        b"",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b" ",
+        b"\n",
+        b"\"",
+        b"\\",
+        b"\\u0041",
+        b"\\ud83d",
+        b"0",
+        b"-1",
+        b"1e5",
+        b"\0",
+        b"\x1f",
+        b"\x7f",
+        b"\xff",
+        b"\xc3",
+        b"\xc3\x9f",
+        b"null",
+        b"\n<<<<<<< ",
+        b"<",
+        b"version ",
+        b"\"weight_map\"",
+        b"\"metadata\"",
+        b"\"dtype\"",
+        b"\"a\":1",
+        b"..",
+        b".bin",
+    ];
+    let damage = vec((any::<Index>(), 0_usize..4, select(damage)), 0..3);
+    let tensor = (0_u8..9, select(vec!["a", "b", "c/d", "c/e"]))
+        .prop_map(|(name, shard)| format!(r#""h.{name}": "{shard}.safetensors""#));
+    let weight_map = vec(tensor, 0..6)
+        .prop_map(|tensors| format!("\"weight_map\": {{\n  {}\n}}", tensors.join(",\n  ")));
+    let other = select(vec![
+        r#""metadata": {"total_size": 1.5e9, "total_parameters": "7", "x": {"y": [1]}}"#.to_owned(),
+        r#""metadata":null"#.to_owned(),
+        r#""dtype":"BF16""#.to_owned(),
+        r#""more":[{"a":[]},-1.25E+2,"\"]"]"#.to_owned(),
+    ]);
+    let entries = vec(prop_oneof![weight_map, other], 0..5);
+    (entries, damage).prop_map(|(entries, damage)| {
+        let mut json = format!("{{{}}}", entries.join(",\n")).into_bytes();
+        for (at, length, chunk) in damage {
+            let at = at.index(json.len());
+            let end = json.len().min(at + length);
+            json.splice(at..end, chunk.iter().copied());
+            json.push(b'\n');
+        }
+        json
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    #[test]
+    fn any_chunking_of_any_index_gives_the_same_result(json in index(), cuts in vec(any::<Index>(), 0..6)) {
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(json.len() + 1)).collect();
+        cuts.sort_unstable();
+        let starts = [0].into_iter().chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([json.len()]);
+        let chunks: Vec<_> = starts.zip(ends).map(|(start, end)| &json[start..end]).collect();
+        check(&json, &chunks);
+    }
+}
+
+#[test]
+fn long_entries_are_read_from_short_chunks() {
+    let long = "x\\n".repeat(30_000);
+    let json = format!(
+        r#"{{"metadata":{{"a":"{long}"}},"x":["{long}",1],"weight_map":{{"v":"a.safetensors","{long}":"a.safetensors"}},"y":{}}}"#,
+        "1".repeat(100_000)
+    );
+    for length in [7, 1_000, 5_000] {
+        check(json.as_bytes(), &json.as_bytes().chunks(length).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn shards_are_available_as_soon_as_they_are_named() {
+    let mut reader = IndexReader::default();
+    let steps = [
+        (r#"{"weight_map": {"v": "b.safetensors"#, 0),
+        ("\"", 1),
+        (r#", "w": "a.safetensors""#, 2),
+        (r#", "x": "b.safetensors"}"#, 2),
+        ("}", 2),
+    ];
+    for (chunk, shards) in steps {
+        reader.feed(chunk.as_bytes()).unwrap();
+        assert_eq!(reader.shards().len(), shards, "{chunk}");
+    }
+    let named: Vec<_> = reader.shards().iter().map(RepoPath::to_string).collect();
+    assert_eq!(named, ["b.safetensors", "a.safetensors"]);
+    let index = reader.finish().unwrap();
+    let found: Vec<_> = index.shards().iter().map(RepoPath::as_str).collect();
+    assert_eq!(found, ["a.safetensors", "b.safetensors"]);
+    assert_eq!(index.shard("x").unwrap().as_str(), "b.safetensors");
+}
+
+#[test]
+fn complete_entries_take_no_memory_in_the_tail() {
+    let mut reader = IndexReader::default();
+    reader.feed(b"{\"weight_map\":{\"\":\"a.safetensors\"").unwrap();
+    for tensor in 0..20_000 {
+        reader.feed(format!(",\n\"{tensor}\":\"a.safet").as_bytes()).unwrap();
+        reader.feed(b"ensors\"").unwrap();
+    }
+    assert!(reader.tail.capacity() < 1_000, "{} bytes", reader.tail.capacity());
+}
+
+#[test]
+fn nothing_is_parsed_after_an_error() {
+    let refusal = IndexError::NotSafetensors { tensor: "w".to_owned(), shard: "a.bin".to_owned() };
+    let mut reader = IndexReader::default();
+    assert_eq!(reader.feed(br#"{"weight_map":{"w":"a.bin","#), Err(refusal.clone()));
+    assert_eq!(reader.feed(br#""v":"a.safetensors"}}"#), Err(refusal.clone()));
+    assert_eq!(reader.finish(), Err(refusal));
+}
+
+#[test]
+fn errors_have_a_line_and_a_column() {
+    let cases = [
+        ("", "unexpected end at line 1 column 1"),
+        ("[]", "expected an index object with a `weight_map` at line 1 column 1"),
+        ("{\n  7", "expected a string key at line 2 column 3"),
+        ("{\n\n\"weight_map\": {\"w\", 1}", "expected `:` at line 3 column 19"),
+        ("{\"weight_map\":[]}", "expected a `weight_map` object at line 1 column 15"),
+        ("{\"weight_map\":{\"w\":1}}", "expected a shard name, a string at line 1 column 20"),
+        (
+            "{\"weight_map\":{\"w\":\"a.safetensors\"\n\"v\"",
+            "expected `,` or `}` at line 2 column 1",
+        ),
+        ("{\"weight_map\":{\"w\":\"a.safetensors\"\n", "unexpected end at line 2 column 1"),
+        ("{} x", "expected nothing more at line 1 column 4"),
+        ("{\"dtype\":\"a\",\"dtype\"", "unexpected end at line 1 column 21"),
+        ("{\"dtype\":\"a\",\"dtype\":", "`dtype` appears twice at line 1 column 22"),
+        (
+            "{\n\"metadata\": {\n \"a\": 1,\n  \"a\": 2}}",
+            "a key in `metadata` appears twice at line 4 column 9",
+        ),
+        ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at line 2 column 18"),
+        ("{\"weight_map\":{\"\\x\":", "invalid escape at line 1 column 16"),
+    ];
+    for (json, message) in cases {
+        for length in [1, 9, 100] {
+            let verdict = read(json.as_bytes().chunks(length));
+            assert_eq!(
+                verdict,
+                Err(IndexError::InvalidJson { message: message.to_owned() }),
+                "{json}"
+            );
+        }
+    }
+    let verdict = read([b"<!DOC".as_slice()]);
+    assert_eq!(verdict, Err(IndexError::NotAnIndex { detected: DetectedFormat::Html }));
 }

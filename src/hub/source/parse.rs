@@ -10,7 +10,7 @@ use crate::hub::Endpoint;
 
 /// The hosts of the public Hub. Their URLs are repositories with any endpoint, so an address copied from a browser
 /// can be read through a mirror.
-const HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
+const PUBLIC_HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 
 /// Parses a source; see [`Source::parse`].
 pub(super) fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
@@ -33,7 +33,7 @@ pub(super) fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceErr
 /// Returns whether a text without a scheme is the URL of a page on the public Hub.
 fn is_on_hub_host(text: &str) -> bool {
     let (host, _) = split_after(text, 1);
-    HUB_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known))
+    PUBLIC_HUB_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known))
 }
 
 /// Returns whether a text without a scheme is a local path, judging by its start or its file name.
@@ -90,10 +90,10 @@ const VIEWS: [&str; 7] = ["tree", "blob", "resolve", "raw", "blame", "commit", "
 /// Parses the path of a Hub page: `org/name[/{view}/{revision}[/{path}]]`, or `org/name/discussions/{N}`.
 fn parse_page(page: &str) -> Result<Source, SourceError> {
     let is_view = |part: &str| VIEWS.contains(&part) || part == "discussions";
-    let longest = 2 + kind_segments(page);
+    let max_segments = 2 + kind_segments(page);
     // Models with a single-part name have pages such as `/gpt2/tree/main`.
-    let has_short_name = page.split('/').nth(longest - 1).is_some_and(is_view);
-    let (repo, rest) = split_after(page, longest - usize::from(has_short_name));
+    let has_short_name = page.split('/').nth(max_segments - 1).is_some_and(is_view);
+    let (repo, rest) = split_after(page, max_segments - usize::from(has_short_name));
     match rest.and_then(|rest| rest.split_once('/')) {
         // Pull requests are discussions and share their numbering.
         Some(("discussions", rest)) => {
@@ -127,7 +127,7 @@ fn hub_path<'a>(url: &'a Url, endpoint: &Endpoint) -> Option<&'a str> {
         let below = url.path().strip_prefix(endpoint.path())?;
         return (below.is_empty() || below.starts_with('/')).then_some(below);
     }
-    HUB_HOSTS.contains(&url.host_str()?).then(|| url.path())
+    PUBLIC_HUB_HOSTS.contains(&url.host_str()?).then(|| url.path())
 }
 
 /// Splits a revision from the path after it. A revision is one segment with encoded slashes. The Hub's references,

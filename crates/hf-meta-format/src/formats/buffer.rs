@@ -1,8 +1,8 @@
-//! Buffers the bytes that have arrived but are not yet parsed.
+//! Buffers the bytes of a header that have arrived but are not yet parsed.
 
 /// A contiguous part of a file.
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub(super) struct HeaderBuffer {
     bytes: Vec<u8>,
     /// The number of parsed bytes at the start of `bytes`.
     parsed: usize,
@@ -10,9 +10,10 @@ pub(super) struct Input {
     end: u64,
     /// The end of the bytes that have arrived.
     arrived: u64,
+    has_ended: bool,
 }
 
-impl Input {
+impl HeaderBuffer {
     /// Returns the offset of the first byte that is still needed.
     pub(super) fn end(&self) -> u64 {
         self.end
@@ -33,9 +34,16 @@ impl Input {
         &self.bytes[self.parsed..]
     }
 
-    /// Adds bytes that were read at an offset. Known and unneeded bytes are ignored.
+    /// Returns whether the file has no more bytes.
+    pub(super) fn is_at_end(&self, file_size: Option<u64>) -> bool {
+        self.has_ended || file_size.is_some_and(|size| size <= self.arrived)
+    }
+
+    /// Adds bytes that were read at an offset. Known and unneeded bytes are ignored. No bytes at the first offset that
+    /// is still needed are the end of the file.
     pub(super) fn append(&mut self, start: u64, mut bytes: Vec<u8>) {
-        if !bytes.is_empty() {
+        self.has_ended = bytes.is_empty() && start == self.end;
+        if !bytes.is_empty() && start <= self.end {
             self.arrived = self.arrived.max(start.saturating_add(bytes.len() as u64));
         }
         let known = self.end.checked_sub(start).and_then(|known| usize::try_from(known).ok());
@@ -68,25 +76,25 @@ mod tests {
 
     #[test]
     fn known_and_distant_bytes_are_ignored() {
-        let mut input = Input::default();
-        input.append(2, b"x".to_vec());
-        assert_eq!((input.position(), input.end()), (0, 0));
-        input.append(0, b"abcd".to_vec());
-        input.skip(1);
-        input.append(2, b"cdef".to_vec());
-        input.append(1, b"bc".to_vec());
-        assert_eq!((input.rest(), input.position(), input.end()), (&b"bcdef"[..], 1, 6));
+        let mut buffer = HeaderBuffer::default();
+        buffer.append(2, b"x".to_vec());
+        assert_eq!((buffer.position(), buffer.end()), (0, 0));
+        buffer.append(0, b"abcd".to_vec());
+        buffer.skip(1);
+        buffer.append(2, b"cdef".to_vec());
+        buffer.append(1, b"bc".to_vec());
+        assert_eq!((buffer.rest(), buffer.position(), buffer.end()), (&b"bcdef"[..], 1, 6));
     }
 
     #[test]
     fn bytes_are_skipped_before_they_arrive() {
-        let mut input = Input::default();
-        input.append(0, b"abcd".to_vec());
-        input.skip(10);
-        assert_eq!((input.rest(), input.position(), input.end()), (&b""[..], 10, 10));
-        input.append(4, b"efghijklm".to_vec());
-        assert_eq!((input.rest(), input.position(), input.end()), (&b"klm"[..], 10, 13));
-        input.skip(u64::MAX);
-        assert_eq!(input.position(), u64::MAX);
+        let mut buffer = HeaderBuffer::default();
+        buffer.append(0, b"abcd".to_vec());
+        buffer.skip(10);
+        assert_eq!((buffer.rest(), buffer.position(), buffer.end()), (&b""[..], 10, 10));
+        buffer.append(4, b"efghijklm".to_vec());
+        assert_eq!((buffer.rest(), buffer.position(), buffer.end()), (&b"klm"[..], 10, 13));
+        buffer.skip(u64::MAX);
+        assert_eq!(buffer.position(), u64::MAX);
     }
 }

@@ -1,11 +1,12 @@
-//! Reads file listings of repositories, page by page.
+//! Answers of the Hub's API: file listings, page by page, and the parameter count that the Hub reports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use thiserror::Error;
 use url::Url;
 
+use crate::formats::Dtype;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::transfer::CallMeter;
 use crate::http::{Http, RequestFailure, ResponseChain};
@@ -128,6 +129,44 @@ fn add_page(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingEr
     Ok(invalid_paths)
 }
 
+/// The parameter count that the Hub reports for a repository.
+///
+/// It is not verified against the files, and the Hub's counting rules have changed more than once. Prefer a count
+/// from the headers. This one is useful for repositories whose files cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct HubReportedCount {
+    /// The number of parameters per dtype, sorted by dtype name.
+    pub parameters: Vec<(Dtype, u64)>,
+    /// The total number of parameters.
+    pub total: u64,
+}
+
+#[derive(Deserialize)]
+struct RevisionInfo {
+    safetensors: Option<SafetensorsInfo>,
+}
+
+#[derive(Deserialize)]
+struct SafetensorsInfo {
+    parameters: BTreeMap<String, u64>,
+    total: u64,
+}
+
+impl HubReportedCount {
+    /// The maximum size of the JSON in bytes. The Hub sends a few hundred bytes.
+    pub(crate) const MAX_BYTES: u64 = 1 << 16;
+
+    /// Parses the response from [`Endpoint::reported_count_url`](super::Endpoint::reported_count_url). Returns `None`
+    /// if it has no count.
+    pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
+        let SafetensorsInfo { parameters, total } =
+            serde_json::from_slice::<RevisionInfo>(json).ok()?.safetensors?;
+        let parameters = parameters.iter().map(|(dtype, count)| (dtype.as_str().into(), *count));
+        Some(Self { parameters: parameters.collect(), total })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,5 +214,22 @@ mod tests {
         assert_eq!(add_page(&mut files, page.as_bytes()).unwrap(), 0);
         let more = add_page(&mut files, br#"[{"type":"file","path":"b"}]"#);
         assert!(matches!(more, Err(ListingError::TooManyFiles { limit: MAX_FILES })));
+    }
+
+    #[test]
+    fn the_count_is_parsed_or_absent() {
+        let json = br#"{"id":"a/b","safetensors":{"parameters":{"BF16":7},"total":7}}"#;
+        let count = HubReportedCount { parameters: vec![(Dtype::BF16, 7)], total: 7 };
+        assert_eq!(HubReportedCount::from_json(json), Some(count));
+        for json in [
+            "",
+            "[]",
+            "{}",
+            r#"{"safetensors":null}"#,
+            r#"{"safetensors":{"parameters":{"BF16":-1},"total":7}}"#,
+            r#"{"safetensors":{"parameters":{"BF16":1},"total":1e300}}"#,
+        ] {
+            assert_eq!(HubReportedCount::from_json(json.as_bytes()), None, "{json}");
+        }
     }
 }
