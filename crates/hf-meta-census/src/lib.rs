@@ -48,7 +48,7 @@ use self::manifest::{from_columns, name_column};
 use self::read_repo::RepoReader;
 use self::table::{BATCH_ROWS, open_rows, schema, table_failed, to_batch};
 use hf_meta::Client;
-use hf_meta::name_list::COLUMNS;
+use hf_meta_repo_list::COLUMNS;
 
 /// The recommended limit on the total time that one repository of a census waits for quotas, for
 /// [`RetryPolicy::max_wait`](hf_meta::RetryPolicy::max_wait): 24 hours.

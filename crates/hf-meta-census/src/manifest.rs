@@ -22,7 +22,7 @@ use super::CensusError;
 use super::error::{BoxError, failed_to};
 use super::layout_digest::{hexadecimal, short_hash};
 use super::table::{TableRow, rows_of, schema, table_failed};
-use hf_meta::name_list;
+use hf_meta_repo_list as repo_list;
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
 /// take four minutes, which is the most work lost if the process is killed.
@@ -125,7 +125,7 @@ impl Manifest {
         let name = path.display().to_string();
         let cannot_read = failed_to("read", path);
         if path == Path::new("-") {
-            let text = name_list::read(io::stdin().lock()).map_err(&cannot_read)?;
+            let text = repo_list::read(io::stdin().lock()).map_err(&cannot_read)?;
             return Self::from_text(path, &text, column);
         }
         let mut file = File::open(path).map_err(&cannot_read)?;
@@ -134,7 +134,7 @@ impl Manifest {
         if start == MAGIC {
             return Self::from_parquet(name, file, column);
         }
-        let text = name_list::read(start.chain(file)).map_err(cannot_read)?;
+        let text = repo_list::read(start.chain(file)).map_err(cannot_read)?;
         Self::from_text(path, &text, column)
     }
 
@@ -149,7 +149,7 @@ impl Manifest {
 
     fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
-        let names = name_list::parse(path, text, column);
+        let names = repo_list::parse(path, text, column);
         let names = names.map_err(|error| unusable(path, &error.to_string()))?;
         Self::new(&name, Repos::Names(names))
     }
@@ -157,7 +157,7 @@ impl Manifest {
     fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
         let metadata = metadata.map_err(table_failed(&name))?;
-        let column = name_column(&name, metadata.schema(), &name_list::columns(column))?;
+        let column = name_column(&name, metadata.schema(), &repo_list::columns(column))?;
         Self::new(&name.clone(), Repos::Parquet(ParquetTable { name, file, metadata, column }))
     }
 
