@@ -45,7 +45,8 @@ struct Args {
 /// two requests, the redirect and the body, and so does each range of a large file.
 struct Plan(&'static str, &'static [&'static str], [u32; 2]);
 
-const PLANS: [Plan; 2] = [Plan("exact", &[], [8, 10]), Plan("prefetch", &["--prefetch"], [6, 8])];
+const PLANS: [Plan; 2] =
+    [Plan("exact", &[], [8, 10]), Plan("prefetch", &["--plan", "prefetch"], [6, 8])];
 
 /// The measurements of one call.
 struct Call {

@@ -1,6 +1,6 @@
 //! An async service: one client for all calls, and one future per call.
 //!
-//! `cargo run --example library -- bigscience/bloom gpt2` asks the Hub that `HF_ENDPOINT` names.
+//! `cargo run --example library -- bigscience/bloom gpt2` reads from the Hub in `HF_ENDPOINT`.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! A format of your own: magic bytes, the data, the metadata, and its length at the very end, so that a writer needs one
+//! A custom format: magic bytes, the data, the metadata, and its length at the very end, so that a writer needs one
 //! pass. `cargo run --example tensorsafe -- ./x.tensorsafe [URL]...` writes the file, and reads each source in three
 //! ranges.
 

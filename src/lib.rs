@@ -111,7 +111,6 @@ mod error_kind;
 mod http;
 mod hub;
 mod inspect;
-pub mod name_list;
 
 pub use hf_meta_format::{
     CommitSha, CountReport, Diff, Dtype, FetchStats, IdError, ParameterCount, Plan, RepoId,

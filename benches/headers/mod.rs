@@ -5,12 +5,12 @@ mod models;
 
 use models::{Model, Module, Tensor};
 
-/// Returns a header with the given number of tensors: those of DeepSeek-R1 in the order of its architecture, again and
-/// again, with a number before the names from the second time on.
+/// Returns a header with the given number of tensors: the tensors of DeepSeek-R1 in the order of its architecture. From
+/// the second copy on, their names begin with the number of the copy.
 ///
 /// # Errors
 ///
-/// When it cannot be written as JSON, which no architecture here can cause.
+/// Returns an error if it cannot be written as JSON, which no architecture here causes.
 pub(crate) fn header(tensors: usize) -> serde_json::Result<Vec<u8>> {
     let source: Vec<_> = models::deepseek_r1().tensors().cloned().collect();
     let copy = |copy: usize| {
@@ -29,7 +29,7 @@ pub(crate) fn header(tensors: usize) -> serde_json::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// As [`header`].
+/// Returns an error if it cannot be written as JSON, which no architecture here causes.
 pub(crate) fn index(tensors: usize) -> serde_json::Result<Vec<u8>> {
     let mut model = models::kimi_k2_5();
     model.weights[0].tensors.truncate(tensors);

@@ -1,6 +1,6 @@
 //! Work whose instructions `.ci/instructions` counts: `instructions WORK TIMES` repeats it.
 //!
-//! The instructions before and after the work are always the same, so the difference of two runs with different numbers
+//! Start and end of the program always take the same instructions, so the difference of two runs with different numbers
 //! of repetitions is the work alone.
 
 #[path = "../headers/mod.rs"]
@@ -23,11 +23,11 @@ fn main() -> Result<()> {
     // Without a number nothing is measured, as when `cargo bench` runs all benchmarks.
     let times: u32 = args.next().and_then(|times| times.parse().ok()).unwrap_or_default();
     match work.as_str() {
-        // As many tensors as a small model has, and as a shard of a large one.
+        // The numbers of tensors of a small model and of a shard of a large one.
         "header-300" => repeat(times, &headers::header(300)?, SafetensorsFileHeader::from_json),
         "header-3000" => repeat(times, &headers::header(3000)?, SafetensorsFileHeader::from_json),
         "header-3000-count" => repeat(times, &headers::header(3000)?, count),
-        // What others need for the same: no change of ours is in it, so what changes these is the compiler.
+        // The same work by other crates. These numbers change only with the compiler.
         "header-3000-safetensors" => repeat(times, &headers::header(3000)?, parse::<Metadata>),
         "header-3000-lex" => repeat(times, &headers::header(3000)?, parse::<IgnoredAny>),
         "index-10000" => repeat(times, &headers::index(10_000)?, SafetensorsIndexJson::from_json),

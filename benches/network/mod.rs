@@ -15,7 +15,7 @@ use models::Model;
 ///
 /// # Errors
 ///
-/// If the fixtures cannot be read, or a name is unknown.
+/// Returns an error if the fixtures cannot be read, or a name is unknown.
 pub(crate) fn repos(names: &[String]) -> Result<Vec<Repo>, Box<dyn Error>> {
     let fixtures = load_folder(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures").as_ref())?;
     let large = models::large();
@@ -38,7 +38,7 @@ fn make(model: &Model) -> serde_json::Result<Repo> {
 ///
 /// # Errors
 ///
-/// If it is not a number.
+/// Returns an error if it is not a number.
 pub(crate) fn milliseconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
     text.strip_suffix("ms").unwrap_or(text).parse().map(Duration::from_millis)
 }

@@ -36,7 +36,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// If no keys can be generated.
+    /// Returns an error if no keys can be generated.
     pub fn new(protocols: &[&str]) -> io::Result<Self> {
         let (ca, ca_key) = (authority().map_err(io::Error::other)?, key()?);
         let authority = ca.self_signed(&ca_key).map_err(io::Error::other)?.pem();

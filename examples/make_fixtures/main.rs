@@ -1,7 +1,7 @@
 //! Makes the headers under `fixtures/`: `cargo run --example make_fixtures -- [FOLDER] [--check | --large]`.
 //!
-//! A second run changes nothing. With `--check` nothing is written; the files that would change are listed instead.
-//! With `--large` those of models too large for fixtures are made, for use with the `local_hub` example.
+//! A second run changes nothing. `--check` lists the files that would change, and writes nothing. `--large` makes the
+//! headers of models that are too large for fixtures, for the example `local_hub`.
 
 mod models;
 
@@ -43,7 +43,7 @@ fn main() -> io::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(check && changes > 0)))
 }
 
-/// The files whose content on disk is not what the model says, with that content.
+/// Returns the files whose content on disk differs from the model, with the content of the model.
 fn changes(model: &Model, folder: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     let repo = folder.join(model.repo);
     let files = model.files()?.into_iter().map(|(name, content)| (repo.join(name), content));

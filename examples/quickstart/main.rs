@@ -1,7 +1,7 @@
 //! `cargo quickstart`: starts a Hub on this machine, with the headers of real models, and reads nine of them.
 //!
-//! This is a binary and not an example: an example would compile all dependencies of the tests first, which takes twice
-//! as long.
+//! This is a binary in its own package, because an example would first compile all dependencies of the tests, which takes
+//! twice as long.
 
 use std::io::{self, Write};
 

@@ -1,6 +1,6 @@
 //! Runs a census: reads the repositories of a manifest, and writes parts to a folder or an object store.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -112,7 +112,7 @@ impl Census {
     ///
     /// Returns an error if the folder cannot be created, or if the URL or its settings are invalid.
     pub fn create(client: Client, target: &str) -> Result<Self, CensusError> {
-        Ok(Self::new(client, Storage::open(target)?))
+        Ok(Self::new(client, Storage::create_or_open(target)?))
     }
 
     /// Opens an existing census in a local folder or at a URL.
@@ -121,7 +121,7 @@ impl Census {
     ///
     /// Returns an error if the folder does not exist, or if the URL or its settings are invalid.
     pub fn open(client: Client, target: &str) -> Result<Self, CensusError> {
-        Ok(Self::new(client, Storage::existing(target)?))
+        Ok(Self::new(client, Storage::open_existing(target)?))
     }
 
     fn new(client: Client, storage: Storage) -> Self {
@@ -159,7 +159,7 @@ impl Census {
     /// not an error.
     pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary, CensusError> {
         let existing = CensusPart::list(&self.storage).await?;
-        if existing.iter().any(|part| !part.is_of(manifest)) {
+        if existing.iter().any(|part| !part.belongs_to(manifest)) {
             return Err(CensusError::ManifestMismatch { target: self.storage.name().to_owned() });
         }
         let (slice, slices) = self.slice;
@@ -232,14 +232,17 @@ impl Census {
         part: &CensusPart,
         rows: Vec<CensusRow>,
     ) -> Result<PendingPart, CensusError> {
-        let (failed, rows): (Vec<_>, _) =
-            rows.into_iter().enumerate().partition(|(_, row)| row.has_failed());
-        let names: HashSet<_> = failed.iter().map(|(_, row)| &row.repo).collect();
-        let mut headers = part.start_headers()?;
-        let is_copied = |header: &StoredHeader| !names.contains(&header.repo);
-        part.copy_headers(&self.storage, &mut headers, is_copied).await?;
-        let repos = failed.iter().map(|(at, row)| (*at, row.listing())).collect();
-        Ok(PendingPart { rows, repos, headers })
+        let (mut pending, mut failed) = (PendingPart::new(part)?, Vec::new());
+        let copy = |(at, row): (usize, CensusRow)| {
+            if !row.has_failed() {
+                return Some((at, row));
+            }
+            failed.push((at, row.into_listing()));
+            None
+        };
+        pending.copy_rows(&self.storage, part, rows, copy).await?;
+        pending.repos = failed;
+        Ok(pending)
     }
 
     /// Recounts all rows from the stored headers with the current rules, without sending a request.
@@ -323,8 +326,8 @@ impl<'a> ReadRun<'a> {
 
     /// Reads a part. Returns its rows and the number of rows that were carried over.
     async fn read_part(&self, part: CensusPart) -> Result<(Vec<CensusRow>, usize), CensusError> {
-        let repos = self.manifest.part(part.number)?.into_iter().enumerate().collect();
-        let mut pending = PendingPart { rows: Vec::new(), repos, headers: part.start_headers()? };
+        let mut pending = PendingPart::new(&part)?;
+        pending.repos.extend(self.manifest.part(part.number)?.into_iter().enumerate());
         if let Some(previous) = &self.previous {
             previous.carry_over(&mut pending).await?;
         }

@@ -82,7 +82,7 @@ async fn for_each_row(
     if Path::new(census).is_file() {
         return model_rows(Path::new(census))?.try_for_each(|row| row.map(&mut function));
     }
-    let storage = Storage::existing(census)?;
+    let storage = Storage::open_existing(census)?;
     for part in CensusPart::list_existing(&storage).await? {
         part.read(&storage).await?.0.into_iter().for_each(&mut function);
     }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use hf_meta::formats::FileHeader;
 
 /// The number of hash bytes to keep per tensor. Small, because a checkpoint may have half a million tensors.
-const KEPT: usize = 16;
+const HASH_BYTES: usize = 16;
 
 /// Hashes all tensors of a checkpoint.
 ///
@@ -17,8 +17,8 @@ const KEPT: usize = 16;
 /// Neither the order of the tensors nor their files affect the result.
 #[derive(Debug, Default)]
 pub(super) struct LayoutHasher {
-    layout: Vec<[u8; KEPT]>,
-    shape: Vec<[u8; KEPT]>,
+    layout: Vec<[u8; HASH_BYTES]>,
+    shape: Vec<[u8; HASH_BYTES]>,
 }
 
 /// The finished hashes in hexadecimal.
@@ -46,19 +46,19 @@ impl LayoutHasher {
 }
 
 /// Returns the first bytes of a text's hash.
-pub(super) fn short_hash(text: &str) -> [u8; KEPT] {
-    let mut kept = [0; KEPT];
-    kept.copy_from_slice(&Sha256::digest(text)[..KEPT]);
+pub(super) fn short_hash(text: &str) -> [u8; HASH_BYTES] {
+    let mut kept = [0; HASH_BYTES];
+    kept.copy_from_slice(&Sha256::digest(text)[..HASH_BYTES]);
     kept
 }
 
-fn digest(mut entries: Vec<[u8; KEPT]>) -> String {
+fn digest(mut entries: Vec<[u8; HASH_BYTES]>) -> String {
     entries.sort_unstable();
     hexadecimal(&Sha256::digest(entries.as_flattened()))
 }
 
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:02x}", bytes.iter().format(""))
 }
 
 #[cfg(test)]

@@ -45,10 +45,10 @@ pub use self::row::{ActiveParameters, CensusRow, DtypeSums, OtherWeightSet, SCHE
 pub use {arrow_array, arrow_schema};
 
 use self::manifest::{from_columns, name_column};
-use self::read_repo::{ReadRepo, RepoReader};
-use self::table::{ROWS_AT_ONCE, open_rows, schema, table_failed, to_batch};
+use self::read_repo::RepoReader;
+use self::table::{BATCH_ROWS, open_rows, schema, table_failed, to_batch};
 use hf_meta::Client;
-use hf_meta::name_list::COLUMNS;
+use hf_meta_repo_list::COLUMNS;
 
 /// The recommended limit on the total time that one repository of a census waits for quotas, for
 /// [`RetryPolicy::max_wait`](hf_meta::RetryPolicy::max_wait): 24 hours.
@@ -84,7 +84,7 @@ pub fn manifest_schema() -> SchemaRef {
 pub fn model_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>> + use<>, CensusError> {
-    open_rows(file, ROWS_AT_ONCE)
+    open_rows(file, BATCH_ROWS)
 }
 
 /// Returns the rows of a `headers` table in a Parquet file.
@@ -106,7 +106,7 @@ pub fn header_rows(
 pub fn listed_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>> + use<>, CensusError> {
-    open_rows(file, ROWS_AT_ONCE)
+    open_rows(file, BATCH_ROWS)
 }
 
 /// Reads the repositories in a record batch and returns their [`CensusRow`]s in the same order.
@@ -126,8 +126,8 @@ pub async fn read_batch(
     let names = name_column(NAME, &repos.schema(), &COLUMNS)?;
     let repos = from_columns(repos, &names).map_err(table_failed(NAME))?;
     let mut rows = Vec::new();
-    let add = |at, read: ReadRepo| {
-        rows.push((at, read.row));
+    let add = |at, row, _| {
+        rows.push((at, row));
         Ok(())
     };
     let repos = repos.into_iter().enumerate().collect();

@@ -11,8 +11,9 @@ use serde_json::Value;
 use url::Url;
 
 use super::error::failed_to;
+use super::manifest::unusable;
 use super::row::unix_millis;
-use super::table::{ROWS_AT_ONCE, open_rows, publish, read_footer, replaceable, with_suffix};
+use super::table::{BATCH_ROWS, open_rows, publish, read_footer, replaceable, with_suffix};
 use super::{CensusError, ListedRepo};
 use hf_meta::Client;
 
@@ -110,12 +111,10 @@ impl Listing {
     /// Returns an error if the file cannot be read or [`write`](Self::write) did not write it.
     pub fn started_at(file: &Path) -> Result<i64, CensusError> {
         let opened = File::open(file).map_err(failed_to("read", file))?;
-        let footer = read_footer::<ListingFooter>(&opened);
-        let footer = footer.ok_or_else(|| CensusError::Manifest {
-            name: file.display().to_string(),
-            reason: "is not a listing written by `census list`".to_owned(),
-        })?;
-        Ok(footer.started_at)
+        match read_footer::<ListingFooter>(&opened) {
+            Some(footer) => Ok(footer.started_at),
+            None => Err(unusable(file, "is not a listing written by `census list`")),
+        }
     }
 
     /// Requests the listing and writes it to a Parquet file. Returns the number of models.
@@ -142,7 +141,7 @@ impl Listing {
             publish(&page_file(&folder, pages), &footer, ROWS_PER_GROUP, models)?;
             pages += 1;
         }
-        let read = |page| open_rows::<ListedRepo>(&page_file(&folder, page), ROWS_AT_ONCE);
+        let read = |page| open_rows::<ListedRepo>(&page_file(&folder, page), BATCH_ROWS);
         let models = (0..pages).map(read).flatten_ok().map(|model| model.and_then(|model| model));
         let models = publish(file, &footer, ROWS_PER_GROUP, models)?;
         fs::remove_dir_all(&folder).map_err(failed_to("delete", &folder))?;

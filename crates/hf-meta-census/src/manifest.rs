@@ -21,8 +21,8 @@ use sha2::{Digest, Sha256};
 use super::CensusError;
 use super::error::{BoxError, failed_to};
 use super::layout_digest::{hexadecimal, short_hash};
-use super::table::{rows_of, schema, table_failed};
-use hf_meta::name_list;
+use super::table::{TableRow, rows_of, schema, table_failed};
+use hf_meta_repo_list as repo_list;
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
 /// take four minutes, which is the most work lost if the process is killed.
@@ -69,6 +69,8 @@ pub struct ListedRepo {
     /// The base model, as tagged.
     pub base_model: Option<String>,
 }
+
+impl TableRow for ListedRepo {}
 
 impl ListedRepo {
     /// Creates a repository from its name.
@@ -123,7 +125,7 @@ impl Manifest {
         let name = path.display().to_string();
         let cannot_read = failed_to("read", path);
         if path == Path::new("-") {
-            let text = name_list::read(io::stdin().lock()).map_err(&cannot_read)?;
+            let text = repo_list::read(io::stdin().lock()).map_err(&cannot_read)?;
             return Self::from_text(path, &text, column);
         }
         let mut file = File::open(path).map_err(&cannot_read)?;
@@ -132,7 +134,7 @@ impl Manifest {
         if start == MAGIC {
             return Self::from_parquet(name, file, column);
         }
-        let text = name_list::read(start.chain(file)).map_err(cannot_read)?;
+        let text = repo_list::read(start.chain(file)).map_err(cannot_read)?;
         Self::from_text(path, &text, column)
     }
 
@@ -147,15 +149,15 @@ impl Manifest {
 
     fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
-        let names = name_list::parse(path, text, column);
-        let names = names.map_err(|error| unusable(&name, &error.to_string()))?;
+        let names = repo_list::parse(path, text, column);
+        let names = names.map_err(|error| unusable(path, &error.to_string()))?;
         Self::new(&name, Repos::Names(names))
     }
 
     fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
         let metadata = metadata.map_err(table_failed(&name))?;
-        let column = name_column(&name, metadata.schema(), &name_list::columns(column))?;
+        let column = name_column(&name, metadata.schema(), &repo_list::columns(column))?;
         Self::new(&name.clone(), Repos::Parquet(ParquetTable { name, file, metadata, column }))
     }
 
@@ -295,12 +297,13 @@ pub(super) fn name_column(
     schema: &Schema,
     candidates: &[&str],
 ) -> Result<String, CensusError> {
-    let fields = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
-    let mut names = fields.filter(|field| is_similar(field.data_type(), &DataType::Utf8));
-    let found = names.next().map(|field| field.name().clone());
-    found.ok_or_else(|| {
-        unusable(table, &format!("has no column `{}` with text", candidates.join("`, `")))
-    })
+    let found = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
+    let is_text = |field: &&Field| is_similar(field.data_type(), &DataType::Utf8);
+    match found.clone().find(is_text).or_else(|| found.clone().next()) {
+        Some(field) if is_text(&field) => Ok(field.name().clone()),
+        Some(field) => Err(unusable(table, &format!("has no text in column `{}`", field.name()))),
+        None => Err(unusable(table, &format!("has no column `{}`", candidates.join("`, `")))),
+    }
 }
 
 /// Returns the repositories of a table. `names` is the column with their names. Values of missing columns, and of
@@ -350,8 +353,9 @@ fn text(column: &ArrayRef) -> ArrayRef {
 }
 
 /// Returns the error for a list that cannot be used.
-fn unusable(name: &str, reason: &str) -> CensusError {
-    CensusError::Manifest { name: name.to_owned(), reason: reason.to_owned() }
+pub(super) fn unusable(name: impl AsRef<Path>, reason: &str) -> CensusError {
+    let name = name.as_ref().display().to_string();
+    CensusError::Manifest { name, reason: reason.to_owned() }
 }
 
 #[cfg(test)]

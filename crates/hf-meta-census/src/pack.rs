@@ -8,7 +8,7 @@ use super::CensusError;
 use super::census::Census;
 use super::part::CensusPart;
 use super::row::CensusRow;
-use super::table::{ROWS_AT_ONCE, TableWriter, each_row, publish, writer_properties};
+use super::table::{BATCH_ROWS, TableWriter, each_row, publish, writer_properties};
 
 /// The number of rows to sort in memory at a time, about 30 MB.
 const ROWS_PER_RUN: usize = 16_384;
@@ -48,12 +48,12 @@ fn write_run(
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>>, CensusError> {
     rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
     // Small row groups, because one of each run is in memory while the runs are merged.
-    let properties = writer_properties().set_max_row_group_row_count(Some(ROWS_AT_ONCE));
+    let properties = writer_properties().set_max_row_group_row_count(Some(BATCH_ROWS));
     let mut writer = TableWriter::temporary(&(), properties)?;
     for row in rows {
         writer.write(row)?;
     }
-    each_row(&std::env::temp_dir().display().to_string(), writer.into_reader()?, ROWS_AT_ONCE)
+    each_row(&std::env::temp_dir().display().to_string(), writer.into_reader()?, BATCH_ROWS)
 }
 
 /// Returns whether a row comes before another. Errors come first.

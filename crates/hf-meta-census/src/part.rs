@@ -1,17 +1,20 @@
 //! Parts: the files of a census. Each has the rows of 256 repositories.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::fs::File;
 
 use bytes::Bytes;
 use object_store::PutMode;
+use parquet::file::properties::EnabledStatistics;
 use serde::{Deserialize, Serialize};
 
-use super::read_repo::{ReadRepo, RepoReader};
+use super::read_repo::RepoReader;
 use super::row::{CensusRow, SCHEMA_VERSION, TOOL};
 use super::storage::Storage;
-use super::table::{HeaderWriter, ROWS_AT_ONCE, each_row, encode, read_footer};
+use super::table::{BATCH_ROWS, TableWriter, each_row, encode, read_footer, writer_properties};
 use super::{CensusError, ListedRepo, Manifest, StoredHeader};
+use hf_meta::HeaderBytes;
 use hf_meta::count::RuleSet;
 
 /// The folder with rows.
@@ -21,7 +24,7 @@ const MODELS: &str = "models";
 const HEADERS: &str = "headers";
 
 /// The number of headers in memory while a part is copied. Each may be as large as the limit for a header.
-const HEADERS_AT_ONCE: usize = 1;
+const HEADER_BATCH_ROWS: usize = 1;
 
 /// The name of a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,16 +52,50 @@ struct PartFooter {
     parts: usize,
 }
 
+/// A header table in a temporary file, because the headers of a part may not fit in memory.
+type HeaderWriter = TableWriter<File, StoredHeader>;
+
 /// A part before it is written. Each repository has its index in the part.
 pub(super) struct PendingPart {
     pub(super) rows: Vec<(usize, CensusRow)>,
     /// The repositories that still have no row.
     pub(super) repos: Vec<(usize, ListedRepo)>,
     /// The headers of `rows`.
-    pub(super) headers: HeaderWriter,
+    headers: HeaderWriter,
 }
 
 impl PendingPart {
+    pub(super) fn new(part: &CensusPart) -> Result<Self, CensusError> {
+        // Headers do not repeat, and their first bytes are just their length.
+        let properties = writer_properties()
+            .set_column_dictionary_enabled("header".into(), false)
+            .set_column_statistics_enabled("header".into(), EnabledStatistics::None);
+        let headers = TableWriter::temporary(&PartFooter::new(part, 0, &[]), properties)?;
+        Ok(Self { rows: Vec::new(), repos: Vec::new(), headers })
+    }
+
+    /// Copies rows of an existing part and their headers. `copy` receives each row with its index, and returns its copy
+    /// with the new index, or `None`.
+    pub(super) async fn copy_rows(
+        &mut self,
+        storage: &Storage,
+        part: &CensusPart,
+        rows: Vec<CensusRow>,
+        copy: impl FnMut((usize, CensusRow)) -> Option<(usize, CensusRow)>,
+    ) -> Result<(), CensusError> {
+        let copied: Vec<_> = rows.into_iter().enumerate().filter_map(copy).collect();
+        let commits = copied.iter().map(|(_, row)| (&row.repo, row.commit.as_ref()));
+        let commits: HashMap<_, _> = commits.collect();
+        for header in part.read_headers(storage).await? {
+            let header = header?;
+            if commits.get(&header.repo) == Some(&Some(&header.commit)) {
+                self.headers.write(header)?;
+            }
+        }
+        self.rows.extend(copied);
+        Ok(())
+    }
+
     /// Reads the repositories that still have no row. Returns all rows, in order, and their headers.
     pub(super) async fn complete(
         self,
@@ -66,9 +103,8 @@ impl PendingPart {
         on_row: impl Fn(&CensusRow),
     ) -> Result<(Vec<CensusRow>, HeaderWriter), CensusError> {
         let Self { mut rows, repos, mut headers } = self;
-        let add = |at, read: ReadRepo| {
-            let (row, stored) = read.into_rows();
-            for header in stored {
+        let add = |at, row: CensusRow, read: Option<HeaderBytes>| {
+            for header in read.into_iter().flat_map(|read| StoredHeader::all(&row.repo, read)) {
                 headers.write(header)?;
             }
             on_row(&row);
@@ -94,7 +130,7 @@ impl CensusPart {
     }
 
     /// Returns whether the part belongs to a manifest.
-    pub(super) fn is_of(&self, manifest: &Manifest) -> bool {
+    pub(super) fn belongs_to(&self, manifest: &Manifest) -> bool {
         self.digest == manifest.digest()
     }
 
@@ -136,7 +172,7 @@ impl CensusPart {
     }
 
     fn rows(&self, file: Bytes) -> Result<Vec<CensusRow>, CensusError> {
-        each_row(&self.models(), file, ROWS_AT_ONCE)?.collect()
+        each_row(&self.models(), file, BATCH_ROWS)?.collect()
     }
 
     /// Returns all headers of the part. The headers of a repository are consecutive.
@@ -145,28 +181,7 @@ impl CensusPart {
         storage: &Storage,
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
         let file = storage.download(&self.headers()).await?.ok_or_else(|| no_census(storage))?;
-        each_row(&self.headers(), file, HEADERS_AT_ONCE)
-    }
-
-    /// Copies headers of the part to another header table.
-    pub(super) async fn copy_headers(
-        &self,
-        storage: &Storage,
-        output: &mut HeaderWriter,
-        is_copied: impl Fn(&StoredHeader) -> bool,
-    ) -> Result<(), CensusError> {
-        for header in self.read_headers(storage).await? {
-            let header = header?;
-            if is_copied(&header) {
-                output.write(header)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Starts the header table of the part.
-    pub(super) fn start_headers(&self) -> Result<HeaderWriter, CensusError> {
-        HeaderWriter::headers(&PartFooter::new(self, 0, &[]))
+        each_row(&self.headers(), file, HEADER_BATCH_ROWS)
     }
 
     /// Writes the headers and then the rows, because a part exists once its rows do. In the mode `Create`, a part that

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::layout_digest::{LayoutHasher, hexadecimal};
 use super::row::{CensusRow, integer};
+use super::table::TableRow;
 use super::{CensusError, ListedRepo};
 use hf_meta::report::{CountReport, Plan};
 use hf_meta::{Client, Error, HeaderBytes, HeaderFile, LargeCallLimit, Model, ResultOrder};
@@ -40,17 +41,26 @@ pub struct StoredHeader {
     pub header: Bytes,
 }
 
+impl TableRow for StoredHeader {
+    fn size(&self) -> usize {
+        self.header.len()
+    }
+}
+
 impl StoredHeader {
-    /// Returns the row of a file; `None` if the file is too large for its column.
-    fn new(repo: &str, commit: &str, file: HeaderFile) -> Option<Self> {
-        Some(Self {
-            repo: repo.to_owned(),
-            commit: commit.to_owned(),
-            file: file.path.to_string(),
-            file_size: i64::try_from(file.size).ok()?,
-            file_sha256: file.sha256,
-            sha256: hexadecimal(&Sha256::digest(&file.start)),
-            header: file.start,
+    /// Decompresses the files of a commit one at a time.
+    pub(super) fn all(repo: &str, headers: HeaderBytes) -> impl Iterator<Item = Self> + use<> {
+        let (repo, commit) = (repo.to_owned(), headers.commit().to_string());
+        headers.into_files().filter_map(move |file| {
+            Some(Self {
+                repo: repo.clone(),
+                commit: commit.clone(),
+                file: file.path.to_string(),
+                file_size: i64::try_from(file.size).ok()?,
+                file_sha256: file.sha256,
+                sha256: hexadecimal(&Sha256::digest(&file.start)),
+                header: file.start,
+            })
         })
     }
 
@@ -63,26 +73,6 @@ impl StoredHeader {
             sha256: self.file_sha256.clone(),
             start: self.header.clone(),
         })
-    }
-}
-
-/// The result for a repository.
-#[derive(Debug)]
-pub(super) struct ReadRepo {
-    pub(super) row: CensusRow,
-    /// The headers; `None` if nothing was read or they are too large to store.
-    headers: Option<HeaderBytes>,
-}
-
-impl ReadRepo {
-    /// Returns the row and the stored headers, which are decompressed one at a time.
-    pub(super) fn into_rows(self) -> (CensusRow, impl Iterator<Item = StoredHeader>) {
-        let repo = self.row.repo.clone();
-        let headers = self.headers.into_iter().flat_map(move |headers| {
-            let (repo, commit) = (repo.clone(), headers.commit().to_string());
-            headers.into_files().filter_map(move |file| StoredHeader::new(&repo, &commit, file))
-        });
-        (self.row, headers)
     }
 }
 
@@ -106,11 +96,11 @@ impl RepoReader {
         Self { client: client.clone(), concurrency, repos, large, list_sets }
     }
 
-    /// Reads repositories, each with its index, and calls `on_read` as they complete. Errors become rows, too.
+    /// Reads repositories, each with its index, and calls `on_read` with their rows and headers as they complete.
     pub(super) async fn read_all(
         &self,
         repos: Vec<(usize, ListedRepo)>,
-        mut on_read: impl FnMut(usize, ReadRepo) -> Result<(), CensusError>,
+        mut on_read: impl FnMut(usize, CensusRow, Option<HeaderBytes>) -> Result<(), CensusError>,
     ) -> Result<(), CensusError> {
         let reader = self.clone();
         let read = move |_, (at, repo)| {
@@ -124,13 +114,15 @@ impl RepoReader {
         };
         let (repos, order) = (stream::iter(repos), ResultOrder::Completion);
         let mut reads = self.client.run_many(repos, self.concurrency, order, read);
-        while let Some((at, read, _permit)) = reads.next().await {
-            on_read(at, read)?;
+        while let Some((at, (row, headers), _permit)) = reads.next().await {
+            on_read(at, row, headers)?;
         }
         Ok(())
     }
 
-    async fn read(&self, listed: ListedRepo) -> ReadRepo {
+    /// Reads a repository. Errors become rows, too. There are no headers if nothing was read or they are too large to
+    /// store.
+    async fn read(&self, listed: ListedRepo) -> (CensusRow, Option<HeaderBytes>) {
         let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
         let hash = Arc::clone(&hasher);
         let meter = self.client.start_call();
@@ -152,7 +144,7 @@ impl RepoReader {
             row.file_sha256 =
                 recorded.bytes.as_ref().map_or_else(Vec::new, |headers| hashes(report, headers));
         }
-        ReadRepo { row, headers: recorded.bytes }
+        (row, recorded.bytes)
     }
 
     fn model(&self, listed: &ListedRepo) -> Model {

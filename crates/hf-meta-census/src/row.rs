@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ListedRepo;
 use super::layout_digest::LayoutDigests;
+use super::table::TableRow;
 use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::formats::{chain, clip};
@@ -156,6 +157,8 @@ pub struct OtherWeightSet {
     pub bytes: Option<i64>,
 }
 
+impl TableRow for CensusRow {}
+
 impl CensusRow {
     /// Creates the row of a repository that has not been read.
     pub(super) fn new(mut listed: ListedRepo) -> Self {
@@ -189,17 +192,17 @@ impl CensusRow {
 
     /// Updates the row of an unchanged repository with a new listing. If the listing has no architecture, the
     /// architecture of the weights is kept. This costs no requests.
-    pub(super) fn carried_over(&self, mut listed: ListedRepo) -> Self {
-        let mut row = Self { requests: 0, bytes_read: 0, ..self.clone() };
-        listed.architecture = listed.architecture.or_else(|| self.architecture.clone());
+    pub(super) fn carried_over(self, mut listed: ListedRepo) -> Self {
+        let mut row = Self { requests: 0, bytes_read: 0, ..self };
+        listed.architecture = listed.architecture.or_else(|| row.architecture.take());
         row.swap_listing(&mut listed);
         row
     }
 
     /// Returns the repository as a listing entry, to read it again.
-    pub(super) fn listing(&self) -> ListedRepo {
+    pub(super) fn into_listing(mut self) -> ListedRepo {
         let mut listed = ListedRepo::default();
-        self.clone().swap_listing(&mut listed);
+        self.swap_listing(&mut listed);
         listed
     }
 
@@ -266,7 +269,7 @@ impl CensusRow {
 
     /// Returns the row with a new count of the same bytes.
     pub(super) fn recounted(&self, result: Result<&CountReport, &Error>) -> Self {
-        let mut counted = Self::new(self.listing());
+        let mut counted = Self::new(self.clone().into_listing());
         counted.set_result(result);
         if counted.error_kind == self.error_kind {
             counted.error.clone_from(&self.error);

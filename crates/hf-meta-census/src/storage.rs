@@ -31,7 +31,7 @@ pub(super) struct Storage {
 
 impl Storage {
     /// Opens a local folder, or a URL such as `s3://bucket/folder` with the settings of the environment.
-    pub(super) fn open(target: &str) -> Result<Self, CensusError> {
+    pub(super) fn create_or_open(target: &str) -> Result<Self, CensusError> {
         let cannot_open = failed_to("open", target);
         let (objects, folder): (Arc<dyn ObjectStore>, _) = if let Some(url) = parse_url(target) {
             let settings = std::env::vars_os().filter_map(object_store_setting);
@@ -46,11 +46,11 @@ impl Storage {
     }
 
     /// Opens an existing local folder, or a URL.
-    pub(super) fn existing(target: &str) -> Result<Self, CensusError> {
+    pub(super) fn open_existing(target: &str) -> Result<Self, CensusError> {
         if parse_url(target).is_none() && !LocalPath::new(target).is_dir() {
             return Err(CensusError::NoCensus { target: target.to_owned() });
         }
-        Self::open(target)
+        Self::create_or_open(target)
     }
 
     /// Returns the folder or URL as given by the user.
@@ -141,11 +141,11 @@ fn parse_url(target: &str) -> Option<Url> {
 
 /// The prefixes of environment variables that configure object stores. Others, such as `TOKEN`, are not meant for
 /// them.
-const SETTINGS: [&str; 3] = ["aws_", "azure_", "google_"];
+const SETTING_PREFIXES: [&str; 3] = ["aws_", "azure_", "google_"];
 
 /// Returns an environment variable if it configures an object store.
 fn object_store_setting((name, value): (OsString, OsString)) -> Option<(String, String)> {
     let name = name.into_string().ok()?.to_lowercase();
-    let is_setting = SETTINGS.iter().any(|start| name.starts_with(start));
+    let is_setting = SETTING_PREFIXES.iter().any(|start| name.starts_with(start));
     is_setting.then_some((name, value.into_string().ok()?))
 }

@@ -23,23 +23,23 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
+use super::CensusError;
 use super::error::{BoxError, failed_to};
-use super::{CensusError, CensusRow, ListedRepo, StoredHeader};
 
 /// The key of our metadata in the footer.
-const KEY: &str = "hf-meta";
+const FOOTER_KEY: &str = "hf-meta";
 
 /// The compression level of `zstd`. Headers shrink to a tenth, and higher levels gain little.
-const LEVEL: i32 = 3;
+const ZSTD_LEVEL: i32 = 3;
 
 /// The number of rows in memory while a table without headers is read.
-pub(super) const ROWS_AT_ONCE: usize = 256;
+pub(super) const BATCH_ROWS: usize = 256;
 
 /// The number of bytes of rows to buffer before they are encoded.
-const MAX_BUFFERED_ROWS: usize = 4 << 20;
+const MAX_BUFFERED_BYTES: usize = 4 << 20;
 
 /// The number of bytes of a row group to buffer before it is written.
-const MAX_ROW_GROUP: usize = 16 << 20;
+const MAX_ROW_GROUP_BYTES: usize = 16 << 20;
 
 /// Columns with timestamps.
 const TIMES: [&str; 3] = ["created_at", "last_modified", "read_at"];
@@ -49,16 +49,6 @@ pub(super) trait TableRow: Serialize + DeserializeOwned {
     /// Returns the approximate size of the row in memory, in bytes. Rows without headers take a few kilobytes.
     fn size(&self) -> usize {
         16 << 10
-    }
-}
-
-impl TableRow for CensusRow {}
-
-impl TableRow for ListedRepo {}
-
-impl TableRow for StoredHeader {
-    fn size(&self) -> usize {
-        self.header.len()
     }
 }
 
@@ -87,7 +77,7 @@ pub(super) fn to_batch<Row: TableRow>(rows: &[Row]) -> Result<RecordBatch, serde
 }
 
 pub(super) fn writer_properties() -> WriterPropertiesBuilder {
-    let level = ZstdLevel::try_new(LEVEL).unwrap_or_default();
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default();
     WriterProperties::builder().set_compression(Compression::ZSTD(level))
 }
 
@@ -100,9 +90,6 @@ pub(super) struct TableWriter<W: Write + Send, Row> {
     bytes: usize,
 }
 
-/// A header table in a temporary file, because the headers of a part may not fit in memory.
-pub(super) type HeaderWriter = TableWriter<File, StoredHeader>;
-
 impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
     /// Starts a table with metadata in its footer.
     fn new(
@@ -111,7 +98,7 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
         footer: &impl Serialize,
         properties: WriterPropertiesBuilder,
     ) -> Result<Self, CensusError> {
-        let footer = KeyValue::new(KEY.to_owned(), serde_json::to_string(footer).ok());
+        let footer = KeyValue::new(FOOTER_KEY.to_owned(), serde_json::to_string(footer).ok());
         let properties = properties.set_key_value_metadata(Some(vec![footer])).build();
         let writer = ArrowWriter::try_new(output, schema::<Row>(), Some(properties));
         let writer = writer.map_err(|error| write_failed(&name, error))?;
@@ -121,7 +108,7 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
     pub(super) fn write(&mut self, row: Row) -> Result<(), CensusError> {
         self.bytes += row.size();
         self.buffered.push(row);
-        if self.bytes >= MAX_BUFFERED_ROWS { self.flush() } else { Ok(()) }
+        if self.bytes >= MAX_BUFFERED_BYTES { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), CensusError> {
@@ -133,7 +120,7 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
     fn write_batch(&mut self, rows: &[Row]) -> Result<(), CensusError> {
         let batch = to_batch(rows).map_err(failed_to("write", &self.name))?;
         let mut written = self.writer.write(&batch);
-        if self.writer.in_progress_size() > MAX_ROW_GROUP {
+        if self.writer.in_progress_size() > MAX_ROW_GROUP_BYTES {
             written = written.and_then(|()| self.writer.flush());
         }
         written.map_err(|error| write_failed(&self.name, error))
@@ -160,17 +147,6 @@ impl<Row: TableRow> TableWriter<File, Row> {
         let mut file = self.finish()?;
         file.rewind().map_err(failed_to("read", name))?;
         Ok(file)
-    }
-}
-
-impl HeaderWriter {
-    /// Starts a header table.
-    pub(super) fn headers(footer: &impl Serialize) -> Result<Self, CensusError> {
-        // Headers do not repeat, and their first bytes are just their length.
-        let properties = writer_properties()
-            .set_column_dictionary_enabled("header".into(), false)
-            .set_column_statistics_enabled("header".into(), EnabledStatistics::None);
-        Self::temporary(footer, properties)
     }
 }
 
@@ -266,27 +242,27 @@ pub(super) fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
 pub(super) fn read_footer<Footer: DeserializeOwned>(file: &impl ChunkReader) -> Option<Footer> {
     let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::default()).ok()?;
     let pairs = metadata.metadata().file_metadata().key_value_metadata()?;
-    let text = pairs.iter().find(|pair| pair.key == KEY)?.value.as_ref()?;
+    let text = pairs.iter().find(|pair| pair.key == FOOTER_KEY)?.value.as_ref()?;
     serde_json::from_str(text).ok()
 }
 
 /// Iterates over the rows of a local table.
 pub(super) fn open_rows<Row: TableRow>(
     file: &Path,
-    rows_at_once: usize,
+    batch_rows: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
     let opened = File::open(file).map_err(failed_to("read", file))?;
-    each_row(&file.display().to_string(), opened, rows_at_once)
+    each_row(&file.display().to_string(), opened, batch_rows)
 }
 
-/// Iterates over the rows of a table, with `rows_at_once` rows in memory. Errors contain the file name.
+/// Iterates over the rows of a table, with `batch_rows` rows in memory. Errors contain the file name.
 pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
     name: &str,
     file: Input,
-    rows_at_once: usize,
+    batch_rows: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row, Input>, CensusError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file);
-    let batches = builder.and_then(|builder| builder.with_batch_size(rows_at_once).build());
+    let batches = builder.and_then(|builder| builder.with_batch_size(batch_rows).build());
     let batches = batches.map_err(table_failed(name))?;
     Ok(rows_of(name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?)))
 }
@@ -302,7 +278,7 @@ where
     Convert: Fn(&RecordBatch) -> Result<Vec<Row>, BoxError>,
 {
     let failed = table_failed::<BoxError>(name);
-    let rows = batches.map(move |batch| Ok(convert(&batch?)?));
+    let rows = batches.map(move |batch| convert(&batch?));
     rows.map(move |rows| rows.map_err(&failed)).flatten_ok()
 }
 

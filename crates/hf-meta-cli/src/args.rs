@@ -1,7 +1,5 @@
 //! Command-line arguments.
 
-#[cfg(feature = "server")]
-use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::sync::LazyLock;
 
@@ -11,12 +9,12 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
-use super::cache::CacheArgs;
+use super::census::{self, CensusArgs};
 use super::connection::ConnectionArgs;
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
-use super::output::OutputArgs;
-use super::packaging::{CompletionsArgs, ManArgs};
+use super::local_commands::{CacheArgs, CompletionsArgs, ManArgs};
+use super::serve::{self, ServeArgs};
 use super::verify::VerifyArgs;
 
 /// Inspect safetensors checkpoints on the Hugging Face Hub without downloading them
@@ -33,8 +31,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) inspect: InspectArgs,
 
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    /// Suppress progress and warnings, but not errors
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
@@ -46,25 +45,11 @@ pub(crate) enum Command {
     Badge(BadgeArgs),
     Verify(VerifyArgs),
     Diff(DiffArgs),
-    #[cfg(feature = "census")]
-    Census(super::census::CensusArgs),
+    Census(CensusArgs),
     Cache(CacheArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
-    #[cfg(feature = "server")]
-    Serve(Box<super::serve::ServeArgs>),
-    /// Serve badges over HTTP (not included in this build)
-    #[cfg(not(feature = "server"))]
-    #[command(hide = true, disable_help_flag = true)]
-    Serve(MissingServerArgs),
-}
-
-/// The arguments of `serve` in a build without the server. They are ignored, because the subcommand always fails.
-#[cfg(not(feature = "server"))]
-#[derive(Debug, clap::Args)]
-pub(crate) struct MissingServerArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    _arguments: Vec<std::ffi::OsString>,
+    Serve(Box<ServeArgs>),
 }
 
 impl Args {
@@ -73,18 +58,17 @@ impl Args {
         let mut command = Self::command();
         // Propagates the global options to the subcommands, where they can be hidden.
         command.build();
-        #[cfg(feature = "server")]
-        let command = command.mut_subcommand("serve", without_blank_variables);
-        let command = ["cache", "completions", "man"]
+        let command = command.mut_subcommand("serve", serve::define);
+        let command = command.mut_subcommand("census", census::define);
+        ["cache", "completions", "man"]
             .into_iter()
-            .fold(command, |command, name| command.mut_subcommand(name, without_connection));
-        #[cfg(feature = "census")]
-        let command = command.mut_subcommand("census", |census| {
-            ["count", "pack", "diff"]
-                .into_iter()
-                .fold(census, |census, name| census.mut_subcommand(name, without_connection))
-        });
-        command
+            .fold(command, |command, name| command.mut_subcommand(name, without_connection))
+    }
+
+    /// Returns the names of the subcommands.
+    pub(super) fn subcommands() -> Vec<String> {
+        let command = Self::command();
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect()
     }
 
     /// Parses the process arguments, including the program name. Exits if they are invalid or request help.
@@ -101,21 +85,12 @@ impl Args {
 }
 
 /// Hides the connection options of subcommands that send no requests.
-fn without_connection(command: clap::Command) -> clap::Command {
+pub(super) fn without_connection(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| {
         let is_global = arg.is_global_set();
         arg.hide(is_global)
     });
     command.mut_subcommands(without_connection)
-}
-
-/// Ignores blank environment variables, as everywhere else.
-#[cfg(feature = "server")]
-fn without_blank_variables(command: clap::Command) -> clap::Command {
-    let is_blank = |name: &OsStr| std::env::var(name).is_ok_and(|text| text.trim().is_empty());
-    command.mut_args(
-        |arg| if arg.get_env().is_some_and(is_blank) { arg.env(None::<&str>) } else { arg },
-    )
 }
 
 /// Rejects options before a subcommand that belong after it. clap would silently ignore them.
@@ -133,13 +108,10 @@ fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), 
 /// The version, with the features of this build and the counting rules. The commit is known only in release builds,
 /// which set `HF_META_COMMIT`.
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
-    let features = [
-        ("badge", cfg!(feature = "badge")),
-        ("census", cfg!(feature = "census")),
-        ("server", cfg!(feature = "server")),
-    ];
-    let features = features.into_iter().filter_map(|(name, is_on)| is_on.then_some(name));
-    let features: Vec<_> = std::iter::once("cli").chain(features).collect();
+    let features =
+        [("cli", true), ("census", cfg!(feature = "census")), ("server", cfg!(feature = "server"))];
+    let features: Vec<_> =
+        features.into_iter().filter_map(|(name, is_on)| is_on.then_some(name)).collect();
     format!(
         "{}\nfeatures: {}\ncommit: {}\ncounting rules: {}",
         env!("CARGO_PKG_VERSION"),
@@ -262,7 +234,7 @@ mod tests {
 
     #[cfg(not(feature = "server"))]
     #[test]
-    fn a_build_without_the_server_knows_the_name_of_the_subcommand() {
+    fn builds_without_the_server_recognize_its_subcommand() {
         for line in ["hf-meta serve", "hf-meta serve --listen 127.0.0.1:0", "hf-meta serve --help"]
         {
             assert!(matches!(parse(line).unwrap().command, Some(Command::Serve(_))), "{line}");

@@ -1,17 +1,18 @@
 //! `hf-meta badge`: draws badges for repository pages.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
-use hf_meta::{CountReport, Model};
+use hf_meta::{CountReport, Error, Model};
 use hf_meta_badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 
-use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
+use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus, failed_to};
-use super::repo_arg::RepoArg;
+use super::output::print_bytes;
+use super::repos::RepoArg;
 
 /// Create badges for repositories
 #[derive(Debug, clap::Args)]
@@ -79,22 +80,24 @@ pub(crate) async fn run(
     let folder = args.file().filter(|output| args.repos.len() > 1 && !output.is_dir());
     if let Some(folder) = folder {
         if folder.exists() {
-            return Err(CommandError::Usage(
+            return Err(CommandError::usage(
                 "`--output` must be a folder if there are several badges",
             ));
         }
         fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
     }
     let read = |model: Model| async move { model.count().await };
-    let print = |source: &RepoArg, report: CountReport| {
-        let text = render(args, &Badge::from_report(&report, args.show))?;
-        write(args, source, &text)?;
-        context.warn(source, &report.findings);
-        Ok(ExitStatus::Success)
+    let sources = Sources { repos: &args.repos, selection: &args.selection, is_json: false };
+    let print = |source: &RepoArg, report: Result<CountReport, Error>| match report {
+        Ok(report) => {
+            let text = render(args, &Badge::from_report(&report, args.show))?;
+            write(args, source, &text)?;
+            context.warn(source, &report.findings);
+            Ok(ExitStatus::Success)
+        }
+        Err(error) => context.report(source, sources, &error),
     };
-    let form = OutputForm::Other;
-    let sources = Sources { repos: &args.repos, selection: &args.selection, form };
-    Ok(context.for_each(sources, read, print).await?)
+    context.for_each(sources, read, print).await
 }
 
 fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
@@ -109,7 +112,7 @@ fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
 }
 
 fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
-    let Some(file) = args.file() else { return io::stdout().write_all(text.as_bytes()) };
+    let Some(file) = args.file() else { return print_bytes(text.as_bytes()) };
     let file = if file.is_dir() { file.join(file_name(args, source)) } else { file.to_owned() };
     fs::write(&file, text).map_err(failed_to(format!("write `{}`", file.display())))
 }
@@ -117,7 +120,7 @@ fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
 /// Returns the file name of a badge in a folder. `--` cannot occur in a repository name. The badge of `./folder` must
 /// not become a hidden file.
 fn file_name(args: &BadgeArgs, source: &RepoArg) -> String {
-    let stem = source.shown.replace(['/', '\\', ':'], "--");
+    let stem = source.display.replace(['/', '\\', ':'], "--");
     let visible = stem.trim_start_matches(['.', '-']);
     format!("{visible}.{}", if args.json { "json" } else { "svg" })
 }

@@ -1,6 +1,6 @@
 //! `hf-meta census`: reads many repositories into tables.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use chrono::DateTime;
@@ -9,12 +9,15 @@ use futures::FutureExt;
 use hf_meta::Client;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta_census::{
-    Census, CensusChange, CensusSummary, Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, diff,
+    Census, CensusChange, CensusError, CensusSummary, Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT,
+    Manifest, diff,
 };
 
+use super::args::without_connection;
 use super::connection::ConnectionArgs;
-use super::exit::{CommandError, ExitStatus, failed_to};
-use super::progress::ProgressBars;
+use super::exit::{CommandError, ExitStatus};
+use super::output::Page;
+use super::stderr::ProgressBars;
 use super::table::Table;
 
 mod progress;
@@ -51,7 +54,7 @@ struct QuotaArgs {
 
 /// The options of subcommands that read repositories.
 #[derive(Debug, clap::Args)]
-struct ReadingArgs {
+struct CommonReadArgs {
     #[command(flatten)]
     quota: QuotaArgs,
 
@@ -123,7 +126,7 @@ struct ReadArgs {
     previous: Option<String>,
 
     #[command(flatten)]
-    reading: ReadingArgs,
+    reading: CommonReadArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -132,7 +135,7 @@ struct RetryArgs {
     census: TargetArgs,
 
     #[command(flatten)]
-    reading: ReadingArgs,
+    reading: CommonReadArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -164,6 +167,39 @@ struct CensusDiffArgs {
     after: String,
 }
 
+/// Hides the connection options of subcommands that send no requests.
+pub(crate) fn define(census: clap::Command) -> clap::Command {
+    ["count", "pack", "diff"]
+        .into_iter()
+        .fold(census, |census, name| census.mut_subcommand(name, without_connection))
+}
+
+/// Returns the repositories in a file. Stdin has no columns, so it is not read here.
+pub(crate) fn read_names(
+    file: &Path,
+    column: Option<&str>,
+) -> Result<Option<Vec<String>>, CommandError> {
+    if file == Path::new("-") {
+        return Ok(None);
+    }
+    Ok(Some(Manifest::open(file, column)?.names()?))
+}
+
+impl From<CensusError> for CommandError {
+    fn from(error: CensusError) -> Self {
+        let status = match error {
+            CensusError::Hub(error) => return error.into(),
+            CensusError::InvalidListing { .. } => ExitStatus::Remote,
+            CensusError::Incomplete { .. } => ExitStatus::CheckFailed,
+            CensusError::Manifest { .. }
+            | CensusError::ManifestMismatch { .. }
+            | CensusError::NoCensus { .. } => ExitStatus::Usage,
+            _ => ExitStatus::LocalIo,
+        };
+        Self::new(status, error)
+    }
+}
+
 pub(crate) async fn run(
     args: &CensusArgs,
     connection: &ConnectionArgs,
@@ -183,7 +219,7 @@ pub(crate) async fn run(
         CensusCommand::Pack(pack) => {
             let census = Census::open(connection.builder().build()?, &pack.target)?;
             let rows = census.pack(&pack.output).await?;
-            say(&format!("wrote {} to {}", counted(rows as u64, "row"), shown(&pack.output)))
+            print_written(&counted(rows as u64, "row"), &pack.output)
         }
         CensusCommand::Diff(compared) => print_changes(compared).await,
     }
@@ -211,7 +247,7 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
         let time = match time.or_else(|_| DateTime::parse_from_rfc3339(&midnight)) {
             Ok(time) => time.timestamp_millis(),
             Err(_) if is_same_file(Path::new(since), &args.output) => {
-                return Err(CommandError::Usage(
+                return Err(CommandError::usage(
                     "`--output` would overwrite the list passed to `--since`",
                 ));
             }
@@ -220,7 +256,7 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
         listing = listing.since(time);
     }
     let models = listing.write(client, &args.output).await?;
-    say(&format!("wrote {} to {}", counted(models as u64, "model"), shown(&args.output)))
+    print_written(&counted(models as u64, "model"), &args.output)
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -255,9 +291,7 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
         .text("status", |((status, _), _): &(&(String, String), &usize)| status.clone())
         .text("error", |((_, kind), _)| escape(kind))
         .number("repositories", |(_, rows)| thousands(**rows as u64));
-    let mut stdout = anstream::stdout().lock();
-    let written = table.write(&mut stdout, || rows.iter().copied());
-    written.map_err(failed_to("write to stdout"))?;
+    Page::print(|page| page.table(&table, || rows.iter().copied()))?;
     if summary.not_recounted > 0 {
         let rows = counted(summary.not_recounted as u64, "row");
         // A failure to write to stderr must not affect the exit status.
@@ -270,46 +304,28 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
 }
 
 async fn print_changes(args: &CensusDiffArgs) -> Result<ExitStatus, CommandError> {
-    let mut stdout = BufWriter::new(anstream::stdout());
-    let (mut written, mut status) = (Ok(()), ExitStatus::Success);
-    let mut print = |line: std::fmt::Arguments<'_>| {
-        if written.is_ok() {
-            written = writeln!(stdout, "{line}");
+    let mut lines = vec!["change\trepo\tcolumn\tbefore\tafter".to_owned()];
+    diff(&args.before, &args.after, |change| lines.extend(change_line(&change))).await?;
+    Page::print(|page| lines.iter().try_for_each(|line| writeln!(page.out, "{line}")))?;
+    Ok(if lines.len() == 1 { ExitStatus::Success } else { ExitStatus::CheckFailed })
+}
+
+fn change_line(change: &CensusChange) -> Option<String> {
+    Some(match change {
+        CensusChange::Added { repo } => format!("added\t{}\t\t\t", escape(repo)),
+        CensusChange::Removed { repo } => format!("removed\t{}\t\t\t", escape(repo)),
+        CensusChange::Changed { repo, column, before, after } => {
+            let (repo, before, after) = (escape(repo), escape(before), escape(after));
+            format!("changed\t{repo}\t{column}\t{before}\t{after}")
         }
-    };
-    let heading = format_args!("change\trepo\tcolumn\tbefore\tafter");
-    diff(&args.before, &args.after, |change| {
-        if status == ExitStatus::Success {
-            print(heading);
-            status = ExitStatus::Negative;
-        }
-        match change {
-            CensusChange::Added { repo } => print(format_args!("added\t{}\t\t\t", escape(&repo))),
-            CensusChange::Removed { repo } => {
-                print(format_args!("removed\t{}\t\t\t", escape(&repo)));
-            }
-            CensusChange::Changed { repo, column, before, after } => {
-                let (repo, before, after) = (escape(&repo), escape(&before), escape(&after));
-                print(format_args!("changed\t{repo}\t{column}\t{before}\t{after}"));
-            }
-            _ => {}
-        }
+        _ => return None,
     })
-    .await?;
-    if status == ExitStatus::Success {
-        print(heading);
-    }
-    written.and_then(|()| stdout.flush()).map_err(failed_to("write to stdout"))?;
-    Ok(status)
 }
 
-fn say(text: &str) -> Result<ExitStatus, CommandError> {
-    writeln!(anstream::stdout(), "{text}").map_err(failed_to("write to stdout"))?;
+fn print_written(rows: &str, file: &Path) -> Result<ExitStatus, CommandError> {
+    let file = escape(&file.display().to_string());
+    Page::print(|page| writeln!(page.out, "wrote {rows} to {file}"))?;
     Ok(ExitStatus::Success)
-}
-
-fn shown(path: &Path) -> String {
-    escape(&path.display().to_string())
 }
 
 /// Parses a number greater than 0 and at most 1.

@@ -8,16 +8,21 @@ use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, TokenSource}
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArgs {
-    #[arg(long, value_name = "URL", global = true, help = ENDPOINT_HELP)]
+    /// URL of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]
+    #[arg(long, value_name = "URL", global = true)]
     pub(crate) endpoint: Option<String>,
 
-    #[arg(long, value_name = "TOKEN", global = true, help = TOKEN_HELP)]
+    /// Token for gated and private repositories [default: $HF_TOKEN, else the token from `hf auth login`; for `serve`:
+    /// $HF_META_TOKEN]
+    #[arg(long, value_name = "TOKEN", global = true)]
     pub(crate) token: Option<String>,
 
-    #[arg(long, value_name = "COUNT", global = true, help = RETRIES_HELP)]
+    /// Number of retries after a transient failure [default: 4; for `serve`: 2]
+    #[arg(long, value_name = "COUNT", global = true)]
     pub(crate) retries: Option<u8>,
 
-    #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds, help = TIMEOUT_HELP)]
+    /// Timeout per repository, in seconds [default: 360; for `serve`: 120]
+    #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 
     /// Do not read or write the header cache
@@ -32,29 +37,6 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
-
-// `serve` has other defaults, which are mentioned only in builds with the server.
-const ENDPOINT_HELP: &str = "URL of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]";
-
-const TOKEN_HELP: &str = if cfg!(feature = "server") {
-    "Token for gated and private repositories [default: $HF_TOKEN, else the token from `hf auth \
-     login`; for `serve`: $HF_META_TOKEN]"
-} else {
-    "Token for gated and private repositories [default: $HF_TOKEN, else the token from `hf auth \
-     login`]"
-};
-
-const RETRIES_HELP: &str = if cfg!(feature = "server") {
-    "Number of retries after a transient failure [default: 4; for `serve`: 2]"
-} else {
-    "Number of retries after a transient failure [default: 4]"
-};
-
-const TIMEOUT_HELP: &str = if cfg!(feature = "server") {
-    "Timeout per repository, in seconds [default: 360; for `serve`: 120]"
-} else {
-    "Timeout per repository, in seconds [default: 360]"
-};
 
 impl ConnectionArgs {
     /// Returns the origin of the token, for messages; `None` if there is no token.

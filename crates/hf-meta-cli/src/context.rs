@@ -1,20 +1,20 @@
 //! The common flow of subcommands: read the sources, print the results in order, report errors, and combine the exit
 //! codes.
 
+use std::cell::Cell;
 use std::future::Future;
-use std::io::{self, Write};
-use std::mem::replace;
+use std::io;
 
 use clap::builder::NonEmptyStringValueParser;
 use futures::stream::{self, StreamExt};
 use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, Model, ResultOrder};
 
-use super::error_report::{self, ErrorReport};
-use super::exit::{ExitStatus, failed_to};
-use super::json::{self, FailedSource};
-use super::progress::ProgressBars;
-use super::repo_arg::RepoArg;
+use super::error_report::{ErrorReport, HintContext, print_warnings};
+use super::exit::{CommandError, ExitStatus};
+use super::output::{FailedSource, Page, print_json};
+use super::repos::RepoArg;
+use super::stderr::ProgressBars;
 
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
@@ -36,13 +36,9 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "FORMAT", value_parser = ["safetensors", "gguf"])]
     weights: Option<String>,
 
-    /// Read each header in one request instead of two, at the cost of some extra bytes (same as --plan prefetch)
-    #[arg(long)]
-    prefetch: bool,
-
     /// Requests for headers: two ranges per file (exact), one range per file (prefetch), or one request per
     /// repository, served from the Hub's own parse (hub) [default: exact]
-    #[arg(long, value_name = "PLAN", conflicts_with = "prefetch")]
+    #[arg(long, value_name = "PLAN")]
     plan: Option<PlanArg>,
 
     /// Number of repositories to read concurrently [default: 32]
@@ -63,7 +59,6 @@ impl SelectionArgs {
         match self.plan {
             Some(PlanArg::Hub) => Plan::Hub,
             Some(PlanArg::Prefetch) => Plan::Prefetch,
-            None if self.prefetch => Plan::Prefetch,
             Some(PlanArg::Exact) | None => Plan::Exact,
         }
     }
@@ -83,70 +78,33 @@ impl SelectionArgs {
     }
 }
 
-/// The sources of a subcommand and the form of their results.
+/// The sources of a subcommand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources<'a> {
     pub(crate) repos: &'a [String],
     pub(crate) selection: &'a SelectionArgs,
-    pub(crate) form: OutputForm,
-}
-
-/// The form of results on stdout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutputForm {
-    /// Text, with an empty line between results.
-    Text,
-    /// JSON, with one line per source, including failed sources.
-    Json,
-    /// Another form: nothing is printed between results or for failed sources.
-    Other,
+    /// True if stdout has a JSON document for each source, including failed ones.
+    pub(crate) is_json: bool,
 }
 
 /// The client and the progress bars of a subcommand.
 pub(crate) struct CommandContext {
     pub(crate) client: Client,
     pub(crate) bars: ProgressBars,
-    /// The origin of the token, for messages.
-    pub(crate) token_source: Option<String>,
-    /// True to print no warnings.
-    pub(crate) is_quiet: bool,
+    pub(crate) hints: HintContext,
+    /// True after the first page was printed.
+    pub(crate) has_printed: Cell<bool>,
 }
 
 impl CommandContext {
-    /// Reads all sources concurrently and prints each result, in the order of the sources.
-    ///
-    /// A source that cannot be read is reported on stderr, and the others are still read. Returns the
-    /// most severe exit status.
+    /// Reads all sources concurrently and passes each result to `print`, in the order of the sources. Returns the most
+    /// severe exit status.
     pub(crate) async fn for_each<T, Reading>(
         &self,
         sources: Sources<'_>,
         read: impl Fn(Model) -> Reading + Copy + Send + Sync + 'static,
-        mut print: impl FnMut(&RepoArg, T) -> io::Result<ExitStatus>,
-    ) -> io::Result<ExitStatus>
-    where
-        T: Send + 'static,
-        Reading: Future<Output = Result<T, Error>> + Send,
-    {
-        let mut is_first = true;
-        let print = |source: &RepoArg, result: Result<T, Error>| match result {
-            Ok(value) => {
-                if !replace(&mut is_first, false) && sources.form == OutputForm::Text {
-                    writeln!(io::stdout())?;
-                }
-                print(source, value)
-            }
-            Err(error) => self.report(source, sources, &error),
-        };
-        self.for_each_result(sources, read, print).await
-    }
-
-    /// Like [`for_each`](Self::for_each), but also passes errors to `print`.
-    pub(crate) async fn for_each_result<T, Reading>(
-        &self,
-        sources: Sources<'_>,
-        read: impl Fn(Model) -> Reading + Copy + Send + Sync + 'static,
         mut print: impl FnMut(&RepoArg, Result<T, Error>) -> io::Result<ExitStatus>,
-    ) -> io::Result<ExitStatus>
+    ) -> Result<ExitStatus, CommandError>
     where
         T: Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send,
@@ -157,49 +115,61 @@ impl CommandContext {
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
         let reads = move |client: Client, source: RepoArg| {
-            let (bar, model) = (bars.add(&source.shown), selection.model(&client, &source));
-            let SelectionArgs { revision, path, .. } = selection.clone();
+            let (bar, model) = (bars.add_repo(&source.display), selection.model(&client, &source));
+            let source =
+                source.with_selection(selection.revision.as_deref(), selection.path.as_deref());
             async move {
                 let progress_bar = bar.clone();
                 let on_progress = move |progress| progress_bar.update(progress);
                 let result = async { read(model?.on_progress(on_progress)).await }.await;
                 bar.finish();
-                (source.selected(revision.as_deref(), path.as_deref()), result)
+                (source, result)
             }
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
         let mut reads = self.client.run_many(stream::iter(args), jobs, ResultOrder::Input, reads);
         let mut status = ExitStatus::Success;
         while let Some((source, result)) = reads.next().await {
-            let printed = self.bars.hidden_while(|| print(&source, result));
-            status = status.max(printed.map_err(failed_to("write to stdout"))?);
+            status = status.max(self.bars.hidden_while(|| print(&source, result))?);
         }
         Ok(status)
     }
 
-    /// Reports the error of a source.
+    /// Reports the error of a source. The others are still read.
     pub(crate) fn report(
         &self,
         source: &RepoArg,
         sources: Sources<'_>,
         error: &Error,
     ) -> io::Result<ExitStatus> {
-        if sources.form == OutputForm::Json {
-            json::print(&FailedSource::new(&source.shown, error))?;
+        if sources.is_json {
+            print_json(&FailedSource::new(&source.display, error))?;
         }
+        let report = ErrorReport::for_source(source, error, &self.hints);
         let is_one_of_many = sources.repos.len() > 1;
-        let client = (self.client.endpoint(), self.token_source.as_deref());
         // A failure to write to stderr must not affect the results or the exit status.
-        let _ = ErrorReport::for_source(source, is_one_of_many, error, client).print();
-        Ok(ExitStatus::from(error))
+        let _ = report.print(is_one_of_many.then_some(source));
+        Ok(error.kind().into())
+    }
+
+    /// Prints the text about a source, after an empty line if it is not the first one.
+    pub(crate) fn print(
+        &self,
+        write: impl FnOnce(&mut Page<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        Page::print(|page| {
+            if self.has_printed.replace(true) {
+                writeln!(page.out)?;
+            }
+            write(page)
+        })
     }
 
     /// Prints the findings of a source as warnings.
     pub(crate) fn warn(&self, source: &RepoArg, findings: &[Finding]) {
-        if !self.is_quiet {
+        if !self.bars.is_quiet {
             // A failure to write to stderr must not affect the results or the exit status.
-            let _ =
-                anstream::stderr().write_all(error_report::warnings(source, findings).as_bytes());
+            let _ = print_warnings(source, findings);
         }
     }
 }

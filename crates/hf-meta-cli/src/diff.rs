@@ -2,21 +2,20 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, BufWriter, Write};
+use std::io;
 
 use anstyle::Style;
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, DiffSide};
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
-use hf_meta::{Model, RepoPath};
+use hf_meta::{Dtype, Error, Model, RepoPath, Weights};
 
-use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
-use super::exit::{ExitStatus, failed_to};
-use super::json;
-use super::output::ColorArgs;
-use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
-use super::table::Table;
-use super::terminal::{TerminalSize, fitted, width, wrap};
+use super::context::{CommandContext, SelectionArgs, Sources};
+use super::exit::{CommandError, ExitStatus};
+use super::output::{Page, print_json};
+use super::repos::RepoArg;
+use super::table::{Shrink, Table};
+use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, TerminalSize, YELLOW, width, wrap};
 
 /// The maximum number of rows per kind of change. The JSON has every tensor.
 const MAX_ROWS: usize = 40;
@@ -64,102 +63,91 @@ Exit status:
      the network failed
   4  a local file could not be read";
 
-pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> io::Result<ExitStatus> {
+pub(crate) async fn run(
+    args: &DiffArgs,
+    context: &CommandContext,
+) -> Result<ExitStatus, CommandError> {
     let repos = [args.before.clone(), args.after.clone()];
     let read = |model: Model| async move { model.inspect().await };
+    let sources =
+        Sources { repos: &repos, selection: &SelectionArgs::default(), is_json: args.json };
     let mut sides = Vec::new();
-    let form = if args.json { OutputForm::Json } else { OutputForm::Other };
-    let sources = Sources { repos: &repos, selection: &SelectionArgs::default(), form };
-    let status = context.for_each(sources, read, |source, parsed| {
-        sides.push((source.clone(), parsed));
-        Ok(ExitStatus::Success)
-    });
-    let status = status.await?;
+    let collect = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
+        Ok(weights) => {
+            sides.push((source.clone(), weights));
+            Ok(ExitStatus::Success)
+        }
+        Err(error) => context.report(source, sources, &error),
+    };
+    let status = context.for_each(sources, read, collect).await?;
     let [(_, before), (_, after)] = &sides[..] else { return Ok(status) };
     let diff = Diff::new(before, after);
-    print(args, &diff).map_err(failed_to("write to stdout"))?;
-    for (source, parsed) in &sides {
-        context.warn(source, &parsed.report().findings);
-    }
-    Ok(if diff.is_empty() { ExitStatus::Success } else { ExitStatus::Negative })
-}
-
-fn print(args: &DiffArgs, diff: &Diff) -> io::Result<()> {
     if args.json {
-        return json::print(diff);
+        print_json(&diff)?;
+    } else {
+        Page::print(|page| write(page, &diff))?;
     }
-    let mut stdout = BufWriter::new(anstream::stdout().lock());
-    write(&mut stdout, diff, TerminalSize::from_stdout())?;
-    stdout.flush()
+    for (source, weights) in &sides {
+        context.warn(source, &weights.report().findings);
+    }
+    Ok(if diff.is_empty() { ExitStatus::Success } else { ExitStatus::CheckFailed })
 }
 
-fn write(out: &mut impl Write, diff: &Diff, terminal: Option<TerminalSize>) -> io::Result<()> {
-    for (name, side) in [("before", &diff.before), ("after ", &diff.after)] {
-        heading(out, name, side, terminal)?;
+fn write(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
+    write_side(page, "before", &diff.before)?;
+    write_side(page, "after ", &diff.after)?;
+    for section in diff.groups().chunk_by(|a, b| a.kinds == b.kinds) {
+        write_section(page, section)?;
     }
-    let groups = diff.groups();
-    for section in groups.chunk_by(|a, b| a.kinds == b.kinds) {
-        write_section(out, section, terminal)?;
-    }
-    writeln!(out)?;
-    write_totals(out, diff)?;
-    writeln!(out, "{}", fitted(&summary(diff), terminal))
+    writeln!(page.out)?;
+    write_totals(page, diff)?;
+    page.line(&summary(diff))
 }
 
 /// Writes the source of one side, followed by its files and tensors on the same line if they fit.
-fn heading(
-    out: &mut impl Write,
-    name: &str,
-    side: &DiffSide,
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
-    let totals = side.parameter_count.totals();
+fn write_side(page: &mut Page<'_>, name: &str, side: &DiffSide) -> io::Result<()> {
     let files = counted(side.files as u64, "file");
+    let tensors = counted(side.parameter_count.totals().tensors, "tensor");
     let commit = side.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
-    let tensors = counted(totals.tensors, "tensor");
     let (source, details) = (escape(&side.source), format!("{files}, {tensors}{commit}"));
     let one_line = width(&format!("{name}  {source}  {details}"));
-    write!(out, "{name}  {BOLD}{source}{BOLD:#}")?;
-    match terminal {
+    write!(page.out, "{name}  {BOLD}{source}{BOLD:#}")?;
+    match page.terminal {
         Some(TerminalSize { width: columns, .. }) if one_line > columns => {
             let indent = width(name) + 2;
             let lines = wrap(&details, columns.saturating_sub(indent));
             let indented = |line| format!("\n{:indent$}{DIM}{line}{DIM:#}", "");
-            writeln!(out, "{}", lines.into_iter().map(indented).collect::<String>())
+            writeln!(page.out, "{}", lines.into_iter().map(indented).collect::<String>())
         }
-        _ => writeln!(out, "  {DIM}{details}{DIM:#}"),
+        _ => writeln!(page.out, "  {DIM}{details}{DIM:#}"),
     }
 }
 
 /// Writes all groups of changes of one kind, one row each.
-fn write_section(
-    out: &mut impl Write,
-    groups: &[ChangeGroup],
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
+fn write_section(page: &mut Page<'_>, groups: &[ChangeGroup]) -> io::Result<()> {
     let tensors = |groups: &[ChangeGroup]| groups.iter().map(|group| group.tensors).sum();
     let kinds = &groups[0].kinds;
     let names: Vec<_> = kinds.iter().map(|kind| kind_name(*kind)).collect();
     let (sign, style) = sign(kinds);
-    let heading = format!("{style}{}{style:#}", names.join(", "));
-    writeln!(out, "\n{heading}: {}", counted(tensors(groups), "tensor"))?;
+    let (names, tensor_count) = (names.join(", "), counted(tensors(groups), "tensor"));
+    writeln!(page.out, "\n{style}{names}{style:#}: {tensor_count}")?;
     let (shown, hidden) = groups.split_at(groups.len().min(MAX_ROWS));
     let table = Table::new()
         .text("", |_: &&ChangeGroup| sign.to_owned())
         .style(style)
         .text("", |group| escape(&group.name))
         .gap(1)
-        .can_shrink_to(MIN_NAME_WIDTH)
+        .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
         .number("", |group| times(group.tensors))
         .text("", |group| difference(group))
-        .wrapped_to(MIN_DIFFERENCE_WIDTH);
-    table.fit(terminal).write(out, || shown)?;
+        .shrink(Shrink::WrapTo(MIN_DIFFERENCE_WIDTH));
+    page.table(&table, || shown)?;
     match tensors(hidden) {
         0 => Ok(()),
         more => {
             let more = counted(more, "more tensor");
-            writeln!(out, "{DIM}  … and {more}; --json lists them all{DIM:#}")
+            writeln!(page.out, "{DIM}  … and {more}; --json lists them all{DIM:#}")
         }
     }
 }
@@ -189,23 +177,25 @@ fn times(tensors: u64) -> String {
 
 /// Formats the dtype and shape, or the shards, before and after.
 fn difference(group: &ChangeGroup) -> String {
-    let (Some((dtype, lengths)), Some((new_dtype, new_lengths))) = (&group.before, &group.after)
-    else {
-        let only = group.before.as_ref().or(group.after.as_ref());
-        return only.map_or_else(String::new, |(dtype, lengths)| {
-            format!("{} {}", escape(dtype.as_str()), shape(lengths))
-        });
-    };
-    let arrow = |before: String, after: String| {
-        if before == after { before } else { format!("{before} → {after}") }
-    };
-    let dtypes = arrow(escape(dtype.as_str()), escape(new_dtype.as_str()));
-    let shapes = arrow(shape(lengths), shape(new_lengths));
-    if group.kinds == [ChangeKind::Moved] {
-        arrow(files(&group.files_before), files(&group.files_after))
-    } else {
-        format!("{dtypes} {shapes}")
+    let tensor = |(dtype, lengths): &(Dtype, Vec<u64>)| (escape(dtype.as_str()), shape(lengths));
+    match (&group.before, &group.after) {
+        (Some(_), Some(_)) if group.kinds == [ChangeKind::Moved] => {
+            arrow(files(&group.files_before), files(&group.files_after))
+        }
+        (Some(before), Some(after)) => {
+            let ((dtype, shape), (new_dtype, new_shape)) = (tensor(before), tensor(after));
+            format!("{} {}", arrow(dtype, new_dtype), arrow(shape, new_shape))
+        }
+        (Some(only), None) | (None, Some(only)) => {
+            let (dtype, shape) = tensor(only);
+            format!("{dtype} {shape}")
+        }
+        (None, None) => String::new(),
     }
+}
+
+fn arrow(before: String, after: String) -> String {
+    if before == after { before } else { format!("{before} → {after}") }
 }
 
 fn files(files: &BTreeSet<RepoPath>) -> String {
@@ -218,46 +208,46 @@ fn files(files: &BTreeSet<RepoPath>) -> String {
 /// A number for both checkpoints, and the function that formats it.
 struct TotalsRow<'a> {
     name: &'a str,
-    before: u64,
-    after: u64,
+    values: [u64; 2],
     format: fn(u64) -> String,
 }
 
 /// Writes the parameters per dtype, the total, and the bytes of both checkpoints.
-fn write_totals(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
-    let [before, after] = [&diff.before, &diff.after].map(|side| &side.parameter_count);
+fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
+    let sides = [&diff.before, &diff.after].map(|side| &side.parameter_count);
     let mut dtypes = BTreeMap::<_, [u64; 2]>::new();
-    for (side, count) in [before, after].into_iter().enumerate() {
+    for (side, count) in sides.into_iter().enumerate() {
         for (dtype, row) in count.rows() {
             dtypes.entry(dtype).or_default()[side] = row.parameters;
         }
     }
-    let row =
-        |name, [before, after]: [u64; 2]| TotalsRow { name, before, after, format: thousands };
+    let row = |name, values| TotalsRow { name, values, format: thousands };
     let mut rows: Vec<_> =
         dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts)).collect();
+    let totals = sides.map(|count| count.totals());
+    let parameters = totals.map(|totals| totals.parameters);
     if dtypes.len() > 1 {
-        rows.push(row("total", [before.total(), after.total()]));
+        rows.push(row("total", parameters));
     }
-    let (before, after) = (before.totals(), after.totals());
-    let elements = [before.elements, after.elements];
-    if elements != [before.parameters, after.parameters] {
+    let elements = totals.map(|totals| totals.elements);
+    if elements != parameters {
         rows.push(row("elements", elements));
     }
-    rows.push(TotalsRow { format: bytes, ..row("bytes", [before.bytes, after.bytes]) });
+    rows.push(TotalsRow { format: bytes, ..row("bytes", totals.map(|totals| totals.bytes)) });
     let table = Table::new()
         .text("parameters", |row: &&TotalsRow<'_>| escape(row.name))
-        .number("before", |row| (row.format)(row.before))
-        .number("after", |row| (row.format)(row.after))
+        .number("before", |row| (row.format)(row.values[0]))
+        .number("after", |row| (row.format)(row.values[1]))
         .number("change", |row| change(row));
-    table.write(out, || &rows)
+    page.table(&table, || &rows)
 }
 
 fn change(row: &TotalsRow<'_>) -> String {
-    match row.after.cmp(&row.before) {
-        Ordering::Less => format!("-{}", (row.format)(row.before - row.after)),
+    let [before, after] = row.values;
+    match after.cmp(&before) {
+        Ordering::Less => format!("-{}", (row.format)(before - after)),
         Ordering::Equal => "=".to_owned(),
-        Ordering::Greater => format!("+{}", (row.format)(row.after - row.before)),
+        Ordering::Greater => format!("+{}", (row.format)(after - before)),
     }
 }
 

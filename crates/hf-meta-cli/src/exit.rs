@@ -1,39 +1,48 @@
-//! The exit status of the command.
+//! The exit status of the command, and the errors that end it.
 
+use std::error::Error as StdError;
 use std::io;
 
-use hf_meta::Error;
-#[cfg(feature = "census")]
-use hf_meta_census::CensusError;
+use hf_meta::{Error, ErrorKind};
 use thiserror::Error as ThisError;
 
 /// An error that ends the command, as opposed to the error of one source.
-#[derive(Debug, ThisError)]
-pub(crate) enum CommandError {
-    /// The client cannot be set up.
-    #[error(transparent)]
-    Client(#[from] Error),
-    /// `serve` was called in a build without the server.
-    #[cfg(not(feature = "server"))]
-    #[error("this build of `hf-meta` does not include the server")]
-    NoServer,
-    /// Conflicting options, or an empty list of repositories.
-    #[error("{0}")]
-    Usage(&'static str),
-    /// The list in `--from` is unusable, for example because it has no column of names.
-    #[error("the list `{file}` {reason}")]
-    List {
-        file: String,
-        /// The rule that it breaks, as the end of a sentence.
-        reason: String,
-    },
-    /// The census failed.
-    #[cfg(feature = "census")]
-    #[error(transparent)]
-    Census(#[from] CensusError),
-    /// Local input or output failed.
-    #[error(transparent)]
-    Io(#[from] io::Error),
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    pub(crate) status: ExitStatus,
+    pub(crate) error: Box<dyn StdError + Send + Sync>,
+}
+
+impl CommandError {
+    pub(crate) fn new(
+        status: ExitStatus,
+        error: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self { status, error: error.into() }
+    }
+
+    /// Creates the error of options that contradict each other or of an unusable list.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(ExitStatus::Usage, message.into())
+    }
+
+    /// Returns whether the reader of stdout has closed the pipe, as in `hf-meta … | head`.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        let error = self.error.downcast_ref::<io::Error>();
+        error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind().into(), error)
+    }
+}
+
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        Self::new(ExitStatus::LocalIo, error)
+    }
 }
 
 /// A local I/O error with the action that failed.
@@ -44,13 +53,9 @@ struct FailedAction {
     source: io::Error,
 }
 
-/// Returns a function that adds the failed action to an error, such as `write to stdout`. An error that already has
-/// an action keeps it.
+/// Returns a function that adds the failed action to an error, such as `write to stdout`.
 pub(crate) fn failed_to(action: impl Into<String>) -> impl FnOnce(io::Error) -> io::Error {
-    |source| match source.get_ref() {
-        Some(_) => source,
-        None => io::Error::new(source.kind(), FailedAction { action: action.into(), source }),
-    }
+    |source| io::Error::new(source.kind(), FailedAction { action: action.into(), source })
 }
 
 /// The exit status of a subcommand. The highest status of several sources wins.
@@ -59,7 +64,7 @@ pub(crate) enum ExitStatus {
     /// Everything was read without errors.
     Success = 0,
     /// There are no valid weights or several sets of them, `verify` found an error, or `diff` found a difference.
-    Negative = 1,
+    CheckFailed = 1,
     /// The arguments or the environment are wrong.
     Usage = 2,
     /// The repository or revision was not found, access was denied, or the Hub or the network failed.
@@ -68,42 +73,21 @@ pub(crate) enum ExitStatus {
     LocalIo = 4,
 }
 
-impl From<&Error> for ExitStatus {
-    fn from(error: &Error) -> Self {
-        let has_no_model = matches!(
-            error,
-            Error::NoWeights { .. } | Error::FileNotFound { .. } | Error::SeveralSets { .. }
-        );
-        if error.is_usage() {
-            Self::Usage
-        } else if error.is_malformed() || has_no_model {
-            Self::Negative
-        } else if matches!(error, Error::Io { .. }) {
-            Self::LocalIo
-        } else {
-            Self::Remote
-        }
-    }
-}
-
-impl From<&CommandError> for ExitStatus {
-    fn from(error: &CommandError) -> Self {
-        match error {
-            CommandError::Client(error) => Self::from(error),
-            CommandError::Usage(_) | CommandError::List { .. } => Self::Usage,
-            #[cfg(not(feature = "server"))]
-            CommandError::NoServer => Self::Usage,
-            #[cfg(feature = "census")]
-            CommandError::Census(error) => match error {
-                CensusError::Hub(error) => Self::from(error),
-                CensusError::InvalidListing { .. } => Self::Remote,
-                CensusError::Incomplete { .. } => Self::Negative,
-                CensusError::Manifest { .. }
-                | CensusError::ManifestMismatch { .. }
-                | CensusError::NoCensus { .. } => Self::Usage,
-                _ => Self::LocalIo,
-            },
-            CommandError::Io(_) => Self::LocalIo,
+impl From<ErrorKind> for ExitStatus {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::FileNotFound
+            | ErrorKind::NoWeights
+            | ErrorKind::SeveralSets
+            | ErrorKind::MissingShards
+            | ErrorKind::MalformedHeader
+            | ErrorKind::MalformedIndex
+            | ErrorKind::TooLarge => Self::CheckFailed,
+            ErrorKind::InvalidSource | ErrorKind::InvalidSettings | ErrorKind::Offline => {
+                Self::Usage
+            }
+            ErrorKind::LocalIo => Self::LocalIo,
+            _ => Self::Remote,
         }
     }
 }

@@ -1,18 +1,17 @@
 //! The command without a subcommand: inspects each source and prints one view of it.
 
-use std::io::{self, BufWriter, Write};
+use std::io;
 
 use hf_meta::{CountReport, Error, Model, Weights};
 
-use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
-use super::exit::{CommandError, ExitStatus, failed_to};
-use super::json;
-use super::output::ColorArgs;
-use super::repo_arg::RepoArg;
-use super::repo_list::RepoListArgs;
-use super::terminal::TerminalSize;
-use super::views::overview::{OverviewFormat, OverviewRow, SortKey};
-use super::views::{explain, metadata, overview, parameters, tensors, tree};
+use super::context::{CommandContext, SelectionArgs, Sources};
+use super::exit::{CommandError, ExitStatus};
+use super::output::{Page, print_json};
+use super::repos::{RepoArg, RepoListArgs};
+use super::table::RowFormat;
+use super::terminal::ColorArgs;
+use super::views::overview::{OverviewRow, SortKey};
+use super::views::{explain, headers, overview, parameters, tree};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
@@ -83,41 +82,99 @@ struct ViewArgs {
     /// Print an overview with one row per repository (the default for several, and with --sort): table, tsv, csv or
     /// md; json is the same as --json --summary
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
-    format: Option<OverviewFormat>,
+    format: Option<OutputFormat>,
 }
 
-/// The part of a result that the view needs.
-enum InspectedSource {
-    /// Counts only, so that no headers are kept in memory.
-    Counts(Box<CountReport>),
-    Headers(Box<Weights>),
+/// The formats of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OutputFormat {
+    /// A human-readable table
+    Table,
+    /// Tab-separated values
+    Tsv,
+    /// Comma-separated values
+    Csv,
+    /// A Markdown table
+    Md,
+    /// One line of JSON per repository, same as --json --summary
+    Json,
 }
 
-impl ViewArgs {
+/// The view that the options select.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    Parameters,
+    Explain,
+    Tensors,
+    Tree,
+    Metadata,
+    Json,
+    /// JSON without headers.
+    JsonSummary,
+    /// One row per repository; without a format, a table for people.
+    Overview(Option<RowFormat>),
+}
+
+impl View {
     fn is_json(self) -> bool {
-        self.json || self.format == Some(OverviewFormat::Json)
+        matches!(self, Self::Json | Self::JsonSummary)
+    }
+
+    /// Returns whether the view shows only counts, so that no headers are kept in memory.
+    fn needs_counts_only(self) -> bool {
+        matches!(self, Self::Parameters | Self::Explain | Self::JsonSummary | Self::Overview(_))
     }
 }
 
 impl InspectArgs {
-    /// Returns whether the view shows only counts and needs no headers.
-    fn needs_counts_only(&self) -> bool {
-        let ViewArgs { tensors, tree, metadata, json, .. } = self.view;
-        !(tensors || tree || metadata || json && !self.summary)
+    fn view(&self, repos: usize) -> View {
+        let ViewArgs { json, tensors, tree, explain, metadata, format } = self.view;
+        // Only an overview has rows to sort.
+        let has_rows = (repos > 1 || self.sort.is_some()) && !self.sets;
+        match format {
+            Some(OutputFormat::Json) => View::JsonSummary,
+            Some(OutputFormat::Table) => View::Overview(None),
+            Some(OutputFormat::Tsv) => View::Overview(Some(RowFormat::Tsv)),
+            Some(OutputFormat::Csv) => View::Overview(Some(RowFormat::Csv)),
+            Some(OutputFormat::Md) => View::Overview(Some(RowFormat::Markdown)),
+            None if json && self.summary => View::JsonSummary,
+            None if json => View::Json,
+            None if tensors => View::Tensors,
+            None if tree => View::Tree,
+            None if explain => View::Explain,
+            None if metadata => View::Metadata,
+            None if has_rows => View::Overview(None),
+            None => View::Parameters,
+        }
     }
 
-    /// Returns the format of the overview; `None` if each repository is printed separately.
-    fn overview(&self, repos: usize) -> Option<OverviewFormat> {
-        let ViewArgs { json, tensors, tree, explain, metadata, format } = self.view;
-        let is_chosen = json || tensors || tree || explain || metadata || self.sets;
-        match format {
-            Some(OverviewFormat::Json) => None,
-            Some(format) => Some(format),
-            // Only an overview has rows to sort.
-            None => {
-                let has_rows = repos > 1 || self.sort.is_some();
-                (has_rows && !is_chosen).then_some(OverviewFormat::Table)
-            }
+    /// Checks the combinations that clap cannot express.
+    fn validate(&self) -> Result<(), CommandError> {
+        let format = self.view.format;
+        let message = if self.view.tensors && self.sort == Some(SortKey::Active) {
+            "`--tensors` can only be sorted by `name`, `parameters` or `bytes`"
+        } else if format == Some(OutputFormat::Json) && self.sort.is_some() {
+            "`--sort` cannot be combined with JSON output"
+        } else if self.sets && format.is_some_and(|format| format != OutputFormat::Json) {
+            "`--sets` cannot be combined with `--format`, except with `json`"
+        } else {
+            return Ok(());
+        };
+        Err(CommandError::usage(message))
+    }
+}
+
+/// The part of a result that the view needs.
+enum InspectedSource {
+    Counts(Box<CountReport>),
+    Headers(Box<Weights>),
+}
+
+impl InspectedSource {
+    fn report(&self) -> &CountReport {
+        match self {
+            Self::Counts(report) => report,
+            Self::Headers(weights) => weights.report(),
         }
     }
 }
@@ -126,58 +183,69 @@ pub(crate) async fn run(
     args: &InspectArgs,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
-    if args.view.tensors && args.sort == Some(SortKey::Active) {
-        return Err(CommandError::Usage(
-            "`--tensors` can only be sorted by `name`, `parameters` or `bytes`",
-        ));
-    }
-    if args.view.is_json() && args.sort.is_some() {
-        return Err(CommandError::Usage("`--sort` cannot be combined with JSON output"));
-    }
-    if args.sets && args.view.format.is_some_and(|format| format != OverviewFormat::Json) {
-        return Err(CommandError::Usage(
-            "`--sets` cannot be combined with `--format`, except with `json`",
-        ));
-    }
+    args.validate()?;
     let repos = args.repos.list()?;
-    let form = if args.view.is_json() { OutputForm::Json } else { OutputForm::Text };
-    let sources = Sources { repos: &repos, selection: &args.selection, form };
-    if let Some(format) = args.overview(repos.len()) {
-        return Ok(overview(args, format, sources, context).await?);
+    let view = args.view(repos.len());
+    let sources = Sources { repos: &repos, selection: &args.selection, is_json: view.is_json() };
+    if let View::Overview(format) = view {
+        return overview(args, format, sources, context).await;
     }
-    let (needs_counts_only, lists_sets) = (args.needs_counts_only(), args.sets);
+    let list_sets = args.sets;
     let read = move |model: Model| async move {
-        let model = model.other_sets(lists_sets);
-        Ok(if needs_counts_only {
+        let model = model.other_sets(list_sets);
+        Ok(if view.needs_counts_only() {
             InspectedSource::Counts(Box::new(model.count().await?))
         } else {
             InspectedSource::Headers(Box::new(model.inspect().await?))
         })
     };
-    let print = |source: &RepoArg, inspected: InspectedSource| {
-        let findings = match &inspected {
-            InspectedSource::Counts(report) => {
-                print_counts(args.view, report)?;
-                &report.findings
+    let print = |source: &RepoArg, inspected: Result<InspectedSource, Error>| match inspected {
+        Ok(inspected) => {
+            match &inspected {
+                InspectedSource::Counts(report) if view.is_json() => print_json(report)?,
+                InspectedSource::Headers(weights) if view.is_json() => print_json(weights)?,
+                InspectedSource::Counts(report) => context.print(|page| match view {
+                    View::Explain => explain::write(page, report),
+                    _ => parameters::write(page, report),
+                })?,
+                InspectedSource::Headers(weights) => {
+                    context.print(|page| write_headers(page, args, view, weights, repos.len()))?;
+                }
             }
-            InspectedSource::Headers(weights) => {
-                print_headers(args, repos.len() > 1, weights)?;
-                &weights.report().findings
-            }
-        };
-        context.warn(source, findings);
-        Ok(ExitStatus::Success)
+            context.warn(source, &inspected.report().findings);
+            Ok(ExitStatus::Success)
+        }
+        Err(error) => context.report(source, sources, &error),
     };
-    Ok(context.for_each(sources, read, print).await?)
+    context.for_each(sources, read, print).await
+}
+
+fn write_headers(
+    page: &mut Page<'_>,
+    args: &InspectArgs,
+    view: View,
+    weights: &Weights,
+    repos: usize,
+) -> io::Result<()> {
+    match view {
+        View::Tree => tree::write(page, weights, args.depth.map(usize::from)),
+        View::Metadata => headers::write_metadata(page, weights),
+        _ => {
+            if repos > 1 {
+                page.heading(&weights.report().source)?;
+            }
+            headers::write_tensors(page, weights, args.filter.as_ref(), args.sort)
+        }
+    }
 }
 
 /// Prints one row per repository after all have been read.
 async fn overview(
     args: &InspectArgs,
-    format: OverviewFormat,
+    format: Option<RowFormat>,
     sources: Sources<'_>,
     context: &CommandContext,
-) -> io::Result<ExitStatus> {
+) -> Result<ExitStatus, CommandError> {
     let mut rows = Vec::new();
     let read = |model: Model| async move { model.count().await };
     let collect = |source: &RepoArg, result: Result<CountReport, Error>| match result {
@@ -187,45 +255,11 @@ async fn overview(
             Ok(ExitStatus::Success)
         }
         Err(error) => {
-            rows.push(OverviewRow::from_error(&source.shown, &error));
+            rows.push(OverviewRow::from_error(&source.display, &error));
             context.report(source, sources, &error)
         }
     };
-    let status = context.for_each_result(sources, read, collect).await?;
-    let mut stdout = BufWriter::new(anstream::stdout().lock());
-    let written =
-        overview::write(&mut stdout, rows, format, args.sort, TerminalSize::from_stdout());
-    written.and_then(|()| stdout.flush()).map_err(failed_to("write to stdout"))?;
+    let status = context.for_each(sources, read, collect).await?;
+    Page::print(|page| overview::write(page, rows, format, args.sort))?;
     Ok(status)
-}
-
-fn print_counts(view: ViewArgs, report: &CountReport) -> io::Result<()> {
-    if view.is_json() {
-        return json::print(report);
-    }
-    let mut stdout = BufWriter::new(anstream::stdout().lock());
-    let terminal = TerminalSize::from_stdout();
-    if view.explain {
-        explain::write(&mut stdout, report, terminal)?;
-    } else {
-        parameters::write(&mut stdout, report, terminal)?;
-    }
-    stdout.flush()
-}
-
-fn print_headers(args: &InspectArgs, is_one_of_many: bool, weights: &Weights) -> io::Result<()> {
-    if args.view.is_json() {
-        return json::print(weights);
-    }
-    let mut stdout = BufWriter::new(anstream::stdout().lock());
-    let terminal = TerminalSize::from_stdout();
-    if args.view.tree {
-        tree::write(&mut stdout, weights, args.depth.map(usize::from), terminal)?;
-    } else if args.view.tensors {
-        let filter = args.filter.as_ref();
-        tensors::write(&mut stdout, weights, filter, is_one_of_many, args.sort, terminal)?;
-    } else {
-        metadata::write(&mut stdout, weights)?;
-    }
-    stdout.flush()
 }

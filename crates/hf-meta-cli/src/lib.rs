@@ -2,12 +2,12 @@
 //! escaped before it is printed.
 //!
 //! Each subcommand has a module with its options and a `run` function. Subcommands that read repositories use
-//! [`CommandContext::for_each`], which reads them, reports errors and combines exit codes. Tables are lists of
-//! [columns](table::Column).
+//! [`CommandContext::for_each`], which reads them and combines exit codes. Tables are lists of columns.
 
+#[cfg(not(all(feature = "census", feature = "server")))]
+mod absent;
 mod args;
 mod badge;
-mod cache;
 #[cfg(feature = "census")]
 mod census;
 mod connection;
@@ -15,53 +15,50 @@ mod context;
 mod diff;
 mod error_report;
 mod exit;
-mod hints;
 mod inspect;
-mod json;
-mod log;
+mod local_commands;
 mod output;
-mod packaging;
-mod progress;
-mod repo_arg;
-mod repo_list;
-mod sarif;
+mod repos;
 #[cfg(feature = "server")]
 mod serve;
-mod style;
+mod stderr;
 mod table;
 mod terminal;
 mod verify;
 mod views;
 
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::io::ErrorKind;
 
+#[cfg(not(feature = "census"))]
+use self::absent::census;
+#[cfg(not(feature = "server"))]
+use self::absent::serve;
 use self::args::{Args, Command};
 use self::context::CommandContext;
-use self::error_report::ErrorReport;
+use self::error_report::{ErrorReport, HintContext};
 use self::exit::{CommandError, ExitStatus, failed_to};
-use self::progress::ProgressBars;
+use self::stderr::{ProgressBars, init_log};
+use self::terminal::ColorArgs;
 
 /// Runs the command and returns its exit code. The first argument is the program name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let args = Args::parse_or_exit(arguments);
-    match run(&args) {
-        Ok(status) => status as u8,
-        // The reader of stdout has closed the pipe, as in `hf-meta … | head`.
-        Err(CommandError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => {
-            ExitStatus::Success as u8
+    let status = run(&args).unwrap_or_else(|error| {
+        if error.is_closed_pipe() {
+            return ExitStatus::Success;
         }
-        Err(error) => {
-            let _ =
-                ErrorReport::for_command(&error, args.connection.token_source().as_deref()).print();
-            ExitStatus::from(&error) as u8
-        }
-    }
+        let token_source = args.connection.token_source();
+        // A failure to write to stderr must not affect the exit status.
+        let _ = ErrorReport::for_command(&error, token_source.as_deref()).print(None);
+        error.status
+    });
+    status as u8
 }
 
 fn run(args: &Args) -> Result<ExitStatus, CommandError> {
-    let bars = ProgressBars::new(args.output.quiet);
-    log::init(args.connection.verbose, args.output.quiet, &bars);
+    let bars = ProgressBars::new(args.quiet);
+    init_log(args.connection.verbose, args.quiet, &bars);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(failed_to("start threads"))?;
     let status = runtime.block_on(dispatch(args, bars));
@@ -71,43 +68,40 @@ fn run(args: &Args) -> Result<ExitStatus, CommandError> {
 }
 
 async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, CommandError> {
-    let context = || {
-        end_on_interrupt(bars.clone());
-        let token_source = args.connection.token_source();
-        let is_quiet = args.output.quiet;
-        let client = args.connection.client();
-        let bars = bars.clone();
-        client.map(|client| CommandContext { client, bars, token_source, is_quiet })
-    };
+    let connection = &args.connection;
     match &args.command {
-        None => args.inspect.color.apply(),
-        Some(Command::Verify(verify)) => verify.color.apply(),
-        Some(Command::Diff(diff)) => diff.color.apply(),
-        _ => {}
-    }
-    Ok(match &args.command {
-        None => inspect::run(&args.inspect, &context()?).await?,
-        Some(Command::Badge(badge)) => badge::run(badge, &context()?).await?,
-        Some(Command::Verify(verify)) => verify::run(verify, &context()?).await?,
-        Some(Command::Diff(diff)) => diff::run(diff, &context()?).await?,
-        #[cfg(feature = "census")]
+        None => inspect::run(&args.inspect, &context(args, bars, Some(args.inspect.color))?).await,
+        Some(Command::Badge(badge)) => badge::run(badge, &context(args, bars, None)?).await,
+        Some(Command::Verify(verify)) => {
+            verify::run(verify, &context(args, bars, Some(verify.color))?).await
+        }
+        Some(Command::Diff(diff)) => diff::run(diff, &context(args, bars, Some(diff.color))?).await,
         Some(Command::Census(census)) => {
             end_on_interrupt(bars.clone());
-            Box::pin(census::run(census, &args.connection, &bars)).await?
+            Box::pin(census::run(census, connection, &bars)).await
         }
-        Some(Command::Cache(cache)) => cache::run(cache).map_err(failed_to("write to stdout"))?,
-        Some(Command::Completions(completions)) => {
-            packaging::completions(completions, Args::definition())
-                .map_err(failed_to("write to stdout"))?
-        }
-        Some(Command::Man(man)) => {
-            packaging::man(man, Args::definition()).map_err(failed_to("write to stdout"))?
-        }
-        #[cfg(feature = "server")]
-        Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await?,
-        #[cfg(not(feature = "server"))]
-        Some(Command::Serve(_)) => return Err(CommandError::NoServer),
-    })
+        Some(Command::Cache(cache)) => local_commands::cache(cache),
+        Some(Command::Completions(shell)) => local_commands::completions(shell, Args::definition()),
+        Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
+        Some(Command::Serve(serve)) => serve::run(serve, connection).await,
+    }
+}
+
+/// Sets up a subcommand that reads repositories.
+fn context(
+    args: &Args,
+    bars: ProgressBars,
+    color: Option<ColorArgs>,
+) -> Result<CommandContext, CommandError> {
+    end_on_interrupt(bars.clone());
+    color.map(ColorArgs::apply);
+    let client = args.connection.client()?;
+    let hints = HintContext {
+        endpoint: client.endpoint().clone(),
+        token_source: args.connection.token_source(),
+        subcommands: Args::subcommands(),
+    };
+    Ok(CommandContext { client, bars, hints, has_printed: Cell::new(false) })
 }
 
 /// Removes the progress bars on Ctrl-C, and ends the process by the signal, so that a surrounding shell loop ends,

@@ -1,33 +1,168 @@
-//! Output options of subcommands.
+//! Output on stdout: text that fits the terminal, and JSON that is lossless and safe to print to a terminal.
 
-use clap::ColorChoice;
+use std::io::{self, BufWriter, Write};
 
-/// The option of every subcommand for messages, before or after its name.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct OutputArgs {
-    /// Suppress progress and warnings, but not errors
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
+use anstyle::Style;
+use hf_meta::report::text::escape;
+use hf_meta::{Error, WeightSet};
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
+
+use super::error_report::message_with_causes;
+use super::exit::failed_to;
+use super::table::Table;
+use super::terminal::{BOLD, TerminalSize, wrap_to_terminal};
+
+/// Text for people, written to stdout.
+pub(crate) struct Page<'a> {
+    pub(crate) out: &'a mut dyn Write,
+    /// The terminal that the text fits; `None` if nothing is wrapped or truncated.
+    pub(crate) terminal: Option<TerminalSize>,
 }
 
-/// The option of the subcommands that print text with colors. `badge` has another `--color`.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct ColorArgs {
-    /// When to use colors: auto, always or never [default: auto]
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    #[arg(hide_default_value = true, hide_possible_values = true)]
-    color: ColorChoice,
+impl Page<'_> {
+    /// Prints a page to stdout.
+    pub(crate) fn print(write: impl FnOnce(&mut Page<'_>) -> io::Result<()>) -> io::Result<()> {
+        let mut stdout = BufWriter::new(anstream::stdout().lock());
+        let mut page = Page { out: &mut stdout, terminal: TerminalSize::from_stdout() };
+        let written = write(&mut page).and_then(|()| stdout.flush());
+        written.map_err(failed_to("write to stdout"))
+    }
+
+    /// Writes the source of a checkpoint as a heading.
+    pub(crate) fn heading(&mut self, source: &str) -> io::Result<()> {
+        writeln!(self.out, "{BOLD}{}{BOLD:#}", escape(source))
+    }
+
+    /// Writes a sentence. Long ones are wrapped.
+    pub(crate) fn line(&mut self, text: &str) -> io::Result<()> {
+        self.styled_line(Style::new(), text)
+    }
+
+    /// Writes a sentence in a style.
+    pub(crate) fn styled_line(&mut self, style: Style, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{style}{}{style:#}", wrap_to_terminal(text, self.terminal))
+    }
+
+    /// Writes a table. Calls `rows` twice.
+    pub(crate) fn table<R, I>(
+        &mut self,
+        table: &Table<'_, R>,
+        rows: impl Fn() -> I,
+    ) -> io::Result<()>
+    where
+        I: IntoIterator<Item = R>,
+    {
+        table.write(self.out, self.terminal.map(|size| size.width), rows)
+    }
 }
 
-impl ColorArgs {
-    /// Applies the option to stdout and stderr.
-    pub(crate) fn apply(self) {
-        let choice = match self.color {
-            // The environment decides.
-            ColorChoice::Auto => return,
-            ColorChoice::Always => anstream::ColorChoice::Always,
-            ColorChoice::Never => anstream::ColorChoice::Never,
+/// Prints bytes to stdout unmodified. `anstream` would remove bytes that look like terminal styles.
+pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    written.map_err(failed_to("write to stdout"))
+}
+
+/// Prints a value as one line of JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut stdout = BufWriter::new(io::stdout().lock());
+    let written = write_json(&mut stdout, value).and_then(|()| stdout.flush());
+    written.map_err(failed_to("write to stdout"))
+}
+
+/// Writes a value as one line of JSON.
+fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(&mut *out, EscapingFormatter))?;
+    out.write_all(b"\n")
+}
+
+/// The JSON document for a source that could not be read.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FailedSource<'a> {
+    source: &'a str,
+    error: ErrorDocument,
+    /// The sets of weights to choose from. Successful results have the same field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_sets: Option<&'a [WeightSet]>,
+}
+
+/// The JSON form of an error.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorDocument {
+    code: &'static str,
+    /// The error with its causes.
+    message: String,
+    /// The HTTP status of the last response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// The seconds until the server accepts requests again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+impl<'a> FailedSource<'a> {
+    pub(crate) fn new(source: &'a str, error: &'a Error) -> Self {
+        let other_sets = match error {
+            Error::SeveralSets { sets, .. } => Some(&sets[..]),
+            _ => None,
         };
-        choice.write_global();
+        let error = ErrorDocument {
+            code: error.code(),
+            message: message_with_causes(error),
+            status: error.status(),
+            retry_after: error.retry_after().map(|wait| wait.as_secs()),
+        };
+        Self { source, error, other_sets }
+    }
+}
+
+/// A compact formatter that escapes control characters and invisible characters as `\u…`. JSON itself requires this
+/// only below U+0020.
+struct EscapingFormatter;
+
+impl Formatter for EscapingFormatter {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
+        let mut rest = text;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| needs_escape(*c)) {
+            out.write_all(&rest.as_bytes()[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+/// Returns whether to escape a character. [`escape`](hf_meta::report::text::escape) escapes the same characters.
+fn needs_escape(c: char) -> bool {
+    !c.is_ascii_graphic() && c != ' ' && c.escape_debug().count() > 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_strings_round_trip() {
+        let text = "h.0 \"ü\" \\ 模型 \u{1b}[2J \u{7f} \u{9b} \u{202e} \u{200b} \u{e0041}";
+        let mut json = Vec::new();
+        write_json(&mut json, &text).unwrap();
+        assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), text);
+        let json = String::from_utf8(json).unwrap();
+        assert!(json.contains("ü") && json.contains("模型"));
+        assert!(
+            json.trim_end().chars().all(|c| c == '"' || c == '\\' || !needs_escape(c)),
+            "{json}"
+        );
+        assert!(json.contains("\\u007f") && json.contains("\\udb40\\udc41"), "{json}");
     }
 }

@@ -1,6 +1,7 @@
 //! `hf-meta serve`: the badge service.
 
-use std::io::{self, Write};
+use std::ffi::OsStr;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -13,7 +14,8 @@ use tokio::net::TcpListener;
 
 use super::connection::{ConnectionArgs, seconds};
 use super::exit::{CommandError, ExitStatus, failed_to};
-use super::repo_arg::expand_home;
+use super::output::Page;
+use super::repos::expand_home;
 
 /// Serve badges and JSON counts over HTTP
 ///
@@ -29,7 +31,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", env = "HF_META_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
 
-    #[arg(long, value_name = "CACHE", env = "HF_META_CACHE", hide_env_values = true, help = CACHE_HELP)]
+    /// Header cache: a folder, a `redis://…` or `rediss://…` URL to share it between servers, or `off` [default:
+    /// hf-meta in $XDG_CACHE_HOME, else in ~/.cache]
+    #[arg(long, value_name = "CACHE", env = "HF_META_CACHE", hide_env_values = true)]
     cache: Option<CacheLocation>,
 
     /// Size limit of a disk cache, in bytes
@@ -69,41 +73,25 @@ pub(crate) struct ServeArgs {
     memory_limit: u64,
 
     /// Maximum requests per minute from one client for results that are not in memory; 0 for no limit
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "HF_META_REQUESTS_PER_MINUTE",
-        default_value_t = 6_000
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 6_000)]
+    #[arg(env = "HF_META_REQUESTS_PER_MINUTE")]
     requests_per_minute: u32,
 
     /// Maximum requests to the Hub per repository; weights in more files are not read
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "HF_META_MAX_REQUESTS_PER_LOOKUP",
-        default_value = "500"
-    )]
+    #[arg(long, value_name = "COUNT", default_value = "500")]
+    #[arg(env = "HF_META_MAX_REQUESTS_PER_LOOKUP")]
     max_requests_per_lookup: NonZeroUsize,
 
     /// Maximum requests to the Hub per minute caused by one client, and as many again for known badges; 0 for no
     /// limit
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "HF_META_UPSTREAM_REQUESTS_PER_MINUTE",
-        default_value_t = 120
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 120)]
+    #[arg(env = "HF_META_UPSTREAM_REQUESTS_PER_MINUTE")]
     upstream_requests_per_minute: u32,
 
     /// Maximum requests to the Hub per minute caused by all clients together; 0 for no limit. The rest of the
     /// quota is reserved for known badges
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "HF_META_TOTAL_UPSTREAM_REQUESTS_PER_MINUTE",
-        default_value_t = 400
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    #[arg(env = "HF_META_TOTAL_UPSTREAM_REQUESTS_PER_MINUTE")]
     total_upstream_requests_per_minute: u32,
 
     /// Networks of proxies whose `X-Forwarded-For` header is trusted, such as 127.0.0.1/32
@@ -147,9 +135,6 @@ pub(crate) struct ServeArgs {
     shutdown_timeout: Duration,
 }
 
-const CACHE_HELP: &str = "Header cache: a folder, a `redis://…` or `rediss://…` URL to share it between \
-     servers, or `off` [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]";
-
 /// The location of the header cache of a service.
 #[derive(Clone, Debug)]
 enum CacheLocation {
@@ -173,6 +158,14 @@ impl FromStr for CacheLocation {
     }
 }
 
+/// Ignores blank environment variables, as everywhere else.
+pub(crate) fn define(serve: clap::Command) -> clap::Command {
+    let is_blank = |name: &OsStr| std::env::var(name).is_ok_and(|text| text.trim().is_empty());
+    serve.mut_args(
+        |arg| if arg.get_env().is_some_and(is_blank) { arg.env(None::<&str>) } else { arg },
+    )
+}
+
 pub(crate) async fn run(
     args: &ServeArgs,
     connection: &ConnectionArgs,
@@ -184,8 +177,7 @@ pub(crate) async fn run(
     let failed_to_listen = || failed_to(format!("listen on {listen}"));
     let listener = TcpListener::bind(listen).await.map_err(failed_to_listen())?;
     let address = listener.local_addr().map_err(failed_to_listen())?;
-    writeln!(anstream::stdout(), "listening on http://{address}")
-        .map_err(failed_to("write to stdout"))?;
+    Page::print(|page| writeln!(page.out, "listening on http://{address}"))?;
     let service = Service::new(client, config(args));
     if let Some(address) = args.metrics_listen {
         let listener = TcpListener::bind(address).await;

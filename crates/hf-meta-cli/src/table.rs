@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 
-use super::terminal::{TerminalSize, cut, width, wrap};
+use super::terminal::{truncate, width, wrap};
 
 /// The maximum width of a column, in terminal columns. A longer cell shifts only the rest of its own row.
 const MAX_CELL_WIDTH: usize = 80;
@@ -17,12 +17,73 @@ enum Alignment {
     Right,
 }
 
-/// The order in which columns shrink.
+/// The change of a column in a table that is wider than the terminal. Columns change from right to left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ShrinkOrder {
-    First,
-    Normal,
-    Last,
+pub(crate) enum Shrink {
+    /// The column never changes.
+    Never,
+    /// Its cells are truncated, down to this width.
+    TruncateTo(usize),
+    /// Its cells wrap at words, down to this width. Only the last column can.
+    WrapTo(usize),
+    /// Its cells are truncated, and the column is dropped below this width.
+    DropBelow(usize),
+    /// The column is dropped before other columns change.
+    DropFirst,
+    /// The column is dropped after other columns have changed.
+    DropLast,
+}
+
+impl Shrink {
+    /// Returns the pass in which the column changes.
+    fn pass(self) -> u8 {
+        match self {
+            Self::DropFirst => 0,
+            Self::DropLast => 2,
+            _ => 1,
+        }
+    }
+
+    /// Returns the new width of a column that is `excess` too wide.
+    fn shrink(self, width: usize, excess: usize) -> usize {
+        let rest = width.saturating_sub(excess);
+        match self {
+            Self::Never => width,
+            Self::TruncateTo(min_width) | Self::WrapTo(min_width) => rest.max(min_width).min(width),
+            Self::DropBelow(min_shown_width) if rest >= min_shown_width => rest,
+            Self::DropBelow(_) | Self::DropFirst | Self::DropLast => 0,
+        }
+    }
+}
+
+/// A format for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowFormat {
+    Tsv,
+    Csv,
+    Markdown,
+}
+
+impl RowFormat {
+    fn line(self, cells: &[String]) -> String {
+        match self {
+            Self::Tsv => cells.join("\t"),
+            Self::Csv => cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(","),
+            Self::Markdown => {
+                let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+                format!("| {} |", cells.join(" | "))
+            }
+        }
+    }
+}
+
+/// Quotes a cell of comma-separated values if it is necessary (RFC 4180).
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
 }
 
 /// A column of a table with rows of type `R`.
@@ -33,54 +94,37 @@ struct Column<'a, R> {
     style: Style,
     /// The number of spaces before the column.
     gap: usize,
-    /// The minimum width to truncate the column to; `None` if it is never truncated.
-    min_width: Option<usize>,
-    /// The minimum width at which the column is shown.
-    useful_width: usize,
-    order: ShrinkOrder,
-    /// True if cells that are too wide wrap to the next line. Only the last column can.
-    wraps: bool,
+    shrink: Shrink,
 }
 
-/// A table: its columns from left to right, and its maximum width.
+/// The columns of a table from left to right.
 pub(crate) struct Table<'a, R> {
     columns: Vec<Column<'a, R>>,
-    max_width: Option<usize>,
 }
 
 impl<'a, R> Table<'a, R> {
     pub(crate) fn new() -> Self {
-        Self { columns: Vec::new(), max_width: None }
+        Self { columns: Vec::new() }
     }
 
     /// Adds a column of text.
     pub(crate) fn text(self, heading: &'static str, cell: impl Fn(&R) -> String + 'a) -> Self {
-        self.column(heading, Alignment::Left, cell)
+        self.column(heading, Alignment::Left, Box::new(cell))
     }
 
     /// Adds a right-aligned column of numbers.
     pub(crate) fn number(self, heading: &'static str, cell: impl Fn(&R) -> String + 'a) -> Self {
-        self.column(heading, Alignment::Right, cell)
+        self.column(heading, Alignment::Right, Box::new(cell))
     }
 
     fn column(
         mut self,
         heading: &'static str,
         alignment: Alignment,
-        cell: impl Fn(&R) -> String + 'a,
+        cell: Box<dyn Fn(&R) -> String + 'a>,
     ) -> Self {
-        let (cell, style) = (Box::new(cell), Style::new());
-        self.columns.push(Column {
-            heading,
-            alignment,
-            cell,
-            style,
-            gap: 2,
-            min_width: None,
-            useful_width: 0,
-            order: ShrinkOrder::Normal,
-            wraps: false,
-        });
+        let (style, gap, shrink) = (Style::new(), 2, Shrink::Never);
+        self.columns.push(Column { heading, alignment, cell, style, gap, shrink });
         self
     }
 
@@ -94,100 +138,54 @@ impl<'a, R> Table<'a, R> {
 
     /// Sets the terminal style of the cells of the last column.
     pub(crate) fn style(self, style: Style) -> Self {
-        self.change_last(|column| column.style = style)
+        self.with_last(|column| column.style = style)
     }
 
     /// Sets the number of spaces before the last column. The default is 2.
     pub(crate) fn gap(self, gap: usize) -> Self {
-        self.change_last(|column| column.gap = gap)
+        self.with_last(|column| column.gap = gap)
     }
 
-    /// Lets [`Table::fit`] truncate the last column to this width.
-    pub(crate) fn can_shrink_to(self, min_width: usize) -> Self {
-        self.change_last(|column| column.min_width = Some(min_width))
+    /// Sets the change of the last column in a narrow terminal.
+    pub(crate) fn shrink(self, shrink: Shrink) -> Self {
+        self.with_last(|column| column.shrink = shrink)
     }
 
-    /// Lets [`Table::fit`] truncate the last column, and drop it below this width.
-    pub(crate) fn dropped_below(self, useful_width: usize) -> Self {
-        self.can_shrink_to(0).change_last(|column| column.useful_width = useful_width)
-    }
-
-    /// Lets [`Table::fit`] drop the last column before it changes other columns.
-    pub(crate) fn dropped_first(self) -> Self {
-        self.dropped_below(usize::MAX).change_last(|column| column.order = ShrinkOrder::First)
-    }
-
-    /// Lets [`Table::fit`] drop the last column after it has changed other columns.
-    pub(crate) fn dropped_last(self) -> Self {
-        self.dropped_below(usize::MAX).change_last(|column| column.order = ShrinkOrder::Last)
-    }
-
-    /// Lets [`Table::fit`] wrap the cells of the last column at words, down to this width.
-    pub(crate) fn wrapped_to(self, min_width: usize) -> Self {
-        self.can_shrink_to(min_width).change_last(|column| column.wraps = true)
-    }
-
-    fn change_last(mut self, change: impl FnOnce(&mut Column<'a, R>)) -> Self {
+    fn with_last(mut self, change: impl FnOnce(&mut Column<'a, R>)) -> Self {
         self.columns.last_mut().map(change);
         self
     }
 
-    /// Narrows columns until rows fit the terminal. Without a terminal, nothing is truncated.
-    pub(crate) fn fit(self, terminal: Option<TerminalSize>) -> Self {
-        Self { max_width: terminal.map(|size| size.width), ..self }
-    }
-
-    /// Writes the headings and the rows with one tab between cells, for other programs.
-    pub(crate) fn write_tsv(
+    /// Writes the headings and the rows for other programs.
+    pub(crate) fn write_rows(
         &self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
+        format: RowFormat,
         rows: impl IntoIterator<Item = R>,
     ) -> io::Result<()> {
-        let headings: Vec<_> = self.columns.iter().map(|column| column.heading).collect();
-        writeln!(out, "{}", headings.join("\t"))?;
-        rows.into_iter().try_for_each(|row| {
-            let cells: Vec<_> = self.columns.iter().map(|column| (column.cell)(&row)).collect();
-            writeln!(out, "{}", cells.join("\t"))
-        })
-    }
-
-    /// Writes the headings and the rows as comma-separated values, for other programs.
-    pub(crate) fn write_csv(
-        &self,
-        out: &mut impl Write,
-        rows: impl IntoIterator<Item = R>,
-    ) -> io::Result<()> {
-        let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(self.columns.iter().map(|column| column.heading))?;
-        for row in rows {
-            writer.write_record(self.columns.iter().map(|column| (column.cell)(&row)))?;
+        let cells = |cell: &dyn Fn(&Column<'a, R>) -> String| {
+            format.line(&self.columns.iter().map(cell).collect::<Vec<_>>())
+        };
+        writeln!(out, "{}", cells(&|column| column.heading.to_owned()))?;
+        if format == RowFormat::Markdown {
+            let rule = |column: &Column<'a, R>| match column.alignment {
+                Alignment::Left => "---".to_owned(),
+                Alignment::Right => "---:".to_owned(),
+            };
+            writeln!(out, "{}", cells(&rule))?;
         }
-        writer.flush()
+        rows.into_iter()
+            .try_for_each(|row| writeln!(out, "{}", cells(&|column| (column.cell)(&row))))
     }
 
-    /// Writes the headings and the rows as a Markdown table.
-    pub(crate) fn write_markdown(
+    /// Writes the headings, unless all are empty, and the rows. Narrows columns until the rows fit `max_width`;
+    /// without it, nothing is truncated. Calls `rows` twice.
+    pub(crate) fn write<I>(
         &self,
-        out: &mut impl Write,
-        rows: impl IntoIterator<Item = R>,
-    ) -> io::Result<()> {
-        let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-        let columns = || self.columns.iter();
-        writeln!(out, "{}", line(columns().map(|column| column.heading.to_owned()).collect()))?;
-        let rule = |alignment| if alignment == Alignment::Left { "---" } else { "---:" };
-        writeln!(
-            out,
-            "{}",
-            line(columns().map(|column| rule(column.alignment).to_owned()).collect())
-        )?;
-        rows.into_iter().try_for_each(|row| {
-            let cells = columns().map(|column| (column.cell)(&row).replace('|', "\\|"));
-            writeln!(out, "{}", line(cells.collect()))
-        })
-    }
-
-    /// Writes the headings, unless all are empty, and the rows. Calls `rows` twice.
-    pub(crate) fn write<I>(&self, out: &mut impl Write, rows: impl Fn() -> I) -> io::Result<()>
+        out: &mut dyn Write,
+        max_width: Option<usize>,
+        rows: impl Fn() -> I,
+    ) -> io::Result<()>
     where
         I: IntoIterator<Item = R>,
     {
@@ -200,28 +198,27 @@ impl<'a, R> Table<'a, R> {
                 *width = cell.min(MAX_CELL_WIDTH).max(*width);
             }
         }
-        self.shrink(&mut widths);
+        if let Some(max_width) = max_width {
+            self.shrink_to(max_width, &mut widths);
+        }
+        let fits = max_width.is_some();
         if has_headings {
             let heading = |column: &Column<'_, R>| (column.heading.to_owned(), Style::new());
-            self.write_row(out, &widths, heading)?;
+            self.write_row(out, &widths, fits, heading)?;
         }
         rows().into_iter().try_for_each(|row| {
-            self.write_row(out, &widths, |column| ((column.cell)(&row), column.style))
+            self.write_row(out, &widths, fits, |column| ((column.cell)(&row), column.style))
         })
     }
 
-    /// Shrinks the columns in their order, and from right to left within the same order.
-    fn shrink(&self, widths: &mut [usize]) {
-        let Some(max_width) = self.max_width else { return };
-        for order in [ShrinkOrder::First, ShrinkOrder::Normal, ShrinkOrder::Last] {
-            for (at, column) in self.columns.iter().enumerate().rev() {
-                let Some(min_width) = column.min_width else { continue };
+    /// Shrinks the columns that are dropped first, then those that can be narrowed, then those that are dropped last.
+    fn shrink_to(&self, max_width: usize, widths: &mut [usize]) {
+        for pass in 0..=2 {
+            for (index, column) in self.columns.iter().enumerate().rev() {
                 let excess = self.indent(widths, widths.len()).saturating_sub(max_width);
-                if column.order != order || excess == 0 {
-                    continue;
+                if excess > 0 && column.shrink.pass() == pass {
+                    widths[index] = column.shrink.shrink(widths[index], excess);
                 }
-                let narrow = widths[at].saturating_sub(excess).max(min_width).min(widths[at]);
-                widths[at] = if narrow < column.useful_width { 0 } else { narrow };
             }
         }
     }
@@ -230,32 +227,38 @@ impl<'a, R> Table<'a, R> {
     fn indent(&self, widths: &[usize], columns: usize) -> usize {
         let columns = widths.iter().zip(&self.columns).take(columns).enumerate();
         let columns = columns.filter(|(_, (width, _))| **width > 0);
-        columns.map(|(at, (width, column))| width + if at == 0 { 0 } else { column.gap }).sum()
+        columns
+            .map(|(index, (width, column))| width + if index == 0 { 0 } else { column.gap })
+            .sum()
     }
 
-    /// Writes one row without trailing spaces.
+    /// Writes one row without trailing spaces. If it `fits` a terminal, long cells are truncated or wrapped.
     fn write_row(
         &self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         widths: &[usize],
+        fits: bool,
         cell: impl Fn(&Column<'a, R>) -> (String, Style),
     ) -> io::Result<()> {
         let (mut spaces, mut rest) = (0, Vec::new());
-        for (at, (column, &width)) in self.columns.iter().zip(widths).enumerate() {
+        for (index, (column, &width)) in self.columns.iter().zip(widths).enumerate() {
             let (mut text, style) = cell(column);
-            if self.max_width.is_some() && column.wraps {
-                let mut lines = wrap(&text, width);
-                text = lines.remove(0);
-                rest = lines;
-            } else if self.max_width.is_some() && column.min_width.is_some() {
-                cut(&mut text, width);
+            match column.shrink {
+                Shrink::WrapTo(_) if fits => {
+                    let mut lines = wrap(&text, width);
+                    text = lines.remove(0);
+                    rest = lines;
+                }
+                Shrink::Never => {}
+                _ if fits => truncate(&mut text, width),
+                _ => {}
             }
             let padding = width.saturating_sub(self::width(&text));
             let (before, after) = match column.alignment {
                 Alignment::Left => (0, padding),
                 Alignment::Right => (padding, 0),
             };
-            spaces += before + if at == 0 || width == 0 { 0 } else { column.gap };
+            spaces += before + if index == 0 || width == 0 { 0 } else { column.gap };
             if !text.is_empty() {
                 write!(out, "{:spaces$}{style}{text}{style:#}", "")?;
                 spaces = 0;
@@ -279,18 +282,22 @@ mod tests {
     fn table() -> Table<'static, Row> {
         Table::new()
             .text("name", |row: &Row| row[0].to_owned())
-            .can_shrink_to(4)
+            .shrink(Shrink::TruncateTo(4))
             .number("n", |row| row[1].to_owned())
             .text("", |row| row[2].to_owned())
-            .dropped_below(5)
+            .shrink(Shrink::DropBelow(5))
             .text("hidden", |_| "hidden".to_owned())
             .shown_if(false)
     }
 
-    fn written(table: &Table<'_, Row>, rows: &[Row]) -> String {
+    fn fitted(table: &Table<'_, Row>, rows: &[Row], max_width: Option<usize>) -> String {
         let mut out = Vec::new();
-        table.write(&mut out, || rows.iter().copied()).unwrap();
+        table.write(&mut out, max_width, || rows.iter().copied()).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    fn written(table: &Table<'_, Row>, rows: &[Row]) -> String {
+        fitted(table, rows, None)
     }
 
     #[test]
@@ -301,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_of_more_than_80_characters_shifts_its_own_row_only() {
+    fn long_cells_shift_only_their_own_row() {
         let wide: &str = "w".repeat(100).leak();
         let pad = " ".repeat(80 - 4);
         let expected = format!("name{pad}  n\na   {pad}  1  x\n{wide}  2\n");
@@ -318,8 +325,7 @@ mod tests {
             (12, "a long n…  1"),
             (0, "a l…  1"),
         ] {
-            let size = TerminalSize { width, height: 24 };
-            let text = written(&table().fit(Some(size)), &rows);
+            let text = fitted(&table(), &rows, Some(width));
             assert_eq!(text.lines().last(), Some(expected), "{width}");
         }
     }
@@ -333,12 +339,9 @@ mod tests {
 
     #[test]
     fn the_last_column_wraps_after_others_were_dropped() {
-        let table = |width| {
-            let table = Table::new().text("", |row: &Row| row[0].to_owned());
-            let table = table.number("", |row| row[1].to_owned()).dropped_first();
-            let table = table.text("", |row| row[2].to_owned()).wrapped_to(6);
-            table.fit(Some(TerminalSize { width, height: 24 }))
-        };
+        let table = Table::new().text("", |row: &Row| row[0].to_owned());
+        let table = table.number("", |row| row[1].to_owned()).shrink(Shrink::DropFirst);
+        let table = table.text("", |row| row[2].to_owned()).shrink(Shrink::WrapTo(6));
         let rows = [["name", "1,000", "one two three"], ["n", "1", "four"]];
         for (width, expected) in [
             (26, "name  1,000  one two three\nn         1  four\n"),
@@ -346,14 +349,15 @@ mod tests {
             (14, "name  one two\n      three\nn     four\n"),
             (1, "name  one\n      two\n      three\nn     four\n"),
         ] {
-            assert_eq!(written(&table(width), &rows), expected, "{width}");
+            assert_eq!(fitted(&table, &rows, Some(width)), expected, "{width}");
         }
     }
 
     #[test]
-    fn other_programs_get_one_tab_between_cells() {
+    fn tsv_has_one_tab_between_cells() {
         let mut out = Vec::new();
-        table().write_tsv(&mut out, [["a b", "1", ""], ["c", "2", "x"]]).unwrap();
+        let rows = [["a b", "1", ""], ["c", "2", "x"]];
+        table().write_rows(&mut out, RowFormat::Tsv, rows).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "name\tn\t\na b\t1\t\nc\t2\tx\n");
     }
 
@@ -361,8 +365,8 @@ mod tests {
     fn separators_in_cells_are_quoted() {
         let rows = [["a,\"b\"", "1", "x|y"]];
         let (mut csv, mut markdown) = (Vec::new(), Vec::new());
-        table().write_csv(&mut csv, rows).unwrap();
-        table().write_markdown(&mut markdown, rows).unwrap();
+        table().write_rows(&mut csv, RowFormat::Csv, rows).unwrap();
+        table().write_rows(&mut markdown, RowFormat::Markdown, rows).unwrap();
         assert_eq!(String::from_utf8(csv).unwrap(), "name,n,\n\"a,\"\"b\"\"\",1,x|y\n");
         let expected = "| name | n |  |\n| --- | ---: | --- |\n| a,\"b\" | 1 | x\\|y |\n";
         assert_eq!(String::from_utf8(markdown).unwrap(), expected);

@@ -1,8 +1,39 @@
-//! Terminal size and text width.
+//! The terminal: its colors, its size, and text that fits its width.
 
 use std::io::{self, IsTerminal};
 
+use anstyle::{AnsiColor, Style};
+use clap::ColorChoice;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
+pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default().bold();
+
+/// The option of the subcommands that print text with colors. `badge` has another `--color`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct ColorArgs {
+    /// When to use colors: auto, always or never [default: auto]
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    #[arg(hide_default_value = true, hide_possible_values = true)]
+    color: ColorChoice,
+}
+
+impl ColorArgs {
+    /// Applies the option to stdout and stderr. By default, `anstream` removes styles from text that is not written to
+    /// a terminal.
+    pub(crate) fn apply(self) {
+        match self.color {
+            // The environment decides.
+            ColorChoice::Auto => {}
+            ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
+            ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+        }
+    }
+}
 
 /// The size of a terminal, in columns and lines.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +69,7 @@ pub(crate) fn width(text: &str) -> usize {
 }
 
 /// Truncates a text to a number of columns, ending with `…`.
-pub(crate) fn cut(text: &mut String, max_width: usize) {
+pub(crate) fn truncate(text: &mut String, max_width: usize) {
     if width(text) <= max_width {
         return;
     }
@@ -69,12 +100,12 @@ pub(crate) fn wrap(text: &str, max_width: usize) -> Vec<String> {
 }
 
 /// Wraps a sentence to the width of the terminal, if there is one.
-pub(crate) fn fitted(text: &str, terminal: Option<TerminalSize>) -> String {
+pub(crate) fn wrap_to_terminal(text: &str, terminal: Option<TerminalSize>) -> String {
     terminal.map_or_else(|| text.to_owned(), |size| wrap(text, size.width).join("\n"))
 }
 
 /// Wraps a sentence after a label of `label` columns. The following lines are indented by four.
-pub(crate) fn fitted_after(label: usize, text: &str, terminal: Option<TerminalSize>) -> String {
+pub(crate) fn wrap_after_label(label: usize, text: &str, terminal: Option<TerminalSize>) -> String {
     const INDENT: usize = 4;
 
     let Some(size) = terminal else { return text.to_owned() };
@@ -98,19 +129,19 @@ mod tests {
             ("🤗🤗", 3, "🤗…"),
             ("x", 0, ""),
         ] {
-            let mut cut_text = text.to_owned();
-            cut(&mut cut_text, max_width);
-            assert_eq!(cut_text, expected, "{text} {max_width}");
-            assert!(width(&cut_text) <= max_width);
+            let mut truncated = text.to_owned();
+            truncate(&mut truncated, max_width);
+            assert_eq!(truncated, expected, "{text} {max_width}");
+            assert!(width(&truncated) <= max_width);
         }
     }
 
     #[test]
     fn sentences_after_a_label_are_indented() {
         let terminal = Some(TerminalSize { width: 17, height: 24 });
-        let text = format!("warning: {}", fitted_after(9, "one two three four", terminal));
+        let text = format!("warning: {}", wrap_after_label(9, "one two three four", terminal));
         assert_eq!(text, "warning: one two\n    three four");
-        assert_eq!(fitted_after(9, "one two three four", None), "one two three four");
+        assert_eq!(wrap_after_label(9, "one two three four", None), "one two three four");
     }
 
     #[test]

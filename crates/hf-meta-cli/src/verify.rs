@@ -1,22 +1,21 @@
-//! `hf-meta verify`: checks every file of a checkpoint.
+//! `hf-meta verify`: checks every file of a checkpoint, and prints the findings as text, JSON or SARIF.
 
-use std::io::{self, BufWriter, Write};
+use std::collections::BTreeSet;
+use std::io;
 
 use anstyle::Style;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::ParameterSources;
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Error, Model, Plan, VerifyReport};
+use hf_meta::{Endpoint, Error, Model, Plan, VerifyReport};
+use serde_json::{Value, json};
 
-use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
-use super::exit::{CommandError, ExitStatus, failed_to};
-use super::json;
-use super::output::ColorArgs;
-use super::repo_arg::RepoArg;
-use super::repo_list::RepoListArgs;
-use super::sarif::SarifLog;
-use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
-use super::terminal::{TerminalSize, fitted_after};
+use super::context::{CommandContext, SelectionArgs, Sources};
+use super::error_report::message_with_causes;
+use super::exit::{CommandError, ExitStatus};
+use super::output::{Page, print_json};
+use super::repos::{RepoArg, RepoListArgs};
+use super::terminal::{CYAN, ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
 const MAX_FINDINGS_PER_KIND: usize = 10;
@@ -67,48 +66,37 @@ pub(crate) async fn run(
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
     if args.selection.plan() == Plan::Hub {
-        return Err(CommandError::Usage(
+        return Err(CommandError::usage(
             "`verify` checks the bytes of every file, so it cannot use `--plan hub`",
         ));
     }
-    let read = |model: Model| async move { model.verify().await };
-    let form = match (args.json, args.sarif) {
-        (true, _) => OutputForm::Json,
-        (_, true) => OutputForm::Other,
-        _ => OutputForm::Text,
-    };
     let repos = args.repos.list()?;
-    let sources = Sources { repos: &repos, selection: &args.selection, form };
-    if !args.sarif {
-        let print = |source: &RepoArg, report: VerifyReport| {
-            print(args, &report)?;
-            Ok(status(args, source, &report))
-        };
-        return Ok(context.for_each(sources, read, print).await?);
-    }
-    let (mut log, endpoint) = (SarifLog::default(), context.client.endpoint());
-    let collect = |source: &RepoArg, result: Result<VerifyReport, Error>| match result {
+    let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
+    let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
+    let read = |model: Model| async move { model.verify().await };
+    let print = |source: &RepoArg, report: Result<VerifyReport, Error>| match report {
         Ok(report) => {
-            log.add_report(source, endpoint, &report);
+            if args.sarif {
+                sarif.add_report(source, endpoint, &report);
+            } else if args.json {
+                print_json(&report)?;
+            } else {
+                context.print(|page| write(page, &report))?;
+            }
             Ok(status(args, source, &report))
         }
         Err(error) => {
-            log.add_error(source, endpoint, &error);
+            if args.sarif {
+                sarif.add_error(source, endpoint, &error);
+            }
             context.report(source, sources, &error)
         }
     };
-    let status = context.for_each_result(sources, read, collect).await?;
-    json::print(&log.finish()).map_err(failed_to("write to stdout"))?;
-    Ok(status)
-}
-
-fn print(args: &VerifyArgs, report: &VerifyReport) -> io::Result<()> {
-    if args.json {
-        return json::print(report);
+    let status = context.for_each(sources, read, print).await?;
+    if args.sarif {
+        print_json(&sarif.finish())?;
     }
-    let mut stdout = BufWriter::new(anstream::stdout().lock());
-    write(&mut stdout, report, TerminalSize::from_stdout())?;
-    stdout.flush()
+    Ok(status)
 }
 
 fn status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
@@ -116,24 +104,20 @@ fn status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitSta
     match (report.is_complete(), report.is_valid()) {
         (false, _) if source.is_local() => ExitStatus::LocalIo,
         (false, _) => ExitStatus::Remote,
-        (true, false) => ExitStatus::Negative,
-        (true, true) if args.strict && has_warnings => ExitStatus::Negative,
+        (true, false) => ExitStatus::CheckFailed,
+        (true, true) if args.strict && has_warnings => ExitStatus::CheckFailed,
         (true, true) => ExitStatus::Success,
     }
 }
 
 /// Writes the findings by kind, then a summary.
-fn write(
-    out: &mut impl Write,
-    report: &VerifyReport,
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
-    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&report.source))?;
+fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
+    page.heading(&report.source)?;
     for kind in by_kind(report) {
         let (style, label) = label(kind[0].severity());
         let mut line = |text: &str| {
-            let text = fitted_after(label.len() + 2, text, terminal);
-            writeln!(out, "{style}{label}{style:#}: {text}")
+            let text = wrap_after_label(label.len() + 2, text, page.terminal);
+            writeln!(page.out, "{style}{label}{style:#}: {text}")
         };
         for finding in kind.iter().take(MAX_FINDINGS_PER_KIND) {
             line(&escape(&finding.to_string()))?;
@@ -142,7 +126,7 @@ fn write(
             line(&format!("{} more of this kind; --json lists more", thousands(more)))?;
         }
     }
-    write_summary(out, report)
+    write_summary(page, report)
 }
 
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
@@ -170,7 +154,7 @@ fn count(findings: &[Finding]) -> u64 {
     findings.iter().map(count).sum()
 }
 
-fn write_summary(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> {
+fn write_summary(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
     let found = |severity| {
         let kinds = by_kind(report).filter(|kind| kind[0].severity() == severity);
         kinds.map(count).fold(0, u64::saturating_add)
@@ -188,23 +172,85 @@ fn write_summary(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> 
     let tensors = counted(report.tensors, "tensor");
     let errors = counted(found(Severity::Error), "error");
     let warnings = counted(found(Severity::Warning), "warning");
-    writeln!(out, "{style}{word}{style:#}: {files} {tensors} checked, {errors}, {warnings}")?;
-    write_parameters(out, report.parameters)
+    writeln!(page.out, "{style}{word}{style:#}: {files} {tensors} checked, {errors}, {warnings}")?;
+    write_parameters(page, report.parameters)
 }
 
 /// Writes the parameter counts from each source that has one.
-fn write_parameters(out: &mut impl Write, figures: ParameterSources) -> io::Result<()> {
-    let ParameterSources { counted: Some(counted), exact, declared, config, hub, .. } = figures
+fn write_parameters(page: &mut Page<'_>, sources: ParameterSources) -> io::Result<()> {
+    let ParameterSources { counted: Some(counted), exact, declared, config, hub, .. } = sources
     else {
         return Ok(());
     };
     let others = [("declared", declared), ("config.json", config), ("Hub", hub)];
-    let others = others.into_iter().filter_map(|(source, figure)| {
-        Some(match figure? {
+    let others = others.into_iter().filter_map(|(source, count)| {
+        Some(match count? {
             equal if equal == counted => format!("; {source}: same"),
             other => format!("; {source}: {}", thousands(other)),
         })
     });
     let mark = if exact == Some(true) { "" } else { "~" };
-    writeln!(out, "parameters: {mark}{} counted{}", thousands(counted), others.collect::<String>())
+    writeln!(
+        page.out,
+        "parameters: {mark}{} counted{}",
+        thousands(counted),
+        others.collect::<String>()
+    )
+}
+
+/// The findings as SARIF 2.1.0, which code hosts show as annotations: the results and their kinds.
+#[derive(Debug, Default)]
+struct SarifLog {
+    results: Vec<Value>,
+    rules: BTreeSet<String>,
+}
+
+impl SarifLog {
+    /// Adds the findings of a report.
+    fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
+        for finding in &report.findings {
+            let (_, level) = label(finding.severity());
+            let (kind, file) = kind_and_file(finding);
+            let uri = source.file_url(file.as_deref(), endpoint);
+            self.add(kind, level, &finding.to_string(), &uri);
+        }
+    }
+
+    /// Adds a source that could not be read.
+    fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
+        let (message, uri) = (message_with_causes(error), source.file_url(None, endpoint));
+        self.add(error.code().to_owned(), "error", &message, &uri);
+    }
+
+    fn add(&mut self, rule: String, level: &str, message: &str, uri: &str) {
+        self.results.push(json!({
+            "ruleId": rule,
+            "level": level,
+            "message": { "text": message },
+            "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri } } }],
+        }));
+        self.rules.insert(rule);
+    }
+
+    /// Returns the document.
+    fn finish(self) -> Value {
+        let rules: Vec<_> = self.rules.iter().map(|id| json!({ "id": id })).collect();
+        let driver = json!({
+            "name": "hf-meta",
+            "semanticVersion": env!("CARGO_PKG_VERSION"),
+            "rules": rules,
+        });
+        json!({
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [{ "tool": { "driver": driver }, "results": self.results }],
+        })
+    }
+}
+
+/// Returns the kind of a finding and the file it is about.
+fn kind_and_file(finding: &Finding) -> (String, Option<String>) {
+    let fields = serde_json::to_value(finding).unwrap_or_default();
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+    (text("kind").unwrap_or_default(), text("file").or_else(|| text("shard")))
 }

@@ -31,6 +31,7 @@ impl RepoKind {
     }
 
     /// Returns the name of the kind in API URLs and in the disk cache of `huggingface_hub`.
+    #[must_use]
     pub fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",

@@ -138,7 +138,7 @@ fn completions_and_manual_pages_are_complete() {
     child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     let page = run(&hub, &["man"]).data();
-    assert!(page.contains(".TH hf-meta 1") && page.contains("\\-\\-prefetch"), "{page}");
+    assert!(page.contains(".TH hf-meta 1") && page.contains("\\-\\-plan"), "{page}");
     let folder = tempfile::tempdir().unwrap();
     run(&hub, &["man", "-o", folder.path().to_str().unwrap()]).data();
     let pages: Vec<_> =

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hf_meta::Client;
@@ -10,16 +10,16 @@ use hf_meta::report::text::{counted, thousands};
 use hf_meta_census::{CensusProgress, Manifest};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use crate::progress::ProgressBars;
+use crate::stderr::ProgressBars;
 
 /// The interval between lines without a terminal.
-const INTERVAL: Duration = Duration::from_secs(30);
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The number of file requests that the Hub allows anonymous readers per 5 minutes
 /// (<https://huggingface.co/docs/hub/rate-limits>).
-const QUOTA: f64 = 3_000.0;
+const ANONYMOUS_QUOTA: f64 = 3_000.0;
 
-/// The progress of a census.
+/// The progress of a census. Clones share it.
 #[derive(Clone)]
 pub(super) struct CensusBar {
     /// `None` if the command is quiet.
@@ -42,22 +42,8 @@ impl CensusBar {
     ) -> Self {
         let now = Instant::now();
         let status = CensusStatus { client, started: now, progress: Arc::default() };
-        let bar = bars.census_bar().map(|bar| {
-            let template = "{spinner} [{bar:24}] {pos}/{len} repositories, {status}";
-            let style = ProgressStyle::with_template(template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("=> ");
-            // There are no progress events during a wait, so the text is formatted when the bar is drawn.
-            let shown = status.clone();
-            let style =
-                style.with_key("status", move |_: &ProgressState, text: &mut dyn fmt::Write| {
-                    // The bar must not fail because of its text.
-                    let _ = text.write_str(&shown.describe());
-                });
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar.with_style(style)
-        });
-        let repeated = match manifest.duplicates() as u64 {
+        let bar = (!bars.is_quiet).then(|| bars.add(status.style()));
+        let duplicates = match manifest.duplicates() as u64 {
             0 => String::new(),
             names => format!("; {} ignored", counted(names, "duplicate name")),
         };
@@ -66,7 +52,7 @@ impl CensusBar {
             1 => "1 repository".to_owned(),
             repos => format!("{} repositories", thousands(repos)),
         };
-        let manifest = format!("{repos} in {parts}{repeated}");
+        let manifest = format!("{repos} in {parts}{duplicates}");
         Self { bar, status, last_line: Arc::new(Mutex::new(now)), manifest, copies_rows }
     }
 
@@ -74,20 +60,18 @@ impl CensusBar {
     pub(super) fn update(&self, progress: CensusProgress) {
         let Some(bar) = &self.bar else { return };
         if progress.done == 0 {
-            self.print(&self.estimate(progress.total as u64));
+            let estimate = self.estimate(progress.total as u64);
+            print_line(bar, &format!("{}; {estimate}", self.manifest));
         }
-        *self.status.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        *lock(&self.status.progress) = progress;
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
-        if bar.is_hidden() {
-            let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.elapsed() >= INTERVAL {
-                *last = Instant::now();
-                let (done, total) =
-                    (thousands(progress.done as u64), thousands(progress.total as u64));
-                let status = self.status.describe();
-                self.print(&format!("{done} of {total} repositories, {status}"));
-            }
+        let mut last_line = lock(&self.last_line);
+        if bar.is_hidden() && last_line.elapsed() >= LINE_INTERVAL {
+            *last_line = Instant::now();
+            let (done, total) = (thousands(progress.done as u64), thousands(progress.total as u64));
+            let status = self.status.describe();
+            print_line(bar, &format!("{done} of {total} repositories, {status}"));
         }
     }
 
@@ -100,35 +84,40 @@ impl CensusBar {
 
     /// Describes the work ahead.
     fn estimate(&self, repos: u64) -> String {
-        let manifest = &self.manifest;
         if repos == 0 {
-            return format!("{manifest}; nothing left to read");
+            return "nothing left to read".to_owned();
+        }
+        let shown = thousands(repos);
+        if self.copies_rows {
+            return format!("{shown} to read, or to copy if unchanged");
         }
         #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-        let seconds = repos as f64 / QUOTA * 300.0;
-        let (repos, time) = (thousands(repos), duration(seconds));
-        if self.copies_rows {
-            return format!("{manifest}; {repos} to read, or to copy if unchanged");
-        }
+        let seconds = repos as f64 / ANONYMOUS_QUOTA * 300.0;
         if seconds < 60.0 {
-            return format!("{manifest}; {repos} to read");
+            return format!("{shown} to read");
         }
+        let time = duration(seconds);
         format!(
-            "{manifest}; {repos} to read with at least one request each, which takes at least {time} at 3,000 requests per 5 minutes"
+            "{shown} to read with at least one request each, which takes at least {time} at 3,000 requests per 5 minutes"
         )
-    }
-
-    fn print(&self, text: &str) {
-        match &self.bar {
-            Some(bar) if !bar.is_hidden() => bar.println(text),
-            // A failure to write to stderr must not affect the census.
-            Some(_) => drop(writeln!(anstream::stderr(), "{text}")),
-            None => {}
-        }
     }
 }
 
-/// Formats the rate, the cost and the remaining time of a census.
+/// Prints a line above the bar, or in its place without a terminal.
+fn print_line(bar: &ProgressBar, text: &str) {
+    if bar.is_hidden() {
+        // A failure to write to stderr must not affect the census.
+        let _ = writeln!(anstream::stderr(), "{text}");
+    } else {
+        bar.println(text);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Formats the rate, the requests and the remaining time of a census.
 #[derive(Clone)]
 struct CensusStatus {
     client: Client,
@@ -137,22 +126,35 @@ struct CensusStatus {
 }
 
 impl CensusStatus {
+    /// Returns the style of a bar with this status. There are no progress events during a wait, so the text is
+    /// formatted when the bar is drawn.
+    fn style(&self) -> ProgressStyle {
+        let template = "{spinner} [{bar:24}] {pos}/{len} repositories, {status}";
+        let style = ProgressStyle::with_template(template)
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> ");
+        let status = self.clone();
+        style.with_key("status", move |_: &ProgressState, text: &mut dyn fmt::Write| {
+            // The bar must not fail because of its text.
+            let _ = text.write_str(&status.describe());
+        })
+    }
+
     fn describe(&self) -> String {
-        let progress = *self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = *lock(&self.progress);
         let seconds = self.started.elapsed().as_secs_f64();
-        let stats = self.client.stats();
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let rate = progress.done as f64 / seconds.max(0.001);
         #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-        let left = (progress.total - progress.done.min(progress.total)) as f64 / rate.max(0.001);
-        let (requests, left) = (thousands(stats.requests), duration(left));
+        let left = progress.total.saturating_sub(progress.done) as f64 / rate.max(0.001);
+        let (requests, left) = (thousands(self.client.stats().requests), duration(left));
         let failed = match progress.failed as u64 {
             0 => String::new(),
             failed => format!(", {} failed", thousands(failed)),
         };
         let quota = self.client.remaining_quota();
-        let quota = quota.map(|quota| describe_quota(quota.requests, quota.reset));
-        let quota = quota.unwrap_or_default();
+        let quota =
+            quota.map_or_else(String::new, |quota| describe_quota(quota.requests, quota.reset));
         format!("{rate:.0}/s, {requests} requests{quota}, {left} left{failed}")
     }
 }

@@ -1,15 +1,14 @@
 //! `--explain`: how the parameters were counted.
 
 use std::cmp::Reverse;
-use std::io::{self, Write};
+use std::io;
 
 use hf_meta::CountReport;
 use hf_meta::count::{CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, TensorGroup};
 use hf_meta::report::text::{counted, escape, size_of_model, thousands};
 
-use super::heading;
-use crate::table::Table;
-use crate::terminal::{TerminalSize, fitted};
+use crate::output::Page;
+use crate::table::{Shrink, Table};
 
 /// The minimum useful width of the text column.
 const MIN_TEXT_WIDTH: usize = 12;
@@ -22,13 +21,9 @@ struct ExplainRow<'a> {
 }
 
 /// Writes the groups of tensors in descending order of parameters, and the rules that apply.
-pub(crate) fn write(
-    out: &mut impl Write,
-    report: &CountReport,
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
+pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
     let breakdown = &report.breakdown;
-    heading(out, &report.source)?;
+    page.heading(&report.source)?;
     let mut groups: Vec<_> = breakdown.groups.iter().collect();
     groups.sort_by_key(|group| Reverse(group.count.parameters));
     let total = || ExplainRow {
@@ -39,64 +34,56 @@ pub(crate) fn write(
     let table = Table::new()
         .text("dtype", |row: &ExplainRow<'_>| escape(row.dtype))
         .number("tensors", |row| thousands(row.count.tensors))
-        .dropped_first()
+        .shrink(Shrink::DropFirst)
         .number("elements", |row| thousands(row.count.elements))
         .number("parameters", |row| thousands(row.count.parameters))
         .text("counted", |row| row.counted.clone())
-        .wrapped_to(MIN_TEXT_WIDTH);
-    table
-        .fit(terminal)
-        .write(out, || groups.iter().map(|group| group_row(group)).chain([total()]))?;
+        .shrink(Shrink::WrapTo(MIN_TEXT_WIDTH));
+    page.table(&table, || groups.iter().map(|group| group_row(group)).chain([total()]))?;
     if let Some(moe) = &breakdown.moe {
-        writeln!(out, "{}", fitted(&active_parameters(moe), terminal))?;
-        writeln!(out, "{}", fitted(&formula(moe), terminal))?;
+        page.line(&active_parameters(moe))?;
+        page.line(&formula(moe))?;
         if moe.input_embedding > 0 {
             let without = thousands(moe.active_without_input_embedding());
-            writeln!(out, "{without} without the input embedding")?;
+            writeln!(page.out, "{without} without the input embedding")?;
         }
     }
     if let Some(reason) = breakdown.moe_unknown {
-        let note = format!("the active parameters are unknown: {reason}");
-        writeln!(out, "{}", fitted(&note, terminal))?;
+        page.line(&format!("the active parameters are unknown: {reason}"))?;
     }
-    modules(out, breakdown, terminal)
+    write_modules(page, breakdown)
 }
 
 /// Writes the kinds of quantized modules, and the unresolved modules.
-fn modules(
-    out: &mut impl Write,
-    breakdown: &CountBreakdown,
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
+fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<()> {
     let mut kinds: Vec<_> = breakdown.module_kinds.iter().collect();
     kinds.sort_by_key(|kind| Reverse(kind.parameters));
     if !kinds.is_empty() {
         let table = Table::new()
             .text("packing", |kind: &&ModuleKind| kind.packing.to_string())
             .number("modules", |kind| thousands(kind.modules))
-            .dropped_first()
+            .shrink(Shrink::DropFirst)
             .number("stored", |kind| thousands(kind.elements))
-            .dropped_first()
+            .shrink(Shrink::DropFirst)
             .number("parameters", |kind| thousands(kind.parameters))
             .number("huggingface.js", |kind| match kind.huggingface_js {
                 Some(parameters) if parameters == kind.parameters => "equal".to_owned(),
                 Some(parameters) => thousands(parameters),
                 None => "unknown".to_owned(),
             })
-            .dropped_last()
+            .shrink(Shrink::DropLast)
             .text("size from", |kind| kind.packing.evidence.to_owned())
-            .can_shrink_to(MIN_TEXT_WIDTH)
+            .shrink(Shrink::TruncateTo(MIN_TEXT_WIDTH))
             .text("parts", |kind| parts(kind))
-            .wrapped_to(MIN_TEXT_WIDTH);
-        writeln!(out)?;
-        table.fit(terminal).write(out, || kinds.iter().copied())?;
+            .shrink(Shrink::WrapTo(MIN_TEXT_WIDTH));
+        writeln!(page.out)?;
+        page.table(&table, || kinds.iter().copied())?;
     }
     for found in &breakdown.unresolved {
         let names: Vec<_> = found.examples.iter().map(|name| escape(name)).collect();
         let more = if found.modules > names.len() as u64 { ", …" } else { "" };
         let modules = counted(found.modules, "module");
-        let note = format!("{modules} uncertain: {}: {}{more}", found.reason, names.join(", "));
-        writeln!(out, "{}", fitted(&note, terminal))?;
+        page.line(&format!("{modules} uncertain: {}: {}{more}", found.reason, names.join(", ")))?;
     }
     Ok(())
 }

@@ -1,33 +1,19 @@
 //! The overview of several repositories: one row each, as a table or for other programs.
 
 use std::cmp::Reverse;
-use std::io::{self, Write};
+use std::io;
 
 use hf_meta::report::text::{bytes, escape, short};
 use hf_meta::{CountReport, Error};
 
-use crate::table::Table;
-use crate::terminal::TerminalSize;
+use super::parameters::bits_per_parameter;
+use crate::output::Page;
+use crate::table::{RowFormat, Shrink, Table};
 
 /// The minimum useful width of the repository column.
 const MIN_REPO_WIDTH: usize = 16;
 
-/// The forms of the overview.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum OverviewFormat {
-    /// A human-readable table
-    Table,
-    /// Tab-separated values
-    Tsv,
-    /// Comma-separated values
-    Csv,
-    /// A Markdown table
-    Md,
-    /// One line of JSON per repository, same as --json --summary
-    Json,
-}
-
-/// The figures by which rows are sorted.
+/// The values by which rows are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SortKey {
     /// By name
@@ -85,7 +71,7 @@ impl OverviewRow {
         let (Some(bytes), Some(parameters @ 1..)) = (self.bytes, self.parameters) else {
             return String::new();
         };
-        super::bits_per_parameter(bytes, parameters)
+        bits_per_parameter(bytes, parameters)
     }
 }
 
@@ -99,39 +85,34 @@ fn sort(rows: &mut [OverviewRow], key: SortKey) {
     }
 }
 
-/// Writes the rows in a format. The formats for people omit failed repositories, whose errors are on stderr.
+/// Writes the rows in a format for other programs, or as a table for people. Tables for people, including Markdown, omit
+/// failed repositories, whose errors are on stderr.
 pub(crate) fn write(
-    out: &mut impl Write,
+    page: &mut Page<'_>,
     mut rows: Vec<OverviewRow>,
-    format: OverviewFormat,
+    format: Option<RowFormat>,
     key: Option<SortKey>,
-    terminal: Option<TerminalSize>,
 ) -> io::Result<()> {
     if let Some(key) = key {
         sort(&mut rows, key);
     }
-    if matches!(format, OverviewFormat::Table | OverviewFormat::Md) {
-        rows.retain(|row| row.error.is_empty());
-        if rows.is_empty() {
-            return Ok(());
-        }
+    if let Some(format @ (RowFormat::Tsv | RowFormat::Csv)) = format {
+        return machine_columns().write_rows(page.out, format, &rows);
     }
+    rows.retain(|row| row.error.is_empty());
     match format {
-        OverviewFormat::Tsv => plain().write_tsv(out, &rows),
-        OverviewFormat::Csv => plain().write_csv(out, &rows),
-        OverviewFormat::Md => for_people(&rows).write_markdown(out, &rows),
-        OverviewFormat::Table | OverviewFormat::Json => {
-            for_people(&rows).fit(terminal).write(out, || &rows)
-        }
+        _ if rows.is_empty() => Ok(()),
+        Some(format) => human_columns(&rows).write_rows(page.out, format, &rows),
+        None => page.table(&human_columns(&rows), || &rows),
     }
 }
 
 /// Returns the columns for people, without empty ones.
-fn for_people(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
+fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
     let has = |value: fn(&OverviewRow) -> bool| rows.iter().any(value);
     Table::new()
         .text("repository", |row: &&OverviewRow| row.repo.clone())
-        .can_shrink_to(MIN_REPO_WIDTH)
+        .shrink(Shrink::TruncateTo(MIN_REPO_WIDTH))
         .number("parameters", |row| {
             let mark = if row.is_exact { "" } else { "~" };
             row.parameters.map_or_else(String::new, |number| format!("{mark}{}", short(number)))
@@ -140,14 +121,14 @@ fn for_people(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
         .shown_if(has(|row| row.active.is_some()))
         .text("dtype", |row| row.dtype.clone())
         .number("bits", |row| row.bits())
-        .dropped_first()
+        .shrink(Shrink::DropFirst)
         .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
         .text("quantization", |row| row.quantization.clone())
         .shown_if(has(|row| !row.quantization.is_empty()))
 }
 
 /// Returns the columns for other programs, which are always the same and have all digits.
-fn plain<'a>() -> Table<'static, &'a OverviewRow> {
+fn machine_columns<'a>() -> Table<'static, &'a OverviewRow> {
     let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
     Table::new()
         .text("repository", |row: &&OverviewRow| row.repo.clone())

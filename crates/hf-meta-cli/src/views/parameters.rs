@@ -1,52 +1,52 @@
 //! The default view: parameters per dtype, files, commit and requests.
 
 use std::cmp::Reverse;
-use std::io::{self, Write};
+use std::io;
 
 use hf_meta::count::DtypeCount;
+use hf_meta::formats::{ModelDescription, WeightsKind};
 use hf_meta::report::text::{bytes, counted, escape, share, short, short_bytes, thousands};
 use hf_meta::{CountReport, RepoPath, WeightSet};
 
-use super::{bits_per_parameter, explain, heading, variants};
-use crate::style::DIM;
-use crate::table::Table;
-use crate::terminal::{TerminalSize, fitted};
+use super::explain;
+use crate::output::Page;
+use crate::table::{Shrink, Table};
+use crate::terminal::{BOLD, DIM};
 
 /// The maximum number of other sets of weights to list. The JSON has all of them.
 const MAX_SETS: usize = 20;
+
+/// The maximum number of quantizations to list. The JSON has all of them.
+const MAX_VARIANTS: usize = 60;
 
 /// The minimum useful width of the path column.
 const MIN_PATH_WIDTH: usize = 20;
 
 /// Writes the parameters per dtype, and the totals of the whole checkpoint.
-pub(crate) fn write(
-    out: &mut impl Write,
-    report: &CountReport,
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
-    heading(out, &report.source)?;
-    dtype_table(out, report, terminal)?;
+pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
+    page.heading(&report.source)?;
+    write_dtypes(page, report)?;
     if let Some(line) = size(report) {
-        writeln!(out, "{}", fitted(&line, terminal))?;
+        page.line(&line)?;
     }
     if let Some(moe) = &report.breakdown.moe {
-        writeln!(out, "{}", fitted(&explain::active_parameters(moe), terminal))?;
+        page.line(&explain::active_parameters(moe))?;
     }
     if let Some(model) = &report.model {
-        writeln!(out, "{}", fitted(&variants::description(model), terminal))?;
+        page.line(&description(model))?;
     }
-    writeln!(out, "{}", fitted(&files_and_tensors(report), terminal))?;
-    other_sets(out, report, terminal)?;
-    writeln!(out, "{DIM}{}{DIM:#}", fitted(&fetch_stats(report), terminal))
+    page.line(&files_and_tensors(report))?;
+    match &report.other_sets {
+        Some(sets) if report.model.is_some() => write_variants(page, report, sets)?,
+        Some(sets) => write_sets(page, report, sets)?,
+        None => {}
+    }
+    page.styled_line(DIM, &fetch_stats(report))
 }
 
 /// Writes a row per dtype in descending order of parameters, and a total. There is a column for elements if they
 /// differ from the parameters, as in a quantized model. A `~` marks uncertain parameters.
-fn dtype_table(
-    out: &mut impl Write,
-    report: &CountReport,
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
+fn write_dtypes(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
     let count = &report.parameter_count;
     let mark = if report.breakdown.is_exact() { "" } else { "~" };
     let total = count.totals();
@@ -60,13 +60,13 @@ fn dtype_table(
         .text("dtype", |(name, _): &(&str, &DtypeCount)| escape(name))
         .number("parameters", |(_, row)| format!("{mark}{}", thousands(row.parameters)))
         .number("of parameters", |(_, row)| share(row.parameters, total.parameters))
-        .dropped_first()
+        .shrink(Shrink::DropFirst)
         .number("elements", |(_, row)| thousands(row.elements))
         .shown_if(is_packed)
         .number("bits each", |(_, row)| bits_per_parameter(row.bytes, row.parameters))
         .shown_if(report.model.is_some())
         .number("bytes", |(_, row)| bytes(row.bytes));
-    table.fit(terminal).write(out, || rows.iter().copied())
+    page.table(&table, || rows.iter().copied())
 }
 
 /// Formats the size for people: parameters, buffers, and the memory of the weights alone in common dtypes. Returns
@@ -104,28 +104,11 @@ pub(super) fn files_and_tensors(report: &CountReport) -> String {
     format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
 }
 
-/// Writes the path that was read and the other sets of weights in the repository.
-fn other_sets(
-    out: &mut impl Write,
-    report: &CountReport,
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
-    let Some(sets) = &report.other_sets else { return Ok(()) };
-    if report.model.is_some() {
-        return variants::write(out, report, sets, terminal);
-    }
-    let others = if sets.is_empty() { "no other weights" } else { "other weights, not counted:" };
-    let path = report.filepaths.first().map_or("", RepoPath::as_str);
-    writeln!(out, "{}", fitted(&format!("read from {}; {others}", escape(path)), terminal))?;
-    let table = Table::new()
-        .text("", |set: &&WeightSet| format!("  {}", escape(set.path.as_str())))
-        .can_shrink_to(MIN_PATH_WIDTH)
-        .number("", |set| bytes(set.bytes));
-    table.fit(terminal).write(out, || sets.iter().take(MAX_SETS))?;
-    match sets.len().saturating_sub(MAX_SETS) {
-        0 => Ok(()),
-        more => writeln!(out, "  {more} more; --json lists them all"),
-    }
+/// Formats the number of stored bits per parameter, as in `16` or `4.25`.
+pub(super) fn bits_per_parameter(bytes: u64, parameters: u64) -> String {
+    let hundredths = u128::from(bytes) * 800 / u128::from(parameters.max(1));
+    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Formats the requests, bytes and seconds of the call.
@@ -137,4 +120,97 @@ fn fetch_stats(report: &CountReport) -> String {
         0 => format!("{read}, {seconds:.2} s"),
         requests => format!("{}, {read}, {seconds:.2} s", counted(requests, "request")),
     }
+}
+
+/// Returns the path that was read.
+fn read_path(report: &CountReport) -> &str {
+    report.filepaths.first().map_or("", RepoPath::as_str)
+}
+
+/// Writes the path that was read and the other sets of weights in the repository.
+fn write_sets(page: &mut Page<'_>, report: &CountReport, sets: &[WeightSet]) -> io::Result<()> {
+    let others = if sets.is_empty() { "no other weights" } else { "other weights, not counted:" };
+    page.line(&format!("read from {}; {others}", escape(read_path(report))))?;
+    let table = Table::new()
+        .text("", |set: &&WeightSet| format!("  {}", escape(set.path.as_str())))
+        .shrink(Shrink::TruncateTo(MIN_PATH_WIDTH))
+        .number("", |set| bytes(set.bytes));
+    page.table(&table, || sets.iter().take(MAX_SETS))?;
+    match sets.len().saturating_sub(MAX_SETS) {
+        0 => Ok(()),
+        more => writeln!(page.out, "  {more} more; --json lists them all"),
+    }
+}
+
+/// A quantization of a model: a file or a set of files.
+struct Variant<'a> {
+    path: &'a str,
+    kind: &'a str,
+    bytes: u64,
+    /// The bits per weight, marked with `~` if the file's header was not read.
+    bits: String,
+}
+
+/// Writes the file that was read and the other sets of weights. Their bits per weight follow from their size, because
+/// all sets have the same parameters.
+fn write_variants(page: &mut Page<'_>, report: &CountReport, sets: &[WeightSet]) -> io::Result<()> {
+    let parameters = report.parameter_count.total();
+    let mut variants: Vec<_> = sets.iter().map(|set| Variant::new(set, parameters)).collect();
+    variants.push(Variant::from_report(report));
+    variants.sort_by_key(|variant| (variant.bits.is_empty(), variant.bytes));
+    let read = read_path(report);
+    let table = Table::new()
+        .text("file", |variant: &&Variant<'_>| escape(variant.path))
+        .shrink(Shrink::TruncateTo(MIN_PATH_WIDTH))
+        .text("type", |variant| escape(variant.kind))
+        .number("size", |variant| bytes(variant.bytes))
+        .number("bits each", |variant| variant.bits.clone());
+    page.table(&table, || variants.iter().take(MAX_VARIANTS))?;
+    if let more @ 1.. = variants.len().saturating_sub(MAX_VARIANTS) {
+        writeln!(page.out, "{more} more; --json lists them all")?;
+    }
+    if variants.len() > 1 {
+        let note = format!("read from {}; select another with --path", escape(read));
+        page.styled_line(BOLD, &note)?;
+    }
+    Ok(())
+}
+
+impl<'a> Variant<'a> {
+    fn new(set: &'a WeightSet, parameters: u64) -> Self {
+        let (kind, has_bits) = match set.kind {
+            WeightsKind::Projector => ("projector", false),
+            WeightsKind::Adapter => ("adapter", false),
+            WeightsKind::ImportanceMatrix => ("importance matrix", false),
+            _ => (set.quantization.as_deref().unwrap_or_default(), true),
+        };
+        let bits = format!("~{}", bits_per_parameter(set.bytes, parameters));
+        let bits = if has_bits { bits } else { String::new() };
+        Self { path: set.path.as_str(), kind, bytes: set.bytes, bits }
+    }
+
+    fn from_report(report: &'a CountReport) -> Self {
+        let totals = report.parameter_count.totals();
+        Self {
+            path: read_path(report),
+            kind: report.model.as_ref().and_then(|model| model.file_type.as_deref()).unwrap_or(""),
+            bytes: report.fetch.weight_bytes,
+            bits: bits_per_parameter(totals.bytes, totals.parameters),
+        }
+    }
+}
+
+/// Describes a model in one line, such as
+/// `llama, Q4_K_M, context of 131,072 tokens, tokenizer gpt2 with 128,256 tokens`.
+fn description(model: &ModelDescription) -> String {
+    let kind = model.kind.as_deref().filter(|kind| *kind != "model");
+    let texts = [kind, model.architecture.as_deref(), model.file_type.as_deref()];
+    let mut parts: Vec<_> = texts.into_iter().flatten().map(escape).collect();
+    let number = |count: Option<u64>, text: &str| Some(text.replace("{}", &thousands(count?)));
+    parts.extend(number(model.context_length, "context of {} tokens"));
+    if let Some(tokenizer) = &model.tokenizer {
+        let vocabulary = number(model.vocabulary, " with {} tokens").unwrap_or_default();
+        parts.push(format!("tokenizer {}{vocabulary}", escape(tokenizer)));
+    }
+    parts.join(", ")
 }

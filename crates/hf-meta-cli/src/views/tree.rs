@@ -2,16 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, Write};
+use std::io;
 
 use hf_meta::report::text::{counted, escape, shape, share, thousands};
 use hf_meta::report::tree::{TreeContent, TreeModule};
 use hf_meta::{Dtype, Tree, Weights};
 
-use super::{heading, parameters};
-use crate::style::DIM;
-use crate::table::Table;
-use crate::terminal::{TerminalSize, fitted};
+use super::parameters;
+use crate::output::Page;
+use crate::table::{Shrink, Table};
+use crate::terminal::DIM;
 
 /// The length of a bar, in characters.
 const BAR_LENGTH: usize = 10;
@@ -30,20 +30,19 @@ const MAX_INLINE_TENSORS: usize = 4;
 
 /// Writes the tree of a checkpoint and its totals.
 pub(crate) fn write(
-    out: &mut impl Write,
+    page: &mut Page<'_>,
     weights: &Weights,
     depth: Option<usize>,
-    terminal: Option<TerminalSize>,
 ) -> io::Result<()> {
-    heading(out, &weights.report().source)?;
-    write_tree(out, &Tree::new(weights), depth, terminal)?;
-    writeln!(out, "{}", fitted(&parameters::files_and_tensors(weights.report()), terminal))?;
+    page.heading(&weights.report().source)?;
+    write_tree(page, &Tree::new(weights), depth)?;
+    page.line(&parameters::files_and_tensors(weights.report()))?;
     let totals = weights.report().parameter_count.totals();
     if totals.parameters != totals.elements {
         let parameters = thousands(totals.parameters);
         let note =
             format!("elements are as stored and contain {parameters} parameters; see --explain");
-        writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))?;
+        page.styled_line(DIM, &note)?;
     }
     Ok(())
 }
@@ -58,14 +57,9 @@ struct TreeRow {
 
 /// Writes a tree. On a terminal it has bars, and the largest modules are expanded until the lines run out. Otherwise
 /// all modules are expanded.
-fn write_tree(
-    out: &mut impl Write,
-    tree: &Tree,
-    depth: Option<usize>,
-    terminal: Option<TerminalSize>,
-) -> io::Result<()> {
+fn write_tree(page: &mut Page<'_>, tree: &Tree, depth: Option<usize>) -> io::Result<()> {
     let max_lines =
-        terminal.map_or(usize::MAX, |size| size.height.saturating_sub(RESERVED_LINES).max(1));
+        page.terminal.map_or(usize::MAX, |size| size.height.saturating_sub(RESERVED_LINES).max(1));
     let sum =
         |value: fn(&TreeModule) -> u64| tree.modules.iter().map(value).fold(0, u64::saturating_add);
     let (tensors, elements) = (sum(|module| module.tensors), sum(|module| module.elements));
@@ -78,18 +72,18 @@ fn write_tree(
     let total = TreeRow { name: "total".to_owned(), tensors, elements, content: String::new() };
     let table = Table::new()
         .text("module", |row: &&TreeRow| row.name.clone())
-        .can_shrink_to(MIN_NAME_WIDTH)
+        .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
         .number("tensors", |row| thousands(row.tensors))
         .number("elements", |row| thousands(row.elements))
         .number("share", |row| share(row.elements, elements))
-        .dropped_last()
+        .shrink(Shrink::DropLast)
         .text("", |row| bar(row.elements, elements))
-        .dropped_first()
-        .shown_if(terminal.is_some())
+        .shrink(Shrink::DropFirst)
+        .shown_if(page.terminal.is_some())
         .text("", |row| row.content.clone())
-        .can_shrink_to(MIN_CONTENT_WIDTH);
-    table.fit(terminal).write(out, || rows.iter().chain([&total]))?;
-    layout.write_note(out, depth.is_some(), terminal)
+        .shrink(Shrink::TruncateTo(MIN_CONTENT_WIDTH));
+    page.table(&table, || rows.iter().chain([&total]))?;
+    layout.write_note(page, depth.is_some())
 }
 
 /// Returns a bar whose length is proportional to `part`, in eighths of a character.
@@ -188,12 +182,7 @@ impl<'a> TreeLayout<'a> {
     }
 
     /// Writes a note if modules are hidden or closed.
-    fn write_note(
-        &self,
-        out: &mut impl Write,
-        has_depth: bool,
-        terminal: Option<TerminalSize>,
-    ) -> io::Result<()> {
+    fn write_note(&self, page: &mut Page<'_>, has_depth: bool) -> io::Result<()> {
         let note = if self.hidden > 0 {
             counted(self.hidden as u64, "more module")
         } else if self.branches.iter().any(Branch::is_closed) {
@@ -203,8 +192,7 @@ impl<'a> TreeLayout<'a> {
         };
         let remedy =
             if has_depth { "increase --depth to see more" } else { "pipe the output to see all" };
-        let note = format!("not shown: {note}; {remedy}");
-        writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))
+        page.styled_line(DIM, &format!("not shown: {note}; {remedy}"))
     }
 }
 

@@ -64,7 +64,7 @@ pub enum WeightsKind {
     Model,
     /// The projector of a multimodal model (`mmproj`).
     Projector,
-    /// An adapter, such as a LoRA.
+    /// An adapter, such as a `LoRA`.
     Adapter,
     /// An importance matrix that was used to quantize a model.
     ImportanceMatrix,
@@ -128,6 +128,7 @@ pub struct Formats(Arc<[Arc<dyn Format>]>);
 
 impl Formats {
     /// Returns the built-in formats.
+    #[must_use]
     pub fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Formats> = LazyLock::new(|| {
             Formats(Arc::new([Arc::new(safetensors::Safetensors), Arc::new(gguf::Gguf)]))
@@ -136,11 +137,13 @@ impl Formats {
     }
 
     /// Returns the formats with one more.
+    #[must_use]
     pub fn with(&self, format: Arc<dyn Format>) -> Self {
         Self(self.0.iter().cloned().chain([format]).collect())
     }
 
     /// Restricts the list to the format with a name; `None` if it does not exist.
+    #[must_use]
     pub fn only(&self, name: &str) -> Option<Self> {
         let found = self.0.iter().find(|format| format.name() == name)?;
         Some(Self(Arc::new([Arc::clone(found)])))
@@ -148,6 +151,7 @@ impl Formats {
 
     /// Returns the index of safetensors, whose weights have standard names and index files; `None` if it is not
     /// accepted.
+    #[must_use]
     pub fn safetensors(&self) -> Option<usize> {
         self.0.iter().position(|format| format.extension() == safetensors::EXTENSION)
     }
@@ -159,22 +163,26 @@ impl Formats {
     }
 
     /// Returns the format for a file extension, or safetensors if no format matches.
+    #[must_use]
     pub fn find_or_safetensors(&self, path: &RepoPath) -> &dyn Format {
         self.find(path.as_str()).map_or(&safetensors::Safetensors, |(_, format)| format)
     }
 
     /// Returns the name of the format at an index.
+    #[must_use]
     pub fn name(&self, position: usize) -> &'static str {
         self.0.get(position).map_or("", |format| format.name())
     }
 
     /// Returns the glob pattern for weight files, such as `*.gguf`.
+    #[must_use]
     pub fn pattern(&self) -> String {
         let patterns: Vec<_> = self.0.iter().map(|one| format!("*{}", one.extension())).collect();
         patterns.join(" or ")
     }
 
     /// Returns whether a text is just the name of a quantization in some format.
+    #[must_use]
     pub fn is_quantization(&self, text: &str) -> bool {
         let is_one = |parts: WeightFileName| parts.is_quantized && parts.model.is_empty();
         self.0.iter().any(|format| is_one(format.split_name(text)))

@@ -81,6 +81,7 @@ impl FileHeader {
     }
 
     /// Returns whether whitespace precedes the content of the header. Some readers reject it.
+    #[must_use]
     pub fn has_leading_space(&self) -> bool {
         self.has_leading_space
     }

@@ -53,11 +53,13 @@ impl RepoPath {
     }
 
     /// Creates a path without checks. The text must not come from the network.
+    #[must_use]
     pub fn new_unchecked(name: &str) -> Self {
         Self(name.into())
     }
 
     /// Resolves a path relative to the folder of this file.
+    #[must_use]
     pub fn sibling(&self, other: &Self) -> Self {
         match self.0.rsplit_once('/') {
             Some((folder, _)) => Self(format!("{folder}/{other}").into()),
@@ -66,6 +68,7 @@ impl RepoPath {
     }
 
     /// Joins a folder and a file name. `None` is the root folder.
+    #[must_use]
     pub fn join(folder: Option<&Self>, name: &str) -> Self {
         match folder {
             Some(folder) => Self(format!("{folder}/{name}").into()),
@@ -74,11 +77,13 @@ impl RepoPath {
     }
 
     /// Returns the folder of this file; `None` for the root folder.
+    #[must_use]
     pub fn folder(&self) -> Option<Self> {
         self.0.rsplit_once('/').map(|(folder, _)| Self(folder.into()))
     }
 
     /// Returns the last segment.
+    #[must_use]
     pub fn file_name(&self) -> Self {
         Self(self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name).into())
     }
@@ -89,6 +94,7 @@ impl RepoPath {
     }
 
     /// Returns whether the path is named like the index of a sharded checkpoint.
+    #[must_use]
     pub fn is_index(&self) -> bool {
         is_index_name(&self.0)
     }

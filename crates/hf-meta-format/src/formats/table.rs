@@ -95,6 +95,7 @@ impl TensorTable {
 
 impl TensorTable {
     /// Returns the memory use of the table in bytes.
+    #[must_use]
     pub fn memory(&self) -> usize {
         self.names.memory() + self.records.memory()
     }

@@ -7,6 +7,7 @@ use std::error::Error;
 const MAX_CHARS: usize = 200;
 
 /// Truncates a text for use in an error message.
+#[must_use]
 pub fn clip(text: &str) -> String {
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,6 +1,7 @@
 use hf_meta::SafetensorsFileHeader;
 
 use super::*;
+use crate::terminal::TerminalSize;
 
 /// Returns the tree of `BF16` tensors with these shapes.
 fn tree<'a>(tensors: impl IntoIterator<Item = (String, &'a [u64])>) -> Tree {
@@ -17,7 +18,7 @@ fn tree<'a>(tensors: impl IntoIterator<Item = (String, &'a [u64])>) -> Tree {
 
 fn drawn(tree: &Tree, terminal: Option<TerminalSize>) -> Vec<String> {
     let mut out = Vec::new();
-    write_tree(&mut out, tree, None, terminal).unwrap();
+    write_tree(&mut Page { out: &mut out, terminal }, tree, None).unwrap();
     String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -103,7 +104,7 @@ fn bars_are_dropped_before_dtypes_and_shapes() {
 }
 
 #[test]
-fn a_note_tells_that_rows_are_missing() {
+fn a_note_reports_hidden_rows() {
     let screen = Some(TerminalSize { width: 80, height: 14 });
     let shapes: Vec<_> = (1..100_u64).map(|length| [length]).collect();
     let tensors = || shapes.iter().map(|shape| (format!("t{}", shape[0]), &shape[..]));

@@ -36,12 +36,14 @@ pub const INDEX_NAME: &str = "model.safetensors.index.json";
 const INDEX_EXTENSION: &str = ".index.json";
 
 /// Returns whether a path has the extension of weight files.
+#[must_use]
 pub fn is_weights_name(path: &str) -> bool {
     path.ends_with(EXTENSION)
 }
 
 /// Returns whether a path has the file name of an index. The name may end with a variant, as in
 /// `model.safetensors.index.fp16.json`.
+#[must_use]
 pub fn is_index_name(path: &str) -> bool {
     let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
     let has_variant = |name: &str| name.contains(".safetensors.index.");
@@ -51,6 +53,7 @@ pub fn is_index_name(path: &str) -> bool {
 /// Returns the model name and variant, without extension, from the file name of an index.
 ///
 /// `diffusers` has put the variant in three places: before `.safetensors`, before `.index`, and after it.
+#[must_use]
 pub fn split_index(file: &str) -> Option<String> {
     let (stem, rest) = file.strip_suffix(".json")?.split_once(EXTENSION)?;
     let variant = match rest.strip_suffix(".index") {

@@ -160,6 +160,7 @@ const OVERHEAD_BYTES: u64 = 256;
 
 /// Returns the expected end offset of a file's header, from the number of tensors and the total length of their names
 /// in bytes.
+#[must_use]
 pub fn expected_header_end((tensors, name_bytes): (u64, u64)) -> u64 {
     tensors.saturating_mul(ENTRY_BYTES).saturating_add(name_bytes).saturating_add(OVERHEAD_BYTES)
 }

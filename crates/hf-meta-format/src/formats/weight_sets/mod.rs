@@ -1,20 +1,17 @@
 //! Finds the sets of weights in a repository or a folder by file names alone.
 
 mod name;
-mod others;
-mod shard_name;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use self::name::{Form, ShardNumber, WeightsName};
+use self::name::{ShardNumber, Sharding, WeightsName};
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
+pub(crate) use self::name::NumberedName;
 pub use self::name::{has_shard_number, is_shard_pattern};
-pub use self::others::UnsupportedWeights;
-pub(crate) use self::shard_name::NumberedName;
 
 /// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +24,7 @@ pub struct ListedFile {
 
 impl ListedFile {
     /// Returns whether the file is below a folder. `None` is the root folder.
+    #[must_use]
     pub fn is_below(&self, folder: Option<&RepoPath>) -> bool {
         folder.is_none_or(|folder| {
             let below = self.path.as_str().strip_prefix(folder.as_str());
@@ -68,7 +66,7 @@ impl WeightSet {
 
     /// Adds a file to the set.
     fn add(&mut self, file: &ListedFile, shard: Option<ShardNumber>) {
-        if self.name.form != Form::Index {
+        if self.name.sharding != Sharding::Index {
             self.files += 1;
             self.bytes = self.bytes.saturating_add(file.size);
             self.members.push((shard, file.path.clone()));
@@ -76,8 +74,9 @@ impl WeightSet {
     }
 
     /// Returns whether these are shards without an index.
+    #[must_use]
     pub fn is_without_index(&self) -> bool {
-        self.name.form == Form::Shards
+        self.name.sharding == Sharding::Shards
     }
 
     /// Returns the shards of a set without an index, in the order of their numbers.
@@ -106,9 +105,10 @@ impl WeightSet {
     /// last step; the most common quantization, or else the smallest.
     fn preference(&self) -> impl Ord {
         let quantization = self.quantization.as_deref();
-        let quantization = quantization.map(|name| (name != USUAL_QUANTIZATION, self.bytes, name));
+        let quantization =
+            quantization.map(|name| (name != PREFERRED_QUANTIZATION, self.bytes, name));
         let has_variant = !self.name.variant.is_empty();
-        (self.name.step.map(Reverse), has_variant, quantization, self.name.form)
+        (self.name.step.map(Reverse), has_variant, quantization, self.name.sharding)
     }
 
     /// Returns whether this set may be the model, too, next to a set with a standard name: another version of it,
@@ -123,6 +123,7 @@ impl WeightSet {
     }
 
     /// Returns whether `files` contain the set: its own path, or all its shards.
+    #[must_use]
     pub fn is_part_of(&self, files: &BTreeSet<RepoPath>) -> bool {
         files.contains(&self.path)
             || !self.members.is_empty() && self.members.iter().all(|(_, path)| files.contains(path))
@@ -168,18 +169,20 @@ impl Layout {
         let modules = RepoPath::join(root, "modules.json");
         Self {
             sets: with_their_indexes(sets.into_values()),
-            others: others::count(files),
+            others: count_unsupported(files),
             root: root.map_or_else(String::new, ToString::to_string),
             has_modules: files.iter().any(|file| file.path == modules),
         }
     }
 
     /// Returns the set with this path.
+    #[must_use]
     pub fn find(&self, path: &RepoPath) -> Option<&WeightSet> {
         self.sets.iter().find(|set| set.path == *path)
     }
 
     /// Removes all sets of other quantizations.
+    #[must_use]
     pub fn of_quantization(mut self, name: &str) -> Self {
         let is_same = |set: &WeightSet| {
             set.quantization.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(name))
@@ -189,6 +192,7 @@ impl Layout {
     }
 
     /// Returns the distinct quantizations of models.
+    #[must_use]
     pub fn quantizations(&self) -> Vec<String> {
         let models = self.sets.iter().filter(|set| set.kind == WeightsKind::Model);
         let names: BTreeSet<_> = models.filter_map(|set| set.quantization.as_ref()).collect();
@@ -199,6 +203,7 @@ impl Layout {
     ///
     /// Safetensors is preferred over other formats, a model over its adapters, a set without a variant over its
     /// variants, and one file over shards.
+    #[must_use]
     pub fn main(&self) -> Option<&WeightSet> {
         let group = |set: &&WeightSet| (set.name.format, set.kind);
         let first = self.sets.iter().map(|set| group(&set)).min()?;
@@ -216,9 +221,9 @@ impl Layout {
                 || !main.name.variant.is_empty() && is_other_variant
         };
         let is_alone = candidates.filter(is_rival).count() == 1;
-        let has_usual_name = first < ONLY_AT_TOP;
+        let has_standard_name = first < NONSTANDARD_IN_ROOT;
         let is_disputed = || sets.iter().any(|set| set.is_alternative_to(main));
-        (is_alone && !(has_usual_name && is_disputed())).then_some(main)
+        (is_alone && !(has_standard_name && is_disputed())).then_some(main)
     }
 
     /// Returns the folder that contains all sets, without the name of a component. It is searched like a repository,
@@ -237,13 +242,14 @@ impl Layout {
     }
 
     /// Returns the shards that are missing in `named` but belong to the same models.
+    #[must_use]
     pub fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().collect();
-        let models = named.iter().filter_map(|path| {
-            Some(WeightsName::parse(Formats::built_in(), path)?.0.without_form())
-        });
+        let models = named
+            .iter()
+            .filter_map(|path| Some(WeightsName::parse(Formats::built_in(), path)?.0.model_key()));
         let models: BTreeSet<_> = models.collect();
-        let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().without_form()));
+        let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().model_key()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
         let unindexed = members.map(|(_, path)| path).filter(|path| !named.contains(path));
         unindexed.collect::<BTreeSet<_>>().into_iter().cloned().collect()
@@ -251,10 +257,10 @@ impl Layout {
 }
 
 /// The rank of a set without a standard name in the root folder.
-const ONLY_AT_TOP: usize = 8;
+const NONSTANDARD_IN_ROOT: usize = 8;
 
 /// The most common quantization, which is preferred.
-const USUAL_QUANTIZATION: &str = "Q4_K_M";
+const PREFERRED_QUANTIZATION: &str = "Q4_K_M";
 
 /// The file name of adapters written by `diffusers`.
 const LORA: &str = "pytorch_lora_weights";
@@ -265,7 +271,7 @@ fn rank(name: &WeightsName, root: &str, has_modules: bool) -> usize {
     let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
     let folder = folder.strip_prefix('/').unwrap_or(folder);
     match (folder, &*name.stem) {
-        ("", _) if name.step.is_some() => ONLY_AT_TOP,
+        ("", _) if name.step.is_some() => NONSTANDARD_IN_ROOT,
         ("", "model") => 0,
         ("transformer", "diffusion_pytorch_model") => 1,
         ("unet", "diffusion_pytorch_model") => 2,
@@ -274,7 +280,7 @@ fn rank(name: &WeightsName, root: &str, has_modules: bool) -> usize {
         ("", "adapter_model") => 5,
         ("", LORA) => 6,
         (module, "model") if has_modules && is_first_module(module) => 7,
-        ("", _) => ONLY_AT_TOP,
+        ("", _) => NONSTANDARD_IN_ROOT,
         _ => 9,
     }
 }
@@ -285,6 +291,7 @@ fn is_first_module(folder: &str) -> bool {
 }
 
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
+#[must_use]
 pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
     let mut paths = shards
         .iter()
@@ -298,7 +305,7 @@ pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
 fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
     let mut models = BTreeMap::<_, Vec<_>>::new();
     for set in sets {
-        models.entry(set.name.clone().without_form()).or_default().push(set);
+        models.entry(set.name.clone().model_key()).or_default().push(set);
     }
     let mut sets: Vec<_> = models.into_values().flat_map(join).collect();
     sets.sort_unstable_by(|one, other| one.path.cmp(&other.path));
@@ -307,7 +314,7 @@ fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
 
 /// Merges the sets of one model.
 fn join(mut sets: Vec<WeightSet>) -> Vec<WeightSet> {
-    let is_index = |set: &WeightSet| set.name.form == Form::Index;
+    let is_index = |set: &WeightSet| set.name.sharding == Sharding::Index;
     let splits: Vec<_> = sets.iter().filter(|set| set.is_without_index()).cloned().collect();
     if let ([split], true) = (&splits[..], sets.iter().any(is_index)) {
         sets.retain(|set| !set.is_without_index());
@@ -318,6 +325,60 @@ fn join(mut sets: Vec<WeightSet>) -> Vec<WeightSet> {
         }
     }
     sets
+}
+
+/// Weights in a format that was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnsupportedWeights {
+    /// The name of the format with its file extension, such as `GGUF (.gguf)`.
+    pub format: &'static str,
+    /// The number of files in this format.
+    pub files: usize,
+}
+
+/// Formats by file extension.
+const EXTENSIONS: [(&str, &str); 15] = [
+    ("bin", "PyTorch (.bin)"),
+    ("pt", "PyTorch (.pt)"),
+    ("pth", "PyTorch (.pth)"),
+    ("ckpt", "PyTorch (.ckpt)"),
+    ("gguf", "GGUF (.gguf)"),
+    ("ggml", "GGML (.ggml)"),
+    ("onnx", "ONNX (.onnx)"),
+    ("h5", "TensorFlow (.h5)"),
+    ("keras", "Keras (.keras)"),
+    ("tflite", "TensorFlow Lite (.tflite)"),
+    ("msgpack", "Flax (.msgpack)"),
+    ("npz", "NumPy (.npz)"),
+    ("nemo", "NeMo (.nemo)"),
+    ("mlmodel", "Core ML (.mlmodel)"),
+    ("pkl", "pickle (.pkl)"),
+];
+
+/// First words in file names of training state, which shares the extensions of weights.
+const STATES: [&str; 5] = ["training_args", "optimizer", "scheduler", "scaler", "rng_state"];
+
+/// Counts the files of each format.
+fn count_unsupported(files: &[ListedFile]) -> Vec<UnsupportedWeights> {
+    let count =
+        |format| files.iter().filter(|file| unsupported_format(&file.path) == Some(format)).count();
+    let formats = EXTENSIONS.iter().map(|(_, format)| *format).chain([OPENVINO]);
+    let counted = formats.map(|format| UnsupportedWeights { format, files: count(format) });
+    counted.filter(|weights| weights.files > 0).collect()
+}
+
+const OPENVINO: &str = "OpenVINO (.bin)";
+
+/// Returns the format of a file by its extension; `None` for files that are not weights.
+fn unsupported_format(path: &RepoPath) -> Option<&'static str> {
+    let name = path.segments().last().unwrap_or_default();
+    let (stem, extension) = name.rsplit_once('.')?;
+    if STATES.iter().any(|state| stem.starts_with(state)) {
+        return None;
+    }
+    let (_, format) = EXTENSIONS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known))?;
+    Some(if stem.starts_with("openvino_") { OPENVINO } else { format })
 }
 
 #[cfg(test)]

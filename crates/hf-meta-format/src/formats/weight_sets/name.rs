@@ -1,13 +1,12 @@
 //! Parses names of weights.
 
-use super::shard_name::NumberedName;
 use crate::formats::safetensors::{Safetensors, split_index};
 use crate::formats::{Format, Formats, RepoPath, WeightFileName, WeightsKind};
 
 /// The distribution of weights over files. If a model has several forms, the first in this order is used, as loaders
 /// do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Form {
+pub(super) enum Sharding {
     /// One file.
     File,
     /// Shards with an index.
@@ -30,7 +29,7 @@ pub(super) struct WeightsName {
     /// True if the variant is a quantization.
     pub(super) is_quantized: bool,
     pub(super) kind: WeightsKind,
-    pub(super) form: Form,
+    pub(super) sharding: Sharding,
     /// The index of the format in the list of formats.
     pub(super) format: usize,
 }
@@ -51,34 +50,35 @@ impl WeightsName {
     ) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
         let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
         if let (Some(position), Some(text)) = (formats.safetensors(), split_index(file)) {
-            let name = Self::new(folder, Safetensors.split_name(&text), Form::Index, position);
+            let name = Self::new(folder, Safetensors.split_name(&text), Sharding::Index, position);
             return Some((name, path.clone(), None));
         }
         let (position, format) = formats.find(file)?;
         let extension = format.extension();
         let text = file.strip_suffix(extension)?;
-        let name = |form, text: &str| Self::new(folder, format.split_name(text), form, position);
+        let name =
+            |sharding, text: &str| Self::new(folder, format.split_name(text), sharding, position);
         let Some((parts, shard)) = find_shard(text) else {
-            return Some((name(Form::File, text), path.clone(), None));
+            return Some((name(Sharding::File, text), path.clone(), None));
         };
         let NumberedName { stem, total, end, .. } = parts;
         let common = RepoPath::new_unchecked(&format!("{stem}*-of-{total}{end}{extension}"));
         let text = format!("{}{end}", &stem[..stem.len() - 1]);
-        Some((name(Form::Shards, &text), path.sibling(&common), Some(shard)))
+        Some((name(Sharding::Shards, &text), path.sibling(&common), Some(shard)))
     }
 
-    fn new(folder: &str, parts: WeightFileName, form: Form, format: usize) -> Self {
+    fn new(folder: &str, parts: WeightFileName, sharding: Sharding, format: usize) -> Self {
         let WeightFileName { model, variant, is_quantized, kind } = parts;
         let (name, step) = split_step(&model);
         // Large variants have their own folder.
-        let has_own_folder = is_quantized && is_of_variant(folder, &variant);
+        let has_own_folder = is_quantized && is_variant_folder(folder, &variant);
         let above = folder.rsplit_once('/').map_or("", |(above, _)| above);
         let folder = if has_own_folder { above } else { folder }.to_owned();
-        Self { folder, stem: name.to_owned(), step, variant, is_quantized, kind, form, format }
+        Self { folder, stem: name.to_owned(), step, variant, is_quantized, kind, sharding, format }
     }
 
     /// Returns format, folder, stem, step and variant, which are the same for all forms of a model.
-    pub(super) fn without_form(self) -> (usize, String, String, Option<u64>, String) {
+    pub(super) fn model_key(self) -> (usize, String, String, Option<u64>, String) {
         (self.format, self.folder, self.stem, self.step, self.variant)
     }
 
@@ -89,17 +89,19 @@ impl WeightsName {
 }
 
 /// Returns whether the last folder of a path is named after a variant.
-fn is_of_variant(folder: &str, variant: &str) -> bool {
+fn is_variant_folder(folder: &str, variant: &str) -> bool {
     let last = folder.rsplit('/').next().unwrap_or_default();
     last.to_ascii_lowercase().contains(&variant.to_ascii_lowercase())
 }
 
 /// Returns whether the name of a file has a shard number.
+#[must_use]
 pub fn has_shard_number(path: &RepoPath) -> bool {
     WeightsName::parse(Formats::built_in(), path).is_some_and(|(.., shard)| shard.is_some())
 }
 
 /// Returns whether a path is the pattern of shards without an index, with a `*` in place of the number.
+#[must_use]
 pub fn is_shard_pattern(formats: &Formats, path: &RepoPath) -> bool {
     path.as_str().contains("*-of-") && formats.find(path.as_str()).is_some()
 }
@@ -136,6 +138,33 @@ fn find_shard(text: &str) -> Option<(NumberedName<'_>, ShardNumber)> {
     })
 }
 
+/// A name split at the `-of-` between two numbers. Both consist of any number of digits, possibly none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NumberedName<'a> {
+    /// The text before the numbers, `model-`.
+    pub(crate) stem: &'a str,
+    /// The digits of the shard number, `00001`.
+    pub(crate) number: &'a str,
+    /// The digits of the number of shards, `00072`.
+    pub(crate) total: &'a str,
+    /// The text after the numbers, `.fp16.safetensors`.
+    pub(crate) end: &'a str,
+}
+
+impl<'a> NumberedName<'a> {
+    /// Splits a name at each `-of-` in it.
+    pub(crate) fn split(name: &'a str) -> impl Iterator<Item = Self> {
+        let is_digit = |c: char| c.is_ascii_digit();
+        name.match_indices("-of-").map(move |(at, separator)| {
+            let (before, after) = (&name[..at], &name[at + separator.len()..]);
+            let stem = before.trim_end_matches(is_digit);
+            let end = after.trim_start_matches(is_digit);
+            let (number, total) = (&before[stem.len()..], &after[..after.len() - end.len()]);
+            Self { stem, number, total, end }
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,9 +177,9 @@ mod tests {
             |(name, path, shard)| {
                 let shard = shard
                     .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
-                let WeightsName { folder, stem, step: at, variant, form, .. } = name;
+                let WeightsName { folder, stem, step: at, variant, sharding, .. } = name;
                 let at = at.map_or_else(String::new, |step| format!(" step {step}"));
-                format!("{path} = [{folder}] [{stem}]{at} [{variant}] {form:?}{shard}")
+                format!("{path} = [{folder}] [{stem}]{at} [{variant}] {sharding:?}{shard}")
             },
         )
     }

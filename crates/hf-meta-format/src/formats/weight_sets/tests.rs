@@ -291,3 +291,26 @@ fn names_show_shards() {
     assert!(!is_shard_pattern(Formats::built_in(), &path("m-*-of-00002.bin")));
     assert!(!is_shard_pattern(Formats::built_in(), &path("m-00001-of-00002.gguf")));
 }
+
+#[test]
+fn other_formats_are_counted() {
+    let paths = [
+        "pytorch_model-00001-of-00002.bin",
+        "pytorch_model-00002-of-00002.bin",
+        "training_args.bin",
+        "checkpoint-5/optimizer.pt",
+        "checkpoint-5/rng_state_0.pth",
+        "onnx/model.onnx",
+        "openvino/openvino_model.bin",
+        "x.Q4_K_M.GGUF",
+        "model.safetensors",
+        "config.json",
+        "README",
+    ];
+    let file = |path: &str| ListedFile { path: path.parse().unwrap(), size: 1 };
+    let counted = count_unsupported(&paths.map(file));
+    let counted: Vec<_> = counted.iter().map(|other| (other.format, other.files)).collect();
+    let expected =
+        [("PyTorch (.bin)", 2), ("GGUF (.gguf)", 1), ("ONNX (.onnx)", 1), ("OpenVINO (.bin)", 1)];
+    assert_eq!(counted, expected);
+}

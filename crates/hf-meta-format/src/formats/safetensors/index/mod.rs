@@ -106,6 +106,7 @@ impl SafetensorsIndexJson {
     }
 
     /// Returns the number of tensors per shard, and the total length of their names in bytes.
+    #[must_use]
     pub fn names_per_shard(&self) -> Vec<(u64, u64)> {
         let mut shards = vec![(0, 0); self.shards().len()];
         for (tensor, &shard_index) in self.tensors.iter().zip(&self.shard_indices) {

@@ -1,12 +1,32 @@
-//! `hf-meta completions` and `hf-meta man`: generate files for shells and packages.
+//! Subcommands that send no requests: `hf-meta cache`, which manages the local header cache, and `hf-meta completions`
+//! and `hf-meta man`, which generate files for shells and packages.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use clap::Subcommand;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use hf_meta::report::text::{bytes, counted, escape};
+use hf_meta::{DiskCache, DiskUsage};
 
-use super::exit::{ExitStatus, failed_to};
+use super::exit::{CommandError, ExitStatus, failed_to};
+use super::output::{Page, print_bytes};
+
+/// Inspect or clear the local header cache
+#[derive(Debug, clap::Args)]
+pub(crate) struct CacheArgs {
+    #[command(subcommand)]
+    command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CacheCommand {
+    /// Print the location and size of the cache
+    Info,
+    /// Delete all cached headers; they are fetched again when needed
+    Clear,
+}
 
 /// Print shell completions
 #[derive(Debug, clap::Args)]
@@ -28,27 +48,58 @@ pub(crate) struct ManArgs {
     output: Option<PathBuf>,
 }
 
+/// Prints the location and the size of the cache, or clears it.
+pub(crate) fn cache(args: &CacheArgs) -> Result<ExitStatus, CommandError> {
+    let text = match DiskCache::from_env() {
+        None => "no disk cache: it is disabled by HF_META_CACHE, or there is no home directory"
+            .to_owned(),
+        Some(cache) => manage(&cache, &args.command)?,
+    };
+    Page::print(|page| writeln!(page.out, "{text}"))?;
+    Ok(ExitStatus::Success)
+}
+
+fn manage(cache: &DiskCache, command: &CacheCommand) -> io::Result<String> {
+    let folder = escape(&cache.folder().display().to_string());
+    let size =
+        |usage: DiskUsage| format!("{} in {}", bytes(usage.bytes), counted(usage.entries, "file"));
+    Ok(match command {
+        CacheCommand::Info => {
+            let limit = bytes(DiskCache::DEFAULT_LIMIT);
+            let usage = cache.usage().map_err(failed_to(format!("read the cache `{folder}`")))?;
+            format!("{folder}\n{} (limit: {limit})", size(usage))
+        }
+        CacheCommand::Clear => {
+            let deleted =
+                cache.clear().map_err(failed_to(format!("clear the cache `{folder}`")))?;
+            format!("deleted {} from {folder}", size(deleted))
+        }
+    })
+}
+
 /// Prints the completions of the command.
 pub(crate) fn completions(
     args: &CompletionsArgs,
     mut command: clap::Command,
-) -> io::Result<ExitStatus> {
+) -> Result<ExitStatus, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "hf-meta", &mut script);
-    print(&script)
+    print_bytes(&script)?;
+    Ok(ExitStatus::Success)
 }
 
 /// Prints the manual page of the command, or writes all pages.
-pub(crate) fn man(args: &ManArgs, command: clap::Command) -> io::Result<ExitStatus> {
+pub(crate) fn man(args: &ManArgs, command: clap::Command) -> Result<ExitStatus, CommandError> {
     let command = without_help(command);
     if let Some(folder) = &args.output {
         let mut command = command.disable_help_subcommand(true);
         command.build();
         let write = std::fs::create_dir_all(folder).and_then(|()| write_pages(command, folder));
         write.map_err(failed_to(format!("write to `{}`", folder.display())))?;
-        return Ok(ExitStatus::Success);
+    } else {
+        print_bytes(page(&Man::new(command))?.as_bytes())?;
     }
-    print(page(&Man::new(command))?.as_bytes())
+    Ok(ExitStatus::Success)
 }
 
 /// Writes the manual pages of a command and its subcommands.
@@ -73,12 +124,4 @@ fn without_help(command: clap::Command) -> clap::Command {
         "help" => command.hide(true),
         _ => without_help(command),
     })
-}
-
-/// Prints bytes for other programs, unmodified.
-fn print(bytes: &[u8]) -> io::Result<ExitStatus> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes)?;
-    stdout.flush()?;
-    Ok(ExitStatus::Success)
 }

@@ -1,5 +1,6 @@
-//! Progress bars on stderr, drawn only on a terminal.
+//! Progress bars and log lines on stderr. Bars are drawn only on a terminal, and log lines are printed between them.
 
+use std::fmt::{Debug, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +9,20 @@ use std::time::Duration;
 use hf_meta::Progress;
 use hf_meta::report::text::escape;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
-use super::terminal::TerminalSize;
+use super::terminal::{CYAN, DIM, RED, TerminalSize, YELLOW};
 
 /// The progress bars of all repositories that are being read.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgressBars {
     bars: MultiProgress,
-    is_quiet: bool,
+    /// True if stderr has only errors.
+    pub(crate) is_quiet: bool,
 }
 
 /// Returns a draw target for the bars: the terminal on stderr.
@@ -111,20 +118,18 @@ impl ProgressBars {
     }
 
     /// Adds a bar for a repository, which is removed when it is dropped.
-    pub(crate) fn add(&self, repo: &str) -> RepoBar {
+    pub(crate) fn add_repo(&self, repo: &str) -> RepoBar {
         let spinner = ProgressStyle::with_template("{spinner} {msg}");
-        let bar = ProgressBar::no_length().with_message(escape(repo));
-        let bar = self
-            .bars
-            .add(bar.with_style(spinner.unwrap_or_else(|_| ProgressStyle::default_spinner())));
-        bar.enable_steady_tick(Duration::from_millis(100));
+        let bar = self.add(spinner.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_message(escape(repo));
         RepoBar(bar)
     }
 
-    /// Adds the bar of a census; `None` for a quiet command.
-    #[cfg(feature = "census")]
-    pub(crate) fn census_bar(&self) -> Option<ProgressBar> {
-        (!self.is_quiet).then(|| self.bars.add(ProgressBar::no_length()))
+    /// Adds a bar, which moves even if there is no progress.
+    pub(crate) fn add(&self, style: ProgressStyle) -> ProgressBar {
+        let bar = self.bars.add(ProgressBar::no_length().with_style(style));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        bar
     }
 
     /// Hides the bars while `print` writes to stdout.
@@ -138,11 +143,6 @@ impl ProgressBars {
         let printed = print();
         self.bars.set_draw_target(draw_target(self.is_quiet));
         printed
-    }
-
-    /// Hides the bars while a line is written to stderr.
-    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
-        self.bars.suspend(print)
     }
 }
 
@@ -166,5 +166,56 @@ impl RepoBar {
     /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// Initializes logging: warnings by default, only errors with `-q`, also retries and waits with `-v`, and every
+/// request with `-vv`.
+///
+/// Only events of `hf_meta` are printed, because the logs of the HTTP libraries may contain tokens.
+pub(crate) fn init_log(verbose: u8, is_quiet: bool, bars: &ProgressBars) {
+    let level = match verbose {
+        0 if is_quiet => LevelFilter::ERROR,
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        _ => LevelFilter::DEBUG,
+    };
+    let ours = Targets::new().with_target("hf_meta", level);
+    // Fails only if a subscriber is already set.
+    let _ = tracing_subscriber::registry().with(ours).with(Log(bars.bars.clone())).try_init();
+}
+
+/// Prints events as lines that look like errors: `warning: …`. Lines are self-contained, so spans are ignored.
+struct Log(MultiProgress);
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let (style, label) = match *event.metadata().level() {
+            Level::ERROR => (RED, "error"),
+            Level::WARN => (YELLOW, "warning"),
+            Level::INFO => (CYAN, "info"),
+            _ => (DIM, "debug"),
+        };
+        let mut line = LogLine(String::new());
+        event.record(&mut line);
+        let line = format!("{style}{label}{style:#}: {}\n", line.0);
+        // A failure to write to stderr must not affect the results.
+        let _ = self.0.suspend(|| anstream::stderr().write_all(line.as_bytes()));
+    }
+}
+
+/// The fields of an event, separated by commas.
+struct LogLine(String);
+
+impl Visit for LogLine {
+    /// Adds one field. Durations have one decimal.
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let separator = if self.0.is_empty() { "" } else { ", " };
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.0, "{separator}{value:?}"),
+            name @ ("wait" | "elapsed") => write!(self.0, "{separator}{name}={value:.1?}"),
+            name => write!(self.0, "{separator}{name}={value:?}"),
+        };
     }
 }

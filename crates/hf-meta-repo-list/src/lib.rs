@@ -1,4 +1,6 @@
 //! Lists of repository names: one per line, or a column of a CSV file.
+//!
+//! The command and the census of `hf-meta` read the same lists.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_empty_lines_are_no_names() {
+    fn comments_and_empty_lines_are_not_names() {
         let text = "\u{feff}gpt2\r\n\n  # a comment\n roberta-base \n";
         assert_eq!(lines(text).collect::<Vec<_>>(), ["gpt2", "roberta-base"]);
     }

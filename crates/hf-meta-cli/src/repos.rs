@@ -1,16 +1,83 @@
-//! A source on the command line: a repository, a URL or a path.
+//! The repositories of a subcommand, from arguments and lists. Each is a repository, a URL or a path.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
+use clap::builder::NonEmptyStringValueParser;
 use hf_meta::{Endpoint, RepoPath, Source, SourceError};
+use hf_meta_repo_list as repo_list;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::census;
+use super::exit::{CommandError, failed_to};
+
+/// The options that name repositories.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RepoListArgs {
+    /// Repositories on the Hub, URLs, or local files and folders; `-` reads a list from stdin
+    ///
+    /// Each REPO is a repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
+    /// `hf://org/name@revision/path`), the URL of its page on huggingface.co, the URL of a
+    /// `.safetensors` or `.gguf` file or an index on any server, a local file, or a local folder
+    /// written with a slash (`./folder`). Lists contain one REPO per line.
+    #[arg(value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(required_unless_present = "from")]
+    repos: Vec<String>,
+
+    /// Read repositories from a file: one per line, or a table (CSV, or Parquet in builds with `census`)
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+
+    /// Column that contains the names, for --from [default: repo, id, modelId or repository]
+    #[arg(long, value_name = "NAME", requires = "from")]
+    column: Option<String>,
+}
+
+impl RepoListArgs {
+    /// Returns the repositories from the arguments, followed by those from the file.
+    pub(crate) fn list(&self) -> Result<Vec<String>, CommandError> {
+        let mut repos = Vec::new();
+        for repo in &self.repos {
+            match &**repo {
+                "-" => repos.extend(repo_list::lines(&read_list(Path::new("-"))?)),
+                _ => repos.push(repo.clone()),
+            }
+        }
+        if let Some(from) = &self.from {
+            repos.extend(read_names(from, self.column.as_deref())?);
+        }
+        if repos.is_empty() {
+            return Err(CommandError::usage("the list contains no repositories"));
+        }
+        Ok(repos)
+    }
+}
+
+fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<String>, CommandError> {
+    if let Some(names) = census::read_names(file, column)? {
+        return Ok(names);
+    }
+    let names = repo_list::parse(file, &read_list(file)?, column);
+    names.map_err(|error| CommandError::usage(format!("the list `{}` {error}", file.display())))
+}
+
+/// Reads a file, or stdin if its name is `-`.
+fn read_list(file: &Path) -> io::Result<String> {
+    let text = if file == Path::new("-") {
+        repo_list::read(io::stdin().lock())
+    } else {
+        File::open(file).and_then(repo_list::read)
+    };
+    text.map_err(failed_to(format!("read `{}`", file.display())))
+}
 
 /// A source on the command line, in parsed and displayable form.
 #[derive(Clone, Debug)]
 pub(crate) struct RepoArg {
     pub(crate) source: Result<Source, SourceError>,
     /// The argument without passwords and signatures.
-    pub(crate) shown: String,
+    pub(crate) display: String,
 }
 
 impl RepoArg {
@@ -19,12 +86,12 @@ impl RepoArg {
             Some(path) => Ok(Source::Local(path)),
             None => Source::parse(text, endpoint),
         };
-        let shown = source.as_ref().map_or_else(|_| without_secrets(text), ToString::to_string);
-        Self { source, shown }
+        let display = source.as_ref().map_or_else(|_| without_secrets(text), ToString::to_string);
+        Self { source, display }
     }
 
     /// Applies the revision and path options to the source, for use in messages.
-    pub(super) fn selected(mut self, revision: Option<&str>, path: Option<&str>) -> Self {
+    pub(super) fn with_selection(mut self, revision: Option<&str>, path: Option<&str>) -> Self {
         match &mut self.source {
             Ok(Source::Repo { revision: named, path: place, .. }) => {
                 *named = revision.and_then(|text| text.parse().ok()).or(named.take());
@@ -64,13 +131,8 @@ impl RepoArg {
                     if cfg!(windows) { shown.replace('\\', "/") } else { shown.into_owned() };
                 encoded(shown.strip_prefix("./").unwrap_or(&shown))
             }
-            _ => self.shown.clone(),
+            _ => self.display.clone(),
         }
-    }
-
-    /// Returns the URL of the file list page; `None` if the source is not a repository.
-    pub(crate) fn page(&self, endpoint: &Endpoint) -> Option<String> {
-        matches!(self.source, Ok(Source::Repo { .. })).then(|| self.file_url(None, endpoint))
     }
 }
 
@@ -122,7 +184,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        RepoArg::new(text, &Endpoint::default()).shown
+        RepoArg::new(text, &Endpoint::default()).display
     }
 
     #[test]
@@ -141,7 +203,7 @@ mod tests {
     #[test]
     fn the_address_of_a_file_has_the_revision_and_the_folder() {
         let address = |text: &str, revision, path, file| {
-            let source = RepoArg::new(text, &Endpoint::default()).selected(revision, path);
+            let source = RepoArg::new(text, &Endpoint::default()).with_selection(revision, path);
             source.file_url(file, &Endpoint::default()).replace("https://huggingface.co/", "")
         };
         let (index, shard) = (Some("7b/model.safetensors.index.json"), Some("m-00002.safetensors"));
