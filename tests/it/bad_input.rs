@@ -191,7 +191,7 @@ async fn shards_that_disagree_are_an_error() {
 }
 
 #[tokio::test]
-async fn a_broken_shard_is_named() {
+async fn a_malformed_shard_is_named() {
     let repo = support::sharded("org/bad").file("b.safetensors", File::from_bytes(""));
     let hub = LocalHub::start([repo]).unwrap();
     let error = support::parse(&hub, "org/bad").await.unwrap_err();
