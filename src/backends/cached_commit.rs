@@ -3,18 +3,14 @@
 use std::ops::Range;
 
 use futures::future::{FutureExt, ready};
-use futures::stream::{self, StreamExt};
-use tokio::task::yield_now;
 
-use super::{Fetch, Fetched, FileListing, FileSource, FileStream, ListFuture, Origin};
+use super::stream::{self, FileStream};
+use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, Origin};
 use crate::cache::{CachedFile, HeaderBytes};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::http::blocking::spawn_blocking_if_large;
-use crate::http::transfer::{BodyEvent, RangeBytes};
-
-/// The chunk size of a streamed cached file, in bytes. Larger chunks would be parsed on another thread.
-const CHUNK: usize = 1 << 16;
+use crate::http::transfer::RangeBytes;
 
 /// A cached commit of a repository. It serves only what an earlier call has read.
 ///
@@ -78,26 +74,8 @@ impl FileSource for CachedCommit {
         .boxed()
     }
 
-    /// Yields a file in chunks, as a download would. Shards are parsed in the meantime.
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        if let Err(error) = self.check_length(path, limit) {
-            return ready(Err(error)).boxed();
-        }
-        let whole = self.bytes.headers.file(path).and_then(CachedFile::whole);
-        let fetched = self.fetched(whole, || self.file_name(path));
-        let name = self.file_name(path);
-        let stream = fetched.map(|Fetched { value, commit, .. }| {
-            let start =
-                BodyEvent::Start { response: commit.clone(), content_length: Some(value.length()) };
-            let chunks = stream::iter(value.chunks(CHUNK)).then(move |chunk| {
-                let chunk = chunk.map(BodyEvent::Bytes);
-                let chunk = chunk.map_err(|error| Error::from_io(name.clone(), error));
-                yield_now().map(|()| chunk)
-            });
-            let events = stream::iter([Ok(start)]).chain(chunks).boxed();
-            Fetched::new(events, commit)
-        });
-        ready(stream).boxed()
+        stream::from_whole(self.read_whole(path, limit)).boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {

@@ -127,7 +127,7 @@ impl<T> Fetched<T> {
 }
 
 /// The files of a source, or of a folder in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FileListing {
     pub(crate) files: Vec<ListedFile>,
     /// The commit of the files, if the server reports it.

@@ -2,8 +2,10 @@
 
 use std::pin::pin;
 
-use futures::future::{Either, select};
+use bytes::Bytes;
+use futures::future::{Either, FutureExt, select};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
+use tokio::task::yield_now;
 
 use super::Fetched;
 use crate::error::Error;
@@ -14,14 +16,23 @@ use crate::hub::CommitSha;
 /// The body events of a file. Each `Start` carries the commit, if the server reports it.
 pub(crate) type FileStream = BoxStream<'static, Result<BodyEvent<Option<CommitSha>>, Error>>;
 
-/// Streams a file of a fast source, which is read at once.
+/// The chunk size of a file that was read at once, in bytes. Larger chunks would be parsed on another thread.
+const CHUNK: usize = 1 << 16;
+
+/// Streams a file of a fast source, which is read at once. It is yielded in chunks, as a download would be, so that
+/// shards are read and parsed in the meantime.
 pub(super) async fn from_whole(
     read: impl Future<Output = Result<Fetched<Vec<u8>>, Error>>,
 ) -> Result<Fetched<FileStream>, Error> {
     let Fetched { value, commit, .. } = read.await?;
-    let start =
-        BodyEvent::Start { response: commit.clone(), content_length: Some(value.len() as u64) };
-    let events = stream::iter([Ok(start), Ok(BodyEvent::Bytes(value.into()))]).boxed();
+    let (response, mut rest) = (commit.clone(), Bytes::from(value));
+    let start = BodyEvent::Start { response, content_length: Some(rest.len() as u64) };
+    let chunks = std::iter::from_fn(move || {
+        let chunk = rest.split_to(rest.len().min(CHUNK));
+        (!chunk.is_empty()).then_some(Ok(BodyEvent::Bytes(chunk)))
+    });
+    let chunks = stream::iter(chunks).then(|chunk| yield_now().map(|()| chunk));
+    let events = stream::iter([Ok(start)]).chain(chunks).boxed();
     Ok(Fetched::new(events, commit))
 }
 

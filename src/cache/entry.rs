@@ -1,11 +1,109 @@
-//! The encoding of a cache entry: the key, the value encoded by `postcard`, and a checksum of both.
+//! Cache entries: their keys, and their encoding.
+//!
+//! The key of an entry is a hash of everything that identifies it. An entry is its key, a value encoded by `postcard`,
+//! and a checksum of both.
 
+use std::fmt;
+
+use reqwest::header::HeaderMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use super::CacheKey;
+use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
+
+/// Part of every key. Changing it invalidates all existing entries.
+const VERSION: &[u8] = b"hf-meta cache 5";
+
+/// The key of a cache entry: a SHA-256 hash of everything that identifies the entry, including the token.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CacheKey([u8; 32]);
+
+impl CacheKey {
+    /// Returns the hash.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Returns the key of the known servers of an endpoint.
+    pub(crate) fn known_servers(endpoint: &Endpoint) -> Self {
+        let parts = [VERSION, b"known servers", endpoint.url().as_str().as_bytes()];
+        Self(parts.into_iter().fold(Sha256::new(), add).finalize().into())
+    }
+}
+
+/// Formats the hash in hexadecimal.
+impl fmt::Display for CacheKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for CacheKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CacheKey({self})")
+    }
+}
+
+/// The properties of a repository and its reader that are part of its cache keys.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheIdentity<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    /// The token as sent to the server; empty without a token.
+    pub(crate) token: &'a [u8],
+    /// Additional headers as sent to the server. A gateway may show each reader something different.
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) repo: &'a RepoId,
+}
+
+/// The keys for one repository, one token and one target, at any revision.
+///
+/// The token is part of every key: an entry that was read with one token is never found with another or without one.
+/// Only a hash of the token leaves this module.
+#[derive(Clone)]
+pub(crate) struct CacheKeys(Sha256);
+
+impl CacheKeys {
+    /// Creates the keys of a repository. `target` names the part of the repository that a call reads.
+    pub(crate) fn new(identity: CacheIdentity<'_>, target: &str) -> Self {
+        let (endpoint, repo) = (identity.endpoint.url().as_str(), identity.repo.to_string());
+        let parts =
+            [VERSION, endpoint.as_bytes(), identity.token, repo.as_bytes(), target.as_bytes()];
+        let hash = parts.into_iter().fold(Sha256::new(), add);
+        let headers = identity.headers.iter();
+        Self(headers.fold(hash, |hash, (name, value)| {
+            add(add(hash, name.as_str().as_bytes()), value.as_bytes())
+        }))
+    }
+
+    /// Returns the key of the header bytes of a commit.
+    pub(crate) fn commit(&self, commit: &CommitSha) -> CacheKey {
+        self.finish("commit", commit.as_str())
+    }
+
+    /// Returns the key of the commit that a branch points to.
+    pub(crate) fn branch(&self, branch: &Revision) -> CacheKey {
+        self.finish("branch", branch.as_str())
+    }
+
+    fn finish(&self, kind: &str, name: &str) -> CacheKey {
+        let hash = add(add(self.0.clone(), kind.as_bytes()), name.as_bytes());
+        CacheKey(hash.finalize().into())
+    }
+}
+
+impl fmt::Debug for CacheKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CacheKeys")
+    }
+}
+
+/// Hashes a part with a length prefix, so that different lists of parts never produce the same bytes.
+fn add(hash: Sha256, part: &[u8]) -> Sha256 {
+    hash.chain_update((part.len() as u64).to_le_bytes()).chain_update(part)
+}
 
 const KEY_LENGTH: usize = 32;
 const CHECKSUM_LENGTH: usize = 32;
@@ -45,28 +143,84 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &CacheKey, entry: &[u8]) -> Resul
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cache::CacheKeys;
+impl CacheKeys {
+    pub(crate) fn for_test(target: &str) -> Self {
+        let endpoint = &Endpoint::default();
+        let repo = &"a/b".parse().unwrap();
+        let headers = &HeaderMap::new();
+        Self::new(CacheIdentity { endpoint, token: b"", headers, repo }, target)
+    }
+}
 
-    fn key(target: &str) -> CacheKey {
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use reqwest::header::COOKIE;
+
+    use super::*;
+
+    #[test]
+    fn each_part_of_the_identity_changes_the_key() {
+        let key = |endpoint: &str, token: &str, repo: &str, target: &str, commit: char| {
+            let (token, header) = token.split_once('+').unwrap_or((token, ""));
+            let header = (!header.is_empty()).then(|| (COOKIE, header.parse().unwrap()));
+            let headers = &HeaderMap::from_iter(header);
+            let endpoint = &Endpoint::parse(endpoint).unwrap();
+            let (token, repo) = (token.as_bytes(), &repo.parse().unwrap());
+            CacheKeys::new(CacheIdentity { endpoint, token, headers, repo }, target)
+                .commit(&commit.to_string().repeat(40).parse().unwrap())
+        };
+        let hub = Endpoint::HUGGING_FACE;
+        let different = [
+            key(hub, "", "a/b", "", '1'),
+            key("http://127.0.0.1", "", "a/b", "", '1'),
+            key(hub, "Bearer x", "a/b", "", '1'),
+            key(hub, "Bearer y", "a/b", "", '1'),
+            key(hub, "+x", "a/b", "", '1'),
+            key(hub, "+y", "a/b", "", '1'),
+            key(hub, "", "a/c", "", '1'),
+            key(hub, "", "datasets/a/b", "", '1'),
+            key(hub, "", "a/b", "c", '1'),
+            key(hub, "", "a/b", "", '2'),
+        ];
+        assert_eq!(different.iter().collect::<HashSet<_>>().len(), different.len());
+        assert_eq!(key(hub, "", "a/b", "", '1'), different[0]);
+    }
+
+    #[test]
+    fn each_endpoint_has_its_own_servers() {
+        let key = |url: &str| CacheKey::known_servers(&Endpoint::parse(url).unwrap());
+        let hub = key(Endpoint::HUGGING_FACE);
+        assert_eq!(hub, CacheKey::known_servers(&Endpoint::default()));
+        assert_ne!(hub, key("https://hub.example"));
+        assert_ne!(key("https://hub.example"), key("https://hub.example/path"));
+    }
+
+    #[test]
+    fn a_branch_that_is_named_like_a_commit_has_another_key() {
+        let (keys, name) = (CacheKeys::for_test(""), "1".repeat(40));
+        assert_ne!(keys.commit(&name.parse().unwrap()), keys.branch(&name.parse().unwrap()));
+    }
+
+    fn entry_key(target: &str) -> CacheKey {
         CacheKeys::for_test(target).branch(&"main".parse().unwrap())
     }
 
     #[test]
     fn an_entry_is_decoded_with_its_key_alone() {
-        let entry = encode(&key(""), &"value").unwrap();
-        assert_eq!(decode(&key(""), &entry), Ok("value".to_owned()));
+        let entry = encode(&entry_key(""), &"value").unwrap();
+        assert_eq!(decode(&entry_key(""), &entry), Ok("value".to_owned()));
         assert_eq!(
-            decode::<String>(&key("other"), &entry),
+            decode::<String>(&entry_key("other"), &entry),
             Err(BrokenEntry("stored under a different key"))
         );
     }
 
     #[test]
     fn no_byte_of_an_entry_can_be_lost_added_or_changed() {
-        let entry = encode(&key(""), &"value").unwrap();
-        let is_broken = |entry: &[u8]| decode::<String>(&key(""), entry).is_err();
+        let entry = encode(&entry_key(""), &"value").unwrap();
+        let is_broken = |entry: &[u8]| decode::<String>(&entry_key(""), entry).is_err();
         for at in 0..entry.len() {
             assert!(is_broken(&entry[..at]), "cut at {at}");
             let mut changed = entry.clone();
@@ -79,10 +233,10 @@ mod tests {
     #[test]
     fn a_value_of_another_type_or_with_more_behind_it_is_an_error() {
         let unreadable = Err(BrokenEntry("unsupported format"));
-        let long = encode(&key(""), &(u64::MAX, "x")).unwrap();
-        assert_eq!(decode::<String>(&key(""), &long), unreadable);
-        assert_eq!(decode::<Vec<u64>>(&key(""), &long).map(|_| String::new()), unreadable);
-        let more = encode(&key(""), &("value", 7)).unwrap();
-        assert_eq!(decode::<String>(&key(""), &more), unreadable);
+        let long = encode(&entry_key(""), &(u64::MAX, "x")).unwrap();
+        assert_eq!(decode::<String>(&entry_key(""), &long), unreadable);
+        assert_eq!(decode::<Vec<u64>>(&entry_key(""), &long).map(|_| String::new()), unreadable);
+        let more = encode(&entry_key(""), &("value", 7)).unwrap();
+        assert_eq!(decode::<String>(&entry_key(""), &more), unreadable);
     }
 }

@@ -1,16 +1,21 @@
 //! An in-memory header cache.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache as QuickCache;
 
 use super::{Cache, CacheKey};
 
+/// The expected number of entries. More entries are stored if they fit. With more than 32, `quick_cache` splits its
+/// capacity into shards, and large entries do not fit into one.
+const EXPECTED_ENTRIES: usize = 32;
+
 /// An in-memory header cache, for services.
 ///
-/// When it is full, the least recently used entries are evicted.
+/// When it is full, entries that were not used recently are evicted.
 ///
 /// ```
 /// use hf_meta::{Client, MemoryCache};
@@ -18,85 +23,47 @@ use super::{Cache, CacheKey};
 /// let client = Client::builder().header_cache(MemoryCache::new(64 << 20)).build()?;
 /// # Ok::<(), hf_meta::Error>(())
 /// ```
-pub struct MemoryCache {
-    max_bytes: usize,
-    entries: Mutex<Entries>,
-}
+pub struct MemoryCache(QuickCache<CacheKey, Bytes, EntrySize>);
 
-/// The entries and the order in which they were last used.
-#[derive(Default)]
-struct Entries {
-    by_key: HashMap<CacheKey, (u64, Vec<u8>)>,
-    by_use: BTreeMap<u64, CacheKey>,
-    bytes: usize,
-    uses: u64,
+/// The size of an entry in bytes.
+#[derive(Clone)]
+struct EntrySize;
+
+impl Weighter<CacheKey, Bytes> for EntrySize {
+    fn weight(&self, _: &CacheKey, entry: &Bytes) -> u64 {
+        entry.len() as u64
+    }
 }
 
 impl MemoryCache {
-    /// Creates an empty cache for entries of up to `max_bytes` in total. Larger entries are not stored.
+    /// Creates an empty cache for entries of up to `max_bytes` in total. A single entry that would take almost all
+    /// of it is not stored.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, entries: Mutex::default() }
+        Self(QuickCache::with_weighter(EXPECTED_ENTRIES, max_bytes as u64, EntrySize))
     }
 
     /// Returns the total size of all entries, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.entries().bytes
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Entries {
-    fn get(&mut self, key: &CacheKey) -> Option<Vec<u8>> {
-        let (used, entry) = self.by_key.get_mut(key)?;
-        self.by_use.remove(used);
-        self.uses += 1;
-        *used = self.uses;
-        self.by_use.insert(self.uses, *key);
-        Some(entry.clone())
-    }
-
-    fn insert(&mut self, key: CacheKey, entry: Vec<u8>, max_bytes: usize) {
-        self.remove(&key);
-        if entry.len() > max_bytes {
-            return;
-        }
-        self.uses += 1;
-        self.bytes += entry.len();
-        self.by_use.insert(self.uses, key);
-        self.by_key.insert(key, (self.uses, entry));
-        while self.bytes > max_bytes {
-            let Some((_, oldest)) = self.by_use.pop_first() else { return };
-            self.remove(&oldest);
-        }
-    }
-
-    fn remove(&mut self, key: &CacheKey) {
-        if let Some((used, entry)) = self.by_key.remove(key) {
-            self.by_use.remove(&used);
-            self.bytes -= entry.len();
-        }
+        usize::try_from(self.0.weight()).unwrap_or(usize::MAX)
     }
 }
 
 impl Cache for MemoryCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
-        ready(self.entries().get(key)).boxed()
+        ready(self.0.get(key).map(Vec::from)).boxed()
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
-        self.entries().insert(*key, entry, self.max_bytes);
+        self.0.insert(*key, entry.into());
         ready(()).boxed()
     }
 }
 
 impl fmt::Debug for MemoryCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (max_bytes, bytes) = (self.max_bytes, self.bytes());
+        let (max_bytes, bytes) = (self.0.capacity(), self.bytes());
         f.debug_struct("MemoryCache")
             .field("max_bytes", &max_bytes)
             .field("bytes", &bytes)
@@ -114,24 +81,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_entries_that_were_used_last_are_kept() {
-        let cache = MemoryCache::new(10);
-        for n in 0..3 {
-            cache.put(&key(n), vec![0; 3]).await;
+    async fn entries_that_are_used_outlive_others() {
+        let (cache, mut stored) = (MemoryCache::new(100), 0);
+        cache.put(&key(0), vec![0; 10]).await;
+        for n in 1..100 {
+            cache.put(&key(n), vec![0; 10]).await;
+            assert!(cache.get(&key(0)).await.is_some(), "after {n} entries");
+            assert!(cache.bytes() <= 100);
         }
-        assert!(cache.get(&key(0)).await.is_some());
-        cache.put(&key(3), vec![0; 4]).await;
-        let mut kept = Vec::new();
-        for n in 0..4 {
-            kept.push(cache.get(&key(n)).await.is_some());
+        for n in 0..100 {
+            stored += usize::from(cache.get(&key(n)).await.is_some());
         }
-        assert_eq!((kept, cache.bytes()), (vec![true, false, true, true], 10));
+        assert_eq!(stored, 10);
     }
 
     #[tokio::test]
     async fn an_entry_is_replaced_and_one_that_is_too_large_is_not_stored() {
         let cache = MemoryCache::new(10);
-        for length in [4, 6, 10] {
+        for length in [4, 6, 9] {
             cache.put(&key(0), vec![1; length]).await;
             assert_eq!(
                 (cache.get(&key(0)).await.map(|entry| entry.len()), cache.bytes()),

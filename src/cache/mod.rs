@@ -9,7 +9,6 @@ mod deflated;
 mod disk;
 mod entry;
 mod header_bytes;
-mod key;
 mod memory;
 mod recorder;
 
@@ -20,11 +19,10 @@ use futures::future::{BoxFuture, FutureExt};
 
 pub(crate) use deflated::{Deflated, Deflater};
 pub use disk::{DiskCache, DiskUsage};
-pub(crate) use entry::{decode, encode};
+pub use entry::CacheKey;
+pub(crate) use entry::{CacheIdentity, CacheKeys, decode, encode};
 pub(crate) use header_bytes::CachedFile;
 pub use header_bytes::{HeaderBytes, HeaderFile};
-pub use key::CacheKey;
-pub(crate) use key::{CacheIdentity, CacheKeys};
 pub use memory::MemoryCache;
 pub(crate) use recorder::Recorder;
 

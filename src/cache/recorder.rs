@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::deflated::{Deflated, Deflater};
 use super::header_bytes::{CachedFile, CachedHeaders, HeaderBytes, encode_listing};
@@ -20,79 +20,30 @@ const MAX_BYTES_PER_COMMIT: u64 = 128 << 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorder(Arc<Mutex<Recording>>);
 
+/// The header bytes that a call has read so far.
 #[derive(Debug, Default)]
-struct Recording {
-    headers: RecordedHeaders,
+pub(crate) struct Recording {
+    headers: CachedHeaders,
     /// The commit of the call, once it is known.
-    commit: Option<CommitSha>,
+    pub(crate) commit: Option<CommitSha>,
+    /// Files whose header is still incomplete.
+    starts: BTreeMap<String, FileStart>,
+    /// The number of bytes added so far.
+    length: u64,
 }
 
 impl Recorder {
-    fn with<T>(&self, record: impl FnOnce(&mut Recording) -> T) -> T {
-        record(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn set_commit(&self, commit: &CommitSha) {
-        self.with(|to| to.commit = Some(commit.clone()));
-    }
-
-    /// Adds a range of a file that begins at `start`.
-    pub(crate) fn add_range(
-        &self,
-        path: &RepoPath,
-        start: u64,
-        range: &RangeBytes,
-        sha256: Option<&str>,
-    ) {
-        self.with(|to| {
-            to.headers.fill_gap(path, start);
-            to.headers.add_range(path, start, range, sha256);
-        });
-    }
-
-    /// Adds a whole file.
-    pub(crate) fn add_file(&self, path: &RepoPath, file: Deflated) {
-        self.with(|to| to.headers.add_file(path, file));
-    }
-
-    /// Adds the listing of a folder.
-    pub(crate) fn add_listing(
-        &self,
-        folder: Option<&RepoPath>,
-        files: &[ListedFile],
-        is_complete: bool,
-    ) {
-        self.with(|to| to.headers.add_listing(folder, files, is_complete));
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Recording> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the header of a file. Bytes past it are dropped, and the rest is compressed, so that the uncompressed
     /// headers of a call are never all in memory.
     pub(crate) async fn end_header(&self, path: &RepoPath, end: u64) {
-        let Some(start) = self.with(|to| to.headers.take_start(path, end)) else { return };
+        let Some(start) = self.lock().take_start(path, end) else { return };
         let file = spawn_blocking_if_large(start.bytes.len(), move || start.compress()).await;
-        self.with(|to| to.headers.add_start(path, file));
+        self.lock().add_start(path, file);
     }
-
-    /// Drops all bytes and ignores later ones: the commit must not be cached.
-    pub(crate) fn discard(&self) {
-        self.with(|to| to.headers.discard());
-    }
-
-    /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
-    pub(crate) fn finish(&self, canonical_name: Option<String>) -> Option<HeaderBytes> {
-        let Recording { headers, commit } = self.with(take);
-        Some(HeaderBytes { commit: commit?, headers: headers.finish(canonical_name)? })
-    }
-}
-
-/// Collects the header bytes that a call reads.
-#[derive(Debug, Default)]
-struct RecordedHeaders {
-    headers: CachedHeaders,
-    /// Files whose header is still incomplete.
-    starts: BTreeMap<String, FileStart>,
-    /// The number of bytes added so far.
-    length: u64,
 }
 
 /// The bytes read so far from the start of a file.
@@ -111,9 +62,21 @@ impl FileStart {
     }
 }
 
-impl RecordedHeaders {
+impl Recording {
+    /// Adds a range of a file that begins at `start`. Ranges that the parser has skipped are filled with zeros.
+    pub(crate) fn add_range(
+        &mut self,
+        path: &RepoPath,
+        start: u64,
+        range: &RangeBytes,
+        sha256: Option<&str>,
+    ) {
+        self.fill_gap(path, start);
+        self.extend(path, start, range, sha256);
+    }
+
     /// Adds a range of a file, if it overlaps or directly follows the bytes read so far.
-    fn add_range(&mut self, path: &RepoPath, start: u64, range: &RangeBytes, sha256: Option<&str>) {
+    fn extend(&mut self, path: &RepoPath, start: u64, range: &RangeBytes, sha256: Option<&str>) {
         let known = self.starts.get(path.as_str()).map_or(0, |file| file.bytes.len() as u64);
         let new = known.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
         let Some(new) = new.and_then(|skip| range.bytes.get(skip..)) else { return };
@@ -155,7 +118,7 @@ impl RecordedHeaders {
     }
 
     /// Adds a whole file.
-    fn add_file(&mut self, path: &RepoPath, start: Deflated) {
+    pub(crate) fn add_file(&mut self, path: &RepoPath, start: Deflated) {
         let file_size = start.length();
         if self.has_room_for(file_size) {
             self.headers
@@ -165,7 +128,12 @@ impl RecordedHeaders {
     }
 
     /// Adds the listing of a folder.
-    fn add_listing(&mut self, folder: Option<&RepoPath>, files: &[ListedFile], is_complete: bool) {
+    pub(crate) fn add_listing(
+        &mut self,
+        folder: Option<&RepoPath>,
+        files: &[ListedFile],
+        is_complete: bool,
+    ) {
         let Some(encoded) = encode_listing(files) else { return };
         if self.has_room_for(encoded.len() as u64) {
             self.headers.add_listing(folder, &encoded, is_complete);
@@ -181,7 +149,7 @@ impl RecordedHeaders {
     }
 
     /// Drops all bytes and ignores later ones: the commit will not be cached.
-    fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         *self = Self { length: u64::MAX, ..Self::default() };
     }
 
@@ -190,16 +158,17 @@ impl RecordedHeaders {
         self.length > MAX_BYTES_PER_COMMIT
     }
 
-    /// Returns the headers to cache; `None` if the commit must not be cached.
-    fn finish(mut self, canonical_name: Option<String>) -> Option<CachedHeaders> {
+    /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
+    pub(crate) fn finish(&mut self, canonical_name: Option<String>) -> Option<HeaderBytes> {
         if self.is_discarded() {
             return None;
         }
-        for (path, start) in self.starts {
-            self.headers.files.insert(path, start.compress());
+        let Self { mut headers, commit, starts, .. } = take(self);
+        headers.canonical_name = canonical_name;
+        for (path, start) in starts {
+            headers.files.insert(path, start.compress());
         }
-        self.headers.canonical_name = canonical_name;
-        Some(self.headers)
+        Some(HeaderBytes { commit: commit?, headers })
     }
 }
 
@@ -217,8 +186,9 @@ mod tests {
         RangeBytes { bytes: bytes.to_vec(), file_size: 1_000 }
     }
 
-    fn recorded() -> RecordedHeaders {
-        let (mut headers, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
+    fn recorded() -> Recording {
+        let (mut headers, file) = (Recording::default(), path("a/b.safetensors"));
+        headers.commit = Some("1".repeat(40).parse().unwrap());
         headers.add_file(&path("a/index.json"), Deflated::from_bytes(b"{}"));
         headers.add_range(&file, 0, &range(b"12345678"), None);
         headers.add_range(&file, 8, &range(b"header and data"), None);
@@ -230,7 +200,7 @@ mod tests {
     }
 
     fn headers() -> CachedHeaders {
-        recorded().finish(None).unwrap()
+        recorded().finish(None).unwrap().headers
     }
 
     fn bytes(headers: &CachedHeaders, range: Range<u64>) -> Option<Vec<u8>> {
@@ -252,18 +222,19 @@ mod tests {
 
     #[test]
     fn bytes_that_do_not_continue_the_start_of_a_file_are_not_added() {
-        let (mut recorded, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
-        recorded.add_range(&file, 0, &range(b"12345678header"), None);
-        recorded.add_range(&file, 15, &range(b"gap"), None);
-        recorded.add_range(&file, 0, &range(b"87654321"), None);
-        recorded.add_range(&file, 4, &range(b"5678header+"), None);
-        let headers = recorded.finish(None).unwrap();
-        assert_eq!(bytes(&headers, 0..500).unwrap(), b"12345678header+");
+        let (mut recorded, file) = (recorded(), path("a/c.safetensors"));
+        recorded.extend(&file, 0, &range(b"12345678header"), None);
+        recorded.extend(&file, 15, &range(b"gap"), None);
+        recorded.extend(&file, 0, &range(b"87654321"), None);
+        recorded.extend(&file, 4, &range(b"5678header+"), None);
+        let headers = recorded.finish(None).unwrap().headers;
+        let read = headers.file(&file).unwrap().range(&(0..500)).unwrap();
+        assert_eq!(read.bytes, b"12345678header+");
     }
 
     #[test]
-    fn a_gap_that_is_discarded_is_filled_up_to_the_limit() {
-        let (mut recorded, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
+    fn a_gap_that_is_skipped_is_filled_up_to_the_limit() {
+        let (mut recorded, file) = (Recording::default(), path("a/b.safetensors"));
         recorded.fill_gap(&file, 2);
         recorded.add_range(&file, 0, &range(b"start"), None);
         recorded.fill_gap(&file, 7);

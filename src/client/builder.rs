@@ -9,9 +9,9 @@ use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, HOST, HeaderName, HeaderValue, RANGE, USER_AGENT,
 };
 
+use super::context::ClientContext;
 use super::{Client, TokenSource};
 use crate::cache::Cache;
-use crate::client::model::ClientContext;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};

@@ -3,8 +3,8 @@
 mod api_page;
 mod builder;
 mod call_timeout;
+mod context;
 mod env;
-mod known_servers;
 mod many;
 mod model;
 
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 pub use self::builder::ClientBuilder;
 use self::builder::bearer;
+use self::context::ClientContext;
 pub use self::env::TokenSource;
 pub use self::many::ResultOrder;
-use self::model::ClientContext;
 pub use self::model::Model;
 use crate::error::Error;
 use crate::http::transfer::CallMeter;

@@ -1,83 +1,27 @@
 //! The weights that a call reads.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::FutureExt;
-use tokio::sync::OnceCell;
 use tracing::Instrument;
 
 use super::call_timeout::within_timeout;
-use crate::backends::{DiskFolder, FileListing, HubRepo, OfflineRepo, Origin, WebFolder};
+use super::context::ClientContext;
+use crate::backends::{DiskFolder, FileListing, Origin, WebFolder};
 use crate::cache::HeaderBytes;
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::formats::{FileHeader, Format, Formats, RepoPath, clip};
 use crate::http::transfer::CallMeter;
-use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
-use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
-use crate::hub::{Source, SourceError};
+use crate::hub::{HubReportedCount, Source, SourceError};
 use crate::inspect::{
-    Call, CallFiles, CallHooks, CallMemory, CallState, Callback, ClientMemory, HeaderCache,
-    LargeCallLimit, Limits, OnHeader, OnProgress, Progress, RecordedCount, Target, file_of,
-    on_disk,
+    Call, CallFiles, CallHooks, CallMemory, CallState, Callback, LargeCallLimit, OnHeader,
+    OnProgress, Progress, RecordedCount, Target, file_of, on_disk,
 };
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
-
-/// State that all calls of a client share.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientContext {
-    pub(crate) http: Http,
-    pub(crate) endpoint: Endpoint,
-    pub(crate) warnings: Arc<HubWarnings>,
-    pub(crate) limits: Limits,
-    /// The header memory of all calls.
-    pub(crate) memory: ClientMemory,
-    /// The totals of all calls.
-    pub(crate) totals: CallMeter,
-    pub(crate) formats: Formats,
-    pub(crate) call_timeout: Duration,
-    pub(crate) header_cache: Option<HeaderCache>,
-    /// The cache folder of an offline client.
-    pub(crate) offline: Option<PathBuf>,
-    /// Set after the servers of the Hub have been loaded from the cache.
-    pub(crate) known_servers_loaded: Arc<OnceCell<()>>,
-}
-
-impl ClientContext {
-    /// Sends a request to the endpoint to open a connection, and ignores the response.
-    pub(super) async fn warm_up(&self) -> Result<(), Error> {
-        if self.offline.is_some() {
-            return Ok(());
-        }
-        let url = self.endpoint.url();
-        match self.http.head(url, "x-request-id", &self.totals).await {
-            Err(RequestFailure { error, attempts, elapsed })
-                if !matches!(error, HttpError::Status(_)) =>
-            {
-                let (file, source) = (SafeUrl::from(url).to_string(), Box::new(error));
-                Err(Error::RequestFailed { file, attempts, elapsed, source })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns a repository on the Hub or, if the client is offline, its snapshot in the cache.
-    async fn repo(&self, repo: &RepoId, revision: Revision, meter: CallMeter) -> Origin {
-        let repo = repo.clone();
-        let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
-        let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
-        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter };
-        let Some(cache) = &self.offline else {
-            self.load_known_servers().await;
-            return Origin::Hub(hub);
-        };
-        Origin::Offline(Arc::new(OfflineRepo::find(cache, hub).await))
-    }
-}
 
 /// The weights of a repository, a URL or a local path, with options for reading them.
 ///

@@ -44,13 +44,13 @@ impl CallFiles {
 
     /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
     pub(super) fn take_recorded(&self) -> Option<HeaderBytes> {
-        self.recorder.as_ref()?.finish(self.canonical_name())
+        self.recorder.as_ref()?.lock().finish(self.canonical_name())
     }
 
     /// Returns the files at a commit, if the commit is known.
     pub(super) fn pinned(&self, commit: Option<&CommitSha>) -> Self {
         if let (Some(recorder), Some(commit)) = (&self.recorder, commit) {
-            recorder.set_commit(commit);
+            recorder.lock().commit = Some(commit.clone());
         }
         Self { origin: self.origin.pinned(commit), ..self.clone() }
     }
@@ -74,7 +74,7 @@ impl CallFiles {
         let start = range.start;
         let read = self.source().read_range(path, range).await?;
         if let Some(recorder) = &self.recorder {
-            recorder.add_range(path, start, &read.value, read.sha256.as_deref());
+            recorder.lock().add_range(path, start, &read.value, read.sha256.as_deref());
         }
         Ok(read)
     }
@@ -89,9 +89,12 @@ impl CallFiles {
         let read = self.source().read_whole(path, limit).await;
         if let Some(recorder) = &self.recorder {
             match &read {
-                Ok(read) => recorder.add_file(path, Deflated::from_bytes(&read.value)),
+                Ok(read) => {
+                    let file = Deflated::from_bytes(&read.value);
+                    recorder.lock().add_file(path, file);
+                }
                 Err(error) if error.is_denied() || matches!(error, Error::TooLarge { .. }) => {
-                    recorder.discard();
+                    recorder.lock().discard();
                 }
                 Err(_) => {}
             }
@@ -121,9 +124,9 @@ impl CallFiles {
         let listed = self.source().list(folder).await?;
         match (&self.recorder, &listed) {
             (Some(recorder), Some(FileListing { files, is_complete, .. })) => {
-                recorder.add_listing(folder, files, *is_complete);
+                recorder.lock().add_listing(folder, files, *is_complete);
             }
-            (Some(recorder), None) => recorder.discard(),
+            (Some(recorder), None) => recorder.lock().discard(),
             (None, _) => {}
         }
         Ok(listed)
@@ -146,7 +149,7 @@ impl CallFiles {
         let Some(repo) = self.online() else { return Ok(None) };
         let read = repo.parsed_headers(index, limit).await?;
         if let (Some(recorder), Some(_)) = (&self.recorder, &read) {
-            recorder.discard();
+            recorder.lock().discard();
         }
         Ok(read)
     }
@@ -221,7 +224,7 @@ fn record_stream(recorder: Recorder, path: RepoPath, events: FileStream) -> File
             Some(Err(_)) => file = None,
             None => {
                 if let Some(file) = file.take() {
-                    recorder.add_file(&path, file.finish());
+                    recorder.lock().add_file(&path, file.finish());
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::files::CallFiles;
 use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
 use crate::error::{BoxError, Error, QuantizationNotFound};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
-use crate::formats::weight_sets::{Layout, UnsupportedWeights, WeightSet};
+use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::http::HubError;
 use crate::http::transfer::RangeBytes;
@@ -131,24 +131,15 @@ impl Call {
         listing: &FileListing,
     ) -> Result<Located, Error> {
         let layout = Layout::new(&self.formats, folder, &listing.files);
-        let usual = names.iter().find_map(|name| layout.find(name));
-        let found = match usual.or_else(|| layout.main()) {
+        let not_found = || self.no_safetensors(names, &layout, "it is not listed".into());
+        let standard = names.iter().find_map(|name| layout.find(name));
+        let set = standard.map_or_else(|| self.main_set(&layout, not_found), Ok)?;
+        if set.quantization.is_some() {
             // Choosing between quantizations needs file sizes, and only a listing from the Hub has them.
-            Some(set) if set.quantization.is_some() => {
-                let listed = self.files.list(folder).await?;
-                return self.find_main(folder, listed, |layout| layout).await;
-            }
-            Some(set) => self.find_set(set, listing.commit.clone()).await?,
-            None if layout.sets.is_empty() => {
-                return Err(self.no_safetensors(names, layout.others, "it is not listed".into()));
-            }
-            None => {
-                return Err(Error::SeveralSets {
-                    location: self.source.clone(),
-                    sets: layout.sets,
-                });
-            }
-        };
+            let listed = self.files.list(folder).await?;
+            return self.find_main(folder, listed, |layout| layout).await;
+        }
+        let found = self.find_set(set, listing.commit.clone()).await?;
         Ok(Located { other_sets: Some(layout.sets), ..found })
     }
 
@@ -181,23 +172,17 @@ impl Call {
         let response = source.downcast_ref::<HubError>();
         let known = response.and_then(|response| response.commit.as_ref());
         let listed = self.files.pinned(known).list(folder).await?;
-        let Some(FileListing { files, commit, is_complete }) = listed else {
-            return Err(self.no_safetensors(missing, Vec::new(), source));
-        };
+        let FileListing { files, commit, is_complete } = listed.unwrap_or_default();
         let layout = Layout::new(&self.formats, folder, &files);
+        let known = known.cloned();
         match layout.main() {
-            // The file is listed, but a request for it has just failed. Another one would fail, too.
-            Some(set) if missing.contains(&set.path) => {
-                Err(self.no_safetensors(missing, layout.others, source))
-            }
-            Some(set) => {
-                let found = self.find_set(set, known.cloned().or(commit)).await?;
+            // Files with these names cannot be read: the requests for them have just failed.
+            Some(set) if !missing.contains(&set.path) => {
+                let found = self.find_set(set, known.or(commit)).await?;
                 Ok(Located { other_sets: Some(layout.sets), is_complete, ..found })
             }
-            None if layout.sets.is_empty() => {
-                Err(self.no_safetensors(missing, layout.others, source))
-            }
-            None => Err(Error::SeveralSets { location: self.source.clone(), sets: layout.sets }),
+            None if !layout.sets.is_empty() => Err(self.several_sets(&layout)),
+            _ => Err(self.no_safetensors(missing, &layout, source)),
         }
     }
 
@@ -246,13 +231,21 @@ impl Call {
         let FileListing { files, commit, is_complete } = listed.ok_or_else(not_found)?;
         let all = Layout::new(&self.formats, folder, &files).sets;
         let layout = choose(Layout::new(&self.formats, folder, &files));
+        let set = self.main_set(&layout, not_found)?;
+        let found = self.find_set(set, commit).await?;
+        Ok(Located { other_sets: Some(all), is_complete, ..found })
+    }
+
+    /// Returns the main set of a layout.
+    fn main_set<'a>(
+        &self,
+        layout: &'a Layout,
+        not_found: impl FnOnce() -> Error,
+    ) -> Result<&'a WeightSet, Error> {
         match layout.main() {
-            Some(set) => {
-                let found = self.find_set(set, commit).await?;
-                Ok(Located { other_sets: Some(all), is_complete, ..found })
-            }
+            Some(set) => Ok(set),
             None if layout.sets.is_empty() => Err(not_found()),
-            None => Err(Error::SeveralSets { location: self.source.clone(), sets: layout.sets }),
+            None => Err(self.several_sets(layout)),
         }
     }
 
@@ -302,13 +295,18 @@ impl Call {
         Ok(Located { commit: found.commit.or(known), ..found })
     }
 
+    fn several_sets(&self, layout: &Layout) -> Error {
+        Error::SeveralSets { location: self.source.clone(), sets: layout.sets.clone() }
+    }
+
     fn no_safetensors(
         &self,
         [single, index]: &[RepoPath; 2],
-        other_formats: Vec<UnsupportedWeights>,
+        layout: &Layout,
         source: BoxError,
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
+        let other_formats = layout.others.clone();
         Error::NoWeights { location: self.source.clone(), single, index, other_formats, source }
     }
 }

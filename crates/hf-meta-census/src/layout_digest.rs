@@ -58,7 +58,7 @@ fn digest(mut entries: Vec<[u8; HASH_BYTES]>) -> String {
 }
 
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:02x}", bytes.iter().format(""))
 }
 
 #[cfg(test)]

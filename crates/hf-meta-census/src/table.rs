@@ -278,7 +278,7 @@ where
     Convert: Fn(&RecordBatch) -> Result<Vec<Row>, BoxError>,
 {
     let failed = table_failed::<BoxError>(name);
-    let rows = batches.map(move |batch| Ok(convert(&batch?)?));
+    let rows = batches.map(move |batch| convert(&batch?));
     rows.map(move |rows| rows.map_err(&failed)).flatten_ok()
 }
 

@@ -215,12 +215,12 @@ async fn an_error_in_the_index_takes_precedence_over_an_error_in_a_shard() {
     }
 }
 
-/// Headers take memory until they are counted, and they are counted once the index is complete. Only seven of these
+/// Headers take memory until they are counted, and they are counted once the index is complete. Only 16 of these
 /// fit into the memory for them.
 #[tokio::test]
 async fn long_headers_wait_for_the_end_of_the_index() {
     const HEADER: usize = 2 << 20;
-    const AT_ONCE: usize = 6;
+    const AT_ONCE: usize = 16;
     let shards: Vec<_> = (0..AT_ONCE + 2).map(|n| format!("{n}.safetensors")).collect();
     let entries: Vec<_> = shards.iter().map(|shard| (&**shard, &**shard)).collect();
     let index = support::index(&entries);

@@ -137,6 +137,7 @@ impl Formats {
     }
 
     /// Returns the formats with one more.
+    #[must_use]
     pub fn with(&self, format: Arc<dyn Format>) -> Self {
         Self(self.0.iter().cloned().chain([format]).collect())
     }

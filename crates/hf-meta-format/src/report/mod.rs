@@ -4,7 +4,7 @@ mod builder;
 pub mod diff;
 mod finding;
 mod index_check;
-pub(crate) mod json;
+mod json;
 mod name_parts;
 mod plan;
 /// Used by the command only. It may change in any version.

@@ -16,12 +16,12 @@ pub type RangeRequest = (RepoPath, Range<u64>);
 const SINGLE_FILE_PREFETCH: u64 = 1 << 16;
 
 /// The maximum length of a first range, in bytes, because the index may be wrong about a shard.
-const LONGEST_PREFETCH: u64 = 1 << 23;
+const MAX_PREFETCH: u64 = 1 << 23;
 
 /// For indexes longer than this many bytes, as sent, `Prefetch` does not wait for the end. Each shard then takes a
 /// second request, but the call takes less time: at a round trip of 50 ms, waiting is faster for the 9 MB of
 /// DeepSeek-R1, and slower for the 23.6 MB of Kimi-K2.5.
-const LONG_INDEX: u64 = 16 << 20;
+const MAX_AWAITED_INDEX: u64 = 16 << 20;
 
 /// A strategy for requesting headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -65,7 +65,7 @@ impl Plan {
     /// cannot be estimated then, so each takes two ranges.
     #[must_use]
     pub fn reads_shards_early(self, length: Option<u64>) -> bool {
-        self == Self::Exact || length.is_some_and(|length| length > LONG_INDEX)
+        self == Self::Exact || length.is_some_and(|length| length > MAX_AWAITED_INDEX)
     }
 
     /// Returns the first range of each shard of an index. It is estimated from the index, because tensor names make
@@ -77,12 +77,16 @@ impl Plan {
             Self::Exact => shards.map(|shard| self.request(Formats::built_in(), shard)).collect(),
             Self::Prefetch | Self::Hub => shards
                 .zip(index.names_per_shard())
-                .map(|(shard, names)| (shard, 0..expected_header_end(names).min(LONGEST_PREFETCH)))
+                .map(|(shard, names)| (shard, 0..expected_header_end(names).min(MAX_PREFETCH)))
                 .collect(),
         }
     }
 
     /// Returns the first range of each shard of a set without an index.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are more than [`SafetensorsIndexJson::MAX_SHARDS`].
     pub fn shards_without_index(
         self,
         formats: &Formats,

@@ -59,14 +59,15 @@ impl<'de> Visitor<'de> for &mut OracleVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key()? {
             match key {
-                IndexKey::Metadata if self.index.metadata.is_some() => {
+                IndexKey::Metadata if self.index.has_metadata => {
                     return Err(A::Error::duplicate_field("metadata"));
                 }
                 IndexKey::WeightMap if self.index.has_weight_map => {
                     return Err(A::Error::duplicate_field("weight_map"));
                 }
                 IndexKey::Metadata => {
-                    self.index.metadata = Some(map.next_value::<IndexMetadata>()?.0);
+                    self.index.has_metadata = true;
+                    self.index.metadata = map.next_value::<IndexMetadata>()?.0;
                 }
                 IndexKey::WeightMap => map.next_value_seed(WeightMapSeed(self))?,
                 IndexKey::Dtype if self.index.dtype.is_some() => {

@@ -186,8 +186,8 @@ impl From<IndexError> for IndexStop {
 pub(super) struct IndexParser {
     state: ParserState,
     pub(super) dtype: Option<String>,
-    /// `None` if there is no `metadata` yet, and `Some(None)` if it is `null`.
-    pub(super) metadata: Option<Option<Map<String, Value>>>,
+    pub(super) has_metadata: bool,
+    pub(super) metadata: Option<Map<String, Value>>,
     pub(super) has_weight_map: bool,
     shards: ShardTable,
     names: NameList,
@@ -248,7 +248,7 @@ impl IndexParser {
         let key = text.key()?;
         let is_duplicate = match &*key {
             "dtype" => self.dtype.is_some(),
-            "metadata" => self.metadata.is_some(),
+            "metadata" => self.has_metadata,
             "weight_map" => self.has_weight_map,
             _ => false,
         };
@@ -263,7 +263,7 @@ impl IndexParser {
             }
             "metadata" => {
                 let metadata = text.metadata("metadata", Self::MAX_METADATA, scalar)?;
-                self.metadata = Some(metadata.map(Map::from_iter));
+                (self.has_metadata, self.metadata) = (true, metadata.map(Map::from_iter));
             }
             "weight_map" => {
                 text.expect(b'{', "expected a `weight_map` object")?;
@@ -332,7 +332,7 @@ impl IndexParser {
         shards.sort_unstable();
         Ok(SafetensorsIndexJson {
             dtype: self.dtype,
-            metadata: self.metadata.flatten(),
+            metadata: self.metadata,
             shards,
             tensors,
             shard_indices: self.shard_indices,

@@ -1,18 +1,15 @@
-//! Cache entries as files in a folder that several processes may share.
+//! Cache entries as files in a folder. Other processes may write or delete them at any time.
 
-mod file;
-
-use std::io;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::{BoxFuture, FutureExt};
-
 use tokio::sync::Semaphore;
 
-use self::file::CacheFile;
 use super::{Cache, CacheKey};
 
 /// The subfolder for entries of this version.
@@ -29,6 +26,15 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of threads that wait for the disk.
 const MAX_THREADS: usize = 32;
+
+/// The maximum size of an entry to read or write, in bytes.
+const MAX_ENTRY_BYTES: u64 = 128 << 20;
+
+/// The size of a disk block in bytes, the minimum disk space of a file.
+const BLOCK: u64 = 4_096;
+
+/// The minimum time between updates of an entry's modification time, which records its last use.
+const TOUCH_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// A cache in a local folder, which several processes may share.
 ///
@@ -110,14 +116,14 @@ impl DiskCache {
     ///
     /// Returns an error if the folder cannot be listed or an entry cannot be deleted.
     pub fn clear(&self) -> io::Result<DiskUsage> {
-        self.0.for_each(|entry| file::remove(&entry.path))
+        self.0.for_each(|entry| remove_file(&entry.path))
     }
 }
 
 impl Cache for DiskCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         let (folder, path) = (Arc::clone(&self.0), self.0.entry(key));
-        let read = self.blocking(move || folder.warn_once(file::read(&path)).flatten());
+        let read = self.blocking(move || folder.warn_once(read_entry(&path)).flatten());
         read.map(Option::flatten).boxed()
     }
 
@@ -158,11 +164,11 @@ impl CacheFolder {
     }
 
     fn write(&self, key: &CacheKey, entry: &[u8]) -> io::Result<()> {
-        if entry.len() as u64 > file::ENTRY_LIMIT.min(self.limit) {
+        if entry.len() as u64 > MAX_ENTRY_BYTES.min(self.limit) {
             return Ok(());
         }
-        file::write(&self.entry(key), &self.temporary(), entry)?;
-        self.check_size(key, file::disk_space(entry.len() as u64))
+        write_entry(&self.entry(key), &self.temporary(), entry)?;
+        self.check_size(key, disk_space(entry.len() as u64))
     }
 
     /// Returns a unique temporary path. Process IDs alone are not unique across containers.
@@ -209,7 +215,7 @@ impl CacheFolder {
         self.for_each(|entry| {
             if excess > 0 && entry.used <= *last {
                 excess = excess.saturating_sub(entry.bytes);
-                file::remove(&entry.path)?;
+                remove_file(&entry.path)?;
             }
             Ok(())
         })?;
@@ -217,10 +223,10 @@ impl CacheFolder {
     }
 
     fn remove_unfinished(&self) -> io::Result<()> {
-        for unfinished in file::list(&self.path.join(VERSION).join(UNFINISHED))? {
+        for unfinished in list_files(&self.path.join(VERSION).join(UNFINISHED))? {
             let is_old = unfinished.used.elapsed().is_ok_and(|age| age > UNFINISHED_AGE);
             if is_old {
-                file::remove(&unfinished.path)?;
+                remove_file(&unfinished.path)?;
             }
         }
         Ok(())
@@ -234,7 +240,7 @@ impl CacheFolder {
     ) -> io::Result<DiskUsage> {
         let mut usage = DiskUsage::default();
         for group in 0..=u8::MAX {
-            for entry in file::list(&self.path.join(VERSION).join(format!("{group:02x}")))? {
+            for entry in list_files(&self.path.join(VERSION).join(format!("{group:02x}")))? {
                 visit(&entry)?;
                 usage.entries += 1;
                 usage.bytes += entry.bytes;
@@ -258,4 +264,106 @@ impl CacheFolder {
         }
         None
     }
+}
+
+/// A file in a folder listing.
+struct CacheFile {
+    path: PathBuf,
+    /// Disk space in bytes.
+    bytes: u64,
+    /// The time of the last use, accurate to about an hour.
+    used: SystemTime,
+}
+
+/// Reads an entry and records its use. Returns `None` if it does not exist.
+fn read_entry(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match open_entry(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > MAX_ENTRY_BYTES {
+        return Ok(None);
+    }
+    if metadata.modified()?.elapsed().is_ok_and(|age| age > TOUCH_INTERVAL) {
+        // Entries of a read-only folder can still be read.
+        let _ = file.set_modified(SystemTime::now());
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_ENTRY_BYTES).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// Opens an entry. Pipes and devices are rejected, because they could block the reader.
+fn open_entry(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        libc::O_NOFOLLOW | libc::O_NONBLOCK,
+    );
+    options.open(path)
+}
+
+/// Writes an entry to a unique temporary file, and renames it when it is complete.
+fn write_entry(path: &Path, temporary: &Path, entry: &[u8]) -> io::Result<()> {
+    create_folder(path.parent())?;
+    create_folder(temporary.parent())?;
+    let written = create_file(temporary).and_then(|mut file| file.write_all(entry));
+    let written = written.and_then(|()| fs::rename(temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(temporary);
+    }
+    written
+}
+
+/// Lists the files of a folder, or no files if it does not exist.
+fn list_files(folder: &Path) -> io::Result<Vec<CacheFile>> {
+    let listing = match fs::read_dir(folder) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut files = Vec::new();
+    for file in listing {
+        let file = file?;
+        // Another process may have deleted it since it was listed.
+        let Ok(metadata) = file.metadata() else { continue };
+        let used = metadata.modified().unwrap_or(UNIX_EPOCH);
+        files.push(CacheFile { path: file.path(), bytes: disk_space(metadata.len()), used });
+    }
+    Ok(files)
+}
+
+/// Returns the disk space of a file, in bytes.
+fn disk_space(length: u64) -> u64 {
+    length.max(1).next_multiple_of(BLOCK)
+}
+
+/// Deletes a file. It is no error if another process has already deleted it.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Creates a folder that only this user can read, because entries may contain file names of private repositories.
+fn create_folder(path: Option<&Path>) -> io::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+fn create_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }

@@ -1,0 +1,93 @@
+//! The state that all calls of a client share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use crate::backends::{HubRepo, OfflineRepo, Origin};
+use crate::cache::{CacheKey, decode, encode};
+use crate::error::Error;
+use crate::formats::Formats;
+use crate::http::transfer::CallMeter;
+use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
+use crate::hub::{Endpoint, HubWarnings, RepoId, Revision};
+use crate::inspect::{ClientMemory, HeaderCache, Limits};
+/// The state that all calls of a client share.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientContext {
+    pub(crate) http: Http,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) warnings: Arc<HubWarnings>,
+    pub(crate) limits: Limits,
+    /// The header memory of all calls.
+    pub(crate) memory: ClientMemory,
+    /// The totals of all calls.
+    pub(crate) totals: CallMeter,
+    pub(crate) formats: Formats,
+    pub(crate) call_timeout: Duration,
+    pub(crate) header_cache: Option<HeaderCache>,
+    /// The cache folder of an offline client.
+    pub(crate) offline: Option<PathBuf>,
+    /// Set after the servers of the Hub have been loaded from the cache.
+    pub(crate) known_servers_loaded: Arc<OnceCell<()>>,
+}
+
+impl ClientContext {
+    /// Sends a request to the endpoint to open a connection, and ignores the response.
+    pub(super) async fn warm_up(&self) -> Result<(), Error> {
+        if self.offline.is_some() {
+            return Ok(());
+        }
+        let url = self.endpoint.url();
+        match self.http.head(url, "x-request-id", &self.totals).await {
+            Err(RequestFailure { error, attempts, elapsed })
+                if !matches!(error, HttpError::Status(_)) =>
+            {
+                let (file, source) = (SafeUrl::from(url).to_string(), Box::new(error));
+                Err(Error::RequestFailed { file, attempts, elapsed, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns a repository on the Hub or, if the client is offline, its snapshot in the cache.
+    pub(super) async fn repo(&self, repo: &RepoId, revision: Revision, meter: CallMeter) -> Origin {
+        let repo = repo.clone();
+        let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
+        let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
+        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter };
+        let Some(cache) = &self.offline else {
+            self.load_known_servers().await;
+            return Origin::Hub(hub);
+        };
+        Origin::Offline(Arc::new(OfflineRepo::find(cache, hub).await))
+    }
+
+    /// Loads what earlier processes learned about the servers of the Hub from the cache, once per client.
+    ///
+    /// The command starts a new process for every call. Without the saved servers, it would connect to the CDN only
+    /// after the first redirect, and would offer HTTP/2 again to a server without it.
+    async fn load_known_servers(&self) {
+        let Some(cache) = &self.header_cache else { return };
+        let load = async || {
+            let key = CacheKey::known_servers(&self.endpoint);
+            let entry = cache.cache.get(&key).await;
+            if let Some(servers) = entry.and_then(|entry| decode(&key, &entry).ok()) {
+                self.http.restore_hints(servers);
+            }
+        };
+        self.known_servers_loaded.get_or_init(load).await;
+    }
+
+    /// Saves the servers in the cache if the call discovered new ones.
+    pub(super) async fn save_known_servers(&self) {
+        let Some(cache) = &self.header_cache else { return };
+        let Some(servers) = self.http.take_changed_hints() else { return };
+        let key = CacheKey::known_servers(&self.endpoint);
+        if let Some(entry) = encode(&key, &servers) {
+            cache.cache.put(&key, entry).await;
+        }
+    }
+}
