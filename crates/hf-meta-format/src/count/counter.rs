@@ -1,9 +1,8 @@
 //! The counter that all reading paths share.
 
-use super::component::Component;
 use super::config::{Configs, MetadataShapes};
 use super::experts::TensorPosition;
-use super::module::container_bits;
+use super::module::{Component, container_bits};
 use super::name_index::split;
 use super::pending::PendingTensors;
 use super::solver::{Solver, class_as_stored};

@@ -1,8 +1,7 @@
 //! The definition of a quantization method, and the result of its solver.
 
-use super::component::Component;
 use super::config::Hints;
-use super::module::Module;
+use super::module::{Component, Module};
 use super::{AuxiliaryTensor, Packing, UnresolvedReason};
 
 /// A quantization method. After an initial `*`, the name of a component is a suffix of the last segment of a tensor

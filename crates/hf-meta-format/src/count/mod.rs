@@ -37,7 +37,6 @@
 //! and length, and the work per module is bounded.
 
 mod breakdown;
-mod component;
 mod config;
 mod counted_as;
 mod counter;

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use memchr::memrchr;
 
-use super::component::{Component, Role};
 use super::method::{AuxiliaryNames, Method, PLAIN, without_star};
 use super::methods::{ALWAYS_AUXILIARY, METHODS};
+use super::module::{Component, Role};
 
 static INDEX: LazyLock<NameIndex> = LazyLock::new(NameIndex::new);
 

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::component::Component;
-use super::module::{ComponentTensor, Module};
+use super::module::{Component, ComponentTensor, Module};
 use super::name_index::components;
 use crate::formats::{PackedTensors, TensorInfo};
 
@@ -178,17 +177,17 @@ mod tests {
     #[test]
     fn components_of_a_module_are_found_in_any_order() {
         let found = modules(&tensors());
-        let names = found.iter().map(|(module, parts)| {
-            (module.as_str(), parts.iter().map(|(part, _)| *part).collect::<Vec<_>>())
+        let names = found.iter().map(|(module, tensors)| {
+            (module.as_str(), tensors.iter().map(|(component, _)| *component).collect::<Vec<_>>())
         });
         let expected = [
             ("", vec!["", "weight"]),
             ("m.a", vec!["", "qweight", "scales", "qzeros"]),
             ("m.b", vec!["qweight"]),
         ];
-        let sorted = |(module, mut parts): (_, Vec<_>)| {
-            parts.sort_unstable();
-            (module, parts)
+        let sorted = |(module, mut names): (_, Vec<_>)| {
+            names.sort_unstable();
+            (module, names)
         };
         assert_eq!(names.map(sorted).collect::<Vec<_>>(), expected.map(sorted));
     }

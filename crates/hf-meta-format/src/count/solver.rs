@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::component::{Component, Role};
 use super::config::{Configs, Hints, MetadataShapes};
 use super::method::{Method, Solved};
-use super::module::{ComponentTensor, Module, container_bits};
+use super::module::{Component, ComponentTensor, Module, Role, container_bits};
 use super::name_index::methods_of;
 use super::pending::PendingTensors;
 use super::sums::CountSums;

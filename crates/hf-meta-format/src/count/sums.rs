@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::component::Component;
 use super::experts::ExpertSums;
 use super::method::Solved;
 use super::methods::is_known;
-use super::module::Module;
+use super::module::{Component, Module};
 use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
     ParameterCount, RuleSet, TensorGroup, UnresolvedModules, UnresolvedReason,

@@ -14,13 +14,14 @@ use crate::formats::Dtype;
 /// The fields of a quantization section that huggingface.js reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HuggingFaceJsRules {
-    method: Method,
+    method: JsMethod,
     bits: Option<u64>,
     is_4bit: bool,
 }
 
+/// The quantization method of a section, as far as huggingface.js distinguishes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Method {
+enum JsMethod {
     /// No quantization section.
     #[default]
     None,
@@ -74,18 +75,18 @@ impl HuggingFaceJsRules {
     fn from_section(section: &JsonObject<'_>, model: &JsonObject<'_>) -> Self {
         let method = section.get::<String>("quant_method").map(|name| name.to_lowercase());
         let method = match method.as_deref() {
-            None if MLX_FIELDS.iter().any(|key| section.raw(key).is_some()) => Method::Mlx,
-            Some("mxfp4") => Method::Mxfp4,
-            Some("gptq" | "awq") => Method::GptqOrAwq,
+            None if MLX_FIELDS.iter().any(|key| section.raw(key).is_some()) => JsMethod::Mlx,
+            Some("mxfp4") => JsMethod::Mxfp4,
+            Some("gptq" | "awq") => JsMethod::GptqOrAwq,
             Some("compressed-tensors") => compressed_tensors(section),
             Some("fp8") => {
                 let format = section.get::<String>("expert_dtype");
                 let format = format.or_else(|| model.get("expert_dtype"));
                 let format = format.or_else(|| section.get("store_dtype"));
-                Method::Fp8 { expert_bits: format.and_then(|format| bits_of_format(&format)) }
+                JsMethod::Fp8 { expert_bits: format.and_then(|format| bits_of_format(&format)) }
             }
-            Some("bitsandbytes") => Method::Bitsandbytes,
-            _ => Method::Other,
+            Some("bitsandbytes") => JsMethod::Bitsandbytes,
+            _ => JsMethod::Other,
         };
         let is_4bit = section.get("load_in_4bit") == Some(true);
         Self { method, bits: section.get("bits"), is_4bit }
@@ -99,7 +100,7 @@ impl HuggingFaceJsRules {
         elements: &[u64],
     ) -> Option<u64> {
         let rules = match (self.method, packing.bits) {
-            (Method::Mlx, Some(bits)) => &Self { bits: Some(bits.into()), ..self.clone() },
+            (JsMethod::Mlx, Some(bits)) => &Self { bits: Some(bits.into()), ..self.clone() },
             _ => self,
         };
         let mut counts = components
@@ -123,15 +124,15 @@ impl HuggingFaceJsRules {
         if dtype.is_exponent() {
             return true;
         }
-        self.method != Method::None && SKIPPED.contains(&name)
+        self.method != JsMethod::None && SKIPPED.contains(&name)
             || match self.method {
-                Method::Mlx => matches!(name, "scales" | "biases"),
-                Method::Mxfp4 => *dtype == Dtype::U8 && name.ends_with("_scales"),
-                Method::Bitsandbytes => {
+                JsMethod::Mlx => matches!(name, "scales" | "biases"),
+                JsMethod::Mxfp4 => *dtype == Dtype::U8 && name.ends_with("_scales"),
+                JsMethod::Bitsandbytes => {
                     matches!(name, "absmax" | "quant_map" | "nested_absmax" | "nested_quant_map")
                         || name.starts_with("bitsandbytes__")
                 }
-                Method::GptqOrAwq => matches!(name, "qzeros" | "g_idx" | "scales"),
+                JsMethod::GptqOrAwq => matches!(name, "qzeros" | "g_idx" | "scales"),
                 _ => false,
             }
     }
@@ -141,27 +142,27 @@ impl HuggingFaceJsRules {
         let is_u8 = *dtype == Dtype::U8;
         let has_4bit_bytes = is_u8 && (self.is_4bit || self.bits == Some(4));
         Some(match self.method {
-            Method::Mlx if component == "weight" && *dtype == Dtype::U32 => {
+            JsMethod::Mlx if component == "weight" && *dtype == Dtype::U32 => {
                 packed(dtype, self.bits)
             }
-            Method::Mxfp4 if is_u8 && component.contains("_blocks") => (2, 1),
-            Method::GptqOrAwq if component == "qweight" => {
+            JsMethod::Mxfp4 if is_u8 && component.contains("_blocks") => (2, 1),
+            JsMethod::GptqOrAwq if component == "qweight" => {
                 (32_u64.checked_div(self.bits.unwrap_or(4)).unwrap_or(8).max(1), 1)
             }
-            Method::GptqOrAwq if is_u8 && matches!(self.bits, Some(2 | 4)) => {
+            JsMethod::GptqOrAwq if is_u8 && matches!(self.bits, Some(2 | 4)) => {
                 packed(dtype, self.bits)
             }
-            Method::CompressedTensors { is_mixed: true, .. } => return None,
-            Method::CompressedTensors { bits, .. } => packed(dtype, bits),
-            Method::Fp8 { expert_bits } => packed(dtype, expert_bits),
-            Method::Bitsandbytes if is_u8 && self.is_4bit => (2, 1),
-            Method::Other if has_4bit_bytes => (2, 1),
+            JsMethod::CompressedTensors { is_mixed: true, .. } => return None,
+            JsMethod::CompressedTensors { bits, .. } => packed(dtype, bits),
+            JsMethod::Fp8 { expert_bits } => packed(dtype, expert_bits),
+            JsMethod::Bitsandbytes if is_u8 && self.is_4bit => (2, 1),
+            JsMethod::Other if has_4bit_bytes => (2, 1),
             _ => (1, 1),
         })
     }
 }
 
-fn compressed_tensors(section: &JsonObject<'_>) -> Method {
+fn compressed_tensors(section: &JsonObject<'_>) -> JsMethod {
     let groups = section.get::<JsonObject>("config_groups");
     let groups: Vec<_> = groups.iter().flat_map(JsonObject::entries).collect();
     let groups = groups.iter().filter_map(|(_, group)| read::<JsonObject>(group));
@@ -172,7 +173,7 @@ fn compressed_tensors(section: &JsonObject<'_>) -> Method {
         listed.or_else(|| bits_of_format(&format)).or(Some(4))
     });
     let widths: BTreeSet<_> = widths.collect();
-    Method::CompressedTensors {
+    JsMethod::CompressedTensors {
         bits: widths.first().copied().flatten(),
         is_mixed: widths.len() > 1,
     }
@@ -357,9 +358,9 @@ mod tests {
             ),
             (r#"{"quantization_config":{"bits":4}}"#.to_owned(), &[("weight", U32, 8)][..], 64),
         ];
-        for (config, parts, expected) in cases {
+        for (config, components, expected) in cases {
             let packing = Packing::new("any", 4, "any");
-            assert_eq!(count(&config, packing, parts), Some(expected), "{config}");
+            assert_eq!(count(&config, packing, components), Some(expected), "{config}");
         }
     }
 }

@@ -160,7 +160,7 @@ impl ExpertConfig {
     fn matches(&self, name: &str) -> bool {
         self.prefixes
             .iter()
-            .all(|prefix| name.split('.').any(|part| part.starts_with(prefix.as_str())))
+            .all(|prefix| name.split('.').any(|segment| segment.starts_with(prefix.as_str())))
     }
 
     /// Returns whether a layer is a draft layer.

@@ -13,8 +13,13 @@ use crate::formats::TensorInfo;
 /// own sums.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExpertSums {
-    /// The sums of each layer, by its name, such as `model.layers.7`. Tensors outside of all layers have an empty name.
-    layers: BTreeMap<Box<str>, LayerSums>,
+    /// The sums of each layer.
+    layers: Vec<LayerSums>,
+    /// The index of each layer in `layers`, by its name, such as `model.layers.7`. Tensors outside of all layers have
+    /// an empty name.
+    layer_indices: BTreeMap<Box<str>, usize>,
+    /// The layer of the previous tensor. The next tensor usually belongs to the same layer.
+    last: Option<(Box<str>, usize)>,
     /// The parameters of draft layers that are recognized by name.
     draft: u64,
     /// The number of parameters of the largest input embedding.
@@ -91,16 +96,15 @@ impl ExpertSums {
         parameters: u64,
     ) -> Option<()> {
         let key = position.layer.map_or("", |layer| layer.key);
-        let layers = self.layers.len();
-        let layer = match self.layers.get_mut(key) {
-            Some(layer) => layer,
-            None if layers >= Self::MAX_LAYERS || key.len() > Self::MAX_NAME_LENGTH => return None,
-            None => {
-                let number = position.layer.map(|layer| layer.number);
-                let layer = LayerSums { number, ..LayerSums::default() };
-                self.layers.entry(key.into()).or_insert(layer)
-            }
+        let known = self.last.as_ref().filter(|(last, _)| &**last == key).map(|(_, at)| *at);
+        let at = match known.or_else(|| self.layer_indices.get(key).copied()) {
+            Some(at) => at,
+            None => self.add_layer(key, position.layer.map(|layer| layer.number))?,
         };
+        if known.is_none() {
+            self.last = Some((key.into(), at));
+        }
+        let layer = self.layers.get_mut(at)?;
         layer.parameters = layer.parameters.saturating_add(parameters);
         let Some(expert) = position.expert else { return Some(()) };
         let Some(part) = expert.part(tensor) else { return Some(()) };
@@ -111,6 +115,22 @@ impl ExpertSums {
         self.experts += group.numbered.len() - experts;
         self.groups += layer.groups.len() - before;
         (self.groups <= Self::MAX_GROUPS && self.experts <= Self::MAX_EXPERTS).then_some(())
+    }
+
+    /// Adds a layer and returns its index; `None` if a limit is exceeded.
+    fn add_layer(&mut self, key: &str, number: Option<u64>) -> Option<usize> {
+        let at = self.layers.len();
+        if at >= Self::MAX_LAYERS || key.len() > Self::MAX_NAME_LENGTH {
+            return None;
+        }
+        self.layers.push(LayerSums { number, ..LayerSums::default() });
+        self.layer_indices.insert(key.into(), at);
+        Some(at)
+    }
+
+    /// Returns the layers with their names, ordered by name.
+    fn by_name(&self) -> impl Iterator<Item = (&str, &LayerSums)> {
+        self.layer_indices.iter().filter_map(|(key, at)| Some((&**key, self.layers.get(*at)?)))
     }
 
     /// Returns true if any tensor belongs to routed experts.
@@ -135,9 +155,9 @@ impl ExpertSums {
         let mut mixture =
             MixtureOfExperts { draft: self.draft, input_embedding, ..MixtureOfExperts::default() };
         // Only layers in the same stack as layers with experts can be draft layers. A vision tower has its own stack.
-        let with_experts = self.layers.iter().filter(|(_, layer)| !layer.groups.is_empty());
+        let with_experts = self.by_name().filter(|(_, layer)| !layer.groups.is_empty());
         let stacks: BTreeSet<_> = with_experts.map(|(key, _)| stack(key)).collect();
-        for (key, layer) in self.layers.iter().filter(|(key, _)| stacks.contains(stack(key))) {
+        for (key, layer) in self.by_name().filter(|(key, _)| stacks.contains(stack(key))) {
             layer.add_to(&mut mixture, configs, key)?;
         }
         let rest = total.saturating_sub(mixture.routed).saturating_sub(mixture.draft);
@@ -343,7 +363,7 @@ mod tests {
         assert_eq!((moe.experts, moe.per_expert), (8, Some(32 * 3 * 14_336 * 4_096)));
     }
 
-    /// DeepSeek stores draft layers after the last layer, or under a name of their own. Layers of a vision tower are
+    /// DeepSeek stores draft layers after the last layer, or under a separate name. Layers of a vision tower are
     /// not draft layers.
     #[test]
     fn draft_layers_are_not_active() {

@@ -168,12 +168,12 @@ struct MoeCase {
     #[serde(default)]
     tensors: Vec<StoredTensor>,
     #[serde(default)]
-    patterns: Vec<Pattern>,
+    patterns: Vec<TensorPattern>,
 }
 
 /// Tensors whose names differ only in numbers: one per combination of the ranges.
 #[derive(Deserialize)]
-struct Pattern {
+struct TensorPattern {
     #[serde(flatten)]
     tensor: StoredTensor,
     #[serde(default)]
@@ -187,7 +187,7 @@ enum NumberRange {
     Between { from: u64, to: u64 },
 }
 
-impl Pattern {
+impl TensorPattern {
     fn tensors(&self) -> Vec<StoredTensor> {
         let mut tensors = vec![self.tensor.clone()];
         for range in &self.ranges {
@@ -210,7 +210,7 @@ impl Pattern {
 
 impl MoeCase {
     fn count(&self) -> (Option<MixtureOfExperts>, Option<UnknownActive>) {
-        let mut tensors: Vec<_> = self.patterns.iter().flat_map(Pattern::tensors).collect();
+        let mut tensors: Vec<_> = self.patterns.iter().flat_map(TensorPattern::tensors).collect();
         tensors.extend_from_slice(&self.tensors);
         let mut counter = Counter::new();
         for StoredTensor { name, dtype, shape } in tensors {
