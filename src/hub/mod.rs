@@ -13,8 +13,8 @@
 //! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
 //!
 //! The Hub's response headers carry metadata. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
-//! distinguishes a missing repository from a missing file ([`HubError`](crate::HubError)), `Link` leads to the next page
-//! of a listing ([`api`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
+//! distinguishes a missing repository from a missing file ([`HubError`](crate::HubError)), `Link` leads to the next
+//! page of a listing ([`api`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 
 pub(crate) mod api;
 mod endpoint;

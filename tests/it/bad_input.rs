@@ -114,7 +114,7 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
         ),
         (
             file_with_header(r#"{"__metadata__":{"format":1}}"#, 0),
-            "the header is malformed: invalid type: integer `1`, expected a string at line 1 column 17",
+            "the header is malformed: expected a string, found `1` at line 1 column 27",
         ),
     ]
 }

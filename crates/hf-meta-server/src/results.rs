@@ -118,8 +118,8 @@ impl Results {
         Some(lookup)
     }
 
-    /// Tells the commit of the lookup for `query`: `pinned` is the query for the commit. Returns the lookup that has
-    /// read or is reading this commit. If there is none, the lookup for `query` reads it.
+    /// Records that the lookup for `query` has resolved its commit: `pinned` is the query for the commit. Returns the
+    /// lookup that has read or is reading this commit. If there is none, the lookup for `query` has to read it.
     pub(super) fn share_commit(
         &self,
         query: &WeightsQuery,

@@ -28,12 +28,12 @@ pub(super) async fn document() -> Reply {
     Reply::json(StatusCode::OK, OPENAPI, DAY)
 }
 
-/// Tells a service manager that the process is responsive.
+/// Reports that the process is responsive.
 pub(super) async fn liveness() -> Reply {
     Reply::text(StatusCode::OK, "ok")
 }
 
-/// Tells a load balancer whether it should send requests to this process.
+/// Reports to a load balancer whether it should send requests to this process.
 pub(super) async fn readiness(State(state): State<Arc<ServiceState>>) -> Reply {
     if state.is_shutting_down.load(Ordering::Relaxed) {
         Reply::text(StatusCode::SERVICE_UNAVAILABLE, "shutting down")

@@ -186,6 +186,13 @@ fn invalid_json_is_an_error() {
 }
 
 #[test]
+fn errors_of_metadata_have_a_line_and_a_column() {
+    let error = parse(r#"{"__metadata__":{"format":1}}"#).unwrap_err();
+    let message = "the header is malformed: expected a string, found `1` at line 1 column 27";
+    assert_eq!(error.to_string(), message);
+}
+
+#[test]
 fn errors_of_long_names_are_short() {
     let json = format!(r#"{{"{}":1}}"#, "n".repeat(1_000_000));
     assert!(parse(json).unwrap_err().to_string().len() < 1_000);
