@@ -13,7 +13,7 @@ use axum::routing::get;
 use hf_meta::{AddressPolicy, ClientBuilder};
 use hf_meta_server::{Service, ServiceConfig};
 
-/// Returns an application of its own routes, with the service below `/models`.
+/// Returns an application with its own routes, and the service below `/models`.
 pub(crate) fn app(service: &Service) -> Router {
     let app = Router::new().route("/", get(|| async { "another application" }));
     app.nest_service("/models", service.router())

@@ -31,7 +31,7 @@ const LETTER_CASES: usize = 21;
 /// The number of connections that never read.
 const MUTE_CONNECTIONS: usize = 100;
 
-/// Runs all attacks, each on a service of its own.
+/// Runs all attacks, each on a separate service.
 #[tokio::main]
 pub(crate) async fn hostile(args: &Args) -> Result<()> {
     large_headers(args).await?;

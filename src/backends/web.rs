@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sibling_has_the_folder_and_not_the_query_of_the_url() {
+    fn siblings_keep_the_folder_and_drop_the_query() {
         let url = Url::parse("https://example.org/a/model.safetensors.index.json?sig=x").unwrap();
         let path = |text: &str| text.parse::<RepoPath>().unwrap();
         let file = path("model.safetensors.index.json");

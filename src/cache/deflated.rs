@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_the_same_after_compression() {
+    fn compression_round_trips() {
         for text in [vec![], b"x".to_vec(), text()] {
             let deflated = Deflated::from_bytes(&text);
             assert_eq!(deflated.length(), text.len() as u64);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_lies_inside_the_bytes() {
+    fn ranges_out_of_bounds_are_none() {
         let (text, deflated) = (text(), Deflated::from_bytes(&text()));
         assert_eq!(deflated.inflate_range(0..8).as_deref(), Some(&text[..8]));
         assert_eq!(deflated.inflate_range(8..200_000).as_deref(), Some(&text[8..]));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_bytes_are_not_returned() {
+    fn corrupt_bytes_are_not_returned() {
         let deflated = Deflated::from_bytes(&text());
         let cut = Deflated { bytes: deflated.bytes.slice(..100), ..deflated.clone() };
         let other = Deflated { bytes: vec![0xff; 1_000].into(), ..deflated.clone() };

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn each_endpoint_has_its_own_servers() {
+    fn server_hints_are_keyed_by_endpoint() {
         let key = |url: &str| CacheKey::known_servers(&Endpoint::parse(url).unwrap());
         let hub = key(Endpoint::HUGGING_FACE);
         assert_eq!(hub, CacheKey::known_servers(&Endpoint::default()));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_that_is_named_like_a_commit_has_another_key() {
+    fn a_branch_named_like_a_commit_has_its_own_key() {
         let (keys, name) = (CacheKeys::for_test(""), "1".repeat(40));
         assert_ne!(keys.commit(&name.parse().unwrap()), keys.branch(&name.parse().unwrap()));
     }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_decoded_with_its_key_alone() {
+    fn an_entry_decodes_only_with_its_own_key() {
         let entry = encode(&entry_key(""), &"value").unwrap();
         assert_eq!(decode(&entry_key(""), &entry), Ok("value".to_owned()));
         assert_eq!(
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_of_an_entry_can_be_lost_added_or_changed() {
+    fn every_changed_byte_is_detected() {
         let entry = encode(&entry_key(""), &"value").unwrap();
         let is_broken = |entry: &[u8]| decode::<String>(&entry_key(""), entry).is_err();
         for at in 0..entry.len() {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_type_or_with_more_behind_it_is_an_error() {
+    fn wrong_types_and_trailing_bytes_are_errors() {
         let unreadable = Err(BrokenEntry("unsupported format"));
         let long = encode(&entry_key(""), &(u64::MAX, "x")).unwrap();
         assert_eq!(decode::<String>(&entry_key(""), &long), unreadable);

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_entry_is_replaced_and_one_that_is_too_large_is_not_stored() {
+    async fn entries_are_replaced_and_oversized_ones_are_not_stored() {
         let cache = MemoryCache::new(10);
         for length in [4, 6, 9] {
             cache.put(&key(0), vec![1; length]).await;

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_the_same_after_encoding_and_decoding() {
+    fn headers_round_trip() {
         let encoded = postcard::to_allocvec(&headers()).unwrap();
         let headers: CachedHeaders = postcard::from_bytes(&encoded).unwrap();
         assert_eq!(postcard::to_allocvec(&headers).unwrap(), encoded);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_do_not_continue_the_start_of_a_file_are_not_added() {
+    fn non_contiguous_ranges_are_ignored() {
         let (mut recorded, file) = (recorded(), path("a/c.safetensors"));
         recorded.extend(&file, 0, &range(b"12345678header"), None);
         recorded.extend(&file, 15, &range(b"gap"), None);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_is_skipped_is_filled_up_to_the_limit() {
+    fn skipped_ranges_are_zero_filled_up_to_the_limit() {
         let (mut recorded, file) = (Recording::default(), path("a/b.safetensors"));
         recorded.fill_gap(&file, 2);
         recorded.add_range(&file, 0, &range(b"start"), None);

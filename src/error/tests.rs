@@ -130,7 +130,7 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
     }
 }
 
-/// Returns the predicates that hold, besides `is_rate_limited` and `is_timeout`, which are kinds of their own.
+/// Returns the predicates that hold, besides `is_rate_limited` and `is_timeout`, which are separate kinds.
 fn predicates(error: &Error) -> Vec<&'static str> {
     let all = [
         ("is_usage", error.is_usage()),

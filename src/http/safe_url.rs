@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_safe_url_shows_no_secret_and_no_long_path() {
+    fn secrets_and_long_paths_are_removed() {
         let cases = [
             (
                 "https://huggingface.co/gpt2/resolve/main/x",

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_a_call_and_of_all_calls_is_limited() {
+    fn memory_is_limited_per_call_and_per_client() {
         let client = ClientMemory::default();
         let calls: Vec<_> = (0..3).map(|_| CallMemory::new(&client)).collect();
         let acquire = |call: usize, bytes| calls[call].acquire(bytes).now_or_never();

@@ -291,7 +291,7 @@ mod tests {
 
     /// The quota of the Hub's API can be exhausted for 300 s.
     #[tokio::test(start_paused = true)]
-    async fn the_figure_of_the_hub_is_not_waited_for_long() {
+    async fn the_wait_for_the_hub_count_is_bounded() {
         let started = Instant::now();
         let reason = wait_for_hub(pending()).await.unwrap_err();
         assert_eq!((&*reason, started.elapsed()), ("no response within 5 s", HUB_TIMEOUT));

@@ -10,7 +10,7 @@ fn is_refused(error: &Error) -> bool {
 }
 
 #[tokio::test]
-async fn private_addresses_are_refused_however_they_are_written() {
+async fn private_addresses_are_rejected_in_every_notation() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let port = hub.endpoint().rsplit(':').next().unwrap();
     let client = Client::builder().address_policy(AddressPolicy::Public).build().unwrap();

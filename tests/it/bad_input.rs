@@ -114,7 +114,7 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
         ),
         (
             file_with_header(r#"{"__metadata__":{"format":1}}"#, 0),
-            "the header is malformed: invalid type: integer `1`, expected a string at line 1 column 17",
+            "the header is malformed: expected a string, found `1` at line 1 column 27",
         ),
     ]
 }
@@ -191,7 +191,7 @@ async fn shards_that_disagree_are_an_error() {
 }
 
 #[tokio::test]
-async fn a_broken_shard_is_named() {
+async fn a_malformed_shard_is_named() {
     let repo = support::sharded("org/bad").file("b.safetensors", File::from_bytes(""));
     let hub = LocalHub::start([repo]).unwrap();
     let error = support::parse(&hub, "org/bad").await.unwrap_err();

@@ -67,7 +67,7 @@ async fn the_badges_of_bloom_show_every_metric() {
 }
 
 #[tokio::test]
-async fn the_pictures_of_the_readme_are_up_to_date() {
+async fn the_readme_images_are_up_to_date() {
     let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
     let badge = Badge::from_report(parsed.report(), Metric::Params);

@@ -101,7 +101,7 @@ async fn a_result_with_other_sets_has_its_own_entry() {
 }
 
 #[tokio::test]
-async fn a_branch_that_moved_is_read_again() {
+async fn a_moved_branch_is_read_again() {
     let (old, new) = ("1".repeat(40), "2".repeat(40));
     let hub = LocalHub::start([support::two_commits("org/moving", &old, &new)]).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ async fn folders_files_and_revisions_have_their_own_entries() {
 }
 
 #[tokio::test]
-async fn an_entry_that_was_read_with_a_token_is_not_found_without_it() {
+async fn entries_are_separate_per_token() {
     let repos = [support::sharded("org/gated").gated(), support::sharded("org/private").private()];
     let hub = LocalHub::builder().repos(repos).token("hf_good").unprivileged_token("hf_other");
     let hub = hub.start().unwrap();
@@ -193,7 +193,7 @@ async fn a_public_repository_is_read_and_cached_without_an_expired_token() {
 
 /// Some mirrors send the commit with the bytes only, and some servers refuse `HEAD`.
 #[tokio::test]
-async fn a_server_that_does_not_send_the_commit_is_read_each_time() {
+async fn responses_without_a_commit_are_not_cached() {
     let folder = tempfile::tempdir().unwrap();
     let hub = LocalHub::builder().repo(support::sharded("org/model")).mirror().start().unwrap();
     let total = async |hub: &LocalHub| {
@@ -264,7 +264,7 @@ async fn a_pipe_in_place_of_an_entry_is_replaced() {
 
 /// Another client may have stored what this one would not read, and other formats find other weights.
 #[tokio::test]
-async fn an_entry_of_a_call_with_other_limits_or_formats_is_not_broken() {
+async fn an_entry_of_a_call_with_other_limits_or_formats_is_not_corrupt() {
     let (hub, capture) = (support::fixtures_hub(), Capture::default());
     let folder = tempfile::tempdir().unwrap();
     let builder = || builder(&hub, folder.path());
@@ -290,7 +290,7 @@ async fn an_entry_of_a_call_with_other_limits_or_formats_is_not_broken() {
 }
 
 #[tokio::test]
-async fn a_server_without_head_is_asked_in_full() {
+async fn a_server_without_head_gets_a_full_request() {
     let (hub, folder) = (support::fixtures_hub(), tempfile::tempdir().unwrap());
     hub.inject(|request, _| (request.method == "HEAD").then(|| Fault::Status(501, Vec::new())));
     for stale in [Duration::ZERO, Duration::from_secs(86_400)] {
@@ -304,7 +304,7 @@ async fn a_server_without_head_is_asked_in_full() {
 }
 
 #[tokio::test]
-async fn an_entry_of_a_prefetched_header_holds_no_data() {
+async fn entries_of_prefetched_headers_contain_no_tensor_data() {
     let data: Vec<u8> =
         (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let header = r#"{"a":{"dtype":"U8","shape":[160000],"data_offsets":[0,160000]}}"#;

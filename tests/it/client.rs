@@ -17,7 +17,7 @@ fn builder(hub: &LocalHub) -> ClientBuilder {
 }
 
 #[tokio::test]
-async fn headers_are_sent_to_the_endpoint_alone() {
+async fn custom_headers_are_sent_to_the_endpoint_only() {
     let hub = hub();
     let client = builder(&hub).header("X-Gateway-Key", "s3cr3t").build().unwrap();
     client.model("org/model").count().await.unwrap();
@@ -31,7 +31,7 @@ async fn headers_are_sent_to_the_endpoint_alone() {
 }
 
 #[test]
-fn settings_that_cannot_work_are_errors_of_the_build() {
+fn invalid_settings_are_build_errors() {
     let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (builder, code) in [
         (Client::builder().header("Range", "bytes=0-7"), "it is reserved for the client"),
@@ -52,7 +52,7 @@ fn settings_that_cannot_work_are_errors_of_the_build() {
 
 /// A client that follows redirects by itself would send all headers to other servers.
 #[tokio::test]
-async fn a_hook_cannot_turn_redirects_on() {
+async fn a_hook_cannot_enable_redirects() {
     let (hub, elsewhere) = (hub(), hub());
     let origin = elsewhere.endpoint().to_owned();
     hub.inject(move |request, _| Some(Fault::Redirect(302, format!("{origin}{}", request.path))));
@@ -70,7 +70,7 @@ async fn a_hook_cannot_turn_redirects_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_can_have_a_timeout_of_its_own() {
+async fn timeouts_can_be_set_per_call() {
     let hub = hub();
     hub.inject(|_, _| Some(Fault::Stall));
     let timeout = Duration::from_millis(30);
@@ -80,7 +80,7 @@ async fn a_call_can_have_a_timeout_of_its_own() {
 
 /// The Hub gives each account a quota, so the rate limit of one must not hold back another.
 #[tokio::test]
-async fn each_token_has_rate_limits_of_its_own() {
+async fn rate_limits_are_separate_per_token() {
     let hub = LocalHub::builder().repo(sharded("org/model")).token("hf_a").token("hf_b");
     let hub = hub.start().unwrap();
     hub.inject(|request, _| {
@@ -122,7 +122,7 @@ async fn statistics_are_the_sums_of_all_calls() {
     assert!(later.requests > stats.requests);
 }
 
-/// Callers put these futures into futures of their own, which are moved and kept on the stack.
+/// Callers embed these futures in their own futures, which are moved and kept on the stack.
 #[test]
 fn the_futures_of_calls_are_small_and_own_their_data() {
     fn check<Call: Future + Send + 'static>(_: Call) {

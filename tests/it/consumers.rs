@@ -204,7 +204,7 @@ fn an_object_store_needs_no_client() {
 }
 
 #[test]
-fn an_own_reader_needs_no_client() {
+fn a_custom_reader_needs_no_client() {
     let header = r#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
     let file = [crate::support::file_start(header), vec![0; 24]].concat();
     assert_eq!(sans_io::count(&mut std::io::Cursor::new(file)).unwrap(), 6);

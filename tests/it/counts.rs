@@ -32,7 +32,7 @@ async fn compare(hub: &LocalHub, repo: &str) -> [usize; 2] {
 }
 
 #[tokio::test]
-async fn every_fixture_is_counted_alike() {
+async fn all_paths_count_every_fixture_alike() {
     let hub = support::fixtures_hub();
     for model in models::fixtures() {
         let [counted, parsed] = compare(&hub, model.repo).await;

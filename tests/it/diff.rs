@@ -175,7 +175,7 @@ fn findings_of_either_side_are_warnings() {
 }
 
 #[test]
-fn a_side_that_cannot_be_read_is_an_error() {
+fn an_unreadable_side_is_an_error() {
     let hub = LocalHub::start([support::sharded("org/good"), Repo::new("org/empty")]).unwrap();
     let cases: [(&[&str], i32); 5] = [
         (&["org/good", "org/empty"], 1),

@@ -1,6 +1,6 @@
 //! The README and the guides in `src/docs`, compared with the code and with the output of the command.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 

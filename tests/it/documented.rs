@@ -22,7 +22,7 @@ const DOCUMENTED: [Documented; 9] = [
 ];
 
 #[tokio::test]
-async fn counts_are_the_documented_ones() {
+async fn counts_match_the_documentation() {
     let hub = support::fixtures_hub();
     let client = support::client(&hub);
     for (repo, files, tensors, counts) in DOCUMENTED {

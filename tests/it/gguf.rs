@@ -82,7 +82,7 @@ fn parse(file: &[u8], size: u64, most: usize) -> Result<FileHeader, HeaderError>
 }
 
 #[test]
-fn headers_have_the_figures_of_the_reference_reader() {
+fn headers_match_the_reference_reader() {
     let oracle = oracle();
     assert!(oracle.files.len() >= 50, "only {} files", oracle.files.len());
     for (name, expected) in oracle.files {
@@ -91,7 +91,7 @@ fn headers_have_the_figures_of_the_reference_reader() {
 }
 
 #[test]
-fn files_that_llama_cpp_quantized_have_the_figures_of_the_reference_reader() {
+fn files_quantized_by_llama_cpp_match_the_reference_reader() {
     let (folder, files) = complete_files();
     assert!(files.len() >= 40, "only {} files", files.len());
     for (name, expected) in files {
@@ -124,7 +124,7 @@ fn check(folder: &Path, name: &str, expected: &FileFigures) -> FileHeader {
 }
 
 #[test]
-fn types_have_the_names_and_blocks_of_the_reference() {
+fn types_match_the_reference() {
     let oracle = oracle();
     assert_eq!(oracle.types.len(), 34);
     for (number, name, elements, bytes) in oracle.types {
@@ -146,7 +146,7 @@ fn type_of(number: u32) -> String {
 }
 
 #[test]
-fn file_types_have_the_names_of_the_reference() {
+fn file_types_match_the_reference() {
     for (number, name) in oracle().file_types {
         let mut file = fs::read(folder().join("bpe.gguf")).unwrap();
         let key = b"general.file_type";
@@ -160,7 +160,7 @@ fn file_types_have_the_names_of_the_reference() {
 }
 
 #[test]
-fn a_header_that_is_cut_anywhere_is_an_error() {
+fn truncated_headers_are_errors() {
     for (name, expected) in oracle().files.into_iter().filter(|(_, figures)| figures.size < 50_000)
     {
         let file = fs::read(folder().join(&name)).unwrap();

@@ -202,7 +202,7 @@ async fn hidden_folders_and_links_to_folders_are_not_searched() {
 }
 
 #[tokio::test]
-async fn the_index_of_shards_without_one_is_made_from_their_headers() {
+async fn a_missing_index_is_built_from_headers() {
     let shards = ["x/m-00001-of-00002.safetensors", "x/m-00002-of-00002.safetensors"];
     let hub =
         LocalHub::start([repo("org/m", &shards).file("x/other.safetensors", weights(&["o"]))]);
@@ -224,7 +224,7 @@ async fn the_index_of_shards_without_one_is_made_from_their_headers() {
 }
 
 #[tokio::test]
-async fn shards_that_are_missing_or_repeat_tensors_are_refused() {
+async fn missing_shards_and_duplicate_tensors_are_errors() {
     let hub = LocalHub::start([
         repo(
             "org/missing",

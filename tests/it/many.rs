@@ -17,7 +17,7 @@ fn client() -> Client {
 }
 
 #[tokio::test]
-async fn results_have_the_asked_order() {
+async fn results_arrive_in_the_requested_order() {
     let hub = support::fixtures_hub();
     let names = ["bigscience/bloom", "gpt2", "org/none", "roberta-base"];
     let expected = [Some(176_247_271_424), Some(137_022_720), None, Some(124_697_947)];
@@ -38,7 +38,7 @@ async fn count(client: Client, name: &'static str) -> (&'static str, Option<u64>
 
 /// A call that hangs takes one of the jobs, and no more.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_hangs_does_not_delay_others() {
+async fn a_stalled_call_does_not_delay_others() {
     let read = |_, number: usize| async move {
         if number == 0 {
             pending::<()>().await;
@@ -51,7 +51,7 @@ async fn a_call_that_hangs_does_not_delay_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_and_waiting_results_are_limited() {
+async fn running_calls_and_buffered_results_are_limited() {
     const JOBS: usize = 3;
 
     for order in [ResultOrder::Input, ResultOrder::Completion] {

@@ -14,7 +14,7 @@ use crate::support::{self, file_start};
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-const TEST: &str = "memory::no_response_takes_twice_its_limit";
+const TEST: &str = "memory::no_response_uses_twice_its_limit";
 const ENDPOINT: &str = "HF_META_TEST_ENDPOINT";
 const FILE: &str = "HF_META_TEST_FILE";
 const LIMIT: &str = "HF_META_TEST_LIMIT";
@@ -109,7 +109,7 @@ const OVERHEAD: usize = 4_000_000;
 
 #[test]
 #[expect(clippy::print_stderr, reason = "the long run reports its measurements")]
-fn no_response_takes_twice_its_limit() {
+fn no_response_uses_twice_its_limit() {
     if support::is_own_process() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         return runtime.block_on(measure());

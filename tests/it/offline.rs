@@ -66,7 +66,7 @@ async fn repositories_of_all_kinds_are_found() {
 
 /// The component of a pipeline that was downloaded is not the model.
 #[tokio::test]
-async fn the_listing_of_a_commit_decides_over_the_downloaded_files() {
+async fn the_saved_listing_takes_precedence_over_downloaded_files() {
     let offline = Offline::new();
     let home = "models--org--pipeline";
     let [unet, vae] =
@@ -191,7 +191,7 @@ async fn statuses(client: &Client, names: &[&str]) -> Vec<(String, bool)> {
 
 /// The count of packed weights depends on the configuration.
 #[tokio::test]
-async fn a_configuration_that_was_not_downloaded_is_a_finding() {
+async fn a_config_missing_from_the_cache_is_a_finding() {
     let offline = Offline::new();
     let home = "models--org--packed";
     offline.point(home, "main", COMMIT);
@@ -207,7 +207,7 @@ async fn a_configuration_that_was_not_downloaded_is_a_finding() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_do_not_lead_out_of_the_cache() {
+async fn links_out_of_the_cache_are_rejected() {
     let offline = Offline::new();
     let outside = tempfile::tempdir().unwrap();
     let secret = outside.path().join("secret.safetensors");

@@ -57,7 +57,7 @@ async fn a_header_at_the_end_of_a_file_is_read_in_three_ranges() {
 }
 
 #[tokio::test]
-async fn a_local_file_of_an_own_format_is_read() {
+async fn a_local_file_in_a_custom_format_is_read() {
     let hub = LocalHub::start([]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tensorsafe");

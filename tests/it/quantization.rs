@@ -126,7 +126,7 @@ async fn an_invalid_configuration_is_a_finding() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_is_too_long_is_a_finding() {
+async fn an_oversized_config_is_a_finding() {
     let hub = hub(Some(GPTQ));
     let client =
         |limit| Client::builder().endpoint(hub.endpoint()).max_config_bytes(limit).build().unwrap();
@@ -140,7 +140,7 @@ async fn a_configuration_that_is_too_long_is_a_finding() {
 
 /// A count must not depend on the state of the network.
 #[tokio::test]
-async fn a_configuration_that_cannot_be_read_now_is_an_error() {
+async fn a_transient_config_failure_is_an_error() {
     let hub = hub(Some(GPTQ));
     hub.inject(|request, _| {
         request.path.ends_with("config.json").then(|| Fault::Status(503, vec![]))
@@ -152,7 +152,7 @@ async fn a_configuration_that_cannot_be_read_now_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_configuration_next_to_the_weights_goes_before_that_at_the_root() {
+async fn the_config_next_to_the_weights_takes_precedence() {
     let eight = r#"{"quantization_config":{"quant_method":"gptq","bits":8}}"#;
     for (next_to_weights, expected) in [(Some(eight), 128), (None, 256)] {
         let repo = Repo::new("org/model")
@@ -170,9 +170,9 @@ async fn the_configuration_next_to_the_weights_goes_before_that_at_the_root() {
     }
 }
 
-/// `AutoGPTQ` described the quantization in a file of its own.
+/// `AutoGPTQ` described the quantization in a separate file.
 #[tokio::test]
-async fn another_file_is_read_only_where_the_shapes_leave_a_choice() {
+async fn another_config_is_read_only_if_the_shapes_are_ambiguous() {
     let other = File::from_bytes(r#"{"bits":4,"group_size":64}"#);
     let solved = tensors(&[
         ("m.qweight", "I32", &[8, 16], 4),
@@ -196,7 +196,7 @@ async fn another_file_is_read_only_where_the_shapes_leave_a_choice() {
 }
 
 #[tokio::test]
-async fn another_file_that_cannot_be_read_is_a_finding_under_its_name() {
+async fn another_unreadable_config_is_a_finding_with_its_name() {
     let hub = hub(Some("{}"));
     hub.inject(|request, _| {
         request.path.ends_with("quantize_config.json").then(|| Fault::Status(503, vec![]))
@@ -317,7 +317,7 @@ async fn a_mixture_of_experts_has_active_parameters() {
 
 /// The masks of gpt2 are part of the documented count.
 #[tokio::test]
-async fn buffers_have_groups_of_their_own() {
+async fn buffers_are_grouped_separately() {
     let hub = support::fixtures_hub();
     let cases = [
         ("gpt2", Buffer::AttentionMask, 12, 12_582_912),
@@ -338,7 +338,7 @@ async fn buffers_have_groups_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_count_beyond_64_bits_is_an_error_that_names_the_tensor() {
+async fn a_count_above_64_bits_is_an_error_with_the_tensor_name() {
     let header = format!(
         r#"{{"a":{{"dtype":"F4","shape":[{0}],"data_offsets":[0,{1}]}},"b":{{"dtype":"F4","shape":[{0}],"data_offsets":[{1},{2}]}}}}"#,
         u64::MAX / 4 * 2,

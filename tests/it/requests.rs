@@ -115,7 +115,7 @@ async fn a_branch_that_moves_during_the_call_is_not_followed() {
 }
 
 #[tokio::test]
-async fn the_token_goes_to_the_hub_alone() {
+async fn the_token_is_sent_to_the_hub_only() {
     let hub = LocalHub::builder().repo(support::sharded("org/gated").gated()).token("hf_good");
     let hub = hub.start().unwrap();
     let client = Client::builder().endpoint(hub.endpoint()).token("hf_good").build().unwrap();
@@ -162,7 +162,7 @@ async fn a_public_repository_is_read_despite_an_invalid_token() {
 }
 
 #[tokio::test]
-async fn requests_have_a_user_agent_and_ask_for_identity_encoding_of_ranges() {
+async fn requests_have_a_user_agent_and_ranges_use_identity_encoding() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     support::parse(&hub, "org/model").await.unwrap();
     for entry in hub.log() {

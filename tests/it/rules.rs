@@ -70,7 +70,7 @@ fn shown(TensorGroup { dtype, counted_as, buffer, count, .. }: &TensorGroup) -> 
 }
 
 #[tokio::test]
-async fn each_rule_counts_as_the_table_says() {
+async fn counts_match_the_rule_table() {
     let rows = stream::iter(Row::all());
     let counted = rows.map(|row| async move { (row, row.count().await) }).buffered(AT_ONCE);
     let counted: Vec<_> = counted.collect().await;

@@ -173,7 +173,7 @@ async fn local(files: &[(String, Vec<u8>)]) -> Value {
     figures(&client.source(source).count().await.unwrap())
 }
 
-/// Puts the result together from headers, in an order of their own.
+/// Assembles the result from headers in a different order.
 fn from_headers(tensors: &[Tensor], config: Option<&str>, has_index: bool) -> Value {
     let index =
         has_index.then(|| SafetensorsIndexJson::from_json(index(tensors).as_bytes()).unwrap());
@@ -200,7 +200,7 @@ fn without_method(mut figures: Value) -> Value {
 }
 
 #[test]
-fn the_path_does_not_change_the_result() {
+fn all_paths_give_the_same_result() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut runner = TestRunner::new(Config { cases: 48, ..Config::default() });
     let inputs = (tensors(), prop::sample::select(&CONFIGS[..]));

@@ -68,7 +68,7 @@ async fn check(protocol: &'static str) {
 }
 
 #[tokio::test]
-async fn only_certificates_of_the_system_are_trusted_over_http_1() {
+async fn only_system_certificates_are_trusted_over_http_1() {
     check("http/1.1").await;
 }
 
@@ -103,13 +103,13 @@ async fn a_server_that_ignores_alpn_is_read_in_one_attempt() {
 
 /// The certificates of the system are those in `SSL_CERT_FILE`.
 #[test]
-fn the_environment_names_certificates_on_request_alone() {
+fn certificates_come_from_the_environment_only_on_request() {
     if support::is_own_process() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         return runtime.block_on(read_with_and_without_system_certificates());
     }
     let bundle = tempfile::NamedTempFile::new().unwrap();
-    let name = "tls::the_environment_names_certificates_on_request_alone";
+    let name = "tls::certificates_come_from_the_environment_only_on_request";
     support::run_in_own_process(name, &[("SSL_CERT_FILE", bundle.path().as_os_str())]);
 }
 
@@ -145,7 +145,7 @@ async fn falling_back_to_http_1_does_not_count_as_an_attempt() {
 
 /// The local Hub ends HTTP/2 bodies with an empty frame, which is not an extra byte.
 #[tokio::test]
-async fn only_certificates_of_the_system_are_trusted_over_http_2() {
+async fn only_system_certificates_are_trusted_over_http_2() {
     check("h2").await;
 }
 

@@ -95,7 +95,7 @@ fn check_no_secret(recorded: &[Recorded], secrets: &[&str]) {
 }
 
 #[tokio::test]
-async fn no_field_holds_a_secret() {
+async fn no_field_contains_a_secret() {
     let repo = Repo::new("org/model").gated().file(FILE, support::weights(&["w"]));
     let hub = LocalHub::builder().repo(repo).token("hf_s3cr3t").start().unwrap();
     hub.inject(|request, before| {

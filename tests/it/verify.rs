@@ -218,7 +218,7 @@ async fn the_count_is_compared_with_the_hub_and_with_the_configuration() {
 }
 
 #[tokio::test]
-async fn a_figure_of_the_hub_that_cannot_be_read_is_reported() {
+async fn an_unreadable_hub_count_is_reported() {
     let hub = LocalHub::start([packed_llama(LLAMA)]).unwrap();
     let is_info = |request: &LoggedRequest| request.path.contains("/revision/");
     hub.inject(move |request, _| is_info(request).then(|| Fault::Status(403, Vec::new())));

@@ -108,7 +108,7 @@ async fn other_responses_to_the_second_range_are_errors() {
 }
 
 #[tokio::test]
-async fn the_range_is_taken_from_a_whole_file() {
+async fn a_200_response_is_cut_to_the_range() {
     let whole = ResponseTemplate::new(200).set_body_bytes(file());
     assert_eq!(parse(range(0, 7), whole.clone()).await.unwrap(), 4);
     let server = server(whole, ResponseTemplate::new(500)).await;
@@ -144,7 +144,7 @@ async fn a_file_that_grows_between_two_ranges_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_status_decides_the_kind_of_an_error() {
+async fn errors_are_classified_by_status() {
     for (status, is_not_found, is_transient) in [
         (404, true, false),
         (410, true, false),

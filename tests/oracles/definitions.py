@@ -326,7 +326,7 @@ case("compressed-tensors-w8-g32", PACK, ct_config("pack-quantized", weights(8, g
 
 
 def stored(kind, scale="BF16", rows=True, zero=None, name="weight", activation=False):
-    """Returns the parts of a weight that is stored in a dtype of its own, with a scale per row or per tensor."""
+    """Returns the parts of a weight that is stored in a special dtype, with a scale per row or per tensor."""
 
     def parts(_, o, i):
         yield name, kind, [o, i]

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_not_certain_is_marked() {
+    fn inexact_numbers_are_flagged() {
         let values = MetricValues {
             is_exact: false,
             active: Ok(32),

@@ -276,7 +276,7 @@ fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
         .then(|| format!("to read the local file or folder with that name, use ./{name}"))
 }
 
-/// Suggests the subcommand that was probably meant by the name of a missing repository.
+/// Suggests the subcommand that the user probably meant, if a repository is missing.
 fn misspelled_command(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
     if error.kind() != ErrorKind::RepoNotFound {
         return None;

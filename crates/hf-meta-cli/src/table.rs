@@ -7,7 +7,7 @@ use anstyle::Style;
 
 use super::terminal::{truncate, width, wrap};
 
-/// The maximum width of a column, in terminal columns. A longer cell shifts only the rest of its own row.
+/// The maximum width of a column, in terminal columns. A longer cell shifts only the rest of its row.
 const MAX_CELL_WIDTH: usize = 80;
 
 /// The side of a column on which its cells line up.

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_too_long_is_refused() {
+    fn an_oversized_list_is_rejected() {
         assert_eq!(read_bounded(&b"gpt2"[..], 4).unwrap(), "gpt2");
         assert!(read_bounded(&b"gpt2\n"[..], 4).is_err());
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_csv_file_has_a_chosen_column_or_the_end_of_its_name() {
+    fn csv_is_detected_by_column_or_extension() {
         let (text, file) = ("id\ngpt2\n", Path::new);
         assert_eq!(parse(file("list"), text, None).unwrap(), ["id", "gpt2"]);
         assert_eq!(parse(file("list.csv"), text, None).unwrap(), ["gpt2"]);

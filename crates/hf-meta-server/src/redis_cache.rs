@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failure_opens_it_and_one_success_closes_it() {
+    fn one_failure_opens_the_breaker_and_one_success_closes_it() {
         let breaker = Breaker::default();
         assert!(!breaker.is_open());
         breaker.record(Some(&"down"));

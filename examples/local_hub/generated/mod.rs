@@ -89,7 +89,7 @@ pub struct ModelTruth {
     pub commit: String,
     /// True if the model has the tag `safetensors`, which a list can be filtered by.
     pub is_tagged: bool,
-    /// The number of files of weights that are read.
+    /// The number of weight files that are read.
     pub files: u64,
     /// The number of parameters, or the code of the error.
     pub parameters: Result<u64, &'static str>,

@@ -132,7 +132,7 @@ pub fn layouts() -> Vec<Model> {
     ]
 }
 
-/// Each part of the pipeline in a folder of its own, in two precisions.
+/// Each component of the pipeline in a separate folder, in two precisions.
 fn stable_diffusion() -> Model {
     let (whole, half) = (Dtype::F32, Dtype::F16);
     Model::empty("CompVis/stable-diffusion-v1-4")

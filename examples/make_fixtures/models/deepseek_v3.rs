@@ -64,7 +64,7 @@ pub fn head(size: &Size) -> Module {
         .tensor("lm_head.weight", &[size.vocabulary, HIDDEN])
 }
 
-/// The model with its layer that predicts the token after the next, which keeps an embedding and a head of its own.
+/// The model with its layer that predicts the token after the next, which has a separate embedding and head.
 pub fn with_next_token_prediction(size: &Size) -> Module {
     let next = layer(size)
         .child("mlp", mixture(size))

@@ -142,7 +142,7 @@ impl Sharding {
     }
 }
 
-/// Never splits or reorders, so a tensor larger than the limit gets a shard of its own.
+/// Never splits or reorders, so a tensor larger than the limit gets a separate shard.
 fn fill(tensors: &[Tensor], limit: u64) -> Vec<&[Tensor]> {
     let mut filled = tensors.first().map_or(0, Tensor::bytes);
     let fits = |_: &Tensor, next: &Tensor| {

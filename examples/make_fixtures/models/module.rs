@@ -70,7 +70,7 @@ impl Module {
         self.buffer(name, dtype, shape)
     }
 
-    /// A tensor with a dtype of its own, such as a mask or position ids.
+    /// A tensor with a different dtype, such as a mask or position ids.
     #[must_use]
     pub fn buffer(mut self, name: &str, dtype: Dtype, shape: &[u64]) -> Self {
         self.tensors.push(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec() });

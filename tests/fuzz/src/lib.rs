@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// The longest error message, in characters.
-const LONGEST_MESSAGE: usize = 2_000;
+const MAX_MESSAGE_CHARS: usize = 2_000;
 
 /// Checks that an error and its causes have messages, and that a file cannot make them long.
 ///
@@ -13,6 +13,6 @@ const LONGEST_MESSAGE: usize = 2_000;
 pub fn check_messages(error: &dyn Error) {
     for error in std::iter::successors(Some(error), |&error| error.source()) {
         let length = error.to_string().chars().count();
-        assert!((1..LONGEST_MESSAGE).contains(&length), "{length} characters: {error}");
+        assert!((1..MAX_MESSAGE_CHARS).contains(&length), "{length} characters: {error}");
     }
 }

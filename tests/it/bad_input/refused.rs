@@ -30,7 +30,7 @@ async fn limits_can_be_lowered() {
 }
 
 #[tokio::test]
-async fn refusals_of_the_hub_are_typed_errors() {
+async fn hub_rejections_are_typed_errors() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/open"))
         .repo(support::sharded("org/private").private())

@@ -10,7 +10,7 @@ use crate::hub::{LocalHub, Repo};
 use crate::support;
 
 #[tokio::test]
-async fn a_broken_entry_is_read_again_and_replaced() {
+async fn a_corrupt_entry_is_read_again_and_replaced() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let damage: [fn(Vec<u8>) -> Vec<u8>; 5] = [
         |_| Vec::new(),
@@ -40,7 +40,7 @@ async fn a_broken_entry_is_read_again_and_replaced() {
 
 /// The entry is valid, but it has another key: a file was copied.
 #[tokio::test]
-async fn an_entry_in_the_place_of_another_is_a_miss() {
+async fn a_swapped_entry_is_a_miss() {
     let repos = [
         Repo::new("org/a").file("model.safetensors", support::weights(&["x"])),
         Repo::new("org/b").file("model.safetensors", support::weights(&["x", "y"])),
@@ -63,7 +63,7 @@ async fn an_entry_in_the_place_of_another_is_a_miss() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_used_does_not_fail_a_call() {
+async fn an_unusable_folder_does_not_fail_a_call() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

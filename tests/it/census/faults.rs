@@ -33,7 +33,7 @@ fn storms() -> [Storm; 6] {
         let wait = wait.map(|seconds| ("retry-after", seconds.to_owned()));
         Fault::Status(status, wait.into_iter().collect())
     };
-    // Requests for listings have a quota of their own.
+    // Requests for listings have a separate quota.
     let quotas = r#""resolvers";r=0;t=1, "api";r=0;t=1"#.to_owned();
     let quota = Fault::Status(429, vec![("ratelimit", quotas)]);
     let (hub, cdn, both) = (&[Host::Hub][..], &[Host::Cdn][..], &[Host::Hub, Host::Cdn][..]);

@@ -32,7 +32,7 @@ fn the_token_is_taken_from_the_environment() {
 }
 
 #[test]
-fn a_bad_token_is_named_by_its_place() {
+fn a_rejected_token_is_reported_with_its_origin() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/gated").gated())
         .repo(support::sharded("org/public"))
@@ -138,7 +138,7 @@ fn the_cache_is_managed_without_a_client() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_read_is_named() {
+fn an_unreadable_folder_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut command = hf_meta("http://127.0.0.1:1");
     command.env("HF_META_CACHE", file.path()).args(["cache", "info"]);

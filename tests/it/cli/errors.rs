@@ -45,7 +45,7 @@ fn each_kind_of_error_has_its_exit_status() {
 
 /// An option of one view that is given with another view, or with none, would be ignored.
 #[test]
-fn options_without_effect_are_refused() {
+fn ineffective_options_are_rejected() {
     let hub = LocalHub::start([support::sharded("org/good")]).unwrap();
     let cases: [(&[&str], &str); 5] = [
         (&["--filter", "*"], "jtxm"),
@@ -73,7 +73,7 @@ fn options_without_effect_are_refused() {
 
 /// A folder in place of a file cannot be read, not even by root.
 #[test]
-fn a_local_file_that_cannot_be_read_has_its_own_exit_status() {
+fn an_unreadable_local_file_has_its_own_exit_status() {
     let hub = LocalHub::start([]).unwrap();
     let [single, sharded] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let index = r#"{"weight_map":{"a":"x.safetensors"}}"#;
@@ -176,7 +176,7 @@ fn results_and_status_do_not_depend_on_stderr() {
 
 /// The author of a repository cannot mend a login page, an incomplete download or a rate limit.
 #[test]
-fn a_wrong_quantization_is_answered_with_those_that_exist() {
+fn an_unknown_quantization_lists_the_existing_ones() {
     let hub = support::fixtures_hub();
     for path in ["q3_k_s", "Q4KM"] {
         let missing = run(&hub, &["example/Llama-3.2-1B-GGUF", "--path", path]);

@@ -55,7 +55,7 @@ fn documents(hub: &LocalHub, args: &[&str]) -> (Vec<Value>, i32) {
 }
 
 #[test]
-fn a_repository_that_failed_has_a_line_with_the_error() {
+fn a_failed_repository_has_an_error_line() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/good"))
         .repo(support::sharded("org/gated").gated())

@@ -24,7 +24,7 @@ fn several_repositories_have_one_row_each() {
 }
 
 #[test]
-fn a_repository_that_failed_has_a_row_with_the_code() {
+fn a_failed_repository_has_a_row_with_the_error_code() {
     let hub = support::fixtures_hub();
     let args = ["org/none", "gpt2", "--format", "csv", "--sort", "bytes"];
     let CommandOutput { code, stdout, stderr } = run(&hub, &args);

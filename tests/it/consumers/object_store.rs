@@ -1,4 +1,4 @@
-//! An object store: the headers of a checkpoint in a store with an interface of its own, without the client.
+//! An object store: the headers of a checkpoint in a store with a custom interface, without the client.
 
 use std::ops::Range;
 

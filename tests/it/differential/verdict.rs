@@ -171,7 +171,7 @@ fn wide(shape: &[usize]) -> Vec<u64> {
     shape.iter().map(|&length| length as u64).collect()
 }
 
-/// Tensors, parameters, scalars and bytes by the name of the dtype.
+/// Tensors, parameters, scalars and bytes per dtype name.
 type CountReport = BTreeMap<String, [u64; 4]>;
 
 /// `None` if the sums do not fit in 64 bits, which is an error of the counter, not of the header.

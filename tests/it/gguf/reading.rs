@@ -33,7 +33,7 @@ async fn gguf(model: &Model) -> CountReport {
 }
 
 #[tokio::test]
-async fn the_usual_quantization_is_read_in_one_range() {
+async fn the_preferred_quantization_is_read_in_one_range() {
     let hub = support::fixtures_hub();
     let report = gguf(&model(&hub)).await;
     assert_eq!(report.filepaths[0].as_str(), "Llama-3.2-1B-Q4_K_M.gguf");
@@ -58,7 +58,7 @@ async fn the_usual_quantization_is_read_in_one_range() {
 }
 
 #[tokio::test]
-async fn a_chosen_format_needs_no_request_for_the_usual_names() {
+async fn a_chosen_format_skips_the_standard_names() {
     let hub = support::fixtures_hub();
     let report = gguf(&model(&hub).format("gguf")).await;
     assert_eq!((report.fetch.requests, report.parameter_count.total()), (3, PARAMETERS));
@@ -156,7 +156,7 @@ async fn safetensors_calls_read_safetensors_only() {
 }
 
 #[tokio::test]
-async fn safetensors_come_first_where_both_are_there() {
+async fn safetensors_takes_precedence_over_gguf() {
     let header = fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
     let repo = Repo::new("org/both")
         .file("model.safetensors", support::weights(&["x"]))
@@ -180,7 +180,7 @@ async fn several_models_are_offered_for_a_choice() {
 }
 
 #[tokio::test]
-async fn experts_are_counted_by_the_header() {
+async fn experts_are_counted_from_the_header() {
     let hub = support::fixtures_hub();
     for file in ["experts.gguf", "experts-numbered.gguf"] {
         let model = support::client(&hub).model("gguf").path(file);
@@ -267,7 +267,7 @@ fn with_vocabulary(tokens: usize) -> Vec<u8> {
 
 /// The first range ends in the vocabulary, or in the scores behind it, which are skipped.
 #[tokio::test]
-async fn a_large_header_takes_two_ranges_and_is_cached() {
+async fn a_large_header_needs_two_ranges_and_is_cached() {
     for tokens in [50_000, 60_000, 100_000] {
         let header = with_vocabulary(tokens);
         let size = header.len() as u64 + 31 + 256;
@@ -286,7 +286,7 @@ async fn a_large_header_takes_two_ranges_and_is_cached() {
 }
 
 #[tokio::test]
-async fn a_local_file_and_a_url_have_the_figures_of_the_repository() {
+async fn local_files_and_urls_match_the_repository() {
     let hub = support::fixtures_hub();
     let expected = gguf(&model(&hub)).await;
     let folder = tempfile::tempdir().unwrap();

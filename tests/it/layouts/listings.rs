@@ -32,7 +32,7 @@ async fn a_repository_without_safetensors_reports_its_other_weights() {
 
 /// The requests of the usual search are tested elsewhere; this tests the additional ones.
 #[tokio::test]
-async fn other_sets_of_a_usual_repository_are_listed_on_request() {
+async fn other_sets_are_listed_on_request() {
     let hub = LocalHub::start([support::sharded("org/model")
         .file("2_Dense/model.safetensors", weights(&["d"]))
         .file("model.fp16.safetensors", weights(&["x"]))])

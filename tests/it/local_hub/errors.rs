@@ -38,7 +38,7 @@ fn restricted_hub() -> LocalHub {
 }
 
 #[tokio::test]
-async fn errors_have_the_status_code_and_message_of_the_hub() {
+async fn errors_match_those_of_the_hub() {
     let hub = restricted_hub();
     for (path, token, status, code, message) in ERRORS {
         let response = get_with_token(&hub, path, token).await;

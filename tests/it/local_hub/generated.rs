@@ -10,7 +10,7 @@ use crate::hub::LocalHub;
 use crate::support;
 
 #[tokio::test]
-async fn the_client_counts_what_the_architecture_says() {
+async fn counts_match_the_architecture() {
     let models = GeneratedModels::new(100_000, 7);
     let hub = LocalHub::builder().lazy_repos(models.clone()).without_log().start().unwrap();
     // Some of every kind, and the first models.

@@ -39,7 +39,7 @@ fn model(name: &str, created: u64, modified: u64) -> Repo {
 }
 
 #[tokio::test]
-async fn an_entry_has_the_properties_that_were_asked_for() {
+async fn entries_have_the_requested_properties() {
     let repo = super::model()
         .gated()
         .hub_reported_count("BF16", 6)

@@ -128,7 +128,7 @@ async fn a_cut_file_on_disk_has_the_size_in_its_hub_json() {
 }
 
 #[test]
-fn a_folder_that_holds_weights_itself_is_one_repo() {
+fn a_folder_with_weights_is_one_repo() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "mine/model.safetensors", b"");
     let repos = load_folder(&folder.path().join("mine")).unwrap();

@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(config(1_000))]
 
     #[test]
-    fn a_repo_is_named_by_what_it_displays(address in repo_address()) {
+    fn displayed_repos_parse_back(address in repo_address()) {
         let source: Source = address.parse().unwrap();
         let is_repo = matches!(source, Source::Repo { .. });
         prop_assert!(is_repo, "{address}");

@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn tensors_that_ask_for_no_configuration_count_alike_with_any(
+    fn tensors_that_need_no_config_count_the_same_with_any_config(
         tensors in tensors(),
         config in config_json(),
     ) {

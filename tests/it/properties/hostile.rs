@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{config, shard_name, stays_inside};
 
 /// The longest error message, in characters.
-const LONGEST_MESSAGE: usize = 2_000;
+const MAX_MESSAGE_CHARS: usize = 2_000;
 
 /// Parts of headers, indexes, addresses and paths, valid and invalid.
 const PIECES: &[&str] = &[
@@ -164,7 +164,7 @@ fn messages(error: &dyn Error) -> Vec<String> {
 }
 
 fn is_short(error: &dyn Error) -> bool {
-    messages(error).iter().all(|message| message.chars().count() < LONGEST_MESSAGE)
+    messages(error).iter().all(|message| message.chars().count() < MAX_MESSAGE_CHARS)
 }
 
 proptest! {
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn text_that_parses_displays_as_itself(text in prop_oneof![text(), shard_name()]) {
+    fn parsed_text_displays_unchanged(text in prop_oneof![text(), shard_name()]) {
         if let Ok(path) = text.parse::<RepoPath>() {
             prop_assert_eq!(path.to_string(), text.clone());
             prop_assert!(stays_inside(path.as_str()));

@@ -393,7 +393,7 @@ proptest! {
     #![proptest_config(config(2_000))]
 
     #[test]
-    fn packed_models_have_the_parameters_of_the_original(
+    fn packed_models_count_like_the_original(
         (method, choice) in packer(),
         sizes in vec((1_u64..20, 1_u64..20), 1..7),
         shards in 1_usize..4,

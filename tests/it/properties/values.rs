@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn white_space_makes_no_other_tensors(tensors in tensors(), metadata in metadata()) {
+    fn whitespace_does_not_change_tensors(tensors in tensors(), metadata in metadata()) {
         let json = header_json(&tensors, &metadata);
         let spaced = format!("{json:#}  ");
         let spaced = SafetensorsFileHeader::from_json(spaced.as_bytes()).unwrap();
@@ -156,7 +156,7 @@ const GIANTS: &str = r#"{
 }"#;
 
 #[test]
-fn more_elements_than_64_bits_count_are_an_error_of_the_counter() {
+fn element_counts_above_64_bits_are_counter_errors() {
     let header = SafetensorsFileHeader::from_json(GIANTS.trim().as_bytes()).unwrap();
     let mut counter = Counter::new();
     let error = counter.add_file(&header).and_then(|()| counter.finish().map(drop));

@@ -105,7 +105,7 @@ async fn everything_else_is_read_from_the_files() {
 
 /// The cache stores header bytes, and the answer has none.
 #[tokio::test]
-async fn an_answer_is_not_cached_and_cached_headers_are_preferred() {
+async fn responses_are_not_cached_and_cached_headers_are_preferred() {
     let (hub, cache) = (support::fixtures_hub(), tempfile::tempdir().unwrap());
     let client = Client::builder().endpoint(hub.endpoint());
     let client = client.header_cache(DiskCache::new(cache.path())).build().unwrap();
@@ -139,7 +139,7 @@ async fn verify_reads_the_files() {
 
 /// An answer of another form is no answer, and an invalid header in it is an error, as in a file.
 #[tokio::test]
-async fn answers_are_checked() {
+async fn responses_are_validated() {
     let shard = |name: &str, header: &str| format!(r#"{{"headers":{{"{name}":{header}}}}}"#);
     let outside = shard("../x.safetensors", "{}");
     for answer in ["", "[]", "{}", r#"{"headers":{}}"#, r#"{"headers":[]}"#, &outside] {

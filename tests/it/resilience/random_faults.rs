@@ -84,7 +84,7 @@ fn is_complete(entry: &LoggedRequest) -> bool {
 }
 
 #[tokio::test]
-async fn a_range_that_was_read_is_not_read_again() {
+async fn completed_ranges_are_not_read_again() {
     let hub = hub_with_random_faults(2);
     let client = many_retries(&hub).build().unwrap();
     let parsed = client.model(BLOOM).parse_safetensors_metadata().await.unwrap();

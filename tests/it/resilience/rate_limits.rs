@@ -75,12 +75,12 @@ async fn all_tasks_wait_for_the_quota_to_reset() {
 }
 
 #[tokio::test]
-async fn all_tasks_wait_for_the_seconds_of_retry_after() {
+async fn all_tasks_wait_for_retry_after_seconds() {
     check_window("retry-after", "2").await;
 }
 
 #[tokio::test]
-async fn all_tasks_wait_for_the_date_of_retry_after() {
+async fn all_tasks_wait_until_the_retry_after_date() {
     let (hub, closes) = (hub(), Instant::now() + WINDOW);
     // HTTP dates are truncated to seconds.
     let date = httpdate::fmt_http_date(SystemTime::now() + WINDOW + Duration::from_secs(1));
@@ -96,7 +96,7 @@ async fn all_tasks_wait_for_the_date_of_retry_after() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_too_long_fails_at_once() {
+async fn an_excessive_wait_fails_immediately() {
     const HOUR: Duration = Duration::from_secs(3600);
     const MINUTE: Duration = Duration::from_secs(60);
     let hub = hub();
@@ -118,7 +118,7 @@ async fn a_wait_that_is_too_long_fails_at_once() {
 }
 
 #[tokio::test]
-async fn a_policy_that_fails_fast_does_not_wait() {
+async fn fail_fast_does_not_wait() {
     let hub = hub();
     hub.inject(|request, _| {
         let is_hub = request.host == Host::Hub;
@@ -140,7 +140,7 @@ async fn a_policy_that_fails_fast_does_not_wait() {
 
 /// Everybody can ask for repositories that need a listing.
 #[tokio::test]
-async fn an_exhausted_quota_of_listings_does_not_stop_other_repositories() {
+async fn an_exhausted_listing_quota_does_not_block_other_repositories() {
     let unusual = Repo::new("org/unusual").file("weights.safetensors", support::weights(&["w"]));
     let hub = LocalHub::start([unusual, support::sharded("org/model")]).unwrap();
     hub.inject(|request, _| {

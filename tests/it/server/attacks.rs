@@ -138,7 +138,7 @@ async fn clients_leave_a_reserve_for_known_badges() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_for_one_client_only() {
+async fn a_rejection_affects_only_one_client() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut few = config();
     few.requests_per_minute = 1;
@@ -152,7 +152,7 @@ async fn a_refusal_is_for_one_client_only() {
 }
 
 #[tokio::test]
-async fn a_client_cannot_drain_the_quota_by_known_badges() {
+async fn a_client_cannot_drain_the_quota_with_known_badges() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
     config.ttl = Duration::ZERO;

@@ -89,7 +89,7 @@ async fn an_error_is_a_grey_badge_with_a_short_cache_lifetime() {
 }
 
 #[tokio::test]
-async fn a_gated_repo_shows_the_count_of_the_hub_as_unverified() {
+async fn a_gated_repo_shows_the_hub_count_as_unverified() {
     let gated = support::sharded("org/gated").gated().hub_reported_count("BF16", 7_615_616_512);
     let hub = LocalHub::start([gated]).unwrap();
     let router = router(&hub, config());
@@ -105,7 +105,7 @@ async fn a_gated_repo_shows_the_count_of_the_hub_as_unverified() {
 }
 
 #[tokio::test]
-async fn the_api_returns_the_json_of_the_command() {
+async fn the_api_returns_the_same_json_as_the_command() {
     let hub = support::fixtures_hub();
     let router = router(&hub, config());
     for repo in ["gpt2", "bigscience/bloom"] {

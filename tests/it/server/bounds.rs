@@ -31,7 +31,7 @@ async fn a_thousand_concurrent_requests_for_a_new_repo_share_one_lookup() {
 }
 
 #[tokio::test]
-async fn a_missing_repo_is_not_looked_up_again_at_once() {
+async fn a_missing_repo_is_not_looked_up_again_immediately() {
     let hub = LocalHub::start([Repo::new("org/empty")]).unwrap();
     let router = router(&hub, config());
     get(&router, "/badge/org/none.svg").await;
@@ -215,7 +215,7 @@ async fn a_slow_request_head_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_that_does_not_read_is_closed() {
+async fn a_client_that_does_not_read_is_disconnected() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
     config.client_timeout = Duration::from_millis(100);
@@ -256,7 +256,7 @@ async fn the_connections_of_each_client_are_limited() {
 }
 
 #[tokio::test]
-async fn a_large_request_head_is_refused() {
+async fn a_large_request_head_is_rejected() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let (address, _end) = serve(client(&hub), config()).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();

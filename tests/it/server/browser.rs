@@ -65,7 +65,7 @@ fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
 }
 
 #[test]
-fn the_style_stays_with_another_model_and_back_returns_to_the_previous_one() {
+fn the_style_persists_across_models_and_back_restores_the_previous_one() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
     let server = Server::start(&hub, &["--lookup-timeout", "60"]);

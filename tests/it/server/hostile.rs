@@ -165,7 +165,7 @@ async fn hostile_queries_cause_no_markup_and_no_foreign_requests() {
 }
 
 #[tokio::test]
-async fn a_query_that_is_too_long_is_refused_with_a_picture() {
+async fn an_oversized_query_gets_an_error_badge() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let router = router(&hub, config());
     let query = format!("revision=none&label={}", "W".repeat(60_000));

@@ -119,7 +119,7 @@ async fn only_the_repositories_of_allowed_owners_are_read() {
 }
 
 #[tokio::test]
-async fn the_metrics_can_have_an_address_of_their_own() {
+async fn metrics_can_have_a_separate_address() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
     config.serve_metrics = false;
@@ -131,7 +131,7 @@ async fn the_metrics_can_have_an_address_of_their_own() {
 }
 
 #[tokio::test]
-async fn the_page_can_be_embedded_where_the_operator_allows_it() {
+async fn the_page_can_be_embedded_if_the_operator_allows_it() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut embedded = config();
     embedded.frame_ancestors = Some("https://huggingface.co".to_owned());
@@ -143,7 +143,7 @@ async fn the_page_can_be_embedded_where_the_operator_allows_it() {
 }
 
 #[tokio::test]
-async fn a_drain_reports_that_the_service_is_not_ready_and_accepts_connections() {
+async fn a_draining_service_is_not_ready_but_accepts_connections() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
     config.drain_delay = Duration::from_secs(3_600);
@@ -165,7 +165,7 @@ async fn a_drain_reports_that_the_service_is_not_ready_and_accepts_connections()
 }
 
 #[tokio::test]
-async fn another_application_has_the_service_below_a_path() {
+async fn the_router_can_be_nested_under_a_path() {
     let hub = LocalHub::start([support::sharded("org/one"), support::sharded("org/two")]).unwrap();
     let mut config = config();
     config.requests_per_minute = 1;

@@ -87,7 +87,7 @@ async fn only_a_token_for_the_server_is_used() {
 
 /// `hf-meta.env` has a line for each variable, which may be left blank.
 #[tokio::test]
-async fn blank_variables_are_ignored_and_a_tilde_is_the_home_folder() {
+async fn blank_variables_are_ignored_and_tildes_are_expanded() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let home = tempfile::tempdir().unwrap();
     let mut command = command(&hub);

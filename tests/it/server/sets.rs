@@ -113,7 +113,7 @@ async fn several_sets_are_offered_as_links() {
 }
 
 #[tokio::test]
-async fn the_page_is_shown_without_a_list_that_fails_or_is_slow() {
+async fn a_failing_or_slow_listing_does_not_block_the_page() {
     let sets = ["model.safetensors", "vae/model.safetensors"];
     let hub = LocalHub::start([repo("org/model", &sets)]).unwrap();
     let page = async |fault: fn() -> Fault| {

@@ -107,7 +107,7 @@ async fn a_later_process_does_not_offer_http2_to_servers_without_it() {
 
 /// The stored origin is the one of a server that has stopped since.
 #[tokio::test]
-async fn a_wrong_guess_is_no_error() {
+async fn a_wrong_guess_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().to_str().unwrap();
     let (hub, cdn) = (start("h2"), start("h2"));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn one_format_can_be_read_alone() {
+    fn a_single_format_can_be_selected() {
         let gguf = Formats::built_in().only("gguf").unwrap();
         assert_eq!((gguf.name(0), gguf.name(1), gguf.safetensors()), ("gguf", "", None));
         assert!(Formats::built_in().only("onnx").is_none());

@@ -184,7 +184,7 @@ mod tests {
 
     /// A parser knows the maximum number of names from the header's length, and so reallocates at most once.
     #[test]
-    fn memory_is_reserved_at_once() {
+    fn capacity_is_reserved_up_front() {
         let list = NameList::with_capacity(1_000, 30_000);
         assert!(list.ends.capacity() >= 1_000 && list.text.capacity() >= 30_000);
     }
@@ -205,7 +205,7 @@ mod tests {
 
     /// Offsets have 32 bits. Each name counts as at least one byte, even an empty one.
     #[test]
-    fn names_have_less_than_four_gibibytes() {
+    fn names_are_limited_to_four_gibibytes() {
         let mut list = NameList::default();
         assert_eq!(
             [MAX_TOTAL_BYTES - 1, MAX_TOTAL_BYTES].map(|length| list.has_room_for(length)),

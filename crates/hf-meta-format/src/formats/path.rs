@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_leave_their_folder_are_refused() {
+    fn paths_that_leave_their_folder_are_rejected() {
         let long = "a".repeat(1_025);
         let cases = [
             "",

@@ -208,7 +208,7 @@ mod tests {
 
     /// A header that is cached must not keep the capacity that its parser reserved.
     #[test]
-    fn records_take_no_more_memory_than_they_need() {
+    fn records_have_no_spare_capacity() {
         let mut records = Records::with_capacity(1_000, 100_000);
         records.push(&TensorInfo::new(Dtype::BF16, vec![50_257, 768], (0, 77_194_752)));
         // Dtype, rank, two dimensions of 3 and 2 bytes, start and length of 1 and 4, and the offset of the record.

@@ -270,7 +270,7 @@ mod tests {
     use crate::formats::Dtype;
 
     #[test]
-    fn a_table_knows_its_length_and_memory() {
+    fn a_table_reports_its_length_and_memory() {
         let mut builder = TensorTableBuilder::new();
         for (name, at) in ["a", "b", "c"].into_iter().zip(0..) {
             builder.push(name, &TensorInfo::new(Dtype::U8, vec![1], (at, at + 1)));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_follow_each_other_in_any_order() {
+    fn spans_may_be_listed_in_any_order() {
         let cases: [(&[(u64, u64)], u64); 6] = [
             (&[], 0),
             (&[(0, 0)], 0),

@@ -188,7 +188,7 @@ pub enum Finding {
     ShardNumberOutOfRange {
         /// The path of the shard.
         shard: String,
-        /// The number of shards implied by the name.
+        /// The number of shards that the name implies.
         total: u64,
         /// The number of the first shard, 0 or 1.
         first_number: u64,

@@ -106,7 +106,7 @@ fn check_sizes(header: &SafetensorsFileHeader, json: &[u8]) {
     assert_eq!(header.declared_total(), declared.and_then(|total| total.parse().ok()));
 }
 
-/// A header equals itself read again, but for the length, which white space and unknown fields add to.
+/// A reparsed header equals the original, except for its length: whitespace and unknown fields add to it.
 fn check_round_trip(header: &SafetensorsFileHeader) {
     let written = serde_json::to_vec(header).expect("a header can be written");
     let again = SafetensorsFileHeader::from_json(&written).expect("what was written can be read");

@@ -210,7 +210,7 @@ fn sets_are_listed_with_their_files() {
 }
 
 #[test]
-fn shards_without_an_index_are_complete_or_refused() {
+fn incomplete_shards_without_an_index_are_rejected() {
     let shards = |numbers: &[&str]| {
         let paths: Vec<_> = numbers.iter().map(|n| format!("m-{n}-of-00003.safetensors")).collect();
         let paths: Vec<_> = paths.iter().map(String::as_str).collect();
@@ -225,7 +225,7 @@ fn shards_without_an_index_are_complete_or_refused() {
 }
 
 #[test]
-fn sets_that_were_read_are_not_other_sets() {
+fn sets_that_were_read_are_not_listed_as_other_sets() {
     let paths = ["a.safetensors", "b-00001-of-00002.safetensors", "b-00002-of-00002.safetensors"];
     let sets = layout("", &paths).sets;
     let read = |paths: &[&str]| paths.iter().map(|path| path.parse().unwrap()).collect();
@@ -238,7 +238,7 @@ fn sets_that_were_read_are_not_other_sets() {
 
 /// A projector has its own quantization, which does not belong to the model.
 #[test]
-fn quantizations_are_those_of_models() {
+fn only_models_have_quantizations() {
     let paths = ["a-Q8_0.gguf", "a-Q4_K_M.gguf", "b-Q8_0.gguf", "mmproj-F16.gguf", "c.safetensors"];
     let found = layout("", &paths);
     assert_eq!(found.quantizations(), ["Q4_K_M", "Q8_0"]);
@@ -248,7 +248,7 @@ fn quantizations_are_those_of_models() {
 }
 
 #[test]
-fn shards_of_the_same_model_may_be_missing_in_an_index() {
+fn an_index_may_omit_shards_of_its_model() {
     let paths = [
         "m-00001-of-00003.safetensors",
         "m-00002-of-00003.safetensors",
@@ -280,7 +280,7 @@ fn a_folder_has_the_files_below_it() {
 }
 
 #[test]
-fn names_show_shards() {
+fn shards_are_recognized_by_name() {
     let path = |path: &str| path.parse::<RepoPath>().unwrap();
     assert!(has_shard_number(&path("m-00001-of-00002.safetensors")));
     assert!(

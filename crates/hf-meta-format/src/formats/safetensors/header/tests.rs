@@ -17,7 +17,7 @@ fn spans(tensors: &[(&str, u64, u64)]) -> String {
 }
 
 #[test]
-fn tensors_keep_the_order_of_the_file() {
+fn file_order_is_preserved() {
     let header = parse(spans(&[("z", 4, 6), ("a", 0, 4), ("m", 6, 7)])).unwrap();
     assert_eq!(header.tensors().names().collect::<Vec<_>>(), ["z", "a", "m"]);
     assert_eq!(header.tensors().get("a").unwrap().data_offsets, (0, 4));
@@ -50,7 +50,7 @@ fn unusual_headers_are_valid() {
 }
 
 #[test]
-fn declared_total_is_a_claim_of_the_file() {
+fn the_declared_total_is_not_checked() {
     let header = parse(r#"{"__metadata__":{"total_parameters":"333312"}}"#).unwrap();
     assert_eq!((header.declared_total(), header.tensors().len()), (Some(333_312), 0));
 }
@@ -115,7 +115,7 @@ fn tensors_that_break_a_rule_are_errors() {
 }
 
 #[test]
-fn text_that_is_no_json_object_is_an_error() {
+fn text_that_is_not_a_json_object_is_an_error() {
     let cases: [(&[u8], HeaderError); 8] = [
         (b"", HeaderError::Empty),
         (b" \n", HeaderError::Empty),
@@ -133,7 +133,7 @@ fn text_that_is_no_json_object_is_an_error() {
 
 /// The `safetensors` crate and both Hub clients accept it.
 #[test]
-fn white_space_around_the_header_is_accepted() {
+fn whitespace_around_the_header_is_accepted() {
     let entry = r#""w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}"#;
     let plain = SafetensorsFileHeader::from_json(format!("{{{entry}}}").as_bytes()).unwrap();
     for space in [" ", "\n", "\t\r\n  "] {
@@ -186,6 +186,13 @@ fn invalid_json_is_an_error() {
 }
 
 #[test]
+fn errors_of_metadata_have_a_line_and_a_column() {
+    let error = parse(r#"{"__metadata__":{"format":1}}"#).unwrap_err();
+    let message = "the header is malformed: expected a string, found `1` at line 1 column 27";
+    assert_eq!(error.to_string(), message);
+}
+
+#[test]
 fn errors_of_long_names_are_short() {
     let json = format!(r#"{{"{}":1}}"#, "n".repeat(1_000_000));
     assert!(parse(json).unwrap_err().to_string().len() < 1_000);
@@ -223,7 +230,7 @@ fn numbers_have_up_to_64_bits() {
 }
 
 #[test]
-fn numbers_do_not_begin_with_zeros() {
+fn leading_zeros_are_rejected() {
     for number in ["01", "00000000000000000001"] {
         let json = format!(r#"{{"w":{{"dtype":"U8","shape":[{number}],"data_offsets":[0,1]}}}}"#);
         assert!(SafetensorsFileHeader::from_json(json.as_bytes()).is_err(), "{number}");
