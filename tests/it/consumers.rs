@@ -111,8 +111,6 @@ async fn the_service_answers_each_error_with_the_documented_status() {
         ("https://example.org", "invalidSource"),
         ("org/none", "repoNotFound"),
         ("org/private", "repoNotFound"),
-        ("hf://org/model@none", "revisionNotFound"),
-        ("hf://org/model@main/none.safetensors", "fileNotFound"),
         ("org/gated", "gated"),
         ("org/disabled", "forbidden"),
         ("org/empty", "noWeights"),
