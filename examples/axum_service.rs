@@ -37,7 +37,7 @@ async fn count(
     State(client): State<Client>,
     Path(repo): Path<String>,
 ) -> Result<([(HeaderName, &'static str); 1], Body), Failure> {
-    let report = client.model(repo).prefetch(true).count().await.map_err(Failure)?;
+    let report = client.model(repo).plan(hf_meta::Plan::Prefetch).count().await.map_err(Failure)?;
     let json = serde_json::to_vec(&report.parameter_count).unwrap_or_default();
     Ok(([(header::CONTENT_TYPE, "application/json")], json.into()))
 }

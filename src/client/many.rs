@@ -42,7 +42,7 @@ impl Client {
     /// let names = stream::iter(["gpt2", "bigscience/bloom"]);
     /// let mut results =
     ///     Client::new()?.run_many(names, 32, ResultOrder::Completion, |client, name| async move {
-    ///         (name, client.model(name).prefetch(true).count().await)
+    ///         (name, client.model(name).plan(hf_meta::Plan::Prefetch).count().await)
     ///     });
     /// while let Some((name, result)) = results.next().await {
     ///     match result {

@@ -31,7 +31,7 @@ use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 /// ```no_run
 /// # async fn example() -> Result<(), hf_meta::Error> {
 /// let client = hf_meta::Client::new()?;
-/// let model = client.model("bigscience/bloom").revision("main").prefetch(true);
+/// let model = client.model("bigscience/bloom").revision("main").plan(hf_meta::Plan::Prefetch);
 /// let report = model.count().await?;
 /// println!("{} parameters", report.parameter_count.total());
 /// # Ok(())
@@ -129,11 +129,6 @@ impl Model {
     pub fn plan(mut self, plan: Plan) -> Self {
         self.plan = plan;
         self
-    }
-
-    /// Selects [`Plan::Prefetch`] if `true`, or [`Plan::Exact`] if `false`.
-    pub fn prefetch(self, prefetch: bool) -> Self {
-        self.plan(if prefetch { Plan::Prefetch } else { Plan::Exact })
     }
 
     /// Sets the timeout of each call, overriding [`call_timeout`](crate::ClientBuilder::call_timeout).

@@ -101,7 +101,7 @@ pub mod quantization {}
 
 /// [GGUF]: crate::docs::gguf
 /// [`ClientBuilder::max_concurrent_requests`]: crate::ClientBuilder::max_concurrent_requests
-/// [`Model::prefetch`]: crate::Model::prefetch
+/// [`Plan::Prefetch`]: crate::Plan::Prefetch
 /// [`Plan::Hub`]: crate::Plan::Hub
 /// [`Client::run_many`]: crate::Client::run_many
 /// [`Client`]: crate::Client

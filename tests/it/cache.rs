@@ -75,7 +75,7 @@ async fn a_cached_branch_costs_one_request_and_a_cached_commit_none() {
         let commit = plain.report().commit.clone().unwrap();
         let client = builder(&hub, folder.path()).build().unwrap();
         for prefetch in [false, true] {
-            let third = client.model(repo).revision(commit.as_str()).prefetch(prefetch);
+            let third = client.model(repo).revision(commit.as_str()).plan(support::plan(prefetch));
             let third = third.parse_safetensors_metadata().await.unwrap();
             assert_eq!(requests(&hub), [""; 0]);
             assert_eq!(third.parameter_count(), plain.parameter_count());
@@ -311,7 +311,13 @@ async fn entries_of_prefetched_headers_contain_no_tensor_data() {
     let file = File::from_bytes([support::file_start(header), data].concat());
     let hub = LocalHub::start([Repo::new("org/model").file("model.safetensors", file)]).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let model = || builder(&hub, folder.path()).build().unwrap().model("org/model").prefetch(true);
+    let model = || {
+        builder(&hub, folder.path())
+            .build()
+            .unwrap()
+            .model("org/model")
+            .plan(hf_meta::Plan::Prefetch)
+    };
     assert_eq!(
         model().parse_safetensors_metadata().await.unwrap().report().fetch.bytes_read,
         65_536

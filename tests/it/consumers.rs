@@ -128,7 +128,7 @@ async fn the_service_answers_each_error_with_the_documented_status() {
     ];
     let table = table();
     for (source, code) in cases {
-        let error = client.model(source).prefetch(true).count().await.unwrap_err();
+        let error = client.model(source).plan(hf_meta::Plan::Prefetch).count().await.unwrap_err();
         assert_eq!(error.code(), code, "{source}: {error:?}");
         let (_, _, status) = table.iter().find(|row| row.0 == code).unwrap();
         assert_eq!(get(client.clone(), &format!("/{source}")).await.0, *status, "{source}");

@@ -147,14 +147,14 @@ async fn remote(hub: &LocalHub, repo: &str) -> Vec<(String, Value)> {
         .unwrap();
     let mut found = Vec::new();
     for prefetch in [false, true] {
-        let model = support::client(hub).model(repo).prefetch(prefetch);
+        let model = support::client(hub).model(repo).plan(support::plan(prefetch));
         let parsed = model.parse_safetensors_metadata().await.unwrap();
         found.push((format!("{repo} parsed, prefetch {prefetch}"), figures(parsed.report())));
         let counted = model.count().await.unwrap();
         found.push((format!("{repo} counted, prefetch {prefetch}"), figures(&counted)));
     }
     for call in ["stored in the cache", "from the cache"] {
-        let counted = cached.model(repo).prefetch(true).count().await.unwrap();
+        let counted = cached.model(repo).plan(hf_meta::Plan::Prefetch).count().await.unwrap();
         found.push((format!("{repo} {call}"), figures(&counted)));
     }
     let parsed = cached.model(repo).parse_safetensors_metadata().await.unwrap();

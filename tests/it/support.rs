@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::ops::Range;
 use std::process::Command;
 
-use hf_meta::{Client, Dtype, Error, SafetensorsFileHeader, SafetensorsParseFromRepo};
+use hf_meta::{Client, Dtype, Error, Plan, SafetensorsFileHeader, SafetensorsParseFromRepo};
 
 use crate::hub::{File, LocalHub, Repo, load_folder};
 use crate::models::Model;
@@ -34,6 +34,11 @@ pub(crate) fn repo_from_model(model: &Model) -> Repo {
 /// Creates a client of a Hub with default settings.
 pub(crate) fn client(hub: &LocalHub) -> Client {
     Client::builder().endpoint(hub.endpoint()).build().unwrap()
+}
+
+/// Returns the plan `Prefetch`, or else the default.
+pub(crate) fn plan(prefetch: bool) -> Plan {
+    if prefetch { Plan::Prefetch } else { Plan::Exact }
 }
 
 pub(crate) async fn parse(hub: &LocalHub, repo: &str) -> Result<SafetensorsParseFromRepo, Error> {

@@ -24,7 +24,7 @@ pub(crate) async fn run(
 ) -> io::Result<()> {
     let rest: Vec<_> = repos.into_iter().filter(|repo| !done.contains(repo)).collect();
     let count = |client: Client, repo: RepoId| async move {
-        let counted = client.model(&repo).prefetch(true).count().await;
+        let counted = client.model(&repo).plan(hf_meta::Plan::Prefetch).count().await;
         (repo, counted)
     };
     let mut results = client.run_many(stream::iter(rest), 32, ResultOrder::Completion, count);

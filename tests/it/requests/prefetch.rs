@@ -6,7 +6,7 @@ use crate::hub::{Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
 
 async fn prefetch(hub: &LocalHub, repo: &str) -> SafetensorsParseFromRepo {
-    let model = support::client(hub).model(repo).prefetch(true);
+    let model = support::client(hub).model(repo).plan(hf_meta::Plan::Prefetch);
     model.parse_safetensors_metadata().await.unwrap()
 }
 

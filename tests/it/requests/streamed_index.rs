@@ -70,7 +70,7 @@ async fn check_read_before_index_ends(repo: Repo, is_prefetch: bool) {
         }
         is_index(request).then_some(Fault::StallInBody { after: HALF })
     });
-    let model = client(&hub).build().unwrap().model("org/model").prefetch(is_prefetch);
+    let model = client(&hub).build().unwrap().model("org/model").plan(support::plan(is_prefetch));
     let call = Box::pin(model.parse_safetensors_metadata());
     match select(call, Box::pin(is_read.notified())).await {
         Either::Right(_) => assert_eq!(
@@ -100,7 +100,7 @@ async fn prefetch_waits_for_a_short_index() {
     let hub = hub_with_two_resets();
     let client = client(&hub).retry_policy(RetryPolicy::no_retries()).build().unwrap();
     let model = client.model("org/model");
-    model.clone().prefetch(true).parse_safetensors_metadata().await.unwrap_err();
+    model.clone().plan(hf_meta::Plan::Prefetch).parse_safetensors_metadata().await.unwrap_err();
     assert_eq!(response_counts(&hub), (1, [0, 0]));
 }
 
@@ -253,7 +253,7 @@ async fn long_headers_wait_for_the_end_of_the_index() {
     }
     hub.inject(|_, _| None);
     for is_prefetch in [false, true] {
-        let counts = model.clone().prefetch(is_prefetch).count().await.unwrap();
+        let counts = model.clone().plan(support::plan(is_prefetch)).count().await.unwrap();
         assert_eq!(counts.parameter_count.total(), shards.len() as u64);
     }
 }

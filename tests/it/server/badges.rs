@@ -109,7 +109,7 @@ async fn the_api_returns_the_same_json_as_the_command() {
     let hub = support::fixtures_hub();
     let router = router(&hub, config());
     for repo in ["gpt2", "bigscience/bloom"] {
-        let model = support::client(&hub).model(repo).prefetch(true);
+        let model = support::client(&hub).model(repo).plan(hf_meta::Plan::Prefetch);
         let mut expected = serde_json::to_value(model.count().await.unwrap()).unwrap();
         let mut found = get(&router, &format!("/api/models/{repo}")).await.json();
         for json in [&mut expected, &mut found] {
