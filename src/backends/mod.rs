@@ -66,6 +66,7 @@ pub(crate) trait FileSource: Debug + Send + Sync {
 
 /// The origin of a call's files.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per call, and it is usually a Hub")]
 pub(crate) enum Origin {
     /// A repository on a Hub.
     Hub(HubRepo),

@@ -103,16 +103,19 @@ impl CallMeter {
     }
 
     /// Returns the number of requests sent, including redirects and retries.
+    #[must_use]
     pub fn requests(&self) -> u64 {
         lock(&self.call).stats.requests
     }
 
     /// Returns the number of bytes read from files and response bodies, as sent.
+    #[must_use]
     pub fn bytes(&self) -> u64 {
         lock(&self.call).stats.bytes_read
     }
 
     /// Returns the number of requests sent to the endpoint itself, which count towards its quota.
+    #[must_use]
     pub fn endpoint_requests(&self) -> u64 {
         lock(&self.call).endpoint_requests
     }

@@ -136,7 +136,7 @@ impl Call {
     /// Reads all headers, and continues after errors.
     pub(crate) async fn verify(mut self) -> Result<VerifyReport, Error> {
         let located = self.locate().await?;
-        let mut report = self.verify_weights(located.weights).await?;
+        let mut report = Box::pin(self.verify_weights(located.weights)).await?;
         report.findings.extend((!located.is_complete).then_some(Finding::PartialListing));
         Ok(report)
     }
@@ -163,7 +163,7 @@ impl Call {
             }
             let located = self.locate().await?;
             self.commit_resolved().await;
-            let mut inspected = self.read_weights(located.weights, keep_headers).await?;
+            let mut inspected = Box::pin(self.read_weights(located.weights, keep_headers)).await?;
             inspected.report.add_other_sets(located.other_sets);
             let partial = (!located.is_complete).then_some(Finding::PartialListing);
             inspected.report.findings.extend(partial);
@@ -187,7 +187,8 @@ impl Call {
                 (path, assembly)
             }
             FoundWeights::Index { path, stream } => {
-                let reads = self.read_indexed_shards(&path, stream, keep_headers, true).await?;
+                let reads = self.read_indexed_shards(&path, stream, keep_headers, true);
+                let reads = Box::pin(reads).await?;
                 (path, reads.assembly)
             }
             FoundWeights::Shards { path, shards } => {

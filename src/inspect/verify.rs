@@ -63,7 +63,7 @@ impl Call {
                 (path, verification)
             }
             FoundWeights::Index { path, stream } => {
-                let reads = self.read_indexed_shards(&path, stream, true, false).await;
+                let reads = Box::pin(self.read_indexed_shards(&path, stream, true, false)).await;
                 let verification = match reads {
                     Ok(reads) => self.verify_index(&path, reads).await,
                     Err(Error::InvalidIndex { source, .. }) => {

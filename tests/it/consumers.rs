@@ -128,6 +128,8 @@ async fn the_service_answers_each_error_with_the_documented_status() {
     ];
     let table = table();
     for (source, code) in cases {
+        // A rate limit holds for all later calls of a client.
+        let client = service_client(&hub).build().unwrap();
         let error = client.model(source).plan(hf_meta::Plan::Prefetch).count().await.unwrap_err();
         assert_eq!(error.code(), code, "{source}: {error:?}");
         let (_, _, status) = table.iter().find(|row| row.0 == code).unwrap();

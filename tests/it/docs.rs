@@ -122,7 +122,8 @@ fn the_files_of_the_architecture_page_exist() {
             folder = format!("crates/{}", rest.split('`').next().unwrap());
         }
         for name in section.split('`').skip(1).step_by(2) {
-            let is_path = name.ends_with(".rs") || name.contains('/') && name.ends_with('/');
+            let is_path =
+                Path::new(name).extension().is_some_and(|end| end == "rs") || name.ends_with('/');
             if !is_path || name.starts_with("GET") || name.contains("://") {
                 continue;
             }

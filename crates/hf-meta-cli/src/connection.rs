@@ -7,6 +7,10 @@ use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, TokenSource}
 /// The options for the connection to the Hub, before or after the name of a subcommand.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
+#[expect(
+    clippy::doc_markdown,
+    reason = "the comments are the help texts, in which markup would be printed"
+)]
 pub(crate) struct ConnectionArgs {
     /// URL of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]
     #[arg(long, value_name = "URL", global = true)]

@@ -180,11 +180,11 @@ fn difference(group: &ChangeGroup) -> String {
     let tensor = |(dtype, lengths): &(Dtype, Vec<u64>)| (escape(dtype.as_str()), shape(lengths));
     match (&group.before, &group.after) {
         (Some(_), Some(_)) if group.kinds == [ChangeKind::Moved] => {
-            arrow(files(&group.files_before), files(&group.files_after))
+            arrow(&files(&group.files_before), &files(&group.files_after))
         }
         (Some(before), Some(after)) => {
             let ((dtype, shape), (new_dtype, new_shape)) = (tensor(before), tensor(after));
-            format!("{} {}", arrow(dtype, new_dtype), arrow(shape, new_shape))
+            format!("{} {}", arrow(&dtype, &new_dtype), arrow(&shape, &new_shape))
         }
         (Some(only), None) | (None, Some(only)) => {
             let (dtype, shape) = tensor(only);
@@ -194,8 +194,8 @@ fn difference(group: &ChangeGroup) -> String {
     }
 }
 
-fn arrow(before: String, after: String) -> String {
-    if before == after { before } else { format!("{before} → {after}") }
+fn arrow(before: &str, after: &str) -> String {
+    if before == after { before.to_owned() } else { format!("{before} → {after}") }
 }
 
 fn files(files: &BTreeSet<RepoPath>) -> String {
@@ -224,7 +224,7 @@ fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     let row = |name, values| TotalsRow { name, values, format: thousands };
     let mut rows: Vec<_> =
         dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts)).collect();
-    let totals = sides.map(|count| count.totals());
+    let totals = sides.map(hf_meta::ParameterCount::totals);
     let parameters = totals.map(|totals| totals.parameters);
     if dtypes.len() > 1 {
         rows.push(row("total", parameters));

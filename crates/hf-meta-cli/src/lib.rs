@@ -2,7 +2,7 @@
 //! escaped before it is printed.
 //!
 //! Each subcommand has a module with its options and a `run` function. Subcommands that read repositories use
-//! [`CommandContext::for_each`], which reads them and combines exit codes. Tables are lists of columns.
+//! `CommandContext::for_each`, which reads them and combines exit codes. Tables are lists of columns.
 
 #[cfg(not(all(feature = "census", feature = "server")))]
 mod absent;
@@ -94,7 +94,9 @@ fn context(
     color: Option<ColorArgs>,
 ) -> Result<CommandContext, CommandError> {
     end_on_interrupt(bars.clone());
-    color.map(ColorArgs::apply);
+    if let Some(color) = color {
+        color.apply();
+    }
     let client = args.connection.client()?;
     let hints = HintContext {
         endpoint: client.endpoint().clone(),

@@ -22,6 +22,10 @@ use super::repos::expand_home;
 /// Anyone who can reach the address can see the counts of every repository that the token can read. The
 /// service uses only the token from `--token` or `HF_META_TOKEN`, never the one from `hf auth login`.
 #[derive(Debug, clap::Args)]
+#[expect(
+    clippy::doc_markdown,
+    reason = "the comments are the help texts, in which markup would be printed"
+)]
 pub(crate) struct ServeArgs {
     /// Port to listen on, on all IPv4 addresses; replaces --listen
     #[arg(long, env = "PORT", conflicts_with = "listen")]
