@@ -6,15 +6,18 @@ use std::mem::take;
 
 use bytes::Bytes;
 use flate2::write::GzDecoder;
+use futures::channel::mpsc;
 use futures::sink::SinkExt;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
 use super::attempt::Attempt;
 use super::range::BodySlice;
-use super::request::EventSender;
-use super::{HttpError, RangeError, SafeUrl};
+use super::{HttpError, RangeError, ResponseChain, SafeUrl};
 use crate::http::transfer::BodyEvent;
+
+/// The sending half of a stream of body events.
+pub(super) type EventSender = mpsc::Sender<BodyEvent<ResponseChain>>;
 
 /// The maximum capacity allocated before the first byte arrives. A server can announce a long body and send little.
 const INITIAL_CAPACITY: u64 = 1 << 16;

@@ -53,6 +53,7 @@ mod tls;
 pub(crate) mod transfer;
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -206,6 +207,12 @@ impl Http {
     pub(crate) fn authorization(&self) -> &[u8] {
         self.token.as_ref().map_or(&[], |token| token.as_bytes())
     }
+}
+
+/// Returns a random number between 0 and 1, from the random hash keys of the standard library.
+fn random_fraction() -> f64 {
+    let [a, b, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
+    f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
 }
 
 /// Locks a mutex. A panic while it was locked leaves nothing half-done, so poisoning is ignored.

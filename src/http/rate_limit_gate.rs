@@ -17,9 +17,8 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::lock;
 use super::rate_limit::{self, Quota, RateLimitBucket};
-use super::retry::random_fraction;
+use super::{lock, random_fraction};
 use crate::http::transfer::CallMeter;
 
 /// The maximum duration of a hold: the Hub's window of 300 s, and a second for rounding.

@@ -13,11 +13,9 @@ use reqwest::StatusCode;
 use tracing::Instrument;
 
 use super::attempt::{Attempt, Requested};
+use super::body::EventSender;
 use super::{Http, HttpError, RequestFailure, ResponseChain, body, range, send};
 use crate::http::transfer::{BodyEvent, CallMeter, RangeBytes};
-
-/// The sending half of a stream of body events.
-pub(super) type EventSender = mpsc::Sender<BodyEvent<ResponseChain>>;
 
 impl Http {
     /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be

@@ -1,7 +1,5 @@
 //! Retries: which failures are retried, how often, and with which delays.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use ::url::Url;
@@ -9,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::attempt::{Attempt, Requested};
 use super::rate_limit_gate::GateKey;
-use super::{Http, HttpError, SafeUrl};
+use super::{Http, HttpError, SafeUrl, random_fraction};
 use crate::http::transfer::CallMeter;
 
 /// Limits on the number and timing of attempts per request.
@@ -116,12 +114,6 @@ impl RetryPolicy {
         let delay = self.initial_delay.saturating_mul(doubled.unwrap_or(u32::MAX));
         Some(delay.min(self.max_delay).mul_f64(1.0 - random_fraction() / 2.0))
     }
-}
-
-/// Returns a random number between 0 and 1, from the random hash keys of the standard library.
-pub(super) fn random_fraction() -> f64 {
-    let [a, b, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
-    f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
 }
 
 /// A request that failed for good, with its last error and the attempts made.

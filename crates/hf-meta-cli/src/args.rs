@@ -10,7 +10,7 @@ use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
 use super::census::{self, CensusArgs};
-use super::connection::ConnectionArgs;
+use super::connection::{ConnectionArgs, without_connection};
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
 use super::local_commands::{CacheArgs, CompletionsArgs, ManArgs};
@@ -82,15 +82,6 @@ impl Args {
             Err(error) => error.exit(),
         }
     }
-}
-
-/// Hides the connection options of subcommands that send no requests.
-pub(super) fn without_connection(command: clap::Command) -> clap::Command {
-    let command = command.mut_args(|arg| {
-        let is_global = arg.is_global_set();
-        arg.hide(is_global)
-    });
-    command.mut_subcommands(without_connection)
 }
 
 /// Rejects options before a subcommand that belong after it. clap would silently ignore them.

@@ -13,8 +13,7 @@ use hf_meta_census::{
     Manifest, diff,
 };
 
-use super::args::without_connection;
-use super::connection::ConnectionArgs;
+use super::connection::{ConnectionArgs, without_connection};
 use super::exit::{CommandError, ExitStatus};
 use super::output::Page;
 use super::stderr::ProgressBars;

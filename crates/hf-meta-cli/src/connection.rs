@@ -97,6 +97,15 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Hides the connection options of subcommands that send no requests.
+pub(super) fn without_connection(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let is_global = arg.is_global_set();
+        arg.hide(is_global)
+    });
+    command.mut_subcommands(without_connection)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
