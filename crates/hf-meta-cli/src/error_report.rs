@@ -1,6 +1,5 @@
 //! Formats errors and findings for people: `error: what failed`, `caused by: why`, `help: what to do next`.
 
-use std::error::Error as StdError;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -14,6 +13,7 @@ use hf_meta::{
 };
 
 use super::exit::CommandError;
+use super::output::causes;
 use super::repos::RepoArg;
 use super::terminal::{BOLD, RED, TerminalSize, YELLOW, wrap_after_label};
 
@@ -86,23 +86,6 @@ impl ErrorReport {
         self.causes.iter().try_for_each(|cause| line("  ", Style::new(), "caused by", cause))?;
         self.hints.iter().try_for_each(|hint| line("  ", BOLD, "help", hint))
     }
-}
-
-/// Returns the first cause and the root cause. The causes between them are layers of the HTTP library.
-fn causes(error: &dyn StdError) -> Vec<String> {
-    let mut causes = Vec::new();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        causes.truncate(1);
-        causes.push(cause.to_string());
-        next = cause.source();
-    }
-    causes
-}
-
-/// Formats an error in one line, with its first cause and its root cause.
-pub(crate) fn message_with_causes(error: &Error) -> String {
-    [vec![error.to_string()], causes(error)].concat().join(": ")
 }
 
 /// Prints the findings of a source to stderr as warnings.

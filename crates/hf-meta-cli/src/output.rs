@@ -1,5 +1,6 @@
 //! Output on stdout: text that fits the terminal, and JSON that is lossless and safe to print to a terminal.
 
+use std::error::Error as StdError;
 use std::io::{self, BufWriter, Write};
 
 use anstyle::Style;
@@ -9,7 +10,6 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-use super::error_report::message_with_causes;
 use super::exit::failed_to;
 use super::table::Table;
 use super::terminal::{BOLD, TerminalSize, wrap_to_terminal};
@@ -145,6 +145,23 @@ impl Formatter for EscapingFormatter {
 /// Returns whether to escape a character. [`escape`](hf_meta::report::text::escape) escapes the same characters.
 fn needs_escape(c: char) -> bool {
     !c.is_ascii_graphic() && c != ' ' && c.escape_debug().count() > 1
+}
+
+/// Returns the first cause and the root cause. The causes between them are layers of the HTTP library.
+pub(crate) fn causes(error: &dyn StdError) -> Vec<String> {
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        causes.truncate(1);
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    causes
+}
+
+/// Formats an error in one line, with its first cause and its root cause.
+pub(crate) fn message_with_causes(error: &Error) -> String {
+    [vec![error.to_string()], causes(error)].concat().join(": ")
 }
 
 #[cfg(test)]

@@ -11,9 +11,8 @@ use hf_meta::{Endpoint, Error, Model, Plan, VerifyReport};
 use serde_json::{Value, json};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
-use super::error_report::message_with_causes;
 use super::exit::{CommandError, ExitStatus};
-use super::output::{Page, print_json};
+use super::output::{Page, message_with_causes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::terminal::{CYAN, ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
 
