@@ -1,4 +1,4 @@
-//! Inspect safetensors checkpoints on the Hugging Face Hub without downloading them.
+//! Inspect safetensors and GGUF models on the Hugging Face Hub without downloading them.
 //!
 //! A [`Client`] reads the headers of a repository with HTTP range requests, validates them, and counts parameters per
 //! dtype. For BLOOM, a 352 GB checkpoint, it reads 156 kB.
@@ -88,14 +88,15 @@
 //! | `hf-meta-badge` | badges as SVG and as shields.io JSON |
 //! | `hf-meta-server` | the badge service and a Redis cache |
 //! | `hf-meta-census` | many repositories as Arrow record batches and Parquet files |
+//! | `hf-meta-repo-list` | lists of repositories: lines of text, or a column of a CSV file |
 //! | `hf-meta-testing` | a mock Hub for your tests |
 //!
 //! # Guides
 //!
 //! [Reading](docs::reading) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
-//! [Validation](docs::validity) ·
-//! [Repository layouts](docs::layouts) · [GGUF](docs::gguf) · [Caching and offline use](docs::cache) ·
-//! [JSON](docs::json) · [Error handling in a service](docs::errors) · [Installation](docs::install) ·
+//! [Validation](docs::validity) · [Repository layouts](docs::layouts) · [GGUF](docs::gguf) ·
+//! [Caching and offline use](docs::cache) · [JSON](docs::json) ·
+//! [Error handling in a service](docs::errors) · [Installation](docs::install) ·
 //! [Command line](docs::command) · [Python](docs::python) · [Census](docs::census) ·
 //! [Badge service](docs::service) · [Performance](docs::speed) ·
 //! [Architecture](docs::architecture)

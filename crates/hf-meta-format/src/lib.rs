@@ -1,11 +1,11 @@
 //! Parse safetensors and GGUF headers, and count parameters per dtype, without I/O.
 //!
-//! This crate contains everything about model weights that needs no network, no disk and no async runtime. It builds for
-//! `wasm32-unknown-unknown`. The crate `hf-meta` reads the bytes from the Hugging Face Hub and re-exports these modules.
+//! This crate contains everything about model weights that needs no network, no disk and no async runtime. It builds
+//! for `wasm32-unknown-unknown`. The crate `hf-meta` reads the bytes from the Hugging Face Hub and re-exports these
+//! modules.
 //!
 //! ```
 //! use hf_meta_format::SafetensorsFileHeader;
-//! use hf_meta_format::count::{Counter, ParameterCount};
 //!
 //! let json = br#"{"w":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}"#;
 //! let header = SafetensorsFileHeader::from_json(json).unwrap();

@@ -1,6 +1,6 @@
-//! The Python module `hf_meta._native`: calls that block without the GIL, and the command.
+//! The Python module `hf_meta._native`: blocking calls that release the GIL, and the command.
 //!
-//! The functions that people call are in `../hf_meta/__init__.py`.
+//! The public functions are in `../hf_meta/__init__.py`.
 
 mod error;
 mod session;

@@ -12,25 +12,25 @@
 //!    background.
 //! 6. Otherwise, if the client has requests left in its bucket of `token_buckets`, the request joins the lookup in
 //!    flight for the same query, or starts one. The number of concurrent lookups is limited.
-//! 7. A lookup reads the headers with the [`Client`](hf_meta::Client) of the service. Through `lookup_hooks`, it learns its commit: if
-//!    another lookup reads the same commit under a different name or branch, it waits for that one instead. The hooks
-//!    also end a lookup that would send too many requests.
+//! 7. A lookup reads the headers with the [`Client`](hf_meta::Client) of the service. `lookup_hooks` reports the commit
+//!    of the repository to it. If another lookup already reads this commit under a different name or branch, the lookup
+//!    waits for that result instead. The hooks also end a lookup that would send too many requests.
 //! 8. `results` keeps the `LookupResult`. If the lookup takes too long, the badge says `pending` and the lookup
 //!    continues.
-//! 9. `error_code` classifies a failure, and `error_reply` turns it into an HTTP status, a JSON error and a short reason
-//!    for the badge.
+//! 9. `error_code` classifies a failure, and `error_reply` turns it into an HTTP status, a JSON error and a short
+//!    reason for the badge.
 //! 10. [`badge`](hf_meta_badge) renders the image, and `reply` adds its caching headers.
 //!
 //! A badge is served with status 200 even if the lookup fails, because image proxies show no image for other
 //! statuses.
 //!
-//! # How to extend it
+//! # Extending the service
 //!
 //! - To add an endpoint, add a handler to a module in `routes`, one line to `routes::endpoints`, and its description to
 //!   `routes/openapi.json`.
 //! - To add a badge metric, add a variant to [`Metric`](hf_meta_badge::Metric), an arm to
-//!   [`MetricValues::badge`](hf_meta_badge::MetricValues::badge), and its name to `routes/openapi.json`. Query, page and
-//!   command line derive their choices from the enum.
+//!   [`MetricValues::badge`](hf_meta_badge::MetricValues::badge), and its name to `routes/openapi.json`. Query, page
+//!   and command line derive their choices from the enum.
 //! - To add a Prometheus metric, add a field to `metrics::ServerMetrics`.
 
 mod badge_cache;

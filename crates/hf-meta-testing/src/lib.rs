@@ -24,7 +24,7 @@
 //!
 //! # Behavior
 //!
-//! The mock behaves like the real Hub wherever that matters to a client that reads ranges: redirects with the
+//! The mock behaves like the real Hub in everything that matters to a client that reads ranges: redirects with the
 //! metadata on the first response, URLs signed for a single range, error codes, pinned commits, and the paginated
 //! list of models. Every request is logged, and a [`Fault`] can be injected into any response.
 //!
