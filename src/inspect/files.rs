@@ -189,6 +189,12 @@ impl CallFiles {
         self.cached.is_some()
     }
 
+    /// Returns the length of a cached file, which is decompressed as a whole; 0 if it is not cached.
+    pub(super) fn cached_length(&self, path: &RepoPath) -> u64 {
+        let file = self.cached.as_ref().and_then(|cached| cached.bytes.headers.file(path));
+        file.map_or(0, |file| file.start.length())
+    }
+
     /// Returns the canonical name of the repository if it differs from the requested one.
     pub(super) fn canonical_name(&self) -> Option<String> {
         match &self.cached {
@@ -200,8 +206,8 @@ impl CallFiles {
     /// Returns the error for a set that lacks some of its `total` shards.
     pub(super) fn missing_shards(&self, set: &WeightSet, total: u32) -> Error {
         match &self.origin {
-            Origin::Offline(repo) => repo.missing_shards(set),
-            Origin::Hub(_) | Origin::Folder(_) => {
+            Origin::Offline(repo) if self.cached.is_none() => repo.missing_shards(set),
+            _ => {
                 let name = self.file_name(&set.path);
                 Error::IncompleteShards { set: name, found: set.files, total }
             }

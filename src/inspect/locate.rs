@@ -101,6 +101,7 @@ impl Call {
     }
 
     async fn find_index(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
+        self.before_allocation(files.cached_length(path)).await;
         let Fetched { value, commit, .. } = files.stream(path, self.limits.index).await?;
         Ok(Located::new(FoundWeights::Index { path: path.clone(), stream: value }, commit))
     }

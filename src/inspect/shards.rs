@@ -173,7 +173,10 @@ impl Call {
                         && self.plan.reads_shards_early(content_length);
                 }
                 BodyEvent::Bytes(bytes) => {
-                    self.before_allocation(bytes.len() as u64).await;
+                    // The bytes of a cached index were reserved before it was decompressed.
+                    if !self.files.is_cached() {
+                        self.before_allocation(bytes.len() as u64).await;
+                    }
                     arrived = arrived.feed(bytes).await;
                     let new = if is_early { arrived.new_shards() } else { &[] };
                     for shard in new {

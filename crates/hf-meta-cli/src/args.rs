@@ -17,7 +17,7 @@ use super::local_commands::{CacheArgs, CompletionsArgs, ManArgs};
 use super::serve::{self, ServeArgs};
 use super::verify::VerifyArgs;
 
-/// Inspect safetensors checkpoints on the Hugging Face Hub without downloading them
+/// Inspect safetensors and GGUF models on the Hugging Face Hub without downloading them
 ///
 /// Prints the parameters per dtype of each REPO. Reads only file headers, never the weights: kilobytes
 /// instead of terabytes.

@@ -23,12 +23,12 @@ const DEFAULT_JOBS: u16 = 32;
 /// The options that select a revision and a part of each repository.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SelectionArgs {
-    /// Branch, tag, ref or commit; overrides the one in REPO [default: main]
+    /// Branch, tag, ref or commit; overrides the revision in REPO [default: main]
     #[arg(long, short, value_name = "REVISION", value_parser = NonEmptyStringValueParser::new())]
     revision: Option<String>,
 
     /// File to read, folder to search, or GGUF quantization such as `q4_k_m`, within each repository or local folder;
-    /// overrides the one in REPO
+    /// overrides the path in REPO
     #[arg(long, short, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     path: Option<String>,
 
@@ -37,7 +37,7 @@ pub(crate) struct SelectionArgs {
     weights: Option<String>,
 
     /// Requests for headers: two ranges per file (exact), one range per file (prefetch), or one request per
-    /// repository, served from the Hub's own parse (hub) [default: exact]
+    /// repository, which returns the headers as parsed by the Hub (hub) [default: exact]
     #[arg(long, value_name = "PLAN")]
     plan: Option<PlanArg>,
 

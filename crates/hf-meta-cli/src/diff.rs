@@ -57,7 +57,7 @@ Examples:
 
 Exit status:
   0  no differences
-  1  differences were found, or one of the two has no valid weights
+  1  differences were found, or one of the two sources has no valid weights
   2  invalid arguments or environment variables
   3  a repository or revision was not found, access was denied, or the Hub or
      the network failed

@@ -47,7 +47,7 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) color: ColorArgs,
 
-    /// Draw --tree down to this depth, instead of as deep as fits
+    /// Draw --tree down to this depth [default: as deep as fits the screen]
     #[arg(long, value_name = "LEVELS", requires = "tree")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     #[arg(conflicts_with_all = ["json", "tensors", "explain", "metadata", "format"])]
@@ -79,7 +79,7 @@ struct ViewArgs {
     #[arg(long, short)]
     metadata: bool,
 
-    /// Print an overview with one row per repository (the default for several, and with --sort): table, tsv, csv or
+    /// Print an overview with one row per repository (the default for several repositories, and with --sort): table, tsv, csv or
     /// md; json is the same as --json --summary
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<OutputFormat>,

@@ -56,7 +56,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", env = "HF_META_STALE_IF_ERROR", default_value = "604800", value_parser = seconds)]
     stale_if_error: Duration,
 
-    /// Time for which browsers and proxies may cache branch and tag counts, in seconds
+    /// Seconds for which browsers and proxies may cache the counts of branches and tags
     #[arg(long, value_name = "SECONDS", env = "HF_META_MAX_AGE", default_value = "3600", value_parser = seconds)]
     max_age: Duration,
 
@@ -68,7 +68,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONCURRENT_LOOKUPS", default_value = "8")]
     max_concurrent_lookups: NonZeroUsize,
 
-    /// Maximum number of repositories waiting to be read; further requests are refused
+    /// Maximum number of repositories waiting to be read; further requests are rejected
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_QUEUED_LOOKUPS", default_value_t = 1_000)]
     max_queued_lookups: usize,
 
@@ -81,12 +81,12 @@ pub(crate) struct ServeArgs {
     #[arg(env = "HF_META_REQUESTS_PER_MINUTE")]
     requests_per_minute: u32,
 
-    /// Maximum requests to the Hub per repository; weights in more files are not read
+    /// Maximum requests to the Hub per repository; weights that need more requests are not read
     #[arg(long, value_name = "COUNT", default_value = "500")]
     #[arg(env = "HF_META_MAX_REQUESTS_PER_LOOKUP")]
     max_requests_per_lookup: NonZeroUsize,
 
-    /// Maximum requests to the Hub per minute caused by one client, and as many again for known badges; 0 for no
+    /// Maximum requests to the Hub per minute caused by one client, with an equal limit for refreshes of known badges; 0 for no
     /// limit
     #[arg(long, value_name = "COUNT", default_value_t = 120)]
     #[arg(env = "HF_META_UPSTREAM_REQUESTS_PER_MINUTE")]
@@ -106,7 +106,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL", env = "HF_META_PUBLIC_URL")]
     public_url: Option<Url>,
 
-    /// Maximum number of open connections; further ones wait. One client may have a quarter of them
+    /// Maximum number of open connections; further connections wait. One client may have a quarter of them
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS", default_value = "10000")]
     max_connections: NonZeroUsize,
 
@@ -130,7 +130,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", env = "HF_META_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
 
-    /// Time after the start of a shutdown during which new connections are still accepted, in seconds [default: none]
+    /// Seconds during which new connections are still accepted after a shutdown begins [default: none]
     #[arg(long, value_name = "SECONDS", env = "HF_META_DRAIN_DELAY", value_parser = seconds)]
     drain_delay: Option<Duration>,
 

@@ -53,7 +53,7 @@ pub(crate) struct VerifyArgs {
 const EXIT_STATUS: &str = "\
 Exit status:
   0  no errors; there may be notes and, without --strict, warnings
-  1  errors were found, or warnings with --strict, or there are no weights
+  1  there are errors, no weights or, with --strict, warnings
   2  invalid arguments or environment variables
   3  the repository or revision was not found, access was denied, or the Hub or
      the network failed, so not everything was checked

@@ -173,7 +173,14 @@ impl Lookups {
         cause: LookupCause,
     ) -> Option<Arc<LookupResult>> {
         let _guard = InFlightGuard { results: &self.results, query: &query };
-        let (read, pinned) = self.read(&query, cause).await;
+        let (mut read, mut pinned) = self.read(&query, cause).await;
+        // The other lookup of the commit had a separate budget and timeout.
+        if let Err(EarlyExit::SameCommit(lookup)) = &read
+            && lookup.clone().await.is_none_or(|result| result.is_transient_failure())
+        {
+            self.limits.debit(cause, FIRST_REQUESTS);
+            (read, pinned) = self.read(&query, cause).await;
+        }
         let result = match read {
             Ok(result) => Some(Arc::new(result)),
             Err(EarlyExit::SameCommit(lookup)) => lookup.await,
