@@ -227,7 +227,7 @@ fn no_census(storage: &Storage) -> CensusError {
 }
 
 impl PartFooter {
-    /// Creates the footer of a part. Its rules are those of the oldest row.
+    /// Creates the footer of a part. It states the counting rules of the oldest row.
     fn new(part: &CensusPart, parts: usize, rows: &[CensusRow]) -> Self {
         let current = RuleSet::CURRENT.to_string();
         let older = rows.iter().map(|row| &row.rules).find(|rules| **rules != current);

@@ -63,7 +63,7 @@ pub(crate) fn failed_to(action: impl Into<String>) -> impl FnOnce(io::Error) -> 
 pub(crate) enum ExitStatus {
     /// Everything was read without errors.
     Success = 0,
-    /// There are no valid weights or several sets of them, `verify` found an error, or `diff` found a difference.
+    /// No valid weights or several weight sets were found, `verify` found an error, or `diff` found a difference.
     CheckFailed = 1,
     /// The arguments or the environment are wrong.
     Usage = 2,
