@@ -1,0 +1,244 @@
+//! The layers of a model that store a cache.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::definitions::{Definitions, ModelNames};
+use super::{CacheDtype, CacheError};
+use crate::count::config::json_object::JsonObject;
+use crate::formats::clip;
+
+/// The kind of a [`LayerCache`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum CacheKind {
+    /// Full attention stores every token.
+    Full,
+    /// Sliding-window and chunked attention store the last tokens.
+    Window,
+    /// Compressed attention stores one entry per group of tokens.
+    Compressed,
+    /// The tokens of an incomplete group of compressed attention.
+    Remainder,
+    /// Cross attention stores every token of the encoder.
+    Cross,
+    /// A state of fixed size in the dtype of the cache, such as the last inputs of a convolution.
+    Fixed,
+    /// A recurrent state of fixed size, in 32-bit floats.
+    State,
+}
+
+/// The cache of identical layers for one sequence.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct LayerCache {
+    /// The kind of cache.
+    pub kind: CacheKind,
+    /// The number of layers.
+    pub layers: u64,
+    /// The number of elements per stored token and layer; for a state, per layer.
+    pub elements: u64,
+    /// The window or the group size in tokens, or the number of encoder tokens, if it is fixed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// The formula of the elements.
+    pub formula: &'static str,
+    /// The keys in the formula with their values.
+    pub keys: BTreeMap<&'static str, u64>,
+}
+
+/// The cache of a model, independent of context length and engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheLayout {
+    /// The architecture: `model_type` of a configuration, `general.architecture` of a GGUF file.
+    pub architecture: String,
+    /// The number of layers, including those that store nothing.
+    pub layers: u64,
+    /// The hidden size.
+    pub hidden_size: Option<u64>,
+    /// The maximum context length in tokens.
+    pub max_context: Option<u64>,
+    /// The dtype of the model, which is also the default dtype of the cache.
+    pub dtype: Option<CacheDtype>,
+    /// The layers that store a cache, grouped.
+    pub caches: Vec<LayerCache>,
+}
+
+/// The keys of nested text models.
+const TEXT_MODELS: [&str; 5] =
+    ["text_config", "llm_config", "language_config", "thinker_config", "decoder"];
+
+/// The maximum number of layers. The deepest known model has 128.
+const MAX_LAYERS: u64 = 1_024;
+
+impl CacheLayout {
+    /// Derives the cache from the contents of `config.json`.
+    ///
+    /// The rules are those of the model classes of transformers 5.23, including their defaults for missing keys.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the contents are not a JSON object, if the architecture is unknown, or if a key that the
+    /// cache depends on is missing or invalid.
+    pub fn from_config_json(json: &[u8]) -> Result<Self, CacheError> {
+        let outer: JsonObject<'_> =
+            serde_json::from_slice(json).map_err(|_| CacheError::NotAnObject)?;
+        let dtype = dtype_of(&outer);
+        let outer_type = outer.get::<String>("model_type");
+        let mut model = outer;
+        let mut inner_type = None;
+        while let Some(inner) = TEXT_MODELS.iter().find_map(|key| model.get::<JsonObject<'_>>(key))
+        {
+            inner_type = inner.get("model_type").or(inner_type);
+            model = inner;
+        }
+        let architecture =
+            inner_type.or(outer_type).ok_or(CacheError::MissingKey { key: "model_type" })?;
+        Self::new(&architecture, &architecture, &model, dtype_of(&model).or(dtype))
+    }
+
+    /// Derives the cache from the keys of a GGUF file, as `llama.cpp` allocates it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the architecture is unknown, or if a key that the cache depends on is missing or invalid.
+    pub fn from_gguf(metadata: &BTreeMap<String, String>) -> Result<Self, CacheError> {
+        let architecture = metadata.get("general.architecture");
+        let architecture =
+            architecture.ok_or(CacheError::MissingKey { key: "general.architecture" })?;
+        let keys = metadata.iter().filter_map(|(key, value)| {
+            let key = key.strip_prefix(architecture.as_str())?.strip_prefix('.')?;
+            // Numbers, Booleans and lists of them are stored as JSON.
+            Some((key.replace('.', "_"), serde_json::from_str(value).unwrap_or(json!({}))))
+        });
+        let json = serde_json::Value::Object(keys.collect()).to_string();
+        let model = serde_json::from_str(&json).map_err(|_| CacheError::NotAnObject)?;
+        let name = format!("gguf:{architecture}");
+        let layout = Self::new(architecture, &name, &model, Some(CacheDtype::F16))?;
+        if layout.caches.is_empty() {
+            return Err(CacheError::InvalidKey { key: "attention.head_count_kv" });
+        }
+        Ok(layout)
+    }
+
+    fn new(
+        architecture: &str,
+        name: &str,
+        model: &JsonObject<'_>,
+        dtype: Option<CacheDtype>,
+    ) -> Result<Self, CacheError> {
+        let unknown = || CacheError::UnknownArchitecture { architecture: clip(architecture) };
+        let definitions = Definitions::find(name).ok_or_else(unknown)?;
+        let mut names = ModelNames::new(definitions, model);
+        let defined = |names: &ModelNames<'_>, name| names.defined(name).and_then(Result::ok);
+        let layers = names.defined("$layers").ok_or_else(unknown)??;
+        if layers > MAX_LAYERS {
+            return Err(CacheError::TooManyLayers { layers, limit: MAX_LAYERS });
+        }
+        let types = names.texts(definitions.get("list").unwrap_or_default())?;
+        let mut groups = BTreeMap::new();
+        for layer in 0..layers {
+            names.layer = layer;
+            if defined(&names, "skip") == Some(1) {
+                continue;
+            }
+            let kind = layer_kind(&names, types.as_ref(), layers)?;
+            let parts = definitions.get(kind).unwrap_or_default();
+            for part in parts.split('&').filter(|part| !part.is_empty()) {
+                if let Some(cache) = layer_cache(&names, part)? {
+                    *groups.entry(cache).or_insert(0) += 1;
+                }
+            }
+        }
+        let caches = groups.into_iter().map(|(cache, layers)| LayerCache { layers, ..cache });
+        Ok(Self {
+            architecture: clip(architecture),
+            layers,
+            hidden_size: defined(&names, "$hidden"),
+            max_context: defined(&names, "$context"),
+            dtype,
+            caches: caches.collect(),
+        })
+    }
+}
+
+/// Returns the dtype in a configuration.
+fn dtype_of(model: &JsonObject<'_>) -> Option<CacheDtype> {
+    let dtype: String = model.get("dtype").or_else(|| model.get("torch_dtype"))?;
+    dtype.trim_start_matches("torch.").parse().ok()
+}
+
+/// Returns the letter of the layer's kind: from the list in the configuration, or from a rule.
+fn layer_kind(
+    names: &ModelNames<'_>,
+    types: Option<&(&'static str, Vec<String>)>,
+    layers: u64,
+) -> Result<&'static str, CacheError> {
+    let (definitions, layer) = (names.definitions, names.layer);
+    if layer + 1 == layers
+        && let Some(last) = definitions.get("last")
+    {
+        return Ok(last);
+    }
+    if let Some((key, types)) = types {
+        let length = types.len() as u64;
+        let is_cycle = definitions.get("cycle").is_some();
+        // Lists may include the layers that draft tokens, which follow.
+        if length < layers && !is_cycle {
+            return Err(CacheError::WrongLength { key });
+        }
+        let kind = usize::try_from(layer % length.max(1)).ok().and_then(|layer| types.get(layer));
+        let kind = kind.and_then(|kind| definitions.get(&format!(":{kind}")));
+        return kind.ok_or(CacheError::InvalidKey { key });
+    }
+    let letters = definitions.get("letters").unwrap_or("F");
+    let at = names.defined("pick").transpose()?.unwrap_or(0);
+    let at = usize::try_from(at).unwrap_or(usize::MAX).min(letters.len() - 1);
+    letters.get(at..=at).ok_or(CacheError::InvalidResult { formula: "pick" })
+}
+
+/// Returns one part of what a layer stores: `kind:formula`, or `kind(tokens):formula`. The number of layers is 0.
+fn layer_cache(
+    names: &ModelNames<'_>,
+    part: &'static str,
+) -> Result<Option<LayerCache>, CacheError> {
+    let invalid = CacheError::InvalidResult { formula: part };
+    let (kind, formula) = part.split_once(':').ok_or(invalid.clone())?;
+    let (kind, tokens) = kind
+        .split_once('(')
+        .map_or((kind, None), |(kind, tokens)| (kind, tokens.strip_suffix(')')));
+    let tokens = match tokens.map(|tokens| names.trace(tokens)) {
+        Some(Ok((tokens, _))) => Some(tokens).filter(|tokens| *tokens > 0),
+        Some(Err(CacheError::MissingKey { .. })) | None => None,
+        Some(Err(error)) => return Err(error),
+    };
+    let kind = match (kind, tokens) {
+        ("full", _) | ("window", None) => CacheKind::Full,
+        ("window", Some(_)) => CacheKind::Window,
+        ("compressed", Some(_)) => CacheKind::Compressed,
+        ("remainder", Some(_)) => CacheKind::Remainder,
+        ("cross", _) => CacheKind::Cross,
+        ("fixed", _) => CacheKind::Fixed,
+        ("state", _) => CacheKind::State,
+        _ => return Err(invalid),
+    };
+    // The elements of a definition are those of its formula, which is more useful in a result than its name.
+    let formula = match names.definitions.get(formula) {
+        Some(definition) if formula.starts_with('$') => definition,
+        _ => formula,
+    };
+    let (elements, keys) = names.trace(formula)?;
+    // A layer without heads stores nothing, but a model has none.
+    if elements == 0 && !formula.contains('?') {
+        let zero = keys.iter().find(|(_, value)| *value == 0).map_or(formula, |(key, _)| key);
+        return Err(CacheError::InvalidKey { key: zero });
+    }
+    let keys = keys.into_iter().collect();
+    let cache = LayerCache { kind, layers: 0, elements, tokens, formula, keys };
+    Ok((elements > 0).then_some(cache))
+}

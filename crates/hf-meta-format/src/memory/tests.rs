@@ -1,0 +1,245 @@
+use super::definitions::Definitions;
+use super::*;
+
+fn elements(config: &str, context: u64) -> Result<u64, CacheError> {
+    let layout = CacheLayout::from_config_json(config.as_bytes())?;
+    let memory = Memory::new(0, Ok(layout), MemoryOptions::default().context(Some(context)));
+    let elements = memory.cache_elements.unwrap() + memory.state_elements.unwrap();
+    Ok(if memory.exact { elements } else { u64::MAX })
+}
+
+/// Compares with the elements in the cache objects of transformers; see `tests/oracles/memory.py`.
+#[test]
+fn caches_have_the_size_of_those_of_transformers() {
+    let table = include_str!("../../../../fixtures/memory/transformers.tsv");
+    let mut differences = Vec::new();
+    let (mut cases, mut unknown) = (0, 0);
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let [config, tokens, expected] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        for (tokens, expected) in tokens.split(' ').zip(expected.split(' ')) {
+            cases += 1;
+            let found = elements(config, tokens.parse().unwrap());
+            if matches!(found, Err(CacheError::UnknownArchitecture { .. })) {
+                unknown += 1;
+            } else if found != Ok(expected.parse().unwrap()) {
+                differences.push(format!("{config} at {tokens}: {expected}, found {found:?}"));
+            }
+        }
+    }
+    assert!(cases >= 360 && 20 * unknown <= cases, "{unknown} of {cases} are unknown");
+    assert!(
+        differences.is_empty(),
+        "{} of {cases}:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
+}
+
+fn memory(config: &str, options: MemoryOptions) -> Memory {
+    Memory::new(0, CacheLayout::from_config_json(config.as_bytes()), options)
+}
+
+fn at(context: u64) -> MemoryOptions {
+    MemoryOptions::default().context(Some(context))
+}
+
+/// Figures that users have published.
+#[test]
+fn published_figures_are_reproduced() {
+    // hf-mem #60: 73,728 bytes per token, over 36 layers with 8 heads of 64 elements, if no window is considered.
+    let gpt_oss = memory(r#"{"model_type":"gpt_oss","dtype":"bfloat16"}"#, at(1));
+    assert_eq!(gpt_oss.cache_bytes, Some(73_728));
+    let layers: Vec<_> = gpt_oss.layout.unwrap().caches;
+    assert_eq!(
+        layers.iter().map(|cache| (cache.kind, cache.layers)).collect::<Vec<_>>(),
+        [(CacheKind::Full, 18), (CacheKind::Window, 18)]
+    );
+    // mlxcel #172: 139 MiB at 32,768 tokens, not 832.
+    let gemma = r#"{"model_type":"gemma3_text","head_dim":256,"num_attention_heads":4,"num_key_value_heads":1,
+        "num_hidden_layers":26,"sliding_window":512,"sliding_window_pattern":6,"torch_dtype":"bfloat16"}"#;
+    let gemma = memory(gemma, at(32_768));
+    assert_eq!(gemma.cache_bytes.unwrap().div_ceil(1 << 20), 139);
+    // Qwen3.6-27B: 16 of its 64 layers use full attention.
+    let qwen = r#"{"model_type":"qwen3_5","text_config":{"model_type":"qwen3_5_text","num_hidden_layers":64}}"#;
+    let qwen = memory(qwen, at(1)).layout.unwrap();
+    let full: u64 = qwen
+        .caches
+        .iter()
+        .filter(|cache| cache.kind == CacheKind::Full)
+        .map(|cache| cache.layers)
+        .sum();
+    assert_eq!((full, qwen.layers), (16, 64));
+}
+
+#[test]
+fn hostile_configs_are_errors() {
+    let long = format!(r#"{{"model_type":"gemma3_text","layer_types":[{}1]}}"#, "1,".repeat(9_999));
+    let cases = [
+        ("[]", CacheError::NotAnObject),
+        ("{}", CacheError::MissingKey { key: "model_type" }),
+        (r#"{"model_type":"x"}"#, CacheError::UnknownArchitecture { architecture: "x".to_owned() }),
+        (r#"{"model_type":"root"}"#, CacheError::MissingKey { key: "num_layers" }),
+        (
+            r#"{"model_type":"llama","num_hidden_layers":9223372036854775808}"#,
+            CacheError::TooManyLayers { layers: 1 << 63, limit: 1_024 },
+        ),
+        (
+            r#"{"model_type":"llama","num_key_value_heads":0}"#,
+            CacheError::InvalidKey { key: "num_key_value_heads" },
+        ),
+        (
+            r#"{"model_type":"llama","num_attention_heads":0}"#,
+            CacheError::InvalidResult { formula: "$hidden/$heads" },
+        ),
+        (
+            r#"{"model_type":"llama","head_dim":18446744073709551615}"#,
+            CacheError::InvalidResult { formula: "2*num_key_value_heads*head_dim" },
+        ),
+        (
+            r#"{"model_type":"mistral","sliding_window":-1}"#,
+            CacheError::InvalidKey { key: "sliding_window" },
+        ),
+        (
+            r#"{"model_type":"gemma3_text","layer_types":["full_attention"]}"#,
+            CacheError::WrongLength { key: "layer_types" },
+        ),
+        (
+            r#"{"model_type":"gemma3_text","num_hidden_layers":1,"layer_types":["new"]}"#,
+            CacheError::InvalidKey { key: "layer_types" },
+        ),
+        (&long, CacheError::InvalidKey { key: "layer_types" }),
+        (
+            r#"{"model_type":"jetmoe","num_key_value_heads":null,"num_attention_heads":null}"#,
+            CacheError::InvalidResult {
+                formula: "num_attention_heads|n_head|n_heads|num_heads|attention_heads",
+            },
+        ),
+    ];
+    for (config, expected) in cases {
+        let found = CacheLayout::from_config_json(config.as_bytes());
+        assert_eq!(found, Err(expected), "{config}");
+    }
+    let huge = r#"{"model_type":"llama","head_dim":1000000000000000,"num_key_value_heads":1}"#;
+    let huge = memory(huge, at(1 << 20));
+    assert_eq!((huge.cache_bytes, huge.total_bytes, huge.exact), (None, None, false));
+}
+
+/// Every definition must be complete: with the defaults alone, each known architecture has a layout.
+#[test]
+fn every_architecture_is_complete() {
+    let lines =
+        include_str!("architectures.txt").lines().filter(|line| !line.starts_with(['#', 'g']));
+    let names = lines.filter(|line| line.contains("hidden_size=") || line.contains("n_embd="));
+    let mut found = 0;
+    for name in names.flat_map(|line| line.split(' ').next().unwrap().split(',')) {
+        if Definitions::find(name).unwrap().get("$layers").is_some() && !is_base(name) {
+            let layout =
+                CacheLayout::from_config_json(format!(r#"{{"model_type":"{name}"}}"#).as_bytes());
+            assert!(layout.is_ok(), "{name}: {layout:?}");
+            found += 1;
+        }
+    }
+    assert!(found >= 150, "{found}");
+}
+
+fn is_base(name: &str) -> bool {
+    include_str!("architectures.txt").contains(&format!(" <{name} "))
+}
+
+fn gguf(keys: &[(&str, &str)]) -> Result<CacheLayout, CacheError> {
+    let keys = keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    CacheLayout::from_gguf(&keys.collect())
+}
+
+#[test]
+fn caches_of_gguf_files_follow_from_their_keys() {
+    let cell = |keys: &[(&str, &str)], context| {
+        let memory = Memory::new(0, gguf(keys), at(context));
+        (memory.cache_elements.unwrap(), memory.state_elements.unwrap())
+    };
+    let llama = [
+        ("general.architecture", "llama"),
+        ("llama.block_count", "32"),
+        ("llama.embedding_length", "4096"),
+        ("llama.attention.head_count", "32"),
+        ("llama.attention.head_count_kv", "8"),
+    ];
+    assert_eq!(cell(&llama, 1), (32 * 8 * 256, 0));
+    let mixed = [&llama[..3], &[("llama.attention.head_count", "32")]].concat();
+    let mixed =
+        [&mixed[..], &[("llama.attention.head_count_kv", "[8, 0]"), ("llama.block_count", "2")]]
+            .concat();
+    assert_eq!(cell(&mixed, 1), (8 * 256, 0));
+    let gemma = [
+        ("general.architecture", "gemma3"),
+        ("gemma3.block_count", "26"),
+        ("gemma3.attention.head_count", "4"),
+        ("gemma3.attention.head_count_kv", "1"),
+        ("gemma3.attention.key_length", "256"),
+        ("gemma3.attention.value_length", "256"),
+        ("gemma3.attention.sliding_window", "512"),
+    ];
+    assert_eq!(cell(&gemma, 32_768), (512 * (4 * 32_768 + 22 * 511), 0));
+    let deepseek = [
+        ("general.architecture", "deepseek2"),
+        ("deepseek2.block_count", "61"),
+        ("deepseek2.attention.key_length_mla", "192"),
+        ("deepseek2.attention.value_length_mla", "128"),
+        ("deepseek2.attention.kv_lora_rank", "512"),
+        ("deepseek2.rope.dimension_count", "64"),
+        ("deepseek2.attention.head_count", "128"),
+    ];
+    assert_eq!(cell(&deepseek, 1), (61 * 576, 0));
+    let qwen = [
+        ("general.architecture", "qwen3next"),
+        ("qwen3next.block_count", "48"),
+        ("qwen3next.attention.head_count", "16"),
+        ("qwen3next.attention.head_count_kv", "2"),
+        ("qwen3next.attention.key_length", "256"),
+        ("qwen3next.attention.value_length", "256"),
+        ("qwen3next.ssm.conv_kernel", "4"),
+        ("qwen3next.ssm.inner_size", "4096"),
+        ("qwen3next.ssm.state_size", "128"),
+        ("qwen3next.ssm.group_count", "16"),
+    ];
+    assert_eq!(cell(&qwen, 1), (12 * 1_024, 36 * (3 * 8_192 + 128 * 4_096)));
+    let none = [&llama[..4], &[("llama.attention.head_count_kv", "0")]].concat();
+    assert_eq!(gguf(&none), Err(CacheError::InvalidKey { key: "attention.head_count_kv" }));
+    let long = [&llama[..4], &[("llama.attention.head_count_kv", "(999 numbers)")]].concat();
+    assert_eq!(gguf(&long), Err(CacheError::InvalidKey { key: "attention_head_count_kv" }));
+}
+
+#[test]
+fn engines_and_dtypes_change_the_size() {
+    let gemma = r#"{"model_type":"gemma3_text","num_hidden_layers":6,"num_key_value_heads":1,"sliding_window":512}"#;
+    let bytes = |engine, dtype| {
+        let options = at(1_000).engine(Some(engine)).cache_dtype(Some(dtype));
+        let memory = memory(gemma, options);
+        (memory.cache_bytes.unwrap() / 512, memory.exact)
+    };
+    let cases = [
+        ((Engine::Stored, CacheDtype::Bf16), (2 * (1_000 + 5 * 511), true)),
+        ((Engine::Stored, CacheDtype::Fp8), (1_000 + 5 * 511, true)),
+        ((Engine::LlamaCpp, CacheDtype::F16), (2 * 6 * 1_024, true)),
+        ((Engine::LlamaCpp, CacheDtype::Q8_0), (6 * 1_024 * 34 / 32, true)),
+        ((Engine::LlamaCpp, CacheDtype::Q4_0), (6 * 1_024 * 18 / 32, true)),
+        ((Engine::Vllm, CacheDtype::Bf16), (2 * 6 * 1_008, false)),
+    ];
+    for ((engine, dtype), expected) in cases {
+        assert_eq!(bytes(engine, dtype), expected, "{engine:?} {dtype}");
+    }
+}
+
+#[test]
+fn the_longest_context_fits_and_the_next_one_does_not() {
+    let llama = r#"{"model_type":"llama","max_position_embeddings":8192,"dtype":"float16"}"#;
+    let memory = memory(llama, MemoryOptions::default());
+    assert_eq!(memory.context, 8_192);
+    let token = 32 * 2 * 4_096 * 2;
+    assert_eq!(memory.longest_context(token * 1_000), Some(1_000));
+    assert_eq!(memory.longest_context(token * 1_001 - 1), Some(1_000));
+    assert_eq!(memory.longest_context(token * 10_000), Some(8_192));
+    assert_eq!(memory.longest_context(token - 1), None);
+}
