@@ -1246,7 +1246,7 @@ def gemma(bits, embedding_bits, down=None):
     tensors += [(f"model.layers.0.self_attn.{name}_cache_scale", "F32", []) for name in "kv"]
     patterns = {**({r"\.down_proj$": {"num_bits": down}} if down else {}), **({r"embed_tokens": {"num_bits": embedding_bits}} if embedding_bits else {})}
     config = {**model.config(**quantized("gemma", num_bits=bits, quantize_embeddings=bool(embedding_bits), module_quant_configs=patterns or None, modules_to_not_convert=["lm_head"])),
-              "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text"}
+              "architectures": ["GemmaForCausalLM"], "model_type": "gemma"}
     return config, tensors, modules, {"is_plain": lambda name: "norm" in name or name == "model.embed_tokens.weight"}
 
 

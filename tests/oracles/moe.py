@@ -9,7 +9,8 @@ fields `name`, `written_by`, `config`, `tensors` and
 
     total                            elements of all tensors, without constants of rank 0
     active                           the elements that one token uses
-    active_without_input_embedding   the same without the input embedding, unless it is the output embedding as well
+    active_without_lookup_tables     the same without tables of which a token reads a few rows: per-layer and n-gram
+                                     embeddings, and the input embedding unless it is the output embedding as well
     draft                            elements of draft layers, which `total` and `active` do not include
     active_is_upper_bound            true if a token may use fewer elements
 
@@ -44,7 +45,7 @@ DTYPES = {"bfloat16": "BF16", "float32": "F32", "float16": "F16", "int64": "I64"
 
 def write(folder, case):
     """Writes one fixture, a tensor per line."""
-    order = ("name", "written_by", "total", "active", "active_without_input_embedding", "draft", "active_is_upper_bound", "config", "files")
+    order = ("name", "written_by", "total", "active", "active_without_lookup_tables", "draft", "active_is_upper_bound", "config", "files")
     listed = "tensors" if "tensors" in case else "patterns"
     assert not set(case) - set(order) - {listed}, set(case) - set(order)
     lines = [f" {json.dumps(key)}: {json.dumps(case[key])}" for key in order if key in case]
@@ -160,6 +161,12 @@ def plain(config):
     return strip(json.loads(config.to_json_string(use_diff=False)))
 
 
+def lookup_tables(model):
+    """Returns the elements of the embeddings besides the input embedding that a token reads by rows."""
+    modules = model.named_modules()
+    return sum(module.weight.numel() for name, module in modules if name.endswith(("embed_tokens_per_layer", "ngram_embedding")))
+
+
 def cases(model_type, overrides):
     """Yields the fixtures of an architecture."""
     from transformers.core_model_loading import revert_weight_conversion
@@ -174,7 +181,7 @@ def cases(model_type, overrides):
         output = text.language_model.get_output_embeddings()
     has_own = output is not None and getattr(output, "weight", None) is not None and output.weight is not embedding
     by = f"transformers {importlib.metadata.version('transformers')}"
-    known = {"name": model_type.replace("_", "-"), "written_by": by, "total": total, "active": active, "active_without_input_embedding": active - embedding.numel() * has_own, "draft": 0, "config": plain(config)}
+    known = {"name": model_type.replace("_", "-"), "written_by": by, "total": total, "active": active, "active_without_lookup_tables": active - embedding.numel() * has_own - lookup_tables(model), "draft": 0, "config": plain(config)}
 
     def listed(state):
         return [{"name": name, "dtype": DTYPES[str(tensor.dtype).removeprefix("torch.")], "shape": list(tensor.shape)} for name, tensor in sorted(state.items())]
@@ -214,7 +221,8 @@ ARCHITECTURES = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1}, "llama4": {"text_config": {"pad_token_id": 0}}, "llama4_text": {}, "mellum": {}, "mimo_v2_flash": {}, "minimax": {}, "minimax_m2": {},
     "minimax_m3_vl": {}, "mistral4": {}, "mistral_large4": {}, "mixtral": {}, "muse_spark": {"audio_config": {"num_hidden_layers": 4}}, "nemo_speechlm": {}, "nemotron_h": {}, "nemotron_h_omni": {"vision_config": {"video_temporal_patch_size": 2}},
     "nllb-moe": {"encoder_sparse_step": 2, "decoder_sparse_step": 2}, "olmoe": {}, "openai_privacy_filter": {}, "phimoe": {}, "qwen2_moe": {}, "qwen3_5_moe": {}, "qwen3_5_moe_text": {}, "qwen3_moe": {}, "qwen3_next": {},
-    "qwen3_omni_moe": {"talker_config": {"spatial_merge_size": 2, "text_config": {"shared_expert_intermediate_size": 256}}}, "qwen3_omni_moe_thinker": {}, "qwen3_vl_moe": {}, "qwen4_exp": {}, "solar_open": {}, "step3p7": {"text_config": SPARSE},
+    "qwen3_omni_moe": {"talker_config": {"spatial_merge_size": 2, "text_config": {"shared_expert_intermediate_size": 256}}}, "qwen3_omni_moe_thinker": {}, "qwen3_vl_moe": {}, "solar_open": {}, "step3p7": {"text_config": SPARSE},
+    "qwen4_exp": {"text_config": {"eos_token_id": 1, "ple_layer_ids": [1], "ngram_vocab_size_base": 1000, "split_ngram_parts": 4}},
     "switch_transformers": {"num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}, "unlimited_ocr": {}, "zaya": {"num_experts_per_tok": 1},
 }
 CLASSES = {"qwen3_omni_moe": "Qwen3OmniMoeForConditionalGeneration"}
@@ -320,10 +328,10 @@ def published(name):
     listed = [{"name": key, "dtype": DTYPES[str(tensor.dtype).removeprefix("torch.")], "shape": list(tensor.shape)} for key, tensor in sorted(original.items())]
     drafts = draft_layers(name, listed, config)
     case = {"name": f"published-{name}", "written_by": f"transformers {importlib.metadata.version('transformers')}, original format; draft layers as published",
-            "total": total, "active": active, "active_without_input_embedding": active - model.get_input_embeddings().weight.numel() * has_own,
+            "total": total, "active": active, "active_without_lookup_tables": active - model.get_input_embeddings().weight.numel() * has_own,
             "draft": sum(math.prod(tensor["shape"]) for tensor in drafts), "config": plain(config)}
     case["config"]["num_nextn_predict_layers"] = 1 if "num_nextn_predict_layers" in arguments else 0
-    figures = (case["total"], case["active"], case["active_without_input_embedding"])
+    figures = (case["total"], case["active"], case["active_without_lookup_tables"])
     print(f"   {name}: {figures[0] / 1e9:.2f}B of {billions}B, active {figures[1] / 1e9:.2f}B or {figures[2] / 1e9:.2f}B of {active_billions}B, draft {case['draft'] / 1e9:.2f}B")
     if name == "gpt-oss-20b":
         listed = mxfp4(listed)

@@ -29,7 +29,7 @@ class Model:
     """A list of tensors with their share in the counts."""
 
     def __init__(self):
-        self.tensors, self.total, self.active, self.draft, self.embedding = [], 0, 0, 0, 0
+        self.tensors, self.total, self.active, self.draft, self.embedding, self.tables = [], 0, 0, 0, 0, 0
         self.is_upper_bound = False
 
     def add(self, name, shape, share=(1, 1), draft=False, dtype="BF16", counted=True, true=None):
@@ -44,7 +44,9 @@ class Model:
         self.total += size
         assert size * share[0] % share[1] == 0
         self.active += size * share[0] // share[1]
-        if "embed" in name:
+        if "per_layer" in name or "ngram" in name and "proj" not in name:
+            self.tables += size
+        elif "embed" in name and "proj" not in name:
             self.embedding = size
 
     def attention(self, prefix, h, draft=False):
@@ -257,6 +259,85 @@ def _(model):
     return geometry(model_type="granitemoeshared", architectures=["GraniteMoeSharedForCausalLM"], num_local_experts=experts, num_experts_per_tok=top_k, intermediate_size=size, shared_intermediate_size=56, tie_word_embeddings=True)
 
 
+@case("longcat-flash-ngram", "meituan-longcat/LongCat-Flash-Lite: model.safetensors.index.json; mlx_lm/models/longcat_flash_ngram.py @ 0.32.2")
+def _(model):
+    h, size, experts, top_k, zero = 64, 48, 8, 3, 4
+    model.add("model.embed_tokens.weight", [340, h])
+    model.add("model.norm.weight", [h])
+    model.add("lm_head.weight", [160, h])
+    for table in range(4):
+        model.add(f"model.ngram_embeddings.embedders.{table}.weight", [1601 + 2 * table, h // 4])
+        model.add(f"model.ngram_embeddings.post_projs.{table}.weight", [h, h // 4])
+    for layer in range(2):
+        prefix = f"model.layers.{layer}"
+        model.attention(prefix, h)
+        model.add(f"{prefix}.mlp.router.classifier.weight", [experts + zero, h])
+        for expert in range(experts):
+            for part, shape in (("gate_proj", [size, h]), ("up_proj", [size, h]), ("down_proj", [h, size])):
+                model.add(f"{prefix}.mlp.experts.{expert}.{part}.weight", shape, (top_k, experts))
+    model.is_upper_bound = True
+    return geometry(model_type="longcat_flash_ngram", n_routed_experts=experts, zero_expert_num=zero, moe_topk=top_k, expert_ffn_hidden_size=size)
+
+
+@case("grove-moe", "inclusionAI/GroveMoE-Inst: modeling_grove_moe.py")
+def _(model):
+    h, size, experts, top_k = 64, 48, 8, 2
+    model.ends(h, 160)
+    for layer in range(2):
+        prefix = f"model.layers.{layer}"
+        model.attention(prefix, h)
+        model.experts(f"{prefix}.mlp", h, size, experts, top_k)
+        for expert in range(experts // 2):
+            for part, shape in (("gate_proj", [32, h]), ("up_proj", [32, h]), ("down_proj", [h, 32])):
+                model.add(f"{prefix}.mlp.chunk_experts.{expert}.{part}.weight", shape, (top_k, experts // 2))
+    model.is_upper_bound = True
+    return geometry(model_type="grove_moe", num_experts=experts, num_experts_per_tok=top_k, parallel_expert_num=2, moe_intermediate_size=size)
+
+
+@case("gpt-oss-openai-names", "openai/gpt-oss-20b: original/model.safetensors; gpt_oss/torch/weights.py")
+def _(model):
+    h, size, experts, top_k = 64, 96, 8, 4
+    model.add("embedding.weight", [160, h])
+    model.embedding = 160 * h
+    model.add("norm.scale", [h])
+    model.add("unembedding.weight", [160, h])
+    for layer in range(2):
+        prefix = f"block.{layer}"
+        for part, shape in (("norm.scale", [h]), ("qkv.weight", [192, h]), ("qkv.bias", [192]), ("sinks", [4]), ("out.weight", [h, 128]), ("out.bias", [h])):
+            model.add(f"{prefix}.attn.{part}", shape)
+        for part, shape in (("norm.scale", [h]), ("gate.weight", [experts, h]), ("gate.bias", [experts])):
+            model.add(f"{prefix}.mlp.{part}", shape)
+        for part, o, i in (("mlp1", 2 * size, h), ("mlp2", h, size)):
+            model.add(f"{prefix}.mlp.{part}_weight.blocks", [experts, o, i // 32, 16], (top_k, experts), dtype="U8", true=experts * o * i)
+            model.add(f"{prefix}.mlp.{part}_weight.scales", [experts, o, i // 32], dtype="U8", counted=False)
+            model.add(f"{prefix}.mlp.{part}_bias", [experts, o], (top_k, experts))
+    return {"num_hidden_layers": 2, "num_experts": experts, "experts_per_token": top_k, "vocab_size": 160, "hidden_size": h, "intermediate_size": size, "num_attention_heads": 4}
+
+
+def unusual(name, tensors):
+    """Registers a model whose experts have unusual names."""
+
+    @case(name, "names of experts as published")
+    def _(model):
+        h, size, experts, top_k = 64, 32, 4, 2
+        model.ends(h, 160)
+        for layer in range(2):
+            model.attention(f"model.layers.{layer}", h)
+            for part, shape in tensors(h, size, experts):
+                model.add(f"model.layers.{layer}.{part}", shape, (top_k, experts))
+        return geometry(model_type="custom_moe", num_experts=experts, num_experts_per_tok=top_k)
+
+
+def listed(prefix):
+    return lambda h, size, experts: [(f"{prefix}.{expert}.{part}.weight", shape) for expert in range(experts) for part, shape in (("gate", [size, h]), ("up", [size, h]), ("down", [h, size]))]
+
+
+unusual("experts-ffns", listed("ffns"))
+unusual("experts-expert", listed("mlp.expert"))
+unusual("experts-stacked-in-mlp", lambda h, size, experts: [("mlp.w1", [experts, 2 * size, h]), ("mlp.w2", [experts, h, size])])
+unusual("experts-rows-in-moe-mlp", lambda h, size, experts: [("moe.mlp.w1", [experts * size, h]), ("moe.mlp.w2", [experts * size, h])])
+
+
 def drafted(name, prefix, config):
     """Registers a model with one draft layer under a prefix."""
 
@@ -277,6 +358,9 @@ def drafted(name, prefix, config):
 
 drafted("draft-model-mtp-layers", "model.mtp.layers.0", {"model_type": "mimo_v2_flash", "num_nextn_predict_layers": 1})
 drafted("draft-model-mtp-layers-unstated", "model.mtp_layers.0", {"model_type": "mimo"})
+drafted("draft-eagle", "eagle.layers.0", {"model_type": "deepseek_v3"})
+drafted("draft-speculator", "speculator.layers.0", {"model_type": "deepseek_v3"})
+drafted("draft-nextn-layers", "model.nextn_layers.0", {"model_type": "deepseek_v3"})
 drafted("draft-mtp-layers", "mtp.layers.0", {"model_type": "qwen3_next"})
 drafted("draft-next-layer", "model.layers.2", {"model_type": "glm4_moe", "num_nextn_predict_layers": 1})
 
@@ -322,7 +406,7 @@ def main():
         config, files = build(model), None
         if "params.json" in config:
             config, files = None, config
-        case = {"name": name, "written_by": f"definition: {source}", "total": model.total, "active": model.active, "active_without_input_embedding": model.active - model.embedding, "draft": model.draft}
+        case = {"name": name, "written_by": f"definition: {source}", "total": model.total, "active": model.active, "active_without_lookup_tables": model.active - model.embedding - model.tables, "draft": model.draft}
         if model.is_upper_bound:
             case["active_is_upper_bound"] = True
         if config is not None:

@@ -88,7 +88,7 @@ def settings(text):
     return config
 
 
-def record(name, by, total, modules, folder, extra=(), config=None, inexact=None, files=None):
+def record(name, by, total, modules, folder, extra=(), config=None, inexact=None, files=None, unpacked=False):
     """Writes the fixture of a folder that a packer wrote."""
     folder = pathlib.Path(folder)
     shards = sorted(folder.glob("*.safetensors"))
@@ -97,7 +97,7 @@ def record(name, by, total, modules, folder, extra=(), config=None, inexact=None
     stored = {tensor["name"]: tensor for tensors, _ in read for tensor in tensors}
     as_is = [module for module, shape in modules.items() if (tensor := stored.get(f"{module}.weight")) and tensor["dtype"] in ("BF16", "F16", "F32") and tensor["shape"] == shape]
     modules = {module: shape for module, shape in modules.items() if module not in as_is}
-    assert modules, f"{name}: nothing is packed"
+    assert modules or unpacked, f"{name}: nothing is packed"
     case = {"name": name, "written_by": by, "true_parameters": total, "modules": modules}
     if config is None:
         path = folder / "config.json"
@@ -240,6 +240,16 @@ def quanto():
         config = {**settings(model.config.to_json_string()), "quantization_config": {"quant_method": "quanto", "weights": name, "activations": None, "modules_to_not_convert": ["lm_head"]}}
         record_state(f"quanto-real-{name}", by, total, modules, model.state_dict(), config, files={"quanto_qmap.json": quantization_map(model)})
 
+    def convolution(name, dtype):
+        model = torch.nn.Sequential(torch.nn.Conv2d(16, 32, 3, bias=False), torch.nn.Conv2d(32, 48, 1))
+        total, modules = parameters(model), {"0": [32, 144], "1": [48, 32]}
+        quantize(model, weights=dtype)
+        freeze(model)
+        record_state(f"quanto-real-conv-{name}", by, total, modules, model.state_dict(), {"quantization_config": {"quant_method": "quanto", "weights_dtype": name}})
+
+    for name, dtype in (("int2", qint2), ("int4", qint4), ("int8", qint8)):
+        attempt(name, lambda: convolution(name, dtype))
+
 
 @package("hqq")
 def hqq():
@@ -264,6 +274,8 @@ def hqq():
     run("hqq-real-4bit-axis-0", 4, 64, 0)
     run("hqq-real-3bit-axis-0", 3, 64, 0)
     run("hqq-real-4bit-as-float", 4, 64, 1, True)
+    for bits in (1, 2, 8):
+        run(f"hqq-real-{bits}bit-axis-0", bits, 64, 0)
 
 
 @package("llmcompressor")
@@ -274,11 +286,11 @@ def llmcompressor():
 
     by = f"{version('llmcompressor')}, {version('compressed-tensors')}"
 
-    def run(name, **scheme):
+    def run(name, *before, **scheme):
         total, modules = parameters(llama()), linear(llama())
         with saved(llama()) as source, tempfile.TemporaryDirectory() as folder:
             model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)
-            oneshot(model=model, recipe=QuantizationModifier(targets="Linear", ignore=["lm_head"], **scheme))
+            oneshot(model=model, recipe=[*before, QuantizationModifier(targets="Linear", ignore=["lm_head"], **scheme)])
             model.save_pretrained(folder, save_compressed=True)
             record(name, by, total, modules, folder)
 
@@ -300,6 +312,13 @@ def llmcompressor():
         "group_0": group([r"re:.*(q|k|v|o)_proj$"], num_bits=8, strategy="channel"),
         "group_1": group([r"re:.*(gate|up)_proj$"], num_bits=4, strategy="group", group_size=32),
         "group_2": group([r"re:.*down_proj$"], num_bits=8, type="float", strategy="channel")}))
+    for strategy, shape in (("tensor", {}), ("block", {"block_structure": [64, 128]})):
+        attempt(strategy, lambda: run(f"llmcompressor-real-w4-{strategy}", config_groups={"group_0": group(num_bits=4, strategy=strategy, **shape)}))
+
+    from llmcompressor.modifiers.transform import QuIPModifier, SpinQuantModifier
+
+    attempt("SpinQuant", lambda: run("llmcompressor-real-w4a16-spinquant", SpinQuantModifier(rotations=["R1", "R2", "R4"], transform_type="random-matrix"), scheme="W4A16"))
+    attempt("QuIP", lambda: run("llmcompressor-real-w4a16-quip", QuIPModifier(rotations=["v", "u"], transform_type="random-matrix", ignore="lm_head"), scheme="W4A16"))
 
 
 @package("nvidia-modelopt")
@@ -324,6 +343,22 @@ def modelopt():
     for config in ("NVFP4_DEFAULT_CFG", "FP8_DEFAULT_CFG", "FP8_PER_CHANNEL_PER_TOKEN_CFG", "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", "INT4_AWQ_CFG", "W4A8_AWQ_BETA_CFG",
                    "INT8_SMOOTHQUANT_CFG", "MXFP4_DEFAULT_CFG", "MXFP8_DEFAULT_CFG"):
         attempt(config, lambda: run(f"modelopt-real-{config.removesuffix('_CFG').lower().replace('_', '-')}", getattr(mtq, config)))
+
+    def run_state(name, config, compress):
+        model = llama()
+        total, modules = parameters(model), linear(model)
+        mtq.quantize(model, config, lambda model: model(torch.arange(8)[None]))
+        if compress:
+            mtq.compress(model)
+        rest = {} if compress else {"unpacked": True}
+        record_state(name, by, total, modules, model.state_dict(), settings(model.config.to_json_string()), **rest)
+
+    for config in ("NVFP4_DEFAULT_CFG", "INT8_SMOOTHQUANT_CFG", "FP8_PER_CHANNEL_PER_TOKEN_CFG", "INT4_AWQ_CFG"):
+        text = config.removesuffix("_CFG").lower().replace("_", "-")
+        attempt(config, lambda: run_state(f"modelopt-real-fake-{text}", getattr(mtq, config), False))
+    for config in ("NVFP4_DEFAULT_CFG", "FP8_DEFAULT_CFG", "INT4_BLOCKWISE_WEIGHT_ONLY_CFG", "W4A8_AWQ_BETA_CFG"):
+        text = config.removesuffix("_CFG").lower().replace("_", "-")
+        attempt(config, lambda: run_state(f"modelopt-real-compressed-{text}", getattr(mtq, config), True))
 
 
 @package("amd-quark")
@@ -365,15 +400,15 @@ def auto_round():
 
     by = version("auto-round")
 
-    def run(name, form, **scheme):
-        model = llama()
+    def run(name, form, sizes=None, inexact=None, **scheme):
+        model = llama(**(sizes or {}))
         total, modules = parameters(model), linear(model)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, "[UNK]")))
         with saved(model) as source, tempfile.TemporaryDirectory() as folder:
             tokenizer.save_pretrained(source)
             AutoRound(source, iters=0, device_map="cpu", disable_opt_rtn=True, **scheme).quantize_and_save(folder, format=form)
             found = next(path for path in [pathlib.Path(folder), *pathlib.Path(folder).rglob("*")] if path.is_dir() and list(path.glob("*.safetensors")))
-            record(name, by, total, modules, found, ["quantization_config.json"])
+            record(name, by, total, modules, found, ["quantization_config.json"], inexact=inexact)
 
     for name, form, scheme in (
         ("w4a16", "auto_round", dict(scheme="W4A16")),
@@ -386,6 +421,7 @@ def auto_round():
         ("mxfp4", "auto_round", dict(scheme="MXFP4")),
         ("mxfp8", "auto_round", dict(scheme="MXFP8")),
         ("w4a16-llmcompressor", "llm_compressor", dict(scheme="W4A16")),
+        ("w4a16-padded", "auto_round", dict(scheme="W4A16", sizes=dict(intermediate_size=416), inexact="inputs are padded to the group size; only the dimensions of the model state them")),
     ):
         attempt(name, lambda: run(f"auto-round-real-{name}", form, **scheme))
 
@@ -516,6 +552,25 @@ def transformers_modules():
     for bits in (2, 4, 8):
         modules_case(f"transformers-real-metal-{bits}bit", by, lambda o, i: MetalLinear(i, o, bits=bits, group_size=64), {"quant_method": "metal", "bits": bits, "group_size": 64, "modules_to_not_convert": None})
         modules_case(f"transformers-real-gemma-{bits}bit", by, lambda o, i: QuantizedLinear(i, o, num_bits=bits), {"quant_method": "gemma", "num_bits": bits, "quantize_embeddings": False, "module_quant_configs": None, "modules_to_not_convert": ["lm_head"]})
+    attempt("gemma patterns", lambda: gemma_patterns(by))
+
+
+def gemma_patterns(by):
+    """Patterns of Gemma's quantizer match anywhere in the name of a module, and the leftmost match wins."""
+    from transformers import GemmaQuantizationConfig
+    from transformers.integrations.gemma_quant import replace_with_quant_layers
+
+    patterns = {"mlp": {"num_bits": 2}, "per_layer": {"num_bits": 8}, "layers.1": {"num_bits": 4}, "embed": {"num_bits": 4}, r"q_proj$": {"num_bits": 8}}
+    quantization = GemmaQuantizationConfig(num_bits=2, quantize_embeddings=True, module_quant_configs=patterns, modules_to_not_convert=["lm_head"])
+    model = llama(num_hidden_layers=2)
+    model.model.embed_tokens_per_layer = torch.nn.Embedding(320, 64, dtype=torch.bfloat16)
+    total = parameters(model)
+    modules = {**linear(model), "model.embed_tokens": [320, 128], "model.embed_tokens_per_layer": [320, 64]}
+    packed = replace_with_quant_layers(model, quantization, ["lm_head"])
+    # A Llama has no embedding per layer.
+    kind = {"architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text"}
+    config = {**settings(model.config.to_json_string()), **kind, "quantization_config": quantization.to_dict()}
+    record_state("transformers-real-gemma-patterns", by, total, modules, packed.state_dict(), config)
 
 
 @package("aqlm")
@@ -579,7 +634,7 @@ def mlx():
     dense = dict(model_type="llama", hidden_size=128, num_hidden_layers=1, intermediate_size=384, num_attention_heads=6, num_key_value_heads=2, head_dim=32, rms_norm_eps=1e-5, vocab_size=320,
                  tie_word_embeddings=False)
     dense_model = lambda: mlx_llama.Model(mlx_llama.ModelArgs.from_dict(dense))
-    for bits in (2, 3, 4, 5, 6, 8):
+    for bits in (1, 2, 3, 4, 5, 6, 8):
         run(f"mlx-real-{bits}bit", dense_model, dense, bits, 32 if bits == 5 else 64)
     for mode, bits, group in (("mxfp4", 4, 32), ("nvfp4", 4, 16), ("mxfp8", 8, 32)):
         run(f"mlx-real-{mode}", dense_model, dense, bits, group, mode)
@@ -588,6 +643,34 @@ def mlx():
                num_experts=4, num_experts_per_tok=2, decoder_sparse_step=1, mlp_only_layers=[], moe_intermediate_size=192, rope_theta=1e4, tie_word_embeddings=False, max_position_embeddings=64,
                norm_topk_prob=True)
     run("mlx-real-moe", lambda: qwen3_moe.Model(qwen3_moe.ModelArgs.from_dict(moe)), moe, 4, 64)
+
+
+@package("comfy-kitchen")
+def comfy_kitchen():
+    """Writes the layers as ComfyUI saves them: the tensors of the layout, and `comfy_quant` with its name."""
+    from comfy_kitchen.tensor import QuantizedTensor
+
+    by = version("comfy-kitchen")
+
+    def run(name, layout, form, sizes=None, inexact=None, **rest):
+        model = llama(**{"hidden_size": 256, "intermediate_size": 768, **(sizes or {})})
+        total, modules = parameters(model), linear(model)
+        state = model.state_dict()
+        for module in modules:
+            packed = QuantizedTensor.from_float(state.pop(f"{module}.weight"), layout, **rest)
+            state.update(packed.state_dict(f"{module}.weight"))
+            state[f"{module}.comfy_quant"] = torch.tensor(list(json.dumps({"format": form}).encode()), dtype=torch.uint8)
+        record_state(f"comfy-kitchen-real-{name}", by, total, modules, state, {}, inexact=inexact)
+
+    run("convrot-w4a4", "TensorCoreConvRotW4A4Layout", "convrot_w4a4", inexact="`comfy_quant` states the width in the data, and the shapes fit 4 and 8 bits")
+    run("w4a8", "AsymW4A8Int8Layout", "asym_w4a8_int8")
+    run("w4a8-asym-g64", "AsymW4A8Int8Layout", "asym_w4a8_int8", group_size=64, symmetric=False, codebook=False)
+    run("w6a8", "AsymW4A8Int8Layout", "asym_w4a8_int8", bits=6)
+    run("int8-tensor", "TensorWiseINT8Layout", "int8_tensorwise")
+    run("int8-row", "TensorWiseINT8Layout", "int8_tensorwise", per_channel=True)
+    run("nvfp4", "TensorCoreNVFP4Layout", "nvfp4")
+    run("mxfp8", "TensorCoreMXFP8Layout", "mxfp8", inexact="both sides are padded to 32")
+    run("mxfp8-padded", "TensorCoreMXFP8Layout", "mxfp8", sizes=dict(intermediate_size=752), inexact="both sides are padded to 32")
 
 
 def main():

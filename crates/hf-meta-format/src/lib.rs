@@ -16,11 +16,13 @@
 //! |---|---|
 //! | [`formats`] | headers, indexes, tensors, file names; the trait of a format |
 //! | [`count`] | parameters per dtype, quantized layouts, experts |
+//! | [`memory`] | the memory of weights and caches |
 //! | [`report`] | counts with their context, findings, differences, trees, JSON |
 
 pub mod count;
 pub mod formats;
 mod ids;
+pub mod memory;
 pub mod report;
 
 pub use count::ParameterCount;
@@ -32,6 +34,6 @@ pub use report::diff::Diff;
 pub use report::tree::Tree;
 pub use report::verify::VerifyReport;
 pub use report::{
-    CountReport, FetchStats, Plan, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
-    WeightFiles, Weights,
+    CountReport, CountSummary, FetchStats, Plan, SafetensorsFile, SafetensorsParseFromRepo,
+    SafetensorsShards, WeightFiles, Weights,
 };

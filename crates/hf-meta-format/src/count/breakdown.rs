@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::{Buffer, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnknownActive};
+use super::{Buffer, Configs, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnknownActive};
 use crate::formats::Dtype;
 
 /// The breakdown of a count: the rules that were applied, and the tensors grouped by how they were counted.
@@ -30,6 +30,31 @@ pub struct CountBreakdown {
     pub moe: Option<MixtureOfExperts>,
     /// The reason why the active parameters of a model with routed experts could not be determined.
     pub moe_unknown: Option<UnknownActive>,
+    /// The output embedding, if it is stored although the configuration ties it to the input embedding.
+    pub tied_output: Option<TiedOutput>,
+    /// The module names and patterns in the quantization configuration that select no stored module, each truncated to
+    /// 200 characters.
+    pub unused_entries: Vec<String>,
+    /// The number of parameters that `config.json` implies. `None` if it was not read, or if the architecture is not
+    /// supported.
+    pub config_total: Option<u64>,
+    /// `true` if nothing explains the difference between the count and `config_total`.
+    pub contradicts_config: bool,
+    /// True if the configuration could affect the count.
+    pub(super) needs_config: bool,
+}
+
+/// An output embedding that is stored although it is tied to the input embedding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TiedOutput {
+    /// The name of the output embedding.
+    pub tensor: String,
+    /// The name of the input embedding.
+    pub input: String,
+    /// The parameters of the output embedding, if it was left out of the count. They are counted if the two embeddings
+    /// differ in size, or if the count does not depend on the configuration.
+    pub left_out: Option<u64>,
 }
 
 impl CountBreakdown {
@@ -37,9 +62,36 @@ impl CountBreakdown {
     pub(super) const MAX_MODULE_KINDS: usize = 200;
 
     /// Returns whether the count is exact.
+    ///
+    /// A configuration that contradicts the count makes it inexact only if it could affect the count. Otherwise the
+    /// configuration is of another model.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.unresolved.is_empty()
+        self.unresolved.is_empty() && !(self.needs_config && self.contradicts_config)
+    }
+
+    /// Compares the count with the size that the configuration implies. Buffers and draft layers are not part of that
+    /// size. A size that fits confirms modules that might be padded.
+    pub(super) fn compare_with_config(&mut self, found: u64, configs: &Configs) {
+        let Some(expected) = configs.expected else { return };
+        let buffers = self.groups.iter().filter(|group| group.buffer.is_some());
+        let buffers = buffers.fold(0_u64, |sum, group| sum.saturating_add(group.count.parameters));
+        let draft = self.moe.map_or(0, |moe| moe.draft);
+        // Draft layers may contain some of the buffers.
+        let without_draft = found.saturating_sub(draft);
+        let without_buffers = found.saturating_sub(buffers);
+        let fits = expected.is_between(without_buffers, without_buffers)
+            || draft > 0
+                && expected.is_between(without_draft.saturating_sub(buffers), without_draft);
+        if fits {
+            let is_doubt = |reason| {
+                matches!(reason, UnresolvedReason::Padded | UnresolvedReason::UnknownTensors)
+            };
+            self.unresolved.retain(|found| !is_doubt(found.reason));
+        }
+        self.config_total = Some(expected.total);
+        // If the count is uncertain, its unresolved modules are already reported.
+        self.contradicts_config = !fits && self.unresolved.is_empty();
     }
 
     /// Returns the number of parameters that huggingface.js, and therefore the Hub, would count, given our `total`.
@@ -49,6 +101,8 @@ impl CountBreakdown {
         if self.module_kinds.len() >= Self::MAX_MODULE_KINDS {
             return None;
         }
+        let copy = self.tied_output.as_ref().and_then(|output| output.left_out);
+        let total = total.checked_add(copy.unwrap_or_default())?;
         self.module_kinds.iter().try_fold(total, |total, kind| {
             total.checked_sub(kind.parameters)?.checked_add(kind.huggingface_js?)
         })
@@ -132,6 +186,10 @@ pub enum UnresolvedReason {
     /// The weights would have less than a quarter of a bit each, or their number overflows 64 bits.
     #[error("the components imply an implausible size")]
     ImplausibleSize,
+    /// A tensor next to or below the weights has a name that neither quantizers nor unquantized models use. The module
+    /// is counted without regard to it.
+    #[error("a tensor next to the weights belongs to no known quantization method")]
+    UnknownTensors,
     /// The weights are padded by an unknown amount. The module is counted including its padding.
     #[error("the weights may be padded by an unknown amount")]
     Padded,

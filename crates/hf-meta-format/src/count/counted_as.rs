@@ -16,6 +16,8 @@ pub enum CountedAs {
     AuxiliaryTensor(AuxiliaryTensor),
     /// The tensor has shape `[]` and is not counted, because it is a constant.
     Scalar,
+    /// The tensor is not counted, because it repeats the input embedding, to which `config.json` ties it.
+    TiedCopy,
     /// The tensor looks packed, but its size could not be derived. Each element is counted as a parameter.
     Unresolved,
 }
@@ -24,7 +26,7 @@ impl CountedAs {
     /// Returns whether the tensor contributes to the count.
     #[must_use]
     pub fn is_counted(self) -> bool {
-        !matches!(self, Self::AuxiliaryTensor(_) | Self::Scalar)
+        !matches!(self, Self::AuxiliaryTensor(_) | Self::Scalar | Self::TiedCopy)
     }
 }
 
@@ -35,6 +37,7 @@ impl fmt::Display for CountedAs {
             Self::Unpacked(packing) => write!(f, "unpacked from {packing}"),
             Self::AuxiliaryTensor(kind) => write!(f, "{kind}, not counted"),
             Self::Scalar => f.write_str("scalar, not counted"),
+            Self::TiedCopy => f.write_str("copy of a tied embedding, not counted"),
             Self::Unresolved => f.write_str("as stored, packing unresolved"),
         }
     }
@@ -107,44 +110,114 @@ impl fmt::Display for AuxiliaryTensor {
     }
 }
 
-/// The kind of a tensor that is computed rather than learned. Older library versions saved such tensors.
+/// The kind of a tensor that is not a parameter of the `PyTorch` module, because it is computed rather than learned.
 ///
 /// A buffer is stored like a weight, and every documented count includes it, so it is counted here as well, in a
-/// separate group. It is recognized by its name and, if a weight could have the same name, by its shape.
+/// separate group. It is recognized by its name and, if a weight could have the same name, by its shape. The names are
+/// those of the persistent buffers in `transformers` 5.23 and `diffusers` 0.42.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Buffer {
     /// The mask of an attention layer, such as `attn.bias` in gpt2.
     AttentionMask,
-    /// Position IDs or token type IDs.
+    /// The decay of linear attention, as in `MiniMax`.
+    AttentionDecay,
+    /// Position IDs, token type IDs and other tables of indices.
     Ids,
     /// The frequencies of rotary embeddings, or their sines and cosines.
     RotaryFrequencies,
     /// The relative positions of all pairs within an attention window.
     RelativePositions,
+    /// Position embeddings that are not learned, as in SD3 and SAM.
+    FixedPositions,
     /// The running statistics of a batch normalization layer.
     Statistics,
+    /// The codebook of a vector quantizer, as in `EnCodec` and Mimi, which follows a running mean.
+    Codebook,
+    /// The bias by which a router balances its experts, such as `e_score_correction_bias`.
+    RouterBias,
+    /// Other constants, such as the mean of the inputs, `layer_scalar` in Gemma 4 and `final_logits_bias` in BART.
+    Constant,
+    /// A moving average of the weights (EMA), or the state of an optimizer.
+    TrainingState,
 }
 
 impl Buffer {
+    /// The last segments of names.
+    const NAMES: [(Self, &[&str]); 17] = [
+        (Self::AttentionMask, &["masked_bias", "attn_mask", "causal_mask"]),
+        (Self::AttentionDecay, &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
+        (Self::Ids, &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
+        (Self::Ids, &["ngram_heads_offsets", "ngram_heads_vocab_sizes"]),
+        (Self::RotaryFrequencies, &["inv_freq", "cos_cached", "sin_cached", "freqs_cis"]),
+        (Self::RelativePositions, &["relative_position_index", "relative_coords_table"]),
+        (Self::Statistics, &["running_mean", "running_var", "num_batches_tracked"]),
+        (Self::Codebook, &["embed_avg", "embed_sum", "cluster_size", "cluster_usage"]),
+        (Self::Codebook, &["inited", "initialized"]),
+        (Self::RouterBias, &["e_score_correction_bias", "balancing_biases"]),
+        (Self::Constant, &["layer_scalar", "final_logits_bias", "empty_weight"]),
+        (Self::Constant, &["attn_mask_probs", "num_points_scale", "n_points_scale"]),
+        // Means and deviations of inputs.
+        (Self::Constant, &["latent_mean", "latent_std", "latent_stats_num_updates"]),
+        (Self::Constant, &["global_mean", "global_invstd", "norm_mean", "norm_std"]),
+        // The integers and ranges of quantization-aware training in I-BERT and Gemma 4.
+        (Self::Constant, &["weight_integer", "bias_integer", "weight_scaling_factor"]),
+        (Self::Constant, &["fc_scaling_factor", "act_scaling_factor", "x_min", "x_max"]),
+        (Self::Constant, &["input_min", "input_max", "output_min", "output_max"]),
+    ];
+
+    /// The last two segments of names whose last segment is also the name of weights.
+    const NAMES_BELOW: [(Self, &str, &str); 9] = [
+        (Self::RotaryFrequencies, "rotary_emb", "alpha"),
+        (Self::FixedPositions, "pos_embed", "pos_embed"),
+        (Self::FixedPositions, "visual_temporal_embed", "pos_idx_to_embed"),
+        (Self::Codebook, "codebook", "embed"),
+        (Self::Constant, "vocoder", "mean"),
+        (Self::Constant, "vocoder", "scale"),
+        (Self::Constant, "act_fn", "beta"),
+        (Self::Constant, "act_fn", "eps"),
+        (Self::Constant, "LayerNorm", "shift"),
+    ];
+
     /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
     #[must_use]
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
         let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
-        match last {
-            "bias"
-                if is_mask(&info.shape)
-                    && module.rsplit('.').next().unwrap_or_default().starts_with("att") =>
-            {
-                Some(Self::AttentionMask)
-            }
-            "masked_bias" | "attn_mask" | "causal_mask" => Some(Self::AttentionMask),
-            "position_ids" | "token_type_ids" => Some(Self::Ids),
-            "inv_freq" | "cos_cached" | "sin_cached" | "freqs_cis" => Some(Self::RotaryFrequencies),
-            "relative_position_index" | "relative_coords_table" => Some(Self::RelativePositions),
-            "running_mean" | "running_var" | "num_batches_tracked" => Some(Self::Statistics),
-            _ => None,
+        let parent = || module.rsplit('.').next().unwrap_or_default();
+        let is_state = matches!(last, "exp_avg" | "exp_avg_sq" | "momentum_buffer");
+        if is_state || Self::is_training_state(name) {
+            return Some(Self::TrainingState);
         }
+        // Most tensors have one of these names.
+        match last {
+            "weight" | "weight_scale_inv" | "weight_scale" | "qweight" | "scales" => return None,
+            "bias" => {
+                let is_mask = is_mask(&info.shape) && parent().starts_with("att");
+                return is_mask.then_some(Self::AttentionMask);
+            }
+            _ => {}
+        }
+        if let Some((kind, ..)) = Self::NAMES.iter().find(|(_, names)| names.contains(&last)) {
+            return Some(*kind);
+        }
+        Some(match (last, &info.shape[..]) {
+            // Learned embeddings have a row per position, or a third dimension.
+            ("positional_embedding", [2, _]) => Self::FixedPositions,
+            ("position_embedding", [_, _]) if parent() == "embeddings" => Self::FixedPositions,
+            ("freqs", _) if module.contains("timestep_embeddings") => Self::RotaryFrequencies,
+            _ => {
+                let is_found = |(_, found, name): &&(_, _, _)| *name == last && parent() == *found;
+                Self::NAMES_BELOW.iter().find(is_found)?.0
+            }
+        })
+    }
+
+    /// Returns whether a name begins like those of EMA copies and optimizers. Source: CompVis/latent-diffusion,
+    /// `ema_pytorch`.
+    pub(super) fn is_training_state(name: &str) -> bool {
+        const PREFIXES: [&str; 4] = ["model_ema.", "ema_model.", "ema.", "optimizer."];
+
+        PREFIXES.iter().any(|prefix| name.starts_with(prefix))
     }
 }
 
@@ -158,10 +231,16 @@ impl fmt::Display for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AttentionMask => "attention mask",
+            Self::AttentionDecay => "attention decay",
             Self::Ids => "position or token type IDs",
             Self::RotaryFrequencies => "rotary frequencies",
             Self::RelativePositions => "relative positions",
+            Self::FixedPositions => "fixed positions",
             Self::Statistics => "batch-norm statistics",
+            Self::Codebook => "codebook",
+            Self::RouterBias => "router bias",
+            Self::Constant => "constant",
+            Self::TrainingState => "EMA or optimizer state",
         })
     }
 }
@@ -173,7 +252,7 @@ mod tests {
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {
-        let cases: [(&str, &[u64], Option<Buffer>); 16] = [
+        let cases: [(&str, &[u64], Option<Buffer>); 30] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
             ("h.0.attn.bias", &[2304], None),
@@ -188,7 +267,21 @@ mod tests {
             ("attn.relative_position_bias_table", &[169, 3], None),
             ("bn1.running_mean", &[64], Some(Buffer::Statistics)),
             ("bn1.weight", &[64], None),
-            ("h.0.mlp.gate.e_score_correction_bias", &[256], None),
+            ("h.0.mlp.gate.e_score_correction_bias", &[256], Some(Buffer::RouterBias)),
+            ("h.1.self_attn.slope_rate", &[32, 1, 1], Some(Buffer::AttentionDecay)),
+            ("pos_embed.pos_embed", &[1, 36_864, 1536], Some(Buffer::FixedPositions)),
+            ("vit.pos_embed", &[1, 197, 768], None),
+            ("sam.positional_embedding", &[2, 128], Some(Buffer::FixedPositions)),
+            ("clip.positional_embedding", &[77, 512], None),
+            ("quantizer.layers.0.codebook.embed", &[1024, 128], Some(Buffer::Codebook)),
+            ("model.embed", &[1024, 128], None),
+            ("model.layers.0.layer_scalar", &[1], Some(Buffer::Constant)),
+            ("final_logits_bias", &[1, 50_265], Some(Buffer::Constant)),
+            ("encoder.LayerNorm.shift", &[1], Some(Buffer::Constant)),
+            ("encoder.shift", &[1], None),
+            ("ema.blocks.0.weight", &[4, 4], Some(Buffer::TrainingState)),
+            ("model.layers.0.w.exp_avg", &[4, 4], Some(Buffer::TrainingState)),
+            ("schema.blocks.0.weight", &[4, 4], None),
             ("", &[1], None),
         ];
         for (name, shape, expected) in cases {

@@ -5,9 +5,13 @@ use super::experts::TensorPosition;
 use super::module::{Component, container_bits};
 use super::name_index::split;
 use super::pending::PendingTensors;
+use super::siblings::SiblingCheck;
 use super::solver::{Solver, class_as_stored};
 use super::sums::CountSums;
-use super::{Buffer, CountBreakdown, CountOverflow, ParameterCount, UnresolvedReason};
+use super::{
+    AuxiliaryTensor, Buffer, CountBreakdown, CountOverflow, CountedAs, ParameterCount,
+    UnresolvedReason,
+};
 use crate::formats::{FileHeader, TensorInfo};
 
 /// Counts the parameters of a weight set, tensor by tensor.
@@ -38,8 +42,10 @@ pub struct Counter {
     configs: Option<Configs>,
     needs_config: bool,
     has_experts: bool,
+    is_self_describing: bool,
     pending: PendingTensors,
     sums: CountSums,
+    siblings: SiblingCheck,
     shapes: MetadataShapes,
 }
 
@@ -62,11 +68,15 @@ impl Counter {
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
         let found = ClassifiedName::new(name, tensor);
         self.needs_config = self.needs_config || found.may_be_packed(tensor);
+        if found.buffer.is_none() && !tensor.is_scalar() {
+            self.siblings.add_tensor(name, found.module, found.component);
+        }
         if found.is_pending {
             self.has_experts = self.has_experts || is_routed(name, tensor);
             let pushed = self.pending.push(found.module, found.component, tensor);
             pushed.ok_or_else(|| CountOverflow::new(name))?;
         } else {
+            self.siblings.add_weights(found.module, found.component, tensor);
             self.sums.add(name, tensor, class_as_stored(tensor), found.buffer)?;
             self.has_experts = self.has_experts || self.sums.has_experts();
         }
@@ -82,6 +92,7 @@ impl Counter {
     /// Returns an error if a sum overflows. The counter must not be used afterwards.
     pub fn add_file(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
         if header.is_self_describing() {
+            self.is_self_describing = true;
             return self.add_unpacked(header);
         }
         if let Some(metadata) = header.metadata() {
@@ -97,7 +108,13 @@ impl Counter {
             self.set_configs(Configs::from_model(model));
         }
         header.tensors().try_for_each(|name, tensor| {
-            self.sums.add(name, tensor, class_as_stored(tensor), Buffer::from_tensor(name, tensor))
+            let class = match class_as_stored(tensor) {
+                CountedAs::AsStored if is_gguf_scale(name) => {
+                    CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale)
+                }
+                class => class,
+            };
+            self.sums.add(name, tensor, class, Buffer::from_tensor(name, tensor))
         })
     }
 
@@ -119,8 +136,18 @@ impl Counter {
     /// Returns an error if a sum overflows.
     pub fn finish(mut self) -> Result<(ParameterCount, CountBreakdown), CountOverflow> {
         let configs = self.configs.take().unwrap_or_default();
-        let sums = std::mem::take(&mut self.sums);
-        Ok(self.solve(sums, &configs)?.finish(&configs))
+        let mut siblings = std::mem::take(&mut self.siblings);
+        let mut sums = std::mem::take(&mut self.sums);
+        sums = self.solve(sums, &configs, &mut siblings)?;
+        sums.add_doubt(siblings.finish());
+        let (parameters, mut breakdown) = sums.finish(&configs, self.needs_config);
+        breakdown.needs_config = self.needs_config;
+        if !self.needs_config && !self.is_self_describing {
+            // Not every way to read has the configuration.
+            breakdown.moe_unknown = None;
+        }
+        breakdown.compare_with_config(parameters.total(), &configs);
+        Ok((parameters, breakdown))
     }
 
     /// Returns the name of another file, besides `config.json`, that may describe the quantization or the experts.
@@ -128,7 +155,8 @@ impl Counter {
     #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         if configs.quantization.is_empty() && !self.pending.is_empty() {
-            let sums = self.solve(CountSums::default(), configs).ok()?;
+            let mut siblings = SiblingCheck::default();
+            let sums = self.solve(CountSums::default(), configs, &mut siblings).ok()?;
             if sums.has_unresolved(UnresolvedReason::AmbiguousScheme) {
                 return Some(QUANTIZE_CONFIG);
             }
@@ -136,10 +164,20 @@ impl Counter {
         (self.has_experts && configs.experts.is_empty()).then_some(Configs::PARAMS)
     }
 
-    /// Solves the pending modules and adds them to `sums`.
-    fn solve(&self, sums: CountSums, configs: &Configs) -> Result<CountSums, CountOverflow> {
+    /// Solves the pending modules and adds them to `sums` and `siblings`.
+    fn solve(
+        &self,
+        sums: CountSums,
+        configs: &Configs,
+        siblings: &mut SiblingCheck,
+    ) -> Result<CountSums, CountOverflow> {
         let mut solver = Solver::new(configs, &self.shapes, sums);
-        self.pending.for_each_module(|module| solver.add_module(module))?;
+        self.pending.for_each_module(|module| {
+            for (component, tensor) in module.tensors {
+                siblings.add_weights(module.name, component, tensor);
+            }
+            solver.add_module(module)
+        })?;
         solver.finish()
     }
 }
@@ -152,6 +190,14 @@ impl Counter {
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
     ClassifiedName::new(name, tensor).may_be_packed(tensor) || is_routed(name, tensor)
+}
+
+/// Returns whether a tensor of a GGUF file contains scales of quantized weights, or factors of rotary frequencies that
+/// the converter computed from the configuration. Source: `gguf/constants.py` 0.19 and `convert_hf_to_gguf.py`.
+fn is_gguf_scale(name: &str) -> bool {
+    let (_, last) = name.rsplit_once('.').unwrap_or(("", name));
+    matches!(last, "scale" | "input_scale")
+        || ["rope_freqs.", "rope_factors_"].iter().any(|start| name.starts_with(start))
 }
 
 /// The name of a tensor, split into module and component.
@@ -167,7 +213,8 @@ impl<'a> ClassifiedName<'a> {
     fn new(name: &'a str, tensor: &TensorInfo) -> Self {
         let (module, component) = split(name);
         let is_bare = component.is_bare();
-        let buffer = if is_bare { Buffer::from_tensor(name, tensor) } else { None };
+        let may_be_buffer = !component.is_plain() || is_bare || Buffer::is_training_state(name);
+        let buffer = if may_be_buffer { Buffer::from_tensor(name, tensor) } else { None };
         let is_candidate = !component.is_plain() || may_be_weights(tensor, is_bare);
         Self { module, component, buffer, is_pending: is_candidate && buffer.is_none() }
     }
@@ -190,7 +237,7 @@ fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
 /// Returns whether a tensor with an ordinary name may be quantized: integers, 8-bit floats, and columns of any dtype,
 /// which bitsandbytes packs into.
 fn may_be_weights(tensor: &TensorInfo, is_bare: bool) -> bool {
-    let is_packed_dtype = tensor.dtype.is_float8() || container_bits(&tensor.dtype).is_some();
+    let is_packed_dtype = tensor.dtype.is_narrow_float() || container_bits(&tensor.dtype).is_some();
     if is_bare {
         // Tables of IDs and masks also have such names, and are not packed.
         return is_packed_dtype

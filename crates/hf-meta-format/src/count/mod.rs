@@ -9,6 +9,7 @@
 //! - A tensor without dimensions is a constant and is not counted.
 //! - Exponents without a mantissa (`F8_E8M0`) are scales and are never counted.
 //! - A [`Buffer`], such as a mask, is counted as stored and reported in a separate group.
+//! - A copy of a tied embedding is not counted if the count depends on the configuration.
 //! - A module whose size cannot be derived from its components is counted as stored, and the count is marked inexact.
 //! - For a mixture of experts, [`MixtureOfExperts`] gives the parameters that are active per token.
 //!
@@ -37,7 +38,7 @@
 //! and length, and the work per module is bounded.
 
 mod breakdown;
-mod config;
+pub(crate) mod config;
 mod counted_as;
 mod counter;
 mod experts;
@@ -47,17 +48,19 @@ mod module;
 mod name_index;
 mod parameter_count;
 mod pending;
+mod siblings;
 mod solver;
 mod sums;
 #[cfg(test)]
 mod tests;
 
 pub use breakdown::{
-    CountBreakdown, ModuleKind, RuleSet, TensorGroup, UnresolvedModules, UnresolvedReason,
+    CountBreakdown, ModuleKind, RuleSet, TensorGroup, TiedOutput, UnresolvedModules,
+    UnresolvedReason,
 };
 pub use config::{ConfigError, Configs};
 pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Packing};
 pub use counter::{Counter, needs_config};
+pub(crate) use experts::{Embedding, TensorPosition};
 pub use experts::{MixtureOfExperts, UnknownActive};
-pub(crate) use name_index::module_of_packed_weights;
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};

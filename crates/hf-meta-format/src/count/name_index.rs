@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memrchr;
 
 use super::method::{AuxiliaryNames, Method, PLAIN, without_star};
-use super::methods::{ALWAYS_AUXILIARY, METHODS};
+use super::methods::{ALWAYS_AUXILIARY, METHODS, QUANTIZER_STATE};
 use super::module::{Component, Role};
 
 static INDEX: LazyLock<NameIndex> = LazyLock::new(NameIndex::new);
@@ -89,7 +89,8 @@ fn all_names() -> impl Iterator<Item = (&'static str, Role, bool)> {
         weights.chain(certain).chain(ambiguous)
     };
     let of_all = auxiliary(ALWAYS_AUXILIARY, Role::AlwaysAuxiliary, true);
-    METHODS.iter().flat_map(of_method).chain(of_all)
+    let of_quantizers = auxiliary(QUANTIZER_STATE, Role::AlwaysAuxiliary, false);
+    METHODS.iter().flat_map(of_method).chain(of_all).chain(of_quantizers)
 }
 
 /// Splits the name of a tensor into its module and its component.
@@ -105,12 +106,6 @@ pub(super) fn components() -> &'static [Component] {
 /// Returns the methods whose weights may be in a component.
 pub(super) fn methods_of(component: &Component) -> &'static [&'static Method] {
     &INDEX.methods[usize::from(component.index)]
-}
-
-/// Returns the module of a tensor whose name only quantizers use for weights.
-pub(crate) fn module_of_packed_weights(name: &str) -> Option<&str> {
-    let (module, component) = split(name);
-    (component.role == Role::Weights && !component.is_plain()).then_some(module)
 }
 
 fn last_segment(name: &str) -> &str {

@@ -1,10 +1,11 @@
 //! Solves modules and adds them to the sums.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
-use super::config::{Configs, Hints, MetadataShapes};
+use super::config::{Configs, Hints, MetadataShapes, UnusedEntries};
 use super::method::{Method, Solved};
-use super::module::{Component, ComponentTensor, Module, Role, container_bits};
+use super::module::{Component, ComponentTensor, Matrix, Module, Role, container_bits, divide};
 use super::name_index::methods_of;
 use super::pending::PendingTensors;
 use super::sums::CountSums;
@@ -19,6 +20,8 @@ pub(super) struct Solver<'a> {
     undecided: PendingTensors,
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
+    /// The entries of the configuration that no module has matched.
+    unused: UnusedEntries<'a>,
     /// Recent solutions that do not depend on the module's name, with the tensors they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, ModuleSolution)>,
     /// The name of the current tensor, in memory that is reused.
@@ -62,6 +65,8 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> ModuleSolution {
     for &method in candidates().filter(is_configured).chain(others) {
         match (method.solve)(module, hints) {
             Ok(Some(solved)) if solved.is_plausible(module) => {
+                let is_padded = solved.is_padded || may_be_padded(module, &solved, hints);
+                let solved = Solved { is_padded, ..solved };
                 return Ok(Some(SolvedModule { solved, method }));
             }
             Ok(Some(_)) => failed = failed.or(Some(UnresolvedReason::ImplausibleSize)),
@@ -72,6 +77,44 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> ModuleSolution {
     failed.map_or(Ok(None), Err)
 }
 
+/// Returns whether the sides of a solved matrix suggest padding: its inputs are no dimension of the model, but a
+/// dimension of the model would be padded to them, because each group of inputs has a scale.
+fn may_be_padded(module: &Module<'_>, solved: &Solved, hints: &Hints<'_>) -> bool {
+    const GROUPS: RangeInclusive<u64> = 8..=1024;
+
+    let is_scale = |component: &Component| {
+        matches!(
+            component.role,
+            Role::Auxiliary(AuxiliaryTensor::Scale) | Role::AlwaysAuxiliary(AuxiliaryTensor::Scale)
+        )
+    };
+    let scales = module.tensors.iter().filter(|(component, _)| is_scale(component));
+    let scales = scales.filter_map(|(_, tensor)| Matrix::new(tensor));
+    // Larger integers are packed scales.
+    let scales = scales.filter(|scales| scales.container().is_none_or(|bits| bits == 8));
+    // The groups are in the rows or in the columns.
+    let groups = scales.flat_map(|scales| {
+        let Matrix { stacked, rows, columns, .. } = scales;
+        [(rows, columns), (columns, rows)].map(|(outputs, groups)| (stacked, outputs, groups))
+    });
+    let sides = groups.filter_map(|(stacked, outputs, groups)| {
+        let inputs = divide(divide(solved.parameters, stacked)?, outputs)?;
+        if !hints.is_dimension(outputs) {
+            return None;
+        }
+        let group = divide(inputs, groups).filter(|_| groups > 1)?;
+        GROUPS.contains(&group).then(|| (inputs, hints.unpadded(inputs, group)))
+    });
+    let mut is_doubtful = false;
+    for (inputs, side) in sides {
+        if side.is_certain {
+            return false;
+        }
+        is_doubtful |= side.length < inputs;
+    }
+    is_doubtful
+}
+
 impl<'a> Solver<'a> {
     /// Creates a solver that adds to `sums`.
     pub(super) fn new(configs: &'a Configs, shapes: &'a MetadataShapes, sums: CountSums) -> Self {
@@ -80,6 +123,7 @@ impl<'a> Solver<'a> {
             sums,
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
+            unused: UnusedEntries::new(&configs.quantization),
             recent: VecDeque::new(),
             name: String::new(),
         }
@@ -107,6 +151,7 @@ impl<'a> Solver<'a> {
 
     /// Adds the tensors of a module.
     pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
+        self.unused.remove_matching(module.name);
         // A tensor is stored twice, so no component of the module can be trusted.
         if module.tensors.windows(2).any(|tensors| tensors[0].0 == tensors[1].0) {
             return self.add_unresolved(module, UnresolvedReason::ConflictingComponents);
@@ -204,7 +249,11 @@ impl<'a> Solver<'a> {
     ) -> Result<(), CountOverflow> {
         let may_be_packed = component.is_plain() || component.needs_config;
         let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
-        if is_integer || matches!(component.role, Role::AlwaysAuxiliary(_)) {
+        // Scales of a matrix, whose packed weights are missing or have an unexpected dtype.
+        let is_orphan = component.needs_config
+            && matches!(component.role, Role::Auxiliary(_))
+            && tensor.shape.len() > 1;
+        if is_integer || is_orphan || matches!(component.role, Role::AlwaysAuxiliary(_)) {
             let pushed = self.undecided.push(module.name, component, tensor);
             return pushed.ok_or_else(|| CountOverflow::new(module.name));
         }
@@ -231,6 +280,7 @@ impl<'a> Solver<'a> {
                 self.add(module.name, component, tensor, class)
             })
         })?;
+        self.sums.set_unused(self.unused.into_texts());
         Ok(self.sums)
     }
 
@@ -242,7 +292,7 @@ impl<'a> Solver<'a> {
     ) -> CountedAs {
         let reason = match component.role {
             _ if class_as_stored(tensor) != CountedAs::AsStored => return class_as_stored(tensor),
-            Role::AlwaysAuxiliary(kind) if self.is_quantized => {
+            Role::AlwaysAuxiliary(kind) if self.is_quantized || !component.needs_config => {
                 return CountedAs::AuxiliaryTensor(kind);
             }
             // Integers with other names are as likely to be tables or masks as weights.
@@ -252,7 +302,7 @@ impl<'a> Solver<'a> {
             {
                 return CountedAs::AsStored;
             }
-            // Auxiliary components are packed zero points without their weights.
+            // Auxiliary components are scales or packed zero points without their weights.
             Role::Weights | Role::Auxiliary(_) if self.is_quantized => {
                 UnresolvedReason::UnknownComponents
             }

@@ -8,7 +8,7 @@ use super::methods::is_known;
 use super::module::{Component, Module};
 use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
-    ParameterCount, RuleSet, TensorGroup, UnresolvedModules, UnresolvedReason,
+    ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
 };
 use crate::formats::{Dtype, TensorInfo, clip};
 
@@ -22,6 +22,7 @@ pub(super) struct CountSums {
     experts: ExpertSums,
     kinds: Vec<KindSum>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
+    unused_entries: Vec<String>,
 }
 
 /// The number of recent groups. A model has few groups, and searching them linearly is faster than a map.
@@ -137,7 +138,7 @@ impl CountSums {
         };
         // The total bounds every group, so no other sum can overflow.
         self.total = self.total.checked_add(&count)?;
-        self.experts.add(name, tensor, parameters);
+        self.experts.add(name, tensor, class, &count);
         let is_group = |(key, _): &&mut (GroupKey, DtypeCount)| {
             (key.1, key.2) == (class, buffer) && key.0 == tensor.dtype
         };
@@ -183,6 +184,16 @@ impl CountSums {
         }
     }
 
+    /// Records modules whose size is derived but uncertain.
+    pub(super) fn add_doubt(&mut self, found: Option<UnresolvedModules>) {
+        self.unresolved.extend(found.map(|found| (found.reason, found)));
+    }
+
+    /// Records the entries of the configuration that select no module.
+    pub(super) fn set_unused(&mut self, entries: Vec<&str>) {
+        self.unused_entries = entries.into_iter().map(clip).collect();
+    }
+
     /// Returns whether any module is unresolved for this reason.
     pub(super) fn has_unresolved(&self, reason: UnresolvedReason) -> bool {
         self.unresolved.contains_key(&reason)
@@ -193,9 +204,41 @@ impl CountSums {
         self.experts.has_experts()
     }
 
-    /// Returns the results.
-    pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
+    /// Finds an output embedding that is stored although it is tied. Removes it from the count if `counts_once` is set
+    /// and both embeddings have the same size.
+    fn find_tied_output(&mut self, counts_once: bool) -> Option<TiedOutput> {
+        let (input, output) = self.experts.embeddings()?;
+        let is_copy = counts_once && input.count.parameters == output.count.parameters;
+        let parameters = output.count.parameters;
+        let left_out = is_copy.then_some(parameters);
+        let found = TiedOutput { tensor: output.name.clone(), input: input.name.clone(), left_out };
+        if is_copy {
+            let counted = DtypeCount { counted: 1, parameters, ..DtypeCount::default() };
+            let copy = output.count.saturating_sub(&counted);
+            let key = (output.dtype.clone(), output.class, None);
+            let copies = self.groups.entry((output.dtype.clone(), CountedAs::TiedCopy, None));
+            let copies = copies.or_default();
+            *copies = copies.saturating_add(&copy);
+            if let Some(group) = self.groups.get_mut(&key) {
+                *group = group.saturating_sub(&output.count);
+                if group.tensors == 0 {
+                    self.groups.remove(&key);
+                }
+            }
+            self.total = self.total.saturating_sub(&counted);
+            self.experts.remove_output();
+        }
+        Some(found)
+    }
+
+    /// Returns the results. `counts_once` applies to a tied embedding that is stored twice.
+    pub(super) fn finish(
+        mut self,
+        configs: &Configs,
+        counts_once: bool,
+    ) -> (ParameterCount, CountBreakdown) {
         self.flush();
+        let tied_output = if configs.is_tied { self.find_tied_output(counts_once) } else { None };
         self.kinds.sort_unstable_by(|one, other| {
             (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
         });
@@ -222,7 +265,58 @@ impl CountSums {
             unresolved,
             moe: moe.ok().flatten(),
             moe_unknown: moe.err(),
+            tied_output,
+            unused_entries: self.unused_entries,
+            config_total: None,
+            contradicts_config: false,
+            needs_config: false,
         };
         (parameters, breakdown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::Counter;
+
+    type Tensor<'a> = (&'a str, &'a [u64]);
+
+    fn count(config: &str, tensors: &[Tensor<'_>]) -> (u64, CountBreakdown) {
+        let mut counter = Counter::new();
+        for (name, shape) in tensors {
+            counter.add(name, &TensorInfo::new(Dtype::BF16, shape.to_vec(), (0, 0))).unwrap();
+        }
+        counter.set_configs(Configs::from_config_json(config.as_bytes()).unwrap());
+        let (parameters, breakdown) = counter.finish().unwrap();
+        let groups = breakdown.groups.iter().map(|group| group.count);
+        assert_eq!(groups.sum::<DtypeCount>(), *parameters.totals(), "{config}");
+        (parameters.total(), breakdown)
+    }
+
+    #[test]
+    fn a_copy_of_a_tied_embedding_is_counted_once() {
+        const TIED: &str = r#"{"tie_word_embeddings":true,"num_experts_per_tok":1}"#;
+
+        let experts = ("h.0.experts.w", &[2, 3, 4][..]);
+        let input = ("model.embed_tokens.weight", &[8, 4][..]);
+        let copy = ("lm_head.weight", &[8, 4][..]);
+        let padded = ("lm_head.weight", &[9, 4][..]);
+        let left_out = |breakdown: &CountBreakdown| Some(breakdown.tied_output.as_ref()?.left_out);
+        for tensors in [[experts, input, copy], [copy, input, experts]] {
+            let (total, breakdown) = count(TIED, &tensors);
+            assert_eq!((total, left_out(&breakdown)), (24 + 32, Some(Some(32))));
+            assert_eq!(breakdown.huggingface_js_total(total), Some(24 + 64));
+            let moe = breakdown.moe.unwrap();
+            assert_eq!(moe.active_without_lookup_tables(), 12 + 32);
+        }
+        // Padding makes it uncertain that one is a copy of the other.
+        let (total, breakdown) = count(TIED, &[experts, input, padded]);
+        assert_eq!((total, left_out(&breakdown)), (24 + 32 + 36, Some(None)));
+        let (total, breakdown) = count(TIED, &[input, copy]);
+        assert_eq!((total, left_out(&breakdown)), (64, Some(None)));
+        let untied = TIED.replace("true", "false");
+        let (total, breakdown) = count(&untied, &[experts, input, copy]);
+        assert_eq!((total, left_out(&breakdown)), (24 + 64, None));
     }
 }

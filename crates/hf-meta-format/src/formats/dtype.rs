@@ -53,6 +53,15 @@ macro_rules! dtypes {
                 }
             }
 
+            /// Returns the size of `elements` elements in bytes, or `None` if the dtype is unknown, the elements do not
+            /// fill whole blocks, or the size overflows.
+            #[must_use]
+            pub fn byte_length(&self, elements: u64) -> Option<u64> {
+                let block = self.block()?;
+                let blocks = elements.is_multiple_of(block.elements).then(|| elements / block.elements)?;
+                blocks.checked_mul(block.bytes)
+            }
+
             /// Returns the number of bits per element, or `None` for an unknown dtype or a quantized GGML type, whose
             /// elements share a scale per block.
             #[must_use]
@@ -221,6 +230,8 @@ dtypes! {
     NVFP4 = 64 in 36,
     /// GGML quantization: 1 bit, one scale per 128 weights.
     Q1_0 = 128 in 18,
+    /// GGML quantization: 2 bits, one scale per 64 weights.
+    Q2_0 = 64 in 18,
 }
 
 impl fmt::Display for Dtype {
@@ -246,9 +257,11 @@ impl FromStr for Dtype {
 super::serde_as_text!(Dtype);
 
 impl Dtype {
-    /// Returns whether the elements are 8-bit floats with a mantissa.
-    pub(crate) fn is_float8(&self) -> bool {
-        matches!(self, Self::F8_E4M3 | Self::F8_E5M2 | Self::F8_E4M3FNUZ | Self::F8_E5M2FNUZ)
+    /// Returns whether the elements are floats of 8 bits or less with a mantissa. Each is one weight.
+    pub(crate) fn is_narrow_float(&self) -> bool {
+        let is_float8 =
+            matches!(self, Self::F8_E4M3 | Self::F8_E5M2 | Self::F8_E4M3FNUZ | Self::F8_E5M2FNUZ);
+        is_float8 || matches!(self, Self::F4 | Self::F6_E2M3 | Self::F6_E3M2)
     }
 
     /// Returns whether the elements are exponents without a mantissa. Only scales are.
@@ -272,6 +285,16 @@ mod tests {
         assert_eq!(Dtype::from("F3").bits(), None);
         assert_eq!((Dtype::F6_E2M3.bits(), Dtype::F4.bits()), (Some(6), Some(4)));
         assert_eq!((Dtype::Q4_1.bits(), Dtype::Q8_0.bits()), (None, None));
+        let lengths = [
+            (Dtype::BF16, 3),
+            (Dtype::F4, 3),
+            (Dtype::F4, 4),
+            (Dtype::Q4_K, 256),
+            (Dtype::F64, u64::MAX),
+        ];
+        let lengths = lengths.map(|(dtype, elements)| dtype.byte_length(elements));
+        assert_eq!(lengths, [Some(6), None, Some(2), Some(144), None]);
+        assert_eq!(Dtype::from("X").byte_length(0), None);
         assert_eq!(Dtype::Q6_K.block().unwrap().bits_per_element().to_string(), "6.5625");
     }
 

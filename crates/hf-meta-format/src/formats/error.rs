@@ -217,15 +217,28 @@ pub enum DetectedFormat {
     Zip,
     /// A GGUF file.
     Gguf,
+    /// A Python pickle, such as a checkpoint written by an old version of `torch.save`.
+    Pickle,
+    /// An HDF5 file, such as a checkpoint of Keras.
+    Hdf5,
+    /// A JSON object, such as a configuration.
+    Json,
+    /// Any other text.
+    Text,
 }
 
 impl DetectedFormat {
     /// The first bytes of each format, after optional whitespace.
-    const STARTS: [(&[u8], Self); 4] = [
+    const STARTS: [(&[u8], Self); 9] = [
         (b"version ", Self::GitLfsPointer),
         (b"<", Self::Html),
         (b"PK\x03\x04", Self::Zip),
         (b"GGUF", Self::Gguf),
+        (b"\x80\x02", Self::Pickle),
+        (b"\x80\x03", Self::Pickle),
+        (b"\x80\x04", Self::Pickle),
+        (b"\x80\x05", Self::Pickle),
+        (b"\x89HDF", Self::Hdf5),
     ];
 
     /// Detects the format of a file by its first bytes; `None` if it is unknown.
@@ -233,6 +246,16 @@ impl DetectedFormat {
         let start = start.trim_ascii_start();
         let mut found = Self::STARTS.into_iter().filter(|(known, _)| start.starts_with(known));
         found.next().map(|(_, detected)| detected)
+    }
+
+    /// Detects the format of a file like [`recognize`](Self::recognize), or else JSON and other text, which have no
+    /// distinctive start.
+    pub(in crate::formats) fn recognize_or_text(start: &[u8]) -> Option<Self> {
+        let is_text =
+            start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
+        let is_json = start.trim_ascii_start().starts_with(b"{");
+        let text = if is_json { Self::Json } else { Self::Text };
+        Self::recognize(start).or(is_text.then_some(text))
     }
 
     /// Returns whether these bytes could be an incomplete start of a known format.
@@ -248,6 +271,10 @@ impl std::fmt::Display for DetectedFormat {
             Self::Html => "an HTML or XML page",
             Self::Zip => "a ZIP archive (a PyTorch checkpoint?)",
             Self::Gguf => "a GGUF file",
+            Self::Pickle => "a Python pickle (a PyTorch checkpoint?)",
+            Self::Hdf5 => "an HDF5 file (a Keras checkpoint?)",
+            Self::Json => "JSON",
+            Self::Text => "text",
         })
     }
 }
@@ -270,6 +297,12 @@ pub enum GgufError {
     UnsupportedVersion {
         /// The version.
         version: u32,
+    },
+    /// The file contains something other than the weights of a model.
+    #[error("the file contains {content}, not a model")]
+    NotAModel {
+        /// The content: an importance matrix or a control vector.
+        content: &'static str,
     },
     /// There are more keys than in any known model.
     #[error("the header has {keys} keys, which exceeds the limit of {limit}")]

@@ -112,6 +112,40 @@ pub trait HeaderParser: Send {
     ) -> Result<Step, HeaderError>;
 }
 
+/// Reads the header of a file with a parser. `read` returns the bytes of a range that exist, and is called until the
+/// header is complete.
+///
+/// ```
+/// use hf_meta_format::formats::{Format, HeaderError, read_header, safetensors::Safetensors};
+///
+/// let json = br#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+/// let file = [&(json.len() as u64).to_le_bytes()[..], json, b"\x01\x02"].concat();
+/// let parser = Safetensors.parser(&"model.safetensors".parse()?, 100_000_000);
+/// let header = read_header(parser, Some(file.len() as u64), |range| {
+///     Ok::<_, HeaderError>(file[range.start as usize..range.end as usize].to_vec())
+/// })?;
+/// assert_eq!(header.tensors().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the errors of `read` and of the parser.
+pub fn read_header<E: From<HeaderError>>(
+    mut parser: Box<dyn HeaderParser>,
+    file_size: Option<u64>,
+    mut read: impl FnMut(Range<u64>) -> Result<Vec<u8>, E>,
+) -> Result<FileHeader, E> {
+    let mut range = parser.first_range();
+    loop {
+        let start = range.start;
+        match parser.advance(start, read(range)?, file_size)? {
+            Step::Read(next) => range = next,
+            Step::Done(header) => return Ok(header),
+        }
+    }
+}
+
 /// The next step of a [`HeaderParser`].
 #[derive(Debug)]
 pub enum Step {
@@ -140,6 +174,19 @@ impl Formats {
     #[must_use]
     pub fn with(&self, format: Arc<dyn Format>) -> Self {
         Self(self.0.iter().cloned().chain([format]).collect())
+    }
+
+    /// Returns whether no two formats have the same name or extension. The second one would never be used.
+    #[must_use]
+    pub fn are_distinct(&self) -> bool {
+        let is_same =
+            |a: &dyn Format, b: &dyn Format| a.name() == b.name() || a.extension() == b.extension();
+        let mut pairs = self
+            .0
+            .iter()
+            .enumerate()
+            .flat_map(|(at, a)| self.0.iter().skip(at + 1).map(move |b| (a, b)));
+        !pairs.any(|(a, b)| is_same(&**a, &**b))
     }
 
     /// Restricts the list to the format with a name; `None` if it does not exist.

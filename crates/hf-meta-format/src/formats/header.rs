@@ -24,9 +24,10 @@ pub struct FileHeader {
 
 impl FileHeader {
     /// Creates the header of a file whose tensor data begins at the end of `header_range` and extends to the end of
-    /// the file.
+    /// the file. A range that ends before it starts becomes empty.
     #[must_use]
     pub fn new(tensors: TensorTable, header_range: Range<u64>) -> Self {
+        let header_range = header_range.start.min(header_range.end)..header_range.end;
         Self {
             file_size: header_range.end.saturating_add(tensors.data_length()),
             tensors,

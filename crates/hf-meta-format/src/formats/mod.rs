@@ -6,7 +6,7 @@
 //!
 //! Parsers perform no I/O. A [`HeaderParser`] requests byte ranges through [`HeaderParser::first_range`] and
 //! [`Step::Read`]. The caller reads the bytes from the network or from disk and passes them to
-//! [`HeaderParser::advance`] until it returns [`Step::Done`]. File contents are untrusted: sizes are limited,
+//! [`HeaderParser::advance`] until it returns [`Step::Done`]; [`read_header`] does this for synchronous reads. File contents are untrusted: sizes are limited,
 //! arithmetic is checked, and text in errors is truncated.
 //!
 //! A format is a module that implements [`Format`], plus one line in [`Formats::built_in`]. A dtype is one line of
@@ -30,7 +30,7 @@ pub mod weight_sets;
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
 use error::GgufError;
 pub use error::{DetectedFormat, HeaderError};
-pub use format::{Format, Formats, HeaderParser, Step, WeightFileName, WeightsKind};
+pub use format::{Format, Formats, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
 pub use header::{FileHeader, ModelDescription};
 pub use path::{PathError, RepoPath};
 pub use table::{TensorTable, TensorTableBuilder, TensorTableIter};

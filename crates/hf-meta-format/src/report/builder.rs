@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::index_check::{self, IndexCheck};
-use super::verify::check_count;
+use super::verify::{check_config, check_count};
 use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, WeightFiles, Weights,
@@ -15,6 +15,7 @@ use crate::formats::safetensors::{
 };
 use crate::formats::weight_sets::shard_pattern;
 use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
+use crate::memory::{CacheError, CacheLayout};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.
 ///
@@ -47,7 +48,9 @@ pub struct ReportBuilder {
     totals: HeaderTotals,
     /// The number of parameters declared in the metadata of the last header.
     declared: Option<u64>,
-    model: Option<ModelDescription>,
+    /// The description of the model, with the path of its file. The first file of a split model has the complete one.
+    model: Option<(RepoPath, ModelDescription)>,
+    cache: Option<Result<CacheLayout, CacheError>>,
 }
 
 /// Sums over the headers of a checkpoint.
@@ -82,6 +85,8 @@ pub struct BuiltReport {
     pub totals: HeaderTotals,
     /// The description of the model, if a header contains one.
     pub model: Option<ModelDescription>,
+    /// The cache of each kind of layer, if a header describes the model.
+    pub cache: Option<Result<CacheLayout, CacheError>>,
 }
 
 impl ReportBuilder {
@@ -104,7 +109,18 @@ impl ReportBuilder {
             totals: HeaderTotals::default(),
             declared: None,
             model: None,
+            cache: None,
         }
+    }
+
+    /// Sets the path of the index, or the path pattern of shards without one. Findings contain the paths of shards in
+    /// its folder.
+    #[must_use]
+    pub fn at(mut self, path: &RepoPath) -> Self {
+        if let Some(check) = &mut self.index_check {
+            check.folder = path.folder();
+        }
+        self
     }
 
     /// Adds the header of a file. `shard` is its path as the index spells it.
@@ -120,7 +136,12 @@ impl ReportBuilder {
         self.totals.tensor_bytes = self.totals.tensor_bytes.saturating_add(header.data_length());
         self.totals.tensors += header.tensors().len() as u64;
         self.declared = header.declared_total();
-        self.model = self.model.take().or_else(|| header.model().cloned());
+        if let Some(model) = header.model()
+            && self.model.as_ref().is_none_or(|(first, _)| shard < *first)
+        {
+            self.model = Some((shard.clone(), model.clone()));
+            self.cache = header.metadata().map(CacheLayout::from_gguf);
+        }
         if self.keep_headers {
             self.headers.push((shard, header));
         }
@@ -133,6 +154,12 @@ impl ReportBuilder {
             self.has_configs = true;
             self.counter.set_configs(configs.clone());
         }
+    }
+
+    /// Returns whether a header describes the cache of the model, so that `config.json` is not needed for it.
+    #[must_use]
+    pub fn describes_cache(&self) -> bool {
+        self.cache.is_some()
     }
 
     /// Returns the name of another file that may describe the quantization, if the count needs it.
@@ -190,7 +217,8 @@ impl ReportBuilder {
             headers: self.headers,
             counted: self.overflow.map_or_else(|| self.counter.finish(), Err),
             totals: self.totals,
-            model: self.model,
+            model: self.model.map(|(_, model)| model),
+            cache: self.cache,
         }
     }
 }
@@ -211,6 +239,7 @@ impl BuiltReport {
         let mut findings = self.index_findings.clone();
         findings.extend(self.split_findings());
         findings.extend(check_count(&parameter_count, &breakdown, self.declared_total));
+        findings.extend(check_config(&parameter_count, &breakdown));
         let weight_bytes = self.totals.file_bytes;
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),
@@ -224,6 +253,7 @@ impl BuiltReport {
             declared_total: self.declared_total,
             findings,
             other_sets: None,
+            memory: None,
             fetch: FetchStats { weight_bytes, ..FetchStats::default() },
             plan: Plan::Exact,
         })
@@ -264,8 +294,9 @@ impl BuiltReport {
         path: RepoPath,
         report: CountReport,
     ) -> Result<SafetensorsParseFromRepo, IndexError> {
-        let headers = self.headers.into_iter().map(|(shard, header)| (shard, header.into()));
-        let mut headers: Vec<(RepoPath, SafetensorsFileHeader)> = headers.collect();
+        let checked = |(shard, header)| (shard, SafetensorsFileHeader::from_checked(header));
+        let mut headers: Vec<(RepoPath, SafetensorsFileHeader)> =
+            self.headers.into_iter().map(checked).collect();
         if !report.sharded
             && let Some((_, header)) = headers.pop()
         {

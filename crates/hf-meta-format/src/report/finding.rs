@@ -8,6 +8,8 @@ use thiserror::Error;
 use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
+use crate::memory::CacheError;
+use crate::report::text::thousands;
 
 /// A defect or irregularity in a checkpoint.
 ///
@@ -107,7 +109,7 @@ pub enum Finding {
         found: String,
     },
     /// The `total_size` declared by the index is wrong.
-    #[error("the index declares {declared} bytes in total, but the tensors take up {found}")]
+    #[error("the index declares {declared} bytes in total, but the tensors take up {found}", declared = thousands(*.declared), found = thousands(*.found))]
     TotalSizeMismatch {
         /// The declared total, in bytes.
         declared: u64,
@@ -115,7 +117,7 @@ pub enum Finding {
         found: u64,
     },
     /// The header of a split model declares a different number of files or tensors than were found.
-    #[error("the header declares {declared} {unit} in total, but {found} were found")]
+    #[error("the header declares {declared} {unit} in total, but {found} were found", declared = thousands(*.declared), found = thousands(*.found))]
     SplitMismatch {
         /// The kind of item: `files` or `tensors`.
         unit: &'static str,
@@ -125,7 +127,7 @@ pub enum Finding {
         found: u64,
     },
     /// The `total_parameters` declared by the index, or by the metadata of a single file, is wrong.
-    #[error("the file declares {declared} parameters in total, but the tensors contain {found}")]
+    #[error("the file declares {declared} parameters in total, but the tensors contain {found}", declared = thousands(*.declared), found = thousands(*.found))]
     TotalParametersMismatch {
         /// The declared number of parameters.
         declared: u64,
@@ -133,9 +135,7 @@ pub enum Finding {
         found: u64,
     },
     /// `config.json` describes a model of a different size.
-    #[error(
-        "config.json describes a model with {expected} parameters, but the tensors contain {found}"
-    )]
+    #[error("config.json describes a model with {expected} parameters, but the tensors contain {found}", found = thousands(*.found), expected = thousands(*.expected))]
     ConfigCountMismatch {
         /// The number of parameters computed from `config.json`.
         expected: u64,
@@ -143,7 +143,7 @@ pub enum Finding {
         found: u64,
     },
     /// The Hub reports a different number of parameters.
-    #[error("the Hub reports {reported} parameters, but the tensors contain {found}{}", hub_reason(*.is_predicted))]
+    #[error("the Hub reports {reported} parameters, but the tensors contain {found}{}", hub_reason(*.is_predicted), found = thousands(*.found), reported = thousands(*.reported))]
     HubCountMismatch {
         /// The number of parameters that the Hub reports.
         reported: u64,
@@ -160,7 +160,7 @@ pub enum Finding {
         reason: String,
     },
     /// A dtype, and therefore the size of its elements, is unknown.
-    #[error("dtype `{dtype}` is unknown, so the sizes of its tensors ({tensors}) were not checked")]
+    #[error("dtype `{dtype}` is unknown, so the sizes of its tensors ({tensors}) were not checked", tensors = thousands(*.tensors))]
     UnknownDtype {
         /// The name of the dtype.
         dtype: String,
@@ -168,9 +168,7 @@ pub enum Finding {
         tensors: u64,
     },
     /// The shard numbers have a gap.
-    #[error(
-        "the shard names `{shards}` imply {total} shards, but the index lists {listed}; the first missing number is {first_missing}"
-    )]
+    #[error("the shard names `{shards}` imply {total} shards, but the index lists {listed}; the first missing number is {first_missing}", total = thousands(*.total), listed = thousands(*.listed), first_missing = thousands(*.first_missing))]
     ShardNumberMissing {
         /// The common pattern of the names, with a `*` in place of the number.
         shards: String,
@@ -182,9 +180,7 @@ pub enum Finding {
         first_missing: u64,
     },
     /// The number in a shard name is out of range.
-    #[error(
-        "the number of shard `{shard}` is out of range: its name implies {total} shards, numbered from {first_number}"
-    )]
+    #[error("the number of shard `{shard}` is out of range: its name implies {total} shards, numbered from {first_number}", total = thousands(*.total))]
     ShardNumberOutOfRange {
         /// The path of the shard.
         shard: String,
@@ -278,11 +274,28 @@ pub enum Finding {
         /// The number of elements stored for their weights.
         elements: u64,
     },
+    /// The size of the model's cache is unknown, so that only the memory of its weights is known.
+    #[error("the size of the cache is unknown: {reason}")]
+    UnknownCacheSize {
+        /// The reason.
+        reason: CacheError,
+    },
     /// `config.json` specifies an unknown quantization method. Modules are counted by their components.
     #[error("unknown quantization method `{method}`; modules are counted by their components")]
     UnknownQuantization {
         /// The name of the method, in lowercase.
         method: String,
+    },
+    /// The quantization configuration names modules or patterns that select no stored module.
+    #[error(
+        "the quantization configuration names modules that are not stored, such as `{}` ({entries} in total)",
+        examples.first().map_or("", String::as_str)
+    )]
+    UnusedRecipe {
+        /// The number of names and patterns.
+        entries: u64,
+        /// Up to ten of them.
+        examples: Vec<String>,
     },
     /// The output embedding is not stored because it is tied to the input embedding.
     #[error("the output embedding is not stored: it is tied to `{stored}` (`tie_word_embeddings`)")]
@@ -290,15 +303,29 @@ pub enum Finding {
         /// The name of the stored input embedding.
         stored: String,
     },
-    /// The output embedding is stored and counted, although it is tied to the input embedding.
+    /// The output embedding is stored, although it is tied to the input embedding.
     #[error(
-        "`{tensor}` is stored and counted, although it is tied to `{stored}` (`tie_word_embeddings`)"
+        "`{tensor}` is stored{}, although it is tied to `{stored}` (`tie_word_embeddings`)",
+        counted_text(*.counted)
     )]
     TiedEmbeddingStored {
         /// The name of the output embedding.
         tensor: String,
         /// The name of the input embedding.
         stored: String,
+        /// `true` if the output embedding is counted.
+        counted: bool,
+    },
+    /// The files contain moving averages of the weights (EMA) or the state of an optimizer. They are counted as
+    /// buffers.
+    #[error(
+        "{tensors} tensors with {parameters} elements are EMA copies or optimizer state; they are counted as buffers"
+    )]
+    TrainingState {
+        /// The number of tensors.
+        tensors: u64,
+        /// The number of elements.
+        parameters: u64,
     },
     /// The Hub redirects to another name: the repository was renamed, or the requested name differs in case.
     #[error("the repository's current name on the Hub is `{repo}`")]
@@ -322,8 +349,18 @@ pub enum Finding {
         "only downloaded files were searched; the model may be in a file that was not downloaded"
     )]
     PartialListing,
+    /// Only one shard of a model was requested and read.
+    #[error("`{file}` is only shard {number} of {total}; the others were not read")]
+    SingleShard {
+        /// The path of the shard.
+        file: String,
+        /// The number in its name.
+        number: u32,
+        /// The number of shards that the name implies.
+        total: u32,
+    },
     /// More findings of the preceding kind were omitted from the list.
-    #[error("{findings} more of this kind")]
+    #[error("{findings} more of this kind", findings = thousands(*.findings))]
     MoreFindings {
         /// The number of omitted findings.
         findings: u64,
@@ -389,13 +426,17 @@ impl Finding {
             | Self::ConflictingComponents { .. }
             | Self::SuspectedPacking { .. }
             | Self::UnknownQuantization { .. }
+            | Self::UnknownCacheSize { .. }
+            | Self::TrainingState { .. }
             | Self::LeadingSpace { .. }
-            | Self::PartialListing => Severity::Warning,
+            | Self::PartialListing
+            | Self::SingleShard { .. } => Severity::Warning,
             Self::TiedEmbedding { .. }
             | Self::TiedEmbeddingStored { .. }
             | Self::Renamed { .. }
             | Self::HubCountMismatch { .. }
             | Self::HubCountUnavailable { .. }
+            | Self::UnusedRecipe { .. }
             | Self::NotPinned
             | Self::MoreFindings { .. } => Severity::Note,
         }
@@ -409,6 +450,11 @@ fn hub_reason(is_predicted: bool) -> &'static str {
     } else {
         ""
     }
+}
+
+/// Returns how a stored copy of an embedding is counted.
+fn counted_text(is_counted: bool) -> &'static str {
+    if is_counted { " and counted" } else { " but not counted" }
 }
 
 impl From<UnresolvedModules> for Finding {
@@ -432,6 +478,7 @@ fn modules_text(modules: u64, examples: &[String]) -> String {
     match modules {
         0 | 1 => format!("the parameter count of `{name}` is uncertain"),
         modules => {
+            let modules = thousands(modules);
             format!("the parameter counts of {modules} modules, such as `{name}`, are uncertain")
         }
     }

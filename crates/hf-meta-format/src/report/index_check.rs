@@ -17,6 +17,8 @@ use crate::formats::{NameList, RepoPath, TensorTable, clip};
 #[derive(Debug)]
 pub(super) struct IndexCheck {
     index: Option<SafetensorsIndexJson>,
+    /// The folder of the index. Findings contain the paths of shards in the repository.
+    pub(super) folder: Option<RepoPath>,
     /// The shards whose headers were added, in the order of arrival.
     shards: Vec<RepoPath>,
     /// For each tensor of the index, the 1-based index in `shards` of the first shard that contains it; 0 if none
@@ -37,6 +39,7 @@ impl IndexCheck {
         let tensors = index.as_ref().map_or(0, |index| index.weight_map().len());
         Self {
             index,
+            folder: None,
             shards: Vec::new(),
             first_shards: vec![0; tensors],
             duplicates: Vec::new(),
@@ -96,6 +99,11 @@ impl IndexCheck {
         findings
     }
 
+    /// Returns the path of a shard in the repository, truncated for use in a message.
+    fn path(&self, shard: &RepoPath) -> String {
+        clip(RepoPath::join(self.folder.as_ref(), shard.as_str()).as_str())
+    }
+
     /// Returns the tensors that the index does not list, sorted by name.
     fn unindexed_by_name(&self) -> Vec<Unindexed> {
         let tensors = (0..).zip(&self.unindexed);
@@ -140,8 +148,8 @@ impl IndexCheck {
         shards.filter_map(move |second| {
             Some(Finding::DuplicateTensor {
                 tensor: clip(tensor),
-                first: clip(first?.as_str()),
-                second: clip(second.as_str()),
+                first: self.path(first?),
+                second: self.path(second),
             })
         })
     }
@@ -154,7 +162,7 @@ impl IndexCheck {
             .filter(move |((_, shard), first_shard)| **first_shard == 0 && read.contains(shard));
         missing.map(|((tensor, shard), _)| Finding::MissingTensor {
             tensor: clip(tensor),
-            shard: clip(shard.as_str()),
+            shard: self.path(shard),
         })
     }
 
@@ -166,8 +174,8 @@ impl IndexCheck {
             let found = self.shards.get(usize::from(first_shard.checked_sub(1)?))?;
             (found != indexed && !duplicates.contains(&entry)).then(|| Finding::WrongShard {
                 tensor: clip(tensor),
-                indexed: clip(indexed.as_str()),
-                found: clip(found.as_str()),
+                indexed: self.path(indexed),
+                found: self.path(found),
             })
         })
     }
@@ -181,7 +189,7 @@ impl IndexCheck {
         once.sort_by_key(|&tensor| shard(tensor));
         bounded(once.into_iter().map(|tensor| Finding::UnindexedTensor {
             tensor: clip(self.name(tensor)),
-            shard: clip(shard(tensor).as_str()),
+            shard: self.path(shard(tensor)),
         }))
     }
 }

@@ -80,6 +80,7 @@ impl Serialize for VerifyReport {
         write_some(&mut map, "commit", self.commit.as_ref())?;
         map.serialize_entry("valid", &self.is_valid())?;
         map.serialize_entry("complete", &self.is_complete())?;
+        map.serialize_entry("filepaths", &self.filepaths)?;
         map.serialize_entry("files", &self.files)?;
         map.serialize_entry("validFiles", &self.valid_files)?;
         map.serialize_entry("tensors", &self.tensors)?;
@@ -150,6 +151,7 @@ fn write_report<M: SerializeMap>(map: &mut M, report: &CountReport) -> Result<()
     map.serialize_entry("filepaths", &report.filepaths)?;
     map.serialize_entry("findings", &report.findings)?;
     write_some(map, "otherSets", report.other_sets.as_ref())?;
+    write_some(map, "memory", report.memory.as_ref())?;
     map.serialize_entry("fetch", &report.fetch)?;
     map.serialize_entry("plan", &report.plan)?;
     map.serialize_entry("checkedAgainstBytes", &report.plan.reads_files())
@@ -260,7 +262,7 @@ impl Serialize for Experts {
         map.serialize_entry("routedActive", &moe.routed_active)?;
         map.serialize_entry("draft", &moe.draft)?;
         map.serialize_entry("active", &moe.active())?;
-        map.serialize_entry("activeWithoutInputEmbedding", &moe.active_without_input_embedding())?;
+        map.serialize_entry("activeWithoutLookupTables", &moe.active_without_lookup_tables())?;
         map.serialize_entry("activeIsUpperBound", &moe.is_upper_bound)?;
         map.serialize_entry("formula", formula)?;
         map.end()

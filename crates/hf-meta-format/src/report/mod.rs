@@ -7,6 +7,7 @@ mod index_check;
 mod json;
 mod name_parts;
 mod plan;
+mod summary;
 /// Used by the command only. It may change in any version.
 #[doc(hidden)]
 pub mod text;
@@ -24,12 +25,14 @@ pub use builder::{BuiltReport, HeaderTotals, ReportBuilder};
 pub use finding::bounded;
 pub(crate) use name_parts::{compare_parts, number, parts, ranges};
 pub use plan::{Plan, RangeRequest};
+pub use summary::CountSummary;
 
 use crate::CommitSha;
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, ModelDescription, RepoPath};
+use crate::memory::Memory;
 
 /// The validated safetensors headers of a repository, with their parameter counts.
 ///
@@ -171,6 +174,8 @@ pub struct CountReport {
     /// They are listed if the weights do not have one of the two standard names, or if requested with
     /// `Model::other_sets`.
     pub other_sets: Option<Vec<WeightSet>>,
+    /// The memory that the model needs, if it was requested with `Model::memory`.
+    pub memory: Option<Box<Memory>>,
     /// The requests, bytes and time that the call took.
     pub fetch: FetchStats,
     /// The plan by which the headers were read.
@@ -180,8 +185,16 @@ pub struct CountReport {
 impl CountReport {
     /// Returns the number of weight files, excluding the index.
     #[must_use]
-    pub fn files(&self) -> usize {
+    pub fn file_count(&self) -> usize {
         self.filepaths.iter().filter(|path| !path.is_index()).count()
+    }
+
+    /// Returns the quantization of the weights: the method, such as `gptq`, or the file type of a GGUF file, such as
+    /// `Q4_K_M` or `BF16`. `None` if no method and no type is known.
+    #[must_use]
+    pub fn quantization(&self) -> Option<&str> {
+        let file_type = self.model.as_ref().and_then(|model| model.file_type.as_deref());
+        self.breakdown.method.as_deref().or(file_type)
     }
 }
 
@@ -196,7 +209,7 @@ impl CountReport {
     }
 }
 
-/// The requests, bytes and time spent on a call.
+/// The requests, bytes and time spent on a call, or on the equal concurrent call that it joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -210,6 +223,13 @@ pub struct FetchStats {
     /// The time from the start of the call until its result. Serialized as `seconds`.
     #[serde(rename = "seconds", serialize_with = "as_seconds", deserialize_with = "from_seconds")]
     pub elapsed: Duration,
+    /// The seconds since the commit of the branch was requested, if the commit came from a cache and was not requested
+    /// again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
+    /// `true` if the cached commit had expired and was used because the server was unavailable.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
 }
 
 fn as_seconds<S: Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,6 @@
-//! Human-readable formatting: numbers, sizes, and escaped text from files and servers.
+//! Human-readable formatting: numbers, sizes, durations, and escaped text from files and servers.
+
+use std::time::Duration;
 
 /// Escapes control characters, terminal escape sequences, bidirectional marks and invisible characters, so that text
 /// from a file or a server is safe to print.
@@ -112,6 +114,19 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
+/// Formats a duration in its two largest units, as in `8 s`, `4 min 50 s` or `2 h 5 min`, rounded up to seconds.
+#[must_use]
+pub fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, 0) => format!("{minutes} min"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, 0, _) => format!("{} h", thousands(hours)),
+        (hours, minutes, _) => format!("{} h {minutes} min", thousands(hours)),
+    }
+}
+
 /// Formats a shape, as in `[768, 2304]`.
 #[must_use]
 pub fn shape(lengths: &[u64]) -> String {
@@ -128,6 +143,21 @@ pub fn counted(number: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_have_at_most_two_units() {
+        for (millis, expected) in [
+            (0, "0 s"),
+            (7_001, "8 s"),
+            (59_999, "1 min"),
+            (289_500, "4 min 50 s"),
+            (7_200_000, "2 h"),
+            (7_500_000, "2 h 5 min"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(millis)), expected);
+        }
+        assert_eq!(duration(Duration::MAX), "5,124,095,576,030,431 h");
+    }
 
     #[test]
     fn sizes_of_models_are_rounded_down() {

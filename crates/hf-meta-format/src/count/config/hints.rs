@@ -1,12 +1,12 @@
 //! Answers questions of solvers from the configuration and the file metadata, with a limit on the total work.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use serde_json::value::RawValue;
 
-use super::json_object::{JsonObject, number};
+use super::json_object::{JsonObject, number, read};
 use super::pattern::Pattern;
 use super::schemes::{QuantizationConfig, Scheme};
 use crate::count::UnresolvedReason;
@@ -152,12 +152,18 @@ impl<'a> Hints<'a> {
         Ok(first)
     }
 
-    /// Returns the patterns that match a module or are unsupported, with their schemes.
-    fn matching(&self, module: &str) -> impl Iterator<Item = (&'a Pattern, &'a Scheme)> {
+    /// Returns the patterns that match a module or are unsupported, with their schemes, in order of precedence.
+    fn matching(&self, module: &str) -> Vec<(&'a Pattern, &'a Scheme)> {
         self.depends_on_name.set(true);
         let patterns =
             self.config.patterns().take_while(|(pattern, _)| self.spend(pattern.steps(module)));
-        patterns.filter(|(pattern, _)| pattern.matches(module) || !pattern.is_supported())
+        let matching = patterns.filter_map(|(pattern, scheme)| {
+            let unsupported = || (!pattern.is_supported()).then_some(0);
+            Some((pattern.matches(module).or_else(unsupported)?, pattern, scheme))
+        });
+        let mut matching: Vec<_> = matching.collect();
+        matching.sort_by_key(|(precedence, ..)| *precedence);
+        matching.into_iter().map(|(_, pattern, scheme)| (pattern, scheme)).collect()
     }
 
     /// Spends steps. Returns false if too few were left.
@@ -171,6 +177,15 @@ impl<'a> Hints<'a> {
     pub(crate) fn metadata_elements(&self, module: &str) -> Option<u64> {
         self.depends_on_name.set(true);
         self.shapes.elements(module)
+    }
+
+    /// Returns whether the files' metadata say that each byte of a module contains two weights.
+    pub(crate) fn is_packed_by_metadata(&self, module: &str) -> bool {
+        if self.shapes.packed.is_empty() {
+            return false;
+        }
+        self.depends_on_name.set(true);
+        self.shapes.packed.contains(module)
     }
 
     /// Returns whether the configuration contains a dimension.
@@ -254,6 +269,8 @@ impl Dimensions {
             self.lengths.extend(width.and_then(|width| heads.checked_mul(width)));
         }
         // Multi-head latent attention (MLA) of DeepSeek.
+        let values = model.number("v_head_dim").zip(heads);
+        self.lengths.extend(values.and_then(|(values, heads)| values.checked_mul(heads)));
         let ranks = ["q_lora_rank", "kv_lora_rank"].map(|key| model.number(key));
         self.lengths.extend(ranks.into_iter().flatten());
         let rope = model.number("qk_rope_head_dim");
@@ -266,7 +283,18 @@ impl Dimensions {
 /// torchao writes an entry per tensor, as text such as
 /// `"h.0.q_proj.weight": {"_type": "Int4Tensor", "_data": {"shape": [64, 128]}}`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MetadataShapes(HashMap<Box<str>, u64>);
+pub(crate) struct MetadataShapes {
+    elements: HashMap<Box<str>, u64>,
+    /// The modules with two weights per byte, according to the layouts that `ComfyUI` lists for all modules:
+    /// `"_quantization_metadata": {"layers": {"blocks.0.to_q": {"format": "convrot_w4a4"}}}`.
+    packed: HashSet<Box<str>>,
+}
+
+/// The key of the layouts of `ComfyUI`.
+const COMFY_LAYOUTS: &str = "_quantization_metadata";
+
+/// The layouts of `ComfyUI` with two weights per byte and one scale per row. Source: `comfy/quant_ops.py`.
+const COMFY_PACKED: [&str; 2] = ["convrot_w4a4", "int4_tensorwise"];
 
 impl MetadataShapes {
     /// Adds the entries of one file. If a module has several shapes, the smallest wins, so the order of files does
@@ -275,14 +303,23 @@ impl MetadataShapes {
         for (name, text) in metadata {
             let module = name.strip_suffix(".weight");
             if let (Some(module), Some(elements)) = (module, elements(text)) {
-                let known = self.0.entry(module.into()).or_insert(elements);
+                let known = self.elements.entry(module.into()).or_insert(elements);
                 *known = elements.min(*known);
+            }
+        }
+        let layouts = metadata.get(COMFY_LAYOUTS).and_then(|text| serde_json::from_str(text).ok());
+        let layers = layouts.and_then(|layouts: JsonObject| layouts.get::<JsonObject>("layers"));
+        for (module, layout) in layers.iter().flat_map(JsonObject::entries) {
+            let format =
+                read::<JsonObject>(layout).and_then(|layout| layout.get::<String>("format"));
+            if format.is_some_and(|format| COMFY_PACKED.contains(&&*format)) {
+                self.packed.insert(module.into());
             }
         }
     }
 
     pub(crate) fn elements(&self, module: &str) -> Option<u64> {
-        self.0.get(module).copied()
+        self.elements.get(module).copied()
     }
 }
 
@@ -381,6 +418,25 @@ mod tests {
                 shapes.add_metadata(&file(columns));
             }
             assert_eq!(shapes.elements("m"), Some(6), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn layouts_of_comfyui_are_read_from_metadata() {
+        let cases = [
+            (r#"{"layers":{"m":{"format":"convrot_w4a4","convrot_groupsize":256}}}"#, true),
+            (r#"{"layers":{"m":{"format":"int8_tensorwise"}}}"#, false),
+            (r#"{"layers":{"n":{"format":"convrot_w4a4"}}}"#, false),
+            (r#"{"layers":{"m":"convrot_w4a4"}}"#, false),
+            ("[", false),
+        ];
+        for (text, expected) in cases {
+            let metadata = BTreeMap::from([(COMFY_LAYOUTS.to_owned(), text.to_owned())]);
+            let mut shapes = MetadataShapes::default();
+            shapes.add_metadata(&metadata);
+            let (config, dimensions) = (QuantizationConfig::default(), Dimensions::default());
+            let hints = Hints::new(&config, &dimensions, &shapes);
+            assert_eq!(hints.is_packed_by_metadata("m"), expected, "{text}");
         }
     }
 

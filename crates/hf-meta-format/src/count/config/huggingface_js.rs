@@ -100,6 +100,8 @@ impl HuggingFaceJsRules {
         elements: &[u64],
     ) -> Option<u64> {
         let rules = match (self.method, packing.bits) {
+            // A width of 1 makes the whole section invalid.
+            (JsMethod::Mlx, Some(1)) => &Self::default(),
             (JsMethod::Mlx, Some(bits)) => &Self { bits: Some(bits.into()), ..self.clone() },
             _ => self,
         };

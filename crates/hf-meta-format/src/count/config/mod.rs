@@ -1,11 +1,14 @@
 //! The content of a model's configuration files that affects a count.
 
+mod arithmetic;
 mod hints;
 mod huggingface_js;
-pub(super) mod json_object;
+pub(crate) mod json_object;
 mod pattern;
 mod schemes;
+mod unused;
 
+use self::arithmetic::ExpectedParameters;
 use self::hints::Dimensions;
 use self::huggingface_js::HuggingFaceJsRules;
 use self::json_object::{JsonObject, read};
@@ -13,8 +16,9 @@ use self::schemes::QuantizationConfig;
 use super::experts::ExpertConfigs;
 use crate::formats::{ModelDescription, clip};
 
-pub(super) use self::hints::{Hints, MetadataShapes};
+pub(super) use self::hints::{Hints, MetadataShapes, Side};
 pub use self::schemes::ConfigError;
+pub(super) use self::unused::UnusedEntries;
 
 /// The quantization and the expert counts of a model, as described by its configuration files.
 ///
@@ -31,8 +35,12 @@ pub use self::schemes::ConfigError;
 pub struct Configs {
     pub(super) quantization: QuantizationConfig,
     pub(super) dimensions: Dimensions,
+    /// The size of the model, if its architecture is supported.
+    pub(super) expected: Option<ExpectedParameters>,
     pub(super) experts: ExpertConfigs,
     pub(super) huggingface_js: HuggingFaceJsRules,
+    /// True if the output embedding is tied to the input embedding.
+    pub(super) is_tied: bool,
 }
 
 /// The keys of quantization sections, in order of precedence.
@@ -65,11 +73,15 @@ impl Configs {
                 quantization = find_section(&nested)?;
             }
         }
+        // ChatGLM states the bits next to the dimensions. 0 means unquantized.
+        let chatglm = || QuantizationConfig::chatglm(model.number("quantization_bit")?);
         Ok(Self {
-            quantization: quantization.unwrap_or_default(),
+            quantization: quantization.or_else(chatglm).unwrap_or_default(),
             dimensions,
+            expected: ExpectedParameters::from_config(&model),
             experts: ExpertConfigs::from_config(&model),
             huggingface_js: HuggingFaceJsRules::from_config(&model),
+            is_tied: is_tied(&model),
         })
     }
 
@@ -115,6 +127,14 @@ impl Configs {
     pub fn method(&self) -> Option<&str> {
         self.quantization.method.as_deref()
     }
+}
+
+/// Returns whether a model or its language model states that the embeddings are tied, and neither contradicts it.
+fn is_tied(model: &JsonObject<'_>) -> bool {
+    let read = |model: &JsonObject<'_>| model.get::<bool>("tie_word_embeddings");
+    let text = model.get::<JsonObject<'_>>("text_config");
+    let stated = [read(model), text.as_ref().and_then(read)];
+    stated.contains(&Some(true)) && !stated.contains(&Some(false))
 }
 
 fn parse(json: &[u8]) -> Result<JsonObject<'_>, ConfigError> {
@@ -246,6 +266,21 @@ mod tests {
             let found = configs.experts.find("layers.0").ok().and_then(|config| config.top_k(None));
             assert_eq!((configs.method(), found), (method, top_k), "{json}");
             assert_eq!(configs.dimensions.vocabulary, Some(7));
+        }
+    }
+
+    #[test]
+    fn embeddings_are_tied_if_no_configuration_contradicts() {
+        let cases = [
+            ("{}", false),
+            (r#"{"tie_word_embeddings":true}"#, true),
+            (r#"{"text_config":{"tie_word_embeddings":true}}"#, true),
+            (r#"{"tie_word_embeddings":false,"text_config":{"tie_word_embeddings":true}}"#, false),
+            (r#"{"tie_word_embeddings":"true"}"#, false),
+        ];
+        for (json, expected) in cases {
+            let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            assert_eq!(configs.is_tied, expected, "{json}");
         }
     }
 

@@ -8,20 +8,27 @@ use regex_lite::{Regex, RegexBuilder};
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     text: Box<str>,
+    /// True if the position of the match decides among several patterns.
+    is_search: bool,
     compiled: OnceLock<Option<Regex>>,
 }
 
 impl Pattern {
+    /// The prefix of patterns of which the leftmost match wins, as in an alternation.
+    pub(crate) const SEARCH: &str = "search:";
+
     /// The maximum length in bytes. Longer patterns match nothing.
     const MAX_LENGTH: usize = 500;
 
     /// Parses a name as a pattern; `None` if it is an exact name.
     ///
     /// compressed-tensors prefixes patterns with `re:` and GPTQModel with `+:`. Both match from the start of the
-    /// module name. Other patterns match anywhere.
+    /// module name. Other patterns match anywhere, as does any name after [`SEARCH`](Self::SEARCH).
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        let text = if let Some(text) = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:"))
-        {
+        let search = name.strip_prefix(Self::SEARCH);
+        let text = if let Some(text) = search {
+            text.to_owned()
+        } else if let Some(text) = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:")) {
             format!("^(?:{text})")
         } else if name.starts_with('*') {
             // Quark writes shell patterns, in which a star matches any text.
@@ -31,7 +38,12 @@ impl Pattern {
         } else {
             return None;
         };
-        Some(Self { text: text.into(), compiled: OnceLock::new() })
+        Some(Self { text: text.into(), is_search: search.is_some(), compiled: OnceLock::new() })
+    }
+
+    /// Returns the regular expression.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Returns the text of a pattern that matches modules with `name` as one of their segments.
@@ -63,10 +75,12 @@ impl Pattern {
         u64::try_from(steps).unwrap_or(u64::MAX)
     }
 
-    /// Returns whether a name matches. Unsupported patterns match nothing.
-    pub(crate) fn matches(&self, name: &str) -> bool {
+    /// Returns the precedence of a match in a name, the lowest first; `None` if the name does not match. Unsupported
+    /// patterns match nothing. Patterns with the same precedence apply in the order of the configuration.
+    pub(crate) fn matches(&self, name: &str) -> Option<usize> {
         let compiled = self.compiled.get_or_init(|| self.compile());
-        compiled.as_ref().is_some_and(|regex| regex.is_match(name))
+        let found = compiled.as_ref()?.find(name)?;
+        Some(if self.is_search { found.start() } else { 0 })
     }
 
     /// Compiles the expression. The compiled size is limited in proportion to the length, so that repetitions such as
@@ -114,9 +128,14 @@ mod tests {
         ];
         for (name, expected) in cases {
             let pattern = Pattern::from_name(name);
-            assert_eq!(pattern.map(|pattern| pattern.matches("h.0.q_proj")), expected, "{name}");
+            let matches = pattern.map(|pattern| pattern.matches("h.0.q_proj").is_some());
+            assert_eq!(matches, expected, "{name}");
         }
         let long = Pattern::from_name(&format!("re:{}", "h?".repeat(300))).unwrap();
-        assert!(!long.matches("h"));
+        assert_eq!(long.matches("h"), None);
+        let precedence = ["search:q_proj", "search:h.0", "re:.*q_proj"];
+        let precedence =
+            precedence.map(|name| Pattern::from_name(name).unwrap().matches("h.0.q_proj"));
+        assert_eq!(precedence, [Some(4), Some(0), Some(0)]);
     }
 }

@@ -88,6 +88,10 @@ const NOT_MODULES: [&str; 9] = [
     "_data",
 ];
 
+/// The section of Gemma's quantizer whose keys are patterns. Source: `replace_with_quant_layers` in
+/// `transformers/integrations/gemma_quant.py` 5.23.
+const GEMMA_PATTERNS: &str = "module_quant_configs";
+
 /// The index of a scheme in the list of schemes.
 type SchemeId = usize;
 
@@ -134,6 +138,14 @@ impl QuantizationConfig {
         Ok(config)
     }
 
+    /// Creates the quantization of `ChatGLM`, which has one width; `None` if the width is 0.
+    pub(crate) fn chatglm(bits: u64) -> Option<Self> {
+        let bits = Some(bits).filter(|bits| (1..=8).contains(bits))?;
+        let schemes = vec![Scheme { bits: Some(bits), ..Scheme::default() }];
+        let defaults = BTreeSet::from([0]);
+        Some(Self { method: Some("chatglm".to_owned()), schemes, defaults, ..Self::default() })
+    }
+
     /// Returns whether the section contains nothing that a solver could use.
     pub(crate) fn is_empty(&self) -> bool {
         self.method.is_none() && self.schemes.is_empty()
@@ -170,6 +182,9 @@ impl QuantizationConfig {
             let Some(inner) = read::<JsonObject>(value) else { continue };
             if NOT_MODULES.contains(&key) || has_targets {
                 self.collect_schemes(&inner, names, depth - 1)?;
+            } else if names == [GEMMA_PATTERNS] {
+                let pattern = format!("{}{key}", Pattern::SEARCH);
+                self.collect_schemes(&inner, &[pattern], depth - 1)?;
             } else {
                 self.collect_schemes(&inner, &[key.to_owned()], depth - 1)?;
             }
@@ -266,6 +281,11 @@ impl QuantizationConfig {
         self.schemes.get(*self.named.get(name).or_else(|| self.named_suffixes.get(name))?)
     }
 
+    /// Returns the names of modules with their schemes.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Scheme)> {
+        self.named.iter().filter_map(|(name, id)| Some((&**name, self.schemes.get(*id)?)))
+    }
+
     /// Returns the patterns with their schemes, in the order of the configuration.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = (&Pattern, &Scheme)> {
         self.patterns.iter().filter_map(|(pattern, id)| Some((pattern, self.schemes.get(*id)?)))
@@ -309,15 +329,17 @@ impl Scheme {
     }
 }
 
-/// Returns the bits per weight stated in a format name, such as `int4` or `mxfp4`.
+/// Returns the bits per weight stated in a format name, such as `int4`, `mxfp4` or `W4A16`.
 fn bits_of_format(format: &str) -> Option<u64> {
     let format = format.to_lowercase();
-    let digits = ["int", "float", "fp", "nf"].iter().find_map(|name| {
-        let after = &format[format.find(name)? + name.len()..];
+    let bits = |after: &str| {
         let end = after.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(after.len());
         after[..end].parse().ok()
-    });
-    digits.filter(|bits| (1..=32).contains(bits))
+    };
+    let names = ["int", "float", "fp", "nf"];
+    let width = names.iter().find_map(|name| bits(&format[format.find(name)? + name.len()..]));
+    // Weights and activations, as in `W4A16_AWQ`.
+    width.or_else(|| bits(format.strip_prefix('w')?)).filter(|bits| (1..=32).contains(bits))
 }
 
 /// Returns the block size of a GGUF type, such as `q4_0` or `q4_k_m`.

@@ -9,6 +9,8 @@ use crate::count::config::json_object::{JsonObject, number, read};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExpertConfigs {
     models: Vec<ExpertConfig>,
+    /// True if a model has more than one expert per layer.
+    pub(crate) has_experts: bool,
 }
 
 /// The numbers of experts of one model.
@@ -85,6 +87,8 @@ impl ExpertConfigs {
     pub(crate) fn from_config(model: &JsonObject<'_>) -> Self {
         let mut configs = Self::default();
         configs.add(model, ExpertConfig::new(model, &ExpertConfig::default(), None), 0);
+        let mut counts = configs.models.iter().flat_map(|model| &model.experts);
+        configs.has_experts = counts.any(|PerLayer(counts)| counts.iter().any(|&count| count > 1));
         configs.models.retain(|model| !model.top_k.is_empty());
         configs.models.truncate(Self::MAX_WITH_EXPERTS);
         configs

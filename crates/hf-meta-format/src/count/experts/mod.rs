@@ -8,7 +8,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 pub(super) use self::config::ExpertConfigs;
-pub(super) use self::position::TensorPosition;
+pub(crate) use self::position::{Embedding, TensorPosition};
 pub(super) use self::sums::ExpertSums;
 
 /// The parameters of a mixture of experts, and how many of them are active per token.
@@ -32,12 +32,13 @@ pub struct MixtureOfExperts {
     pub routed_active: u64,
     /// The number of parameters that are active for every token.
     pub always_active: u64,
-    /// The number of parameters in the input embedding, of which each token uses one row; 0 if the embedding is tied
-    /// to the output embedding.
-    pub input_embedding: u64,
+    /// The number of parameters in lookup tables, of which each token uses a few rows: the input embedding unless it
+    /// is also the output embedding, per-layer embeddings and n-gram tables.
+    pub lookup_tables: u64,
     /// The number of parameters in layers that draft tokens, including their experts.
     pub draft: u64,
-    /// `true` if a token may use fewer parameters, because the router can select an expert without parameters.
+    /// `true` if a token may use fewer parameters, because the router can select an expert without parameters, or two
+    /// experts that share a part.
     pub is_upper_bound: bool,
 }
 
@@ -48,11 +49,11 @@ impl MixtureOfExperts {
         self.always_active.saturating_add(self.routed_active)
     }
 
-    /// Returns the number of parameters that are active per token, excluding the input embedding, as in many
-    /// published counts.
+    /// Returns the number of parameters that are active per token, excluding lookup tables, as in many published
+    /// counts.
     #[must_use]
-    pub fn active_without_input_embedding(&self) -> u64 {
-        self.active().saturating_sub(self.input_embedding)
+    pub fn active_without_lookup_tables(&self) -> u64 {
+        self.active().saturating_sub(self.lookup_tables)
     }
 
     /// Returns the total number of parameters.
@@ -95,6 +96,9 @@ pub enum UnknownActive {
     /// The tensors and the configuration disagree about the number of experts.
     #[error("the tensors and the configuration disagree about the number of experts")]
     ConflictingExpertCount,
+    /// The configuration specifies experts, but no tensor has the name of an expert.
+    #[error("the configuration specifies experts, but no tensor has the name of an expert")]
+    NoExperts,
     /// Some experts are missing from the tensors.
     #[error("some experts are missing from the tensors")]
     MissingExperts,

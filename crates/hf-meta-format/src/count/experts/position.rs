@@ -5,13 +5,13 @@ use crate::formats::TensorInfo;
 /// The position of a tensor in the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TensorPosition<'a> {
-    /// True if a segment starts with `mtp`. Some models store draft layers under such names.
+    /// True if a segment names a draft head, such as `mtp`.
     pub(crate) is_draft: bool,
     pub(crate) layer: Option<LayerPosition<'a>>,
     /// The routed expert, or all routed experts if the tensor contains them. `None` for shared experts and routers,
     /// which every token uses.
     pub(crate) expert: Option<ExpertPosition<'a>>,
-    /// The kind of embedding; `None` inside a layer.
+    /// The kind of embedding. Inside a layer, only lookup tables are recognized.
     pub(crate) embedding: Option<Embedding>,
 }
 
@@ -29,16 +29,24 @@ pub(crate) struct ExpertPosition<'a> {
     /// The name up to the list of experts, such as `model.layers.7.mlp.experts`.
     pub(crate) group: &'a str,
     kind: ExpertKind,
+    /// The last segment of the name, such as `weight`.
+    last: &'a str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpertKind {
     /// One expert, such as `experts.3` or `expert_3`.
     Numbered(u64),
+    /// One element of a list, such as `ffns.3`. Other models have lists of a single element with this name.
+    Listed(u64),
     /// All experts, such as `experts.gate_up_proj`.
-    Stacked { is_bias: bool },
+    Stacked,
     /// A tensor in a block that contains experts and other tensors, such as `block_sparse_moe.input_linear`.
     Block,
+    /// A tensor in the feed-forward layer of such a block, such as `moe.mlp.w1`.
+    BlockMlp,
+    /// A tensor in the feed-forward layer of any model, such as `mlp.mlp1_weight` in gpt-oss.
+    Mlp,
 }
 
 /// The part of a group's routed experts that a tensor contains.
@@ -53,18 +61,41 @@ pub(crate) enum ExpertPart {
 }
 
 impl ExpertPosition<'_> {
+    /// The minimum of both sides of a matrix in a feed-forward layer. The kernels of convolutions are smaller.
+    const MIN_SIDE: u64 = 16;
+
     /// Returns the part of the experts that a tensor contains; `None` if it is not routed, such as a norm.
     pub(crate) fn part(&self, tensor: &TensorInfo) -> Option<ExpertPart> {
+        use ExpertKind::{Block, BlockMlp, Listed, Mlp, Numbered, Stacked};
+
+        let is_bias = self.last.ends_with("bias");
         match (self.kind, &tensor.shape[..]) {
-            (ExpertKind::Numbered(number), _) => Some(ExpertPart::Numbered(number)),
-            (_, [experts, _, _, ..]) | (ExpertKind::Stacked { is_bias: true }, [experts, _])
-                if *experts > 1 =>
-            {
+            (Numbered(number) | Listed(number), _) => Some(ExpertPart::Numbered(number)),
+            (Mlp, [_, rows, .., columns]) if *rows.min(columns) < Self::MIN_SIDE => None,
+            (_, [experts, _, _, ..]) if *experts > 1 => Some(ExpertPart::Stacked(*experts)),
+            (Stacked | Mlp, [experts, _]) if is_bias && *experts > 1 => {
                 Some(ExpertPart::Stacked(*experts))
             }
-            (ExpertKind::Stacked { is_bias: false }, [_, _]) => Some(ExpertPart::Rows),
-            _ => None,
+            (Stacked, [_, _]) if !is_bias => Some(ExpertPart::Rows),
+            // The weights of a linear layer are those of one dense layer.
+            (BlockMlp, [_, _]) if !is_bias && self.last != "weight" => Some(ExpertPart::Rows),
+            (Stacked | Block | BlockMlp | Mlp, _) => None,
         }
+    }
+
+    /// Returns whether a tensor proves that the model has routed experts.
+    fn is_proof(&self, tensor: &TensorInfo) -> bool {
+        let may_be_dense = match self.kind {
+            ExpertKind::Listed(number) => number == 0,
+            ExpertKind::Mlp => tensor.shape.len() < 3,
+            _ => false,
+        };
+        !may_be_dense && self.part(tensor).is_some()
+    }
+
+    /// Returns whether later segments of the name may locate the experts more precisely.
+    fn is_block(&self) -> bool {
+        matches!(self.kind, ExpertKind::Block | ExpertKind::BlockMlp | ExpertKind::Mlp)
     }
 }
 
@@ -73,15 +104,21 @@ impl ExpertPosition<'_> {
 pub(crate) enum Embedding {
     Input,
     Output,
+    /// A table that is read by rows in addition to the input embedding: n-gram tables of `LongCat` and Qwen, and the
+    /// per-layer embeddings of Gemma.
+    LookupTable,
 }
 
 impl Embedding {
-    fn from_module(name: &str) -> Option<Self> {
+    /// Returns the kind of an embedding from the name of its module, and the name that precedes it.
+    fn from_module(name: &str, parent: &str) -> Option<Self> {
         match name {
             "embed_tokens" | "embeddings" | "word_embeddings" | "tok_embeddings"
             | "token_embedding" | "token_embeddings" | "token_embd" | "wte" | "embed"
-            | "embed_in" => Some(Self::Input),
-            "lm_head" | "output" | "unembed" | "head" | "embed_out" => Some(Self::Output),
+            | "embed_in" | "embedding" => Some(Self::Input),
+            "lm_head" | "output" | "unembed" | "unembedding" | "head" | "embed_out"
+            | "output_layer" | "vocab_projector" => Some(Self::Output),
+            "decoder" if matches!(parent, "lm_head" | "predictions") => Some(Self::Output),
             _ => None,
         }
     }
@@ -93,51 +130,51 @@ impl<'a> TensorPosition<'a> {
         let mut is_router = false;
         let mut is_shared = false;
         let (mut start, mut kind) = (0, Segment::Other);
-        let (mut module, mut last) = ("", "");
+        let (mut parent, mut module, mut last) = ("", "", "");
         // For such short segments, a loop over bytes is faster than `str::split`.
         while start <= name.len() {
             let rest = &name.as_bytes()[start..];
             let end =
                 rest.iter().position(|&byte| byte == b'.').map_or(name.len(), |at| start + at);
             let segment = &name[start..end];
-            let previous = std::mem::replace(&mut kind, Segment::new(segment));
+            let previous = std::mem::replace(&mut kind, Segment::new(segment, last));
             match kind {
-                Segment::Other | Segment::Stack | Segment::FeedForward => {}
+                Segment::Other | Segment::Stack | Segment::FeedForward | Segment::List => {}
                 Segment::Router => is_router = true,
                 Segment::Shared => is_shared = true,
                 Segment::Draft => found.is_draft = true,
+                Segment::LookupTable => found.embedding = Some(Embedding::LookupTable),
                 Segment::Number(number) => found.add_number(&name[..end], number, previous),
                 _ => found.add_experts(name, (start, end), kind, previous),
             }
             start = end + 1;
-            (module, last) = (last, segment);
+            (parent, module, last) = (module, last, segment);
         }
-        if found.layer.is_none() {
-            found.embedding = Embedding::from_module(module);
+        if found.layer.is_none() && found.embedding.is_none() {
+            found.embedding = Embedding::from_module(module, parent);
         }
-        found.expert = found.expert.filter(|expert| {
-            !is_shared && (!is_router || matches!(expert.kind, ExpertKind::Numbered(_)))
-        });
-        if let Some(ExpertPosition { kind: ExpertKind::Stacked { is_bias }, .. }) =
-            &mut found.expert
-        {
-            *is_bias = last.ends_with("bias");
-        }
+        let is_one = |kind| matches!(kind, ExpertKind::Numbered(_) | ExpertKind::Listed(_));
+        let expert = found.expert.filter(|found| !is_shared && (!is_router || is_one(found.kind)));
+        found.expert = expert.map(|expert| ExpertPosition { last, ..expert });
         found
     }
 
     /// Handles a segment that is a number.
     fn add_number(&mut self, key: &'a str, number: u64, previous: Segment) {
         let is_in_gguf_layer = self.layer.is_some_and(|layer| layer.key.starts_with("blk."));
-        match (previous, &mut self.expert) {
+        let list = self.expert.filter(|expert| !expert.is_block());
+        let new = |kind| {
+            let (group, _) = key.rsplit_once('.').unwrap_or_default();
+            Some(ExpertPosition { group, kind, last: "" })
+        };
+        match (previous, list) {
             (Segment::FeedForward, None) if is_in_gguf_layer => {
-                let (group, _) = key.rsplit_once('.').unwrap_or_default();
-                self.expert = Some(ExpertPosition { group, kind: ExpertKind::Numbered(number) });
+                self.expert = new(ExpertKind::Numbered(number));
             }
-            (Segment::Experts, Some(expert)) => expert.kind = ExpertKind::Numbered(number),
-            // A list with one tensor per expert, such as `experts.gate_up_projs.3`.
-            (Segment::Other, Some(expert)) if matches!(expert.kind, ExpertKind::Stacked { .. }) => {
-                expert.kind = ExpertKind::Numbered(number);
+            (Segment::List, None) => self.expert = new(ExpertKind::Listed(number)),
+            // `Other` is a list with one tensor per expert, such as `experts.gate_up_projs.3`.
+            (Segment::Experts | Segment::Other, Some(list)) if list.kind == ExpertKind::Stacked => {
+                self.expert = Some(ExpertPosition { kind: ExpertKind::Numbered(number), ..list });
             }
             (Segment::Stack, None) if self.layer.is_none() => {
                 self.layer = Some(LayerPosition { key, number });
@@ -156,22 +193,24 @@ impl<'a> TensorPosition<'a> {
     ) {
         let before = &name[..start.saturating_sub(1)];
         let is_in_list = matches!(previous, Segment::Experts);
-        let (group, kind) = match (segment, self.expert) {
+        let is_in_block = self.expert.is_some_and(|expert| expert.kind == ExpertKind::Block);
+        let (group, kind) = match (segment, self.expert.filter(|expert| !expert.is_block())) {
             (Segment::Expert(number), Some(list)) if is_in_list => {
                 (list.group, ExpertKind::Numbered(number))
             }
             (Segment::Expert(number), None) => (before, ExpertKind::Numbered(number)),
-            (Segment::Experts, _) => (&name[..end], ExpertKind::Stacked { is_bias: false }),
+            (Segment::Experts, _) => (&name[..end], ExpertKind::Stacked),
             (Segment::Block, None) => (&name[..end], ExpertKind::Block),
-            (Segment::Linear, None) => (before, ExpertKind::Block),
+            (Segment::Mlp, None) if is_in_block => (&name[..end], ExpertKind::BlockMlp),
+            (Segment::Mlp, None) => (&name[..end], ExpertKind::Mlp),
             _ => return,
         };
-        self.expert = Some(ExpertPosition { group, kind });
+        self.expert = Some(ExpertPosition { group, kind, last: "" });
     }
 
-    /// Returns whether the tensor contains parameters of routed experts.
+    /// Returns whether the tensor certainly contains parameters of routed experts.
     pub(crate) fn is_routed(&self, tensor: &TensorInfo) -> bool {
-        !self.is_draft && self.expert.is_some_and(|expert| expert.part(tensor).is_some())
+        !self.is_draft && self.expert.is_some_and(|expert| expert.is_proof(tensor))
     }
 }
 
@@ -184,31 +223,43 @@ enum Segment {
     Stack,
     /// A list of experts, or tensors that contain all of them.
     Experts,
+    /// A list that contains experts if it has several elements.
+    List,
     /// An expert with its number.
     Expert(u64),
     /// A block with experts, a router and other tensors.
     Block,
-    /// A linear layer in Granite and `JetMoE`. It has three dimensions if it contains experts.
-    Linear,
     /// A linear layer of a feed-forward block in GGUF. Older files store one per expert.
     FeedForward,
+    /// A feed-forward layer. Its tensors have three dimensions if they contain experts.
+    Mlp,
     Shared,
     Router,
+    /// A head that drafts tokens, or its layers.
     Draft,
+    /// An embedding that is read by rows in addition to the input embedding.
+    LookupTable,
 }
 
 impl Segment {
-    fn new(segment: &str) -> Self {
+    /// The heads that draft tokens: the names of DeepSeek and Qwen, EAGLE, the library `speculators`, and GGUF.
+    const DRAFT_HEADS: [&str; 4] = ["mtp", "eagle", "speculator", "nextn"];
+
+    fn new(segment: &str, previous: &str) -> Self {
         match segment {
-            "weight" | "model" | "mlp" | "self_attn" => Self::Other,
+            "weight" | "model" | "self_attn" => Self::Other,
+            "mlp" => Self::Mlp,
             // GGUF uses `blk` and `_exps`.
             "h" | "block" | "layer" | "layers" | "blocks" | "blk" => Self::Stack,
             "experts" | "switch_mlp" | "switch_glu" => Self::Experts,
             "moe" => Self::Block,
             "ffn_gate" | "ffn_up" | "ffn_down" => Self::FeedForward,
-            "input_linear" | "output_linear" => Self::Linear,
+            "expert" | "ffns" => Self::List,
             "gate" | "router" => Self::Router,
-            "mtp" => Self::Draft,
+            "embed_tokens_per_layer" | "per_layer_token_embd" | "ngram_embedding" => {
+                Self::LookupTable
+            }
+            "embedders" if previous == "ngram_embeddings" => Self::LookupTable,
             _ => Self::from_affix(segment),
         }
     }
@@ -216,17 +267,26 @@ impl Segment {
     fn from_affix(segment: &str) -> Self {
         match segment.as_bytes() {
             [b'0'..=b'9', ..] => segment.parse().map_or(Self::Other, Self::Number),
-            [b'm', b't', b'p', b'_', ..] => Self::Draft,
+            [b'm' | b'e' | b's' | b'n', ..] if Self::is_draft(segment) => Self::Draft,
             // `shared_experts`, `shared_mlp`, `share_expert`
             [b's', b'h', b'a', b'r', b'e', ..] => Self::Shared,
             [b'e', b'x', b'p', b'e', b'r', b't', b'_', ..] => {
                 segment[7..].parse().map_or(Self::Other, Self::Expert)
             }
             [.., b'_', b'm', b'o', b'e'] => Self::Block,
-            _ if segment.ends_with("_experts") || segment.ends_with("_exps") => Self::Experts,
+            _ if ["_experts", "_exps", "_chexps"].iter().any(|end| segment.ends_with(end)) => {
+                Self::Experts
+            }
             _ if segment.ends_with("layers") || segment.ends_with("blocks") => Self::Stack,
             _ => Self::Other,
         }
+    }
+
+    /// Returns whether a segment is the name of a draft head, or begins with the name and `_`.
+    fn is_draft(segment: &str) -> bool {
+        Self::DRAFT_HEADS.iter().any(|head| {
+            segment.strip_prefix(head).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+        })
     }
 }
 
@@ -261,7 +321,7 @@ mod tests {
         use ExpertPart::{Numbered, Rows, Stacked};
         type Case = (&'static str, &'static [u64], Option<(&'static str, ExpertPart)>);
 
-        let cases: [Case; 33] = [
+        let cases: [Case; 43] = [
             ("h.0.mlp.experts.3.w", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.mlp.experts.up_projs.3.weight", &[9, 1], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.mlp.experts.up_projs.3.bias", &[9], Some(("h.0.mlp.experts", Numbered(3)))),
@@ -287,7 +347,7 @@ mod tests {
                 &[4, 2, 3],
                 Some(("h.0.block_sparse_moe", Stacked(4))),
             ),
-            ("h.0.mlp.input_linear.weight", &[4, 2, 3], Some(("h.0.mlp", Stacked(4)))),
+            ("h.0.mlp.input_linear.weight", &[4, 32, 16], Some(("h.0.mlp", Stacked(4)))),
             ("h.0.moe.gate_proj.weight", &[4, 2, 3], Some(("h.0.moe", Stacked(4)))),
             (
                 "h.0.mlp.text_moe.experts.w",
@@ -311,6 +371,17 @@ mod tests {
             ("h.0.shared_mlp.input_linear.weight", &[2, 3], None),
             ("h.0.mlp.expert_bias", &[4], None),
             ("h.0.mlp.weight", &[4, 2, 3], None),
+            ("h.0.ffns.3.gate.weight", &[2, 3], Some(("h.0.ffns", Numbered(3)))),
+            ("h.0.mlp.expert.3.w", &[2, 3], Some(("h.0.mlp.expert", Numbered(3)))),
+            ("h.0.mlp.expert_3.w", &[2], Some(("h.0.mlp", Numbered(3)))),
+            ("h.0.moe.mlp.w1", &[8, 2], Some(("h.0.moe.mlp", Rows))),
+            ("h.0.moe.mlp.up_proj.weight", &[8, 2], None),
+            ("block.0.mlp.mlp1_weight", &[4, 32, 16], Some(("block.0.mlp", Stacked(4)))),
+            ("block.0.mlp.mlp1_bias", &[4, 32], Some(("block.0.mlp", Stacked(4)))),
+            // A convolution.
+            ("h.0.mlp.conv.weight", &[64, 32, 3], None),
+            ("h.0.mlp.up_proj.weight", &[64, 32], None),
+            ("blk.0.ffn_up_chexps.weight", &[4, 2, 3], Some(("blk.0.ffn_up_chexps", Stacked(4)))),
         ];
         for (name, shape, expected) in cases {
             let tensor =
@@ -328,12 +399,25 @@ mod tests {
             ("mtp.layers.0.experts.1.w", true, None),
             ("model.mtp_layers.0.w", true, None),
             ("model.smtp.w", false, None),
+            ("eagle.layers.0.w", true, None),
+            ("speculator.head.0.weight", true, None),
+            ("model.nextn_layers.0.w", true, None),
+            ("eagles.0.w", false, None),
             ("model.embed_tokens.weight", false, Some(Embedding::Input)),
             ("backbone.embeddings.weight", false, Some(Embedding::Input)),
             ("model.layers.61.embed_tokens.weight", false, None),
             ("model.embed_tokens.norm.weight", false, None),
             ("lm_head.qweight", false, Some(Embedding::Output)),
+            ("cls.predictions.decoder.weight", false, Some(Embedding::Output)),
+            ("model.decoder.weight", false, None),
             ("model.layers.0.output.weight", false, None),
+            ("embedding.weight", false, Some(Embedding::Input)),
+            ("unembedding.weight", false, Some(Embedding::Output)),
+            ("model.embed_tokens_per_layer.weight", false, Some(Embedding::LookupTable)),
+            ("model.ngram_embeddings.embedders.3.weight", false, Some(Embedding::LookupTable)),
+            ("model.ngram_embeddings.post_projs.3.weight", false, None),
+            ("model.audio.embedders.3.weight", false, None),
+            ("layers.0.ple.ngram_embedding.shard_3.weight", false, Some(Embedding::LookupTable)),
         ];
         for (name, is_draft, embedding) in cases {
             let found = TensorPosition::new(name);

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config::{ExpertConfig, ExpertConfigs};
 use super::position::{Embedding, ExpertPart, TensorPosition};
 use super::{MixtureOfExperts, UnknownActive};
-use crate::formats::TensorInfo;
+use crate::count::{CountedAs, DtypeCount};
+use crate::formats::{Dtype, TensorInfo, clip};
 
 /// Per-layer sums, from which the parameters of a mixture of experts are computed.
 ///
@@ -22,9 +23,10 @@ pub(crate) struct ExpertSums {
     last: Option<(Box<str>, usize)>,
     /// The parameters of draft layers that are recognized by name.
     draft: u64,
-    /// The number of parameters of the largest input embedding.
-    input_embedding: u64,
-    output_embedding: u64,
+    /// The largest input embedding.
+    input: Option<StoredEmbedding>,
+    /// The largest output embedding.
+    output: Option<StoredEmbedding>,
     has_experts: bool,
     /// The number of expert groups, over all layers.
     groups: usize,
@@ -33,11 +35,22 @@ pub(crate) struct ExpertSums {
     is_too_large: bool,
 }
 
+/// An embedding outside of all layers.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredEmbedding {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    pub(crate) class: CountedAs,
+    pub(crate) count: DtypeCount,
+}
+
 /// The parameters of a layer, and its routed experts by name without the layer, such as `.mlp.experts`.
 #[derive(Clone, Debug, Default)]
 struct LayerSums {
     number: Option<u64>,
     parameters: u64,
+    /// The parameters of lookup tables besides the input embedding.
+    lookup_tables: u64,
     groups: BTreeMap<Box<str>, ExpertGroup>,
 }
 
@@ -53,6 +66,8 @@ struct ExpertGroup {
     has_conflict: bool,
     /// The parameters of tensors that contain the rows of all experts.
     rows: u64,
+    /// True if a tensor proves that the group contains experts. Without proof, the group is ignored.
+    is_proven: bool,
 }
 
 impl ExpertSums {
@@ -64,8 +79,15 @@ impl ExpertSums {
     /// The maximum length of the name of a layer or of an expert group.
     const MAX_NAME_LENGTH: usize = 200;
 
-    /// Adds a tensor with `parameters` parameters. The sums cannot overflow, because the total was checked.
-    pub(crate) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
+    /// Adds a tensor. The sums cannot overflow, because the total was checked.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        tensor: &TensorInfo,
+        class: CountedAs,
+        count: &DtypeCount,
+    ) {
+        let parameters = count.parameters;
         if parameters == 0 {
             return;
         }
@@ -74,12 +96,16 @@ impl ExpertSums {
             self.draft = self.draft.saturating_add(parameters);
             return;
         }
-        match position.embedding {
-            Some(Embedding::Input) => self.input_embedding = self.input_embedding.max(parameters),
-            Some(Embedding::Output) => {
-                self.output_embedding = self.output_embedding.max(parameters);
-            }
-            None => {}
+        let known = match position.embedding {
+            Some(Embedding::Input) => Some(&mut self.input),
+            Some(Embedding::Output) => Some(&mut self.output),
+            Some(Embedding::LookupTable) | None => None,
+        };
+        if let Some(known) = known
+            && known.as_ref().is_none_or(|known| known.count.parameters < parameters)
+        {
+            let (name, dtype) = (clip(name), tensor.dtype.clone());
+            *known = Some(StoredEmbedding { name, dtype, class, count: *count });
         }
         self.has_experts |= position.is_routed(tensor);
         if !self.is_too_large {
@@ -106,12 +132,16 @@ impl ExpertSums {
         }
         let layer = self.layers.get_mut(at)?;
         layer.parameters = layer.parameters.saturating_add(parameters);
+        if position.embedding == Some(Embedding::LookupTable) {
+            layer.lookup_tables = layer.lookup_tables.saturating_add(parameters);
+        }
         let Some(expert) = position.expert else { return Some(()) };
         let Some(part) = expert.part(tensor) else { return Some(()) };
         let before = layer.groups.len();
         let group = layer.group(expert.group.get(key.len()..)?)?;
         let experts = group.numbered.len();
         group.add(part, parameters)?;
+        group.is_proven |= position.is_routed(tensor);
         self.experts += group.numbered.len() - experts;
         self.groups += layer.groups.len() - before;
         (self.groups <= Self::MAX_GROUPS && self.experts <= Self::MAX_EXPERTS).then_some(())
@@ -133,6 +163,16 @@ impl ExpertSums {
         self.layer_indices.iter().filter_map(|(key, at)| Some((&**key, self.layers.get(*at)?)))
     }
 
+    /// Returns the input and the output embedding, if both are stored.
+    pub(crate) fn embeddings(&self) -> Option<(&StoredEmbedding, &StoredEmbedding)> {
+        self.input.as_ref().zip(self.output.as_ref())
+    }
+
+    /// Removes the output embedding, which is a copy of the input embedding.
+    pub(crate) fn remove_output(&mut self) {
+        self.output = None;
+    }
+
     /// Returns true if any tensor belongs to routed experts.
     pub(crate) fn has_experts(&self) -> bool {
         self.has_experts
@@ -145,15 +185,17 @@ impl ExpertSums {
         total: u64,
     ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
         if !self.has_experts {
-            return Ok(None);
+            return if configs.has_experts { Err(UnknownActive::NoExperts) } else { Ok(None) };
         }
         if self.is_too_large {
             return Err(UnknownActive::TooManyExperts);
         }
-        let is_tied = self.input_embedding != self.output_embedding;
-        let input_embedding = if is_tied { 0 } else { self.input_embedding };
+        // The sizes of the embeddings may differ, because one of them may be padded.
+        let input = self.embeddings().map_or(0, |(input, _)| input.count.parameters);
+        let tables = self.layers.iter().map(|layer| layer.lookup_tables);
+        let lookup_tables = tables.fold(input, u64::saturating_add);
         let mut mixture =
-            MixtureOfExperts { draft: self.draft, input_embedding, ..MixtureOfExperts::default() };
+            MixtureOfExperts { draft: self.draft, lookup_tables, ..MixtureOfExperts::default() };
         // Only layers in the same stack as layers with experts can be draft layers. A vision tower has its own stack.
         let with_experts = self.by_name().filter(|(_, layer)| !layer.groups.is_empty());
         let stacks: BTreeSet<_> = with_experts.map(|(key, _)| stack(key)).collect();
@@ -164,6 +206,10 @@ impl ExpertSums {
         Ok(Some(MixtureOfExperts { always_active: rest, ..mixture }))
     }
 }
+
+/// The ends of the names of adjugate experts in `GroveMoE`. Each of them serves several routed experts, so a token uses
+/// at most as many as routed experts. Source: `modeling_grove_moe.py` of inclusionAI/GroveMoE-Inst, and llama.cpp.
+const CHUNKED: [&str; 2] = ["chunk_experts", "_chexps"];
 
 /// Returns the name of a layer without its number.
 fn stack(key: &str) -> &str {
@@ -194,12 +240,14 @@ impl LayerSums {
             && config.is_draft(number)
         {
             mixture.draft = mixture.draft.saturating_add(self.parameters);
+            mixture.lookup_tables = mixture.lookup_tables.saturating_sub(self.lookup_tables);
             return Ok(());
         }
-        for (name, group) in &self.groups {
+        for (name, group) in self.groups.iter().filter(|(_, group)| group.is_proven) {
             let config = configs.find(&format!("{key}{name}"))?;
-            group.add_to(mixture, config, self.number)?;
-            mixture.is_upper_bound |= config.has_zero_experts;
+            let is_chunked = CHUNKED.iter().any(|end| name.ends_with(end));
+            group.add_to(mixture, config, self.number, is_chunked)?;
+            mixture.is_upper_bound |= config.has_zero_experts || is_chunked;
         }
         Ok(())
     }
@@ -236,10 +284,13 @@ impl ExpertGroup {
         mixture: &mut MixtureOfExperts,
         config: &ExpertConfig,
         layer: Option<u64>,
+        is_chunked: bool,
     ) -> Result<(), UnknownActive> {
         let experts = self.experts(config, layer)?;
-        let sets = config.set_sizes(experts, layer).ok_or(UnknownActive::ConflictingExpertCount)?;
+        let sets = if is_chunked { Some(vec![experts]) } else { config.set_sizes(experts, layer) };
+        let sets = sets.ok_or(UnknownActive::ConflictingExpertCount)?;
         let top_k = config.top_k(layer).ok_or(UnknownActive::MissingTopK)?;
+        let top_k = if is_chunked { top_k.min(experts) } else { top_k };
         let in_all = self.stacked_parameters.saturating_add(self.rows);
         let is_divisible = in_all.is_multiple_of(experts) && (in_all == 0 || sets.len() == 1);
         // Experts of equal size belong to one set.
@@ -285,7 +336,6 @@ fn common_size(experts: &[u64]) -> Result<u64, UnknownActive> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::Dtype;
 
     type Tensor<'a> = (&'a str, &'a [u64]);
 
@@ -304,7 +354,8 @@ mod tests {
             let info = info(shape);
             let parameters = info.elements().unwrap();
             total += parameters;
-            sums.add(name, &info, parameters);
+            let count = DtypeCount { parameters, ..DtypeCount::default() };
+            sums.add(name, &info, CountedAs::AsStored, &count);
         }
         sums.mixture(&configs, total)
     }
@@ -412,9 +463,40 @@ mod tests {
         let input = ("model.embed_tokens.weight", &[5, 10][..]);
         let config = r#"{"num_experts_per_tok":2}"#;
         let tied = mixture(config, &[experts, input]).unwrap().unwrap();
-        assert_eq!(tied.active_without_input_embedding(), tied.active());
+        assert_eq!(tied.active_without_lookup_tables(), tied.active());
         let own = mixture(config, &[experts, input, ("lm_head.weight", input.1)]).unwrap().unwrap();
-        assert_eq!((own.active(), own.active_without_input_embedding()), (1_120, 1_070));
+        assert_eq!((own.active(), own.active_without_lookup_tables()), (1_120, 1_070));
+        let padded = ("lm_head.weight", &[6, 10][..]);
+        let padded = mixture(config, &[experts, input, padded]).unwrap().unwrap();
+        assert_eq!((padded.active(), padded.active_without_lookup_tables()), (1_130, 1_080));
+    }
+
+    /// The adjugate experts of `GroveMoE`, in GGUF: 2 of 4 experts of 10 parameters, and at most 2 adjugate experts of 3.
+    #[test]
+    fn adjugate_experts_are_an_upper_bound() {
+        let tensors = [
+            ("blk.0.ffn_up_exps.weight", &[4, 10, 1][..]),
+            ("blk.0.ffn_up_chexps.weight", &[2, 3, 1]),
+        ];
+        let moe = mixture(r#"{"num_experts":4,"num_experts_per_tok":2}"#, &tensors).unwrap();
+        let moe = moe.unwrap();
+        assert_eq!((moe.active(), moe.routed, moe.is_upper_bound), (1_026, 46, true));
+    }
+
+    /// The lists `ffns` of object detectors have one element, and feed-forward layers may be convolutions.
+    #[test]
+    fn dense_models_have_no_experts() {
+        let tensors = [
+            ("layers.0.ffns.0.layers.0.0.weight", &[64, 32][..]),
+            ("layers.0.mlp.dwconv.weight", &[64, 1, 3, 3]),
+            ("layers.0.mlp.conv.weight", &[64, 32, 9]),
+            ("layers.0.mlp.table_bias", &[2, 64]),
+        ];
+        assert_eq!(mixture("{}", &tensors), Ok(None));
+        let experts = ("layers.0.mlp.experts.w", &[4, 6, 1][..]);
+        let with_experts = [&tensors[..], &[experts]].concat();
+        let config = r#"{"num_experts":4,"num_experts_per_tok":2}"#;
+        assert_eq!(mixture(config, &with_experts).unwrap().unwrap().routed, 24);
     }
 
     #[test]
@@ -443,7 +525,9 @@ mod tests {
         for (tensors, reason) in cases {
             assert_eq!(active_and_total(tensors), Err(reason), "{tensors:?}");
         }
-        assert_eq!(active_and_total(&[("h.0.mlp.weight", &[4, 4])]), Ok((0, 0)));
+        let dense: [Tensor<'_>; 1] = [("h.0.mlp.weight", &[4, 4])];
+        assert_eq!(active_and_total(&dense), Err(UnknownActive::NoExperts));
+        assert_eq!(mixture(r#"{"num_experts":1}"#, &dense), Ok(None));
         let experts = ("h.0.experts.w", &[4, 6, 1][..]);
         assert_eq!(mixture("{}", &[experts]), Err(UnknownActive::MissingTopK));
         let rows = ("h.0.experts.w", &[4, 6][..]);

@@ -12,7 +12,7 @@
 use super::prelude::*;
 
 pub(super) const AWQ: Method = Method {
-    names: &["awq", "awq_marlin", "paroquant"],
+    names: &["awq", "auto_awq", "awq_marlin", "paroquant"],
     weights: &["qweight"],
     auxiliary: &[(Scale, &["scales"]), (ZeroPoint, &["qzeros", "scaled_zeros"])],
     ambiguous: &[(Rotation, &["theta", "pairs"]), (Scale, &["channel_scales"])],

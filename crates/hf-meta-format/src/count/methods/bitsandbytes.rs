@@ -5,7 +5,7 @@
 use super::prelude::*;
 
 pub(super) const BITSANDBYTES: Method = Method {
-    names: &["bitsandbytes"],
+    names: &["bitsandbytes", "bitsandbytes_4bit", "bitsandbytes_8bit"],
     weights: &PLAIN,
     auxiliary: &[
         (Scale, &["weight.absmax", "weight.nested_absmax", "absmax", "nested_absmax", "SCB"]),

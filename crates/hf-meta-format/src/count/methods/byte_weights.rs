@@ -1,23 +1,41 @@
-//! FP8 and INT8: one weight per element, with scales. Written by EETQ, FBGEMM, DeepSeek, modelopt, Quark and
+//! FP8, INT8, and INT4 in bytes: one or two weights per element, with scales. Written by EETQ, FBGEMM, DeepSeek, modelopt, Quark and
 //! compressed-tensors.
 
 use super::prelude::*;
 
 pub(super) const BYTES: Method = Method {
-    names: &["eetq", "fbgemm_fp8", "int8", "modelopt_fp8", "w4afp8"],
-    weights: &PLAIN,
-    auxiliary: &[(Scale, &["weight_scales"])],
-    ambiguous: &[
-        (Scale, &["scale", "scale_weight", "*_scale", "*_scale_inv", "*_weight_scale"]),
-        (State, &["comfy_quant"]),
+    names: &[
+        "ascend",
+        "auto-round-int8",
+        "bfl",
+        "blockwise_int8",
+        "chatglm",
+        "deepseek_v4_fp8",
+        "eetq",
+        "fbgemm_fp8",
+        "int8",
+        "modelopt_fp8",
+        "modelopt_mxfp8",
+        "modelslim",
+        "mxfp8",
+        "w4afp8",
+        "w8a8_fp8",
+        "w8a8_int8",
     ],
+    weights: &PLAIN,
+    // The last two are names of TensorRT-LLM.
+    auxiliary: &[(Scale, &["weight_scales", "weights_scaling_factor", "per_channel_scale"])],
+    ambiguous: &[(Scale, &["scale", "scale_weight", "*_scale", "*_scale_inv", "*_weight_scale"])],
     solve,
 };
 
-const SCALES: [&str; 8] = [
+const SCALES: [&str; 11] = [
     "weight_scale",
     "weight_scale_inv",
     "weight_scales",
+    "weight_quantizer._scale",
+    "weights_scaling_factor",
+    "per_channel_scale",
     "scale",
     "scale_weight",
     "_weight_scale",
@@ -27,18 +45,77 @@ const SCALES: [&str; 8] = [
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((name, weights)) = module.plain_weight() else { return Ok(None) };
-    let is_float = weights.dtype.is_float8();
-    let scales = module.first(&SCALES).filter(|_| weights.dtype == Dtype::I8);
-    // DeepSeek-V4 packs two FP4 weights into a signed byte. Elsewhere a signed byte with 4 bits is one weight.
-    let is_packed = || hints.is_method(&["fp8"]) && hints.bits(module.name) == Some(4);
-    match scales {
-        Some(scales) if !is_packed() => check_scales(weights, scales, hints.bits(module.name))?,
-        _ if is_float => {}
-        _ => return Ok(None),
-    }
     let elements = weights.elements().ok_or(ImplausibleSize)?;
-    let packing = Packing::new(if is_float { "fp8" } else { "int8" }, 8, "elements of weight");
-    Solved::new(module, name, Some(elements), packing)
+    if weights.dtype.is_narrow_float() {
+        let bits = weights.dtype.bits().unwrap_or(8);
+        let layout = if bits == 8 { "fp8" } else { "fp4" };
+        let packing = Packing::new(layout, bits, "elements of weight");
+        return Solved::new(module, name, Some(elements), packing);
+    }
+    let Some(scales) = module.first(&SCALES).filter(|_| weights.dtype == Dtype::I8) else {
+        return Ok(None);
+    };
+    let bits = hints.bits(module.name);
+    let is_packed = hints.is_method(&["w4afp8"]) || hints.is_packed_by_metadata(module.name);
+    if is_packed || bits == Some(4) && hints.is_method(&PACKED) {
+        return solve_packed(module, name, weights, scales);
+    }
+    if bits == Some(4) && !hints.is_method(&UNPACKED) {
+        return Err(AmbiguousScheme);
+    }
+    if module.has("comfy_quant") && scales.shape.len() == 1 && scales.elements() > Some(1) {
+        return solve_convrot(module, hints, name, weights);
+    }
+    check_scales(weights, scales, bits)?;
+    Solved::new(module, name, Some(elements), Packing::new("int8", 8, "elements of weight"))
+}
+
+/// The methods that pack two weights of 4 bits into a signed byte.
+const PACKED: [&str; 3] = ["chatglm", "deepseek_v4_fp8", "fp8"];
+
+/// The methods that store a weight of 4 bits in a signed byte.
+const UNPACKED: [&str; 3] = ["compressed-tensors", "int8", "quark"];
+
+/// Solves two weights per signed byte, with `[outputs, groups]` or `[outputs]` scales: the integers of `ChatGLM` and
+/// of W4AFP8 in `SGLang`, and the experts of DeepSeek-V4.
+fn solve_packed(
+    module: &Module<'_>,
+    name: &str,
+    weights: &TensorInfo,
+    scales: &TensorInfo,
+) -> Solution {
+    let [.., rows, columns] = weights.shape[..] else { return Err(ConflictingComponents) };
+    let inputs = columns.checked_mul(2).ok_or(ImplausibleSize)?;
+    let fits = match scales.shape[..] {
+        [outputs] => outputs == rows,
+        [.., outputs, groups] => outputs == rows && divide(inputs, groups).is_some(),
+        [] => false,
+    };
+    if !fits {
+        return Err(ConflictingComponents);
+    }
+    let parameters = weights.elements().and_then(|elements| elements.checked_mul(2));
+    let packing = Packing::new("int4", 4, "2 × elements of weight, rows of the scales");
+    Solved::new(module, name, parameters, packing)
+}
+
+/// Solves bytes with one scale per row, which may contain one or two weights: only a dimension
+/// of the model tells. `ConvRot` of `ComfyUI` has two.
+fn solve_convrot(
+    module: &Module<'_>,
+    hints: &Hints<'_>,
+    name: &str,
+    weights: &TensorInfo,
+) -> Solution {
+    let Some(weights) = Matrix::new(weights) else { return Err(ConflictingComponents) };
+    let columns = [1, 2].map(|values| weights.columns.saturating_mul(values));
+    let (columns, bits) = match columns.map(|columns| hints.is_dimension(columns)) {
+        [true, false] => (columns[0], 8),
+        [false, true] => (columns[1], 4),
+        _ => return Err(AmbiguousScheme),
+    };
+    let packing = Packing::new("convrot", bits, "columns of weight, dimensions of the model");
+    Solved::new(module, name, product(&[weights.stacked, weights.rows, columns]), packing)
 }
 
 /// Checks that the scales fit one weight per signed byte, not two.

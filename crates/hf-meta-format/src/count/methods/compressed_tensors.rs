@@ -33,10 +33,15 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if let Some(scales) = module.matrix("scale_packed") {
         return solve_marlin_24(module, &packed, &scales);
     }
-    let scales = module.matrix(scales).ok_or(MissingComponents)?;
-    if scales.rows != packed.rows || scales.stacked != packed.stacked {
-        return Err(ConflictingComponents);
-    }
+    let scales = module.get(scales).ok_or(MissingComponents)?;
+    let groups = match Matrix::new(scales) {
+        Some(scales) if scales.stacked != packed.stacked => return Err(ConflictingComponents),
+        Some(scales) if scales.rows == packed.rows => scales.columns,
+        // A scale per block of rows and columns, or per tensor, does not restrict the inputs.
+        Some(scales) if packed.rows.is_multiple_of(scales.rows) => 1,
+        None if scales.elements() == Some(1) => 1,
+        _ => return Err(ConflictingComponents),
+    };
     let order = module.first(&["weight_g_idx", "_g_idx"]).and_then(TensorInfo::elements);
     let zero_point_bits = module.matrix(zeros).and_then(|zeros| {
         (2..=8).find(|&bits| {
@@ -45,14 +50,12 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     });
     let (bits, inputs) = hints.require(module.name, |scheme| {
         let bits = scheme.bits.filter(|&bits| zero_point_bits.is_none_or(|found| found == bits))?;
-        let inputs = inputs(&packed, &scales, bits, scheme.group_size, order, hints)?;
+        let inputs = inputs(&packed, groups, bits, scheme.group_size, order, hints)?;
         Some((bits, inputs))
     })?;
     // The last word of a row may contain padding, unless something else determines the inputs.
-    let is_padded = scales.columns == 1
-        && order.is_none()
-        && !inputs.is_multiple_of(32)
-        && !hints.is_dimension(inputs);
+    let is_padded =
+        groups == 1 && order.is_none() && !inputs.is_multiple_of(32) && !hints.is_dimension(inputs);
     let parameters = product(&[packed.stacked, packed.rows, inputs]);
     let evidence = "columns of weight_packed and weight_scale";
     let packing = Packing::new("pack-quantized", bits, evidence);
@@ -62,7 +65,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
 /// Returns the number of inputs whose values, at `bits` bits, fill the columns of a packed weight.
 fn inputs(
     packed: &Matrix<'_>,
-    scales: &Matrix<'_>,
+    groups: u64,
     bits: u64,
     group_size: Option<u64>,
     order: Option<u64>,
@@ -72,14 +75,14 @@ fn inputs(
     if let Some(inputs) = order {
         return Some(inputs).filter(fits);
     }
-    let grouped = group_size.and_then(|size| size.checked_mul(scales.columns)).filter(fits);
+    let grouped = group_size.and_then(|size| size.checked_mul(groups)).filter(fits);
     if grouped.is_some() {
         return grouped;
     }
     // One scale per row does not restrict the inputs.
     let dense = packed.columns.checked_mul(32)? / bits;
     let whole = packed.columns.checked_mul(32 / bits)?;
-    let is_one_group = scales.columns == 1 && group_size.is_none_or(|size| size >= whole);
+    let is_one_group = groups == 1 && group_size.is_none_or(|size| size >= whole);
     let lowest = packed.columns.checked_sub(1)?.checked_mul(32 / bits)?;
     let dimension = || hints.dimensions(lowest..=dense).find(fits);
     let last = if 32 % bits == 0 || dense.is_multiple_of(32) { dense } else { whole };

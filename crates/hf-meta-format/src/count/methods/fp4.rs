@@ -9,14 +9,27 @@ use super::prelude::*;
 /// `modelopt/torch/export/quant_utils.py`, `compressed_tensors/compressors/nvfp4` and `mxfp4`, and the block sizes of
 /// the OCP Microscaling specification.
 pub(super) const SCALED_BYTES: Method = Method {
-    names: &["modelopt", "modelopt_fp4", "nvfp4", "mxfp4", "quark", "fp8"],
+    names: &[
+        "bfl",
+        "deepseek_v4_fp8",
+        "fp8",
+        "minimax_m3_nvfp4",
+        "modelopt",
+        "modelopt_fp4",
+        "modelopt_mixed",
+        "mxfp4",
+        "mxfp_w4a8",
+        "nvfp4",
+        "petit_nvfp4",
+        "quark",
+        "quark_mxfp4",
+    ],
     weights: &["", "weight", "weight_packed", "*_packed", "*_weight_packed"],
     auxiliary: &[],
     ambiguous: &[
         (Scale, &["scale", "*_scale", "*_scale_inv", "*_global_scale"]),
         (Scale, &["*_weight_scale", "*_weight_scale_2"]),
         (LowRank, &["weight_quantizer.svdquant_lora_a", "weight_quantizer.svdquant_lora_b"]),
-        (State, &["comfy_quant"]),
     ],
     solve: solve_scaled_bytes,
 };
@@ -67,7 +80,7 @@ pub(super) fn packing(bytes: u64, groups: u64, scales: &Dtype) -> Option<(Packin
 /// by `OpenAI` use the segments `blocks` and `scales`. Source: `gpt_oss/torch/weights.py`,
 /// `transformers/integrations/mxfp4.py`.
 pub(super) const BLOCKS: Method = Method {
-    names: &["mxfp4"],
+    names: &["mxfp4", "gpt_oss_mxfp4"],
     weights: &["*_blocks", "blocks"],
     auxiliary: &[(Scale, &["scales", "*_scales"])],
     ambiguous: &[],

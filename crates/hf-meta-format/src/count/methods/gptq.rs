@@ -10,7 +10,9 @@ use super::prelude::*;
 pub(super) const GPTQ: Method = Method {
     names: &[
         "gptq",
+        "auto_gptq",
         "gptq_marlin",
+        "moe_wna16",
         "gptqmodel",
         "auto-round",
         "autoround",
@@ -55,7 +57,12 @@ fn solve_gptq(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         (bits, inputs, "rows of qweight, bits of qzeros or config")
     };
     let packing = Packing::new("gptq", bits, evidence);
-    Solved::new(module, "qweight", product(&[weights.stacked, inputs, weights.columns]), packing)
+    // Without an order, AutoRound pads the inputs to whole groups.
+    let group = hints.choose(module.name, |scheme| scheme.group_size).ok().flatten();
+    let padded = group.filter(|_| order.is_none()).map(|group| hints.unpadded(inputs, group));
+    let unpadded = padded.map_or(inputs, |side| side.length);
+    let parameters = product(&[weights.stacked, unpadded, weights.columns]);
+    padded_if(unpadded < inputs, Solved::new(module, "qweight", parameters, packing))
 }
 
 /// Returns the number of words that `values` values of `bits` bits take, rounded up.

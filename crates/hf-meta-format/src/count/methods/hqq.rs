@@ -44,12 +44,23 @@ fn solve_hqq(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let shown = || divide(groups, weights.rows).and_then(|values| divide(8, values));
         return solved(bits.or_else(shown), columns, "elements of scale × columns of W_q");
     }
-    let group = hints.require(module.name, |scheme| {
-        let bits = scheme.bits?;
-        let per_word = weights.container().map_or(8, |_| if bits == 3 { 30 } else { 8 }) / bits;
-        scheme.group_size.filter(|group| per_word > 0 && group.div_ceil(per_word) == weights.rows)
+    let per_word = |bits: u64| {
+        let word: u64 = weights.container().map_or(8, |_| if bits == 3 { 30 } else { 8 });
+        word.checked_div(bits).filter(|&values| values > 0)
+    };
+    let group = hints.choose(module.name, |scheme| {
+        let values = per_word(scheme.bits?)?;
+        scheme.group_size.filter(|group| group.div_ceil(values) == weights.rows)
     })?;
-    solved(bits, group, "elements of scale × group size of the configuration")
+    if let Some(group) = group {
+        return solved(bits, group, "elements of scale × group size of the configuration");
+    }
+    // One group of all outputs, whose last row of bytes or words may be padded.
+    let values = bits.and_then(per_word).filter(|_| scales.rows == 1).ok_or(AmbiguousScheme)?;
+    let packed = weights.rows.checked_mul(values).ok_or(ImplausibleSize)?;
+    let outputs = hints.unpadded(packed, values);
+    let is_padded = outputs.length < packed || !outputs.is_certain && !values.is_power_of_two();
+    padded_if(is_padded, solved(bits, outputs.length, "columns of scale × rows of W_q"))
 }
 
 /// Returns whether `groups` groups fit exactly into `rows` rows: 1, 2, 4 or 8 per row of bytes, or 10 per row of

@@ -7,7 +7,7 @@
 use super::prelude::*;
 
 pub(super) const MLX: Method = Method {
-    names: &["mlx", "metal"],
+    names: &["mlx", "mlx_q4", "mlx_q8", "metal"],
     weights: &PLAIN,
     auxiliary: &[(Scale, &["scales"]), (ZeroPoint, &["qbiases"])],
     ambiguous: &[(ZeroPoint, &["biases"])],
@@ -15,7 +15,7 @@ pub(super) const MLX: Method = Method {
 };
 
 /// The bit widths that MLX supports.
-const WIDTHS: [u64; 6] = [2, 3, 4, 5, 6, 8];
+const WIDTHS: [u64; 7] = [1, 2, 3, 4, 5, 6, 8];
 const GROUPS: [u64; 4] = [16, 32, 64, 128];
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {

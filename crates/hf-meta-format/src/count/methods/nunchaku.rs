@@ -4,7 +4,7 @@
 use super::prelude::*;
 
 pub(super) const SVDQUANT: Method = Method {
-    names: &["svdquant", "nunchaku"],
+    names: &["svdquant", "nunchaku", "nunchaku_lite"],
     weights: &["qweight"],
     auxiliary: &[
         (Scale, &["wscales", "wcscales", "wtscale"]),

@@ -4,24 +4,39 @@
 use super::prelude::*;
 
 /// modelopt W4A16 and W4A8 (AWQ): two rows of weights per row of bytes, in `weight U8 [outputs / 2, inputs]` with
-/// `weight_scale [outputs, groups]`. Source: `modelopt/torch/export/quant_utils.py` 0.47.
+/// `weight_scale [outputs, groups]`. Compressed states, which are not exported, have two weights per byte and
+/// `weight_quantizer._scale`. `ModelSlim` of Ascend has signed bytes and `weight_offset`. Source: `modelopt/torch/export/quant_utils.py` and `modelopt/torch/quantization/qtensor`
+/// 0.47, and `modelslim/schemes` of `SGLang` 0.5.23.
 pub(super) const MODELOPT: Method = Method {
     names: &["modelopt"],
     weights: &PLAIN,
-    auxiliary: &[],
+    auxiliary: &[(Scale, &["weights_scaling_factor"])],
     ambiguous: &[],
     solve: solve_modelopt,
 };
 
 fn solve_modelopt(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let weights = module.plain_matrix();
-    let (Some((name, weights)), Some(scales)) = (weights, module.matrix("weight_scale")) else {
-        return Ok(None);
-    };
+    let compressed = module.first(&["weight_quantizer._scale", "weight_quantizer.0._scale"]);
+    let compressed = compressed.and_then(TensorInfo::elements);
+    if let (Some((name, weights)), Some(groups)) = (&weights, compressed)
+        && *weights.dtype == Dtype::U8
+    {
+        let parameters = product(&[weights.stacked, weights.rows, weights.columns, 2]);
+        if parameters.and_then(|parameters| divide(parameters, groups)).is_none() {
+            return Err(ConflictingComponents);
+        }
+        let packing = Packing::new("modelopt", 4, "2 × elements of weight, groups of the scales");
+        return Solved::new(module, name, parameters, packing);
+    }
+    let scales = module.first(&["weight_scale", "weights_scaling_factor"]).and_then(Matrix::new);
+    let (Some((name, weights)), Some(scales)) = (weights, scales) else { return Ok(None) };
     // A single scale for each of twice as many rows could also belong to another format.
-    let is_half = weights.rows.checked_mul(2) == Some(scales.rows)
-        && (scales.columns > 1 || hints.is_method(MODELOPT.names));
-    if *weights.dtype != Dtype::U8 || !is_half || !weights.columns.is_multiple_of(scales.columns) {
+    let is_ascend = *weights.dtype == Dtype::I8 && module.has("weight_offset");
+    let is_certain = is_ascend || scales.columns > 1 || hints.is_method(MODELOPT.names);
+    let is_half = is_certain && weights.rows.checked_mul(2) == Some(scales.rows);
+    let is_byte = is_ascend || *weights.dtype == Dtype::U8;
+    if !is_byte || !is_half || !weights.columns.is_multiple_of(scales.columns) {
         return Ok(None);
     }
     let parameters = product(&[weights.stacked, scales.rows, weights.columns]);
@@ -32,7 +47,7 @@ fn solve_modelopt(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
 /// Quark INT4 and INT8 in words: `weight I32 [inputs, outputs / 8]` with `weight_scale [groups, outputs]`, or
 /// `[outputs, inputs / 8]` with one scale per output. Source: `quark/torch/export/nn/modules/qparamslinear.py` 0.13.
 pub(super) const QUARK: Method = Method {
-    names: &["quark"],
+    names: &["quark", "quark_int4fp8_moe"],
     weights: &PLAIN,
     auxiliary: &[],
     ambiguous: &[],
@@ -162,7 +177,7 @@ fn solve_sdnq(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((name, weights)) = module.plain_weight() else { return Ok(None) };
     // 1-bit values are stored in words, eight per word.
     let is_packed = matches!(weights.dtype, Dtype::U8 | Dtype::I64);
-    let is_byte = weights.dtype == Dtype::I8 || weights.dtype.is_float8();
+    let is_byte = weights.dtype == Dtype::I8 || weights.dtype.is_narrow_float();
     if !(is_packed || is_byte) || !hints.is_method(SDNQ.names) {
         return Ok(None);
     }

@@ -21,22 +21,27 @@ fn solve_quanto(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let packing = Packing::new("quanto", 8, "elements of weight._data");
         return Solved::new(module, "weight._data", bytes.elements(), packing);
     }
-    let (Some(packed), Some(scales)) = (module.matrix(QUANTO_PACKED), Matrix::new(scales)) else {
-        return Ok(None);
-    };
-    let (bits, parameters) = if scales.columns == 1 && scales.rows >= packed.rows {
-        let values = scales.rows.div_ceil(packed.rows);
-        let bits = divide(8, values).ok_or(ConflictingComponents)?;
-        (bits, scales.rows.checked_mul(packed.columns))
-    } else if scales.columns == packed.columns {
+    let sides = module.get(QUANTO_PACKED).and_then(rows_and_rest).zip(rows_and_rest(scales));
+    let Some(([rows, columns], [groups, per_row])) = sides else { return Ok(None) };
+    let (bits, parameters) = if per_row == 1 && groups >= rows {
+        let bits = divide(8, groups.div_ceil(rows)).ok_or(ConflictingComponents)?;
+        (bits, groups.checked_mul(columns))
+    } else if per_row == columns {
         let is_packed = |bits: &u64| [2, 4].contains(bits);
         let bits = hints.require(module.name, |scheme| scheme.bits.filter(is_packed))?;
-        (bits, product(&[packed.rows, 8 / bits, packed.columns]))
+        (bits, product(&[rows, 8 / bits, columns]))
     } else {
         return Err(ConflictingComponents);
     };
     let evidence = "elements of weight._scale × columns of weight._data._data";
     Solved::new(module, QUANTO_PACKED, parameters, Packing::new("quanto", bits, evidence))
+}
+
+/// Returns the first dimension of a tensor, which is packed, and the product of the others. The weights of convolutions
+/// have four dimensions.
+fn rows_and_rest(tensor: &TensorInfo) -> Option<[u64; 2]> {
+    let (rows, rest) = tensor.shape.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    product(rest).filter(|&rest| *rows > 0 && rest > 0).map(|rest| [*rows, rest])
 }
 
 /// torchao: `_weight_qdata` in bytes, in words of 32 bits, or in tiles of a matrix padded to 8 × 1,024.

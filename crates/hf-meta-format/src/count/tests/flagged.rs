@@ -6,17 +6,17 @@ use crate::count::{Configs, Counter};
 
 /// The expected count of a case. A flagged count treats packed tensors as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
+pub(super) enum Expected {
     Exact(u64),
     Inexact,
 }
 
-struct Case {
-    name: &'static str,
+pub(super) struct Case {
+    pub(super) name: &'static str,
     /// The content of `config.json`, usually with a quantization section.
-    config: &'static str,
-    tensors: &'static [(&'static str, &'static str, &'static [u64])],
-    expected: Expected,
+    pub(super) config: &'static str,
+    pub(super) tensors: &'static [(&'static str, &'static str, &'static [u64])],
+    pub(super) expected: Expected,
 }
 
 fn count(case: &Case) -> Expected {
@@ -29,8 +29,8 @@ fn count(case: &Case) -> Expected {
 
 #[test]
 fn every_count_is_exact_or_flagged() {
-    let wrong: Vec<_> = CASES
-        .iter()
+    let cases = CASES.iter().chain(super::packers::CASES);
+    let wrong: Vec<_> = cases
         .map(|case| (case.name, count(case), case.expected))
         .filter(|(_, found, expected)| found != expected)
         .collect();
@@ -246,7 +246,7 @@ const CASES: &[Case] = &[
         name: "two weights in a signed byte",
         config: r#"{"quantization_config":{"quant_method":"w4afp8"}}"#,
         tensors: &[("a.weight", "I8", &[64, 128]), ("a.weight_scale_inv", "BF16", &[64, 2])],
-        expected: Inexact,
+        expected: Exact(64 * 256),
     },
     Case {
         name: "scales for twice the rows",

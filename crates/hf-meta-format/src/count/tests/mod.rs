@@ -1,7 +1,9 @@
 //! Tests of the counter, from tensors to counts.
 
+mod doubts;
 mod flagged;
 mod oracles;
+mod packers;
 
 use super::methods::METHODS;
 use super::name_index::components;
@@ -307,7 +309,11 @@ fn self_describing_files_are_counted_by_elements() {
     let mut model = ModelDescription::default();
     (model.layers, model.draft_layers) = (Some(2), Some(1));
     (model.experts, model.experts_per_token) = (Some(4), Some(2));
-    let tensors: [(_, _, &[u64]); 4] = [
+    let tensors: [(_, _, &[u64]); 8] = [
+        ("rope_freqs.weight", "F32", &[32]),
+        ("rope_factors_long.weight", "F32", &[32]),
+        ("blk.0.ffn_up.scale", "F32", &[1]),
+        ("blk.0.ffn_up.input_scale", "F32", &[1]),
         ("blk.0.ffn_up_exps.weight", "Q8_0", &[4, 2, 32]),
         ("blk.1.ffn_up_exps.weight", "Q8_0", &[4, 2, 32]),
         ("blk.0.attn_q.qweight", "I32", &[8, 16]),

@@ -158,7 +158,7 @@ struct MoeCase {
     name: String,
     total: u64,
     active: u64,
-    active_without_input_embedding: u64,
+    active_without_lookup_tables: u64,
     draft: u64,
     #[serde(default)]
     active_is_upper_bound: bool,
@@ -236,11 +236,11 @@ fn mixtures_of_experts_have_their_active_parameters() {
     let cases = cases::<MoeCase>("moe");
     let mut wrong = Vec::new();
     for case in &cases {
-        let expected = [case.total, case.active, case.active_without_input_embedding, case.draft];
+        let expected = [case.total, case.active, case.active_without_lookup_tables, case.draft];
         match case.count() {
             (Some(moe), None) => {
                 let own = [moe.total() - moe.draft, moe.active()];
-                let rest = [moe.active_without_input_embedding(), moe.draft];
+                let rest = [moe.active_without_lookup_tables(), moe.draft];
                 let is_bound_right = moe.is_upper_bound == case.active_is_upper_bound;
                 if [own, rest].concat() != expected || !is_bound_right {
                     wrong.push(format!("{}: {own:?} {rest:?}, not {expected:?}", case.name));

@@ -9,8 +9,11 @@ pub(super) fn split(stem: &str) -> WeightFileName {
         return WeightFileName { kind, ..WeightFileName::new(stem) };
     };
     let model = stem[..start].trim_end_matches(['-', '.', '_']);
+    // `x-Q4_K_M-v1` and `x-Q4_K_M-v2` are two models. An importance matrix does not make another one.
+    let rest = if IMATRIX_SUFFIXES.contains(&&stem[end..]) { "" } else { &stem[end..] };
     let variant = stem[start..end].to_ascii_uppercase();
-    WeightFileName { variant, is_quantized: true, kind, ..WeightFileName::new(model) }
+    let model = format!("{model}{rest}");
+    WeightFileName { model, variant, is_quantized: true, kind, ..WeightFileName::default() }
 }
 
 /// Returns the kind of weights from the words in a file name.
@@ -30,6 +33,9 @@ fn kind(stem: &str) -> WeightsKind {
 
 /// Prefixes that belong to a quantization: a recipe of Unsloth, and the use of an importance matrix.
 const QUANTIZATION_PREFIXES: [&str; 2] = ["UD", "I1"];
+
+/// The ends of names of quantizations that were made with an importance matrix.
+const IMATRIX_SUFFIXES: [&str; 2] = ["-imat", "-imatrix"];
 
 /// Returns the byte range of the last quantization in a name, including its prefix.
 fn quantization(stem: &str) -> Option<(usize, usize)> {
@@ -82,6 +88,7 @@ mod tests {
             ("Model.i1-IQ2_XXS", "Model", "I1-IQ2_XXS"),
             ("ggml-model-f16", "ggml-model", "F16"),
             ("x-Q4_K_M-imat", "x", "Q4_K_M"),
+            ("Model-Q4_K_M-v1", "Model-v1", "Q4_K_M"),
             ("gpt-oss-20b-mxfp4", "gpt-oss-20b", "MXFP4"),
             ("x-Q4_0_4_8", "x", "Q4_0_4_8"),
             ("q4_k_m", "", "Q4_K_M"),

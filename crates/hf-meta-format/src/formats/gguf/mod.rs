@@ -66,6 +66,17 @@ impl Format for Gguf {
     }
 }
 
+/// Returns the content of a file that is not a model: the importance matrices and control vectors that `llama-imatrix`
+/// and `llama-cvector-generator` of `llama.cpp` write.
+fn other_content(metadata: &BTreeMap<String, String>) -> Option<&'static str> {
+    let is = |key: &str, value: &str| metadata.get(key).is_some_and(|found| found == value);
+    let contents = [
+        ("general.type", "imatrix", "an importance matrix"),
+        ("general.architecture", "controlvector", "a control vector"),
+    ];
+    contents.iter().find(|(key, value, _)| is(key, value)).map(|(.., content)| *content)
+}
+
 /// Returns the description of a model; `None` if the keys contain none, as in all but the first file of a split
 /// model. `vocabulary` is the length of the token list.
 fn describe(

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::describe;
 use super::keys::{Keys, Vocabulary};
 use super::tensors::TensorEntries;
 use super::values::{Bounds, Cursor, CursorStop};
+use super::{describe, other_content};
 use crate::formats::buffer::HeaderBuffer;
 use crate::formats::{DetectedFormat, FileHeader, GgufError, HeaderError, HeaderParser, Step};
 
@@ -76,6 +76,9 @@ impl GgufParser {
         let Some(Content { keys, tensors, vocabulary, .. }) = self.content.take() else {
             return Err(HeaderError::Empty);
         };
+        if let Some(content) = other_content(&keys.metadata) {
+            return Err(GgufError::NotAModel { content }.into());
+        }
         let has_data = tensors.total > 0;
         let data_start =
             if has_data { end.checked_next_multiple_of(keys.alignment) } else { Some(end) };

@@ -115,13 +115,15 @@ fn end(name: &str, tensor: &TensorInfo) -> Result<Option<u64>, HeaderError> {
         let tensor = clip(name);
         return Err(GgufError::PartialBlock { tensor, row, block: block.elements }.into());
     }
-    let bytes = (elements / block.elements).checked_mul(block.bytes);
-    let end = bytes.and_then(|bytes| tensor.data_offsets.0.checked_add(bytes));
+    let end = tensor
+        .dtype
+        .byte_length(elements)
+        .and_then(|bytes| tensor.data_offsets.0.checked_add(bytes));
     end.map(Some).ok_or_else(overflow)
 }
 
 /// Tensor types by GGML number. Missing numbers are removed types.
-const TENSOR_TYPES: [(u32, Dtype); 34] = [
+const TENSOR_TYPES: [(u32, Dtype); 35] = [
     (0, Dtype::F32),
     (1, Dtype::F16),
     (2, Dtype::Q4_0),
@@ -156,10 +158,11 @@ const TENSOR_TYPES: [(u32, Dtype); 34] = [
     (39, Dtype::MXFP4),
     (40, Dtype::NVFP4),
     (41, Dtype::Q1_0),
+    (42, Dtype::Q2_0),
 ];
 
 /// Quantizations of whole files by their `llama.cpp` number.
-const FILE_TYPES: [(u64, &str); 36] = [
+const FILE_TYPES: [(u64, &str); 37] = [
     (0, "F32"),
     (1, "F16"),
     (2, "Q4_0"),
@@ -195,6 +198,7 @@ const FILE_TYPES: [(u64, &str); 36] = [
     (38, "MXFP4_MOE"),
     (39, "NVFP4"),
     (40, "Q1_0"),
+    (41, "Q2_0"),
     (1024, "guessed"),
 ];
 
@@ -211,4 +215,16 @@ fn dtype(number: u32) -> Dtype {
 pub(super) fn file_type(number: u64) -> Option<&'static str> {
     let number = if number == GUESSED_FLAG { number } else { number & !GUESSED_FLAG };
     FILE_TYPES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The `gguf` package 0.19, which writes the fixtures, does not know this type.
+    #[test]
+    fn q2_0_is_known() {
+        let block = dtype(42).block().map(|block| (block.elements, block.bytes));
+        assert_eq!((dtype(42), block, file_type(41)), (Dtype::Q2_0, Some((64, 18)), Some("Q2_0")));
+    }
 }

@@ -299,6 +299,18 @@ fn invalid_keys_are_errors() {
     for (writer, message) in cases {
         assert_eq!(error(&writer.file(32, 200_000)).to_string(), message);
     }
+    let contents = [
+        ("general.type", "imatrix", "the file contains an importance matrix, not a model"),
+        (
+            "general.architecture",
+            "controlvector",
+            "the file contains a control vector, not a model",
+        ),
+    ];
+    for (key, value, message) in contents {
+        let writer = Writer::new().text_key(key, value).tensor("x", &[8], 0, 0);
+        assert_eq!(error(&writer.file(32, 32)).to_string(), message);
+    }
     let mut file = Writer::new().u32_key("ab", 1).file(32, 0);
     file[32] = 0xff;
     assert_eq!(error(&file).to_string(), "the name of key 0 is not valid UTF-8");

@@ -108,6 +108,11 @@ impl SafetensorsFileHeader {
         Ok(header)
     }
 
+    /// Wraps a header that [`from_json`](Self::from_json) has checked.
+    pub(crate) fn from_checked(header: FileHeader) -> Self {
+        Self(header)
+    }
+
     /// Returns the length of the header's JSON in bytes, without the 8-byte prefix.
     #[must_use]
     pub fn length(&self) -> u64 {
@@ -127,12 +132,6 @@ impl Deref for SafetensorsFileHeader {
 
     fn deref(&self) -> &FileHeader {
         &self.0
-    }
-}
-
-impl From<FileHeader> for SafetensorsFileHeader {
-    fn from(header: FileHeader) -> Self {
-        Self(header)
     }
 }
 

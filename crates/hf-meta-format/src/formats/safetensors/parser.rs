@@ -129,7 +129,7 @@ impl HeaderLength {
             return Err(HeaderError::Empty);
         }
         if length > limit {
-            return Err(match DetectedFormat::recognize(prefix) {
+            return Err(match DetectedFormat::recognize_or_text(prefix) {
                 Some(detected) => {
                     HeaderError::WrongFormat { expected: "a safetensors file", detected }
                 }
@@ -300,12 +300,16 @@ mod tests {
 
     #[test]
     fn other_formats_are_recognized() {
-        let cases: [(&[u8], DetectedFormat); 5] = [
+        let cases: [(&[u8], DetectedFormat); 9] = [
             (b"version https://git-lfs.github.com/spec/v1\n", DetectedFormat::GitLfsPointer),
             (b"<!DOCTYPE html>", DetectedFormat::Html),
             (b"\n  <html>", DetectedFormat::Html),
             (b"PK\x03\x04\0\0\x08\x08", DetectedFormat::Zip),
             (b"GGUF\x03\0\0\0", DetectedFormat::Gguf),
+            (b"\x80\x02\x8a\nl\xfc\x9cF", DetectedFormat::Pickle),
+            (b"\x89HDF\r\n\x1a\n", DetectedFormat::Hdf5),
+            (b"{\n  \"arc", DetectedFormat::Json),
+            (b"root:x:0:0", DetectedFormat::Text),
         ];
         for (start, detected) in cases {
             let found = HeaderLength::from_prefix(start, 1 << 30, 10_000);

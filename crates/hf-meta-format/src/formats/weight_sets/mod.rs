@@ -11,7 +11,7 @@ use self::name::{ShardNumber, Sharding, WeightsName};
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
 pub(crate) use self::name::NumberedName;
-pub use self::name::{has_shard_number, is_shard_pattern};
+pub use self::name::{is_shard_pattern, shard_number};
 
 /// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,22 +83,27 @@ impl WeightSet {
     ///
     /// # Errors
     ///
-    /// Returns the number of shards according to their names, if some are missing.
-    pub fn shards(&self) -> Result<Vec<RepoPath>, u32> {
-        let total =
-            self.members.first().and_then(|(shard, _)| *shard).map_or(0, |shard| shard.total);
-        let mut shards: Vec<_> = self
-            .members
-            .iter()
-            .map(|(shard, path)| (shard.map(|shard| shard.number), path))
-            .collect();
-        shards.sort_unstable();
-        let numbers = || shards.iter().map(|(number, _)| *number);
+    /// Returns an error if some are missing, or if two have the same number.
+    pub fn shards(&self) -> Result<Vec<RepoPath>, IncompleteShards> {
+        let members = self.members.iter().filter_map(|(shard, path)| Some(((*shard)?, path)));
+        let mut shards: Vec<_> = members.collect();
+        shards.sort_unstable_by_key(|(shard, path)| (shard.number, *path));
+        let total = shards.first().map_or(0, |(shard, _)| shard.total);
         // Some exporters number shards from 0.
-        if numbers().eq((1..=total).map(Some)) || numbers().eq((0..total).map(Some)) {
+        let first = u32::from(shards.first().is_none_or(|(shard, _)| shard.number > 0));
+        let mut numbers = shards.iter().map(|(shard, _)| shard.number);
+        let missing = (first..first.saturating_add(total))
+            .find(|number| numbers.next().is_none_or(|found| found != *number));
+        if missing.is_none() && shards.len() == total as usize {
             return Ok(shards.into_iter().map(|(_, path)| path.clone()).collect());
         }
-        Err(total)
+        let is_missing = |number: &u32| shards.iter().all(|(shard, _)| shard.number != *number);
+        let path = |number: u32| {
+            let digits = self.members.first().map_or(0, |(_, path)| path.as_str().len());
+            let digits = (digits + 1).saturating_sub(self.path.as_str().len());
+            self.path.as_str().replacen('*', &format!("{number:0digits$}"), 1)
+        };
+        Err(IncompleteShards { total, first_missing: missing.filter(is_missing).map(path) })
     }
 
     /// Returns the rank of a set among the sets of one model, lowest first: the result of a training run, or else its
@@ -130,6 +135,16 @@ impl WeightSet {
     }
 }
 
+/// The error returned for shards without an index whose numbers are not a complete series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IncompleteShards {
+    /// The number of shards according to their names.
+    pub total: u32,
+    /// The path of the first missing shard; `None` if the defect is a number that appears twice.
+    pub first_missing: Option<String>,
+}
+
 /// The sets of weights in a list of files.
 ///
 /// ```
@@ -145,7 +160,7 @@ impl WeightSet {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Layout {
-    /// The sets in the accepted formats, sorted by path.
+    /// The sets in the accepted formats, sorted by path, with numbers in ascending order.
     pub sets: Vec<WeightSet>,
     /// Weights in other formats.
     pub others: Vec<UnsupportedWeights>,
@@ -179,6 +194,20 @@ impl Layout {
     #[must_use]
     pub fn find(&self, path: &RepoPath) -> Option<&WeightSet> {
         self.sets.iter().find(|set| set.path == *path)
+    }
+
+    /// Returns the set whose path without shard number and extension is `stem`; `None` if there is no such set or
+    /// several.
+    #[must_use]
+    pub fn find_stem(&self, formats: &Formats, stem: &RepoPath) -> Option<&WeightSet> {
+        let has_stem = |set: &&WeightSet| {
+            let extension = formats.find(set.path.as_str()).map(|(_, format)| format.extension());
+            let name = extension.and_then(|extension| set.path.as_str().strip_suffix(extension));
+            let rest = name.and_then(|name| name.strip_prefix(stem.as_str()));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("-*-of-"))
+        };
+        let mut found = self.sets.iter().filter(has_stem);
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// Removes all sets of other quantizations.
@@ -308,8 +337,25 @@ fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
         models.entry(set.name.clone().model_key()).or_default().push(set);
     }
     let mut sets: Vec<_> = models.into_values().flat_map(join).collect();
-    sets.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    sets.sort_by_cached_key(|set| natural_key(set.path.as_str()));
     sets
+}
+
+/// Returns a key that sorts texts like people do: `checkpoint-500` before `checkpoint-1000`. A number is replaced by
+/// the count of its digits and the digits, after a `0`, which keeps its place among other characters.
+fn natural_key(text: &str) -> Vec<u8> {
+    let parts = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    let mut key = Vec::with_capacity(2 * text.len());
+    for part in parts {
+        let is_number = part.iter().all(u8::is_ascii_digit);
+        let zeros = part.iter().take_while(|byte| is_number && **byte == b'0').count();
+        let digits = &part[zeros..];
+        if is_number {
+            key.extend([b'0', u8::try_from(digits.len()).unwrap_or(u8::MAX)]);
+        }
+        key.extend(digits);
+    }
+    key
 }
 
 /// Merges the sets of one model.

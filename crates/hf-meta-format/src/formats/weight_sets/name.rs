@@ -94,10 +94,11 @@ fn is_variant_folder(folder: &str, variant: &str) -> bool {
     last.to_ascii_lowercase().contains(&variant.to_ascii_lowercase())
 }
 
-/// Returns whether the name of a file has a shard number.
+/// Returns the number of a shard and the number of shards, according to the name of a file.
 #[must_use]
-pub fn has_shard_number(path: &RepoPath) -> bool {
-    WeightsName::parse(Formats::built_in(), path).is_some_and(|(.., shard)| shard.is_some())
+pub fn shard_number(path: &RepoPath) -> Option<(u32, u32)> {
+    let (.., shard) = WeightsName::parse(Formats::built_in(), path)?;
+    shard.map(|shard| (shard.number, shard.total))
 }
 
 /// Returns whether a path is the pattern of shards without an index, with a `*` in place of the number.

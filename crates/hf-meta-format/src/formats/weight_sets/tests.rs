@@ -210,6 +210,28 @@ fn sets_are_listed_with_their_files() {
 }
 
 #[test]
+fn numbers_in_paths_are_in_ascending_order() {
+    let paths = [
+        "2_Dense/a.gguf",
+        "ck-500/a.gguf",
+        "ck-1000/a.gguf",
+        "ck-1000/b.gguf",
+        "ck-01500/a.gguf",
+        "ck/a.gguf",
+    ];
+    let sorted = layout("", &paths).sets;
+    let sorted: Vec<_> = sorted.iter().map(|set| set.path.as_str()).collect();
+    assert_eq!(sorted, paths);
+}
+
+/// The smaller one is not the model because it is smaller.
+#[test]
+fn two_versions_of_a_quantized_model_are_ambiguous() {
+    assert_eq!(main(&["Model-Q4_K_M-v1.gguf", "Model-Q4_K_M-v2.gguf"]), "-");
+    assert_eq!(main(&["Model-Q4_K_M-v2.gguf", "Model-Q8_0-v2.gguf"]), "Model-Q4_K_M-v2.gguf");
+}
+
+#[test]
 fn incomplete_shards_without_an_index_are_rejected() {
     let shards = |numbers: &[&str]| {
         let paths: Vec<_> = numbers.iter().map(|n| format!("m-{n}-of-00003.safetensors")).collect();
@@ -219,9 +241,17 @@ fn incomplete_shards_without_an_index_are_rejected() {
     assert_eq!(shards(&["00003", "00001", "00002"]), Ok(3));
     assert_eq!(shards(&["00000", "00001", "00002"]), Ok(3));
     for numbers in [&["00001", "00003"][..], &["00001"], &["00002", "00003", "00004"]] {
-        assert_eq!(shards(numbers), Err(3), "{numbers:?}");
+        assert_eq!(shards(numbers).unwrap_err().total, 3, "{numbers:?}");
     }
-    assert_eq!(shards(&["00001", "000001", "00002", "00003"]), Err(3), "a number twice");
+    let missing = |numbers: &[&str]| shards(numbers).unwrap_err().first_missing;
+    for (numbers, path) in [
+        (&["00001", "00003"][..], "m-00002-of-00003.safetensors"),
+        (&["00002", "00003"], "m-00001-of-00003.safetensors"),
+        (&["00000", "00001"], "m-00002-of-00003.safetensors"),
+    ] {
+        assert_eq!(missing(numbers).unwrap(), path, "{numbers:?}");
+    }
+    assert_eq!(missing(&["00001", "000001", "00002", "00003"]), None, "a number twice");
 }
 
 #[test]
@@ -282,11 +312,10 @@ fn a_folder_has_the_files_below_it() {
 #[test]
 fn shards_are_recognized_by_name() {
     let path = |path: &str| path.parse::<RepoPath>().unwrap();
-    assert!(has_shard_number(&path("m-00001-of-00002.safetensors")));
-    assert!(
-        !has_shard_number(&path("m.safetensors"))
-            && !has_shard_number(&path("m-00001-of-00002.bin"))
-    );
+    assert_eq!(shard_number(&path("m-00001-of-00002.safetensors")), Some((1, 2)));
+    for other in ["m.safetensors", "m-00001-of-00002.bin"] {
+        assert_eq!(shard_number(&path(other)), None, "{other}");
+    }
     assert!(is_shard_pattern(Formats::built_in(), &path("m-*-of-00002.gguf")));
     assert!(!is_shard_pattern(Formats::built_in(), &path("m-*-of-00002.bin")));
     assert!(!is_shard_pattern(Formats::built_in(), &path("m-00001-of-00002.gguf")));

@@ -80,7 +80,13 @@ impl Tree {
     /// Builds the tree of a checkpoint.
     #[must_use]
     pub fn new(weights: &Weights) -> Self {
-        Self::from_headers(weights.named_headers().map(|(_, header)| header))
+        Self::filtered(weights, |_| true)
+    }
+
+    /// Builds the tree of the tensors whose names `keep` accepts.
+    #[must_use]
+    pub fn filtered(weights: &Weights, keep: impl Fn(&str) -> bool) -> Self {
+        Self::from_filtered_headers(weights.named_headers().map(|(_, header)| header), keep)
     }
 
     /// Builds the tree of all tensors in the given headers.
@@ -88,7 +94,15 @@ impl Tree {
     pub fn from_headers<'a, H: AsRef<FileHeader> + 'a>(
         headers: impl IntoIterator<Item = &'a H>,
     ) -> Self {
+        Self::from_filtered_headers(headers, |_| true)
+    }
+
+    fn from_filtered_headers<'a, H: AsRef<FileHeader> + 'a>(
+        headers: impl IntoIterator<Item = &'a H>,
+        keep: impl Fn(&str) -> bool,
+    ) -> Self {
         let tensors = headers.into_iter().flat_map(|header| header.as_ref().tensors());
+        let tensors = tensors.filter(|(name, _)| keep(name));
         let leaves = tensors.map(|(name, tensor)| Leaf {
             parts: parts(name),
             elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },
@@ -215,9 +229,10 @@ fn folded_name(group: &[Sibling<'_>]) -> String {
     if let Some(numbers) = numbers {
         return ranges(&numbers);
     }
-    let mut names: Vec<_> = group.iter().take(MAX_LISTED_NAMES).map(|node| node.head).collect();
-    if group.len() > MAX_LISTED_NAMES {
-        names.push("…");
+    let listed = group.iter().take(MAX_LISTED_NAMES);
+    let mut names: Vec<_> = listed.map(|node| node.head.to_owned()).collect();
+    if let more @ 1.. = group.len().saturating_sub(MAX_LISTED_NAMES) {
+        names.push(format!("+{more}"));
     }
     if names.len() == 1 { names.concat() } else { format!("{{{}}}", names.join(",")) }
 }

@@ -5,32 +5,15 @@
 //! embedding is saved, so the file contains fewer parameters than some tools report. Users often take that for a
 //! defect.
 
+use std::cmp::Reverse;
+
 use serde::Deserialize;
 
-use crate::count::module_of_packed_weights;
+use crate::count::{Embedding, TensorPosition};
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 use crate::report::Finding;
 
 type Headers = [(RepoPath, FileHeader)];
-
-/// Names of input embeddings: full names, or suffixes after a dot.
-const INPUT_NAMES: [&str; 5] = [
-    "embed_tokens.weight",
-    "embed_in.weight",
-    "word_embeddings.weight",
-    "tok_embeddings.weight",
-    "wte.weight",
-];
-
-/// Names of modules with an output embedding: full names, or suffixes after a dot.
-const OUTPUT_NAMES: [&str; 6] = [
-    "lm_head",
-    "lm_head.decoder",
-    "embed_out",
-    "output_layer",
-    "predictions.decoder",
-    "vocab_projector",
-];
 
 /// Returns whether a file contains an input embedding, so that [`check_embeddings`] needs `config.json`.
 #[must_use]
@@ -50,12 +33,12 @@ pub fn check_embeddings(
         && let Some(is_tied) = config.is_tied()
     {
         let missing = findings.iter().position(
-            |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
+            |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_embedding(tensor, Embedding::Output)),
         );
         let finding = match missing {
             Some(index) if is_tied => dropped_finding(findings.remove(index), &input),
             Some(_) => None,
-            None if is_tied => Some(tied_finding(&input, headers)),
+            None if is_tied => tied_finding(&input, headers),
             None => config.check_untied(&input, headers),
         };
         findings.extend(finding);
@@ -69,13 +52,14 @@ struct InputEmbedding<'a> {
 }
 
 impl<'a> InputEmbedding<'a> {
-    /// Finds the input embedding. If there are several candidates, the name with the fewest dots wins.
+    /// Finds the input embedding. If there are several candidates, the largest one wins.
     fn find(headers: &'a Headers) -> Option<Self> {
-        let is_input =
-            |name: &str| INPUT_NAMES.iter().any(|input| ends_with_component(name, input));
-        let inputs = tensors(headers).filter(|(name, _)| is_input(name));
-        let depth = |name: &str| name.bytes().filter(|&byte| byte == b'.').count();
-        let (name, tensor) = inputs.min_by_key(|(name, _)| (depth(name), *name))?;
+        // Vision models name their class tokens like embeddings.
+        let is_input = |(name, info): &(&str, TensorInfo)| {
+            info.shape.len() == 2 && is_embedding(name, Embedding::Input)
+        };
+        let inputs = tensors(headers).filter(is_input);
+        let (name, tensor) = inputs.max_by_key(|(name, info)| (info.elements(), Reverse(*name)))?;
         Some(Self { name, shape: tensor.shape })
     }
 }
@@ -109,7 +93,8 @@ impl TyingConfig {
             |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
         let is_language_model = self.architectures.iter().flatten().any(is_causal);
         let has_output = tensors(headers).any(|(name, tensor)| {
-            is_output(name) || name != input.name && tensor.shape == input.shape
+            is_embedding(name, Embedding::Output)
+                || name != input.name && tensor.shape == input.shape
         });
         (is_language_model && !has_output)
             .then(|| Finding::MissingOutputEmbedding { stored: clip(input.name) })
@@ -122,26 +107,15 @@ fn dropped_finding(missing: Finding, input: &InputEmbedding<'_>) -> Option<Findi
     Some(Finding::DroppedTiedEmbedding { tensor, shard, stored: clip(input.name) })
 }
 
-/// Returns the finding for tied embeddings.
-fn tied_finding(input: &InputEmbedding<'_>, headers: &Headers) -> Finding {
-    let stored = clip(input.name);
-    match tensors(headers).find(|(name, _)| is_output(name)) {
-        Some((output, _)) => Finding::TiedEmbeddingStored { tensor: clip(output), stored },
-        None => Finding::TiedEmbedding { stored },
-    }
+/// Returns the finding for tied embeddings. The counter reports a stored output embedding.
+fn tied_finding(input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
+    let is_stored = tensors(headers).any(|(name, _)| is_embedding(name, Embedding::Output));
+    (!is_stored).then(|| Finding::TiedEmbedding { stored: clip(input.name) })
 }
 
-/// Returns whether a name belongs to an output embedding, quantized or not.
-fn is_output(name: &str) -> bool {
-    let plain = || name.rsplit_once('.').filter(|(_, part)| part.starts_with("weight"));
-    let module = module_of_packed_weights(name).or_else(|| Some(plain()?.0));
-    module
-        .is_some_and(|module| OUTPUT_NAMES.iter().any(|output| ends_with_component(module, output)))
-}
-
-/// Returns whether a name is equal to `suffix`, or ends with it after a dot.
-fn ends_with_component(name: &str, suffix: &str) -> bool {
-    name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+/// Returns whether a name belongs to an embedding, quantized or not.
+fn is_embedding(name: &str, kind: Embedding) -> bool {
+    !name.ends_with("bias") && TensorPosition::new(name).embedding == Some(kind)
 }
 
 fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
@@ -154,7 +128,7 @@ mod tests {
 
     fn findings(config: &str, tensors: &[&str], missing: &[&str]) -> Vec<Finding> {
         let entry = |(at, name): (usize, &&str)| {
-            format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
+            format!(r#""{name}":{{"dtype":"U8","shape":[1,1],"data_offsets":[{at},{}]}}"#, at + 1)
         };
         let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
         let json = format!("{{{}}}", entries.join(","));
@@ -183,12 +157,8 @@ mod tests {
         assert_eq!(findings(TIED, &[IN, "lm_head.dense.weight"], &[]), tied);
         let nested = r#"{"text_config":{"tie_word_embeddings":true}}"#;
         assert_eq!(findings(nested, &[IN], &[]), tied);
-        let twice = Finding::TiedEmbeddingStored { tensor: tensor.clone(), stored: stored.clone() };
-        assert_eq!(findings(TIED, &[IN, OUT], &[]), [twice]);
-        for tensor in ["lm_head.qweight", "lm_head.trellis", "lm_head.W_q"] {
-            let twice =
-                Finding::TiedEmbeddingStored { tensor: tensor.to_owned(), stored: stored.clone() };
-            assert_eq!(findings(TIED, &[IN, tensor], &[]), [twice]);
+        for tensor in [OUT, "lm_head.qweight", "lm_head.trellis", "lm_head.W_q"] {
+            assert_eq!(findings(TIED, &[IN, tensor], &[]), [], "{tensor}");
         }
         let shard = "a.safetensors".to_owned();
         let dropped = Finding::DroppedTiedEmbedding { tensor, shard, stored: stored.clone() };
@@ -213,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_embedding_with_the_shortest_path_is_the_input() {
+    fn embeddings_inside_layers_are_not_the_input() {
         let tied = findings(TIED, &["model.layers.9.embed_tokens.weight", IN], &[]);
         assert_eq!(tied, [Finding::TiedEmbedding { stored: IN.to_owned() }]);
     }

@@ -1,16 +1,16 @@
 //! The report of a verification, and its checks, which need no I/O.
 
-mod arithmetic;
 mod embeddings;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use self::arithmetic::check_config;
 pub use self::embeddings::{check_embeddings, has_input_embedding};
 use crate::CommitSha;
-use crate::count::{CountBreakdown, ParameterCount};
+use crate::count::{
+    Buffer, CountBreakdown, DtypeCount, ParameterCount, TensorGroup, UnresolvedModules,
+};
 use crate::formats::weight_sets::NumberedName;
 use crate::formats::{RepoPath, clip};
 use crate::report::{FetchStats, Finding, Severity, bounded};
@@ -35,6 +35,8 @@ pub struct VerifyReport {
     pub source: String,
     /// The commit of the files, or `None` if the source has no commits.
     pub commit: Option<CommitSha>,
+    /// The paths of the files that were checked, the index first.
+    pub filepaths: Vec<RepoPath>,
     /// The number of weight files that should exist.
     pub files: usize,
     /// The number of weight files with a valid header.
@@ -108,7 +110,32 @@ pub fn check_count(
     let unresolved = breakdown.unresolved.iter().cloned().map(Finding::from);
     let method = breakdown.unknown_method.clone();
     let method = method.map(|method| Finding::UnknownQuantization { method });
-    bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method).collect()
+    let unused = &breakdown.unused_entries;
+    let unused = (!unused.is_empty()).then(|| Finding::UnusedRecipe {
+        entries: unused.len() as u64,
+        examples: unused.iter().take(UnresolvedModules::MAX_EXAMPLES).cloned().collect(),
+    });
+    let is_state = |group: &&TensorGroup| group.buffer == Some(Buffer::TrainingState);
+    let states = breakdown.groups.iter().filter(is_state).map(|group| group.count);
+    let states: DtypeCount = states.sum();
+    let state = (states.tensors > 0).then_some(Finding::TrainingState {
+        tensors: states.tensors,
+        parameters: states.parameters,
+    });
+    let tied = breakdown.tied_output.clone().map(|output| Finding::TiedEmbeddingStored {
+        tensor: output.tensor,
+        stored: output.input,
+        counted: output.left_out.is_none(),
+    });
+    let found = bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method);
+    found.chain(unused).chain(state).chain(tied).collect()
+}
+
+/// Compares a count of all files with the size that `config.json` implies.
+#[must_use]
+pub fn check_config(count: &ParameterCount, breakdown: &CountBreakdown) -> Option<Finding> {
+    let expected = breakdown.config_total.filter(|_| breakdown.contradicts_config)?;
+    Some(Finding::ConfigCountMismatch { expected, found: count.total() })
 }
 
 /// Checks the numbers in shard names. Returns the first finding for each group of names that differ only in numbers.
@@ -128,6 +155,8 @@ struct NumberedShard<'a> {
     stem: &'a str,
     number: u64,
     total: u64,
+    /// The digits of the total, `00072`.
+    total_digits: &'a str,
     /// The path after the numbers, `.safetensors`.
     end: &'a str,
 }
@@ -137,7 +166,8 @@ impl<'a> NumberedShard<'a> {
     fn parse(path: &'a RepoPath) -> Option<Self> {
         let NumberedName { stem, number, total, end } =
             NumberedName::split(path.as_str()).last()?;
-        Some(Self { path, stem, number: number.parse().ok()?, total: total.parse().ok()?, end })
+        let (number, parsed) = (number.parse().ok()?, total.parse().ok()?);
+        Some(Self { path, stem, number, total: parsed, total_digits: total, end })
     }
 
     /// Returns the path, truncated for use in a message.
@@ -172,7 +202,7 @@ fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
     }
     let listed = numbers.len() as u64;
     (listed < first.total).then(|| Finding::ShardNumberMissing {
-        shards: clip(&format!("{}*-of-{}{}", first.stem, first.total, first.end)),
+        shards: clip(&format!("{}*-of-{}{}", first.stem, first.total_digits, first.end)),
         total: first.total,
         listed,
         first_missing: (first_number..=first.total)
@@ -184,6 +214,8 @@ fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count::{Configs, Counter};
+    use crate::formats::{Dtype, TensorInfo};
 
     #[test]
     fn an_unreadable_file_makes_the_report_incomplete() {
@@ -198,6 +230,7 @@ mod tests {
             let report = VerifyReport {
                 source: "org/name".to_owned(),
                 commit: None,
+                filepaths: Vec::new(),
                 files: 1,
                 valid_files: 1,
                 tensors: 1,
@@ -207,6 +240,34 @@ mod tests {
             };
             assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
         }
+    }
+
+    #[test]
+    fn training_state_and_tied_copies_are_findings() {
+        let count = |config: &str, names: &[&str]| {
+            let mut counter = Counter::new();
+            for name in names {
+                let tensor = TensorInfo::new(Dtype::F32, vec![4, 8, 2], (0, 0));
+                counter.add(name, &tensor).unwrap();
+            }
+            counter.set_configs(Configs::from_config_json(config.as_bytes()).unwrap());
+            let (parameters, breakdown) = counter.finish().unwrap();
+            let found = check_count(&parameters, &breakdown, None);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let names = ["ema.h.0.weight", "model_ema.decay_w", "h.0.weight.exp_avg", "h.0.weight"];
+        assert_eq!(
+            count("{}", &names),
+            [
+                "3 tensors with 192 elements are EMA copies or optimizer state; they are counted as buffers"
+            ]
+        );
+        let tied = r#"{"tie_word_embeddings":true,"num_experts_per_tok":2}"#;
+        let names = ["embed_tokens.weight", "lm_head.weight", "h.0.experts.w"];
+        let reason = "although it is tied to `embed_tokens.weight` (`tie_word_embeddings`)";
+        let found = |how: &str| [format!("`lm_head.weight` is stored {how}, {reason}")];
+        assert_eq!(count(tied, &names), found("but not counted"));
+        assert_eq!(count(tied, &names[..2]), found("and counted"));
     }
 
     fn findings(shards: &[&str]) -> Vec<Finding> {

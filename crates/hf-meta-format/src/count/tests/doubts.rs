@@ -1,0 +1,161 @@
+//! Tests of the checks that mark a count although every module was solved.
+
+use super::*;
+
+fn reasons(breakdown: &CountBreakdown) -> Vec<UnresolvedReason> {
+    breakdown.unresolved.iter().map(|found| found.reason).collect()
+}
+
+/// A tensor that may belong to an unknown method is next to or below the weights.
+#[test]
+fn an_unknown_tensor_next_to_weights_is_a_doubt() {
+    let cases: [(&str, &str, &[u64], bool); 16] = [
+        ("h.0.q.weight", "h.0.q.rotate.weight", &[16, 16], true),
+        ("h.0.q.weight", "h.0.q.a.b.c.weight", &[16], true),
+        ("h.0.q.weight", "h.0.q.amax", &[1], true),
+        ("h.0.q.weight", "h.0.q.amax", &[], false),
+        ("h.0.q.weight", "h.0.q.bias", &[64], false),
+        ("h.0.q.weight", "h.0.k.amax", &[1], false),
+        ("h.0.q.weight", "h.0.q_norm.weight", &[16], false),
+        ("h.0.norm.weight", "h.0.norm.amax", &[1], false),
+        ("h.0.q.weight", "h.0.q.lora_A.weight", &[8, 64], false),
+        ("h.0.q.weight", "h.0.q.lora_A.default.weight", &[8, 64], false),
+        ("h.0.gate.weight", "h.0.gate.e_score_correction_bias", &[64], false),
+        ("h.0.gate.weight", "h.0.gate.global_scale", &[1], false),
+        ("h.0.q.weight", "h.0.q.some_scale", &[1], true),
+        ("h.0.gate.weight", "h.0.gate.position_ids", &[64], false),
+        ("h.0.q.qweight", "h.0.q.codes2", &[64], true),
+        ("h.0.q.qweight", "h.0.q.scale", &[64], false),
+    ];
+    for (weights, other, shape, is_doubt) in cases {
+        let side: &[u64] = if weights.contains("norm") { &[64] } else { &[64, 64] };
+        let dtype = if weights.ends_with("qweight") { Dtype::I32 } else { Dtype::BF16 };
+        let mut tensors: Vec<Tensor<'_>> = vec![
+            (weights, dtype, side),
+            (other, Dtype::BF16, shape),
+            ("h.0.v.bias", Dtype::BF16, &[4]),
+        ];
+        let expected: &[&str] = if is_doubt { &[weights.rsplit_once('.').unwrap().0] } else { &[] };
+        for _ in 0..2 {
+            tensors.reverse();
+            let (_, breakdown) = counting("{}", &tensors).unwrap();
+            let mut found = breakdown.unresolved.iter();
+            let found = found.find(|found| found.reason == UnresolvedReason::UnknownTensors);
+            let names = found.map_or(&[][..], |found| &found.examples[..]);
+            assert_eq!(names, expected, "{weights} {other}");
+            assert_eq!(found.map_or(0, |found| found.modules), u64::from(is_doubt), "{other}");
+        }
+    }
+}
+
+/// The number of modules is exact, although only ten names are kept.
+#[test]
+fn modules_with_unknown_tensors_are_counted_once() {
+    let names =
+        (0..12).flat_map(|at| ["weight", "a", "b", "c.d"].map(|part| format!("h.{at}.q.{part}")));
+    let names: Vec<_> = names.collect();
+    let tensors: Vec<Tensor<'_>> =
+        names.iter().map(|name| (&**name, Dtype::BF16, &[64, 64][..])).collect();
+    let (count, breakdown) = counting("{}", &tensors).unwrap();
+    let [found] = &breakdown.unresolved[..] else { panic!("{breakdown:?}") };
+    assert_eq!((found.modules, found.examples.len(), found.elements), (12, 10, 0));
+    assert_eq!((count.total(), breakdown.is_exact()), (12 * 4 * 64 * 64, false));
+}
+
+/// A Llama with one layer of 8-bit weights: 4 · 64·64 + 3 · 64·96 + 3 · 64 + 2 · 32·64 parameters.
+const LLAMA: &str = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":32,"hidden_size":64,
+    "intermediate_size":96,"num_hidden_layers":1,"num_attention_heads":2,"tie_word_embeddings":false,
+    "quantization_config":{"quant_method":"fp8"}}"#;
+
+fn llama() -> Vec<Tensor<'static>> {
+    let fp8 = Dtype::F8_E4M3;
+    vec![
+        ("embed.weight", Dtype::BF16, &[32, 64]),
+        ("lm_head.weight", Dtype::BF16, &[32, 64]),
+        ("q.weight", fp8.clone(), &[4, 64, 64]),
+        ("q.weight_scale", Dtype::F32, &[1]),
+        ("up.weight", fp8, &[3, 96, 64]),
+        ("norms.weight", Dtype::BF16, &[3, 64]),
+    ]
+}
+
+#[test]
+fn a_size_that_contradicts_the_config_is_a_doubt() {
+    let checked = |tensors: &[Tensor<'_>]| {
+        let (_, breakdown) = counting(LLAMA, tensors).unwrap();
+        (breakdown.is_exact(), breakdown.contradicts_config, breakdown.config_total)
+    };
+    let total = Some(4 * 64 * 64 + 3 * 64 * 96 + 3 * 64 + 2 * 32 * 64);
+    assert_eq!(checked(&llama()), (true, false, total));
+    let extra = |tensor: Tensor<'static>| [llama(), vec![tensor]].concat();
+    assert_eq!(checked(&extra(("x.weight", Dtype::BF16, &[5]))), (false, true, total));
+    assert_eq!(checked(&extra(("rotary.inv_freq", Dtype::F32, &[16]))), (true, false, total));
+    assert_eq!(checked(&extra(("x.masked_bias", Dtype::F32, &[]))), (true, false, total));
+    // The configuration could not affect this count, and most calls do not read it.
+    assert_eq!(checked(&[("x.weight", Dtype::BF16, &[5])]), (true, true, total));
+}
+
+/// Each group of 16 inputs has a scale, so 120 inputs are padded to 128. A size that fits removes the doubt.
+#[test]
+fn inputs_that_are_no_dimension_of_the_model_may_be_padded() {
+    let packed: [Tensor<'_>; 2] =
+        [("q.weight_packed", Dtype::U8, &[64, 64]), ("q.weight_scale", Dtype::F8_E4M3, &[64, 8])];
+    let cases = [
+        (r#"{"ffn_dim":64,"hidden_size":128}"#, true),
+        (r#"{"ffn_dim":64,"hidden_size":113}"#, false),
+        (r#"{"ffn_dim":64,"hidden_size":112}"#, true),
+        (r#"{"ffn_dim":64,"hidden_size":120}"#, false),
+        (r#"{"ffn_dim":64,"hidden_size":120,"intermediate_size":128}"#, true),
+        (r#"{"hidden_size":120}"#, true),
+        ("{}", true),
+    ];
+    for (config, is_exact) in cases {
+        let (count, breakdown) = counting(config, &packed).unwrap();
+        assert_eq!((count.total(), breakdown.is_exact()), (64 * 128, is_exact), "{config}");
+        let expected: &[_] = if is_exact { &[] } else { &[UnresolvedReason::Padded] };
+        assert_eq!(reasons(&breakdown), expected, "{config}");
+    }
+    let llama = LLAMA
+        .replace("fp8", "nvfp4")
+        .replace("\"hidden_size\":64", "\"ffn_dim\":64,\"hidden_size\":120");
+    let rest = |rest: &'static [u64]| {
+        counting(&llama, &[&packed[..], &[("x", Dtype::BF16, rest)]].concat())
+    };
+    let total = 4 * 120 * 120 + 3 * 120 * 96 + 3 * 120 + 2 * 32 * 120;
+    assert_eq!(total - 64 * 128, 92_008);
+    assert_eq!(reasons(&rest(&[92_008]).unwrap().1), []);
+    assert_eq!(reasons(&rest(&[92_007]).unwrap().1), [UnresolvedReason::Padded]);
+}
+
+#[test]
+fn entries_that_select_no_module_are_listed() {
+    let entry = r#""h.0.experts.0.k":{"bits":4},"language_model.h.0.experts.1.q":{"bits":4}"#;
+    let cases = [
+        (entry, &["experts.0.k"][..]),
+        (r#""re:.*\\.q$":{"bits":4}"#, &[]),
+        (r#""re:.*\\.k$":{"bits":4}"#, &["^(?:.*\\.k$)"]),
+        (r#""lm_head":{"bits":4}"#, &[]),
+        (r#""h.0.k":{"bits":16},"re:k":{"bits":16}"#, &[]),
+        (r#""config_groups":{"a":{"targets":["Linear","Embedding"],"weights":{"bits":4}}}"#, &[]),
+        (r#""re:(?=k)":{"bits":4}"#, &[]),
+    ];
+    for (entry, expected) in cases {
+        let config = format!(r#"{{"quantization_config":{{"quant_method":"gptq",{entry}}}}}"#);
+        let (_, breakdown) = counting(&config, &EXPERTS).unwrap();
+        assert_eq!(breakdown.unused_entries, expected, "{entry}");
+    }
+}
+
+#[test]
+fn experts_that_are_not_found_are_reported() {
+    let (_, breakdown) = counting(GPTQ, &EXPERTS).unwrap();
+    assert_eq!(breakdown.moe_unknown, None);
+    let names = ["q.qweight", "q.qzeros", "q.scales"];
+    let dense =
+        names.iter().zip(&EXPERTS).map(|(name, (_, dtype, shape))| (*name, dtype.clone(), *shape));
+    let (_, breakdown) = counting(GPTQ, &dense.collect::<Vec<_>>()).unwrap();
+    assert_eq!(breakdown.moe_unknown, Some(UnknownActive::NoExperts));
+    // The configuration of such a model is not requested.
+    let (_, breakdown) = counting(GPTQ, &[("q.weight", Dtype::BF16, &[4, 4])]).unwrap();
+    assert_eq!(breakdown.moe_unknown, None);
+}
