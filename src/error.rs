@@ -5,6 +5,8 @@ mod classification;
 mod tests;
 
 use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -14,7 +16,13 @@ use crate::formats::weight_sets::{UnsupportedWeights, WeightSet};
 use crate::http::{HttpError, HubError, ProxyError};
 use crate::hub::{CommitSha, EndpointError, ListingError, RepoId, Revision, SourceError};
 
-pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// An error of any type, shared so that an [`Error`] can be cloned.
+pub(crate) type SharedError = Arc<dyn std::error::Error + Send + Sync>;
+
+/// Shares the cause of an error.
+pub(crate) fn shared(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SharedError {
+    cause.into().into()
+}
 
 /// An error returned by a call.
 ///
@@ -38,7 +46,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The input is not a valid repository name, URL or path.
@@ -46,6 +54,7 @@ pub enum Error {
     InvalidSource(#[from] SourceError),
     /// The endpoint is not a valid Hub URL.
     #[error("cannot use the endpoint `{text}`")]
+    #[non_exhaustive]
     InvalidEndpoint {
         /// The endpoint without user, password, query and fragment, truncated to 200 characters.
         text: String,
@@ -61,9 +70,10 @@ pub enum Error {
     /// The client is offline and has no [`hub_cache`](crate::ClientBuilder::hub_cache).
     #[error("offline mode requires a cache folder")]
     MissingHubCache,
-    /// A header passed to [`ClientBuilder::header`](crate::ClientBuilder::header) is invalid. Its value is not
+    /// A header passed to [`ClientBuilder::request_header`](crate::ClientBuilder::request_header) is invalid. Its value is not
     /// included.
     #[error("cannot set the header `{name}`: {reason}")]
+    #[non_exhaustive]
     InvalidRequestHeader {
         /// The name of the header, truncated to 200 characters.
         name: String,
@@ -72,12 +82,23 @@ pub enum Error {
     },
     /// The HTTP library rejected a setting, such as a root certificate.
     #[error("failed to set up the HTTP client")]
+    #[non_exhaustive]
     HttpClient {
         /// The underlying error.
-        source: BoxError,
+        source: SharedError,
+    },
+    /// A setting of the client is out of range or contradicts another one.
+    #[error("invalid `{setting}`: {reason}")]
+    #[non_exhaustive]
+    InvalidSetting {
+        /// The method of [`ClientBuilder`](crate::ClientBuilder).
+        setting: &'static str,
+        /// The violated rule.
+        reason: &'static str,
     },
     /// The format passed to [`Model::format`](crate::Model::format) is unknown.
     #[error("unknown format `{name}`")]
+    #[non_exhaustive]
     UnknownFormat {
         /// The name of the format.
         name: String,
@@ -90,59 +111,66 @@ pub enum Error {
     NoTlsProvider,
     /// The repository does not exist, or is private and the caller has no access to it.
     #[error("repository `{repo}` not found or not accessible")]
+    #[non_exhaustive]
     RepoNotFound {
         /// The repository.
         repo: RepoId,
         /// The Hub's response.
-        source: Box<HubError>,
+        source: Cause<HubError>,
     },
     /// The repository exists, but the revision does not.
     #[error("revision `{revision}` not found in `{repo}`")]
+    #[non_exhaustive]
     RevisionNotFound {
         /// The repository.
         repo: RepoId,
         /// The branch, tag, ref or commit.
         revision: Revision,
         /// The Hub's response.
-        source: Box<HubError>,
+        source: Cause<HubError>,
     },
     /// The repository is gated, and the caller has not been granted access.
     #[error("repository `{repo}` is gated, and access has not been granted")]
+    #[non_exhaustive]
     Gated {
         /// The repository.
         repo: RepoId,
         /// The Hub's response.
-        source: Box<HubError>,
+        source: Cause<HubError>,
     },
     /// The Hub rejected the token, and the repository cannot be read without one.
     #[error("the Hub rejected the token")]
+    #[non_exhaustive]
     RejectedToken {
         /// The Hub's response.
-        source: Box<HubError>,
+        source: Cause<HubError>,
     },
     /// Access to the file was denied for another reason, which the response may state.
     #[error("access to `{file}` denied")]
+    #[non_exhaustive]
     Forbidden {
         /// The file, identified by repository, URL or local path.
         file: String,
         /// The server's response.
-        source: Box<HubError>,
+        source: Cause<HubError>,
     },
     /// The file does not exist.
     #[error("`{file}` not found")]
+    #[non_exhaustive]
     FileNotFound {
         /// The file, identified by repository, URL or local path.
         file: String,
         /// The cause: a response, an I/O error, or a file missing from a cache.
-        source: BoxError,
+        source: SharedError,
     },
     /// The index lists a shard that does not exist.
     #[error("shard `{file}` not found")]
+    #[non_exhaustive]
     ShardNotFound {
         /// The shard, identified by repository, URL or local path.
         file: String,
         /// The cause: a response or an I/O error.
-        source: BoxError,
+        source: SharedError,
     },
     /// There are no safetensors weights: neither under one of the two standard names, nor in the file listing, if
     /// there is one.
@@ -150,6 +178,7 @@ pub enum Error {
         "no safetensors weights in `{location}`{}: neither `{single}` nor `{index}` exists",
         list_formats(other_formats)
     )]
+    #[non_exhaustive]
     NoWeights {
         /// The source that was searched.
         location: String,
@@ -160,11 +189,12 @@ pub enum Error {
         /// Weights found in other formats.
         other_formats: Vec<UnsupportedWeights>,
         /// The cause: the response for the single file or the index, or a file missing from a cache.
-        source: BoxError,
+        source: SharedError,
     },
     /// There are several weight sets, and their names do not show which one is the main model. Adding them up could
     /// count weights twice. Select one with [`Model::path`](crate::Model::path).
     #[error("`{location}` contains {} weight sets, and it is unclear which one is the main model", sets.len())]
+    #[non_exhaustive]
     SeveralSets {
         /// The source that was searched.
         location: String,
@@ -172,7 +202,11 @@ pub enum Error {
         sets: Vec<WeightSet>,
     },
     /// Some shards are missing, and no index lists them.
-    #[error("`{set}` is incomplete: found {found} of {total} shards and no index")]
+    #[error(
+        "`{set}` is incomplete: found {found} of {total} shards and no index{}",
+        describe_missing(first_missing.as_deref())
+    )]
+    #[non_exhaustive]
     IncompleteShards {
         /// The common path of the shards, with a `*` in place of the number.
         set: String,
@@ -180,9 +214,12 @@ pub enum Error {
         found: usize,
         /// The number of shards according to their names.
         total: u32,
+        /// The path of the first missing shard; `None` if the defect is a number that appears twice.
+        first_missing: Option<String>,
     },
     /// The files cannot be listed, so weights with nonstandard names cannot be found.
     #[error("failed to list the files of `{location}`")]
+    #[non_exhaustive]
     ListingFailed {
         /// The repository.
         location: String,
@@ -191,6 +228,7 @@ pub enum Error {
     },
     /// The client is offline, and the repository is not cached at this revision.
     #[error("`{repo}` at `{revision}` is not in the cache, and the client is offline")]
+    #[non_exhaustive]
     NotCached {
         /// The repository.
         repo: RepoId,
@@ -201,12 +239,14 @@ pub enum Error {
     },
     /// The source is a URL, which an offline client cannot read.
     #[error("cannot read `{url}` offline")]
+    #[non_exhaustive]
     Offline {
         /// The URL.
         url: String,
     },
     /// The file violates its format.
     #[error("`{file}` is not a valid {format} file")]
+    #[non_exhaustive]
     InvalidHeader {
         /// The file, identified by repository, URL or local path.
         file: String,
@@ -217,6 +257,7 @@ pub enum Error {
     },
     /// The index is invalid or contradicts the headers of its shards.
     #[error("`{file}` is not a valid shard index")]
+    #[non_exhaustive]
     InvalidIndex {
         /// The index, identified by repository, URL or local path.
         file: String,
@@ -225,6 +266,7 @@ pub enum Error {
     },
     /// The file exceeds one of the client's size limits.
     #[error("`{file}` exceeds the limit of {limit} bytes")]
+    #[non_exhaustive]
     TooLarge {
         /// The file, identified by repository, URL or local path.
         file: String,
@@ -233,6 +275,7 @@ pub enum Error {
     },
     /// The headers of all shards together exceed [`max_total_header_bytes`](crate::ClientBuilder::max_total_header_bytes).
     #[error("the headers exceed the total limit of {limit} bytes, reached at `{file}`")]
+    #[non_exhaustive]
     HeadersTooLarge {
         /// The file at which the limit was exceeded.
         file: String,
@@ -241,6 +284,7 @@ pub enum Error {
     },
     /// The server returned a different commit than requested, or the branch moved while the index was being read.
     #[error("expected `{file}` at commit {pinned}, got commit {found}")]
+    #[non_exhaustive]
     CommitMismatch {
         /// The file, identified by its repository.
         file: String,
@@ -251,6 +295,7 @@ pub enum Error {
     },
     /// The file size changed between two requests.
     #[error("`{file}` changed while being read: its size was {before} bytes, then {after} bytes")]
+    #[non_exhaustive]
     FileChanged {
         /// The file, identified by repository, URL or local path.
         file: String,
@@ -261,6 +306,7 @@ pub enum Error {
     },
     /// No usable response was received.
     #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
+    #[non_exhaustive]
     RequestFailed {
         /// The file, identified by repository, URL or local path.
         file: String,
@@ -269,11 +315,12 @@ pub enum Error {
         /// The time from the first attempt to the last failure.
         elapsed: Duration,
         /// The failure of the last attempt.
-        source: Box<HttpError>,
+        source: Cause<HttpError>,
     },
     /// The server refused the request for a reason unrelated to the repository or the caller's permissions, such as a
     /// rate limit.
     #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
+    #[non_exhaustive]
     Refused {
         /// The file, identified by repository, URL or local path.
         file: String,
@@ -282,23 +329,52 @@ pub enum Error {
         /// The time from the first attempt to the last failure.
         elapsed: Duration,
         /// The last response.
-        source: Box<HubError>,
+        source: Cause<HubError>,
     },
     /// A local file or folder cannot be read.
     #[error("failed to read `{file}`")]
+    #[non_exhaustive]
     Io {
         /// The path.
         file: String,
-        /// The operating system error.
-        source: io::Error,
+        /// The operating system error, an [`io::Error`].
+        source: SharedError,
     },
     /// The call exceeded its timeout: [`Model::timeout`](crate::Model::timeout) or
     /// [`ClientBuilder::call_timeout`](crate::ClientBuilder::call_timeout).
     #[error("the call timed out after {} s", limit.as_secs_f64())]
+    #[non_exhaustive]
     DeadlineExceeded {
         /// The timeout.
         limit: Duration,
     },
+}
+
+/// The cause of an [`Error`], stored on the heap to keep results small.
+///
+/// Dereferences to the cause. Unlike a `Box`, it is not an error itself, so
+/// [`Error::source`](std::error::Error::source) returns the cause, which callers can downcast.
+#[derive(Clone, Debug)]
+pub struct Cause<T>(Box<T>);
+
+impl<T> Deref for Cause<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> From<Box<T>> for Cause<T> {
+    fn from(cause: Box<T>) -> Self {
+        Self(cause)
+    }
+}
+
+impl<T> From<T> for Cause<T> {
+    fn from(cause: T) -> Self {
+        Self(Box::new(cause))
+    }
 }
 
 /// An entry that is missing from the disk cache of `huggingface_hub`, or cannot be used.
@@ -331,6 +407,11 @@ fn describe_attempts(attempts: usize, elapsed: Duration) -> String {
     }
 }
 
+/// Describes the first missing shard as the end of a sentence.
+fn describe_missing(shard: Option<&str>) -> String {
+    shard.map_or_else(String::new, |shard| format!("; the first missing one is `{shard}`"))
+}
+
 /// Lists weights in other formats as the end of a sentence.
 fn list_formats(others: &[UnsupportedWeights]) -> String {
     let others = others.iter().map(|UnsupportedWeights { format, files, .. }| match files {
@@ -345,17 +426,17 @@ fn list_formats(others: &[UnsupportedWeights]) -> String {
 
 impl Error {
     /// Wraps an error of the HTTP library about its settings.
-    pub(crate) fn http_client(source: impl Into<BoxError>) -> Self {
-        Self::HttpClient { source: source.into() }
+    pub(crate) fn http_client(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::HttpClient { source: shared(source) }
     }
 
     /// Converts an error from accessing a local file.
     pub(crate) fn from_io(file: String, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                Self::FileNotFound { file, source: source.into() }
+                Self::FileNotFound { file, source: shared(source) }
             }
-            _ => Self::Io { file, source },
+            _ => Self::Io { file, source: shared(source) },
         }
     }
 

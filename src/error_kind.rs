@@ -29,8 +29,7 @@ macro_rules! error_kinds {
             /// of error. If a repository that a user requests cannot be read, the user or the authors of the
             /// repository have to act (4xx). Every other error is a problem of the service or the Hub (5xx).
             ///
-            /// For `refused` and `network`, it is the status of a [transient](crate::Error::is_transient) error;
-            /// otherwise, answer with 502.
+            /// [`Error::http_status`](crate::Error::http_status) distinguishes transient errors from others.
             #[must_use]
             pub const fn http_status(self) -> u16 {
                 match self {
@@ -44,7 +43,10 @@ macro_rules! error_kinds {
 error_kinds! {
     /// The input is not a repository name, URL or path.
     InvalidSource = "invalidSource", 400;
-    /// A setting of the client or of the call is invalid.
+    /// An option of the call is invalid: the format is unknown, or the token cannot be sent. A service often takes both
+    /// from its users.
+    InvalidOption = "invalidOption", 400;
+    /// A setting of the client is invalid.
     InvalidSettings = "invalidSettings", 500;
     /// The repository does not exist, or is not visible to the caller.
     RepoNotFound = "repoNotFound", 404;

@@ -38,6 +38,10 @@
 //! | use a different token for each user | [`Client::with_token`] |
 //! | collect request statistics | [`Client::stats`] |
 //! | read URLs and local files | [`Client::source`] |
+//! | read a bucket or another store | [`FileStore`] and [`Model::store`] |
+//! | read `config.json` or another small file | [`Model::read_file`] |
+//! | call from synchronous code | [`block_on`] |
+//! | read the JSON of a result | [`CountSummary`] |
 //! | cache headers across calls | [`DiskCache`], [`MemoryCache`], or your own [`Cache`] |
 //! | parse headers from other storage, without I/O | [`SafetensorsFileHeader`], [`formats`] and [`count`] |
 //!
@@ -97,7 +101,7 @@
 //! [Validation](docs::validity) · [Repository layouts](docs::layouts) · [GGUF](docs::gguf) ·
 //! [Caching and offline use](docs::cache) · [JSON](docs::json) ·
 //! [Error handling in a service](docs::errors) · [Installation](docs::install) ·
-//! [Command line](docs::command) · [Python](docs::python) · [Census](docs::census) ·
+//! [Command line](docs::command) · [Questions](docs::faq) · [Python](docs::python) · [Census](docs::census) ·
 //! [Badge service](docs::service) · [Performance](docs::speed) ·
 //! [Architecture](docs::architecture)
 
@@ -114,20 +118,23 @@ mod hub;
 mod inspect;
 
 pub use hf_meta_format::{
-    CommitSha, CountReport, Diff, Dtype, FetchStats, IdError, ParameterCount, Plan, RepoId,
-    RepoKind, RepoPath, Revision, SafetensorsFile, SafetensorsFileHeader, SafetensorsIndexJson,
-    SafetensorsParseFromRepo, SafetensorsShards, TensorInfo, Tree, UnsupportedWeights,
-    VerifyReport, WeightFiles, WeightSet, Weights, count, formats, report,
+    CommitSha, CountReport, CountSummary, Diff, Dtype, FetchStats, IdError, ParameterCount, Plan,
+    RepoId, RepoKind, RepoPath, Revision, SafetensorsFile, SafetensorsFileHeader,
+    SafetensorsIndexJson, SafetensorsParseFromRepo, SafetensorsShards, TensorInfo, Tree,
+    UnsupportedWeights, VerifyReport, WeightFiles, WeightSet, Weights, count, formats, memory,
+    report,
 };
 
 pub use self::{
+    backends::FileStore,
     cache::{
-        Cache, CacheKey, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile, MemoryCache,
+        Cache, CacheKey, CacheMode, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile,
+        MemoryCache,
     },
-    client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
-    error::{Error, HubCacheMiss, QuantizationNotFound},
+    client::{Client, ClientBuilder, Model, ResultOrder, TokenSource, block_on},
+    error::{Cause, Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
-    http::transfer::CallMeter,
+    http::transfer::{CallMeter, CallWait, RangeBytes},
     http::{
         AddressPolicy, ClientStats, HttpError, HubError, ProxyError, RangeError, RemainingQuota,
         RetryPolicy, SafeUrl, TransportKind,
@@ -137,7 +144,9 @@ pub use self::{
 };
 
 /// Types from other crates that appear in this crate's public API.
-pub use {futures::future::BoxFuture, url::Url};
+pub use {
+    bytes::Bytes, futures::future::BoxFuture, futures::stream::Stream, serde_json::Value, url::Url,
+};
 
 /// The HTTP library used by [`ClientBuilder::reqwest_hook`].
 #[cfg(feature = "reqwest-hook")]

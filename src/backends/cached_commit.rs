@@ -7,7 +7,7 @@ use futures::future::{FutureExt, ready};
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, Origin};
 use crate::cache::{CachedFile, HeaderBytes};
-use crate::error::Error;
+use crate::error::{Error, shared};
 use crate::formats::RepoPath;
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::RangeBytes;
@@ -51,7 +51,7 @@ impl CachedCommit {
         name: impl FnOnce() -> String,
     ) -> Result<Fetched<T>, Error> {
         let commit = Some(self.bytes.commit.clone());
-        let missing = || Error::FileNotFound { file: name(), source: "it is not cached".into() };
+        let missing = || Error::FileNotFound { file: name(), source: shared("it is not cached") };
         value.map(|value| Fetched::new(value, commit)).ok_or_else(missing)
     }
 }

@@ -125,7 +125,7 @@ pub(super) async fn list(
 async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<ListedFile>> {
     let mut files = Vec::new();
     let mut folders = vec![below.map_or_else(String::new, ToString::to_string)];
-    let mut seen = 0;
+    let (mut seen, mut invalid_names) = (0, 0_usize);
     while let Some(below) = folders.pop() {
         let path = folder.join(&below);
         // The parent of a bare file name is the empty path.
@@ -137,7 +137,13 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
                 return Err(io::Error::other(format!("it contains more than {MAX_ENTRIES} files")));
             }
             let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
+            let Some(name) = name.to_str() else {
+                invalid_names += 1;
+                continue;
+            };
+            if name.starts_with('.') {
+                continue;
+            }
             let path = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
             if entry.file_type().await?.is_dir() {
                 folders.push(path);
@@ -145,6 +151,9 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
                 files.push(ListedFile { path, size });
             }
         }
+    }
+    if invalid_names > 0 {
+        tracing::warn!(files = invalid_names, "skipped files whose names are not UTF-8");
     }
     Ok(files)
 }

@@ -92,7 +92,7 @@ impl HubRepo {
         Self { revision: commit.into(), ..self.clone() }
     }
 
-    /// Returns the repository without its token; `None` if it has no token.
+    /// Returns the repository without its token; `None` if it has no token or must not be read without it.
     pub(crate) fn anonymous(&self) -> Option<Self> {
         Some(Self { http: self.http.anonymous()?, ..self.clone() })
     }
@@ -102,13 +102,16 @@ impl HubRepo {
         self.canonical.get().map(ToString::to_string)
     }
 
-    /// Requests the current commit of the revision with one request for `path`. Returns `None` if the server does not
-    /// report a commit.
-    pub(crate) async fn current_commit(&self, path: &RepoPath) -> Result<Option<CommitSha>, Error> {
+    /// Requests the current commit of the revision with one request for `path`. Also returns whether the file exists.
+    /// Returns `None` if the server does not report a commit.
+    pub(crate) async fn current_commit(
+        &self,
+        path: &RepoPath,
+    ) -> Result<Option<(CommitSha, bool)>, Error> {
         let url = self.url(path);
         let commit = self.http.head(&url, web::X_REPO_COMMIT, &self.meter).await;
         let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
-        Ok(commit.and_then(|commit| commit.parse().ok()))
+        Ok(commit.and_then(|(commit, exists)| Some((commit.parse().ok()?, exists))))
     }
 
     /// Requests all headers of an index at once, in the form parsed by the Hub. Returns `None` if the Hub does not

@@ -7,6 +7,7 @@
 //! | `web` | the folder of a file on any web server |
 //! | `disk` | a local folder |
 //! | `cached_commit` | a commit from our own header cache |
+//! | `store` | a store that the caller implements, such as a bucket |
 //!
 //! Each of them is a [`FileSource`]. Only a repository on a Hub also has commits, a token and an API; [`Origin`] tells
 //! them apart. To add a folder without commits, implement [`FileSource`] and add a match arm where a
@@ -16,6 +17,7 @@ mod cached_commit;
 mod disk;
 mod hub;
 mod snapshot;
+mod store;
 mod stream;
 mod web;
 
@@ -29,6 +31,8 @@ pub(crate) use self::cached_commit::CachedCommit;
 pub(crate) use self::disk::DiskFolder;
 pub(crate) use self::hub::HubRepo;
 pub(crate) use self::snapshot::OfflineRepo;
+pub use self::store::FileStore;
+pub(crate) use self::store::StoreFolder;
 pub(crate) use self::stream::{FileStream, poll_alongside};
 pub(crate) use self::web::{WebFolder, explain};
 use crate::error::Error;

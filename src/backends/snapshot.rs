@@ -22,7 +22,7 @@ use tokio::fs;
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, HubRepo, ListFuture, disk};
-use crate::error::{Error, HubCacheMiss};
+use crate::error::{Error, HubCacheMiss, shared};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::http::transfer::{CallMeter, RangeBytes};
@@ -74,7 +74,7 @@ impl OfflineRepo {
             Err(error) => return error,
         };
         let source = "does not contain all shards; only downloaded files can be read";
-        let source = missing(&snapshot.folder, source).into();
+        let source = shared(missing(&snapshot.folder, source));
         Error::FileNotFound { file: self.file_name(&set.path), source }
     }
 
@@ -96,15 +96,15 @@ impl OfflineRepo {
             }
             Ok(_) => Err(Error::Io {
                 file: self.file_name(path),
-                source: io::Error::new(
+                source: shared(io::Error::new(
                     io::ErrorKind::PermissionDenied,
                     "it is a link that leads outside the cache",
-                ),
+                )),
             }),
             // The repository itself may still have the file.
             Err(Error::FileNotFound { file, .. }) => {
                 let source = "does not contain it; only downloaded files can be read";
-                Err(Error::FileNotFound { file, source: missing(folder, source).into() })
+                Err(Error::FileNotFound { file, source: shared(missing(folder, source)) })
             }
             Err(error) => Err(error),
         }

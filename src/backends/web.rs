@@ -1,6 +1,7 @@
 //! The folder of a file on any web server, and the errors of files that are read over HTTP.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{FutureExt, ready};
@@ -118,7 +119,7 @@ pub(crate) fn explain(
     match error {
         HttpError::TooLarge { limit, .. } => Error::TooLarge { file, limit },
         HttpError::Status(response) => refused(file, response, repo, (attempts, elapsed)),
-        error => Error::RequestFailed { file, attempts, elapsed, source: Box::new(error) },
+        error => Error::RequestFailed { file, attempts, elapsed, source: error.into() },
     }
 }
 
@@ -130,23 +131,27 @@ fn refused(
     (attempts, elapsed): (usize, Duration),
 ) -> Error {
     let Some(kind) = source.kind() else {
-        return Error::Refused { file, attempts, elapsed, source };
+        return Error::Refused { file, attempts, elapsed, source: source.into() };
     };
     match (kind, repo) {
-        (ErrorKind::FileNotFound, _) => Error::FileNotFound { file, source },
+        (ErrorKind::FileNotFound, _) => {
+            Error::FileNotFound { file, source: Arc::<HubError>::from(source) }
+        }
         (ErrorKind::RepoNotFound, Some((repo, _))) => {
-            Error::RepoNotFound { repo: repo.clone(), source }
+            Error::RepoNotFound { repo: repo.clone(), source: source.into() }
         }
         (ErrorKind::RevisionNotFound, Some((repo, revision))) => {
             let (repo, revision) = (repo.clone(), revision.clone());
-            Error::RevisionNotFound { repo, revision, source }
+            Error::RevisionNotFound { repo, revision, source: source.into() }
         }
-        (ErrorKind::Gated, Some((repo, _))) => Error::Gated { repo: repo.clone(), source },
-        (ErrorKind::RejectedToken, Some(_)) => Error::RejectedToken { source },
+        (ErrorKind::Gated, Some((repo, _))) => {
+            Error::Gated { repo: repo.clone(), source: source.into() }
+        }
+        (ErrorKind::RejectedToken, Some(_)) => Error::RejectedToken { source: source.into() },
         (ErrorKind::RepoNotFound | ErrorKind::RevisionNotFound, _) if source.status == 404 => {
-            Error::FileNotFound { file, source }
+            Error::FileNotFound { file, source: Arc::<HubError>::from(source) }
         }
-        _ => Error::Forbidden { file, source },
+        _ => Error::Forbidden { file, source: source.into() },
     }
 }
 

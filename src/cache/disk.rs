@@ -67,7 +67,8 @@ struct CacheFolder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {
-    /// The number of entries: one per weight set and commit, one per branch, and one per Hub for its known servers.
+    /// The number of entries: one per weight set and commit, one per branch, one per reader and revision, and one per
+    /// Hub for its known servers.
     pub entries: u64,
     /// The disk space used by the entries in bytes, counting whole blocks.
     pub bytes: u64,

@@ -14,9 +14,10 @@ use thiserror::Error;
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
 
 /// Part of every key. Changing it invalidates all existing entries.
-const VERSION: &[u8] = b"hf-meta cache 5";
+const VERSION: &[u8] = b"hf-meta cache 6";
 
-/// The key of a cache entry: a SHA-256 hash of everything that identifies the entry, including the token.
+/// The key of a cache entry: a SHA-256 hash of everything that identifies the entry. The key of an entry that shows
+/// what a reader may read includes a hash of the reader's token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
@@ -60,37 +61,41 @@ pub(crate) struct CacheIdentity<'a> {
 
 /// The keys for one repository, one token and one target, at any revision.
 ///
-/// The token is part of every key: an entry that was read with one token is never found with another or without one.
-/// Only a hash of the token leaves this module.
+/// All readers share the header bytes of a commit. A reader finds them only through an entry with the reader's own
+/// token in its key, which is stored after the server has let this reader read the commit. Only a hash of the token
+/// leaves this module.
 #[derive(Clone)]
-pub(crate) struct CacheKeys(Sha256);
+pub(crate) struct CacheKeys {
+    shared: Sha256,
+    reader: Sha256,
+}
 
 impl CacheKeys {
     /// Creates the keys of a repository. `target` names the part of the repository that a call reads.
     pub(crate) fn new(identity: CacheIdentity<'_>, target: &str) -> Self {
         let (endpoint, repo) = (identity.endpoint.url().as_str(), identity.repo.to_string());
-        let parts =
-            [VERSION, endpoint.as_bytes(), identity.token, repo.as_bytes(), target.as_bytes()];
+        let parts = [VERSION, endpoint.as_bytes(), repo.as_bytes(), target.as_bytes()];
         let hash = parts.into_iter().fold(Sha256::new(), add);
         let headers = identity.headers.iter();
-        Self(headers.fold(hash, |hash, (name, value)| {
+        let shared = headers.fold(hash, |hash, (name, value)| {
             add(add(hash, name.as_str().as_bytes()), value.as_bytes())
-        }))
+        });
+        Self { reader: add(shared.clone(), identity.token), shared }
     }
 
     /// Returns the key of the header bytes of a commit.
     pub(crate) fn commit(&self, commit: &CommitSha) -> CacheKey {
-        self.finish("commit", commit.as_str())
+        finish(&self.shared, "commit", commit.as_str())
     }
 
-    /// Returns the key of the commit that a branch points to.
-    pub(crate) fn branch(&self, branch: &Revision) -> CacheKey {
-        self.finish("branch", branch.as_str())
+    /// Returns the key of the commit that this reader has read at a revision.
+    pub(crate) fn revision(&self, revision: &Revision) -> CacheKey {
+        finish(&self.reader, "revision", revision.as_str())
     }
 
-    fn finish(&self, kind: &str, name: &str) -> CacheKey {
-        let hash = add(add(self.0.clone(), kind.as_bytes()), name.as_bytes());
-        CacheKey(hash.finalize().into())
+    /// Returns the key of the commit that any reader has read last at a revision. It allows nobody to read it.
+    pub(crate) fn last_read(&self, revision: &Revision) -> CacheKey {
+        finish(&self.shared, "last read", revision.as_str())
     }
 }
 
@@ -98,6 +103,11 @@ impl fmt::Debug for CacheKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CacheKeys")
     }
+}
+
+fn finish(hash: &Sha256, kind: &str, name: &str) -> CacheKey {
+    let hash = add(add(hash.clone(), kind.as_bytes()), name.as_bytes());
+    CacheKey(hash.finalize().into())
 }
 
 /// Hashes a part with a length prefix, so that different lists of parts never produce the same bytes.
@@ -169,7 +179,7 @@ mod tests {
             let endpoint = &Endpoint::parse(endpoint).unwrap();
             let (token, repo) = (token.as_bytes(), &repo.parse().unwrap());
             CacheKeys::new(CacheIdentity { endpoint, token, headers, repo }, target)
-                .commit(&commit.to_string().repeat(40).parse().unwrap())
+                .revision(&commit.to_string().repeat(40).parse().unwrap())
         };
         let hub = Endpoint::HUGGING_FACE;
         let different = [
@@ -198,13 +208,19 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_named_like_a_commit_has_its_own_key() {
+    fn each_kind_of_entry_has_its_own_key() {
         let (keys, name) = (CacheKeys::for_test(""), "1".repeat(40));
-        assert_ne!(keys.commit(&name.parse().unwrap()), keys.branch(&name.parse().unwrap()));
+        let revision = name.parse().unwrap();
+        let keys = [
+            keys.commit(&name.parse().unwrap()),
+            keys.revision(&revision),
+            keys.last_read(&revision),
+        ];
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 3);
     }
 
     fn entry_key(target: &str) -> CacheKey {
-        CacheKeys::for_test(target).branch(&"main".parse().unwrap())
+        CacheKeys::for_test(target).revision(&"main".parse().unwrap())
     }
 
     #[test]

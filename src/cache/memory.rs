@@ -77,7 +77,7 @@ mod tests {
     use crate::cache::CacheKeys;
 
     fn key(n: usize) -> CacheKey {
-        CacheKeys::for_test(&n.to_string()).branch(&crate::hub::Revision::default())
+        CacheKeys::for_test(&n.to_string()).revision(&crate::hub::Revision::default())
     }
 
     #[tokio::test]

@@ -21,10 +21,27 @@ pub(crate) use deflated::{Deflated, Deflater};
 pub use disk::{DiskCache, DiskUsage};
 pub use entry::CacheKey;
 pub(crate) use entry::{CacheIdentity, CacheKeys, decode, encode};
-pub(crate) use header_bytes::CachedFile;
+pub(crate) use header_bytes::{CachedFile, CachedHeaders};
 pub use header_bytes::{HeaderBytes, HeaderFile};
 pub use memory::MemoryCache;
 pub(crate) use recorder::Recorder;
+
+/// The use of the header cache by a call; see [`Model::cache_mode`](crate::Model::cache_mode).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CacheMode {
+    /// Uses cached headers, the commit of a cached branch while it is
+    /// [fresh](crate::ClientBuilder::branch_ttl), and the memory of missing repositories.
+    #[default]
+    Default,
+    /// Requests the current commit of a branch and uses its cached headers. Use it after a notification that the
+    /// repository has changed.
+    Revalidate,
+    /// Reads everything again and replaces the cached entries.
+    Reload,
+    /// Neither uses nor changes the cache.
+    Bypass,
+}
 
 /// A store for cache entries, such as [`DiskCache`] and [`MemoryCache`]; see
 /// [`ClientBuilder::header_cache`](crate::ClientBuilder::header_cache).
@@ -67,8 +84,8 @@ pub trait Cache: fmt::Debug + Send + Sync + 'static {
     /// Stores an entry under `key`, replacing any earlier entry.
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()>;
 
-    /// Waits until no other process is filling the entry, and acquires the lease to fill it. The default
-    /// implementation, for caches that are not shared between services, does not wait.
+    /// Waits until no other process is filling the entry, and acquires the lease to fill it. A client coalesces its own
+    /// calls, so only a cache that several processes share needs it. The default implementation does not wait.
     fn lease<'a>(&'a self, _key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
         futures::future::ready(FillLease::immediate()).boxed()
     }

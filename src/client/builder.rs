@@ -23,6 +23,9 @@ use crate::http::{
 use crate::hub::{Endpoint, EndpointError, HubWarnings};
 use crate::inspect::{ClientMemory, HeaderCache, Limits};
 
+/// The maximum timeout. The HTTP library panics on a `Duration::MAX`.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// Headers that the client sets and callers cannot override.
 const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANGE, USER_AGENT];
 
@@ -58,7 +61,7 @@ pub struct ClientBuilder {
     root_certificates: Vec<Vec<u8>>,
     /// The settings that need no validation.
     http: HttpSettings,
-    call_timeout: Duration,
+    call_timeout: Option<Duration>,
     limits: Limits,
     formats: Formats,
     header_cache: Option<Arc<dyn Cache>>,
@@ -90,7 +93,7 @@ impl Default for ClientBuilder {
             headers: Vec::new(),
             root_certificates: Vec::new(),
             http: HttpSettings::default(),
-            call_timeout: Duration::from_secs(360),
+            call_timeout: None,
             limits: Limits {
                 header: HeaderLength::DEFAULT_LIMIT,
                 headers: 500_000_000,
@@ -122,15 +125,25 @@ impl ClientBuilder {
         Self { token, token_source: None, ..self }
     }
 
+    /// Sets whether to read public repositories without the token if the Hub rejects it; `true` by default. Otherwise,
+    /// a rejected token is an error ([`Error::RejectedToken`]).
+    pub fn anonymous_fallback(mut self, enabled: bool) -> Self {
+        self.http.anonymous_fallback = enabled;
+        self
+    }
+
     /// Sets the origin of the token, which warnings name.
     pub(super) fn token_source(self, source: TokenSource) -> Self {
         Self { token_source: Some(source), ..self }
     }
 
-    /// Sets the timeout of a whole call, excluding time spent waiting for rate limits; 360 seconds by default.
-    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits those waits.
+    /// Sets the timeout of a whole call, including retries and waits for rate limits. A call that would have to wait
+    /// for a rate limit beyond it fails immediately.
+    ///
+    /// Without it, a call takes at most 360 seconds in addition to its waits for rate limits, which
+    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits.
     pub fn call_timeout(self, timeout: Duration) -> Self {
-        Self { call_timeout: timeout, ..self }
+        Self { call_timeout: Some(timeout), ..self }
     }
 
     /// Sets the maximum size of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
@@ -159,7 +172,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension.
+    /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension. Its name
+    /// and its extension must differ from those of the other formats.
     ///
     /// The example `tensorsafe` in this repository implements one.
     pub fn format(self, format: impl Format + 'static) -> Self {
@@ -172,8 +186,9 @@ impl ClientBuilder {
     /// Reading a cached commit costs no request; reading a cached branch costs one, which resolves the branch to a
     /// commit. Cached results differ from fresh ones only in their [`FetchStats`](crate::FetchStats).
     ///
-    /// An entry that was read with a token is returned only to clients with the same token. A cache hit for a commit
-    /// sends no request, so it succeeds even if the token has been revoked in the meantime.
+    /// Clients with different tokens share entries, but each token needs one request to the Hub first, which shows that
+    /// it may read the files. From then on, a cache hit for a commit sends no request, so it succeeds even if the token
+    /// has been revoked in the meantime.
     pub fn header_cache(self, cache: impl Cache) -> Self {
         Self { header_cache: Some(Arc::new(cache)), ..self }
     }
@@ -248,27 +263,27 @@ impl ClientBuilder {
     /// Adds a header to every request to the endpoint, such as a gateway key. Like the token, it is sent only to the
     /// endpoint's origin and is never logged. Headers that the client sets itself are rejected by
     /// [`build`](Self::build).
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn request_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), Secret(value.into())));
         self
     }
 
-    /// Sets the maximum number of requests in flight across all calls, at least 1; 256 by default. Requests to the
+    /// Sets the maximum number of requests in flight across all calls; 256 by default, and at least 1. Requests to the
     /// same HTTP/2 server share one connection.
     pub fn max_concurrent_requests(mut self, requests: usize) -> Self {
-        self.http.max_concurrent_requests = requests.max(1);
+        self.http.max_concurrent_requests = requests;
         self
     }
 
-    /// Sets the fraction of each server quota to use, from 0 to 1; 1 by default. The rest is left to other programs
+    /// Sets the fraction of each server quota to use, above 0 and at most 1; 1 by default. The rest is left to other programs
     /// that use the same token or IP address. To split a quota evenly among `n` processes, set `1 / n` in each of
     /// them.
     pub fn quota_share(mut self, share: f64) -> Self {
-        self.http.quota_share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
+        self.http.quota_share = share;
         self
     }
 
-    /// Sets the maximum number of connections to all HTTP/1.1 servers together, at least 1; 64 by default. Over
+    /// Sets the maximum number of connections to all HTTP/1.1 servers together; 64 by default, and at least 1. Over
     /// HTTP/1.1, each request in flight occupies a connection.
     pub fn max_http1_connections(mut self, connections: usize) -> Self {
         self.http.max_http1_connections = connections;
@@ -304,7 +319,7 @@ impl ClientBuilder {
     ///
     /// It runs after this builder's settings have been applied. Redirects, retries, decompression and the
     /// [`AddressPolicy`] are then reset, because a client that follows redirects itself would leak the token to other
-    /// servers. Default headers are sent to every server, so use [`header`](Self::header) for secrets.
+    /// servers. Default headers are sent to every server, so use [`request_header`](Self::request_header) for secrets.
     ///
     /// A minor release of this library may upgrade to a new major version of `reqwest`.
     #[cfg(feature = "reqwest-hook")]
@@ -324,6 +339,8 @@ impl ClientBuilder {
     /// - [`Error::InvalidEndpoint`] if the endpoint is not a valid Hub URL
     /// - [`Error::InvalidToken`] or [`Error::InvalidUserAgent`] if the text cannot be sent in an HTTP header
     /// - [`Error::InvalidRequestHeader`] if a header is invalid or reserved
+    /// - [`Error::InvalidSetting`] if a number or a timeout is out of range, or two formats have the same name or
+    ///   extension
     /// - [`Error::InvalidProxy`] if a proxy setting is invalid
     /// - [`Error::HttpClient`] if a root certificate cannot be parsed or the HTTP library rejects another setting
     /// - [`Error::NoTlsProvider`] if the feature `rustls-no-provider` is enabled and no provider has been installed
@@ -334,6 +351,7 @@ impl ClientBuilder {
         if !has_tls_provider() {
             return Err(Error::NoTlsProvider);
         }
+        self.check_ranges()?;
         let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::MissingHubCache));
         let token = self.token.as_ref().map(|token| bearer(&token.0)).transpose()?;
         let settings = self.http_settings(&endpoint)?;
@@ -354,6 +372,7 @@ impl ClientBuilder {
             totals: CallMeter::default(),
             formats: self.formats,
             call_timeout: self.call_timeout,
+            shared_calls: Arc::default(),
             header_cache: self.header_cache.map(|cache| HeaderCache {
                 cache,
                 branch_ttl,
@@ -363,6 +382,32 @@ impl ClientBuilder {
             known_servers_loaded: Arc::default(),
         };
         Ok(Client { context: Arc::new(context) })
+    }
+
+    /// Checks the settings that have a range.
+    fn check_ranges(&self) -> Result<(), Error> {
+        let http = &self.http;
+        let timeouts = [
+            ("connect_timeout", http.connect_timeout),
+            ("read_timeout", http.read_timeout),
+            ("request_timeout", http.request_timeout),
+            ("call_timeout", self.call_timeout.unwrap_or(MAX_TIMEOUT)),
+        ];
+        let is_in_range = |timeout: Duration| !timeout.is_zero() && timeout <= MAX_TIMEOUT;
+        let timeouts = timeouts.map(|(setting, timeout)| {
+            (setting, is_in_range(timeout), "it must be longer than zero and at most 365 days")
+        });
+        let is_share = http.quota_share > 0.0 && http.quota_share <= 1.0;
+        let others = [
+            ("max_concurrent_requests", http.max_concurrent_requests > 0, "it must be at least 1"),
+            ("max_http1_connections", http.max_http1_connections > 0, "it must be at least 1"),
+            ("quota_share", is_share, "it must be above 0 and at most 1"),
+            ("format", self.formats.are_distinct(), "another format has this name or extension"),
+        ];
+        match timeouts.into_iter().chain(others).find(|(_, is_valid, _)| !is_valid) {
+            Some((setting, _, reason)) => Err(Error::InvalidSetting { setting, reason }),
+            None => Ok(()),
+        }
     }
 
     /// Validates the HTTP settings.

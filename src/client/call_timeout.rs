@@ -10,7 +10,10 @@ use crate::http::transfer::CallMeter;
 /// The minimum interval between checks of a timeout that a wait has extended.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Runs a call for at most `limit`, not counting its waits for rate limits. Returns `None` if the time runs out.
+/// The timeout of a call without one. It excludes waits for rate limits.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(360);
+
+/// Runs a call for at most `limit`, not counting the waits that its meter excludes. Returns `None` if the time runs out.
 pub(super) async fn within_timeout<T>(
     limit: Duration,
     meter: &CallMeter,
@@ -22,7 +25,8 @@ pub(super) async fn within_timeout<T>(
         if let Ok(result) = timeout(left, call.as_mut()).await {
             return Some(result);
         }
-        left = limit.saturating_sub(started.elapsed().saturating_sub(meter.waited()));
+        left =
+            limit.saturating_sub(started.elapsed().saturating_sub(meter.excluded_from_timeout()));
         if left.is_zero() {
             return None;
         }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
+use super::shared_calls::SharedCalls;
 use crate::backends::{HubRepo, OfflineRepo, Origin};
-use crate::cache::{CacheKey, decode, encode};
+use crate::cache::{CacheKey, decode};
 use crate::error::Error;
 use crate::formats::Formats;
 use crate::http::transfer::CallMeter;
@@ -26,7 +27,9 @@ pub(crate) struct ClientContext {
     /// The totals of all calls.
     pub(crate) totals: CallMeter,
     pub(crate) formats: Formats,
-    pub(crate) call_timeout: Duration,
+    /// The timeout of each call, including waits; `None` for the default.
+    pub(crate) call_timeout: Option<Duration>,
+    pub(crate) shared_calls: Arc<SharedCalls>,
     pub(crate) header_cache: Option<HeaderCache>,
     /// The cache folder of an offline client.
     pub(crate) offline: Option<PathBuf>,
@@ -45,7 +48,7 @@ impl ClientContext {
             Err(RequestFailure { error, attempts, elapsed })
                 if !matches!(error, HttpError::Status(_)) =>
             {
-                let (file, source) = (SafeUrl::from(url).to_string(), Box::new(error));
+                let (file, source) = (SafeUrl::from(url).to_string(), error.into());
                 Err(Error::RequestFailed { file, attempts, elapsed, source })
             }
             _ => Ok(()),
@@ -56,12 +59,12 @@ impl ClientContext {
     pub(super) async fn repo(&self, repo: &RepoId, revision: Revision, meter: CallMeter) -> Origin {
         let repo = repo.clone();
         let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
+        if self.offline.is_none() {
+            self.load_known_servers(&meter).await;
+        }
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
         let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter };
-        let Some(cache) = &self.offline else {
-            self.load_known_servers().await;
-            return Origin::Hub(hub);
-        };
+        let Some(cache) = &self.offline else { return Origin::Hub(hub) };
         Origin::Offline(Arc::new(OfflineRepo::find(cache, hub).await))
     }
 
@@ -69,11 +72,11 @@ impl ClientContext {
     ///
     /// The command starts a new process for every call. Without the saved servers, it would connect to the CDN only
     /// after the first redirect, and would offer HTTP/2 again to a server without it.
-    async fn load_known_servers(&self) {
+    async fn load_known_servers(&self, meter: &CallMeter) {
         let Some(cache) = &self.header_cache else { return };
         let load = async || {
             let key = CacheKey::known_servers(&self.endpoint);
-            let entry = cache.cache.get(&key).await;
+            let entry = cache.get(meter, &key).await;
             if let Some(servers) = entry.and_then(|entry| decode(&key, &entry).ok()) {
                 self.http.restore_hints(servers);
             }
@@ -82,12 +85,10 @@ impl ClientContext {
     }
 
     /// Saves the servers in the cache if the call discovered new ones.
-    pub(super) async fn save_known_servers(&self) {
+    pub(super) async fn save_known_servers(&self, meter: &CallMeter) {
         let Some(cache) = &self.header_cache else { return };
         let Some(servers) = self.http.take_changed_hints() else { return };
         let key = CacheKey::known_servers(&self.endpoint);
-        if let Some(entry) = encode(&key, &servers) {
-            cache.cache.put(&key, entry).await;
-        }
+        cache.put(meter, &key, &servers).await;
     }
 }

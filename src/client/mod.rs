@@ -1,15 +1,18 @@
 //! The client: the entry point of every call.
 
 mod api_page;
+mod blocking;
 mod builder;
 mod call_timeout;
 mod context;
 mod env;
 mod many;
 mod model;
+mod shared_calls;
 
 use std::sync::Arc;
 
+pub use self::blocking::block_on;
 pub use self::builder::ClientBuilder;
 use self::builder::bearer;
 use self::context::ClientContext;
@@ -67,8 +70,8 @@ impl Client {
     ///
     /// A service that acts on behalf of its users builds one client and derives one per user from it. Connections,
     /// limits, the header cache and [statistics](Client::stats) are shared. Rate limits are tracked per token,
-    /// because the Hub grants each account its own quota. Cached data that was read with one token is never returned
-    /// for another.
+    /// because the Hub grants each account its own quota. Cached headers are returned for a token only after the Hub
+    /// has let that token read the files.
     ///
     /// ```no_run
     /// # async fn example(client: &hf_meta::Client, token: &str) -> Result<(), hf_meta::Error> {

@@ -1,25 +1,30 @@
 //! The weights that a call reads.
 
+use std::any::TypeId;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::FutureExt;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::call_timeout::within_timeout;
+use super::call_timeout::{DEFAULT_TIMEOUT, within_timeout};
 use super::context::ClientContext;
-use crate::backends::{DiskFolder, FileListing, Origin, WebFolder};
-use crate::cache::HeaderBytes;
+use super::shared_calls::CallKey;
+use crate::backends::{DiskFolder, FileListing, FileStore, Origin, StoreFolder, WebFolder};
+use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::formats::{FileHeader, Format, Formats, RepoPath, clip};
-use crate::http::transfer::CallMeter;
+use crate::http::transfer::{CallMeter, WaitLimits};
 use crate::hub::{HubReportedCount, Source, SourceError};
 use crate::inspect::{
     Call, CallFiles, CallHooks, CallMemory, CallState, Callback, LargeCallLimit, OnHeader,
     OnProgress, Progress, RecordedCount, Target, file_of, on_disk,
 };
+use crate::memory::MemoryOptions;
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 
@@ -45,46 +50,55 @@ use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 pub struct Model {
     context: Arc<ClientContext>,
     source: Result<Source, SourceError>,
-    /// The name of the selected format.
-    format: Option<String>,
-    plan: Plan,
-    list_sets: bool,
-    revalidate: bool,
+    options: ReadOptions,
+    /// The store that is read instead of the Hub.
+    store: Option<Arc<dyn FileStore>>,
     on_progress: Option<OnProgress>,
     on_header: Option<OnHeader>,
-    timeout: Option<Duration>,
     hooks: Option<Arc<dyn CallHooks>>,
     large_calls: Option<LargeCallLimit>,
     /// The meter that all calls share; `None` if each call has a separate one.
     meter: Option<CallMeter>,
+}
+
+/// The options that decide what a call reads and how long it takes. Calls are shared only if they are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct ReadOptions {
+    /// The name of the selected format.
+    format: Option<String>,
+    plan: Plan,
+    list_sets: bool,
+    memory: Option<MemoryOptions>,
+    cache_mode: CacheMode,
     /// The files of the repository, if known in advance.
     known_files: Option<Arc<Vec<RepoPath>>>,
+    timeout: Option<Duration>,
+    max_wait: Option<Duration>,
+    exclude_waits: bool,
 }
 
 impl Model {
     pub(crate) fn new(context: Arc<ClientContext>, source: Result<Source, SourceError>) -> Self {
-        let plan = Plan::default();
         Self {
             context,
             source,
-            format: None,
-            plan,
-            list_sets: false,
-            revalidate: false,
+            options: ReadOptions::default(),
+            store: None,
             on_progress: None,
             on_header: None,
-            timeout: None,
             hooks: None,
             large_calls: None,
             meter: None,
-            known_files: None,
         }
     }
 
     /// Sets the branch, tag, ref or commit to read; `main` by default. Each call resolves it to a commit once and
     /// reads all files at that commit. Only repositories have revisions: for other sources, the call fails.
-    pub fn revision(mut self, revision: impl AsRef<str>) -> Self {
-        self.source = self.source.and_then(|source| source.with_revision(revision.as_ref()));
+    /// `None` changes nothing.
+    pub fn revision<'a>(mut self, revision: impl Into<Option<&'a str>>) -> Self {
+        if let Some(revision) = revision.into() {
+            self.source = self.source.and_then(|source| source.with_revision(revision));
+        }
         self
     }
 
@@ -103,37 +117,72 @@ impl Model {
     /// 5. the only weight set at the top level
     /// 6. the only weight set
     ///
-    /// [`CountReport::other_sets`](crate::CountReport::other_sets) lists the rest.
-    pub fn path(mut self, path: impl AsRef<str>) -> Self {
-        self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
+    /// [`CountReport::other_sets`](crate::CountReport::other_sets) lists the rest. `None` changes nothing.
+    pub fn path<'a>(mut self, path: impl Into<Option<&'a str>>) -> Self {
+        if let Some(path) = path.into() {
+            self.source = self.source.and_then(|source| source.with_path(path));
+        }
         self
     }
 
     /// Sets the format to read: `safetensors`, `gguf`, or the name of a format registered with
     /// [`ClientBuilder::format`](crate::ClientBuilder::format). By default, safetensors is read if the repository has
-    /// any, or else the first other format that it has.
-    pub fn format(mut self, name: impl Into<String>) -> Self {
-        self.format = Some(name.into());
+    /// any, or else the first other format that it has; `None` selects this default.
+    pub fn format<'a>(mut self, name: impl Into<Option<&'a str>>) -> Self {
+        self.options.format = name.into().map(str::to_owned);
         self
     }
 
     /// Sets whether the report lists the other weight sets in the repository or folder; `false` by default. Examples
     /// are the modules of a sentence-transformers model, variants, and the checkpoints of a training run. Listing
     /// costs one request per 1,000 files.
-    pub fn other_sets(mut self, yes: bool) -> Self {
-        self.list_sets = yes;
+    pub fn other_sets(mut self, enabled: bool) -> Self {
+        self.options.list_sets = enabled;
+        self
+    }
+
+    /// Sets the conditions for which the report computes the [memory](crate::CountReport::memory) that the model needs:
+    /// its weights and its cache. By default, it computes none. Reads `config.json`, unless the weights are in GGUF
+    /// format.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let options = hf_meta::memory::MemoryOptions::default().context(Some(32_768));
+    /// let report = client.model("openai/gpt-oss-120b").memory(options).count().await?;
+    /// let bytes = report.memory.and_then(|memory| memory.total_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn memory(mut self, options: MemoryOptions) -> Self {
+        self.options.memory = Some(options);
         self
     }
 
     /// Sets how headers are requested; [`Plan::Exact`] by default. [`Model::verify`] always reads the files.
     pub fn plan(mut self, plan: Plan) -> Self {
-        self.plan = plan;
+        self.options.plan = plan;
         self
     }
 
-    /// Sets the timeout of each call, overriding [`call_timeout`](crate::ClientBuilder::call_timeout).
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+    /// Sets the timeout of each call, overriding [`call_timeout`](crate::ClientBuilder::call_timeout). It includes
+    /// waits for rate limits: a call that would have to wait longer than the time left fails immediately. `None` restores
+    /// the default.
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.options.timeout = timeout.into();
+        self
+    }
+
+    /// Sets the maximum total time that each call waits for rate limits, overriding
+    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait).
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.options.max_wait = Some(wait);
+        self
+    }
+
+    /// Sets whether the timeout excludes waits, for rate limits and for a [`LargeCallLimit`]; `false` by default. Use
+    /// it for jobs with many calls, in which a wait says nothing about the repository.
+    pub fn exclude_waits_from_timeout(mut self, enabled: bool) -> Self {
+        self.options.exclude_waits = enabled;
         self
     }
 
@@ -174,14 +223,22 @@ impl Model {
     /// # }
     /// ```
     pub fn known_files(mut self, files: impl IntoIterator<Item = RepoPath>) -> Self {
-        self.known_files = Some(Arc::new(files.into_iter().collect()));
+        self.options.known_files = Some(Arc::new(files.into_iter().collect()));
         self
     }
 
-    /// Sets whether to request the commit of a branch even if the [cached](crate::ClientBuilder::branch_ttl) one is
-    /// fresh; `false` by default. Use it after a notification that the repository has changed.
-    pub fn revalidate(mut self, yes: bool) -> Self {
-        self.revalidate = yes;
+    /// Sets how calls use the [header cache](crate::ClientBuilder::header_cache); [`CacheMode::Default`] by default.
+    pub fn cache_mode(mut self, mode: CacheMode) -> Self {
+        self.options.cache_mode = mode;
+        self
+    }
+
+    /// Reads the files from a store instead of the Hub, such as a bucket or a mirror with its own protocol. The name of
+    /// the repository then only names the store in results and messages. Revisions and the header cache are not used.
+    /// For a mirror that speaks the protocol of the Hub, set
+    /// [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
+    pub fn store(mut self, store: impl FileStore) -> Self {
+        self.store = Some(Arc::new(store));
         self
     }
 
@@ -227,8 +284,7 @@ impl Model {
     pub fn parse_safetensors_metadata(
         &self,
     ) -> impl Future<Output = Result<SafetensorsParseFromRepo, Error>> + Send + use<> {
-        let model = Self { format: Some(Safetensors.name().to_owned()), ..self.clone() };
-        model.call(Call::parse)
+        self.clone().format(Safetensors.name()).call(Call::parse)
     }
 
     /// Reads and validates the header of every weight file, in any format, and counts the parameters.
@@ -293,12 +349,40 @@ impl Model {
         self.call(async |mut call| call.with_token_fallback(|call| call.list_sets().boxed()).await)
     }
 
+    /// Reads a small file at the revision of this model, such as `config.json`. `path` starts at the root of the
+    /// repository. Does not use the header cache.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let model = client.model("openai-community/gpt2");
+    /// let config = model.read_file(&"config.json".parse()?, 1_000_000).await?;
+    /// let config: serde_json::Value = serde_json::from_slice(&config)?;
+    /// println!("{}", config["architectures"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::FileNotFound`] if the file does not exist, [`Error::TooLarge`] if it has more than `max_bytes`
+    /// bytes, and the errors of [`Model::weight_sets`].
+    pub fn read_file(
+        &self,
+        path: &RepoPath,
+        max_bytes: u64,
+    ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send + use<> {
+        let path = path.clone();
+        self.call_alone(async move |mut call: Call| {
+            call.with_token_fallback(|call| call.files.read_small(path.clone(), max_bytes)).await
+        })
+    }
+
     /// Counts the parameters like [`Model::count`], and also returns the bytes that the count was computed from. Does
     /// not use the header cache.
     ///
     /// Store the bytes to count again later, with [`Model::recount`].
     pub fn count_and_record(&self) -> impl Future<Output = RecordedCount> + Send + use<> {
-        let call = self.call(async |call| Ok(call.record().await));
+        let call = self.call_alone(async |call| Ok(call.record().await));
         call.map(|recorded| match recorded {
             Ok(recorded) => recorded,
             Err(error) => RecordedCount { result: Err(error), path: None, bytes: None },
@@ -315,11 +399,36 @@ impl Model {
         &self,
         bytes: HeaderBytes,
     ) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
-        self.call(|call| call.recount(bytes))
+        self.call_alone(|call| call.recount(bytes))
     }
 
-    /// Runs a call within its timeout. The future borrows nothing, so it can be spawned.
+    /// Runs a call within its timeout, or joins an equal call in flight. The future borrows nothing, so it can be
+    /// spawned.
     fn call<T, Read, Reading>(
+        &self,
+        read: Read,
+    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
+    where
+        T: Clone + Send + Sync + 'static,
+        Read: FnOnce(Call) -> Reading + Send + 'static,
+        Reading: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let model = self.clone();
+        // Boxed, because callers embed the future in larger futures, and moving those would copy it.
+        Box::pin(async move {
+            let Some(key) = model.key(TypeId::of::<T>()) else {
+                return model.call_alone(read).await;
+            };
+            let (limit, meter) = model.limited(model.context.totals.start_call());
+            let calls = Arc::clone(&model.context.shared_calls);
+            let shared = calls.join_or_start(key, meter.clone(), model.run(read, meter));
+            let call = within_timeout(limit, &shared.meter, shared.result);
+            call.await.ok_or(Error::DeadlineExceeded { limit })?
+        })
+    }
+
+    /// Runs a call within its timeout, even if an equal call is in flight.
+    fn call_alone<T, Read, Reading>(
         &self,
         read: Read,
     ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
@@ -329,36 +438,99 @@ impl Model {
         Reading: Future<Output = Result<T, Error>> + Send,
     {
         let model = self.clone();
-        // Boxed, because callers embed the future in larger futures, and moving those would copy it.
         Box::pin(async move {
-            let limit = model.timeout.unwrap_or(model.context.call_timeout);
             let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.start_call());
-            let source = model.source.as_ref().ok().map(tracing::field::display);
-            let span = tracing::info_span!("call", source);
-            let call = async {
-                let result = read(model.start(meter.clone()).await?).await;
-                model.context.save_known_servers().await;
-                result
-            };
-            let call = within_timeout(limit, &meter, call.instrument(span));
-            call.await.ok_or(Error::DeadlineExceeded { limit })?
+            let (limit, meter) = model.limited(meter);
+            let call = model.run(read, meter.clone());
+            within_timeout(limit, &meter, call).await.ok_or(Error::DeadlineExceeded { limit })?
         })
+    }
+
+    /// Runs a call without a timeout.
+    async fn run<T, Read, Reading>(self, read: Read, meter: CallMeter) -> Result<T, Error>
+    where
+        Read: FnOnce(Call) -> Reading,
+        Reading: Future<Output = Result<T, Error>>,
+    {
+        let (token, calls) = (self.context.http.authorization(), &self.context.shared_calls);
+        let repo = match &self.source {
+            Ok(Source::Repo { repo, .. }) if self.store.is_none() => Some(repo),
+            _ => None,
+        };
+        if self.options.cache_mode == CacheMode::Default
+            && let Some(missing) = repo.and_then(|repo| calls.missing(token, repo))
+        {
+            return Err(missing);
+        }
+        let source = self.source.as_ref().ok().map(tracing::field::display);
+        let span = tracing::info_span!("call", source);
+        let call = async {
+            let result = read(self.start(meter.clone()).await?).await;
+            self.context.save_known_servers(&meter).await;
+            result
+        };
+        let result = call.instrument(span).await;
+        if let Some(repo) = repo {
+            calls.remember(token, repo, &result);
+        }
+        result
+    }
+
+    /// Returns the timeout of a call, and its meter with the limits of its waits.
+    fn limited(&self, meter: CallMeter) -> (Duration, CallMeter) {
+        let ReadOptions { timeout, max_wait, exclude_waits, .. } = self.options;
+        let timeout = timeout.or(self.context.call_timeout);
+        let includes_waits = timeout.filter(|_| !exclude_waits);
+        let meter = meter.with_limits(WaitLimits {
+            deadline: includes_waits.and_then(|limit| Instant::now().checked_add(limit)),
+            max_wait,
+            excludes_memory_waits: exclude_waits,
+        });
+        (timeout.unwrap_or(DEFAULT_TIMEOUT), meter)
+    }
+
+    /// Returns the identity of a call; `None` if it must not be shared, because the caller observes or controls it.
+    fn key(&self, output: TypeId) -> Option<CallKey> {
+        let Self {
+            on_progress: None,
+            on_header: None,
+            hooks: None,
+            large_calls: None,
+            meter: None,
+            store: None,
+            ..
+        } = self
+        else {
+            return None;
+        };
+        let source = self.source.clone().ok()?;
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        let token = self.context.http.authorization().to_vec();
+        Some(CallKey { output, runtime, token, source, options: self.options.clone() })
     }
 
     /// Returns the formats to read.
     fn formats(&self) -> Result<Formats, Error> {
-        let Some(name) = &self.format else { return Ok(self.context.formats.clone()) };
+        let Some(name) = &self.options.format else { return Ok(self.context.formats.clone()) };
         self.context.formats.only(name).ok_or_else(|| Error::UnknownFormat { name: clip(name) })
     }
 
     async fn start(&self, meter: CallMeter) -> Result<Call, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
-        let known_files = self.known_files.as_deref().map(|files| known_files(&source, files));
+        let known_files =
+            self.options.known_files.as_deref().map(|files| known_files(&source, files));
         let (origin, target) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
-                let origin = self.context.repo(repo, revision, meter.clone()).await;
+                let origin = match &self.store {
+                    Some(store) => {
+                        let (store, name) = (Arc::clone(store), repo.to_string());
+                        let folder = StoreFolder { store, name, meter: meter.clone() };
+                        Origin::Folder(Arc::new(folder))
+                    }
+                    None => self.context.repo(repo, revision, meter.clone()).await,
+                };
                 (origin, Target::from_path(&formats, path.clone()))
             }
             Source::Url(_) if self.context.offline.is_some() => {
@@ -382,16 +554,18 @@ impl Model {
             files: CallFiles::new(origin),
             target,
             formats,
-            plan: self.plan,
+            plan: self.options.plan,
             limits: self.context.limits,
             cache: self.context.header_cache.clone(),
-            revalidate: self.revalidate,
-            list_sets: self.list_sets,
+            cache_mode: self.options.cache_mode,
+            cached_ref: None,
+            list_sets: self.options.list_sets,
+            memory_options: self.options.memory,
             known_files,
             on_progress: self.on_progress.clone(),
             on_header: self.on_header.clone(),
             hooks: self.hooks.clone(),
-            started: Instant::now(),
+            started: std::time::Instant::now(),
             meter,
             memory: CallMemory::new(&self.context.memory),
             large: self.large_calls.as_ref().map(LargeCallLimit::start_call),

@@ -8,10 +8,12 @@
 //! | [`validity`] | rules that files and indexes must meet, and the findings of `verify` |
 //! | [`layouts`] | names of weight files, and repositories with several sets of weights |
 //! | [`gguf`] | quantized models in GGUF, and custom formats |
+//! | [`memory`] | the memory of weights and cache, and what fits |
 //! | [`cache`] | the header cache, and offline mode |
 //! | [`json`] | the JSON output of every command |
 //! | [`install`] | ways to install the command: Cargo, wheel, container, `hf` extension, GitHub Action |
 //! | [`command`] | sources, options, exit codes and environment variables of `hf-meta` |
+//! | [`faq`] | other counts, access, mirrors, lists, and what stays stable |
 //! | [`python`] | the Python module |
 //! | [`errors`] | error codes, and the HTTP status to return for each |
 //! | [`census`] | many repositories as tables, on one machine or many |
@@ -24,10 +26,13 @@
 /// [`FetchStats`]: crate::FetchStats
 /// [`Error`]: crate::Error
 /// [`CountReport`]: crate::CountReport
+/// [`FileStore`]: crate::FileStore
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
 
 /// [`branch_ttl`]: crate::ClientBuilder::branch_ttl
+/// [`stale_if_error`]: crate::ClientBuilder::stale_if_error
+/// [`Model::cache_mode`]: crate::Model::cache_mode
 /// [`Client`]: crate::Client
 /// [`DiskCache`]: crate::DiskCache
 /// [connect ahead]: crate::docs::reading#connections
@@ -57,9 +62,20 @@ pub mod counting {}
 /// [`Error::kind`]: crate::Error::kind
 /// [`ErrorKind::http_status`]: crate::ErrorKind::http_status
 /// [`Error::code`]: crate::Error::code
-/// [`Error::retry_after`]: crate::Error::retry_after
+/// [`Error::http_status`]: crate::Error::http_status
+/// [`Error::retry_after_secs`]: crate::Error::retry_after_secs
+/// [`Error::chain`]: crate::Error::chain
 #[doc = include_str!("errors.md")]
 pub mod errors {}
+
+/// [quantization]: crate::docs::quantization
+/// [error codes]: crate::docs::errors
+/// [`ClientBuilder::endpoint`]: crate::ClientBuilder::endpoint
+/// [`ClientBuilder::from_env`]: crate::ClientBuilder::from_env
+/// [`ParameterCount`]: crate::ParameterCount
+/// [`TensorInfo`]: crate::TensorInfo
+#[doc = include_str!("faq.md")]
+pub mod faq {}
 
 /// [`Model::inspect`]: crate::Model::inspect
 /// [`Model::count`]: crate::Model::count
@@ -77,6 +93,7 @@ pub mod gguf {}
 #[doc = include_str!("install.md")]
 pub mod install {}
 
+/// [`memory`]: crate::docs::memory
 /// [`counting`]: crate::docs::counting
 /// [`Error::code`]: crate::Error::code
 /// [`validity`]: crate::docs::validity
@@ -89,6 +106,11 @@ pub mod json {}
 /// [GGUF]: crate::docs::gguf
 #[doc = include_str!("layouts.md")]
 pub mod layouts {}
+
+/// [`Model::memory`]: crate::Model::memory
+/// [`Memory`]: crate::memory::Memory
+#[doc = include_str!("memory.md")]
+pub mod memory {}
 
 /// [JSON]: crate::docs::json
 /// [census]: crate::docs::census
@@ -108,6 +130,7 @@ pub mod quantization {}
 /// [`FetchStats::requests`]: crate::FetchStats
 /// [`RetryPolicy`]: crate::RetryPolicy
 /// [`RetryPolicy::max_wait`]: crate::RetryPolicy::max_wait
+/// [`Model::max_wait`]: crate::Model::max_wait
 /// [`RetryPolicy::no_retries`]: crate::RetryPolicy::no_retries
 /// [`RetryPolicy::fail_fast`]: crate::RetryPolicy::fail_fast
 /// [`connect_timeout`]: crate::ClientBuilder::connect_timeout
@@ -123,6 +146,7 @@ pub mod quantization {}
 /// [`parse_safetensors_metadata`]: crate::Model::parse_safetensors_metadata
 /// [`ClientBuilder::token`]: crate::ClientBuilder::token
 /// [`Client::from_env`]: crate::Client::from_env
+/// [`ClientBuilder::anonymous_fallback`]: crate::ClientBuilder::anonymous_fallback
 /// [`Client::with_token`]: crate::Client::with_token
 #[doc = include_str!("reading.md")]
 pub mod reading {}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Error;
 use crate::error_kind::ErrorKind;
+use crate::formats::chain;
 use crate::http::{HttpError, HubError, TransportKind};
 
 impl Error {
@@ -13,14 +14,14 @@ impl Error {
         match self {
             Self::InvalidSource(_) => ErrorKind::InvalidSource,
             Self::InvalidEndpoint { .. }
-            | Self::InvalidToken
+            | Self::InvalidSetting { .. }
             | Self::InvalidUserAgent
             | Self::MissingHubCache
             | Self::InvalidRequestHeader { .. }
             | Self::HttpClient { .. }
-            | Self::UnknownFormat { .. }
             | Self::InvalidProxy(_)
             | Self::NoTlsProvider => ErrorKind::InvalidSettings,
+            Self::InvalidToken | Self::UnknownFormat { .. } => ErrorKind::InvalidOption,
             Self::RepoNotFound { .. } => ErrorKind::RepoNotFound,
             Self::RevisionNotFound { .. } => ErrorKind::RevisionNotFound,
             Self::FileNotFound { .. } => ErrorKind::FileNotFound,
@@ -55,6 +56,22 @@ impl Error {
         self.kind().code()
     }
 
+    /// Returns the HTTP status that a service should answer with: that of the [kind](ErrorKind::http_status), or 502 if a
+    /// server refused the request, or the network failed, and repeating the call does not help.
+    #[must_use]
+    pub fn http_status(&self) -> u16 {
+        match self.kind() {
+            ErrorKind::Refused | ErrorKind::Network if !self.is_transient() => 502,
+            kind => kind.http_status(),
+        }
+    }
+
+    /// Returns the message followed by those of all causes, separated by colons.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        chain(self)
+    }
+
     /// Returns whether the repository, revision or file does not exist, is not visible to the caller, or, for an
     /// offline client, is not cached.
     #[must_use]
@@ -87,8 +104,8 @@ impl Error {
     /// offline.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        use ErrorKind::{InvalidSettings, InvalidSource, Offline};
-        matches!(self.kind(), InvalidSource | InvalidSettings | Offline)
+        use ErrorKind::{InvalidOption, InvalidSettings, InvalidSource, Offline};
+        matches!(self.kind(), InvalidSource | InvalidOption | InvalidSettings | Offline)
     }
 
     /// Returns whether a server has rate limited the client.
@@ -119,6 +136,13 @@ impl Error {
             },
             _ => self.response()?.retry_after,
         }
+    }
+
+    /// Returns [`retry_after`](Self::retry_after) in whole seconds, rounded up, for the header `Retry-After`.
+    #[must_use]
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        let wait = self.retry_after()?;
+        Some(wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)))
     }
 
     /// Returns whether the same call may succeed later without any change to the repository or the settings.

@@ -38,17 +38,17 @@ fn response(status: u16, code: Option<&str>, retry_after: Option<Duration>) -> B
 }
 
 fn refused(status: u16) -> Error {
-    let (file, source) = ("org/model/x".to_owned(), response(status, None, None));
+    let (file, source) = ("org/model/x".to_owned(), response(status, None, None).into());
     Error::Refused { file, attempts: 1, elapsed: Duration::ZERO, source }
 }
 
 fn request_failed(source: HttpError) -> Error {
-    let (file, source) = ("org/model/x".to_owned(), Box::new(source));
+    let (file, source) = ("org/model/x".to_owned(), source.into());
     Error::RequestFailed { file, attempts: 1, elapsed: Duration::ZERO, source }
 }
 
 fn transport(kind: TransportKind) -> Error {
-    let source = "connection reset".into();
+    let source = Arc::new(io::Error::from(io::ErrorKind::ConnectionReset));
     request_failed(HttpError::Transport { url: url(), proxy: None, kind, source })
 }
 
@@ -57,30 +57,38 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
     let repo: RepoId = "org/model".parse().unwrap();
     let (location, file) = (repo.to_string(), "org/model/model.safetensors".to_owned());
     let wait = Duration::from_secs(60);
-    let missing = || response(404, Some("EntryNotFound"), None);
+    let missing = || Arc::<HubError>::from(response(404, Some("EntryNotFound"), None));
     let invalid_name = || "a/b/c/d".parse::<RepoId>().unwrap_err();
     match kind {
         ErrorKind::InvalidSource => vec![Error::InvalidSource(invalid_name().into())],
         ErrorKind::InvalidSettings => {
-            vec![Error::InvalidToken, Error::MissingHubCache, Error::NoTlsProvider]
+            let (setting, reason) = ("jobs", "it must be at least 1");
+            let range = Error::InvalidSetting { setting, reason };
+            vec![range, Error::MissingHubCache, Error::NoTlsProvider]
+        }
+        ErrorKind::InvalidOption => {
+            vec![Error::InvalidToken, Error::UnknownFormat { name: "nope".to_owned() }]
         }
         ErrorKind::RepoNotFound => {
-            vec![Error::RepoNotFound { repo, source: response(401, Some("RepoNotFound"), None) }]
+            vec![Error::RepoNotFound {
+                repo,
+                source: response(401, Some("RepoNotFound"), None).into(),
+            }]
         }
         ErrorKind::RevisionNotFound => {
             let (revision, source) =
-                (Revision::default(), response(404, Some("RevisionNotFound"), None));
+                (Revision::default(), response(404, Some("RevisionNotFound"), None).into());
             vec![Error::RevisionNotFound { repo, revision, source }]
         }
         ErrorKind::FileNotFound => vec![Error::FileNotFound { file, source: missing() }],
         ErrorKind::Gated => {
-            vec![Error::Gated { repo, source: response(403, Some("GatedRepo"), None) }]
+            vec![Error::Gated { repo, source: response(403, Some("GatedRepo"), None).into() }]
         }
         ErrorKind::RejectedToken => {
-            vec![Error::RejectedToken { source: response(401, None, None) }]
+            vec![Error::RejectedToken { source: response(401, None, None).into() }]
         }
         ErrorKind::Forbidden => {
-            vec![Error::Forbidden { file, source: response(403, None, None) }]
+            vec![Error::Forbidden { file, source: response(403, None, None).into() }]
         }
         ErrorKind::NoWeights => vec![Error::NoWeights {
             location,
@@ -92,7 +100,7 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
         ErrorKind::SeveralSets => vec![Error::SeveralSets { location, sets: Vec::new() }],
         ErrorKind::MissingShards => vec![
             Error::ShardNotFound { file, source: missing() },
-            Error::IncompleteShards { set: location, found: 1, total: 2 },
+            Error::IncompleteShards { set: location, found: 1, total: 2, first_missing: None },
         ],
         ErrorKind::MalformedHeader => {
             let source = HeaderError::FileTooShort { file_size: 7 };
@@ -125,9 +133,23 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
             vec![Error::NotCached { repo, revision: Revision::default(), source }]
         }
         ErrorKind::LocalIo => {
-            vec![Error::Io { file, source: io::ErrorKind::PermissionDenied.into() }]
+            vec![Error::Io {
+                file,
+                source: shared(io::Error::from(io::ErrorKind::PermissionDenied)),
+            }]
         }
     }
+}
+
+#[test]
+fn the_source_can_be_downcast_to_the_type_of_the_field() {
+    let held = request_failed(HttpError::RateLimited { url: url(), wait: Duration::ZERO });
+    let source = std::error::Error::source(&held).unwrap();
+    assert!(matches!(source.downcast_ref(), Some(HttpError::RateLimited { .. })), "{source:?}");
+    let refused = refused(500);
+    let source = std::error::Error::source(&refused).unwrap();
+    assert_eq!(source.downcast_ref::<HubError>().map(|response| response.status), Some(500));
+    assert!(size_of::<Error>() <= 128, "{} bytes", size_of::<Error>());
 }
 
 /// Returns the predicates that hold, besides `is_rate_limited` and `is_timeout`, which are separate kinds.
@@ -180,14 +202,22 @@ fn refusals_and_network_failures_may_be_permanent() {
 #[test]
 fn the_wait_and_the_status_come_from_the_response_or_from_the_gate() {
     let wait = Duration::from_secs(60);
-    let (file, source) = ("x".to_owned(), response(429, None, Some(wait)));
+    let (file, source) = ("x".to_owned(), response(429, None, Some(wait)).into());
     let elapsed = Duration::ZERO;
     let refused = Error::Refused { file, attempts: 1, elapsed, source };
     assert_eq!((refused.status(), refused.retry_after()), (Some(429), Some(wait)));
     assert!(refused.is_rate_limited());
     let held = request_failed(HttpError::RateLimited { url: url(), wait });
     assert_eq!((held.status(), held.retry_after()), (None, Some(wait)));
+    let wait = Duration::from_millis(1_001);
+    let rounded = request_failed(HttpError::RateLimited { url: url(), wait });
+    assert_eq!((held.retry_after_secs(), rounded.retry_after_secs()), (Some(60), Some(2)));
     let (file, source) = ("x".to_owned(), response(404, None, None));
-    let missing = Error::FileNotFound { file, source };
+    let missing = Error::FileNotFound { file, source: Arc::<HubError>::from(source) };
     assert_eq!((missing.status(), missing.retry_after()), (Some(404), None));
+    assert_eq!(missing.retry_after_secs(), None);
+    assert_eq!([refused, missing].map(|error| error.http_status()), [503, 404]);
+    let certificate = transport(TransportKind::Certificate);
+    assert_eq!(certificate.http_status(), 502, "repeating the call does not help");
+    assert!(certificate.chain().ends_with(": connection reset"), "{}", certificate.chain());
 }

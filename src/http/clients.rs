@@ -6,10 +6,12 @@
 //! start. Servers that do not accept it are then offered both versions.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use ::url::{Origin, Url};
 use reqwest::{Client, ClientBuilder, Response, Version, redirect::Policy};
+use tokio::runtime::{self, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::{AddressGuard, GuardedResolver};
@@ -19,6 +21,9 @@ use super::{AddressPolicy, HttpSettings, error, lock};
 /// The maximum number of servers whose HTTP version is remembered. After that, versions are negotiated again.
 const MAX_SERVERS: usize = 1_000;
 
+/// The maximum number of `reqwest` clients: two for each of 32 tokio runtimes.
+const MAX_CLIENTS: usize = 64;
+
 /// The HTTP/2 flow-control window of a connection, and of each of its responses, in bytes (RFC 9113, section 5.2).
 ///
 /// With the default window of 65,535 bytes, an index costs one round trip per 64 kB. With half of this window, the
@@ -26,16 +31,30 @@ const MAX_SERVERS: usize = 1_000;
 const HTTP2_WINDOW: u32 = 16 << 20;
 
 /// The `reqwest` clients of one [`Http`](super::Http), and the HTTP version of each server.
-#[derive(Debug)]
 pub(super) struct HttpClients {
     settings: Arc<HttpSettings>,
     guard: Arc<AddressGuard>,
-    /// Offers HTTP/2 only.
-    http2: Mutex<Option<Client>>,
-    /// Offers HTTP/2 and HTTP/1.1.
-    http1_or_2: Mutex<Option<Client>>,
+    clients: Mutex<HashMap<ClientKey, Client>>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
     max_http1_connections: Arc<Semaphore>,
+}
+
+/// Identifies a `reqwest` client.
+///
+/// The tasks of a connection run on the tokio runtime that opened it. Another runtime must not use the connection,
+/// because its owner may not be running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ClientKey {
+    runtime: Option<runtime::Id>,
+    /// True to offer only HTTP/2, false to offer HTTP/1.1 as well.
+    is_http2_only: bool,
+}
+
+/// Omits the `reqwest` clients, whose output contains the passwords of proxies.
+impl fmt::Debug for HttpClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClients").field("servers", &self.servers).finish_non_exhaustive()
+    }
 }
 
 /// The HTTP version of a server, if known.
@@ -62,12 +81,11 @@ impl HttpClients {
     /// Does not build a `reqwest` client yet: loading the system's certificates takes longer than starting the
     /// program.
     pub(super) fn new(settings: Arc<HttpSettings>, guard: Arc<AddressGuard>) -> Self {
-        let connections = settings.max_http1_connections.clamp(1, Semaphore::MAX_PERMITS);
+        let connections = settings.max_http1_connections.min(Semaphore::MAX_PERMITS);
         Self {
             settings,
             guard,
-            http2: Mutex::default(),
-            http1_or_2: Mutex::default(),
+            clients: Mutex::default(),
             servers: Mutex::default(),
             max_http1_connections: Arc::new(Semaphore::new(connections)),
         }
@@ -75,7 +93,7 @@ impl HttpClients {
 
     /// Builds a `reqwest` client now, to report invalid settings early.
     pub(super) fn validate(&self) -> Result<(), reqwest::Error> {
-        self.client(false).map(drop)
+        self.build(false).map(drop)
     }
 
     /// Returns the client for a server. If it may use HTTP/1.1, a permit for one connection comes with it.
@@ -147,22 +165,32 @@ impl HttpClients {
     }
 
     fn client(&self, is_http2_only: bool) -> Result<Client, reqwest::Error> {
-        let slot = if is_http2_only { &self.http2 } else { &self.http1_or_2 };
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        let key = ClientKey { runtime, is_http2_only };
         // Building a client takes 10 ms, so concurrent first requests wait for one build.
-        let mut slot = lock(slot);
-        if let Some(client) = &*slot {
+        let mut clients = lock(&self.clients);
+        if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
+        let client = self.build(is_http2_only)?;
+        // A program may start a runtime for each call. Requests in flight keep their client.
+        if clients.len() >= MAX_CLIENTS {
+            clients.clear();
+        }
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+
+    fn build(&self, is_http2_only: bool) -> Result<Client, reqwest::Error> {
         let build = |is_system| {
             let builder = builder(&self.settings, &self.guard, is_system);
             if is_http2_only { builder.http2_prior_knowledge() } else { builder }.build()
         };
-        let client = match build(self.settings.system_certificates) {
+        match build(self.settings.system_certificates) {
             // Building the client fails in minimal container images, which have no system certificates.
-            Err(_) if self.settings.system_certificates => build(false)?,
-            client => client?,
-        };
-        Ok(slot.insert(client).clone())
+            Err(_) if self.settings.system_certificates => build(false),
+            client => client,
+        }
     }
 }
 

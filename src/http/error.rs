@@ -2,9 +2,11 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::url::Url;
+use hf_meta_format::report::text;
 use reqwest::Response;
 use thiserror::Error;
 
@@ -16,11 +18,12 @@ use super::{HubError, SafeUrl};
 ///
 /// URLs are shown without user, password and query. A message never repeats the message of its
 /// [source](std::error::Error::source).
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum HttpError {
     /// No complete response was received.
     #[error("{kind} `{url}`{}", describe_proxy(proxy.as_ref()))]
+    #[non_exhaustive]
     Transport {
         /// The requested URL, after redirects.
         url: SafeUrl,
@@ -29,14 +32,15 @@ pub enum HttpError {
         /// The step that failed.
         kind: TransportKind,
         /// The error of the HTTP library, without the URL.
-        source: Box<dyn StdError + Send + Sync>,
+        source: Arc<dyn StdError + Send + Sync>,
     },
     /// The response has an unexpected status, such as 404 or 500.
     #[error(transparent)]
     Status(Box<HubError>),
     /// The request was not sent, because a server's rate limit requires a longer wait than
     /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) allows.
-    #[error("`{url}` is rate limited; retry in {} s", wait.as_secs())]
+    #[error("the rate limit of `{url}` is reached; it ends in {}", text::duration(*wait))]
+    #[non_exhaustive]
     RateLimited {
         /// The requested URL, after redirects.
         url: SafeUrl,
@@ -45,6 +49,7 @@ pub enum HttpError {
     },
     /// The response has a success status, but is not the requested range or file.
     #[error("unexpected response from `{url}`")]
+    #[non_exhaustive]
     UnexpectedResponse {
         /// The requested URL, after redirects.
         url: SafeUrl,
@@ -53,6 +58,7 @@ pub enum HttpError {
     },
     /// A redirect was not followed.
     #[error("cannot follow the redirect from `{url}`: {reason}")]
+    #[non_exhaustive]
     Redirect {
         /// The URL that redirects.
         url: SafeUrl,
@@ -61,12 +67,14 @@ pub enum HttpError {
     },
     /// The [`AddressPolicy`](crate::AddressPolicy) forbids the address of the host. Nothing was sent.
     #[error("the address of `{url}` is not public, so it was not requested")]
+    #[non_exhaustive]
     ForbiddenAddress {
         /// The requested URL, after redirects.
         url: SafeUrl,
     },
     /// The file exceeds its size limit.
     #[error("`{url}` exceeds the limit of {limit} bytes")]
+    #[non_exhaustive]
     TooLarge {
         /// The requested URL, after redirects.
         url: SafeUrl,
@@ -174,7 +182,7 @@ impl HttpError {
         } else {
             TransportKind::Interrupted
         };
-        Self::Transport { url, proxy: None, kind, source: error.without_url().into() }
+        Self::Transport { url, proxy: None, kind, source: Arc::new(error.without_url()) }
     }
 
     /// Attaches the proxy to a connection error.

@@ -107,6 +107,8 @@ pub(crate) struct HttpSettings {
     pub(crate) quota_share: f64,
     /// The maximum number of HTTP/1.1 connections, across all servers.
     pub(crate) max_http1_connections: usize,
+    /// True to read without the token if the server rejects it.
+    pub(crate) anonymous_fallback: bool,
 }
 
 impl Default for HttpSettings {
@@ -127,6 +129,7 @@ impl Default for HttpSettings {
             quota_share: 1.0,
             // By default, macOS allows 256 open files per process.
             max_http1_connections: 64,
+            anonymous_fallback: true,
         }
     }
 }
@@ -186,9 +189,9 @@ impl Http {
     }
 
     /// Returns a client without a token that shares connections and rate limits with this one. Returns `None` if this
-    /// client has no token.
+    /// client has no token, or must not read without it.
     pub(crate) fn anonymous(&self) -> Option<Self> {
-        self.token.as_ref()?;
+        self.token.as_ref().filter(|_| self.settings.anonymous_fallback)?;
         Some(Self { token: None, ..self.clone() })
     }
 

@@ -1,5 +1,6 @@
 //! HTTP proxies: one for all servers, or the ones set in the environment.
 
+use std::fmt;
 use std::sync::Arc;
 
 use ::url::{Origin, Url};
@@ -15,11 +16,18 @@ const PROXY_SETTING: &str = "ClientBuilder::proxy";
 const NOT_A_URL: &str = "it is not a proxy URL";
 
 /// The proxies of a client. They are matched by the HTTP library's own matcher.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Proxies {
     matcher: Arc<Matcher>,
     /// The proxy for all servers; `None` if the proxies come from the environment.
     for_all: Option<Proxy>,
+}
+
+/// Omits the URLs, which may contain a password.
+impl fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxies").finish_non_exhaustive()
+    }
 }
 
 /// The error returned for an invalid proxy setting. It omits the value, which may contain a password.

@@ -5,7 +5,7 @@
 //! in flight is limited to a quarter of the remaining quota. Requests therefore slow down before the quota is
 //! exhausted, and leave some of it to other programs that share it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::mem::replace;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use ::url::{Origin, Url};
 use futures::future::select;
+use hf_meta_format::report::text;
 use reqwest::header::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -38,10 +39,51 @@ const INITIAL_MAX_IN_FLIGHT: u64 = 256;
 const MAX_JITTER: Duration = Duration::from_secs(5);
 
 /// Longer waits are logged as warnings. Shorter waits are common and do not look like a hang.
-const MIN_WARNED_WAIT: Duration = Duration::from_secs(12);
+const MIN_WARNED_WAIT: Duration = Duration::from_secs(5);
 
-/// Gate states by token, origin and bucket.
-type GateStates = HashMap<(Option<HeaderValue>, GateKey), GateState>;
+/// The maximum number of states. Beyond it, idle ones are dropped although their limits still apply, because anyone
+/// can send any number of invalid tokens to a service that passes them on.
+const MAX_STATES: usize = 50_000;
+
+/// The number of states to check after each response. A response adds at most three, one per bucket, so the states
+/// that are no longer needed are dropped without ever checking all of them.
+const CHECKS_PER_RESPONSE: usize = 4;
+
+/// The token of the requests that share a state, and their server and bucket.
+type StateKey = (Option<HeaderValue>, GateKey);
+
+/// The states of all tokens, servers and buckets.
+#[derive(Debug, Default)]
+struct GateStates {
+    states: HashMap<Arc<StateKey>, GateState>,
+    /// The keys of all states, in the order in which they are checked.
+    queue: VecDeque<Arc<StateKey>>,
+}
+
+impl GateStates {
+    fn get_or_insert(&mut self, key: StateKey) -> &mut GateState {
+        let key = Arc::new(key);
+        self.states.entry(key).or_insert_with_key(|key| {
+            self.queue.push_back(Arc::clone(key));
+            GateState::default()
+        })
+    }
+
+    /// Checks a few states, and drops those that are no longer needed.
+    fn drop_unneeded(&mut self) {
+        for _ in 0..CHECKS_PER_RESPONSE.min(self.queue.len()) {
+            let Some(key) = self.queue.pop_front() else { return };
+            let has_room = self.states.len() <= MAX_STATES;
+            let is_needed =
+                |state: &GateState| state.is_in_use() || (has_room && state.is_limited());
+            if self.states.get(&key).is_some_and(is_needed) {
+                self.queue.push_back(key);
+            } else {
+                self.states.remove(&key);
+            }
+        }
+    }
+}
 
 /// The rate limits of all servers, shared by all requests of a client with one token.
 #[derive(Clone, Debug)]
@@ -226,13 +268,16 @@ impl GateState {
         Some(RemainingQuota { requests, reset: reset.saturating_duration_since(now) })
     }
 
-    /// Returns whether dropping this state would change anything.
-    fn is_needed(&self) -> bool {
+    /// Returns whether requests are in flight or waiting.
+    fn is_in_use(&self) -> bool {
+        self.in_flight > 0 || Arc::strong_count(&self.changed) > 1
+    }
+
+    /// Returns whether a limit applies to the next request.
+    fn is_limited(&self) -> bool {
         let now = Instant::now();
         let allowances = [self.remaining, self.share_left].into_iter().flatten();
-        self.in_flight > 0
-            || Arc::strong_count(&self.changed) > 1
-            || self.hold.is_some_and(|hold| hold.until > now)
+        self.hold.is_some_and(|hold| hold.until > now)
             || allowances.map(|allowance| allowance.reset).any(|reset| reset > now)
     }
 }
@@ -257,14 +302,15 @@ impl RateLimitGate {
 
     /// Returns the remaining quota of a key; `None` if it is unknown.
     pub(super) fn quota(&self, key: &GateKey) -> Option<RemainingQuota> {
-        self.with_state(key, |state| state.quota())
+        lock(&self.states).states.get(&(self.token.clone(), key.clone()))?.quota()
     }
 
     /// Waits until a request may be sent.
     ///
     /// # Errors
     ///
-    /// Returns the remaining wait if the call would wait longer than `max_wait` for rate limits in total.
+    /// Returns the remaining wait if the call would wait longer than `max_wait` for rate limits in total, or beyond its
+    /// deadline.
     pub(super) async fn acquire(
         &self,
         key: GateKey,
@@ -291,10 +337,11 @@ impl RateLimitGate {
                     has_waited = true;
                     waiting.get_or_insert_with(|| meter.start_wait());
                     let wait = hold.until.saturating_duration_since(Instant::now());
-                    if meter.waited().saturating_add(wait) > max_wait {
+                    if !meter.may_wait(wait, max_wait) {
                         return Err(wait);
                     }
                     self.log(&key, wait);
+                    meter.set_wait_end(hold.until);
                     let wake = hold.probe_at.unwrap_or(hold.until).min(hold.until);
                     let jitter = (wait / 10).min(MAX_JITTER).mul_f64(random_fraction());
                     select(pin!(notified), pin!(sleep_until(wake + jitter))).await;
@@ -304,7 +351,7 @@ impl RateLimitGate {
     }
 
     fn with_state<T>(&self, key: &GateKey, change: impl FnOnce(&mut GateState) -> T) -> T {
-        change(lock(&self.states).entry((self.token.clone(), key.clone())).or_default())
+        change(lock(&self.states).get_or_insert((self.token.clone(), key.clone())))
     }
 
     /// Logs a wait: at most one warning per hold, and otherwise a debug message.
@@ -314,7 +361,7 @@ impl RateLimitGate {
             state.hold.as_mut().is_some_and(|hold| !replace(&mut hold.has_warned, true))
         };
         if wait > MIN_WARNED_WAIT && self.with_state(key, take_warning) {
-            tracing::warn!(server, ?wait, "rate limited; waiting");
+            tracing::warn!(wait = &*text::duration(wait), server, "rate limit reached");
         } else {
             tracing::debug!(server, ?wait, "request held back by a rate limit");
         }
@@ -350,7 +397,7 @@ impl Drop for GatePermit<'_> {
             state.in_flight = state.in_flight.saturating_sub(1);
             state.changed.notify_one();
         });
-        lock(&self.gate.states).retain(|_, state| state.is_needed());
+        lock(&self.gate.states).drop_unneeded();
     }
 }
 

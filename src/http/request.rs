@@ -96,14 +96,14 @@ impl Http {
 
     /// Requests a file with `HEAD` and returns the value of a response header.
     ///
-    /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Returns
-    /// `None` if no response has the header.
+    /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Also
+    /// returns whether the file exists. Returns `None` if no response has the header.
     pub(crate) async fn head(
         &self,
         url: &Url,
         name: &str,
         meter: &CallMeter,
-    ) -> Result<Option<String>, RequestFailure> {
+    ) -> Result<Option<(String, bool)>, RequestFailure> {
         let mut retries = self.retries(url, Requested::Header(name), meter);
         loop {
             let mut attempt = retries.next_attempt();
@@ -152,12 +152,13 @@ impl Http {
         &self,
         name: &str,
         attempt: &mut Attempt<'_>,
-    ) -> Result<Option<String>, HttpError> {
+    ) -> Result<Option<(String, bool)>, HttpError> {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         let status = response.status();
-        let is_error = status.as_u16() >= 400 && status != StatusCode::NOT_FOUND;
+        let exists = status != StatusCode::NOT_FOUND;
+        let is_error = status.as_u16() >= 400 && exists;
         match chain.header(name) {
-            Some(value) if !is_error => Ok(Some(value.to_owned())),
+            Some(value) if !is_error => Ok(Some((value.to_owned(), exists))),
             _ if status.is_success() || send::is_redirect(status) => Ok(None),
             _ => Err(HttpError::status(attempt.url, &response)),
         }

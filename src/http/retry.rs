@@ -97,10 +97,9 @@ impl RetryPolicy {
         Self { max_elapsed: elapsed, ..self }
     }
 
-    /// Sets the maximum total time that a call waits for rate limits. These waits do not count towards
-    /// [`call_timeout`](crate::ClientBuilder::call_timeout).
-    ///
-    /// A call that would have to wait longer fails immediately.
+    /// Sets the maximum total time that a call waits for rate limits. A call that would have to wait longer, or beyond
+    /// its [timeout](crate::ClientBuilder::call_timeout), fails immediately.
+    /// [`Model::max_wait`](crate::Model::max_wait) overrides it for single calls.
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { max_wait: wait, ..self }
     }
@@ -179,6 +178,8 @@ impl<'a> RetryState<'a> {
         };
         let url = SafeUrl::from(self.url);
         tracing::info!(%url, attempts, wait = ?server_wait.unwrap_or(delay), %error, "retrying");
+        let max_retries = self.http.settings.retry_policy.max_attempts.saturating_sub(1);
+        self.meter.set_retry(Some((attempts, max_retries)));
         // The gate already enforces a wait that the server asked for. After a 429 without a wait, the gate also holds
         // back the other requests of this bucket.
         if server_wait.is_none() && is_rate_limited {
@@ -191,13 +192,21 @@ impl<'a> RetryState<'a> {
 
     /// Returns whether a delay, or the server's wait in its place, is within the limits.
     fn is_within_limits(&self, delay: Duration, server_wait: Option<Duration>) -> bool {
-        let (waited, policy) = (self.meter.waited(), &self.http.settings.retry_policy);
+        let policy = &self.http.settings.retry_policy;
         if let Some(wait) = server_wait {
-            return waited.saturating_add(wait) <= policy.max_wait;
+            return self.meter.may_wait(wait, policy.max_wait);
         }
-        let waited = waited.saturating_sub(self.waited_before);
+        let waited = self.meter.waited().saturating_sub(self.waited_before);
         let own = self.started.elapsed().saturating_sub(waited);
         own.saturating_add(delay) <= policy.max_elapsed
+    }
+}
+
+impl Drop for RetryState<'_> {
+    fn drop(&mut self) {
+        if self.attempts > 0 {
+            self.meter.set_retry(None);
+        }
     }
 }
 

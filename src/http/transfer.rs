@@ -12,11 +12,12 @@ use super::lock;
 
 /// The bytes of a range. They are fewer than requested only if the file ends inside the range, and more only if it
 /// starts at byte 0.
-#[derive(Debug)]
-pub(crate) struct RangeBytes {
-    pub(crate) bytes: Vec<u8>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeBytes {
+    /// The bytes.
+    pub bytes: Vec<u8>,
     /// The size of the whole file in bytes.
-    pub(crate) file_size: u64,
+    pub file_size: u64,
 }
 
 /// An event of a streamed response body.
@@ -41,6 +42,18 @@ pub struct CallMeter {
     call: Arc<Mutex<CallCounters>>,
     /// The totals of all calls of the client, including this one.
     client: Option<Arc<Mutex<CallCounters>>>,
+    limits: WaitLimits,
+}
+
+/// The limits of a call's waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WaitLimits {
+    /// The end of the call; `None` if its timeout excludes waits for rate limits.
+    pub(crate) deadline: Option<Instant>,
+    /// The maximum total time that the call waits for rate limits; `None` for that of the retry policy.
+    pub(crate) max_wait: Option<Duration>,
+    /// True if the timeout also excludes waits for memory.
+    pub(crate) excludes_memory_waits: bool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +65,22 @@ struct CallCounters {
     waiting: usize,
     /// The start of the current wait, in which at least one request waits.
     wait_started: Option<Instant>,
+    /// The end of the current wait.
+    wait_end: Option<Instant>,
+    /// The number and the maximum of the retries of the last request that failed; `None` if no request is retried.
+    retry: Option<(usize, usize)>,
+}
+
+/// The reason why a call makes no progress, from [`CallMeter::current_wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallWait {
+    /// The time until the rate limit of a server ends; `None` if the call does not wait for a rate limit.
+    pub rate_limit: Option<Duration>,
+    /// The number of the current retry of a request; 0 if no request has failed.
+    pub retry: usize,
+    /// The maximum number of retries of that request.
+    pub max_retries: usize,
 }
 
 /// The totals of all calls of a client since it was built.
@@ -93,7 +122,20 @@ impl CallMeter {
     /// Creates the meter of a new call, whose counts are also added to this meter.
     pub(crate) fn start_call(&self) -> Self {
         lock(&self.call).stats.calls += 1;
-        Self { call: Arc::default(), client: Some(Arc::clone(&self.call)) }
+        Self {
+            call: Arc::default(),
+            client: Some(Arc::clone(&self.call)),
+            limits: WaitLimits::default(),
+        }
+    }
+
+    /// Returns a meter with the same counters for a call with these limits.
+    pub(crate) fn with_limits(self, limits: WaitLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    pub(crate) fn limits(&self) -> &WaitLimits {
+        &self.limits
     }
 
     /// Returns the totals.
@@ -145,7 +187,57 @@ impl CallMeter {
         lock(&self.call).waited()
     }
 
-    /// Starts a wait, which does not count towards the timeout of the call.
+    /// Returns the wait of the call for a rate limit or for the retry of a request; `None` if there is neither.
+    ///
+    /// ```no_run
+    /// # async fn example(client: hf_meta::Client) {
+    /// let meter = client.start_call();
+    /// let call = client.model("bigscience/bloom").meter(&meter).count();
+    /// # let _ = call;
+    /// // In the task that draws the progress:
+    /// if let Some(wait) = meter.current_wait().and_then(|wait| wait.rate_limit) {
+    ///     println!("waiting for the rate limit, {} s", wait.as_secs());
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn current_wait(&self) -> Option<CallWait> {
+        let counters = lock(&self.call);
+        let left = counters.wait_end.map(|end| end.saturating_duration_since(Instant::now()));
+        let rate_limit = left.filter(|left| counters.waiting > 0 && !left.is_zero());
+        let (retry, max_retries) = counters.retry.unwrap_or_default();
+        (rate_limit.is_some() || retry > 0).then_some(CallWait { rate_limit, retry, max_retries })
+    }
+
+    /// Sets the end of the current wait.
+    pub(crate) fn set_wait_end(&self, end: Instant) {
+        lock(&self.call).wait_end = Some(end);
+    }
+
+    /// Sets the number and the maximum of the retries of a request; `None` when the request ends.
+    pub(crate) fn set_retry(&self, retry: Option<(usize, usize)>) {
+        lock(&self.call).retry = retry;
+    }
+
+    /// Returns the waits that do not count towards the timeout of the call.
+    pub(crate) fn excluded_from_timeout(&self) -> Duration {
+        self.limits.deadline.map_or_else(|| self.waited(), |_| Duration::ZERO)
+    }
+
+    /// Returns the time left until the deadline of the call; `None` if it has none.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        Some(self.limits.deadline?.saturating_duration_since(Instant::now()))
+    }
+
+    /// Returns whether the call may wait for a rate limit: before its deadline, and within the limit of all its waits,
+    /// which is `max_wait` unless the call has its own.
+    pub(crate) fn may_wait(&self, wait: Duration, max_wait: Duration) -> bool {
+        let total = self.waited().saturating_add(wait);
+        let is_in_time = self.time_left().is_none_or(|left| wait <= left);
+        is_in_time && total <= self.limits.max_wait.unwrap_or(max_wait)
+    }
+
+    /// Starts a wait for a rate limit or for memory.
     pub(crate) fn start_wait(&self) -> RateLimitWait {
         self.update(|counters| {
             counters.waiting += 1;

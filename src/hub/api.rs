@@ -1,6 +1,7 @@
 //! Answers of the Hub's API: file listings, page by page, and the parameter count that the Hub reports.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -22,7 +23,7 @@ const MAX_PAGE_BYTES: u64 = 16_000_000;
 const MAX_PAGES: usize = 2_000;
 
 /// An error in a file listing. The files themselves may exist and be readable by path.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ListingError {
     /// The repository or folder has too many files.
@@ -37,8 +38,8 @@ pub enum ListingError {
     /// A page is not a JSON array of entries.
     #[error("the response is not a valid file listing")]
     Json {
-        /// The error of the JSON parser.
-        source: serde_json::Error,
+        /// The error of the JSON parser, a [`serde_json::Error`].
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
 }
 
@@ -114,8 +115,8 @@ pub(crate) async fn list_files(
 
 /// Adds the files of a page. Returns the number of files with invalid paths.
 fn add_page(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingError> {
-    let entries: Vec<TreeEntry> =
-        serde_json::from_slice(json).map_err(|source| ListingError::Json { source })?;
+    let entries: Vec<TreeEntry> = serde_json::from_slice(json)
+        .map_err(|source| ListingError::Json { source: Arc::new(source) })?;
     let mut invalid_paths = 0;
     for TreeEntry { path, size, .. } in entries.into_iter().filter(|entry| entry.kind == "file") {
         match path.parse() {

@@ -4,21 +4,31 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures::future::join_all;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use super::Target;
 use super::call::{Call, Inspected};
 use super::files::CallFiles;
 use crate::backends::{FileSource, HubRepo};
 use crate::cache::{
-    Cache, CacheIdentity, CacheKey, CacheKeys, FillLease, HeaderBytes, decode, encode,
+    Cache, CacheIdentity, CacheKey, CacheKeys, CacheMode, CachedHeaders, FillLease, HeaderBytes,
+    decode, encode,
 };
 use crate::error::Error;
-use crate::formats::safetensors::WEIGHTS_NAME;
-use crate::formats::{HeaderError, RepoPath, chain};
+use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
+use crate::formats::{Format, HeaderError, RepoPath, chain};
 use crate::http::blocking::spawn_blocking_if_large;
+use crate::http::transfer::CallMeter;
 use crate::hub::{CommitSha, Revision};
+
+/// The maximum time that a call waits for an entry, or until one is stored.
+const CACHE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum time that a call waits for another one to fill the same entry.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cache of header bytes with its settings.
 #[derive(Clone, Debug)]
@@ -40,12 +50,20 @@ struct CacheLookup<'a> {
     probe_path: RepoPath,
 }
 
-/// The commit that a branch pointed to.
+/// The commit that a revision pointed to.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CachedRef {
     commit: String,
     /// Unix time of the request, in seconds.
     seconds: u64,
+}
+
+/// The age of a cached branch that was used without asking its server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CachedRefAge {
+    pub(super) seconds: u64,
+    /// True if it had expired, and was used because the server was unavailable.
+    pub(super) is_stale: bool,
 }
 
 impl HeaderCache {
@@ -76,10 +94,12 @@ impl HeaderCache {
                 read => read,
             };
         }
-        let mut found = lookup.find(call, keep_headers).await?;
-        let lease = match found {
-            Some(_) => FillLease::immediate(),
-            None => lookup.lease().await,
+        let reloads = call.cache_mode == CacheMode::Reload;
+        let mut found = if reloads { None } else { lookup.find(call, keep_headers).await? };
+        let lease = if reloads || found.is_some() {
+            FillLease::immediate()
+        } else {
+            lookup.lease(&call.meter).await
         };
         if lease.has_waited() {
             found = lookup.find(call, keep_headers).await?;
@@ -91,10 +111,37 @@ impl HeaderCache {
         call.files = CallFiles::recorded(call.files.origin.clone());
         let read = call.read(keep_headers).await?;
         if let Some(bytes) = call.files.take_recorded() {
-            lookup.store(bytes).await;
+            lookup.store(&call.meter, bytes).await;
         }
         Ok(read)
     }
+
+    /// Returns an entry. A cache that does not respond is a miss.
+    pub(crate) async fn get(&self, meter: &CallMeter, key: &CacheKey) -> Option<Vec<u8>> {
+        within_limit(meter, CACHE_TIMEOUT, self.cache.get(key)).await?
+    }
+
+    /// Stores a value. A cache that does not respond delays the call, but its result is complete.
+    pub(crate) async fn put<T: Serialize>(&self, meter: &CallMeter, key: &CacheKey, value: &T) {
+        if let Some(entry) = encode(key, value) {
+            within_limit(meter, CACHE_TIMEOUT, self.cache.put(key, entry)).await;
+        }
+    }
+}
+
+/// Runs an operation of a cache for at most `limit`, and at most a quarter of the time left for the call, so that
+/// neither a hanging cache nor the next operation exceeds the timeout of the call.
+async fn within_limit<T>(
+    meter: &CallMeter,
+    limit: Duration,
+    operation: impl Future<Output = T>,
+) -> Option<T> {
+    let limit = meter.time_left().map_or(limit, |left| limit.min(left / 4));
+    let done = timeout(limit, operation).await.ok();
+    if done.is_none() {
+        tracing::warn!(?limit, "the cache does not respond");
+    }
+    done
 }
 
 /// Returns the name of the part of a repository that a call reads, and a path in it that is likely to exist. Calls
@@ -109,8 +156,11 @@ fn part_of_repo(call: &Call) -> (String, RepoPath) {
     let path = path.map_or("", RepoPath::as_str);
     // Paths contain no line breaks, so names stay unique.
     let suffix = if call.list_sets { "\nand all sets" } else { "" };
-    let other_format = if call.formats.safetensors().is_none() { "\nnot safetensors" } else { "" };
-    (format!("{path}{suffix}{other_format}"), probe_path)
+    // A call that selects a format reads other files. Without a selection, safetensors comes first.
+    let format = Some(call.formats.name(0)).filter(|name| *name != Safetensors.name());
+    let format = format.map(|name| format!("\nformat {name}")).unwrap_or_default();
+    let config = if call.memory_options.is_some() { "\nand the configuration" } else { "" };
+    (format!("{path}{suffix}{format}{config}"), probe_path)
 }
 
 /// Returns the part of the cache keys that identifies a repository and its reader.
@@ -122,14 +172,18 @@ fn identity(repo: &HubRepo) -> CacheIdentity<'_> {
 impl CacheLookup<'_> {
     /// Returns the result of the call on a cache hit. On a miss, pins the call to the commit to read, if it is known.
     async fn find(&self, call: &mut Call, keep_headers: bool) -> Result<Option<Inspected>, Error> {
-        let Some(commit) = self.commit(call).await? else { return Ok(None) };
+        let Some((commit, headers)) = self.readable_commit(call).await? else { return Ok(None) };
         if let Some(hooks) = &call.hooks {
             hooks.commit_resolved(&commit, call.files.canonical_name()).await;
         }
         let origin = call.files.origin.pinned(Some(&commit));
         call.files = CallFiles::new(origin.clone());
         let key = self.keys.commit(&commit);
-        let Some(headers) = self.get(call, &key).await else { return Ok(None) };
+        let headers = match headers {
+            Some(headers) => Some(headers),
+            None => self.get(call, &key).await,
+        };
+        let Some(headers) = headers else { return Ok(None) };
         call.files = CallFiles::from_bytes(origin.clone(), HeaderBytes { commit, headers });
         let error = match call.read(keep_headers).await {
             Ok(found) => return Ok(Some(found)),
@@ -149,80 +203,130 @@ impl CacheLookup<'_> {
     }
 
     /// Waits while another call fills the same entry, and returns the lease to fill it.
-    async fn lease(&self) -> FillLease {
+    async fn lease(&self, meter: &CallMeter) -> FillLease {
         let key = match self.revision.as_str().parse() {
             Ok(commit) => self.keys.commit(&commit),
-            Err(_) => self.keys.branch(&self.revision),
+            Err(_) => self.keys.last_read(&self.revision),
         };
-        self.settings.cache.lease(&key).await
+        let lease = within_limit(meter, LEASE_TIMEOUT, self.settings.cache.lease(&key)).await;
+        lease.unwrap_or_else(FillLease::immediate)
     }
 
-    /// Caches the headers of a call, and the commit of its branch.
-    async fn store(&self, HeaderBytes { commit, headers }: HeaderBytes) {
-        self.put(self.keys.commit(&commit), headers).await;
-        self.store_ref(&commit).await;
+    /// Caches the headers of a call, and the commit of its revision.
+    async fn store(&self, meter: &CallMeter, HeaderBytes { commit, headers }: HeaderBytes) {
+        let (key, last) = (self.keys.commit(&commit), self.keys.last_read(&self.revision));
+        let cached = CachedRef::new(&commit);
+        // Concurrently, because each of them may wait for a cache that does not respond.
+        futures::join!(
+            self.settings.put(meter, &key, &headers),
+            self.settings.put(meter, &last, &cached),
+            self.store_ref(meter, &commit),
+        );
     }
 
-    /// Returns the commit to read: the requested commit, or the commit of the requested branch. Returns `None` if the
-    /// branch is not cached, because requesting its commit would save nothing.
-    async fn commit(&self, call: &Call) -> Result<Option<CommitSha>, Error> {
-        let Some(repo) = call.files.origin.repo() else { return Ok(None) };
-        if let Ok(commit) = repo.revision.as_str().parse() {
-            return Ok(Some(commit));
-        }
-        let key = self.keys.branch(&self.revision);
-        let Some(cached) = self.get::<CachedRef>(call, &key).await else { return Ok(None) };
-        let is_current = !call.revalidate && cached.is_fresh(self.settings.branch_ttl);
-        let commit = cached.commit.parse().ok();
-        match call.files.origin.online() {
-            Some(repo) if commit.is_none() || !is_current => {
-                self.request_commit(repo, &cached).await
+    /// Returns the commit to read, which this reader may read, with its headers if they have been read already.
+    /// Returns `None` if nothing is cached for the revision, because requesting its commit would then save nothing.
+    async fn readable_commit(
+        &self,
+        call: &mut Call,
+    ) -> Result<Option<(CommitSha, Option<CachedHeaders>)>, Error> {
+        let own = self.get::<CachedRef>(call, &self.keys.revision(&self.revision)).await;
+        let Some(cached) = own else { return self.shared_commit(call).await };
+        let is_current = self.is_commit()
+            || (call.cache_mode == CacheMode::Default && cached.is_fresh(self.settings.branch_ttl));
+        let commit = match call.files.origin.online().cloned() {
+            Some(repo) if !is_current => {
+                self.request_commit(call, &repo, &self.probe_path, Some(&cached)).await?
             }
-            _ => Ok(commit),
-        }
+            _ => {
+                call.cached_ref = (!self.is_commit()).then(|| cached.age(false));
+                cached.commit.parse().ok()
+            }
+        };
+        Ok(commit.map(|commit| (commit, None)))
     }
 
-    /// Requests the commit of the branch. Returns the cached commit while it may be used and the server is down.
-    /// Returns `None` if the server rejects the request or the token; the call then continues without the token.
+    /// Returns the commit that another reader has cached, if one request shows that this reader may read a weight file
+    /// of it. Otherwise returns the commit that this reader may read, or `None`.
+    async fn shared_commit(
+        &self,
+        call: &mut Call,
+    ) -> Result<Option<(CommitSha, Option<CachedHeaders>)>, Error> {
+        let Some(repo) = call.files.origin.online().cloned() else { return Ok(None) };
+        let commit = if let Ok(commit) = self.revision.as_str().parse::<CommitSha>() {
+            Some(commit)
+        } else {
+            let last = self.get::<CachedRef>(call, &self.keys.last_read(&self.revision)).await;
+            last.and_then(|last| last.commit.parse().ok())
+        };
+        let Some(commit) = commit else { return Ok(None) };
+        let headers = self.get::<CachedHeaders>(call, &self.keys.commit(&commit)).await;
+        let Some(headers) = headers else { return Ok(None) };
+        let Some(file) = headers.weight_file(&call.formats) else { return Ok(None) };
+        let readable = self.request_commit(call, &repo, &file, None).await?;
+        Ok(readable.map(|found| {
+            let is_cached = found == commit;
+            (found, is_cached.then_some(headers))
+        }))
+    }
+
+    /// Requests the commit of the revision with a request for `path`. Returns the cached commit while it may be used
+    /// and the server is down. Returns `None` if the server rejects the request or the token; the call then continues
+    /// without the token. Without a cached commit, the file must exist, because the response is the only evidence that
+    /// this reader has access.
     async fn request_commit(
         &self,
+        call: &mut Call,
         repo: &HubRepo,
-        cached: &CachedRef,
+        path: &RepoPath,
+        cached: Option<&CachedRef>,
     ) -> Result<Option<CommitSha>, Error> {
-        let commit = match repo.current_commit(&self.probe_path).await {
-            Ok(commit) => commit,
-            Err(error) if is_outage(&error) && cached.is_fresh(self.settings.stale_if_error) => {
+        let HeaderCache { branch_ttl, stale_if_error, .. } = self.settings;
+        let commit = match (repo.current_commit(path).await, cached) {
+            (Ok(found), _) => {
+                found.filter(|(_, exists)| *exists || cached.is_some()).map(|(commit, _)| commit)
+            }
+            (Err(error), Some(cached)) if is_outage(&error) && cached.is_fresh(*stale_if_error) => {
                 let error = chain(&error);
-                tracing::warn!(
-                    file = repo.file_name(&self.probe_path),
-                    error,
-                    "the Hub is unavailable; using the cached commit"
-                );
+                let file = repo.file_name(path);
+                tracing::warn!(file, error, "the Hub is unavailable; using the cached commit");
+                call.cached_ref = Some(cached.age(true));
                 return Ok(cached.commit.parse().ok());
             }
-            Err(
-                Error::RejectedToken { .. } | Error::FileNotFound { .. } | Error::Forbidden { .. },
+            (
+                Err(
+                    Error::RejectedToken { .. }
+                    | Error::FileNotFound { .. }
+                    | Error::Forbidden { .. },
+                ),
+                _,
             ) => None,
             // Some servers do not support `HEAD`.
-            Err(Error::Refused { source, .. }) if matches!(source.status, 400..=499 | 501) => None,
-            Err(error) => return Err(error),
+            (Err(Error::Refused { source, .. }), _) if matches!(source.status, 400..=499 | 501) => {
+                None
+            }
+            (Err(error), _) => return Err(error),
         };
-        let HeaderCache { branch_ttl, stale_if_error, .. } = self.settings;
         let uses_time = !branch_ttl.is_zero() || !stale_if_error.is_zero();
         if let Some(commit) = &commit
-            && (commit.as_str() != cached.commit || uses_time)
+            && (uses_time || cached.is_none_or(|cached| commit.as_str() != cached.commit))
         {
-            self.store_ref(commit).await;
+            self.store_ref(&repo.meter, commit).await;
         }
         Ok(commit)
     }
 
-    /// Stores the commit of the branch.
-    async fn store_ref(&self, commit: &CommitSha) {
-        if self.revision.as_str() != commit.as_str() {
-            let cached = CachedRef { commit: commit.to_string(), seconds: unix_seconds() };
-            self.put(self.keys.branch(&self.revision), cached).await;
-        }
+    /// Returns whether the requested revision is a commit, which never changes.
+    fn is_commit(&self) -> bool {
+        self.revision.as_str().parse::<CommitSha>().is_ok()
+    }
+
+    /// Stores that this reader may read a commit, and that it is the commit of the revision.
+    async fn store_ref(&self, meter: &CallMeter, commit: &CommitSha) {
+        let keys = [self.keys.revision(&self.revision), self.keys.revision(&commit.into())];
+        let cached = CachedRef::new(commit);
+        let keys = if self.is_commit() { &keys[..1] } else { &keys[..] };
+        join_all(keys.iter().map(|key| self.settings.put(meter, key, &cached))).await;
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(
@@ -230,17 +334,11 @@ impl CacheLookup<'_> {
         call: &Call,
         key: &CacheKey,
     ) -> Option<T> {
-        let (key, entry) = (*key, self.settings.cache.get(key).await?);
+        let (key, entry) = (*key, self.settings.get(&call.meter, key).await?);
         // Decoding briefly holds the entry in memory twice.
         call.before_allocation(2 * entry.len() as u64).await;
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
         value.map_err(|error| warn_of_corrupt_entry(&key, &error)).ok()
-    }
-
-    async fn put<T: Serialize>(&self, key: CacheKey, value: T) {
-        if let Some(entry) = encode(&key, &value) {
-            self.settings.cache.put(&key, entry).await;
-        }
     }
 }
 
@@ -267,6 +365,15 @@ fn is_outage(error: &Error) -> bool {
 }
 
 impl CachedRef {
+    /// Creates the entry for a commit that was requested just now.
+    fn new(commit: &CommitSha) -> Self {
+        Self { commit: commit.to_string(), seconds: unix_seconds() }
+    }
+
+    fn age(&self, is_stale: bool) -> CachedRefAge {
+        CachedRefAge { seconds: unix_seconds().saturating_sub(self.seconds), is_stale }
+    }
+
     /// Returns whether the branch was requested less than `ttl` ago. A time in the future comes from a wrong clock
     /// and counts as expired.
     fn is_fresh(&self, ttl: Duration) -> bool {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::OnceCell;
 
-use super::cache_lookup::HeaderCache;
+use super::cache_lookup::{CachedRefAge, HeaderCache};
 use super::config_file::ConfigFile;
 use super::files::CallFiles;
 use super::hooks::{CallHooks, OnHeader, OnProgress};
@@ -15,12 +15,13 @@ use super::locate::FoundWeights;
 use super::memory::{CallMemory, LargeCall};
 use super::{Limits, Target};
 use crate::backends::{Fetched, FileListing};
-use crate::cache::HeaderBytes;
+use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::IndexError;
 use crate::formats::{Format, Formats, HeaderError, RepoPath};
 use crate::http::transfer::CallMeter;
 use crate::hub::CommitSha;
+use crate::memory::{CacheError, CacheLayout, Memory, MemoryOptions};
 use crate::report::verify::VerifyReport;
 use crate::report::{
     BuiltReport, CountReport, FetchStats, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo,
@@ -43,10 +44,13 @@ pub(crate) struct Call {
     pub(crate) limits: Limits,
     /// The cache that may serve the call.
     pub(crate) cache: Option<HeaderCache>,
-    /// True to request the commit of a branch even if the cached one is fresh.
-    pub(crate) revalidate: bool,
+    pub(crate) cache_mode: CacheMode,
+    /// The cached branch that was used without asking its server.
+    pub(crate) cached_ref: Option<CachedRefAge>,
     /// True to list the other sets of weights even if the weights have a standard name.
     pub(crate) list_sets: bool,
+    /// The conditions for which to compute the memory of the model.
+    pub(crate) memory_options: Option<MemoryOptions>,
     /// The files of the source, if the caller knows them.
     pub(crate) known_files: Option<FileListing>,
     pub(crate) on_progress: Option<OnProgress>,
@@ -143,7 +147,7 @@ impl Call {
 
     /// Reads all headers, from the cache on a hit. Stops at the first error.
     async fn inspect(&mut self, keep_headers: bool) -> Result<Inspected, Error> {
-        match self.cache.clone() {
+        match self.cache.clone().filter(|_| self.cache_mode != CacheMode::Bypass) {
             Some(cache) => Box::pin(cache.inspect(self, keep_headers)).await,
             None => self.read(keep_headers).await,
         }
@@ -194,7 +198,8 @@ impl Call {
             FoundWeights::Shards { path, shards } => {
                 let requests = self.plan.shards_without_index(&self.formats, &shards);
                 let requests = requests.map_err(|source| self.index_error(&path, source))?;
-                let reads = self.read_listed_shards(&path, requests, keep_headers, true).await?;
+                let reads =
+                    Box::pin(self.read_listed_shards(&path, requests, keep_headers, true)).await?;
                 (path, reads.assembly)
             }
         };
@@ -207,12 +212,25 @@ impl Call {
         path: RepoPath,
         assembly: ReportBuilder,
     ) -> Result<Inspected, Error> {
+        if self.memory_options.is_some() && !assembly.describes_cache() {
+            // The result is used below.
+            let _ = self.config().await;
+        }
         let mut config = self.state.config.take().transpose()?.unwrap_or_default();
         self.read_other_config(&assembly, &mut config).await?;
         let filepaths = assembly.filepaths(&path);
         let assembled = assembly.finish(&config.configs);
         let report = assembled.report(filepaths);
         let mut report = report.map_err(|source| self.index_error(&path, source))?;
+        if let Some(options) = self.memory_options {
+            let json = config.json.as_deref().ok_or(CacheError::NoConfig);
+            let layout = || json.and_then(CacheLayout::from_config_json);
+            let layout = assembled.cache.clone().unwrap_or_else(layout);
+            let unknown = layout.clone().err();
+            report.findings.extend(unknown.map(|reason| Finding::UnknownCacheSize { reason }));
+            let weight_bytes = report.parameter_count.totals().bytes;
+            report.memory = Some(Box::new(Memory::new(weight_bytes, layout, options)));
+        }
         report.findings.extend(config.finding);
         report.findings.extend(self.source_findings());
         report.fetch = self.fetch_stats(assembled.totals.file_bytes);
@@ -306,12 +324,13 @@ impl Call {
         }
     }
 
-    /// Returns the findings about the repository itself: it was renamed, or its files may come from different
-    /// commits.
+    /// Returns the findings about the source itself: it was renamed, its files may come from different commits, or it
+    /// is one shard.
     pub(super) fn source_findings(&self) -> impl Iterator<Item = Finding> {
         let renamed = self.files.canonical_name().map(|repo| Finding::Renamed { repo });
         let is_pinned = self.state.commit.is_some() || !self.files.has_commits();
-        renamed.into_iter().chain((!is_pinned).then_some(Finding::NotPinned))
+        let found = renamed.into_iter().chain((!is_pinned).then_some(Finding::NotPinned));
+        found.chain(self.target.single_shard())
     }
 
     pub(super) fn fetch_stats(&self, weight_bytes: u64) -> FetchStats {
@@ -320,6 +339,8 @@ impl Call {
         stats.bytes_read = self.meter.bytes();
         stats.weight_bytes = weight_bytes;
         stats.elapsed = self.started.elapsed();
+        stats.age_seconds = self.cached_ref.map(|cached| cached.seconds);
+        stats.stale = self.cached_ref.is_some_and(|cached| cached.is_stale);
         stats
     }
 }

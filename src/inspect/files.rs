@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use futures::future::ready;
+use futures::future::{BoxFuture, FutureExt, ready};
 use futures::stream::{self, StreamExt};
 
 use crate::backends::{
@@ -11,7 +11,7 @@ use crate::backends::{
 };
 use crate::cache::{Deflated, Deflater, HeaderBytes, Recorder};
 use crate::error::Error;
-use crate::formats::weight_sets::WeightSet;
+use crate::formats::weight_sets::{IncompleteShards, WeightSet};
 use crate::formats::{FileHeader, RepoPath};
 use crate::http::transfer::{BodyEvent, RangeBytes};
 use crate::hub::{CommitSha, HubReportedCount};
@@ -100,6 +100,15 @@ impl CallFiles {
             }
         }
         read
+    }
+
+    /// Reads a small file for the caller, which is not recorded.
+    pub(crate) fn read_small(
+        &self,
+        path: RepoPath,
+        limit: u64,
+    ) -> BoxFuture<'_, Result<Vec<u8>, Error>> {
+        async move { Ok(self.source().read_whole(&path, limit).await?.value) }.boxed()
     }
 
     /// Streams a file. It is recorded once it is complete.
@@ -203,13 +212,14 @@ impl CallFiles {
         }
     }
 
-    /// Returns the error for a set that lacks some of its `total` shards.
-    pub(super) fn missing_shards(&self, set: &WeightSet, total: u32) -> Error {
+    /// Returns the error for a set that lacks some of its shards.
+    pub(super) fn missing_shards(&self, set: &WeightSet, missing: IncompleteShards) -> Error {
         match &self.origin {
             Origin::Offline(repo) if self.cached.is_none() => repo.missing_shards(set),
             _ => {
                 let name = self.file_name(&set.path);
-                Error::IncompleteShards { set: name, found: set.files, total }
+                let IncompleteShards { total, first_missing, .. } = missing;
+                Error::IncompleteShards { set: name, found: set.files, total, first_missing }
             }
         }
     }

@@ -47,7 +47,8 @@ impl Call {
         let prefix = parser.first_range().end;
         let mut prefetched =
             bytes.split_off(bytes.len().min(usize::try_from(prefix).unwrap_or(usize::MAX)));
-        let (mut start, mut reserved) = (0, 0);
+        let (mut start, mut reserved) = (0_u64, 0);
+        let mut requested = Vec::new();
         loop {
             let length = bytes.len();
             let parsed =
@@ -59,6 +60,12 @@ impl Call {
                     reserved = reserved.max(missing.end);
                     (start, bytes) = (prefix, take(&mut prefetched));
                     if bytes.is_empty() {
+                        // The parser of a custom format could request the same bytes, or the end of the file, forever.
+                        let range = missing.start.min(file_size)..missing.end.min(file_size);
+                        if requested.contains(&range) {
+                            return Err(self.header_error(path, no_progress(&missing)));
+                        }
+                        requested.push(range);
                         // Holding one permit while waiting for another could deadlock.
                         drop(take(&mut permit));
                         permit = self.memory.acquire(missing.end).await;
@@ -107,6 +114,13 @@ impl Call {
     ) -> Result<RangeBytes, Error> {
         self.check_commit(path, self.files.read_range(path, range).await?)
     }
+}
+
+/// Returns the error for a parser that requests a range again.
+fn no_progress(range: &Range<u64>) -> HeaderError {
+    let Range { start, end } = range;
+    let message = format!("the parser requested the bytes from {start} to {end} twice");
+    HeaderError::Other { message }
 }
 
 /// A header that is not yet counted.

@@ -52,7 +52,7 @@ impl Call {
         self.files = files;
         self.state.commit = commit;
         self.state.weights = Some(path.clone());
-        let mut assembly = ReportBuilder::new_sharded(None, keep_headers);
+        let mut assembly = ReportBuilder::new_sharded(None, keep_headers).at(&path);
         for (shard, header) in headers {
             let header =
                 header.map_err(|source| self.header_error(&path.sibling(&shard), source))?;

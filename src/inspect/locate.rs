@@ -8,7 +8,7 @@ use super::Target;
 use super::call::Call;
 use super::files::CallFiles;
 use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
-use crate::error::{BoxError, Error, QuantizationNotFound};
+use crate::error::{Error, QuantizationNotFound, SharedError, shared};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, clip};
@@ -132,7 +132,7 @@ impl Call {
         listing: &FileListing,
     ) -> Result<Located, Error> {
         let layout = Layout::new(&self.formats, folder, &listing.files);
-        let not_found = || self.no_safetensors(names, &layout, "it is not listed".into());
+        let not_found = || self.no_safetensors(names, &layout, shared("it is not listed"));
         let standard = names.iter().find_map(|name| layout.find(name));
         let set = standard.map_or_else(|| self.main_set(&layout, not_found), Ok)?;
         if set.quantization.is_some() {
@@ -168,7 +168,7 @@ impl Call {
         &self,
         folder: Option<&RepoPath>,
         missing: &[RepoPath; 2],
-        source: BoxError,
+        source: SharedError,
     ) -> Result<Located, Error> {
         let response = source.downcast_ref::<HubError>();
         let known = response.and_then(|response| response.commit.as_ref());
@@ -198,24 +198,30 @@ impl Call {
         self.find_main(None, listed, |layout| layout.of_quantization(name.as_str())).await
     }
 
-    /// Finds the weights in a folder. If it has none, the error lists the existing quantizations, because the path
-    /// may be a misspelled quantization.
+    /// Finds the weights in a folder. If it has none, the path may be that of a file without its extension, or a
+    /// misspelled quantization: then the error lists the existing ones.
     async fn find_folder(&self, path: &RepoPath) -> Result<Located, Error> {
         let error = match self.search(Some(path)).await {
             Err(error @ (Error::NoWeights { .. } | Error::FileNotFound { .. })) => error,
             found => return found,
         };
-        // Quantization names contain neither dots nor slashes, so for other paths a further request is pointless.
-        if path.as_str().contains(['/', '.']) {
+        let Ok(Some(FileListing { files, commit, .. })) = self.files.list(None).await else {
             return Err(error);
+        };
+        let layout = Layout::new(&self.formats, None, &files);
+        if let Some(set) = layout.find_stem(&self.formats, path) {
+            let found = self.find_set(set, commit).await?;
+            return Ok(Located { other_sets: Some(layout.sets), ..found });
         }
-        let Ok(Some(listed)) = self.files.list(None).await else { return Err(error) };
-        let quantizations = Layout::new(&self.formats, None, &listed.files).quantizations();
-        if quantizations.is_empty() || listed.files.iter().any(|file| file.is_below(Some(path))) {
+        let quantizations = layout.quantizations();
+        // Quantization names contain neither dots nor slashes.
+        let is_file = path.as_str().contains(['/', '.']);
+        if is_file || quantizations.is_empty() || files.iter().any(|file| file.is_below(Some(path)))
+        {
             return Err(error);
         }
         let source = QuantizationNotFound { name: clip(path.as_str()), quantizations };
-        Err(Error::FileNotFound { file: self.files.file_name(path), source: source.into() })
+        Err(Error::FileNotFound { file: self.files.file_name(path), source: shared(source) })
     }
 
     /// Finds the main set among the listed sets that `choose` keeps. The other sets are those of the same format.
@@ -227,7 +233,7 @@ impl Call {
     ) -> Result<Located, Error> {
         let not_found = || Error::FileNotFound {
             file: format!("{}/{}", self.source, self.formats.pattern()),
-            source: "no such file is listed".into(),
+            source: shared("no such file is listed"),
         };
         let FileListing { files, commit, is_complete } = listed.ok_or_else(not_found)?;
         let all = Layout::new(&self.formats, folder, &files).sets;
@@ -255,7 +261,7 @@ impl Call {
         let folder = path.folder();
         let not_found = || Error::FileNotFound {
             file: self.files.file_name(path),
-            source: "no such shards are listed".into(),
+            source: shared("no such shards are listed"),
         };
         let listed = self.files.list(folder.as_ref()).await?.ok_or_else(not_found)?;
         let layout = Layout::new(&self.formats, folder.as_ref(), &listed.files);
@@ -274,7 +280,7 @@ impl Call {
     async fn find_set(&self, set: &WeightSet, known: Option<CommitSha>) -> Result<Located, Error> {
         let files = self.files.pinned(known.as_ref());
         if set.is_without_index() {
-            let shards = set.shards().map_err(|total| self.files.missing_shards(set, total))?;
+            let shards = set.shards().map_err(|missing| self.files.missing_shards(set, missing))?;
             let commit = if known.is_some() {
                 known
             } else {
@@ -304,7 +310,7 @@ impl Call {
         &self,
         [single, index]: &[RepoPath; 2],
         layout: &Layout,
-        source: BoxError,
+        source: SharedError,
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
         let other_formats = layout.others.clone();

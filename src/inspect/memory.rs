@@ -93,10 +93,7 @@ impl MemoryPermit {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct LargeCallLimit {
-    permits: Arc<Semaphore>,
-    excludes_waits: bool,
-}
+pub struct LargeCallLimit(Arc<Semaphore>);
 
 impl LargeCallLimit {
     /// The memory in bytes that a call may use without a permit.
@@ -106,13 +103,7 @@ impl LargeCallLimit {
     #[must_use]
     pub fn new(calls: usize) -> Self {
         let permits = Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS));
-        Self { permits: Arc::new(permits), excludes_waits: false }
-    }
-
-    /// Sets whether waits for a permit are excluded from the timeout of the call; `false` by default.
-    #[must_use]
-    pub fn exclude_waits_from_timeout(self, yes: bool) -> Self {
-        Self { excludes_waits: yes, ..self }
+        Self(Arc::new(permits))
     }
 
     /// Starts a call under this limit.
@@ -134,9 +125,9 @@ impl LargeCall {
     pub(super) async fn allocate(&self, bytes: u64, meter: &CallMeter) {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > LargeCallLimit::MAX_SMALL_CALL {
-            let _wait = self.limit.excludes_waits.then(|| meter.start_wait());
+            let _wait = meter.limits().excludes_memory_waits.then(|| meter.start_wait());
             // The semaphore is never closed.
-            let acquire = || async { Arc::clone(&self.limit.permits).acquire_owned().await.ok() };
+            let acquire = || async { Arc::clone(&self.limit.0).acquire_owned().await.ok() };
             self.permit.get_or_init(acquire).await;
         }
     }

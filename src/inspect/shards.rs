@@ -33,8 +33,9 @@ pub(super) struct ShardResults {
 }
 
 impl ShardResults {
-    fn new(index: Option<SafetensorsIndexJson>, keep_headers: bool) -> Self {
-        Self { assembly: ReportBuilder::new_sharded(index, keep_headers), failures: Vec::new() }
+    fn new(path: &RepoPath, index: Option<SafetensorsIndexJson>, keep_headers: bool) -> Self {
+        let assembly = ReportBuilder::new_sharded(index, keep_headers).at(path);
+        Self { assembly, failures: Vec::new() }
     }
 }
 
@@ -85,7 +86,12 @@ impl Call {
             let is_named = named.contains(shard);
             async move { is_named }
         });
-        self.assemble(ShardResults::new(Some(index), keep_headers), reads, fail_fast).await
+        Box::pin(self.assemble(
+            ShardResults::new(path, Some(index), keep_headers),
+            reads,
+            fail_fast,
+        ))
+        .await
     }
 
     /// Reads the shards of a set without an index.
@@ -99,7 +105,7 @@ impl Call {
         let total = AtomicUsize::new(requests.len());
         self.before_requests(requests.len()).await;
         let reads = self.read_concurrently(path, stream::iter(requests), &total);
-        self.assemble(ShardResults::new(None, keep_headers), reads, fail_fast).await
+        Box::pin(self.assemble(ShardResults::new(path, None, keep_headers), reads, fail_fast)).await
     }
 
     /// Adds shards to a set as they arrive, and the configuration as soon as it is known, because the tensors that

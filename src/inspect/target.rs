@@ -1,13 +1,16 @@
 //! The part of a source that a call reads.
 
+use std::fs::Metadata;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::Error;
-use crate::formats::weight_sets::is_shard_pattern;
-use crate::formats::{Formats, RepoPath};
+use crate::formats::weight_sets::{is_shard_pattern, shard_number};
+use crate::formats::{Formats, RepoPath, clip};
+use crate::report::Finding;
 
 /// The part of a source that a call reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,13 @@ impl Target {
         if path.is_index() { Self::Index(path) } else { Self::File(path) }
     }
 
+    /// Returns the finding for one shard of a model.
+    pub(super) fn single_shard(&self) -> Option<Finding> {
+        let Self::File(path) = self else { return None };
+        let (number, total) = shard_number(path).filter(|(_, total)| *total > 1)?;
+        Some(Finding::SingleShard { file: clip(path.as_str()), number, total })
+    }
+
     /// Returns the folder to search; `None` for the whole source.
     pub(crate) fn folder(&self) -> Option<&RepoPath> {
         match self {
@@ -59,11 +69,17 @@ pub(crate) fn file_of(url: &Url) -> RepoPath {
 
 /// Returns the folder of a local path, and the file, shards or folder to read in it.
 pub(crate) async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, Target), Error> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = RepoPath::new_unchecked(&name);
+    let metadata = tokio::fs::metadata(path).await;
+    if metadata.as_ref().is_ok_and(Metadata::is_dir) {
+        return Ok((path.to_owned(), Target::Folder(None)));
+    }
+    let Some(name) = path.file_name().unwrap_or_default().to_str() else {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "the file name is not UTF-8");
+        return Err(Error::from_io(path.display().to_string(), error));
+    };
+    let name = RepoPath::new_unchecked(name);
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
-    let target = match tokio::fs::metadata(path).await {
-        Ok(metadata) if metadata.is_dir() => return Ok((path.to_owned(), Target::Folder(None))),
+    let target = match metadata {
         Err(_) if is_shard_pattern(formats, &name) => Target::Shards(name),
         Err(_)
             if formats.is_quantization(name.as_str())

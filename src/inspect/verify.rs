@@ -9,9 +9,9 @@ use super::config_file::ConfigFile;
 use super::locate::FoundWeights;
 use super::shards::ShardResults;
 use crate::count::{CountBreakdown, ParameterCount};
-use crate::error::Error;
+use crate::error::{Error, HubCacheMiss};
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
-use crate::formats::weight_sets::{Layout, has_shard_number};
+use crate::formats::weight_sets::{Layout, shard_number};
 use crate::formats::{FileHeader, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::HubReportedCount;
@@ -28,14 +28,17 @@ struct Verification {
     files: usize,
     assembly: ReportBuilder,
     findings: Vec<Finding>,
-    /// The shards named by an index or a listing.
+    /// The paths of the shards named by an index or a listing.
     shards: Vec<RepoPath>,
 }
 
 impl Verification {
-    fn new(reads: ShardResults, shards: Vec<RepoPath>) -> Self {
+    /// Creates the state after the shards next to `path` were read.
+    fn new(path: &RepoPath, reads: ShardResults, shards: &[RepoPath]) -> Self {
         let ShardResults { assembly, failures } = reads;
-        let failures = failures.into_iter().map(|(shard, error)| file_finding(&shard, error));
+        let failures =
+            failures.into_iter().map(|(shard, error)| file_finding(&path.sibling(&shard), error));
+        let shards: Vec<_> = shards.iter().map(|shard| path.sibling(shard)).collect();
         Self { files: shards.len(), assembly, findings: bounded(failures), shards }
     }
 
@@ -74,7 +77,7 @@ impl Call {
                 (path, verification)
             }
             FoundWeights::Shards { path, shards } => {
-                let verification = self.verify_listed(&path, &shards).await?;
+                let verification = Box::pin(self.verify_listed(&path, &shards)).await?;
                 (path, verification)
             }
         };
@@ -92,7 +95,7 @@ impl Call {
 
     async fn verify_index(&self, path: &RepoPath, reads: ShardResults) -> Verification {
         let shards = reads.assembly.index().map_or(&[][..], SafetensorsIndexJson::shards).to_vec();
-        let mut verification = Verification::new(reads, shards);
+        let mut verification = Verification::new(path, reads, &shards);
         verification.findings.extend(verification.assembly.index_findings());
         verification.findings.extend(verify::check_shard_numbers(&verification.shards));
         self.find_leftover_shards(path, &verification.shards, &mut verification.findings).await;
@@ -110,7 +113,7 @@ impl Call {
         };
         let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
         let reads = self.read_listed_shards(path, requests, true, false).await?;
-        let mut verification = Verification::new(reads, shards);
+        let mut verification = Verification::new(path, reads, &shards);
         verification.findings.extend(verification.assembly.index_findings());
         verification.findings.extend(verify::check_shard_numbers(&verification.shards));
         Ok(verification)
@@ -133,6 +136,7 @@ impl Call {
         if checks_embeddings && let Some(json) = &config.json {
             verify::check_embeddings(json, assembly.headers(), &mut findings);
         }
+        let filepaths = assembly.filepaths(path);
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
         findings.extend(assembled.split_findings().filter(|_| is_complete));
@@ -144,13 +148,8 @@ impl Call {
                 if is_complete && is_countable(&findings) {
                     parameters.counted = Some(count.total());
                     parameters.exact = Some(breakdown.is_exact());
-                    let json = config.json.as_deref();
-                    if let Some((expected, mismatch)) =
-                        json.and_then(|json| verify::check_config(json, count, breakdown))
-                    {
-                        parameters.config = Some(expected);
-                        findings.extend(mismatch);
-                    }
+                    parameters.config = breakdown.config_total;
+                    findings.extend(verify::check_config(count, breakdown));
                     // The Hub counts only the safetensors files at the root.
                     if path.segments().count() == 1 && assembled.model.is_none() {
                         parameters.hub = self.check_hub((count, breakdown), &mut findings).await;
@@ -159,12 +158,13 @@ impl Call {
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
-        findings.extend(bounded(leading_spaces(&assembled.headers)));
+        findings.extend(bounded(leading_spaces(path, &assembled.headers)));
         findings.extend(self.source_findings());
         let mut report = VerifyReport::default();
         report.fetch = self.fetch_stats(assembled.totals.file_bytes);
         report.source.clone_from(&self.source);
         report.commit = self.state.commit.take();
+        report.filepaths = filepaths;
         report.files = files;
         report.valid_files = assembled.totals.files;
         report.tensors = assembled.totals.tensors;
@@ -183,7 +183,7 @@ impl Call {
         named: &[RepoPath],
         findings: &mut Vec<Finding>,
     ) {
-        if !self.files.has_commits() || !named.iter().any(has_shard_number) {
+        if !self.files.has_commits() || !named.iter().any(|shard| shard_number(shard).is_some()) {
             return;
         }
         let folder = index.folder();
@@ -254,9 +254,14 @@ async fn wait_for_hub(
 }
 
 /// Returns a finding for each header that starts with whitespace.
-fn leading_spaces(headers: &[(RepoPath, FileHeader)]) -> impl Iterator<Item = Finding> {
+fn leading_spaces(
+    path: &RepoPath,
+    headers: &[(RepoPath, FileHeader)],
+) -> impl Iterator<Item = Finding> {
     let headers = headers.iter().filter(|(_, header)| header.has_leading_space());
-    headers.map(|(file, _)| Finding::LeadingSpace { file: clip(file.as_str()) })
+    let headers =
+        headers.map(move |(file, _)| if file == path { file.clone() } else { path.sibling(file) });
+    headers.map(|file| Finding::LeadingSpace { file: clip(file.as_str()) })
 }
 
 /// Returns whether the found tensors can be compared with the declared total.
@@ -277,7 +282,10 @@ fn file_finding(path: &RepoPath, error: Error) -> Finding {
         Error::InvalidHeader { format, source, .. } => {
             Finding::MalformedHeader { file, format, reason: source }
         }
-        Error::FileNotFound { .. } => Finding::MissingShard { file },
+        // A file that was not downloaded may exist in the repository.
+        Error::FileNotFound { source, .. } if !source.is::<HubCacheMiss>() => {
+            Finding::MissingShard { file }
+        }
         error => Finding::Unreadable { file, reason: chain(&error) },
     }
 }

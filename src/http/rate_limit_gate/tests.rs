@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::http::transfer::WaitLimits;
 
 /// Much longer than any wait.
 const LONG: Duration = Duration::from_secs(1_000_000);
@@ -208,9 +209,58 @@ async fn idle_states_are_dropped() {
     for server in 0..1_000 {
         send(&gate, key(&format!("https://{server}.example/x")), 200, &limited).await;
     }
+    let states = || gate.states.lock().unwrap().states.len();
+    assert!(states() >= 1_000);
+    assert_eq!(gate.quota(&file()), None);
     sleep(Duration::from_secs(20)).await;
-    send(&gate, file(), 200, &HeaderMap::new()).await;
-    assert_eq!(gate.states.lock().unwrap().len(), 0);
+    // Two states per server, and four of them are checked after each response.
+    for response in 0..600 {
+        let before = states();
+        send(&gate, file(), 200, &HeaderMap::new()).await;
+        assert!(before <= states() + CHECKS_PER_RESPONSE, "response {response} checks too many");
+    }
+    assert_eq!(states(), 0);
+    assert!(gate.states.lock().unwrap().queue.is_empty());
+}
+
+/// Anyone can send invalid tokens to a service that passes them on.
+#[tokio::test(start_paused = true)]
+async fn the_number_of_states_is_limited() {
+    let gate = RateLimitGate::new(256, 1.0);
+    let limited = headers("ratelimit", r#""resolvers";r=9;t=290"#);
+    send(&gate, file(), 200, &limited).await;
+    let waiting = gate.for_token(Some(HeaderValue::from_static("Bearer waiting")));
+    let permit = waiting.acquire(file(), &CallMeter::default(), LONG).await.unwrap();
+    for token in 0..MAX_STATES + 1_000 {
+        let gate = gate.for_token(HeaderValue::from_str(&format!("Bearer {token}")).ok());
+        gate.hold(&file(), Duration::from_secs(100));
+    }
+    for _ in 0..=1_000 / CHECKS_PER_RESPONSE {
+        send(&gate, listing(), 200, &HeaderMap::new()).await;
+    }
+    assert_eq!(gate.states.lock().unwrap().states.len(), MAX_STATES);
+    waiting.with_state(&file(), |state| assert_eq!(state.in_flight, 1, "it is in use"));
+    drop(permit);
+}
+
+/// A call that cannot wait until its deadline learns the wait at once.
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_deadline_fails_immediately() {
+    let gate = RateLimitGate::new(256, 1.0);
+    gate.hold(&file(), Duration::from_secs(20));
+    let limits = |deadline, max_wait| {
+        let deadline = Some(Instant::now() + Duration::from_secs(deadline));
+        let limits = WaitLimits { deadline, max_wait, ..WaitLimits::default() };
+        CallMeter::default().with_limits(limits)
+    };
+    let started = Instant::now();
+    let wait = gate.acquire(file(), &limits(19, None), LONG).await.unwrap_err();
+    assert_eq!(wait, Duration::from_secs(20));
+    let max_wait = Some(Duration::from_secs(19));
+    assert!(gate.acquire(file(), &limits(60, max_wait), LONG).await.is_err(), "of the call");
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    let max_wait = Some(Duration::from_secs(20));
+    assert!(gate.acquire(file(), &limits(20, max_wait), Duration::ZERO).await.is_ok());
 }
 
 /// A server that accepts 500 requests per window of 3 s and rejects the rest.

@@ -19,13 +19,15 @@ use crate::hub::{Endpoint, IdError, RepoId, Revision};
 /// |---|---|
 /// | `org/name`, `name`, `datasets/org/name` | a repository on the Hub |
 /// | `org/name@revision` | a revision of a repository |
+/// | `org/name:Q4_K_M` | a quantization in a repository |
 /// | `hf://org/name@revision/path` | a file or folder in a repository |
 /// | `https://huggingface.co/org/name[/{tree,blob,resolve,raw}/revision[/path]]` | a repository, revision and path |
+/// | `https://huggingface.co/org/name?show_file_info=x.gguf` | a file in the viewer of the Hub |
 /// | `https://huggingface.co/org/name/discussions/5` | the pull request with that number, `refs/pr/5` |
 /// | `https://example.org/x.safetensors`, `…/x.safetensors.index.json` | a file on any server |
 /// | `./folder`, `/folder`, `x.safetensors`, `x.index.json`, `file://…` | a local file or folder |
 ///
-/// `name` and `org/name` never refer to a local folder, so their meaning does not depend on the working directory.
+/// A slash after the name of a repository is ignored. `name` and `org/name` never refer to a local folder, so their meaning does not depend on the working directory.
 /// Use `./name` for a folder. The page of a file that contains no weights, such as a README, refers to its
 /// repository. The scheme of `huggingface.co/…` and `hf.co/…` may be omitted.
 ///
@@ -38,7 +40,7 @@ use crate::hub::{Endpoint, IdError, RepoId, Revision};
 /// assert_eq!(pasted.to_string(), "hf://bigscience/bloom@main/7b");
 /// # Ok::<(), hf_meta::SourceError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
     /// A repository on the Hub.

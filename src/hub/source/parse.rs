@@ -51,14 +51,25 @@ fn parse_file(text: &str) -> Result<Source, SourceError> {
     path.map(Source::Local).ok_or(SourceError::Url { reason: "it is not the URL of a local file" })
 }
 
-/// Parses `org/name` or `org/name@revision`. The revision may contain slashes.
+/// Parses `org/name`, `org/name@revision` or `org/name:quantization`. The revision may contain slashes. A slash at the
+/// end is ignored.
 fn parse_repo(text: &str) -> Result<Source, SourceError> {
+    let text = text.trim_end_matches('/');
+    let (text, path) = split_quantization(text);
     let (repo, revision) = match text.split_once('@') {
         Some((_, "")) => return Err(SourceError::NoRevision),
         Some((repo, revision)) => (repo, Some(revision.parse()?)),
         None => (text, None),
     };
-    Ok(Source::Repo { repo: repo.parse()?, revision, path: None })
+    Ok(Source::Repo { repo: repo.parse()?, revision, path: path.map(str::parse).transpose()? })
+}
+
+/// Splits a quantization from a repository, as in `org/name-GGUF:Q4_K_M`, the form of llama.cpp and Ollama.
+fn split_quantization(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((repo, name)) if Formats::built_in().is_quantization(name) => (repo, Some(name)),
+        _ => (text, None),
+    }
 }
 
 /// Parses `org/name[@revision][/path]`. Without a revision the first two segments are the name, so a single-part name
@@ -79,9 +90,22 @@ fn parse_hf(text: &str) -> Result<Source, SourceError> {
 fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     let url = Url::parse(text).map_err(|_| SourceError::Url { reason: "it is malformed" })?;
     match hub_path(&url, endpoint) {
-        Some(path) => parse_page(path.trim_matches('/')),
+        Some(path) => {
+            let source = parse_page(path.trim_matches('/'))?;
+            match shown_file(&url) {
+                Some(file) => source.with_path(&file),
+                None => Ok(source),
+            }
+        }
         None => Ok(Source::Url(url)),
     }
+}
+
+/// Returns the weight file that the viewer of the Hub shows, as in `/org/name?show_file_info=x.gguf`.
+fn shown_file(url: &Url) -> Option<String> {
+    let mut query = url.query_pairs();
+    let (_, file) = query.find(|(name, _)| name == "show_file_info")?;
+    is_weights(&file).then(|| file.into_owned())
 }
 
 /// The pages of a repository at a revision: `/{view}/{revision}[/{path}]`.
@@ -155,6 +179,8 @@ fn repo_source(
         return Err(SourceError::NoRevision);
     }
     let revision = revision.map(|revision| decode(revision)?.parse().map_err(SourceError::from));
+    let (repo, quantization) = split_quantization(repo);
+    let path = path.or(quantization);
     let path =
         path.map(|path| decode(path)?.trim_end_matches('/').parse().map_err(SourceError::from));
     Ok(Source::Repo {

@@ -1,0 +1,149 @@
+//! A store that the caller implements.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt, ready};
+
+use super::stream::{self, FileStream};
+use super::{Fetch, Fetched, FileListing, FileSource, ListFuture};
+use crate::error::Error;
+use crate::formats::RepoPath;
+use crate::formats::weight_sets::ListedFile;
+use crate::http::transfer::{CallMeter, RangeBytes};
+
+/// A store of files other than a Hub, such as a bucket in S3; see [`Model::store`](crate::Model::store).
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::io;
+/// use std::ops::Range;
+///
+/// use futures::FutureExt;
+/// use futures::future::ready;
+/// use hf_meta::formats::weight_sets::ListedFile;
+/// use hf_meta::{BoxFuture, FileStore, RangeBytes, RepoPath};
+///
+/// /// A bucket. A real one sends `GET` with the header `Range`, or calls `object_store::ObjectStore::get_opts`.
+/// #[derive(Debug, Default)]
+/// struct Bucket(BTreeMap<RepoPath, Vec<u8>>);
+///
+/// impl FileStore for Bucket {
+///     fn read_range<'a>(
+///         &'a self,
+///         path: &'a RepoPath,
+///         range: Range<u64>,
+///     ) -> BoxFuture<'a, io::Result<RangeBytes>> {
+///         let file = self.0.get(path).ok_or(io::Error::from(io::ErrorKind::NotFound));
+///         ready(file.map(|file| {
+///             let index = |offset: u64| usize::try_from(offset).map_or(file.len(), |at| at.min(file.len()));
+///             let bytes = file[index(range.start)..index(range.end)].to_vec();
+///             RangeBytes { bytes, file_size: file.len() as u64 }
+///         }))
+///         .boxed()
+///     }
+///
+///     fn list<'a>(
+///         &'a self,
+///         folder: Option<&'a RepoPath>,
+///     ) -> BoxFuture<'a, io::Result<Option<Vec<ListedFile>>>> {
+///         let files = self.0.iter().map(|(path, file)| ListedFile { path: path.clone(), size: file.len() as u64 });
+///         ready(Ok(Some(files.filter(|file| file.is_below(folder)).collect()))).boxed()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let header = br#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+/// # let file = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 24]].concat();
+/// # let bucket = Bucket(BTreeMap::from([("weights/my.safetensors".parse()?, file)]));
+/// let client = hf_meta::Client::new()?;
+/// let report = client.model("bucket/models").store(bucket).path("weights").count().await?;
+/// assert_eq!(report.parameter_count.total(), 6);
+/// # Ok(())
+/// # }
+/// ```
+pub trait FileStore: Debug + Send + Sync + 'static {
+    /// Reads a range of a file. The range may extend past the end of the file: return the bytes that exist.
+    ///
+    /// # Errors
+    ///
+    /// Return an error of the kind [`NotFound`](io::ErrorKind::NotFound) if the file does not exist. The call then
+    /// looks for other weights. All other errors end the call.
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, io::Result<RangeBytes>>;
+
+    /// Lists all files below a folder, or all files of the store. Return `None`, as the default implementation does, if
+    /// the store cannot list files: then only weights with a standard name, or at a known path, are found.
+    ///
+    /// # Errors
+    ///
+    /// Return an error if the listing failed. It ends the call.
+    fn list<'a>(
+        &'a self,
+        _folder: Option<&'a RepoPath>,
+    ) -> BoxFuture<'a, io::Result<Option<Vec<ListedFile>>>> {
+        ready(Ok(None)).boxed()
+    }
+}
+
+/// The files of a [`FileStore`], as one call reads them.
+#[derive(Debug)]
+pub(crate) struct StoreFolder {
+    pub(crate) store: Arc<dyn FileStore>,
+    /// The name of the store in messages.
+    pub(crate) name: String,
+    pub(crate) meter: CallMeter,
+}
+
+impl StoreFolder {
+    async fn read(&self, path: &RepoPath, range: Range<u64>) -> Result<RangeBytes, Error> {
+        self.meter.count_request(false);
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let read = self.store.read_range(path, range).await;
+        let mut read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
+        read.bytes.truncate(length);
+        self.meter.count_bytes(read.bytes.len());
+        Ok(read)
+    }
+}
+
+impl FileSource for StoreFolder {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+        self.read(path, range).map(|read| Ok(Fetched::new(read?, None))).boxed()
+    }
+
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+        async move {
+            let RangeBytes { bytes, file_size } = self.read(path, 0..limit).await?;
+            if file_size > limit {
+                return Err(Error::TooLarge { file: self.file_name(path), limit });
+            }
+            Ok(Fetched::new(bytes, None))
+        }
+        .boxed()
+    }
+
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
+        stream::from_whole(self.read_whole(path, limit)).boxed()
+    }
+
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
+        async move {
+            self.meter.count_request(false);
+            let listed = self.store.list(folder).await;
+            let listed = listed.map_err(|error| Error::from_io(self.name.clone(), error))?;
+            Ok(listed.map(|files| FileListing { files, commit: None, is_complete: true }))
+        }
+        .boxed()
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        format!("{}/{path}", self.name)
+    }
+}
