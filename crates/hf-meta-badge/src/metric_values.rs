@@ -53,7 +53,7 @@ impl MetricValues {
             active: active(&report.breakdown),
             bytes: Some(totals.bytes),
             tensors: Some(totals.tensors),
-            shards: Some(report.files() as u64),
+            shards: Some(report.file_count() as u64),
             is_verified: true,
             is_exact: report.breakdown.is_exact(),
             ..Self::from_unverified(

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::PutMode;
 
+use super::manifest::REPOS_PER_PART;
 use super::part::{CensusPart, PendingPart};
 use super::previous::PreviousCensus;
 use super::read_repo::{RepoReader, recount};
@@ -62,7 +63,8 @@ impl fmt::Debug for OnCensusProgress {
 pub struct CensusProgress {
     /// Repositories that were read or copied from an earlier census.
     pub done: usize,
-    /// Repositories to read, excluding those in existing parts.
+    /// Repositories to read, excluding those in existing parts. For [`Census::retry`] and [`Census::count`], the
+    /// maximum number of repositories in the existing parts.
     pub total: usize,
     /// Repositories that failed.
     pub failed: usize,
@@ -145,7 +147,8 @@ impl Census {
         Self { previous: Some(target.into()), ..self }
     }
 
-    /// Sets a function to be called after each repository.
+    /// Sets a function to be called after each repository. [`retry`](Self::retry) and [`count`](Self::count) call it
+    /// after each part.
     pub fn on_progress(self, report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
         Self { on_progress: Some(OnCensusProgress(Box::new(report))), ..self }
     }
@@ -206,6 +209,34 @@ impl Census {
         CensusError::Incomplete { target: self.storage.name().to_owned(), missing, parts }
     }
 
+    fn report(&self, progress: CensusProgress) {
+        if let Some(OnCensusProgress(report)) = &self.on_progress {
+            report(progress);
+        }
+    }
+
+    /// Returns the existing parts and the progress before the first one.
+    async fn existing_parts(&self) -> Result<(BTreeSet<CensusPart>, CensusProgress), CensusError> {
+        let parts = CensusPart::list_existing(&self.storage).await?;
+        let total = parts.len().saturating_mul(REPOS_PER_PART);
+        let progress = CensusProgress { total, ..CensusProgress::default() };
+        self.report(progress);
+        Ok((parts, progress))
+    }
+
+    /// Adds the rows of a part to the summary and the progress.
+    fn add_part(
+        &self,
+        rows: &[CensusRow],
+        summary: &mut CensusSummary,
+        progress: &mut CensusProgress,
+    ) {
+        summary.add(rows);
+        progress.done += rows.len();
+        progress.failed = summary.failed();
+        self.report(*progress);
+    }
+
     /// Reads the repositories whose status is `failed` again.
     ///
     /// # Errors
@@ -214,14 +245,15 @@ impl Census {
     pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
         let reader = RepoReader::new(&self.client, self.concurrency, true);
-        for part in CensusPart::list_existing(&self.storage).await? {
+        let (parts, mut progress) = self.existing_parts().await?;
+        for part in parts {
             let (mut rows, parts) = part.read(&self.storage).await?;
             if rows.iter().any(CensusRow::has_failed) {
                 let pending = self.without_failed(&part, rows).await?;
                 let read = pending.complete(&reader, |_| ()).await?;
                 rows = part.write(&self.storage, read, parts, PutMode::Overwrite).await?;
             }
-            summary.add(&rows);
+            self.add_part(&rows, &mut summary, &mut progress);
         }
         Ok(summary)
     }
@@ -252,11 +284,12 @@ impl Census {
     /// Returns an error if the target contains no census, or cannot be read or written.
     pub async fn count(&self) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
-        for part in CensusPart::list_existing(&self.storage).await? {
+        let (parts, mut progress) = self.existing_parts().await?;
+        for part in parts {
             let (mut rows, parts) = part.read(&self.storage).await?;
             summary.not_recounted += self.count_part(&part, &mut rows).await?;
             part.write_rows(&self.storage, &rows, parts, PutMode::Overwrite).await?;
-            summary.add(&rows);
+            self.add_part(&rows, &mut summary, &mut progress);
         }
         Ok(summary)
     }
@@ -347,8 +380,6 @@ impl<'a> ReadRun<'a> {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.done += done;
         progress.failed += failed;
-        if let Some(OnCensusProgress(report)) = &self.census.on_progress {
-            report(*progress);
-        }
+        self.census.report(*progress);
     }
 }

@@ -1,8 +1,10 @@
 //! Lists the models of a Hub in a manifest.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use chrono::DateTime;
 use itertools::Itertools;
@@ -34,7 +36,7 @@ const PROPERTIES: [&str; 12] = [
 ];
 
 /// The number of models per page. The Hub's maximum is 1,000.
-const MODELS_PER_PAGE: &str = "1000";
+const MODELS_PER_PAGE: usize = 1_000;
 
 /// The maximum size of one page in bytes. A model has a few kilobytes of file names.
 const MAX_PAGE_BYTES: u64 = 64_000_000;
@@ -64,6 +66,17 @@ const LISTING_OVERLAP_MS: i64 = 3_600_000;
 pub struct Listing {
     conditions: Vec<(&'static str, String)>,
     since: Option<i64>,
+    on_progress: Option<OnListed>,
+}
+
+/// A function that is called with the number of models listed so far.
+#[derive(Clone)]
+struct OnListed(Arc<dyn Fn(usize) + Send + Sync>);
+
+impl fmt::Debug for OnListed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnListed")
+    }
 }
 
 /// The metadata in the footer of a manifest and of each saved page.
@@ -104,6 +117,11 @@ impl Listing {
         Self { since: Some(time), ..self }
     }
 
+    /// Sets a function to be called with the number of models listed so far, after each page.
+    pub fn on_progress(self, report: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        Self { on_progress: Some(OnListed(Arc::new(report))), ..self }
+    }
+
     /// Returns the time at which an earlier listing started, in milliseconds since the Unix epoch, from its file.
     ///
     /// # Errors
@@ -130,6 +148,7 @@ impl Listing {
         let folder = with_suffix(file, ".pages");
         fs::create_dir_all(&folder).map_err(failed_to("create", &folder))?;
         let (mut pages, mut footer) = self.resume(&folder, &self.first_page(client)?);
+        let mut listed = pages.saturating_mul(MODELS_PER_PAGE);
         let mut seen = HashSet::new();
         while let Some(page) = footer.next.take() {
             let (models, next) = self.request(client, &page).await?;
@@ -137,6 +156,10 @@ impl Listing {
                 return Err(invalid("the pages form a cycle"));
             }
             footer.next = next;
+            listed += models.len();
+            if let Some(OnListed(report)) = &self.on_progress {
+                report(listed);
+            }
             let models = models.into_iter().map(Ok);
             publish(&page_file(&folder, pages), &footer, ROWS_PER_GROUP, models)?;
             pages += 1;
@@ -154,7 +177,11 @@ impl Listing {
         let mut url = parse_url(&format!("{}/api/models", client.endpoint()))?;
         url.query_pairs_mut()
             .extend_pairs(&self.conditions)
-            .extend_pairs([("sort", sort), ("direction", "-1"), ("limit", MODELS_PER_PAGE)])
+            .extend_pairs([
+                ("sort", sort),
+                ("direction", "-1"),
+                ("limit", &MODELS_PER_PAGE.to_string()),
+            ])
             .extend_pairs(PROPERTIES.map(|property| ("expand[]", property)));
         Ok(url)
     }

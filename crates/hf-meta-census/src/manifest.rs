@@ -26,7 +26,7 @@ use hf_meta_repo_list as repo_list;
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
 /// take four minutes, which is the most work lost if the process is killed.
-const REPOS_PER_PART: usize = 256;
+pub(super) const REPOS_PER_PART: usize = 256;
 
 /// The possible names of the commit column.
 const COMMIT_COLUMNS: [&str; 2] = ["commit", "sha"];
@@ -196,13 +196,14 @@ impl Manifest {
         self.duplicates.len()
     }
 
-    /// Returns all repository names, including repeated ones.
+    /// Returns all repository names, including repeated ones, without missing ones.
     ///
     /// # Errors
     ///
     /// Returns an error if a Parquet file cannot be read.
     pub fn names(&self) -> Result<Vec<String>, CensusError> {
-        self.repos.names()?.map_ok(|repo| repo.repo).collect()
+        let names = self.repos.names()?.map_ok(|repo| repo.repo);
+        names.filter_ok(|name| !name.is_empty()).collect()
     }
 
     /// Returns the number of parts of up to 256 repositories.
@@ -420,5 +421,16 @@ mod tests {
         let repos = from_columns(&RecordBatch::try_from_iter(columns).unwrap(), "id").unwrap();
         let files = Some(vec!["a.safetensors".to_owned()]);
         assert_eq!(repos, [ListedRepo { files, ..ListedRepo::new("org/model") }]);
+    }
+
+    #[test]
+    fn a_missing_name_is_not_a_repository() {
+        let names: ArrayRef = Arc::new(StringArray::from(vec![Some("a/b"), None, Some("c/d")]));
+        let batch = RecordBatch::try_from_iter([("id", names)]).unwrap();
+        let mut table =
+            parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        table.write(&batch).unwrap();
+        let table = open("list", &table.into_inner().unwrap(), None).unwrap();
+        assert_eq!(table.names().unwrap(), ["a/b", "c/d"]);
     }
 }

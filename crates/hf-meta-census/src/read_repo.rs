@@ -92,7 +92,7 @@ impl RepoReader {
     pub(super) fn new(client: &Client, concurrency: usize, list_sets: bool) -> Self {
         let concurrency = concurrency.max(1);
         let repos = Arc::new(Semaphore::new(concurrency));
-        let large = LargeCallLimit::new(MAX_LARGE_READS).exclude_waits_from_timeout(true);
+        let large = LargeCallLimit::new(MAX_LARGE_READS);
         Self { client: client.clone(), concurrency, repos, large, list_sets }
     }
 
@@ -127,6 +127,7 @@ impl RepoReader {
         let hash = Arc::clone(&hasher);
         let meter = self.client.start_call();
         let model = self.model(&listed).meter(&meter).large_calls(&self.large);
+        let model = model.exclude_waits_from_timeout(true);
         let model = model.on_header(move |header| {
             hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
         });
@@ -149,10 +150,8 @@ impl RepoReader {
 
     fn model(&self, listed: &ListedRepo) -> Model {
         let list_sets = self.list_sets || listed.files.is_some();
-        let mut model = self.client.model(&listed.repo).plan(Plan::Prefetch).other_sets(list_sets);
-        if let Some(commit) = &listed.commit {
-            model = model.revision(commit);
-        }
+        let model = self.client.model(&listed.repo).revision(listed.commit.as_deref());
+        let model = model.plan(Plan::Prefetch).other_sets(list_sets);
         match &listed.files {
             // A file with an invalid path cannot be requested, so it is ignored.
             Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
@@ -180,8 +179,8 @@ pub(super) async fn recount(
         files.push(file.path.clone());
         bytes.add(file);
     }
-    let model = client.model(&row.repo).revision(commit);
-    let model = match &row.path {
+    let model = client.model(&row.repo).revision(commit.as_str());
+    let model = match row.path.as_deref() {
         Some(path) => model.path(path),
         None => model.known_files(files),
     };

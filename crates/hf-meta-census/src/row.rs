@@ -241,7 +241,7 @@ impl CensusRow {
         }
         self.format = Some(report.format.to_owned());
         self.sharded = Some(report.sharded);
-        self.files = Some(integer(report.files() as u64));
+        self.files = Some(integer(report.file_count() as u64));
         self.tensors = Some(integer(sums.tensors));
         self.parameter_total = Some(integer(sums.parameters));
         self.parameter_exact = Some(report.breakdown.is_exact());

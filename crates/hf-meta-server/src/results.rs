@@ -1,6 +1,6 @@
 //! Results in memory, and the lookups in flight that will produce more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use super::lookup_result::LookupResult;
 use super::metrics::ServerMetrics;
 use super::weights_query::WeightsQuery;
 
-/// The typical size of a result in bytes, to estimate the number of results in memory.
-const TYPICAL_RESULT_BYTES: u64 = 3_072;
+/// The expected number of results. More results are stored if they fit. With more than 32, `quick_cache` splits its
+/// capacity into shards, four for each CPU core, and large results do not fit into one.
+const EXPECTED_RESULTS: usize = 32;
 
 /// The maximum time a stale result is served while a background lookup refreshes it.
 const MAX_STALENESS: Duration = Duration::from_secs(24 * 3_600);
@@ -41,6 +42,8 @@ struct InFlight {
     /// The lookups that read the shards of a commit, by the query for the commit. A lookup is listed here only when it
     /// does not wait for another one, so lookups never wait for each other in a circle.
     by_commit: HashMap<WeightsQuery, SharedLookup>,
+    /// The queries whose repository has changed since their lookup started.
+    outdated: HashSet<WeightsQuery>,
 }
 
 /// A result in memory.
@@ -49,6 +52,8 @@ pub(super) struct CachedResult {
     pub(super) result: Arc<LookupResult>,
     /// The end of its time to live; `None` for a result that never expires.
     expires_at: Option<Instant>,
+    /// True if the repository has changed, so that the next lookup must request the commit.
+    pub(super) is_outdated: bool,
 }
 
 #[derive(Clone)]
@@ -63,10 +68,8 @@ impl Weighter<WeightsQuery, CachedResult> for ResultSize {
 impl Results {
     /// Creates an empty memory of at most `memory_limit` bytes.
     pub(super) fn new(memory_limit: u64, ttl: Duration, metrics: Arc<ServerMetrics>) -> Self {
-        let estimate = usize::try_from(memory_limit / TYPICAL_RESULT_BYTES);
-        let estimate = estimate.unwrap_or(usize::MAX).max(16);
         Self {
-            in_memory: MemoryCache::with_weighter(estimate, memory_limit, ResultSize),
+            in_memory: MemoryCache::with_weighter(EXPECTED_RESULTS, memory_limit, ResultSize),
             in_flight: Mutex::default(),
             ttl,
             metrics,
@@ -78,21 +81,36 @@ impl Results {
         self.in_memory.get(query)
     }
 
-    /// Returns the queries for branches and tags of a repository whose results are in memory.
-    pub(super) fn queries_of_repo(&self, repo: &str) -> Vec<WeightsQuery> {
-        let queries = self.in_memory.iter().map(|(query, _)| query);
-        queries.filter(|query| !query.is_pinned() && query.matches_repo(repo)).collect()
+    /// Marks the results and the lookups in flight for branches and tags of a changed repository. Until the next lookup,
+    /// the results are stale. Returns their queries.
+    pub(super) fn mark_changed(&self, repo: &str) -> HashSet<WeightsQuery> {
+        let is_affected = |query: &WeightsQuery| !query.is_pinned() && query.matches_repo(repo);
+        let mut in_flight = self.lock();
+        let running: Vec<_> =
+            in_flight.by_query.keys().filter(|query| is_affected(query)).cloned().collect();
+        in_flight.outdated.extend(running.iter().cloned());
+        let stored: Vec<_> =
+            self.in_memory.iter().filter(|(query, _)| is_affected(query)).collect();
+        for (query, CachedResult { result, .. }) in stored.iter().cloned() {
+            let expires_at = Some(Instant::now());
+            self.in_memory.insert(query, CachedResult { result, expires_at, is_outdated: true });
+        }
+        stored.into_iter().map(|(query, _)| query).chain(running).collect()
     }
 
     /// Stores a result. A transient failure does not replace an earlier result, but delays the next lookup.
     pub(super) fn store(&self, query: &WeightsQuery, result: &Arc<LookupResult>) {
         let ttl = result.ttl(query.is_pinned(), self.ttl);
-        let earlier = self.get(query).map(|cached| cached.result);
-        let earlier = earlier.filter(|earlier| !earlier.is_transient_failure());
-        let stored = earlier.filter(|_| result.is_transient_failure());
+        let earlier = self.get(query).filter(|earlier| !earlier.result.is_transient_failure());
+        let earlier = earlier.filter(|_| result.is_transient_failure());
+        let in_flight = self.lock();
+        let was_outdated = earlier.as_ref().is_some_and(|earlier| earlier.is_outdated);
+        let is_outdated = was_outdated || in_flight.outdated.contains(query);
+        let ttl = if in_flight.outdated.contains(query) { Some(Duration::ZERO) } else { ttl };
         let expires_at = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
-        let result = stored.unwrap_or_else(|| Arc::clone(result));
-        self.in_memory.insert(query.clone(), CachedResult { result, expires_at });
+        let result = earlier.map_or_else(|| Arc::clone(result), |earlier| earlier.result);
+        self.in_memory.insert(query.clone(), CachedResult { result, expires_at, is_outdated });
+        drop(in_flight);
         self.metrics.memory_bytes.set(self.in_memory.weight());
         self.metrics.memory_results.set(self.in_memory.len() as u64);
     }
@@ -142,6 +160,7 @@ impl Results {
     /// Removes a lookup from the lookups in flight.
     pub(super) fn end_lookup(&self, query: &WeightsQuery) {
         let mut in_flight = self.lock();
+        in_flight.outdated.remove(query);
         if let Some(ended) = in_flight.by_query.remove(query) {
             in_flight.by_commit.retain(|_, lookup| !lookup.ptr_eq(&ended));
         }
@@ -173,5 +192,27 @@ impl CachedResult {
     /// Returns the time since the result expired, or `None` while it is fresh.
     fn staleness(&self) -> Option<Duration> {
         Instant::now().checked_duration_since(self.expires_at?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights_query::QueryString;
+    use hf_meta::formats::Formats;
+    use hf_meta::formats::weight_sets::{Layout, ListedFile};
+
+    #[test]
+    fn a_result_of_most_of_the_memory_is_stored() {
+        let limit = 1 << 20;
+        let results = Results::new(limit, Duration::ZERO, Arc::new(ServerMetrics::new()));
+        let query = WeightsQuery::parse("org/model", &QueryString::parse(None)).unwrap();
+        let file = |n| ListedFile { path: format!("{n}/x.safetensors").parse().unwrap(), size: 9 };
+        let files: Vec<_> = (0..1_000).map(file).collect();
+        let result =
+            LookupResult::Listed(Some(Layout::new(Formats::built_in(), None, &files).sets));
+        assert!(result.size() as u64 > limit / 4, "{} bytes", result.size());
+        results.store(&query, &Arc::new(result));
+        assert!(results.get(&query).is_some());
     }
 }

@@ -112,7 +112,7 @@ impl WeightsSummary {
             commit: report.commit.clone(),
             totals: *count.totals(),
             dtypes: TableRows::from_rows(dtypes.into_iter()),
-            files: report.files(),
+            files: report.file_count(),
             known_sets: match &report.other_sets {
                 Some(sets) => KnownSets::Listed(SetRows::from_sets(sets)),
                 None => KnownSets::Unlisted { files: report.filepaths.iter().cloned().collect() },

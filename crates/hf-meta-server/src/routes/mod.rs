@@ -6,13 +6,13 @@ mod operation;
 mod page;
 mod repo;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::handler::Handler;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_ENCODING, CONTENT_LENGTH,
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -38,8 +38,9 @@ const METRICS: &str = "/metrics";
 /// The path of the webhook.
 const WEBHOOK: &str = "/webhook";
 
-/// The minimum size of a compressed response, in bytes. Smaller ones fit into one packet.
-const MIN_COMPRESSED_BYTES: u64 = 1_400;
+/// The sizes of compressed responses before compression, in bytes. Smaller ones fit into one packet. Anyone can request
+/// larger ones at any rate, and each would occupy a core for a large fraction of a second.
+const COMPRESSED_BYTES: RangeInclusive<u64> = 1_400..=16_000_000;
 
 /// An endpoint: the group of its metrics, its path, and its handler.
 type Endpoint = (RouteGroup, &'static str, MethodRouter<Arc<ServiceState>>);
@@ -71,20 +72,24 @@ pub(super) fn router(state: &Arc<ServiceState>) -> Router {
         WEBHOOK => state.config.webhook_secret.is_some(),
         _ => true,
     };
-    let measured = |group| from_fn_with_state((Arc::clone(state), group), measure);
+    let in_group = |group| from_fn_with_state(group, set_group);
     let mut router = Router::new();
     for (group, path, handler) in endpoints().into_iter().filter(|(_, path, _)| is_served(path)) {
-        router = router.route(path, handler.layer((measured(group), CatchPanicLayer::new())));
+        router = router.route(path, handler.layer((in_group(group), CatchPanicLayer::new())));
     }
     let compression = CompressionLayer::new().quality(CompressionLevel::Fastest);
     router
-        .fallback(no_endpoint.layer(measured(RouteGroup::Unknown)))
+        .fallback(no_endpoint)
         .layer((
             compression.compress_when(is_compressible),
             map_response(add_headers),
             from_fn(check_host),
         ))
-        .layer((from_fn(reply::not_modified), map_response(weaken_tag)))
+        .layer((
+            from_fn_with_state(Arc::clone(state), measure),
+            from_fn(reply::not_modified),
+            map_response(weaken_tag),
+        ))
         .with_state(Arc::clone(state))
 }
 
@@ -128,7 +133,7 @@ fn is_compressible(
     let length = text(CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     status == StatusCode::OK
         && is_text
-        && length.is_some_and(|length| length >= MIN_COMPRESSED_BYTES)
+        && length.is_some_and(|length| COMPRESSED_BYTES.contains(&length))
 }
 
 /// Weakens the tag of a compressed response. Different bytes must not have the same strong tag (RFC 9110, section
@@ -143,14 +148,26 @@ async fn weaken_tag(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// Counts a request and its duration.
+/// Adds the group of the endpoint to its response.
+async fn set_group(
+    State(group): State<RouteGroup>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(group);
+    response
+}
+
+/// Counts a request and its duration, with the final status of its response.
 async fn measure(
-    State((state, group)): State<(Arc<ServiceState>, RouteGroup)>,
+    State(state): State<Arc<ServiceState>>,
     request: Request,
     next: Next,
 ) -> Response<Body> {
     let started = Instant::now();
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    let group = response.extensions_mut().remove::<RouteGroup>().unwrap_or(RouteGroup::Unknown);
     state.metrics.request(group, response.status().as_u16(), started.elapsed());
     response
 }
@@ -188,5 +205,23 @@ mod tests {
         };
         let paths = endpoints().map(|(_, path, _)| path.to_owned());
         assert_eq!(documented.map(route).collect::<BTreeSet<_>>(), BTreeSet::from(paths));
+    }
+
+    #[test]
+    fn only_texts_of_moderate_size_are_compressed() {
+        let cases = [
+            ("application/json; charset=utf-8", 1_399, false),
+            ("application/json; charset=utf-8", 1_400, true),
+            ("text/html", 16_000_000, true),
+            ("application/json; charset=utf-8", 16_000_001, false),
+            ("image/svg+xml", 10_000, false),
+        ];
+        for (kind, length, expected) in cases {
+            let kind = (CONTENT_TYPE, HeaderValue::from_static(kind));
+            let headers = HeaderMap::from_iter([kind, (CONTENT_LENGTH, length.into())]);
+            let is_compressed =
+                is_compressible(StatusCode::OK, Version::HTTP_11, &headers, &Extensions::new());
+            assert_eq!(is_compressed, expected, "{headers:?}");
+        }
     }
 }
