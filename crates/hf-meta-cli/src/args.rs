@@ -10,12 +10,14 @@ use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
 use super::census::{self, CensusArgs};
+use super::completions::CompletionsArgs;
 use super::connection::{ConnectionArgs, without_connection};
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
-use super::local_commands::{CacheArgs, CompletionsArgs, ManArgs};
+use super::local_commands::{CacheArgs, ManArgs};
 use super::serve::{self, ServeArgs};
-use super::verify::VerifyArgs;
+use super::terminal::ColorArgs;
+use super::verify::{self, VerifyArgs};
 
 /// Inspect safetensors and GGUF models on the Hugging Face Hub without downloading them
 ///
@@ -59,16 +61,35 @@ impl Args {
         // Propagates the global options to the subcommands, where they can be hidden.
         command.build();
         let command = command.mut_subcommand("serve", serve::define);
+        let command = command.mut_subcommand("verify", verify::define);
         let command = command.mut_subcommand("census", census::define);
         ["cache", "completions", "man"]
             .into_iter()
             .fold(command, |command, name| command.mut_subcommand(name, without_connection))
     }
 
+    /// Returns the color option of the subcommand, or else the one before it.
+    pub(super) fn color(&self) -> ColorArgs {
+        let color = match &self.command {
+            Some(Command::Verify(verify)) => Some(verify.color),
+            Some(Command::Diff(diff)) => Some(diff.color),
+            _ => None,
+        };
+        color.filter(|color| color.is_set()).unwrap_or(self.inspect.color)
+    }
+
     /// Returns the names of the subcommands.
     pub(super) fn subcommands() -> Vec<String> {
         let command = Self::command();
         command.get_subcommands().map(|command| command.get_name().to_owned()).collect()
+    }
+
+    /// Returns the long names of the options without a subcommand.
+    pub(super) fn options() -> Vec<String> {
+        let mut command = Self::command();
+        command.build();
+        let options = command.get_arguments().filter_map(clap::Arg::get_long);
+        options.map(str::to_owned).collect()
     }
 
     /// Parses the process arguments, including the program name. Exits if they are invalid or request help.
@@ -84,20 +105,22 @@ impl Args {
     }
 }
 
-/// Rejects options before a subcommand that belong after it. clap would silently ignore them.
+/// Rejects options before a subcommand that belong after it. clap would silently ignore them. `--color` is not global,
+/// because `badge` has another `--color`.
 fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some(name) = matches.subcommand_name() else { return Ok(()) };
     let is_typed = |arg: &&clap::Arg| {
         matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
     };
-    let misplaced = command.get_arguments().filter(|arg| !arg.is_global_set()).find(is_typed);
+    let is_accepted = |arg: &&clap::Arg| arg.is_global_set() || arg.get_id() == "color";
+    let misplaced = command.get_arguments().filter(|arg| !is_accepted(arg)).find(is_typed);
     let Some(arg) = misplaced else { return Ok(()) };
     let message = format!("`{arg}` must come after `{name}`");
     Err(command.error(ErrorKind::ArgumentConflict, message))
 }
 
-/// The version, with the features of this build and the counting rules. The commit is known only in release builds,
-/// which set `HF_META_COMMIT`.
+/// The version, with the features of this build and the counting rules. The commit is known in clones, from
+/// the build script, and in releases, which set `HF_META_COMMIT`.
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     let features =
         [("cli", true), ("census", cfg!(feature = "census")), ("server", cfg!(feature = "server"))];
@@ -215,6 +238,8 @@ mod tests {
             "hf-meta -v verify gpt2",
             "hf-meta --token x verify gpt2 -r main",
             "hf-meta verify gpt2 --endpoint http://x",
+            "hf-meta --color never verify gpt2",
+            "hf-meta --color never cache info",
         ] {
             assert!(parse(line).unwrap().command.is_some(), "{line}");
         }

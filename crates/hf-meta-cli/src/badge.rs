@@ -1,11 +1,13 @@
 //! `hf-meta badge`: draws badges for repository pages.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::ValueHint;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hf_meta::{CountReport, Error, Model};
 use hf_meta_badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 
@@ -18,8 +20,8 @@ use super::repos::RepoArg;
 #[derive(Debug, clap::Args)]
 pub(crate) struct BadgeArgs {
     /// Repositories on the Hub, URLs, or local files and folders
-    #[arg(required = true, value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
-    repos: Vec<String>,
+    #[arg(required = true, value_name = "REPO", value_hint = ValueHint::AnyPath)]
+    repos: Vec<OsString>,
 
     #[command(flatten)]
     selection: SelectionArgs,

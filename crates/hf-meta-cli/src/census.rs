@@ -21,7 +21,7 @@ use super::table::Table;
 
 mod progress;
 
-use self::progress::CensusBar;
+use self::progress::{CensusBar, ListingBar};
 
 /// Read many repositories into tables of parameters, dtypes, quantization and headers
 ///
@@ -205,15 +205,22 @@ pub(crate) async fn run(
     bars: &ProgressBars,
 ) -> Result<ExitStatus, CommandError> {
     match &args.command {
-        CensusCommand::List(list) => write_list(list, &client(&list.quota, connection)?).await,
+        CensusCommand::List(list) => {
+            write_list(list, &client(&list.quota, connection)?, bars).await
+        }
         CensusCommand::Read(read) => read_manifest(read, connection, bars).await,
         CensusCommand::Retry(RetryArgs { census, reading }) => {
-            let census = Census::open(client(&reading.quota, connection)?, &census.target)?;
-            print(&census.concurrency(reading.jobs.into()).retry().await?)
+            let client = client(&reading.quota, connection)?;
+            let bar = CensusBar::new(bars, client.clone());
+            let census = Census::open(client, &census.target)?;
+            let census = bar.show(census.concurrency(reading.jobs.into()));
+            print(&bar.finish_with(census.retry().await)?)
         }
         CensusCommand::Count(census) => {
             let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
-            print(&Census::open(client, &census.target)?.count().await?)
+            let bar = CensusBar::new(bars, client.clone());
+            let census = bar.show(Census::open(client, &census.target)?);
+            print(&bar.finish_with(census.count().await)?)
         }
         CensusCommand::Pack(pack) => {
             let census = Census::open(connection.builder().build()?, &pack.target)?;
@@ -232,7 +239,11 @@ fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> Result<Client, Comma
     Ok(builder.quota_share(args.quota_share).max_total_header_bytes(MAX_HEADER_BYTES).build()?)
 }
 
-async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, CommandError> {
+async fn write_list(
+    args: &ListArgs,
+    client: &Client,
+    bars: &ProgressBars,
+) -> Result<ExitStatus, CommandError> {
     let mut listing = Listing::new();
     if let Some(tag) = &args.filter {
         listing = listing.filter(tag);
@@ -254,8 +265,12 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
         };
         listing = listing.since(time);
     }
-    let models = listing.write(client, &args.output).await?;
-    print_written(&counted(models as u64, "model"), &args.output)
+    let bar = ListingBar::new(bars);
+    let report = bar.clone();
+    let models = listing.on_progress(move |models| report.update(models));
+    let models = models.write(client, &args.output).await;
+    bar.finish();
+    print_written(&counted(models? as u64, "model"), &args.output)
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -269,18 +284,16 @@ async fn read_manifest(
 ) -> Result<ExitStatus, CommandError> {
     let manifest = Manifest::open(&args.manifest, args.column.as_deref())?;
     let client = client(&args.reading.quota, connection)?;
-    let bar = CensusBar::new(bars, &manifest, args.previous.is_some(), client.clone());
+    let bar = CensusBar::new(bars, client.clone());
+    let bar = bar.with_manifest(&manifest, args.previous.is_some());
     let (slice, slices) = args.slice;
     let census = Census::create(client, &args.output)?;
     let mut census = census.concurrency(args.reading.jobs.into()).slice(slice, slices);
     if let Some(previous) = &args.previous {
         census = census.previous(previous);
     }
-    let report = bar.clone();
-    let census = census.on_progress(move |progress| report.update(progress));
-    let summary = census.read(&manifest).boxed().await;
-    bar.finish();
-    print(&summary?)
+    let census = bar.show(census);
+    print(&bar.finish_with(census.read(&manifest).boxed().await)?)
 }
 
 /// Prints the number of rows per status.

@@ -25,7 +25,8 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "COUNT", global = true)]
     pub(crate) retries: Option<u8>,
 
-    /// Timeout per repository, in seconds [default: 360; for `serve`: 120]
+    /// Timeout per repository, in seconds, including retries and waits for rate limits [default: 360, and at most 320 of
+    /// waits for rate limits; for `serve`: 120]
     #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 

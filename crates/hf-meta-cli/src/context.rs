@@ -1,16 +1,21 @@
 //! The common flow of subcommands: read the sources, print the results in order, report errors, and combine the exit
 //! codes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
+use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::ValueEnum;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use futures::stream::{self, StreamExt};
 use hf_meta::report::{Finding, Plan};
-use hf_meta::{Client, Error, Model, ResultOrder};
+use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder};
+use tokio::time::timeout;
 
-use super::error_report::{ErrorReport, HintContext, print_warnings};
+use super::error_report::{ErrorReport, HintContext, print_warning, print_warnings};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::RepoArg;
@@ -19,6 +24,9 @@ use super::stderr::ProgressBars;
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
 const DEFAULT_JOBS: u16 = 32;
+
+/// The time without a result after which a line reports a wait, if there are no bars, and the time until the next one.
+const WAIT_LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(60)];
 
 /// The options that select a revision and a part of each repository.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -54,6 +62,14 @@ enum PlanArg {
     Hub,
 }
 
+/// Restricts the option `--plan` to the plans that read files.
+pub(crate) fn file_plans(plan: clap::Arg) -> clap::Arg {
+    let parser = PossibleValuesParser::new(["exact", "prefetch"]);
+    plan.value_parser(parser.try_map(|name| PlanArg::from_str(&name, false))).help(
+        "Requests for headers: two ranges per file (exact) or one (prefetch) [default: exact]",
+    )
+}
+
 impl SelectionArgs {
     pub(super) fn plan(&self) -> Plan {
         match self.plan {
@@ -64,24 +80,16 @@ impl SelectionArgs {
     }
 
     fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
-        let mut model = client.source(source.source.clone()?).plan(self.plan());
-        if let Some(revision) = &self.revision {
-            model = model.revision(revision);
-        }
-        if let Some(path) = &self.path {
-            model = model.path(path);
-        }
-        if let Some(format) = &self.weights {
-            model = model.format(format);
-        }
-        Ok(model)
+        let model = client.source(source.source.clone()?).plan(self.plan());
+        let model = model.revision(self.revision.as_deref()).path(self.path.as_deref());
+        Ok(model.format(self.weights.as_deref()))
     }
 }
 
 /// The sources of a subcommand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources<'a> {
-    pub(crate) repos: &'a [String],
+    pub(crate) repos: &'a [OsString],
     pub(crate) selection: &'a SelectionArgs,
     /// True if stdout has a JSON document for each source, including failed ones.
     pub(crate) is_json: bool,
@@ -94,6 +102,8 @@ pub(crate) struct CommandContext {
     pub(crate) hints: HintContext,
     /// True after the first page was printed.
     pub(crate) has_printed: Cell<bool>,
+    /// The kinds of errors whose hints were printed.
+    pub(crate) explained: RefCell<HashSet<ErrorKind>>,
 }
 
 impl CommandContext {
@@ -115,22 +125,43 @@ impl CommandContext {
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
         let reads = move |client: Client, source: RepoArg| {
-            let (bar, model) = (bars.add_repo(&source.display), selection.model(&client, &source));
+            let (bars, meter) = (bars.clone(), client.start_call());
+            let (bar, model) =
+                (bars.add_repo(&source.display, &meter), selection.model(&client, &source));
             let source =
                 source.with_selection(selection.revision.as_deref(), selection.path.as_deref());
             async move {
                 let progress_bar = bar.clone();
                 let on_progress = move |progress| progress_bar.update(progress);
-                let result = async { read(model?.on_progress(on_progress)).await }.await;
-                bar.finish();
+                let result =
+                    async { read(model?.meter(&meter).on_progress(on_progress)).await }.await;
+                bars.remove_repo(&bar);
                 (source, result)
             }
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
         let mut reads = self.client.run_many(stream::iter(args), jobs, ResultOrder::Input, reads);
         let mut status = ExitStatus::Success;
-        while let Some((source, result)) = reads.next().await {
-            status = status.max(self.bars.hidden_while(|| print(&source, result))?);
+        let mut list = self.bars.add_list(sources.repos.len());
+        let [mut interval, next_interval] = WAIT_LINE_INTERVALS;
+        loop {
+            match timeout(interval, reads.next()).await {
+                Ok(Some((source, result))) => {
+                    list.update(result.is_err());
+                    status = status.max(self.bars.hidden_while(|| print(&source, result))?);
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    if let Some(wait) = self.bars.hidden_wait() {
+                        interval = next_interval;
+                        // A failure to write to stderr must not affect the results.
+                        let _ = print_warning(&wait);
+                    }
+                }
+            }
+        }
+        if let Some(failures) = list.finish() {
+            let _ = writeln!(anstream::stderr(), "{failures}");
         }
         Ok(status)
     }
@@ -146,9 +177,13 @@ impl CommandContext {
             print_json(&FailedSource::new(&source.display, error))?;
         }
         let report = ErrorReport::for_source(source, error, &self.hints);
-        let is_one_of_many = sources.repos.len() > 1;
         // A failure to write to stderr must not affect the results or the exit status.
-        let _ = report.print(is_one_of_many.then_some(source));
+        let _ = if sources.repos.len() > 1 {
+            let is_new = self.explained.borrow_mut().insert(error.kind());
+            report.print_line(source, is_new)
+        } else {
+            report.print()
+        };
         Ok(error.kind().into())
     }
 
@@ -165,7 +200,16 @@ impl CommandContext {
         })
     }
 
-    /// Prints the findings of a source as warnings.
+    /// Prints rows for other programs. `write` receives `true` for the first source, whose rows follow the headings.
+    pub(crate) fn print_rows(
+        &self,
+        write: impl FnOnce(&mut Page<'_>, bool) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let is_first = !self.has_printed.replace(true);
+        Page::print(|page| write(page, is_first))
+    }
+
+    /// Prints the findings of a source.
     pub(crate) fn warn(&self, source: &RepoArg, findings: &[Finding]) {
         if !self.bars.is_quiet {
             // A failure to write to stderr must not affect the results or the exit status.

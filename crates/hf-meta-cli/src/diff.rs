@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
 
 use anstyle::Style;
-use clap::builder::NonEmptyStringValueParser;
+use clap::ValueHint;
 use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, DiffSide};
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 use hf_meta::{Dtype, Error, Model, RepoPath, Weights};
@@ -34,12 +35,12 @@ const MIN_DIFFERENCE_WIDTH: usize = 24;
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct DiffArgs {
     /// Old checkpoint: anything that `hf-meta` can read, such as `org/name@revision`
-    #[arg(value_name = "BEFORE", value_parser = NonEmptyStringValueParser::new())]
-    before: String,
+    #[arg(value_name = "BEFORE", value_hint = ValueHint::AnyPath)]
+    before: OsString,
 
     /// New checkpoint
-    #[arg(value_name = "AFTER", value_parser = NonEmptyStringValueParser::new())]
-    after: String,
+    #[arg(value_name = "AFTER", value_hint = ValueHint::AnyPath)]
+    after: OsString,
 
     #[command(flatten)]
     pub(crate) color: ColorArgs,
@@ -147,7 +148,7 @@ fn write_section(page: &mut Page<'_>, groups: &[ChangeGroup]) -> io::Result<()> 
         0 => Ok(()),
         more => {
             let more = counted(more, "more tensor");
-            writeln!(page.out, "{DIM}  … and {more}; --json lists them all{DIM:#}")
+            writeln!(page.out, "{DIM}  and {more}; --json lists them all{DIM:#}")
         }
     }
 }
@@ -237,6 +238,7 @@ fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     let table = Table::new()
         .text("parameters", |row: &&TotalsRow<'_>| escape(row.name))
         .number("before", |row| (row.format)(row.values[0]))
+        .shrink(Shrink::DropLast)
         .number("after", |row| (row.format)(row.values[1]))
         .number("change", |row| change(row));
     page.table(&table, || &rows)

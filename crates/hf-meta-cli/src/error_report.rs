@@ -2,20 +2,21 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use anstyle::Style;
 use hf_meta::formats::safetensors::{DetectedFormat, HeaderError, IndexError};
-use hf_meta::report::Finding;
-use hf_meta::report::text::escape;
+use hf_meta::report::text::{duration, escape, thousands};
+use hf_meta::report::{Finding, Severity};
 use hf_meta::{
     Endpoint, Error, ErrorKind, HttpError, HubCacheMiss, QuantizationNotFound, RangeError, RepoId,
-    Source, TransportKind,
+    Source, TransportKind, UnsupportedWeights,
 };
 
 use super::exit::CommandError;
 use super::output::causes;
 use super::repos::RepoArg;
-use super::terminal::{BOLD, RED, TerminalSize, YELLOW, wrap_after_label};
+use super::terminal::{BOLD, CYAN, RED, TerminalSize, YELLOW, wrap_after_label};
 
 /// The maximum number of findings to print. The JSON has all of them.
 const MAX_FINDINGS: usize = 5;
@@ -26,9 +27,8 @@ const MAX_CHOICES: usize = 20;
 /// The maximum number of typing errors in the name of a subcommand.
 const MAX_TYPOS: usize = 2;
 
-/// The hint for a rate limit.
-const RATE_LIMIT: &str =
-    "authenticated requests have a higher rate limit: set --token or HF_TOKEN, or try again later";
+/// Names that other programs give to what is here the command without a subcommand.
+const INSPECTION_WORDS: [&str; 5] = ["count", "get", "info", "inspect", "show"];
 
 /// The hint for an HTML page instead of a file.
 const WEB_PAGE: &str =
@@ -40,6 +40,10 @@ pub(crate) struct HintContext {
     /// The origin of the token.
     pub(crate) token_source: Option<String>,
     pub(crate) subcommands: Vec<String>,
+    /// The options without a subcommand, without their dashes.
+    pub(crate) options: Vec<String>,
+    /// True if the subcommand has the option `--path`.
+    pub(crate) has_path: bool,
 }
 
 /// An error with its causes and hints.
@@ -71,37 +75,62 @@ impl ErrorReport {
         Self { message: error.to_string(), causes: causes(error), hints: Vec::from_iter(hint) }
     }
 
-    /// Prints the report to stderr, with the name of the source if it is one of many.
-    pub(crate) fn print(&self, source: Option<&RepoArg>) -> io::Result<()> {
-        let terminal = TerminalSize::from_stderr();
-        let mut stderr = anstream::stderr().lock();
-        let mut line = |indent: &str, style: Style, label: &str, text: &str| {
-            let width = indent.len() + label.len() + 2;
-            let text = wrap_after_label(width, &escape(text), terminal);
-            writeln!(stderr, "{indent}{style}{label}{style:#}: {text}")
-        };
-        let source = source.filter(|source| source.source.is_ok());
-        let source = source.map_or_else(String::new, |source| format!("{}: ", source.display));
-        line("", RED, "error", &format!("{source}{}", self.message))?;
-        self.causes.iter().try_for_each(|cause| line("  ", Style::new(), "caused by", cause))?;
-        self.hints.iter().try_for_each(|hint| line("  ", BOLD, "help", hint))
+    /// Prints the report to stderr.
+    pub(crate) fn print(&self) -> io::Result<()> {
+        print_labeled("", RED, "error", &self.message)?;
+        let mut causes = self.causes.iter();
+        causes.try_for_each(|cause| print_labeled("  ", Style::new(), "caused by", cause))?;
+        self.print_hints()
+    }
+
+    /// Prints the report about one of many sources to stderr: one line, and the hints if they are new.
+    pub(crate) fn print_line(&self, source: &RepoArg, has_hints: bool) -> io::Result<()> {
+        let name = source.source.is_ok().then(|| source.display.clone());
+        let texts = name.into_iter().chain([self.message.clone()]).chain(self.causes.clone());
+        print_labeled("", RED, "error", &texts.collect::<Vec<_>>().join(": "))?;
+        if has_hints { self.print_hints() } else { Ok(()) }
+    }
+
+    fn print_hints(&self) -> io::Result<()> {
+        self.hints.iter().try_for_each(|hint| print_labeled("  ", BOLD, "help", hint))
     }
 }
 
-/// Prints the findings of a source to stderr as warnings.
+/// Prints the findings of a source to stderr. Findings of severity `note` are labeled as notes.
 pub(crate) fn print_warnings(source: &RepoArg, findings: &[Finding]) -> io::Result<()> {
-    let source = escape(&source.display);
-    let terminal = TerminalSize::from_stderr();
-    let warning = |text: &str| {
-        let text = wrap_after_label("warning: ".len(), &format!("{source}: {text}"), terminal);
-        format!("{YELLOW}warning{YELLOW:#}: {text}\n")
-    };
-    let listed = findings.iter().take(MAX_FINDINGS);
-    let mut text: String = listed.map(|finding| warning(&escape(&finding.to_string()))).collect();
-    if let more @ 1.. = findings.len().saturating_sub(MAX_FINDINGS) {
-        text += &warning(&format!("{more} more; --json lists them all"));
+    for finding in findings.iter().take(MAX_FINDINGS) {
+        let (style, label) = severity_label(finding.severity());
+        print_labeled("", style, label, &format!("{}: {finding}", source.display))?;
     }
-    anstream::stderr().write_all(text.as_bytes())
+    match findings.len().saturating_sub(MAX_FINDINGS) as u64 {
+        0 => Ok(()),
+        more => print_warning(&format!(
+            "{}: {} more; --json lists them all",
+            source.display,
+            thousands(more)
+        )),
+    }
+}
+
+/// Prints a warning to stderr.
+pub(crate) fn print_warning(text: &str) -> io::Result<()> {
+    print_labeled("", YELLOW, "warning", text)
+}
+
+/// Prints a text after a label to stderr, wrapped to the terminal.
+fn print_labeled(indent: &str, style: Style, label: &str, text: &str) -> io::Result<()> {
+    let width = indent.len() + label.len() + 2;
+    let text = wrap_after_label(width, &escape(text), TerminalSize::from_stderr());
+    writeln!(anstream::stderr(), "{indent}{style}{label}{style:#}: {text}")
+}
+
+/// Returns the label of a severity.
+pub(crate) fn severity_label(severity: Severity) -> (Style, &'static str) {
+    match severity {
+        Severity::Error => (RED, "error"),
+        Severity::Warning => (YELLOW, "warning"),
+        Severity::Note => (CYAN, "note"),
+    }
 }
 
 /// Returns the hint for a client that cannot be set up.
@@ -130,24 +159,31 @@ fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String
         Error::RevisionNotFound { repo, .. } => {
             Some(format!("see {endpoint}/{repo}/tree/main for its branches and tags"))
         }
-        Error::Gated { repo, .. } => Some(format!(
-            "accept the conditions at {endpoint}/{repo}, then set --token or HF_TOKEN to a token \
-             of the same account"
-        )),
+        Error::Gated { repo, .. } => Some(match &context.token_source {
+            Some(origin) => format!(
+                "the token from {origin} has no access; request access at {endpoint}/{repo}"
+            ),
+            None => format!(
+                "no token was sent; accept the conditions at {endpoint}/{repo}, then set --token \
+                 or HF_TOKEN to a token of the same account"
+            ),
+        }),
         Error::NotCached { repo, .. } => Some(download(repo)),
         Error::NoWeights { other_formats, .. } if !other_formats.is_empty() => {
-            other_format(source, endpoint)
+            other_format(source, other_formats, context)
         }
         Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
             match cause.downcast_ref::<QuantizationNotFound>() {
                 Some(missing) => {
-                    Some(choices("", missing.quantizations.iter().map(|name| &**name)))
+                    let names = missing.quantizations.iter().map(|name| &**name);
+                    Some(choices(source, "", names, context))
                 }
-                None => file_list(source, cause.is::<HubCacheMiss>(), endpoint),
+                None => file_list(source, cause.is::<HubCacheMiss>(), context),
             }
         }
         Error::SeveralSets { sets, .. } => {
-            Some(choices(", or to its folder", sets.iter().map(|set| set.path.as_str())))
+            let paths = sets.iter().map(|set| set.path.as_str());
+            Some(choices(source, ", or to its folder", paths, context))
         }
         Error::ShardNotFound { .. } => Some(format!(
             "run `hf-meta verify {}` to list everything that is missing",
@@ -184,6 +220,10 @@ fn request_hint(error: &HttpError) -> Option<String> {
 /// Returns the hint for a kind of error.
 fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
     let hint = match error.kind() {
+        ErrorKind::InvalidSource if source.source.is_err() && source.display.contains(',') => {
+            "for a table with commas, use --from FILE (`-` for stdin) and set --column to the \
+             column that contains the names"
+        }
         ErrorKind::InvalidSource if source.source.is_err() => {
             "see `hf-meta --help` for the accepted forms"
         }
@@ -195,11 +235,19 @@ fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<S
             ));
         }
         ErrorKind::RepoNotFound => {
-            "check the spelling; if the repository is private, set --token or HF_TOKEN to a token \
-             that has access to it"
+            let reason = match &context.token_source {
+                Some(origin) => format!("that the token from {origin} has no access to"),
+                None => "without a token: set --token or HF_TOKEN".to_owned(),
+            };
+            return Some(format!(
+                "check the spelling; the Hub gives the same response for a private repository \
+                 {reason}"
+            ));
         }
-        ErrorKind::MalformedListing => "set --path to the file or folder",
-        ErrorKind::RateLimited => RATE_LIMIT,
+        ErrorKind::MalformedListing => {
+            return Some(format!("{} the file or folder", select(source, context)));
+        }
+        ErrorKind::RateLimited => return Some(rate_limit_hint(error.retry_after(), context)),
         _ if error.is_malformed() => invalid_files(source),
         _ if error.is_transient() => "try again later",
         _ => return None,
@@ -207,23 +255,57 @@ fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<S
     Some(hint.to_owned())
 }
 
+/// Returns the hint for a rate limit.
+fn rate_limit_hint(wait: Option<Duration>, context: &HintContext) -> String {
+    let retry = wait.map_or_else(
+        || "try again later".to_owned(),
+        |wait| format!("try again in {}", duration(wait)),
+    );
+    match &context.token_source {
+        Some(_) => retry,
+        None => format!(
+            "authenticated requests have a higher rate limit: set --token or HF_TOKEN, or {retry}"
+        ),
+    }
+}
+
 /// Points to the file list of a repository. Other servers have none.
-fn file_list(source: &RepoArg, is_offline: bool, endpoint: &Endpoint) -> Option<String> {
+fn file_list(source: &RepoArg, is_offline: bool, context: &HintContext) -> Option<String> {
     let Ok(Source::Repo { repo, .. }) = &source.source else { return None };
     if is_offline {
         return Some(download(repo));
     }
-    let page = source.file_url(None, endpoint);
-    Some(format!("see {page} for its files, and set --path to one of them"))
+    let page = source.file_url(None, &context.endpoint);
+    Some(format!("see {page} for its files, and {} one of them", select(source, context)))
 }
 
-/// Points to converted weights. A bot of the Hub offers conversions as pull requests.
-fn other_format(source: &RepoArg, endpoint: &Endpoint) -> Option<String> {
+/// Points to weights in another format of the repository, or to converted ones. A bot of the Hub offers conversions as
+/// pull requests.
+fn other_format(
+    source: &RepoArg,
+    found: &[UnsupportedWeights],
+    context: &HintContext,
+) -> Option<String> {
+    if found.iter().any(|weights| weights.format.starts_with("GGUF")) {
+        return Some("omit --weights, or set it to gguf".to_owned());
+    }
     let Ok(Source::Repo { repo, .. }) = &source.source else { return None };
     Some(format!(
-        "only safetensors and GGUF are supported; look for a conversion at {endpoint}/{repo}/discussions \
-         and read it with --revision refs/pr/N"
+        "only safetensors and GGUF are supported; look for a conversion at {}/{repo}/discussions, \
+         and read it as {repo}@refs/pr/N",
+        context.endpoint
     ))
+}
+
+/// Begins a hint that selects a part of a source.
+fn select(source: &RepoArg, context: &HintContext) -> String {
+    match &source.source {
+        Ok(Source::Repo { repo, .. }) if !context.has_path => {
+            format!("use hf://{repo}/PATH with")
+        }
+        _ if !context.has_path => "append".to_owned(),
+        _ => "set --path to".to_owned(),
+    }
 }
 
 /// Explains how to get files that are not on this machine.
@@ -235,13 +317,19 @@ fn download(repo: &RepoId) -> String {
 }
 
 /// Lists values of `--path` up to a limit.
-fn choices<'a>(alternative: &str, names: impl ExactSizeIterator<Item = &'a str>) -> String {
+fn choices<'a>(
+    source: &RepoArg,
+    alternative: &str,
+    names: impl ExactSizeIterator<Item = &'a str>,
+    context: &HintContext,
+) -> String {
     let more = match names.len().saturating_sub(MAX_CHOICES) {
         0 => String::new(),
-        more => format!(", and {more} more"),
+        more => format!(", and {} more", thousands(more as u64)),
     };
     let listed = names.take(MAX_CHOICES).collect::<Vec<_>>().join(", ");
-    format!("set --path to one of them{alternative}: {listed}{more}")
+    let alternative = if context.has_path { alternative } else { "" };
+    format!("{} one of them{alternative}: {listed}{more}", select(source, context))
 }
 
 /// Points to a local file with the same name, because a bare name always means a repository.
@@ -264,6 +352,13 @@ fn misspelled_command(source: &RepoArg, error: &Error, context: &HintContext) ->
     if error.kind() != ErrorKind::RepoNotFound {
         return None;
     }
+    let name = &source.display;
+    if context.options.contains(name) {
+        return Some(format!("did you mean the option `--{name}`?"));
+    }
+    if INSPECTION_WORDS.contains(&&**name) {
+        return Some("to inspect a repository, omit the command: `hf-meta REPO`".to_owned());
+    }
     let is_meant = |name: &&String| strsim::damerau_levenshtein(name, &source.display) <= MAX_TYPOS;
     let command = context.subcommands.iter().find(is_meant)?;
     Some(format!("did you mean the command `hf-meta {command}`?"))
@@ -276,6 +371,12 @@ fn other_content(source: &RepoArg, detected: DetectedFormat) -> &'static str {
             "this is only a Git LFS pointer; in a clone, run `git lfs pull`"
         }
         DetectedFormat::Html if !source.is_local() => WEB_PAGE,
+        DetectedFormat::Zip | DetectedFormat::Pickle => {
+            "checkpoints of PyTorch are not supported; convert it to safetensors"
+        }
+        DetectedFormat::Html | DetectedFormat::Json | DetectedFormat::Text => {
+            "only safetensors files, their indexes and GGUF files can be read"
+        }
         _ => invalid_files(source),
     }
 }

@@ -83,9 +83,10 @@ impl From<ErrorKind> for ExitStatus {
             | ErrorKind::MalformedHeader
             | ErrorKind::MalformedIndex
             | ErrorKind::TooLarge => Self::CheckFailed,
-            ErrorKind::InvalidSource | ErrorKind::InvalidSettings | ErrorKind::Offline => {
-                Self::Usage
-            }
+            ErrorKind::InvalidSource
+            | ErrorKind::InvalidOption
+            | ErrorKind::InvalidSettings
+            | ErrorKind::Offline => Self::Usage,
             ErrorKind::LocalIo => Self::LocalIo,
             _ => Self::Remote,
         }

@@ -1,11 +1,11 @@
 //! The command without a subcommand: inspects each source and prints one view of it.
 
-use std::io;
-
 use hf_meta::{CountReport, Error, Model, Weights};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
+use super::error_report::print_warning;
 use super::exit::{CommandError, ExitStatus};
+use super::memory::{self, MemoryArgs};
 use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::table::RowFormat;
@@ -28,15 +28,18 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     view: ViewArgs,
 
-    /// List only tensors whose names match the pattern (`*`, `?`, `[abc]`)
+    #[command(flatten)]
+    memory: MemoryArgs,
+
+    /// With --tensors, --tree or --json, show only tensors whose names match the pattern (`*`, `?`, `[abc]`)
     #[arg(long, short, value_name = "GLOB", value_parser = glob::Pattern::new)]
-    #[arg(requires = "tensors", conflicts_with_all = ["json", "tree", "explain", "metadata"])]
+    #[arg(conflicts_with_all = ["summary", "explain", "metadata", "format"])]
     filter: Option<glob::Pattern>,
 
     // `requires` alone is not enough: clap ignores it if the required option conflicts with a given one.
     /// Omit `header`, `index` and `headers` from the JSON
     #[arg(long, requires = "json")]
-    #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
+    #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata", "format"])]
     summary: bool,
 
     /// Sort the overview or --tensors
@@ -108,6 +111,7 @@ enum View {
     Tensors,
     Tree,
     Metadata,
+    Memory,
     Json,
     /// JSON without headers.
     JsonSummary,
@@ -122,7 +126,10 @@ impl View {
 
     /// Returns whether the view shows only counts, so that no headers are kept in memory.
     fn needs_counts_only(self) -> bool {
-        matches!(self, Self::Parameters | Self::Explain | Self::JsonSummary | Self::Overview(_))
+        matches!(
+            self,
+            Self::Parameters | Self::Explain | Self::Memory | Self::JsonSummary | Self::Overview(_)
+        )
     }
 }
 
@@ -144,17 +151,22 @@ impl InspectArgs {
             None if explain => View::Explain,
             None if metadata => View::Metadata,
             None if has_rows => View::Overview(None),
+            None if self.memory.is_selected() => View::Memory,
             None => View::Parameters,
         }
     }
 
     /// Checks the combinations that clap cannot express.
     fn validate(&self) -> Result<(), CommandError> {
+        self.memory.validate()?;
         let format = self.view.format;
         let message = if self.view.tensors && self.sort == Some(SortKey::Active) {
             "`--tensors` can only be sorted by `name`, `parameters` or `bytes`"
         } else if format == Some(OutputFormat::Json) && self.sort.is_some() {
             "`--sort` cannot be combined with JSON output"
+        } else if self.filter.is_some() && !(self.view.tensors || self.view.tree || self.view.json)
+        {
+            "`--filter` requires `--tensors`, `--tree` or `--json`"
         } else if self.sets && format.is_some_and(|format| format != OutputFormat::Json) {
             "`--sets` cannot be combined with `--format`, except with `json`"
         } else {
@@ -190,9 +202,9 @@ pub(crate) async fn run(
     if let View::Overview(format) = view {
         return overview(args, format, sources, context).await;
     }
-    let list_sets = args.sets;
+    let (list_sets, memory) = (args.sets, args.memory);
     let read = move |model: Model| async move {
-        let model = model.other_sets(list_sets);
+        let model = memory.apply(model.other_sets(list_sets));
         Ok(if view.needs_counts_only() {
             InspectedSource::Counts(Box::new(model.count().await?))
         } else {
@@ -203,63 +215,91 @@ pub(crate) async fn run(
         Ok(inspected) => {
             match &inspected {
                 InspectedSource::Counts(report) if view.is_json() => print_json(report)?,
-                InspectedSource::Headers(weights) if view.is_json() => print_json(weights)?,
+                InspectedSource::Headers(weights) if view.is_json() => match &args.filter {
+                    Some(filter) => print_json(&headers::filtered_json(weights, filter)?)?,
+                    None => print_json(weights)?,
+                },
                 InspectedSource::Counts(report) => context.print(|page| match view {
                     View::Explain => explain::write(page, report),
+                    View::Memory => memory::write(page, &args.memory, report),
                     _ => parameters::write(page, report),
                 })?,
-                InspectedSource::Headers(weights) => {
-                    context.print(|page| write_headers(page, args, view, weights, repos.len()))?;
+                InspectedSource::Headers(weights) if view == View::Tensors => {
+                    let (filter, several) = (args.filter.as_ref(), repos.len() > 1);
+                    context.print_rows(|page, is_first| {
+                        headers::write_tensors(page, weights, filter, args.sort, several, is_first)
+                    })?;
                 }
+                InspectedSource::Headers(weights) => context.print(|page| match view {
+                    View::Tree => {
+                        let depth = args.depth.map(usize::from);
+                        tree::write(page, weights, args.filter.as_ref(), depth)
+                    }
+                    _ => headers::write_metadata(page, weights),
+                })?,
             }
             context.warn(source, &inspected.report().findings);
-            Ok(ExitStatus::Success)
+            Ok(unmatched(args, source, &inspected).unwrap_or(ExitStatus::Success))
         }
         Err(error) => context.report(source, sources, &error),
     };
     context.for_each(sources, read, print).await
 }
 
-fn write_headers(
-    page: &mut Page<'_>,
+/// Reports a filter that no tensor matches. Returns the exit status for it.
+fn unmatched(
     args: &InspectArgs,
-    view: View,
-    weights: &Weights,
-    repos: usize,
-) -> io::Result<()> {
-    match view {
-        View::Tree => tree::write(page, weights, args.depth.map(usize::from)),
-        View::Metadata => headers::write_metadata(page, weights),
-        _ => {
-            if repos > 1 {
-                page.heading(&weights.report().source)?;
-            }
-            headers::write_tensors(page, weights, args.filter.as_ref(), args.sort)
-        }
+    source: &RepoArg,
+    inspected: &InspectedSource,
+) -> Option<ExitStatus> {
+    let (Some(filter), InspectedSource::Headers(weights)) = (&args.filter, inspected) else {
+        return None;
+    };
+    let mut names = weights.files().flat_map(|(_, header)| header.tensors().iter());
+    if names.any(|(name, _)| filter.matches(name)) {
+        return None;
     }
+    // A failure to write to stderr must not affect the exit status.
+    let _ = print_warning(&format!("{}: no tensor matches `{filter}`", source.display));
+    Some(ExitStatus::CheckFailed)
 }
 
-/// Prints one row per repository after all have been read.
+/// Prints one row per repository: for other programs as soon as it is known, unless the rows are sorted, and otherwise
+/// after all repositories have been read.
 async fn overview(
     args: &InspectArgs,
     format: Option<RowFormat>,
     sources: Sources<'_>,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
+    let streamed = format.filter(|format| *format != RowFormat::Markdown && args.sort.is_none());
+    if let Some(format) = streamed {
+        Page::print(|page| overview::write_headings(page, format))?;
+    }
     let mut rows = Vec::new();
-    let read = |model: Model| async move { model.count().await };
+    let mut add = |row: OverviewRow| {
+        if let Some(format) = streamed {
+            return Page::print(|page| overview::write_row(page, format, &row));
+        }
+        rows.push(row);
+        Ok(())
+    };
+    let memory = args.memory;
+    let read = move |model: Model| async move { memory.apply(model).count().await };
     let collect = |source: &RepoArg, result: Result<CountReport, Error>| match result {
         Ok(report) => {
-            rows.push(OverviewRow::from_report(&report));
+            add(OverviewRow::from_report(&report))?;
             context.warn(source, &report.findings);
             Ok(ExitStatus::Success)
         }
         Err(error) => {
-            rows.push(OverviewRow::from_error(&source.display, &error));
+            add(OverviewRow::from_error(&source.display, &error))?;
             context.report(source, sources, &error)
         }
     };
     let status = context.for_each(sources, read, collect).await?;
-    Page::print(|page| overview::write(page, rows, format, args.sort))?;
+    if streamed.is_none() {
+        Page::print(|page| overview::write(page, rows, format, args.sort))?;
+    }
     Ok(status)
 }

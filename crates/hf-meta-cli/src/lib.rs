@@ -10,6 +10,7 @@ mod args;
 mod badge;
 #[cfg(feature = "census")]
 mod census;
+mod completions;
 mod connection;
 mod context;
 mod diff;
@@ -17,6 +18,7 @@ mod error_report;
 mod exit;
 mod inspect;
 mod local_commands;
+mod memory;
 mod output;
 mod repos;
 #[cfg(feature = "server")]
@@ -27,7 +29,7 @@ mod terminal;
 mod verify;
 mod views;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 
 #[cfg(not(feature = "census"))]
@@ -39,10 +41,13 @@ use self::context::CommandContext;
 use self::error_report::{ErrorReport, HintContext};
 use self::exit::{CommandError, ExitStatus, failed_to};
 use self::stderr::{ProgressBars, init_log};
-use self::terminal::ColorArgs;
 
 /// Runs the command and returns its exit code. The first argument is the program name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    if let Some(answered) = completions::answer_shell(Args::definition, &arguments) {
+        return answered.map_or(ExitStatus::LocalIo, |()| ExitStatus::Success) as u8;
+    }
     let args = Args::parse_or_exit(arguments);
     let status = run(&args).unwrap_or_else(|error| {
         if error.is_closed_pipe() {
@@ -50,13 +55,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
         let token_source = args.connection.token_source();
         // A failure to write to stderr must not affect the exit status.
-        let _ = ErrorReport::for_command(&error, token_source.as_deref()).print(None);
+        let _ = ErrorReport::for_command(&error, token_source.as_deref()).print();
         error.status
     });
     status as u8
 }
 
 fn run(args: &Args) -> Result<ExitStatus, CommandError> {
+    args.color().apply();
     let bars = ProgressBars::new(args.quiet);
     init_log(args.connection.verbose, args.quiet, &bars);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -70,40 +76,39 @@ fn run(args: &Args) -> Result<ExitStatus, CommandError> {
 async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, CommandError> {
     let connection = &args.connection;
     match &args.command {
-        None => inspect::run(&args.inspect, &context(args, bars, Some(args.inspect.color))?).await,
-        Some(Command::Badge(badge)) => badge::run(badge, &context(args, bars, None)?).await,
-        Some(Command::Verify(verify)) => {
-            verify::run(verify, &context(args, bars, Some(verify.color))?).await
-        }
-        Some(Command::Diff(diff)) => diff::run(diff, &context(args, bars, Some(diff.color))?).await,
+        None => inspect::run(&args.inspect, &context(args, bars)?).await,
+        Some(Command::Badge(badge)) => badge::run(badge, &context(args, bars)?).await,
+        Some(Command::Verify(verify)) => verify::run(verify, &context(args, bars)?).await,
+        Some(Command::Diff(diff)) => diff::run(diff, &context(args, bars)?).await,
         Some(Command::Census(census)) => {
             end_on_interrupt(bars.clone());
             Box::pin(census::run(census, connection, &bars)).await
         }
         Some(Command::Cache(cache)) => local_commands::cache(cache),
-        Some(Command::Completions(shell)) => local_commands::completions(shell, Args::definition()),
+        Some(Command::Completions(shell)) => completions::run(shell),
         Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
         Some(Command::Serve(serve)) => serve::run(serve, connection).await,
     }
 }
 
 /// Sets up a subcommand that reads repositories.
-fn context(
-    args: &Args,
-    bars: ProgressBars,
-    color: Option<ColorArgs>,
-) -> Result<CommandContext, CommandError> {
+fn context(args: &Args, bars: ProgressBars) -> Result<CommandContext, CommandError> {
     end_on_interrupt(bars.clone());
-    if let Some(color) = color {
-        color.apply();
-    }
     let client = args.connection.client()?;
     let hints = HintContext {
         endpoint: client.endpoint().clone(),
         token_source: args.connection.token_source(),
         subcommands: Args::subcommands(),
+        options: Args::options(),
+        has_path: !matches!(args.command, Some(Command::Diff(_))),
     };
-    Ok(CommandContext { client, bars, hints, has_printed: Cell::new(false) })
+    Ok(CommandContext {
+        client,
+        bars,
+        hints,
+        has_printed: Cell::new(false),
+        explained: RefCell::default(),
+    })
 }
 
 /// Removes the progress bars on Ctrl-C, and ends the process by the signal, so that a surrounding shell loop ends,

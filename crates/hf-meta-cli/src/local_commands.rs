@@ -1,11 +1,10 @@
-//! Subcommands that send no requests: `hf-meta cache`, which manages the local header cache, and `hf-meta completions`
-//! and `hf-meta man`, which generate files for shells and packages.
+//! Subcommands that send no requests: `hf-meta cache`, which manages the local header cache, and `hf-meta man`, which
+//! generates manual pages.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use clap_complete::Shell;
 use clap_mangen::Man;
 use hf_meta::report::text::{bytes, counted, escape};
 use hf_meta::{DiskCache, DiskUsage};
@@ -26,18 +25,6 @@ enum CacheCommand {
     Info,
     /// Delete all cached headers; they are fetched again when needed
     Clear,
-}
-
-/// Print shell completions
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  hf-meta completions bash > ~/.local/share/bash-completion/completions/hf-meta
-  hf-meta completions zsh > ~/.zfunc/_hf-meta
-  hf-meta completions fish > ~/.config/fish/completions/hf-meta.fish")]
-pub(crate) struct CompletionsArgs {
-    /// Shell to generate completions for
-    shell: Shell,
 }
 
 /// Print the manual page, or write the pages of all subcommands to a folder
@@ -75,17 +62,6 @@ fn manage(cache: &DiskCache, command: &CacheCommand) -> io::Result<String> {
             format!("deleted {} from {folder}", size(deleted))
         }
     })
-}
-
-/// Prints the completions of the command.
-pub(crate) fn completions(
-    args: &CompletionsArgs,
-    mut command: clap::Command,
-) -> Result<ExitStatus, CommandError> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "hf-meta", &mut script);
-    print_bytes(&script)?;
-    Ok(ExitStatus::Success)
 }
 
 /// Prints the manual page of the command, or writes all pages.

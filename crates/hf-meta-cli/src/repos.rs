@@ -1,11 +1,12 @@
 //! The repositories of a subcommand, from arguments and lists. Each is a repository, a URL or a path.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::builder::NonEmptyStringValueParser;
-use hf_meta::{Endpoint, RepoPath, Source, SourceError};
+use clap::ValueHint;
+use hf_meta::{Endpoint, Source, SourceError};
 use hf_meta_repo_list as repo_list;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -20,10 +21,11 @@ pub(crate) struct RepoListArgs {
     /// Each REPO is a repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
     /// `hf://org/name@revision/path`), the URL of its page on huggingface.co, the URL of a
     /// `.safetensors` or `.gguf` file or an index on any server, a local file, or a local folder
-    /// written with a slash (`./folder`). Lists contain one REPO per line.
-    #[arg(value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
+    /// written with a slash (`./folder` or `folder/`). `org/name:Q4_K_M` selects a quantization.
+    /// Lists contain one REPO per line.
+    #[arg(value_name = "REPO", value_hint = ValueHint::AnyPath)]
     #[arg(required_unless_present = "from")]
-    repos: Vec<String>,
+    repos: Vec<OsString>,
 
     /// Read repositories from a file: one per line, or a table (CSV, or Parquet in builds with `census`)
     #[arg(long, value_name = "FILE")]
@@ -36,16 +38,19 @@ pub(crate) struct RepoListArgs {
 
 impl RepoListArgs {
     /// Returns the repositories from the arguments, followed by those from the file.
-    pub(crate) fn list(&self) -> Result<Vec<String>, CommandError> {
+    pub(crate) fn list(&self) -> Result<Vec<OsString>, CommandError> {
         let mut repos = Vec::new();
         for repo in &self.repos {
-            match &**repo {
-                "-" => repos.extend(repo_list::lines(&read_list(Path::new("-"))?)),
-                _ => repos.push(repo.clone()),
+            if repo == "-" {
+                let list = read_list(Path::new("-"))?;
+                repos.extend(repo_list::lines(&list).map(OsString::from));
+            } else {
+                repos.push(repo.clone());
             }
         }
         if let Some(from) = &self.from {
-            repos.extend(read_names(from, self.column.as_deref())?);
+            let names = read_names(from, self.column.as_deref())?;
+            repos.extend(names.into_iter().map(OsString::from));
         }
         if repos.is_empty() {
             return Err(CommandError::usage("the list contains no repositories"));
@@ -81,9 +86,18 @@ pub(crate) struct RepoArg {
 }
 
 impl RepoArg {
-    pub(crate) fn new(text: &str, endpoint: &Endpoint) -> Self {
+    pub(crate) fn new(argument: &OsStr, endpoint: &Endpoint) -> Self {
+        let Some(text) = argument.to_str() else {
+            // Only a path can contain other bytes.
+            let source = Source::Local(argument.into());
+            return Self { display: source.to_string(), source: Ok(source) };
+        };
         let source = match expand_home(text) {
             Some(path) => Ok(Source::Local(path)),
+            // Shells complete the names of folders with a slash.
+            None if text.ends_with('/') && Path::new(text).is_dir() => {
+                Ok(Source::Local(text.into()))
+            }
             None => Source::parse(text, endpoint),
         };
         let display = source.as_ref().map_or_else(|_| without_secrets(text), ToString::to_string);
@@ -111,13 +125,10 @@ impl RepoArg {
     /// Returns the address of a file in the source, or of the source itself: a URL or a local path.
     pub(crate) fn file_url(&self, file: Option<&str>, endpoint: &Endpoint) -> String {
         match &self.source {
-            Ok(Source::Repo { repo, revision, path }) => {
-                let (revision, kind) = (
-                    revision.clone().unwrap_or_default(),
-                    if file.is_some() { "blob" } else { "tree" },
-                );
-                let folder = path.as_ref().and_then(folder_of);
-                let file = file.map(|file| format!("/{}", encoded(&within(folder.as_ref(), file))));
+            Ok(Source::Repo { repo, revision, .. }) => {
+                let revision = revision.clone().unwrap_or_default();
+                let kind = if file.is_some() { "blob" } else { "tree" };
+                let file = file.map(|file| format!("/{}", encoded(file)));
                 format!("{endpoint}/{repo}/{kind}/{revision}{}", file.unwrap_or_default())
             }
             Ok(Source::Local(path)) => {
@@ -133,20 +144,6 @@ impl RepoArg {
             }
             _ => self.display.clone(),
         }
-    }
-}
-
-/// Returns the folder of a path, which may be a file or the folder itself.
-fn folder_of(path: &RepoPath) -> Option<RepoPath> {
-    let is_file = [".safetensors", ".gguf", ".json"].iter().any(|end| path.as_str().ends_with(end));
-    if is_file { path.as_str().rsplit_once('/')?.0.parse().ok() } else { Some(path.clone()) }
-}
-
-/// Returns the path of a file in a repository. Shard names are relative to the folder of their index.
-fn within(folder: Option<&RepoPath>, file: &str) -> String {
-    match folder {
-        Some(folder) if !file.starts_with(&format!("{folder}/")) => format!("{folder}/{file}"),
-        _ => file.to_owned(),
     }
 }
 
@@ -184,7 +181,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        RepoArg::new(text, &Endpoint::default()).display
+        RepoArg::new(text.as_ref(), &Endpoint::default()).display
     }
 
     #[test]
@@ -201,16 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_file_has_the_revision_and_the_folder() {
+    fn the_address_of_a_file_has_the_revision() {
         let address = |text: &str, revision, path, file| {
-            let source = RepoArg::new(text, &Endpoint::default()).with_selection(revision, path);
+            let source =
+                RepoArg::new(text.as_ref(), &Endpoint::default()).with_selection(revision, path);
             source.file_url(file, &Endpoint::default()).replace("https://huggingface.co/", "")
         };
-        let (index, shard) = (Some("7b/model.safetensors.index.json"), Some("m-00002.safetensors"));
-        for (text, path) in [("org/m", Some("7b")), ("hf://org/m/7b", None), ("org/m", index)] {
-            assert_eq!(address(text, None, path, shard), "org/m/blob/main/7b/m-00002.safetensors");
-            let index = "org/m/blob/main/7b/model.safetensors.index.json";
-            assert_eq!(address(text, None, path, Some("7b/model.safetensors.index.json")), index);
+        for (text, path) in [("org/m", Some("7b")), ("hf://org/m/7b", None), ("org/m:Q8_0", None)] {
+            assert_eq!(address(text, None, path, Some("7b/x")), "org/m/blob/main/7b/x");
         }
         assert_eq!(address("gpt2", Some("v1"), None, None), "gpt2/tree/v1");
         assert_eq!(address("gpt2", None, None, Some("a#b?c")), "gpt2/blob/main/a%23b%3Fc");

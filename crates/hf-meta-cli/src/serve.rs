@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, RetryPolicy};
@@ -27,11 +28,7 @@ use super::repos::expand_home;
     reason = "the comments are the help texts, in which markup would be printed"
 )]
 pub(crate) struct ServeArgs {
-    /// Port to listen on, on all IPv4 addresses; replaces --listen
-    #[arg(long, env = "PORT", conflicts_with = "listen")]
-    port: Option<u16>,
-
-    /// Address and port to listen on; port 0 picks a free port
+    /// Address and port to listen on; port 0 picks a free port. Without it, $PORT is a port on all IPv4 addresses
     #[arg(long, value_name = "ADDRESS", env = "HF_META_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
 
@@ -162,22 +159,46 @@ impl FromStr for CacheLocation {
     }
 }
 
-/// Ignores blank environment variables, as everywhere else.
+/// Returns the value of an environment variable, unless it is blank.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// The default address on platforms that choose the port.
+static PLATFORM_ADDRESS: LazyLock<Option<String>> = LazyLock::new(|| {
+    let port: u16 = variable("PORT")?.trim().parse().ok()?;
+    Some(format!("0.0.0.0:{port}"))
+});
+
+/// Ignores blank environment variables, as everywhere else, and sets the default address.
 pub(crate) fn define(serve: clap::Command) -> clap::Command {
     let is_blank = |name: &OsStr| std::env::var(name).is_ok_and(|text| text.trim().is_empty());
-    serve.mut_args(
-        |arg| if arg.get_env().is_some_and(is_blank) { arg.env(None::<&str>) } else { arg },
-    )
+    // `mut_arg` would change the order of the arguments, which a command that is built already relies on.
+    serve.mut_args(|arg| {
+        let arg = if arg.get_env().is_some_and(is_blank) { arg.env(None::<&str>) } else { arg };
+        match PLATFORM_ADDRESS.as_deref().filter(|_| arg.get_id() == "listen") {
+            Some(address) => arg.default_value(address),
+            None => arg,
+        }
+    })
 }
 
 pub(crate) async fn run(
     args: &ServeArgs,
     connection: &ConnectionArgs,
 ) -> Result<ExitStatus, CommandError> {
+    // The former name of HF_META_ALLOWED_OWNERS. If it were ignored, the service would be open to all repositories.
+    if variable("HF_META_OWNERS").is_some() {
+        return Err(CommandError::usage(
+            "HF_META_OWNERS has no effect; use HF_META_ALLOWED_OWNERS instead",
+        ));
+    }
+    if variable("PORT").is_some() && PLATFORM_ADDRESS.is_none() {
+        return Err(CommandError::usage("PORT is not a port number"));
+    }
     let client = client(args, connection)?;
     let shutdown = shutdown_signal()?;
-    let all_addresses = |port| SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port));
-    let listen = args.port.map_or(args.listen, all_addresses);
+    let listen = args.listen;
     let failed_to_listen = || failed_to(format!("listen on {listen}"));
     let listener = TcpListener::bind(listen).await.map_err(failed_to_listen())?;
     let address = listener.local_addr().map_err(failed_to_listen())?;
@@ -197,7 +218,7 @@ const LOOKUP_RETRIES: Duration = Duration::from_secs(30);
 
 /// Builds a client for untrusted requests: public addresses only, with tight limits and timeouts.
 fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
-    let token = connection.token.clone().or_else(|| std::env::var("HF_META_TOKEN").ok());
+    let token = connection.token.clone().or_else(|| variable("HF_META_TOKEN"));
     let token = token.unwrap_or_default();
     let retries = usize::from(connection.retries.unwrap_or(2));
     let mut builder = ClientBuilder::from_env()

@@ -1,33 +1,51 @@
 //! Progress bars and log lines on stderr. Bars are drawn only on a terminal, and log lines are printed between them.
 
-use std::fmt::{Debug, Write as _};
+use std::env;
+use std::fmt::{self, Debug, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::mem::replace;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use hf_meta::Progress;
-use hf_meta::report::text::escape;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use hf_meta::report::text::{counted, duration, escape, thousands};
+use hf_meta::{CallMeter, Progress};
+use indicatif::{
+    MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike,
+};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::terminal::{CYAN, DIM, RED, TerminalSize, YELLOW};
+use super::terminal::{CYAN, DIM, RED, TerminalSize, YELLOW, truncate, width};
+
+/// The maximum length of a bar, in columns.
+const MAX_BAR_LENGTH: usize = 32;
+
+/// The minimum useful length of a bar, in columns.
+const MIN_BAR_LENGTH: usize = 8;
+
+/// The minimum useful width of a repository name.
+const MIN_NAME_WIDTH: usize = 16;
+
+/// The time after which a bar shows how long the repository takes.
+const MIN_SHOWN_TIME: Duration = Duration::from_secs(3);
 
 /// The progress bars of all repositories that are being read.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgressBars {
     bars: MultiProgress,
+    /// The repositories that are being read.
+    repos: Arc<Mutex<Vec<RepoBar>>>,
     /// True if stderr has only errors.
     pub(crate) is_quiet: bool,
 }
 
-/// Returns a draw target for the bars: the terminal on stderr.
+/// Returns a draw target for the bars: the terminal on stderr, unless it cannot move its cursor.
 fn draw_target(is_quiet: bool) -> ProgressDrawTarget {
-    if !is_quiet && io::stderr().is_terminal() {
+    let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
+    if !is_quiet && !is_dumb && io::stderr().is_terminal() {
         ProgressDrawTarget::term_like_with_hz(Box::new(BarTerminal::default()), 15)
     } else {
         ProgressDrawTarget::hidden()
@@ -51,7 +69,7 @@ struct BarText {
 
 impl BarTerminal {
     fn text(&self) -> MutexGuard<'_, BarText> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Moves the cursor by a number of lines or columns. Terminals interpret 0 as 1.
@@ -107,22 +125,67 @@ impl TermLike for BarTerminal {
 
     fn flush(&self) -> io::Result<()> {
         let BarText { text, .. } = std::mem::take(&mut *self.text());
-        anstream::stderr().write_all(&text)
+        // Without colors, `anstream` would remove the cursor movements, too. Bars have no colors.
+        io::stderr().write_all(&text)
     }
 }
 
 impl ProgressBars {
     /// Creates the bars. A quiet command never draws them.
     pub(crate) fn new(is_quiet: bool) -> Self {
-        Self { bars: MultiProgress::with_draw_target(draw_target(is_quiet)), is_quiet }
+        let bars = MultiProgress::with_draw_target(draw_target(is_quiet));
+        Self { bars, repos: Arc::default(), is_quiet }
     }
 
-    /// Adds a bar for a repository, which is removed when it is dropped.
-    pub(crate) fn add_repo(&self, repo: &str) -> RepoBar {
-        let spinner = ProgressStyle::with_template("{spinner} {msg}");
-        let bar = self.add(spinner.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.set_message(escape(repo));
-        RepoBar(bar)
+    /// Adds a bar for a repository, which is removed when the repository has been read.
+    pub(crate) fn add_repo(&self, repo: &str, meter: &CallMeter) -> RepoBar {
+        let status = Arc::new(RepoStatus {
+            name: escape(repo),
+            meter: meter.clone(),
+            started: Instant::now(),
+            progress: Mutex::default(),
+        });
+        let shown = Arc::clone(&status);
+        let bar = self.add(bar_style("{spinner} {line}").with_key(
+            "line",
+            move |_: &ProgressState, text: &mut dyn fmt::Write| {
+                // The spinner takes two columns, and so does `^C`. The last one stays free for the cursor.
+                let terminal = TerminalSize::from_stderr().map_or(80, |size| size.width);
+                // The bar must not fail because of its text.
+                let _ = text.write_str(&shown.line(terminal.saturating_sub(5)));
+            },
+        ));
+        let bar = RepoBar { bar, status };
+        lock(&self.repos).push(bar.clone());
+        bar
+    }
+
+    /// Removes the bar of a repository.
+    pub(crate) fn remove_repo(&self, bar: &RepoBar) {
+        bar.bar.finish_and_clear();
+        lock(&self.repos).retain(|other| !Arc::ptr_eq(&other.status, &bar.status));
+    }
+
+    /// Adds a bar that counts the finished repositories, if there are several.
+    pub(crate) fn add_list(&self, repos: usize) -> ListBar {
+        let template = "{spinner} {human_pos}/{human_len} repositories{msg}";
+        let bar = (repos > 1).then(|| self.add(bar_style(template)));
+        if let Some(bar) = &bar {
+            bar.set_length(repos as u64);
+        }
+        ListBar { bar, repos, done: 0, failed: 0 }
+    }
+
+    /// Describes a repository that waits for a retry, if there are no bars to show it. A wait for a rate limit has a
+    /// log line.
+    pub(crate) fn hidden_wait(&self) -> Option<String> {
+        if self.is_quiet || !self.bars.is_hidden() {
+            return None;
+        }
+        lock(&self.repos).iter().find_map(|RepoBar { status, .. }| {
+            let is_retry = status.meter.current_wait()?.rate_limit.is_none();
+            Some(format!("{}: {}", status.name, status.wait()?)).filter(|_| is_retry)
+        })
     }
 
     /// Adds a bar, which moves even if there is no progress.
@@ -146,26 +209,125 @@ impl ProgressBars {
     }
 }
 
+fn bar_style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The progress bar of one repository.
 #[derive(Clone, Debug)]
-pub(crate) struct RepoBar(ProgressBar);
+pub(crate) struct RepoBar {
+    bar: ProgressBar,
+    status: Arc<RepoStatus>,
+}
 
 impl RepoBar {
-    /// Shows the number of shards that were read.
+    /// Sets the number of shards that were read.
     pub(crate) fn update(&self, progress: Progress) {
-        if self.0.length().is_none() {
-            let template = "{spinner} {msg} [{bar:32}] {pos}/{len} shards";
-            let style =
-                ProgressStyle::with_template(template).map(|style| style.progress_chars("=> "));
-            self.0.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        }
-        self.0.set_length(progress.total as u64);
-        self.0.set_position(progress.done as u64);
+        *lock(&self.status.progress) = Some(progress);
+    }
+}
+
+/// The progress of one repository.
+#[derive(Debug)]
+struct RepoStatus {
+    name: String,
+    meter: CallMeter,
+    started: Instant,
+    progress: Mutex<Option<Progress>>,
+}
+
+impl RepoStatus {
+    /// Formats the progress in at most `max_width` columns: the name, then the wait or the shards.
+    fn line(&self, max_width: usize) -> String {
+        let progress = *lock(&self.progress);
+        let (text, fraction) = match (self.wait(), progress) {
+            (Some(wait), _) => (wait, None),
+            (None, Some(Progress { done, total, .. })) => {
+                let shards = counted(total as u64, "shard");
+                (format!("{}/{shards}", thousands(done as u64)), Some((done, total)))
+            }
+            (None, None) => (self.time().unwrap_or_default(), None),
+        };
+        bar_line(&self.name, &text, fraction, max_width)
     }
 
-    /// Removes the bar.
-    pub(crate) fn finish(&self) {
-        self.0.finish_and_clear();
+    /// Describes the wait for a rate limit or a retry.
+    fn wait(&self) -> Option<String> {
+        let wait = self.meter.current_wait()?;
+        let retry = match wait.retry {
+            0 => String::new(),
+            retry => format!("retry {} of {}", retry, wait.max_retries),
+        };
+        let Some(left) = wait.rate_limit else {
+            let time = self.time().map_or_else(String::new, |time| format!(", {time}"));
+            return Some(format!("a request failed, {retry}{time}"));
+        };
+        let retry = if retry.is_empty() { retry } else { format!(" ({retry})") };
+        Some(format!("waiting for the rate limit, {}{retry}", duration(left)))
+    }
+
+    /// Formats the time since the start, if it is long.
+    fn time(&self) -> Option<String> {
+        let time = Duration::from_secs(self.started.elapsed().as_secs());
+        (time >= MIN_SHOWN_TIME).then(|| duration(time))
+    }
+}
+
+/// Formats a name, a bar and a text in at most `max_width` columns. The bar is shortened before the name.
+fn bar_line(name: &str, text: &str, fraction: Option<(usize, usize)>, max_width: usize) -> String {
+    let mut name = name.to_owned();
+    let free = max_width.saturating_sub(width(&name) + width(text));
+    // Two brackets and two spaces.
+    let length = free.saturating_sub(4).min(MAX_BAR_LENGTH);
+    let mut rest = match fraction {
+        Some((done, total)) if length >= MIN_BAR_LENGTH => {
+            let filled = length * done.min(total) / total.max(1);
+            let tip = if filled < length { ">" } else { "" };
+            let bar = format!("{}{tip}", "=".repeat(filled));
+            format!(" [{bar:length$}] {text}")
+        }
+        _ if text.is_empty() => String::new(),
+        _ => format!("  {text}"),
+    };
+    let left = max_width.saturating_sub(width(&rest));
+    truncate(&mut name, left.max(MIN_NAME_WIDTH.min(max_width)));
+    let left = max_width.saturating_sub(width(&name));
+    truncate(&mut rest, left);
+    name + &rest
+}
+
+/// The progress of a list of repositories.
+#[derive(Debug)]
+pub(crate) struct ListBar {
+    /// `None` for a single repository.
+    bar: Option<ProgressBar>,
+    repos: usize,
+    done: usize,
+    failed: usize,
+}
+
+impl ListBar {
+    /// Counts a repository.
+    pub(crate) fn update(&mut self, has_failed: bool) {
+        self.done += 1;
+        self.failed += usize::from(has_failed);
+        let Some(bar) = &self.bar else { return };
+        bar.set_position(self.done as u64);
+        if self.failed > 0 {
+            bar.set_message(format!(", {} failed", thousands(self.failed as u64)));
+        }
+    }
+
+    /// Removes the bar. Returns the number of failures as a sentence if several repositories were read, and some
+    /// failed.
+    pub(crate) fn finish(self) -> Option<String> {
+        self.bar?.finish_and_clear();
+        let [failed, repos] = [self.failed, self.repos].map(|number| thousands(number as u64));
+        (self.failed > 0).then(|| format!("{failed} of {repos} failed"))
     }
 }
 
@@ -196,26 +358,70 @@ impl<S: Subscriber> Layer<S> for Log {
             Level::INFO => (CYAN, "info"),
             _ => (DIM, "debug"),
         };
-        let mut line = LogLine(String::new());
+        let mut line = LogLine::default();
         event.record(&mut line);
-        let line = format!("{style}{label}{style:#}: {}\n", line.0);
+        let LogLine { message, fields } = line;
+        let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
+        let line = format!("{style}{label}{style:#}: {message}{fields}\n");
         // A failure to write to stderr must not affect the results.
         let _ = self.0.suspend(|| anstream::stderr().write_all(line.as_bytes()));
     }
 }
 
-/// The fields of an event, separated by commas.
-struct LogLine(String);
+/// The message of an event and its other fields, separated by commas.
+#[derive(Default)]
+struct LogLine {
+    message: String,
+    fields: String,
+}
 
 impl Visit for LogLine {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, &escape(value));
+    }
+
     /// Adds one field. Durations have one decimal.
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let separator = if self.0.is_empty() { "" } else { ", " };
+        match field.name() {
+            "wait" | "elapsed" => self.add(field, &format!("{value:.1?}")),
+            _ => self.add(field, &format!("{value:?}")),
+        }
+    }
+}
+
+impl LogLine {
+    fn add(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            value.clone_into(&mut self.message);
+            return;
+        }
+        let separator = if self.fields.is_empty() { "" } else { ", " };
         // Writing to a string does not fail.
-        let _ = match field.name() {
-            "message" => write!(self.0, "{separator}{value:?}"),
-            name @ ("wait" | "elapsed") => write!(self.0, "{separator}{name}={value:.1?}"),
-            name => write!(self.0, "{separator}{name}={value:?}"),
-        };
+        let _ = write!(self.fields, "{separator}{}: {value}", field.name());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_fits_the_terminal() {
+        let shards = Some((36, 72));
+        for (max_width, expected) in [
+            (77, "bigscience/bloom [================>               ] 36/72 shards"),
+            (50, "bigscience/bloom [=========>        ] 36/72 shards"),
+            (40, "bigscience/bloom [====>   ] 36/72 shards"),
+            (39, "bigscience/bloom  36/72 shards"),
+            (25, "bigscience/bloom  36…ards"),
+            (10, "bigsc…loom"),
+        ] {
+            assert_eq!(bar_line("bigscience/bloom", "36/72 shards", shards, max_width), expected);
+        }
+        let long = "organization/a-name-that-is-too-long-for-a-terminal";
+        for max_width in 0..100 {
+            let line = bar_line(long, "waiting for the rate limit, 8 s", None, max_width);
+            assert!(width(&line) <= max_width, "{max_width}: {line}");
+        }
     }
 }

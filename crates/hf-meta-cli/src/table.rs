@@ -17,7 +17,8 @@ enum Alignment {
     Right,
 }
 
-/// The change of a column in a table that is wider than the terminal. Columns change from right to left.
+/// The change of a column in a table that is wider than the terminal. Columns change from right to left, and those that
+/// are dropped last from left to right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shrink {
     /// The column never changes.
@@ -28,6 +29,8 @@ pub(crate) enum Shrink {
     WrapTo(usize),
     /// Its cells are truncated, and the column is dropped below this width.
     DropBelow(usize),
+    /// Its cells are truncated, down to this width, and the column is dropped after other columns have changed.
+    TruncateThenDrop(usize),
     /// The column is dropped before other columns change.
     DropFirst,
     /// The column is dropped after other columns have changed.
@@ -35,23 +38,21 @@ pub(crate) enum Shrink {
 }
 
 impl Shrink {
-    /// Returns the pass in which the column changes.
-    fn pass(self) -> u8 {
-        match self {
-            Self::DropFirst => 0,
-            Self::DropLast => 2,
-            _ => 1,
-        }
-    }
-
-    /// Returns the new width of a column that is `excess` too wide.
-    fn shrink(self, width: usize, excess: usize) -> usize {
+    /// Returns the width of a column after a pass, if the table is `excess` columns too wide.
+    fn shrink(self, pass: u8, width: usize, excess: usize) -> usize {
         let rest = width.saturating_sub(excess);
-        match self {
-            Self::Never => width,
-            Self::TruncateTo(min_width) | Self::WrapTo(min_width) => rest.max(min_width).min(width),
-            Self::DropBelow(min_shown_width) if rest >= min_shown_width => rest,
-            Self::DropBelow(_) | Self::DropFirst | Self::DropLast => 0,
+        match (pass, self) {
+            (
+                1,
+                Self::TruncateTo(min_width)
+                | Self::WrapTo(min_width)
+                | Self::TruncateThenDrop(min_width),
+            ) => rest.max(min_width).min(width),
+            (1, Self::DropBelow(min_shown_width)) if rest >= min_shown_width => rest,
+            (0, Self::DropFirst)
+            | (1, Self::DropBelow(_))
+            | (2, Self::DropLast | Self::TruncateThenDrop(_)) => 0,
+            _ => width,
         }
     }
 }
@@ -163,19 +164,41 @@ impl<'a, R> Table<'a, R> {
         format: RowFormat,
         rows: impl IntoIterator<Item = R>,
     ) -> io::Result<()> {
-        let cells = |cell: &dyn Fn(&Column<'a, R>) -> String| {
-            format.line(&self.columns.iter().map(cell).collect::<Vec<_>>())
-        };
-        writeln!(out, "{}", cells(&|column| column.heading.to_owned()))?;
-        if format == RowFormat::Markdown {
-            let rule = |column: &Column<'a, R>| match column.alignment {
-                Alignment::Left => "---".to_owned(),
-                Alignment::Right => "---:".to_owned(),
-            };
-            writeln!(out, "{}", cells(&rule))?;
+        self.write_headings(out, format)?;
+        self.write_lines(out, format, rows)
+    }
+
+    /// Writes the headings for other programs.
+    pub(crate) fn write_headings(&self, out: &mut dyn Write, format: RowFormat) -> io::Result<()> {
+        self.write_cells(out, format, |column| column.heading.to_owned())?;
+        if format != RowFormat::Markdown {
+            return Ok(());
         }
-        rows.into_iter()
-            .try_for_each(|row| writeln!(out, "{}", cells(&|column| (column.cell)(&row))))
+        self.write_cells(out, format, |column| match column.alignment {
+            Alignment::Left => "---".to_owned(),
+            Alignment::Right => "---:".to_owned(),
+        })
+    }
+
+    /// Writes rows without headings for other programs.
+    pub(crate) fn write_lines(
+        &self,
+        out: &mut dyn Write,
+        format: RowFormat,
+        rows: impl IntoIterator<Item = R>,
+    ) -> io::Result<()> {
+        let mut rows = rows.into_iter();
+        rows.try_for_each(|row| self.write_cells(out, format, |column| (column.cell)(&row)))
+    }
+
+    fn write_cells(
+        &self,
+        out: &mut dyn Write,
+        format: RowFormat,
+        cell: impl Fn(&Column<'a, R>) -> String,
+    ) -> io::Result<()> {
+        let cells: Vec<_> = self.columns.iter().map(cell).collect();
+        writeln!(out, "{}", format.line(&cells))
     }
 
     /// Writes the headings, unless all are empty, and the rows. Narrows columns until the rows fit `max_width`;
@@ -212,13 +235,24 @@ impl<'a, R> Table<'a, R> {
     }
 
     /// Shrinks the columns that are dropped first, then those that can be narrowed, then those that are dropped last.
+    /// Narrowed columns get the space that is left.
     fn shrink_to(&self, max_width: usize, widths: &mut [usize]) {
+        let needed = widths.to_vec();
         for pass in 0..=2 {
-            for (index, column) in self.columns.iter().enumerate().rev() {
+            for at in 0..self.columns.len() {
+                // The last columns of a table are details, but a column that is dropped last is worth keeping.
+                let index = if pass == 2 { at } else { self.columns.len() - 1 - at };
+                let column = &self.columns[index];
                 let excess = self.indent(widths, widths.len()).saturating_sub(max_width);
-                if excess > 0 && column.shrink.pass() == pass {
-                    widths[index] = column.shrink.shrink(widths[index], excess);
+                if excess > 0 {
+                    widths[index] = column.shrink.shrink(pass, widths[index], excess);
                 }
+            }
+        }
+        for (index, needed) in needed.into_iter().enumerate().filter(|(_, needed)| *needed > 0) {
+            let free = max_width.saturating_sub(self.indent(widths, widths.len()));
+            if widths[index] > 0 {
+                widths[index] = needed.min(widths[index] + free);
             }
         }
     }
@@ -320,10 +354,10 @@ mod tests {
         let rows = [["a long name", "1", "contents of it"]];
         for (width, expected) in [
             (40, "a long name  1  contents of it"),
-            (24, "a long name  1  content…"),
+            (24, "a long name  1  cont… it"),
             (20, "a long name  1"),
-            (12, "a long n…  1"),
-            (0, "a l…  1"),
+            (12, "a lo…name  1"),
+            (0, "a …e  1"),
         ] {
             let text = fitted(&table(), &rows, Some(width));
             assert_eq!(text.lines().last(), Some(expected), "{width}");

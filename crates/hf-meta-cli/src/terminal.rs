@@ -17,20 +17,24 @@ pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default().bold();
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct ColorArgs {
     /// When to use colors: auto, always or never [default: auto]
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    #[arg(hide_default_value = true, hide_possible_values = true)]
-    color: ColorChoice,
+    #[arg(long, value_name = "WHEN", hide_possible_values = true)]
+    color: Option<ColorChoice>,
 }
 
 impl ColorArgs {
+    /// Returns whether the option is given.
+    pub(crate) fn is_set(self) -> bool {
+        self.color.is_some()
+    }
+
     /// Applies the option to stdout and stderr. By default, `anstream` removes styles from text that is not written to
     /// a terminal.
     pub(crate) fn apply(self) {
         match self.color {
             // The environment decides.
-            ColorChoice::Auto => {}
-            ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
-            ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+            None | Some(ColorChoice::Auto) => {}
+            Some(ColorChoice::Always) => anstream::ColorChoice::Always.write_global(),
+            Some(ColorChoice::Never) => anstream::ColorChoice::Never.write_global(),
         }
     }
 }
@@ -68,20 +72,24 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Truncates a text to a number of columns, ending with `…`.
+/// Truncates a text to a number of columns: replaces its middle with `…`, because names often differ at the end.
 pub(crate) fn truncate(text: &mut String, max_width: usize) {
     if width(text) <= max_width {
         return;
     }
-    let mut free = max_width.saturating_sub(1);
-    let fits = |c: &char| {
-        let rest = free.checked_sub(c.width().unwrap_or(0));
-        rest.map(|rest| free = rest).is_some()
-    };
-    *text = text.chars().take_while(fits).collect();
-    if max_width > 0 {
-        text.push('…');
-    }
+    let Some(free) = max_width.checked_sub(1) else { return text.clear() };
+    let end: Vec<_> = fitting(text.chars().rev(), free / 2).collect();
+    let end: String = end.into_iter().rev().collect();
+    let start: String = fitting(text.chars(), free - width(&end)).collect();
+    *text = format!("{start}…{end}");
+}
+
+/// Returns the first characters that fit a number of columns.
+fn fitting(chars: impl Iterator<Item = char>, mut columns: usize) -> impl Iterator<Item = char> {
+    chars.take_while(move |c| {
+        let rest = columns.checked_sub(c.width().unwrap_or(0));
+        rest.map(|rest| columns = rest).is_some()
+    })
 }
 
 /// Wraps a text at words into lines of at most `max_width` columns. Longer words get their own line.
@@ -122,10 +130,11 @@ mod tests {
     fn a_text_is_cut_by_its_width_on_the_terminal() {
         for (text, max_width, expected) in [
             ("weights", 7, "weights"),
-            ("weights", 6, "weigh…"),
+            ("weights", 6, "wei…ts"),
+            ("Q4_K_M and Q4_K_S", 10, "Q4_K_…_K_S"),
             ("模型权重", 8, "模型权重"),
-            ("模型权重", 7, "模型权…"),
-            ("模型权重", 6, "模型…"),
+            ("模型权重", 7, "模型…重"),
+            ("模型权重", 6, "模…重"),
             ("🤗🤗", 3, "🤗…"),
             ("x", 0, ""),
         ] {

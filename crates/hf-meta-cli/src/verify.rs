@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use anstyle::Style;
+use hf_meta::formats::weight_sets::shard_pattern;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::ParameterSources;
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Endpoint, Error, Model, Plan, VerifyReport};
+use hf_meta::{Endpoint, Error, Model, VerifyReport};
 use serde_json::{Value, json};
 
-use super::context::{CommandContext, SelectionArgs, Sources};
+use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
+use super::error_report::severity_label;
 use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, message_with_causes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
-use super::terminal::{CYAN, ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
+use super::terminal::{ColorArgs, GREEN, RED, wrap_after_label};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
 const MAX_FINDINGS_PER_KIND: usize = 10;
@@ -60,15 +61,15 @@ Exit status:
   4  a local file could not be read or written, so not everything was checked
 With several repositories, the highest of these codes.";
 
+/// Removes the plan `hub`, which does not read the files.
+pub(crate) fn define(verify: clap::Command) -> clap::Command {
+    verify.mut_args(|arg| if arg.get_id() == "plan" { file_plans(arg) } else { arg })
+}
+
 pub(crate) async fn run(
     args: &VerifyArgs,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
-    if args.selection.plan() == Plan::Hub {
-        return Err(CommandError::usage(
-            "`verify` checks the bytes of every file, so it cannot use `--plan hub`",
-        ));
-    }
     let repos = args.repos.list()?;
     let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
     let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
@@ -113,7 +114,7 @@ fn status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitSta
 fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
     page.heading(&report.source)?;
     for kind in by_kind(report) {
-        let (style, label) = label(kind[0].severity());
+        let (style, label) = severity_label(kind[0].severity());
         let mut line = |text: &str| {
             let text = wrap_after_label(label.len() + 2, text, page.terminal);
             writeln!(page.out, "{style}{label}{style:#}: {text}")
@@ -134,14 +135,6 @@ fn by_kind(report: &VerifyReport) -> impl Iterator<Item = &[Finding]> {
         matches!(b, Finding::MoreFindings { .. })
             || std::mem::discriminant(a) == std::mem::discriminant(b)
     })
-}
-
-fn label(severity: Severity) -> (Style, &'static str) {
-    match severity {
-        Severity::Error => (RED, "error"),
-        Severity::Warning => (YELLOW, "warning"),
-        Severity::Note => (CYAN, "note"),
-    }
 }
 
 /// Counts findings, including unlisted ones.
@@ -171,7 +164,11 @@ fn write_summary(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
     let tensors = counted(report.tensors, "tensor");
     let errors = counted(found(Severity::Error), "error");
     let warnings = counted(found(Severity::Warning), "warning");
-    writeln!(page.out, "{style}{word}{style:#}: {files} {tensors} checked, {errors}, {warnings}")?;
+    let pattern = shard_pattern(&report.filepaths).filter(|_| report.filepaths.len() > 1);
+    let path = pattern.as_ref().or(report.filepaths.first());
+    let path = path.map_or_else(String::new, |path| format!(" of {}", escape(path.as_str())));
+    let counts = format!("{files} {tensors}{path} checked, {errors}, {warnings}");
+    page.line(&format!("{style}{word}{style:#}: {counts}"))?;
     write_parameters(page, report.parameters)
 }
 
@@ -208,7 +205,7 @@ impl SarifLog {
     /// Adds the findings of a report.
     fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
         for finding in &report.findings {
-            let (_, level) = label(finding.severity());
+            let (_, level) = severity_label(finding.severity());
             let (kind, file) = kind_and_file(finding);
             let uri = source.file_url(file.as_deref(), endpoint);
             self.add(kind, level, &finding.to_string(), &uri);

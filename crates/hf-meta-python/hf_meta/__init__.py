@@ -44,6 +44,7 @@ def inspect(
     path=None,
     plan="exact",
     headers=False,
+    memory=None,
     endpoint=None,
     token=None,
     timeout=None,
@@ -53,14 +54,15 @@ def inspect(
 
     `revision`, `path`, `plan`, `endpoint`, `token` and `timeout` (in seconds) correspond to the command-line options.
     With `headers=True`, the dict also contains `header`, or `index` and `headers`. With `cache=False`, the header cache
-    is neither read nor written.
+    is neither read nor written. With `memory`, a context length in tokens or 0 for the maximum of the model, the dict
+    contains `memory`: the bytes of the weights and the cache.
 
     Raises HfMetaError if the source cannot be read, and ValueError if `plan` or `timeout` is invalid.
     """
     session = _session(endpoint, token, timeout, cache, None)
     # `"gpt2"` is a repository, and `Path("gpt2")` a local folder.
     source = os.path.abspath(source) if isinstance(source, os.PathLike) else source
-    return json.loads(session.inspect(source, revision, path, plan, headers))
+    return json.loads(session.inspect(source, revision, path, plan, headers, memory))
 
 
 def read(repos, *, jobs=32, quota_share=1.0, endpoint=None, token=None, timeout=None):

@@ -25,6 +25,7 @@ def inspect(
     path: Optional[str] = None,
     plan: Literal["exact", "prefetch", "hub"] = "exact",
     headers: bool = False,
+    memory: Optional[int] = None,
     endpoint: Optional[str] = None,
     token: Optional[str] = None,
     timeout: Optional[float] = None,

@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
+use hf_meta::memory::MemoryOptions;
 use hf_meta::report::Plan;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, Source};
 use hf_meta_census::arrow_array::RecordBatch;
@@ -73,6 +74,7 @@ impl Session {
     }
 
     /// Reads the headers of a source. Returns the JSON of `hf-meta --json`.
+    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
     fn inspect(
         &self,
         py: Python<'_>,
@@ -81,18 +83,18 @@ impl Session {
         path: Option<&str>,
         plan: &str,
         headers: bool,
+        memory: Option<u64>,
     ) -> PyResult<String> {
         let plan = plan_by_name(plan)?;
         let source = Source::parse(source, self.client.endpoint());
-        let mut model = match source {
+        let model = match source {
             Ok(source) => self.client.source(source).plan(plan),
             Err(error) => return Err(exception(py, &error.into())),
         };
-        if let Some(revision) = revision {
-            model = model.revision(revision);
-        }
-        if let Some(path) = path {
-            model = model.path(path);
+        let mut model = model.revision(revision).path(path);
+        if let Some(context) = memory {
+            let context = Some(context).filter(|context| *context > 0);
+            model = model.memory(MemoryOptions::default().context(context));
         }
         let json = self.wait(py, async move {
             Ok::<_, Error>(if headers {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hf_meta::Client;
-use hf_meta::report::text::{counted, thousands};
-use hf_meta_census::{CensusProgress, Manifest};
+use hf_meta::report::text::{counted, duration, thousands};
+use hf_meta_census::{Census, CensusProgress, Manifest};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::stderr::ProgressBars;
@@ -25,24 +25,23 @@ pub(super) struct CensusBar {
     /// `None` if the command is quiet.
     bar: Option<ProgressBar>,
     status: CensusStatus,
-    last_line: Arc<Mutex<Instant>>,
-    /// The description of the manifest.
-    manifest: String,
+    lines: LineTimer,
+    /// The description of the manifest; `None` if existing rows are read again.
+    manifest: Option<String>,
     /// True if rows of unchanged repositories are copied from a previous census.
     copies_rows: bool,
 }
 
 impl CensusBar {
     /// Creates the bar.
-    pub(super) fn new(
-        bars: &ProgressBars,
-        manifest: &Manifest,
-        copies_rows: bool,
-        client: Client,
-    ) -> Self {
-        let now = Instant::now();
-        let status = CensusStatus { client, started: now, progress: Arc::default() };
+    pub(super) fn new(bars: &ProgressBars, client: Client) -> Self {
+        let status = CensusStatus { client, started: Instant::now(), progress: Arc::default() };
         let bar = (!bars.is_quiet).then(|| bars.add(status.style()));
+        Self { bar, status, lines: LineTimer::default(), manifest: None, copies_rows: false }
+    }
+
+    /// Describes the manifest before the first repository is read.
+    pub(super) fn with_manifest(self, manifest: &Manifest, copies_rows: bool) -> Self {
         let duplicates = match manifest.duplicates() as u64 {
             0 => String::new(),
             names => format!("; {} ignored", counted(names, "duplicate name")),
@@ -53,33 +52,37 @@ impl CensusBar {
             repos => format!("{} repositories", thousands(repos)),
         };
         let manifest = format!("{repos} in {parts}{duplicates}");
-        Self { bar, status, last_line: Arc::new(Mutex::new(now)), manifest, copies_rows }
+        Self { manifest: Some(manifest), copies_rows, ..self }
     }
 
-    /// Shows the progress.
-    pub(super) fn update(&self, progress: CensusProgress) {
+    /// Shows the progress of a census.
+    pub(super) fn show(&self, census: Census) -> Census {
+        let bar = self.clone();
+        census.on_progress(move |progress| bar.update(progress))
+    }
+
+    fn update(&self, progress: CensusProgress) {
         let Some(bar) = &self.bar else { return };
-        if progress.done == 0 {
+        if let (Some(manifest), 0) = (&self.manifest, progress.done) {
             let estimate = self.estimate(progress.total as u64);
-            print_line(bar, &format!("{}; {estimate}", self.manifest));
+            print_line(bar, &format!("{manifest}; {estimate}"));
         }
         *lock(&self.status.progress) = progress;
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
-        let mut last_line = lock(&self.last_line);
-        if bar.is_hidden() && last_line.elapsed() >= LINE_INTERVAL {
-            *last_line = Instant::now();
+        if bar.is_hidden() && self.lines.is_due() {
             let (done, total) = (thousands(progress.done as u64), thousands(progress.total as u64));
             let status = self.status.describe();
             print_line(bar, &format!("{done} of {total} repositories, {status}"));
         }
     }
 
-    /// Removes the bar.
-    pub(super) fn finish(&self) {
+    /// Removes the bar, and returns the result that ends the census.
+    pub(super) fn finish_with<T>(&self, result: T) -> T {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        result
     }
 
     /// Describes the work ahead.
@@ -96,10 +99,67 @@ impl CensusBar {
         if seconds < 60.0 {
             return format!("{shown} to read");
         }
-        let time = duration(seconds);
+        let time = time(seconds);
         format!(
             "{shown} to read with at least one request each, which takes at least {time} at 3,000 requests per 5 minutes"
         )
+    }
+}
+
+/// The time of the last line. Clones share it.
+#[derive(Clone)]
+struct LineTimer(Arc<Mutex<Instant>>);
+
+impl Default for LineTimer {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+}
+
+impl LineTimer {
+    /// Returns whether it is time for the next line.
+    fn is_due(&self) -> bool {
+        let mut last = lock(&self.0);
+        let is_due = last.elapsed() >= LINE_INTERVAL;
+        if is_due {
+            *last = Instant::now();
+        }
+        is_due
+    }
+}
+
+/// The progress of a listing, whose length is unknown. Clones share it.
+#[derive(Clone)]
+pub(super) struct ListingBar {
+    /// `None` if the command is quiet.
+    bar: Option<ProgressBar>,
+    lines: LineTimer,
+}
+
+impl ListingBar {
+    /// Creates the bar.
+    pub(super) fn new(bars: &ProgressBars) -> Self {
+        let style = ProgressStyle::with_template("{spinner} {msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let bar = (!bars.is_quiet).then(|| bars.add(style).with_message("listing models"));
+        Self { bar, lines: LineTimer::default() }
+    }
+
+    /// Shows the number of models listed so far.
+    pub(super) fn update(&self, models: usize) {
+        let Some(bar) = &self.bar else { return };
+        let text = format!("{} listed", counted(models as u64, "model"));
+        if bar.is_hidden() && self.lines.is_due() {
+            print_line(bar, &text);
+        }
+        bar.set_message(text);
+    }
+
+    /// Removes the bar.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 
@@ -147,7 +207,7 @@ impl CensusStatus {
         let rate = progress.done as f64 / seconds.max(0.001);
         #[expect(clippy::cast_precision_loss, reason = "a time for people")]
         let left = progress.total.saturating_sub(progress.done) as f64 / rate.max(0.001);
-        let (requests, left) = (thousands(self.client.stats().requests), duration(left));
+        let (requests, left) = (thousands(self.client.stats().requests), time(left));
         let failed = match progress.failed as u64 {
             0 => String::new(),
             failed => format!(", {} failed", thousands(failed)),
@@ -161,7 +221,7 @@ impl CensusStatus {
 
 /// Describes the remaining requests of a quota, or the wait if there are none.
 fn describe_quota(requests: u64, reset: Duration) -> String {
-    let reset = duration(reset.as_secs_f64());
+    let reset = duration(reset);
     match requests {
         0 => format!(", paused by the Hub's rate limit for {reset}"),
         _ => format!(" ({} more within {reset})", thousands(requests)),
@@ -169,10 +229,6 @@ fn describe_quota(requests: u64, reset: Duration) -> String {
 }
 
 /// Formats a duration for people.
-fn duration(seconds: f64) -> String {
-    match seconds {
-        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
-        seconds if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
-        seconds => format!("{:.1} h", seconds / 3_600.0),
-    }
+fn time(seconds: f64) -> String {
+    duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }

@@ -36,6 +36,7 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
         .number("tensors", |row| thousands(row.count.tensors))
         .shrink(Shrink::DropFirst)
         .number("elements", |row| thousands(row.count.elements))
+        .shrink(Shrink::DropLast)
         .number("parameters", |row| thousands(row.count.parameters))
         .text("counted", |row| row.counted.clone())
         .shrink(Shrink::WrapTo(MIN_TEXT_WIDTH));
@@ -43,9 +44,9 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     if let Some(moe) = &breakdown.moe {
         page.line(&active_parameters(moe))?;
         page.line(&formula(moe))?;
-        if moe.input_embedding > 0 {
-            let without = thousands(moe.active_without_input_embedding());
-            writeln!(page.out, "{without} without the input embedding")?;
+        if moe.lookup_tables > 0 {
+            let without = thousands(moe.active_without_lookup_tables());
+            writeln!(page.out, "{without} without lookup tables")?;
         }
     }
     if let Some(reason) = breakdown.moe_unknown {
@@ -81,7 +82,10 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
     }
     for found in &breakdown.unresolved {
         let names: Vec<_> = found.examples.iter().map(|name| escape(name)).collect();
-        let more = if found.modules > names.len() as u64 { ", …" } else { "" };
+        let more = match found.modules.saturating_sub(names.len() as u64) {
+            0 => String::new(),
+            more => format!(", and {} more", thousands(more)),
+        };
         let modules = counted(found.modules, "module");
         page.line(&format!("{modules} uncertain: {}: {}{more}", found.reason, names.join(", ")))?;
     }

@@ -6,8 +6,10 @@ use std::io;
 
 use glob::Pattern;
 use hf_meta::formats::FileHeader;
-use hf_meta::report::text::{escape, shape, thousands};
+use hf_meta::report::text::{self, counted, escape, shape, thousands};
 use hf_meta::{RepoPath, SafetensorsParseFromRepo, TensorInfo, Weights};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::overview::SortKey;
 use crate::output::Page;
@@ -23,13 +25,17 @@ const MIN_FILE_WIDTH: usize = 12;
 /// A tensor's name, its description and the path of its file.
 type TensorLine<'a> = (&'a str, TensorInfo, &'a RepoPath);
 
-/// Writes every tensor whose name matches the filter: as a table on a terminal, otherwise as tab-separated values.
+/// Writes every tensor whose name matches the filter: as a table on a terminal, otherwise as tab-separated values, which
+/// are one table if there are several repositories.
 pub(crate) fn write_tensors(
     page: &mut Page<'_>,
     weights: &Weights,
     filter: Option<&Pattern>,
     sort: Option<SortKey>,
+    several: bool,
+    is_first: bool,
 ) -> io::Result<()> {
+    let source = &weights.report().source;
     let is_terminal = page.terminal.is_some();
     let files: Vec<_> = weights.files().collect();
     let matches = |name: &str| filter.is_none_or(|filter| filter.matches(name));
@@ -40,7 +46,9 @@ pub(crate) fn write_tensors(
         })
     };
     let table = Table::new()
-        .text("name", |(name, _, _): &TensorLine<'_>| escape(name))
+        .text("repository", |_: &TensorLine<'_>| escape(source))
+        .shown_if(several && !is_terminal)
+        .text("name", |(name, _, _)| escape(name))
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
         .text("dtype", |(_, tensor, _)| escape(tensor.dtype.as_str()))
         .text("shape", |(_, tensor, _)| shape(&tensor.shape))
@@ -48,15 +56,75 @@ pub(crate) fn write_tensors(
             bytes if is_terminal => thousands(bytes),
             bytes => bytes.to_string(),
         })
+        .shrink(Shrink::DropLast)
         .text("shard", |(_, _, path)| escape(path.as_str()))
         .shrink(Shrink::DropBelow(MIN_FILE_WIDTH));
     let sorted = sort.map(|key| sort_tensors(rows().collect(), key));
+    if is_terminal {
+        if !is_first {
+            writeln!(page.out)?;
+        }
+        if several {
+            page.heading(source)?;
+        }
+        if let Some(filter) = filter {
+            let MatchedTensors { tensors, elements, bytes } = MatchedTensors::new(weights, filter);
+            let (tensors, elements) = (counted(tensors, "tensor"), counted(elements, "element"));
+            page.line(&format!("{tensors} matched, {elements}, {}", text::bytes(bytes)))?;
+        }
+    } else if is_first {
+        table.write_headings(page.out, RowFormat::Tsv)?;
+    }
     match (sorted, is_terminal) {
         (Some(rows), true) => page.table(&table, || rows.iter().cloned()),
-        (Some(rows), false) => table.write_rows(page.out, RowFormat::Tsv, rows),
+        (Some(rows), false) => table.write_lines(page.out, RowFormat::Tsv, rows),
         (None, true) => page.table(&table, rows),
-        (None, false) => table.write_rows(page.out, RowFormat::Tsv, rows()),
+        (None, false) => table.write_lines(page.out, RowFormat::Tsv, rows()),
     }
+}
+
+/// The totals of the tensors whose names match a filter.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MatchedTensors {
+    tensors: u64,
+    #[serde(rename = "elementTotal")]
+    elements: u64,
+    #[serde(rename = "byteTotal")]
+    bytes: u64,
+}
+
+impl MatchedTensors {
+    fn new(weights: &Weights, filter: &Pattern) -> Self {
+        let tensors = weights.files().flat_map(|(_, header)| header.tensors());
+        let matched = tensors.filter(|(name, _)| filter.matches(name));
+        matched.fold(Self::default(), |total, (_, tensor)| {
+            let elements =
+                if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) };
+            Self {
+                tensors: total.tensors + 1,
+                elements: total.elements.saturating_add(elements),
+                bytes: total.bytes.saturating_add(tensor.byte_length()),
+            }
+        })
+    }
+}
+
+/// Returns the JSON of a checkpoint with only the tensors that match a filter, and their totals.
+pub(crate) fn filtered_json(weights: &Weights, filter: &Pattern) -> serde_json::Result<Value> {
+    let mut document = serde_json::to_value(weights)?;
+    let retain = |tensors: &mut Value| {
+        if let Value::Object(tensors) = tensors {
+            tensors.retain(|name, _| name == "__metadata__" || filter.matches(name));
+        }
+    };
+    for at in ["/header", "/index/weight_map"] {
+        document.pointer_mut(at).into_iter().for_each(retain);
+    }
+    let headers = document.get_mut("headers").and_then(Value::as_object_mut);
+    headers.into_iter().flat_map(|headers| headers.values_mut()).for_each(retain);
+    document["matched"] = serde_json::to_value(MatchedTensors::new(weights, filter))?;
+    Ok(document)
 }
 
 fn sort_tensors(mut rows: Vec<TensorLine<'_>>, key: SortKey) -> Vec<TensorLine<'_>> {

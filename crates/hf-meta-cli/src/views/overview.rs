@@ -13,6 +13,9 @@ use crate::table::{RowFormat, Shrink, Table};
 /// The minimum useful width of the repository column.
 const MIN_REPO_WIDTH: usize = 16;
 
+/// The minimum useful width of the quantization column.
+const MIN_METHOD_WIDTH: usize = 12;
+
 /// The values by which rows are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SortKey {
@@ -35,6 +38,7 @@ pub(crate) struct OverviewRow {
     active: Option<u64>,
     dtype: String,
     bytes: Option<u64>,
+    memory: Option<u64>,
     quantization: String,
     commit: String,
     error: &'static str,
@@ -52,6 +56,7 @@ impl OverviewRow {
             active: breakdown.moe.map(|moe| moe.active()),
             dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
             bytes: Some(count.totals().bytes),
+            memory: report.memory.as_ref().and_then(|memory| memory.total_bytes),
             quantization: breakdown
                 .method
                 .as_deref()
@@ -83,6 +88,20 @@ fn sort(rows: &mut [OverviewRow], key: SortKey) {
         SortKey::Active => rows.sort_by_key(|row| Reverse(row.active.or(row.parameters))),
         SortKey::Bytes => rows.sort_by_key(|row| Reverse(row.bytes)),
     }
+}
+
+/// Writes the headings of a format whose rows are written one by one.
+pub(crate) fn write_headings(page: &mut Page<'_>, format: RowFormat) -> io::Result<()> {
+    machine_columns().write_headings(page.out, format)
+}
+
+/// Writes one row in a format for other programs.
+pub(crate) fn write_row(
+    page: &mut Page<'_>,
+    format: RowFormat,
+    row: &OverviewRow,
+) -> io::Result<()> {
+    machine_columns().write_lines(page.out, format, [row])
 }
 
 /// Writes the rows in a format for other programs, or as a table for people. Tables for people, including Markdown, omit
@@ -118,12 +137,17 @@ fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
             row.parameters.map_or_else(String::new, |number| format!("{mark}{}", short(number)))
         })
         .number("active", |row| row.active.map_or_else(String::new, short))
+        .shrink(Shrink::DropLast)
         .shown_if(has(|row| row.active.is_some()))
         .text("dtype", |row| row.dtype.clone())
+        .shrink(Shrink::DropLast)
         .number("bits", |row| row.bits())
         .shrink(Shrink::DropFirst)
         .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
+        .number("memory", |row| row.memory.map_or_else(String::new, bytes))
+        .shown_if(has(|row| row.memory.is_some()))
         .text("quantization", |row| row.quantization.clone())
+        .shrink(Shrink::TruncateThenDrop(MIN_METHOD_WIDTH))
         .shown_if(has(|row| !row.quantization.is_empty()))
 }
 

@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::io;
 
 use hf_meta::count::DtypeCount;
+use hf_meta::formats::weight_sets::shard_pattern;
 use hf_meta::formats::{ModelDescription, WeightsKind};
-use hf_meta::report::text::{bytes, counted, escape, share, short, short_bytes, thousands};
-use hf_meta::{CountReport, RepoPath, WeightSet};
+use hf_meta::report::text::{bytes, counted, escape, share, short, thousands};
+use hf_meta::{CountReport, WeightSet};
 
 use super::explain;
 use crate::output::Page;
@@ -20,13 +21,16 @@ const MAX_SETS: usize = 20;
 const MAX_VARIANTS: usize = 60;
 
 /// The minimum useful width of the path column.
-const MIN_PATH_WIDTH: usize = 20;
+const MIN_PATH_WIDTH: usize = 16;
 
 /// Writes the parameters per dtype, and the totals of the whole checkpoint.
 pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
     page.heading(&report.source)?;
     write_dtypes(page, report)?;
     if let Some(line) = size(report) {
+        page.line(&line)?;
+    }
+    if let Some(line) = quantization(report) {
         page.line(&line)?;
     }
     if let Some(moe) = &report.breakdown.moe {
@@ -59,11 +63,13 @@ fn write_dtypes(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
     let table = Table::new()
         .text("dtype", |(name, _): &(&str, &DtypeCount)| escape(name))
         .number("parameters", |(_, row)| format!("{mark}{}", thousands(row.parameters)))
-        .number("of parameters", |(_, row)| share(row.parameters, total.parameters))
+        .number("share", |(_, row)| share(row.parameters, total.parameters))
         .shrink(Shrink::DropFirst)
         .number("elements", |(_, row)| thousands(row.elements))
+        .shrink(Shrink::DropLast)
         .shown_if(is_packed)
         .number("bits each", |(_, row)| bits_per_parameter(row.bytes, row.parameters))
+        .shrink(Shrink::DropLast)
         .shown_if(report.model.is_some())
         .number("bytes", |(_, row)| bytes(row.bytes));
     page.table(&table, || rows.iter().copied())
@@ -82,7 +88,7 @@ fn size(report: &CountReport) -> Option<String> {
     };
     let bits = bits_per_parameter(totals.bytes, parameters);
     let [bf16, int8, int4] = [parameters.saturating_mul(2), parameters, parameters.div_ceil(2)];
-    let [bf16, int8, int4] = [bf16, int8, int4].map(short_bytes);
+    let [bf16, int8, int4] = [bf16, int8, int4].map(bytes);
     let noun = if parameters == 1 { "parameter" } else { "parameters" };
     Some(format!(
         "{mark}{} {noun}{buffers}, {bits} bits each; weights only: {bf16} in bf16, {int8} in int8, {int4} in int4",
@@ -90,11 +96,25 @@ fn size(report: &CountReport) -> Option<String> {
     ))
 }
 
+/// Formats the quantization method of safetensors, such as `quantized: gptq, 4-bit, 39.5 GB as stored (--explain)`. The
+/// description of a GGUF file contains its quantization.
+fn quantization(report: &CountReport) -> Option<String> {
+    let breakdown = &report.breakdown;
+    let method = breakdown.method.as_deref().filter(|_| report.model.is_none())?;
+    let mut bits: Vec<_> = breakdown.module_kinds.iter().map(|kind| kind.packing.bits).collect();
+    bits.sort_unstable();
+    bits.dedup();
+    let bits: Vec<_> = bits.into_iter().flatten().map(|bits| bits.to_string()).collect();
+    let bits = if bits.is_empty() { String::new() } else { format!(", {}-bit", bits.join("/")) };
+    let stored = bytes(report.parameter_count.totals().bytes);
+    Some(format!("quantized: {}{bits}, {stored} as stored (--explain)", escape(method)))
+}
+
 /// Formats the number of files and tensors, and the commit.
 pub(super) fn files_and_tensors(report: &CountReport) -> String {
     let totals = report.parameter_count.totals();
     let noun = if report.sharded { "shard" } else { "file" };
-    let files = counted(report.files() as u64, noun);
+    let files = counted(report.file_count() as u64, noun);
     let scalars = match totals.scalars {
         0 => String::new(),
         scalars => format!(" ({} not counted)", counted(scalars, "scalar")),
@@ -122,15 +142,16 @@ fn fetch_stats(report: &CountReport) -> String {
     }
 }
 
-/// Returns the path that was read.
-fn read_path(report: &CountReport) -> &str {
-    report.filepaths.first().map_or("", RepoPath::as_str)
+/// Returns the path that was read: a file, an index, or the path pattern of shards without an index.
+fn read_path(report: &CountReport) -> String {
+    let pattern = shard_pattern(&report.filepaths).filter(|_| report.sharded);
+    pattern.as_ref().or(report.filepaths.first()).map_or_else(String::new, ToString::to_string)
 }
 
 /// Writes the path that was read and the other sets of weights in the repository.
 fn write_sets(page: &mut Page<'_>, report: &CountReport, sets: &[WeightSet]) -> io::Result<()> {
     let others = if sets.is_empty() { "no other weights" } else { "other weights, not counted:" };
-    page.line(&format!("read from {}; {others}", escape(read_path(report))))?;
+    page.line(&format!("read from {}; {others}", escape(&read_path(report))))?;
     let table = Table::new()
         .text("", |set: &&WeightSet| format!("  {}", escape(set.path.as_str())))
         .shrink(Shrink::TruncateTo(MIN_PATH_WIDTH))
@@ -138,7 +159,7 @@ fn write_sets(page: &mut Page<'_>, report: &CountReport, sets: &[WeightSet]) -> 
     page.table(&table, || sets.iter().take(MAX_SETS))?;
     match sets.len().saturating_sub(MAX_SETS) {
         0 => Ok(()),
-        more => writeln!(page.out, "  {more} more; --json lists them all"),
+        more => writeln!(page.out, "  {} more; --json lists them all", thousands(more as u64)),
     }
 }
 
@@ -155,22 +176,23 @@ struct Variant<'a> {
 /// all sets have the same parameters.
 fn write_variants(page: &mut Page<'_>, report: &CountReport, sets: &[WeightSet]) -> io::Result<()> {
     let parameters = report.parameter_count.total();
-    let mut variants: Vec<_> = sets.iter().map(|set| Variant::new(set, parameters)).collect();
-    variants.push(Variant::from_report(report));
-    variants.sort_by_key(|variant| (variant.bits.is_empty(), variant.bytes));
     let read = read_path(report);
+    let mut variants: Vec<_> = sets.iter().map(|set| Variant::new(set, parameters)).collect();
+    variants.push(Variant::from_report(report, &read));
+    variants.sort_by_key(|variant| (variant.bits.is_empty(), variant.bytes));
     let table = Table::new()
         .text("file", |variant: &&Variant<'_>| escape(variant.path))
         .shrink(Shrink::TruncateTo(MIN_PATH_WIDTH))
         .text("type", |variant| escape(variant.kind))
         .number("size", |variant| bytes(variant.bytes))
-        .number("bits each", |variant| variant.bits.clone());
+        .number("bits each", |variant| variant.bits.clone())
+        .shrink(Shrink::DropLast);
     page.table(&table, || variants.iter().take(MAX_VARIANTS))?;
     if let more @ 1.. = variants.len().saturating_sub(MAX_VARIANTS) {
-        writeln!(page.out, "{more} more; --json lists them all")?;
+        writeln!(page.out, "{} more; --json lists them all", thousands(more as u64))?;
     }
     if variants.len() > 1 {
-        let note = format!("read from {}; select another with --path", escape(read));
+        let note = format!("read from {}; select another with --path", escape(&read));
         page.styled_line(BOLD, &note)?;
     }
     Ok(())
@@ -189,10 +211,10 @@ impl<'a> Variant<'a> {
         Self { path: set.path.as_str(), kind, bytes: set.bytes, bits }
     }
 
-    fn from_report(report: &'a CountReport) -> Self {
+    fn from_report(report: &'a CountReport, path: &'a str) -> Self {
         let totals = report.parameter_count.totals();
         Self {
-            path: read_path(report),
+            path,
             kind: report.model.as_ref().and_then(|model| model.file_type.as_deref()).unwrap_or(""),
             bytes: report.fetch.weight_bytes,
             bits: bits_per_parameter(totals.bytes, totals.parameters),

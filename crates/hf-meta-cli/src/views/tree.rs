@@ -2,8 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt::Write as _;
 use std::io;
 
+use glob::Pattern;
 use hf_meta::report::text::{counted, escape, shape, share, thousands};
 use hf_meta::report::tree::{TreeContent, TreeModule};
 use hf_meta::{Dtype, Tree, Weights};
@@ -20,7 +22,7 @@ const BAR_LENGTH: usize = 10;
 const MIN_NAME_WIDTH: usize = 16;
 
 /// The minimum useful width of the tensor column, in characters.
-const MIN_CONTENT_WIDTH: usize = 16;
+const MIN_CONTENT_WIDTH: usize = 24;
 
 /// The number of terminal lines reserved for headings, totals, notes and the prompt.
 const RESERVED_LINES: usize = 8;
@@ -28,17 +30,19 @@ const RESERVED_LINES: usize = 8;
 /// The maximum number of tensors to list in the row of their module.
 const MAX_INLINE_TENSORS: usize = 4;
 
-/// Writes the tree of a checkpoint and its totals.
+/// Writes the tree of the tensors that match the filter, and its totals.
 pub(crate) fn write(
     page: &mut Page<'_>,
     weights: &Weights,
+    filter: Option<&Pattern>,
     depth: Option<usize>,
 ) -> io::Result<()> {
     page.heading(&weights.report().source)?;
-    write_tree(page, &Tree::new(weights), depth)?;
+    let keep = |name: &str| filter.is_none_or(|filter| filter.matches(name));
+    write_tree(page, &Tree::filtered(weights, keep), depth)?;
     page.line(&parameters::files_and_tensors(weights.report()))?;
     let totals = weights.report().parameter_count.totals();
-    if totals.parameters != totals.elements {
+    if filter.is_none() && totals.parameters != totals.elements {
         let parameters = thousands(totals.parameters);
         let note =
             format!("elements are as stored and contain {parameters} parameters; see --explain");
@@ -74,14 +78,15 @@ fn write_tree(page: &mut Page<'_>, tree: &Tree, depth: Option<usize>) -> io::Res
         .text("module", |row: &&TreeRow| row.name.clone())
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
         .number("tensors", |row| thousands(row.tensors))
+        .shrink(Shrink::DropLast)
         .number("elements", |row| thousands(row.elements))
         .number("share", |row| share(row.elements, elements))
         .shrink(Shrink::DropLast)
         .text("", |row| bar(row.elements, elements))
-        .shrink(Shrink::DropFirst)
+        .shrink(Shrink::DropBelow(BAR_LENGTH))
         .shown_if(page.terminal.is_some())
         .text("", |row| row.content.clone())
-        .shrink(Shrink::TruncateTo(MIN_CONTENT_WIDTH));
+        .shrink(Shrink::TruncateThenDrop(MIN_CONTENT_WIDTH));
     page.table(&table, || rows.iter().chain([&total]))?;
     layout.write_note(page, depth.is_some())
 }
@@ -167,7 +172,7 @@ impl<'a> TreeLayout<'a> {
             let branch = &self.branches[*row];
             let mut name = escape(&branch.module.name);
             if branch.is_closed() {
-                name.push_str(" …");
+                let _ = write!(name, " [+{}]", thousands(branch.module.tensors));
             }
             let (name, inner) = match (guide, at + 1 == rows.len()) {
                 (None, _) => (name, String::new()),
@@ -186,7 +191,7 @@ impl<'a> TreeLayout<'a> {
         let note = if self.hidden > 0 {
             counted(self.hidden as u64, "more module")
         } else if self.branches.iter().any(Branch::is_closed) {
-            "the contents of modules with …".to_owned()
+            "the tensors of modules with [+N]".to_owned()
         } else {
             return Ok(());
         };

@@ -115,8 +115,8 @@ fn a_note_reports_hidden_rows() {
     assert_eq!(drawn(&tree(tensors()), None).len(), 1 + 99 + 1);
     let nested = tensors().map(|(name, shape)| (format!("m.{name}"), shape));
     let lines = drawn(&tree(nested), screen);
-    assert!(lines[1].starts_with("m … "), "{lines:#?}");
-    assert!(lines[3].contains("not shown: the contents of modules with …;"), "{lines:#?}");
+    assert!(lines[1].starts_with("m [+99] "), "{lines:#?}");
+    assert!(lines[3].contains("not shown: the tensors of modules with [+N];"), "{lines:#?}");
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! `hf-meta completions`: completions in shells. The script that is printed makes the shell call the command itself
+//! for the candidates, so that all shells complete the same words. Scripts with all candidates do not complete
+//! subcommands of a command with a hyphen in its name in bash (<https://github.com/clap-rs/clap/issues/6421>).
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap_complete::Shell;
+use clap_complete::env::Shells;
+
+use super::exit::{CommandError, ExitStatus};
+use super::output::print_bytes;
+
+/// The variable with which a shell requests candidates. Its value is the name of the shell.
+const SHELL_VARIABLE: &str = "HF_META_COMPLETE";
+
+/// An addition to the script for zsh. zsh reads a file of its function path at the first completion, so the file
+/// itself has to complete.
+const ZSH_FIRST_COMPLETION: &str =
+    "[[ $funcstack[1] == _hf-meta ]] && _clap_dynamic_completer_hf_meta\n";
+
+/// Print shell completions
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  hf-meta completions bash > ~/.local/share/bash-completion/completions/hf-meta
+  hf-meta completions zsh > ~/.zfunc/_hf-meta
+  hf-meta completions fish > ~/.config/fish/completions/hf-meta.fish")]
+pub(crate) struct CompletionsArgs {
+    /// Shell to generate completions for
+    shell: Shell,
+}
+
+/// Prints the script for a shell.
+pub(crate) fn run(args: &CompletionsArgs) -> Result<ExitStatus, CommandError> {
+    let mut script = Vec::new();
+    if let Some(shell) = Shells::builtins().completer(&args.shell.to_string()) {
+        shell.write_registration(SHELL_VARIABLE, "hf-meta", "hf-meta", "hf-meta", &mut script)?;
+    }
+    if args.shell == Shell::Zsh {
+        script.extend_from_slice(ZSH_FIRST_COMPLETION.as_bytes());
+    }
+    print_bytes(&script)?;
+    Ok(ExitStatus::Success)
+}
+
+/// Prints the candidates for the last word if a shell requests them. Returns `None` if it does not.
+pub(crate) fn answer_shell(
+    definition: impl FnOnce() -> clap::Command,
+    arguments: &[OsString],
+) -> Option<io::Result<()>> {
+    let name = env::var(SHELL_VARIABLE).ok()?;
+    let shells = Shells::builtins();
+    let shell = shells.completer(&name)?;
+    let words = arguments.iter().skip_while(|argument| *argument != "--").skip(1).cloned();
+    let (mut candidates, folder) = (Vec::new(), env::current_dir().ok());
+    let written = shell.write_complete(
+        &mut definition(),
+        words.collect(),
+        folder.as_deref(),
+        &mut candidates,
+    );
+    Some(written.and_then(|()| io::stdout().write_all(&candidates)))
+}
