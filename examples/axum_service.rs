@@ -9,27 +9,23 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, body::Body};
-use hf_meta::{Client, Error, ErrorKind};
+use hf_meta::{AddressPolicy, Client, ClientBuilder, Error};
 
 /// An error as the response of this service.
 pub(crate) struct Failure(pub(crate) Error);
 
 impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
-        let Self(error) = self;
-        let status = match error.kind() {
-            ErrorKind::Refused | ErrorKind::Network if !error.is_transient() => 502,
-            kind => kind.http_status(),
-        };
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        StatusCode::from_u16(self.0.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let wait = self.0.retry_after().map(|wait| HeaderValue::from(wait.as_secs()));
+        let wait = self.0.retry_after_secs().map(HeaderValue::from);
         let headers = wait.map(|wait| (header::RETRY_AFTER, wait));
-        (self.status(), HeaderMap::from_iter(headers), self.0.to_string()).into_response()
+        // The message of an error does not repeat those of its causes.
+        (self.status(), HeaderMap::from_iter(headers), self.0.chain()).into_response()
     }
 }
 
@@ -48,6 +44,10 @@ pub(crate) fn app(client: Client) -> Router {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn StdError>> {
+    // Strangers use the service, so it has a separate token: what the personal one can read is not public. Requests go
+    // to public addresses only.
+    let token = std::env::var("HF_META_TOKEN").unwrap_or_default();
+    let client = ClientBuilder::from_env().token(token).address_policy(AddressPolicy::Public);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
-    Ok(axum::serve(listener, app(Client::from_env()?)).await?)
+    Ok(axum::serve(listener, app(client.build()?)).await?)
 }

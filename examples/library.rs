@@ -1,39 +1,31 @@
-//! An async service: one client for all calls, and one future per call.
+//! An async service: one client for all calls, and a bounded number of calls at a time.
 //!
 //! `cargo run --example library -- bigscience/bloom gpt2` reads from the Hub in `HF_ENDPOINT`.
 
 use std::io::{self, Write};
 
-use futures::future::join_all;
-use hf_meta::{Client, Error};
-
-/// The part of a result that the service uses.
-struct Answer {
-    parameters: u64,
-    commit: Option<String>,
-}
-
-async fn answer(client: &Client, repo: &str) -> Result<Answer, Error> {
-    let parsed = client.model(repo).parse_safetensors_metadata().await?;
-    Ok(Answer {
-        parameters: parsed.parameter_count().total(),
-        commit: parsed.report().commit.as_ref().map(ToString::to_string),
-    })
-}
+use futures::stream::{self, StreamExt};
+use hf_meta::formats::chain;
+use hf_meta::{Client, ResultOrder};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::from_env()?;
-    let repos: Vec<_> = std::env::args().skip(1).collect();
-    let answers = join_all(repos.iter().map(|repo| answer(&client, repo))).await;
-    for (repo, answer) in repos.iter().zip(answers) {
-        match answer {
-            Ok(Answer { parameters, commit: Some(commit) }) => {
-                writeln!(io::stdout(), "{repo}: {parameters} parameters at {commit}")?;
+    let repos = stream::iter(std::env::args().skip(1));
+    let mut reads = client.run_many(repos, 32, ResultOrder::Input, |client, repo| async move {
+        let parsed = client.model(&repo).parse_safetensors_metadata().await;
+        (repo, parsed)
+    });
+    while let Some((repo, parsed)) = reads.next().await {
+        match parsed {
+            Ok(parsed) => {
+                let (total, report) = (parsed.parameter_count().total(), parsed.report());
+                let commit = report.commit.as_ref().map_or("an unknown commit", |sha| sha.as_str());
+                writeln!(io::stdout(), "{repo}: {total} parameters at {commit}")?;
             }
-            Ok(answer) => writeln!(io::stdout(), "{repo}: {} parameters", answer.parameters)?,
             Err(error) if error.is_not_found() => writeln!(io::stdout(), "{repo}: not there")?,
-            Err(error) => return Err(error.into()),
+            // One failure does not end the others.
+            Err(error) => writeln!(io::stderr(), "{repo}: {}", chain(&error))?,
         }
     }
     Ok(())

@@ -23,6 +23,18 @@ fn act(hub: &LocalHub, sources: &str, strict: &str) -> (CommandOutput, String) {
     (ran, std::fs::read_to_string(folder.path().join("found.sarif")).unwrap())
 }
 
+/// Nobody owns the name of the package in a registry, so the action builds its own checkout.
+#[test]
+fn the_action_builds_its_own_checkout() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.github/actions/verify");
+    let action = std::fs::read_to_string(format!("{folder}/action.yml")).unwrap();
+    let install = action.lines().find(|line| line.contains("default: cargo install ")).unwrap();
+    let (_, path) = install.split_once("$GITHUB_ACTION_PATH").unwrap();
+    let manifest = format!("{folder}{}/Cargo.toml", path.trim_end_matches('"'));
+    let manifest = std::fs::read_to_string(manifest).unwrap();
+    assert!(manifest.contains("[[bin]]\nname = \"hf-meta\"\n"), "{manifest}");
+}
+
 #[test]
 fn findings_are_annotations_and_decide_the_status() {
     let has_jq = Command::new("jq").arg("--version").output().is_ok();

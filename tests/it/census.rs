@@ -228,8 +228,13 @@ async fn failed_models_are_read_again() {
     assert!(summary.failed() > 0);
     generated.hub.inject(|_, _| None);
     let census = Census::open(generated.client.clone(), &generated.path("census")).unwrap();
+    let (sender, progress) = std::sync::mpsc::channel();
+    let census = census.on_progress(move |progress| sender.send(progress).unwrap());
     let summary = census.retry().await.unwrap();
     assert_eq!((summary.failed(), summary.repos()), (0, 300));
+    census.count().await.unwrap();
+    let done: Vec<_> = progress.try_iter().map(|progress| progress.done).collect();
+    assert_eq!(done, [0, 256, 300].repeat(2), "both show their progress");
     assert_true(&generated.rows("census"), generated.truths());
 }
 
@@ -246,7 +251,10 @@ async fn a_listing_continues_and_names_what_was_changed() {
     assert!(Listing::new().write(&generated.client, &file).await.is_err() && !file.exists());
     generated.hub.inject(|_, _| None);
     generated.hub.clear_log();
-    assert_eq!(Listing::new().write(&generated.client, &file).await.unwrap(), 5_000);
+    let (sender, progress) = std::sync::mpsc::channel();
+    let listing = Listing::new().on_progress(move |models| sender.send(models).unwrap());
+    assert_eq!(listing.write(&generated.client, &file).await.unwrap(), 5_000);
+    assert_eq!(progress.try_iter().collect::<Vec<_>>(), [4_000, 5_000]);
     assert!(generated.hub.log().len() < 6, "{}", generated.hub.log().len());
     let listed: Vec<_> = hf_meta_census::listed_rows(&file).unwrap().map(Result::unwrap).collect();
     let mut names: Vec<_> = listed.iter().map(|repo| repo.repo.clone()).collect();

@@ -1,7 +1,10 @@
 //! The command as people and scripts use it: stdout, stderr and the exit status.
 
+mod completions;
 mod environment;
 mod errors;
+mod fit;
+mod inputs;
 mod json;
 mod overview;
 mod terminal;

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hf_meta::{Client, ClientBuilder, DiskCache, Error, ResultOrder, RetryPolicy};
+use futures::future::{FutureExt, pending};
+use hf_meta::{
+    BoxFuture, Cache, CacheKey, Client, ClientBuilder, DiskCache, Error, FillLease, Model,
+    ResultOrder, RetryPolicy,
+};
 
 use crate::hub::{Fault, Host, LocalHub};
 use crate::support::{self, sharded};
@@ -19,7 +23,7 @@ fn builder(hub: &LocalHub) -> ClientBuilder {
 #[tokio::test]
 async fn custom_headers_are_sent_to_the_endpoint_only() {
     let hub = hub();
-    let client = builder(&hub).header("X-Gateway-Key", "s3cr3t").build().unwrap();
+    let client = builder(&hub).request_header("X-Gateway-Key", "s3cr3t").build().unwrap();
     client.model("org/model").count().await.unwrap();
     let log = hub.log();
     for request in &log {
@@ -34,11 +38,23 @@ async fn custom_headers_are_sent_to_the_endpoint_only() {
 fn invalid_settings_are_build_errors() {
     let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (builder, code) in [
-        (Client::builder().header("Range", "bytes=0-7"), "it is reserved for the client"),
-        (Client::builder().header("a b", "c"), "the name is invalid"),
-        (Client::builder().header("x-key", "s3cr3t\n"), "the value contains invalid characters"),
+        (Client::builder().request_header("Range", "bytes=0-7"), "it is reserved for the client"),
+        (Client::builder().request_header("a b", "c"), "the name is invalid"),
+        (
+            Client::builder().request_header("x-key", "s3cr3t\n"),
+            "the value contains invalid characters",
+        ),
         (Client::builder().proxy("socks5://user:s3cr3t@proxy.example"), "only HTTP proxies"),
         (Client::builder().proxy(""), "it is not a proxy URL"),
+        (Client::builder().quota_share(0.0), "`quota_share`: it must be above 0"),
+        (Client::builder().quota_share(-1.0), "`quota_share`: it must be above 0"),
+        (Client::builder().quota_share(f64::NAN), "`quota_share`: it must be above 0"),
+        (Client::builder().quota_share(1.01), "and at most 1"),
+        (Client::builder().read_timeout(Duration::MAX), "`read_timeout`: it must be longer than"),
+        (Client::builder().connect_timeout(Duration::ZERO), "`connect_timeout`: it must be"),
+        (Client::builder().call_timeout(Duration::ZERO), "`call_timeout`: it must be longer than"),
+        (Client::builder().max_concurrent_requests(0), "`max_concurrent_requests`: it must be at"),
+        (Client::builder().max_http1_connections(0), "`max_http1_connections`: it must be at"),
         (Client::builder().root_certificate_pem(""), "the PEM text contains no certificate"),
         (Client::builder().root_certificate_pem(garbage), "failed to set up the HTTP client"),
     ] {
@@ -50,6 +66,19 @@ fn invalid_settings_are_build_errors() {
     }
 }
 
+/// The HTTP library shows the password, too, once a request has been sent.
+#[tokio::test]
+async fn debug_output_never_contains_the_password_of_a_proxy() {
+    let hub = hub();
+    let proxy = hub.endpoint().replace("http://", "http://user:s3cr3t@");
+    let client = builder(&hub).proxy(proxy).build().unwrap();
+    let model = client.model("org/model");
+    model.count().await.unwrap_err();
+    let shown = format!("{client:?} {model:?}");
+    // `user:s3cr3t`, as sent in `Proxy-Authorization`.
+    assert!(!shown.contains("s3cr3t") && !shown.contains("dXNlcjpzM2NyM3Q"), "{shown}");
+}
+
 /// A client that follows redirects by itself would send all headers to other servers.
 #[tokio::test]
 async fn a_hook_cannot_enable_redirects() {
@@ -58,7 +87,7 @@ async fn a_hook_cannot_enable_redirects() {
     hub.inject(move |request, _| Some(Fault::Redirect(302, format!("{origin}{}", request.path))));
     let follow = reqwest::redirect::Policy::limited(10);
     let follow = std::sync::Mutex::new(Some(follow));
-    let client = builder(&hub).header("x-key", "s3cr3t").reqwest_hook(move |builder| {
+    let client = builder(&hub).request_header("x-key", "s3cr3t").reqwest_hook(move |builder| {
         let policy = follow.lock().unwrap().take().unwrap_or_default();
         builder.redirect(policy).user_agent("changed")
     });
@@ -75,7 +104,82 @@ async fn timeouts_can_be_set_per_call() {
     hub.inject(|_, _| Some(Fault::Stall));
     let timeout = Duration::from_millis(30);
     let call = builder(&hub).build().unwrap().model("org/model").timeout(timeout).count().await;
-    assert!(matches!(call, Err(Error::DeadlineExceeded { limit }) if limit == timeout), "{call:?}");
+    assert!(
+        matches!(call, Err(Error::DeadlineExceeded { limit, .. }) if limit == timeout),
+        "{call:?}"
+    );
+}
+
+/// The wait exceeds the time left, so the call fails at once and says how long the wait is.
+#[tokio::test]
+async fn a_timeout_includes_waits_for_rate_limits() {
+    let timeout = Duration::from_secs(100);
+    let max_wait = RetryPolicy::default().max_wait(Duration::from_secs(1_000));
+    let read = async |prepare: fn(Model) -> Model, header: (&'static str, &'static str)| {
+        let hub = hub();
+        hub.inject(move |_, before| {
+            let (name, value) = header;
+            (before == 0).then(|| Fault::Status(429, vec![(name, value.to_owned())]))
+        });
+        let client = Client::builder().endpoint(hub.endpoint()).retry_policy(max_wait);
+        let client = client.call_timeout(timeout).build().unwrap();
+        prepare(client.model("org/model").path("a.safetensors")).count().await
+    };
+    for header in [("retry-after", "200"), ("ratelimit", r#""resolvers";r=0;t=200"#)] {
+        let error = read(|model| model, header).await.unwrap_err();
+        assert!(error.is_rate_limited(), "{error:?}");
+        assert!(error.retry_after().is_some_and(|wait| wait > timeout), "{error:?}");
+    }
+    let header = ("retry-after", "1");
+    let error = read(|model| model.max_wait(Duration::ZERO), header).await.unwrap_err();
+    assert!(error.is_rate_limited(), "{error:?}");
+    let error = read(|model| model.timeout(Duration::from_millis(900)), header).await.unwrap_err();
+    assert!(error.is_rate_limited(), "{error:?}");
+    let excluding =
+        |model: Model| model.timeout(Duration::from_millis(900)).exclude_waits_from_timeout(true);
+    assert_eq!(read(excluding, header).await.unwrap().parameter_count.total(), 1);
+}
+
+/// The runtime of the first call still exists, but nobody drives it. A connection that it owns never responds.
+#[test]
+fn calls_on_different_runtimes_use_separate_connections() {
+    let hub = hub();
+    let client = builder(&hub).build().unwrap();
+    let runtimes: Vec<_> = (0..3)
+        .map(|_| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
+        .collect();
+    for runtime in runtimes.iter().chain(&runtimes) {
+        let report = runtime.block_on(client.model("org/model").count()).unwrap();
+        assert_eq!(report.parameter_count.total(), 2);
+    }
+}
+
+/// A cache whose operations never end.
+#[derive(Debug)]
+struct HangingCache;
+
+impl Cache for HangingCache {
+    fn get<'a>(&'a self, _: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+        pending().boxed()
+    }
+
+    fn put<'a>(&'a self, _: &'a CacheKey, _: Vec<u8>) -> BoxFuture<'a, ()> {
+        pending().boxed()
+    }
+
+    fn lease<'a>(&'a self, _: &'a CacheKey) -> BoxFuture<'a, FillLease> {
+        pending().boxed()
+    }
+}
+
+/// Three entries are read, a lease is awaited, and three entries are stored, each within a quarter of the time left.
+#[tokio::test]
+async fn a_hanging_cache_neither_fails_nor_discards_a_call() {
+    let hub = hub();
+    let client = builder(&hub).header_cache(HangingCache).build().unwrap();
+    let timeout = Duration::from_secs(2);
+    let report = client.model("org/model").timeout(timeout).count().await.unwrap();
+    assert_eq!(report.parameter_count.total(), 2);
 }
 
 /// The Hub gives each account a quota, so the rate limit of one must not hold back another.

@@ -198,7 +198,7 @@ impl object_store::Store for Fixtures {
 #[test]
 fn an_object_store_needs_no_client() {
     let parsed = object_store::count(&Fixtures, "openai/gpt-oss-20b").unwrap();
-    assert_eq!(parsed.report().files(), 3);
+    assert_eq!(parsed.report().file_count(), 3);
     let bloom = object_store::count(&Fixtures, "bigscience/bloom").unwrap();
     assert_eq!(bloom.parameter_count().total(), 176_247_271_424);
 }

@@ -170,7 +170,7 @@ fn findings_of_either_side_are_warnings() {
             .unwrap();
     let ran = run(&hub, &["diff", "org/good", "org/odd"]);
     assert_eq!(ran.code, 0, "{}", ran.stdout);
-    let said = "warning: org/odd: the index declares 1 bytes in total, but the tensors take up 352494542848\n";
+    let said = "warning: org/odd: the index declares 1 bytes in total, but the tensors take up 352,494,542,848\n";
     assert_eq!(ran.stderr, said);
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::hub::LocalHub;
 use crate::{cli, support};
 
 fn identifier(text: &str) -> &str {
@@ -77,6 +78,29 @@ fn pages_show_what_the_command_prints() {
         }
     }
     assert!(compared >= 5);
+}
+
+/// The long options in the help of a subcommand.
+fn options(hub: &LocalHub, subcommand: &[&str]) -> Vec<String> {
+    let help = cli::run(hub, &[subcommand, &["--help"]].concat()).data();
+    let starts = help.lines().filter_map(|line| {
+        let option = line.trim_start().split(", ").find(|part| part.starts_with("--"))?;
+        Some(option.split([' ', '.', '[']).next()?.to_owned())
+    });
+    starts.collect()
+}
+
+#[test]
+fn the_page_of_the_command_lists_every_option() {
+    let page = include_str!("../../src/docs/command.md");
+    let hub = LocalHub::start([]).unwrap();
+    for subcommand in [&[][..], &["verify"], &["diff"], &["badge"]] {
+        let options = options(&hub, subcommand);
+        assert!(options.len() > 10, "{subcommand:?}: {options:?}");
+        for option in options {
+            assert!(page.contains(&format!("`{option}`")), "{subcommand:?}: {option}");
+        }
+    }
 }
 
 /// The labels and targets of the link definitions in a text: `[label]: target` at the start of a line.

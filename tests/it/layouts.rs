@@ -238,7 +238,8 @@ async fn missing_shards_and_duplicate_tensors_are_errors() {
     let missing = support::parse(&hub, "org/missing").await.unwrap_err();
     assert_eq!(
         missing.to_string(),
-        "`org/missing/model-*-of-00003.safetensors` is incomplete: found 2 of 3 shards and no index"
+        "`org/missing/model-*-of-00003.safetensors` is incomplete: found 2 of 3 shards and no index; \
+         the first missing one is `model-00002-of-00003.safetensors`"
     );
     let twice = support::parse(&hub, "org/twice").await.unwrap_err();
     assert!(

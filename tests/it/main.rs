@@ -28,6 +28,7 @@ mod census;
 mod checkpoint;
 mod cli;
 mod client;
+mod coalescing;
 mod consumers;
 mod counts;
 mod crafted;
@@ -56,6 +57,7 @@ mod rules;
 mod same_result;
 mod server;
 mod sources;
+mod stores;
 mod support;
 #[cfg(target_os = "linux")]
 // Other systems do not read the certificate from the environment.

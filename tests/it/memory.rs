@@ -5,8 +5,9 @@
 //! process, whose peak memory the system records.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
-use hf_meta::{Client, Error, RetryPolicy, SafetensorsParseFromRepo};
+use hf_meta::{Client, Error, LargeCallLimit, MemoryCache, RetryPolicy, SafetensorsParseFromRepo};
 
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support::{self, file_start};
@@ -157,7 +158,7 @@ async fn measure() {
     // The first request creates the HTTP client, which is not measured.
     let none = client.model("org/none").path("none.safetensors");
     none.parse_safetensors_metadata().await.unwrap_err();
-    let model = client.model("org/model").path(var(FILE));
+    let model = client.model("org/model").path(var(FILE).as_str());
     let before = status("VmRSS");
     let result = model.parse_safetensors_metadata().await;
     let grown = status("VmHWM").saturating_sub(before);
@@ -179,4 +180,33 @@ fn status(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// A cached index is decompressed as a whole, so its call waits for the permit before that.
+#[tokio::test]
+async fn a_large_cached_index_waits_for_the_permit_of_large_calls() {
+    let limit = usize::try_from(LargeCallLimit::MAX_SMALL_CALL).unwrap();
+    let index = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#.to_owned();
+    let index = index + &" ".repeat(limit);
+    let large = |name: &str| support::sharded(name).file(INDEX, File::from_bytes(index.clone()));
+    let hub = LocalHub::start([large("org/cached"), large("org/stalled")]).unwrap();
+    let client =
+        Client::builder().endpoint(hub.endpoint()).header_cache(MemoryCache::new(99_999_999));
+    let client = client.build().unwrap();
+    let model = client.model("org/cached");
+    model.count().await.unwrap();
+    hub.clear_log();
+    let permits = LargeCallLimit::new(1);
+    hub.inject(|request, _| request.path.ends_with("a.safetensors").then_some(Fault::Stall));
+    let stalled = client.model("org/stalled").large_calls(&permits);
+    let stalled = tokio::spawn(async move { stalled.count().await });
+    while !hub.log().iter().any(|request| request.path.ends_with("a.safetensors")) {
+        tokio::task::yield_now().await;
+    }
+    let cached = model.large_calls(&permits);
+    let waiting = cached.clone().timeout(Duration::from_secs(2)).count().await.unwrap_err();
+    assert!(matches!(waiting, Error::DeadlineExceeded { .. }), "{waiting:?}");
+    stalled.abort();
+    assert!(stalled.await.is_err());
+    assert_eq!(cached.count().await.unwrap().fetch.bytes_read, 0);
 }

@@ -3,7 +3,7 @@
 mod cache;
 
 use hf_meta::report::Finding;
-use hf_meta::{Client, DiskCache, Error, Source};
+use hf_meta::{Client, DiskCache, Error, HeaderBytes, Source};
 
 use self::cache::{ALL, COMMIT, OLDER, Offline, write};
 #[cfg(unix)]
@@ -280,4 +280,25 @@ async fn cached_headers_are_read_if_no_weights_were_downloaded() {
     let report = client.model("org/model").count().await.unwrap();
     assert_eq!(report.commit.unwrap().as_str(), OLDER, "downloaded files come first");
     assert!(hub.log().is_empty());
+}
+
+/// The bytes come from an earlier call, so downloading the missing file would not help.
+#[tokio::test]
+async fn a_recount_of_incomplete_shards_does_not_ask_for_downloads() {
+    let offline = Offline::new();
+    offline.point("models--org--model", "main", COMMIT);
+    offline.add(
+        "models--org--model",
+        COMMIT,
+        "x-00001-of-00002.safetensors",
+        &weights("x"),
+        ALL[0],
+    );
+    let model = offline.builder().build().unwrap().model("org/model").revision(COMMIT);
+    let error = model.count().await.unwrap_err();
+    assert!(matches!(error, Error::FileNotFound { .. }), "{error:?}");
+    let path = "x-00001-of-00002.safetensors".parse::<hf_meta::RepoPath>().unwrap();
+    let error = model.known_files([path]).recount(HeaderBytes::new(COMMIT.parse().unwrap())).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::IncompleteShards { found: 1, total: 2, .. }), "{error:?}");
 }

@@ -184,9 +184,9 @@ async fn values_of_this_library_are_accepted_as_arguments() {
     assert_eq!(Client::builder().endpoint(endpoint.clone()).build().unwrap().endpoint(), &endpoint);
     let repo: RepoId = "datasets/org/set".parse().unwrap();
     let revision = Revision::default();
-    let first = client.model(&repo).revision(&revision).count();
+    let first = client.model(&repo).revision(revision.as_str()).count();
     let commit = tokio::spawn(first).await.unwrap().unwrap().commit.unwrap();
-    let second = tokio::spawn(client.model(repo).revision(&commit).verify());
+    let second = tokio::spawn(client.model(repo).revision(commit.as_str()).verify());
     assert_eq!(second.await.unwrap().unwrap().findings, []);
     assert!(tokio::spawn(client.model("datasets/org/set").weight_sets()).await.unwrap().is_ok());
 }

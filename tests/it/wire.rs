@@ -54,8 +54,8 @@ fn without_retries() -> ClientBuilder {
 
 fn range_error(result: Result<u64, Error>) -> RangeError {
     match result {
-        Err(Error::RequestFailed { source, .. }) => match *source {
-            HttpError::UnexpectedResponse { source, .. } => source,
+        Err(Error::RequestFailed { source, .. }) => match &*source {
+            HttpError::UnexpectedResponse { source, .. } => source.clone(),
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),

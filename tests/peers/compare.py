@@ -30,6 +30,7 @@ REASONS = {
     "bitsandbytes-nf4-no-config": "without a configuration everything is counted as stored",
     "bitsandbytes-real-nf4-bfloat16": "only bytes are unpacked",
     "bitsandbytes-real-nf4-float32": "only bytes are unpacked",
+    "comfy-kitchen-real": "without a configuration everything is counted as stored",
     "comfyui-nvfp4": "without a configuration everything is counted as stored",
     "compressed-tensors-marlin-24": "half of the weights is stored, and `meta` and scales are counted",
     "compressed-tensors-mixed": "patterns with alternatives match nothing, so modules get the bits of another group",
@@ -66,7 +67,10 @@ REASONS = {
     "hqq": "only bytes of 4 bits under another name are unpacked, and scales are counted",
     "inc": "the method is unknown to huggingface.js, so words are counted as stored",
     "intel-auto-round": "the method is unknown to huggingface.js, so words are counted as stored",
+    "llmcompressor-real-w4a16-quip": "transforms are counted",
+    "llmcompressor-real-w4a16-spinquant": "transforms are counted",
     "llmcompressor-real-mixed": "patterns with alternatives match nothing, so modules get the bits of another group",
+    "mlx-real-1bit": "a width of 1 is unknown to huggingface.js, so words are counted as stored",
     "metal": "the method is unknown to huggingface.js, so words are counted as stored",
     "modelopt": "the method is unknown to huggingface.js, so bytes are counted as stored, and some scales as parameters",
     "nunchaku": "the method is unknown to huggingface.js, and low-rank branches are counted",
@@ -139,7 +143,12 @@ def is_true(folder, document):
 
 
 # Tensors outside of quantized modules that only one of the two counts.
-NOT_PREDICTED = ("differs/", "quantized/compressed-tensors-float-quantized-kv")
+NOT_PREDICTED = (
+    "differs/",
+    "quantized/comfy-kitchen-real-convrot",
+    "quantized/compressed-tensors-float-quantized-kv",
+    "quantized/modelopt-real-fake",
+)
 
 
 def is_predicted(document, theirs):

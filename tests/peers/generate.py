@@ -21,7 +21,7 @@ BITS = {
     "F8_E5M2": 8, "U64": 64, "F64": 64, "UE8": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64,
 }
 
-PLAIN_DTYPES = ["BF16", "F16", "F32", "F4", "U8", "F8_E8M0", "BOOL", "I64"]
+PLAIN_DTYPES = ["BF16", "F16", "F32", "U8", "F8_E8M0", "BOOL", "I64"]
 
 MODULES = [
     "lm_head", "visual.patch_embed", "model.embed_tokens", "model.layers.0.self_attn.q_proj",

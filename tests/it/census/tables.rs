@@ -132,7 +132,7 @@ async fn rows_have_what_the_command_shows() {
         assert_eq!(row.format.as_deref(), Some(report.format));
         assert_eq!(row.commit, report.commit.as_ref().map(ToString::to_string));
         let files = u64::try_from(row.files.unwrap()).unwrap();
-        assert_eq!(files, report.files() as u64);
+        assert_eq!(files, report.file_count() as u64);
         assert_eq!(row.file_sha256.len() as u64, files, "{name}");
         assert_eq!(row.moe.is_some(), report.breakdown.moe.is_some(), "{name}");
         assert_eq!(row.dtypes.len(), report.parameter_count.rows().len(), "{name}");

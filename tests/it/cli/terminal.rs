@@ -1,6 +1,6 @@
 //! Output to terminals and pipes.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -108,7 +108,7 @@ fn a_paused_reader_of_stdout_does_not_stop_the_network() {
 #[test]
 fn an_empty_line_separates_reports_but_does_not_end_them() {
     let hub = support::fixtures_hub();
-    for view in [&["--sets"][..], &["--tree"], &["--explain"], &["--metadata"], &["--tensors"]] {
+    for view in [&["--sets"][..], &["--tree"], &["--explain"], &["--metadata"]] {
         let print = |repos: &[&str]| run(&hub, &[repos, view].concat()).data();
         let one = print(&["gpt2"]);
         assert!(!one.contains("\n\n") && one.ends_with('\n'), "{view:?}: {one}");
@@ -128,6 +128,19 @@ fn tensors_are_tab_separated_in_a_pipe() {
     assert_eq!(rows[0], ["name", "dtype", "shape", "bytes", "shard"]);
     assert!(rows[1..].iter().all(|row| row.len() == 5 && row[3].parse::<u64>().is_ok()));
     assert_eq!(rows.len(), 1 + 160);
+    let several = run(&hub, &["gpt2", "roberta-base", "-t"]).data();
+    let rows: Vec<Vec<_>> = several.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows[0], ["repository", "name", "dtype", "shape", "bytes", "shard"]);
+    assert!(rows[1..].iter().all(|row| row.len() == 6 && row[0] != "repository"));
+    assert_eq!((rows[1][0], rows.last().unwrap()[0]), ("gpt2", "roberta-base"));
+}
+
+#[test]
+fn a_filter_without_a_match_is_reported() {
+    let hub = support::fixtures_hub();
+    let ran = run(&hub, &["gpt2", "-t", "--filter", "nothing.*"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (1, 1));
+    assert_eq!(ran.stderr, "warning: gpt2: no tensor matches `nothing.*`\n");
 }
 
 #[cfg(target_os = "linux")]
@@ -153,25 +166,35 @@ fn a_full_disk_is_an_error_of_local_output() {
     }
 }
 
-/// `script` of util-linux gives the command a terminal. Where it is missing, there is nothing to test with.
+/// The name of a repository that does not fit a small terminal.
+const LONG_NAME: &str = "organization/a-model-whose-name-is-longer-than-sixty-columns-of-a-screen";
+
+/// Runs the command in a terminal until the screen contains a text, then presses Ctrl-C. Returns the output.
+///
+/// `script` of util-linux provides the terminal. Returns `None` if it is missing.
 #[cfg(target_os = "linux")]
-#[test]
-fn the_spinner_disappears_on_ctrl_c() {
-    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    hub.inject(|_, _| Some(Fault::Stall));
+fn screen_until(
+    hub: &LocalHub,
+    args: &str,
+    columns: usize,
+    variables: &[(&str, &str)],
+    text: &str,
+) -> Option<String> {
     let mut command = Command::new("script");
-    let line = concat!("stty cols 80; exec ", env!("CARGO_BIN_EXE_hf-meta"), " org/model");
-    command.args(["-qefc", line, "/dev/null"]);
+    let program = env!("CARGO_BIN_EXE_hf-meta");
+    let line = format!("stty rows 24 cols {columns}; exec {program} {args}");
+    command.args(["-qefc", &line, "/dev/null"]);
     command.env_clear().env("HF_ENDPOINT", hub.endpoint()).env("HF_HOME", "/nonexistent");
     command.env("TERM", "xterm").env("HF_META_CACHE", "off").env("PATH", "/usr/bin:/bin");
+    command.envs(variables.iter().copied());
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut child) = spawned else {
         support::program_is_missing("`script`", "the progress bar in a terminal");
-        return;
+        return None;
     };
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut screen = Vec::new();
-    while !String::from_utf8_lossy(&screen).contains("org/model") {
+    while !String::from_utf8_lossy(&screen).contains(text) {
         let mut byte = [0];
         stdout.read_exact(&mut byte).unwrap();
         screen.extend(byte);
@@ -179,12 +202,78 @@ fn the_spinner_disappears_on_ctrl_c() {
     stdin.write_all(b"\x03").unwrap();
     stdout.read_to_end(&mut screen).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(128 + 2), "ended by SIGINT");
-    let screen = String::from_utf8(screen).unwrap();
-    let (drawn, last_line) = screen.rsplit_once("\r\u{1b}[2K").unwrap();
-    assert!(!last_line.contains("org/model"), "{screen:?}");
-    // The terminal prints `^C`. With 80 columns before it, the cursor would have left the line of the bar.
-    let bar = drawn.rsplit("\u{1b}[2K").next().unwrap();
-    assert!(bar.trim_end_matches("^C").chars().count() < 79, "{screen:?}");
+    Some(String::from_utf8(screen).unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_spinner_disappears_on_ctrl_c() {
+    let repos = ["org/model", LONG_NAME].map(support::sharded);
+    let hub = LocalHub::start(repos).unwrap();
+    hub.inject(|_, _| Some(Fault::Stall));
+    let no_color = [("NO_COLOR", "1")];
+    for (repo, columns, variables) in [
+        ("org/model", 80, &[][..]),
+        ("org/model", 80, &no_color),
+        (LONG_NAME, 60, &[]),
+        (LONG_NAME, 60, &no_color),
+    ] {
+        let text = &repo[..8];
+        let Some(screen) = screen_until(&hub, repo, columns, variables, text) else { return };
+        let (drawn, last_line) = screen.rsplit_once("\r\u{1b}[2K").unwrap();
+        assert!(!last_line.contains(text), "{screen:?}");
+        // The terminal prints `^C`. If the bar filled the line, the cursor would have left it.
+        let bar = drawn.rsplit("\u{1b}[2K").next().unwrap();
+        assert!(bar.trim_end_matches("^C").chars().count() < columns - 1, "{screen:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_spinner_describes_a_wait() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    hub.inject(|_, _| Some(Fault::Status(429, vec![("retry-after", "100".to_owned())])));
+    let limited = "org/model  waiting for the rate limit, 1 min ";
+    if let Some(screen) = screen_until(&hub, "org/model", 80, &[], limited) {
+        assert!(screen.contains("(retry 1 of 4)"), "{screen:?}");
+        assert!(screen.contains("rate limit reached (wait: 1 min "), "{screen:?}");
+    }
+    hub.inject(|_, _| Some(Fault::Status(503, vec![])));
+    screen_until(&hub, "org/model", 80, &[], "org/model  a request failed, retry 2 of 4");
+}
+
+/// A terminal that cannot move its cursor has no bars, so a line reports that a server does not respond.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_line_reports_a_long_wait_if_there_are_no_bars() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    hub.inject(|_, _| Some(Fault::Status(503, vec![])));
+    let line = ": org/model: a request failed, retry ";
+    let args = "org/model --retries 255";
+    let screen = screen_until(&hub, args, 80, &[("TERM", "dumb")], line);
+    let Some(screen) = screen else { return };
+    assert!(screen.starts_with("warning: org/model: a request failed, retry "), "{screen:?}");
+}
+
+/// Each row of CSV is printed as soon as it is known, although another repository is never read.
+#[test]
+fn rows_for_other_programs_are_not_held_back() {
+    let hub = LocalHub::start(["org/a", "org/b"].map(support::sharded)).unwrap();
+    hub.inject(|request, _| request.path.contains("/b/").then_some(Fault::Stall));
+    let mut command = hf_meta(hub.endpoint());
+    command.args(["org/a", "org/b", "--format", "csv", "--retries", "255"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        lines.take(2).for_each(|line| sender.send(line).unwrap_or_default());
+    });
+    let rows = [(); 2].map(|()| receiver.recv_timeout(Duration::from_secs(60)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let rows = rows.map(Result::unwrap);
+    assert!(rows[0].starts_with("repository,") && rows[1].starts_with("org/a,"), "{rows:?}");
 }
 
 #[test]
@@ -196,8 +285,8 @@ fn log_lines_look_like_errors() {
         is_first.then(|| Fault::Status(503, vec![]))
     });
     let CommandOutput { code, stderr, .. } = run(&hub, &["org/model", "-v"]);
-    assert!(code == 0 && stderr.starts_with("info: retrying, url=http://"), "{stderr}");
-    let (_, wait) = stderr.split_once("wait=").unwrap();
+    assert!(code == 0 && stderr.starts_with("info: retrying (url: http://"), "{stderr}");
+    let (_, wait) = stderr.split_once("wait: ").unwrap();
     let wait = wait.split(',').next().unwrap();
     let (_, decimals) = wait.split_once('.').unwrap();
     assert!(decimals.trim_end_matches(char::is_alphabetic).len() == 1, "{stderr}");

@@ -58,8 +58,7 @@ fn the_total_of_an_empty_checkpoint_is_zero() {
     let hub = support::fixtures_hub();
     let stdout = run(&hub, &["example/lora-without-weights"]).data();
     let table: Vec<_> = stdout.lines().skip(1).take(2).collect();
-    let rows =
-        ["dtype  parameters  of parameters  bytes", "total           0              -    0 B"];
+    let rows = ["dtype  parameters  share  bytes", "total           0      -    0 B"];
     assert_eq!(table, rows, "{stdout}");
 }
 

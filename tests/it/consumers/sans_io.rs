@@ -4,24 +4,20 @@ use std::io::{Read, Seek, SeekFrom};
 
 use hf_meta::count::Counter;
 use hf_meta::formats::safetensors::Safetensors;
-use hf_meta::formats::{Format, Step};
+use hf_meta::formats::{Format, read_header};
 
 use super::object_store::Result;
 
 /// Counts the parameters of a file that is not quantized, and reads nothing but its header.
 pub(crate) fn count(file: &mut (impl Read + Seek)) -> Result<u64> {
     let size = file.seek(SeekFrom::End(0))?;
-    let mut parser = Safetensors.parser(&"model.safetensors".parse()?, 100_000_000);
-    let mut range = parser.first_range();
-    let header = loop {
+    let parser = Safetensors.parser(&"model.safetensors".parse()?, 100_000_000);
+    let header = read_header(parser, Some(size), |range| -> Result<_> {
         file.seek(SeekFrom::Start(range.start))?;
         let mut bytes = Vec::new();
         file.by_ref().take(range.end - range.start).read_to_end(&mut bytes)?;
-        match parser.advance(range.start, bytes, Some(size))? {
-            Step::Read(next) => range = next,
-            Step::Done(header) => break header,
-        }
-    };
+        Ok(bytes)
+    })?;
     let mut counter = Counter::new();
     counter.add_file(&header)?;
     let (count, _) = counter.finish()?;

@@ -2,8 +2,9 @@
 
 use std::fs::File as DiskFile;
 
+use hf_meta::count::Configs;
 use hf_meta::formats::{HeaderError, WeightsKind};
-use hf_meta::report::{Finding, Severity};
+use hf_meta::report::{Finding, ReportBuilder, Severity};
 use hf_meta::{
     Client, CountReport, DiskCache, Dtype, Error, Model, QuantizationNotFound, Source, Weights,
 };
@@ -145,6 +146,32 @@ async fn the_files_of_a_split_model_are_merged() {
     assert!(report.sharded);
 }
 
+/// Some programs repeat the architecture in every file, but only the first file describes the model.
+#[test]
+fn the_first_file_of_a_split_model_describes_it() {
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let part = |keys: &[&str]| {
+        let key = |key: &&str| [text(key), 8_u32.to_le_bytes().to_vec(), text("llama")].concat();
+        let counts = [0, keys.len() as u64].map(u64::to_le_bytes).concat();
+        let keys: Vec<_> = keys.iter().flat_map(key).collect();
+        [b"GGUF\x03\0\0\0".to_vec(), counts, keys, vec![0; 32]].concat()
+    };
+    let first = part(&["general.architecture", "tokenizer.ggml.model"]);
+    let second = part(&["general.architecture"]);
+    let header = |file: &[u8]| super::parse(file, file.len() as u64, usize::MAX).unwrap();
+    let headers =
+        [("m-00001-of-00002.gguf", header(&first)), ("m-00002-of-00002.gguf", header(&second))];
+    let [one, two] = headers;
+    for order in [[one.clone(), two.clone()], [two, one]] {
+        let mut builder = ReportBuilder::new_sharded(None, false);
+        for (path, header) in order {
+            builder.add(path.parse().unwrap(), header);
+        }
+        let model = builder.finish(&Configs::default()).model.unwrap();
+        assert_eq!(model.tokenizer.as_deref(), Some("llama"));
+    }
+}
+
 #[tokio::test]
 async fn safetensors_calls_read_safetensors_only() {
     let hub = support::fixtures_hub();
@@ -198,7 +225,7 @@ async fn experts_are_counted_from_the_header() {
 async fn every_fixture_has_as_many_parameters_as_elements() {
     let hub = support::fixtures_hub();
     for (name, figures) in super::oracle().files {
-        let model = support::client(&hub).model("gguf").path(&name);
+        let model = support::client(&hub).model("gguf").path(name.as_str());
         let report = model.count().await.unwrap();
         let elements = figures.tensors.iter().filter(|tensor| !tensor.shape.is_empty());
         let elements: u64 = elements.map(|tensor| tensor.elements).sum();
@@ -326,7 +353,9 @@ async fn verify_finds_tensors_beyond_the_end() {
     let one = model(&hub).path("BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf");
     let report = one.verify().await.unwrap();
     let mismatch = |unit, declared, found| Finding::SplitMismatch { unit, declared, found };
-    let expected = [mismatch("files", 2, 1), mismatch("tensors", 146, 74)];
+    let file = "BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf".to_owned();
+    let single = Finding::SingleShard { file, number: 1, total: 2 };
+    let expected = [mismatch("files", 2, 1), mismatch("tensors", 146, 74), single];
     assert_eq!((report.is_valid(), &report.findings[..]), (false, &expected[..]));
     assert_eq!(one.count().await.unwrap().findings, expected);
     let header = fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");

@@ -107,6 +107,34 @@ async fn blank_variables_are_ignored_and_tildes_are_expanded() {
     assert!(home.path().join("headers").is_dir());
 }
 
+/// Platforms set `PORT` in every container.
+#[test]
+fn an_address_on_the_command_line_replaces_the_port_of_the_platform() {
+    let hub = LocalHub::start([]).unwrap();
+    let mut with_port = command(&hub);
+    with_port.env("PORT", "7860");
+    assert!(Server::start_as(with_port, &[]).address.starts_with("http://127.0.0.1:"));
+    let help = command(&hub).env("PORT", "7860").args(["serve", "-h"]).output().unwrap().stdout;
+    let help = String::from_utf8(help).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("[env: HF_META_LISTEN=] [default: 0.0.0.0:7860]"), "{help}");
+    let output = command(&hub).env("PORT", "none").arg("serve").stderr(Stdio::piped()).output();
+    let error = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(error.contains("PORT is not a port number"), "{error}");
+}
+
+/// A service that ignored the former name of its list of owners would be open to everyone.
+#[test]
+fn a_variable_with_a_former_name_is_refused() {
+    let hub = LocalHub::start([]).unwrap();
+    let mut command = command(&hub);
+    command.env("HF_META_OWNERS", "org").args(["serve", "--listen", "127.0.0.1:0"]);
+    command.stderr(Stdio::piped());
+    let output = command.output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("HF_META_ALLOWED_OWNERS"), "{error}");
+}
+
 #[test]
 fn the_environment_file_lists_every_variable_with_its_default() {
     let hub = LocalHub::start([Repo::new("org/x")]).unwrap();

@@ -149,7 +149,7 @@ async fn a_client_finds_the_headers_that_another_client_has_cached() {
     let third = stranger.model("gpt2").parse_safetensors_metadata().await.unwrap();
     assert!(
         third.report().fetch.requests > 1,
-        "headers that were read without a token are not found with a token"
+        "a token that the Hub rejects does not find the headers"
     );
 }
 

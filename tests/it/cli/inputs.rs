@@ -1,0 +1,250 @@
+//! Names, paths and files as people type, paste and complete them.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{CommandOutput, hf_meta, run};
+use crate::hub::{Fault, LocalHub, Repo};
+use crate::support::{self, index, weights};
+
+const GGUF: &str = "example/Llama-3.2-1B-GGUF";
+
+/// Returns the first path that a call has read.
+fn read_path(hub: &LocalHub, args: &[&str]) -> String {
+    let json = run(hub, &[args, &["--json", "--summary"]].concat()).data();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    json["filepaths"][0].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_folder_completed_by_a_shell_is_local() {
+    let hub = support::fixtures_hub();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gpt2/model.safetensors");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    std::fs::write(file, support::file_start("{}")).unwrap();
+    let tensors = |source: &str, folder: &Path| {
+        let mut command = hf_meta(hub.endpoint());
+        command.current_dir(folder).args([source, "--tensors"]);
+        CommandOutput::new(&mut command).data().lines().count() - 1
+    };
+    let empty = tempfile::tempdir().unwrap();
+    assert_eq!(tensors("gpt2/", folder.path()), 0);
+    assert_eq!(tensors("gpt2", folder.path()), 160, "a name is never a folder");
+    assert_eq!(tensors("gpt2/", empty.path()), 160);
+}
+
+/// Links of the Hub's viewer, names with a quantization, and files without their extension.
+#[test]
+fn a_quantization_is_selected_in_every_spelling() {
+    let hub = support::fixtures_hub();
+    let link = format!("{}/{GGUF}?show_file_info=Llama-3.2-1B-Q8_0.gguf", hub.endpoint());
+    let tag = format!("{GGUF}:q8_0");
+    for args in [&[&*link][..], &[&tag], &[GGUF, "--path", "Llama-3.2-1B-Q8_0"]] {
+        assert_eq!(read_path(&hub, args), "Llama-3.2-1B-Q8_0.gguf", "{args:?}");
+    }
+    let split = run(&hub, &[GGUF, "--path", "BF16/Llama-3.2-1B-BF16"]).data();
+    let pattern = "BF16/Llama-3.2-1B-BF16-*-of-00002.gguf";
+    assert!(split.contains(&format!("read from {pattern}; select another")), "{split}");
+    assert!(!split.contains("-00001-of-"), "{split}");
+    let other = run(&hub, &[GGUF, "--weights", "safetensors"]);
+    assert_eq!(other.code, 1);
+    assert!(other.stderr.contains("help: omit --weights, or set it to gguf"), "{}", other.stderr);
+}
+
+#[test]
+fn one_shard_is_not_taken_for_the_model() {
+    let shard = "model-00001-of-00004.safetensors";
+    let repo = Repo::new("org/large").file(shard, weights(&["x"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    let url = format!("{}/org/large/resolve/main/{shard}", hub.endpoint());
+    for args in [&[&*url][..], &["org/large", "--path", shard], &["verify", &url]] {
+        let ran = run(&hub, args);
+        let output = ran.stdout + &ran.stderr;
+        let finding = format!("`{shard}` is only shard 1 of 4; the others were not read");
+        assert!(ran.code == 0 && output.contains(&finding), "{args:?}: {output}");
+    }
+}
+
+#[test]
+fn findings_are_printed_with_their_severity() {
+    let hub = support::fixtures_hub();
+    let renamed = run(&hub, &["GPT2"]);
+    assert!(
+        renamed.stderr.starts_with("note: GPT2: the repository's current name"),
+        "{}",
+        renamed.stderr
+    );
+}
+
+#[test]
+fn a_file_in_another_format_is_described() {
+    let hub = LocalHub::start([]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let pytorch = "checkpoints of PyTorch are not supported; convert it to safetensors";
+    let other = "only safetensors files, their indexes and GGUF files can be read";
+    let cases: [(&[u8], _, _); 5] = [
+        (b"{\"architectures\": []}", "JSON", other),
+        (b"root:x:0:0:root:/root:/bin/sh\n", "text", other),
+        (b"<html><body>", "an HTML or XML page", other),
+        (b"PK\x03\x04\0\0\x08\x08", "a ZIP archive", pytorch),
+        (b"\x80\x02\x8a\nl\xfc\x9cF", "a Python pickle", pytorch),
+    ];
+    for (bytes, format, help) in cases {
+        let file = folder.path().join("x.safetensors");
+        std::fs::write(&file, bytes).unwrap();
+        let ran = run(&hub, &[file.to_str().unwrap()]);
+        let cause = format!("the file is not a safetensors file: it looks like {format}");
+        assert!(ran.stderr.contains(&cause) && ran.stderr.contains(help), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_words_of_other_programs_lead_to_the_right_option() {
+    let hub = support::fixtures_hub();
+    for (name, help) in [
+        ("version", "did you mean the option `--version`?"),
+        ("tree", "did you mean the option `--tree`?"),
+        ("info", "to inspect a repository, omit the command: `hf-meta REPO`"),
+    ] {
+        let ran = run(&hub, &[name, "gpt2"]);
+        assert!(ran.stderr.contains(&format!("help: {help}")), "{name}: {}", ran.stderr);
+    }
+    let row = run(&hub, &["gpt2,3"]).stderr;
+    assert!(row.contains("set --column to the column that contains the names"), "{row}");
+}
+
+#[test]
+fn the_first_missing_shard_is_named() {
+    let shard = |repo: Repo, n| repo.file(&format!("m-0000{n}-of-00003.gguf"), weights(&["x"]));
+    let repo = [1, 3].into_iter().fold(Repo::new("org/hole"), shard);
+    let hub = LocalHub::start([repo]).unwrap();
+    let ran = run(&hub, &["org/hole"]);
+    let message =
+        "found 2 of 3 shards and no index; the first missing one is `m-00002-of-00003.gguf`";
+    assert!(ran.stderr.contains(message), "{}", ran.stderr);
+}
+
+/// `diff` has two sources, and one `--path` would not do.
+#[test]
+fn the_hints_of_diff_do_not_mention_options_that_it_lacks() {
+    let repo = Repo::new("org/two").file("a.safetensors", weights(&["x"]));
+    let hub = LocalHub::start([repo.file("b.safetensors", weights(&["x"]))]).unwrap();
+    let ran = run(&hub, &["diff", "org/two", "org/two"]);
+    assert!(
+        ran.stderr.contains(
+            "help: use hf://org/two/PATH with one of them: a.safetensors, b.safetensors\n"
+        ),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains("--path"), "{}", ran.stderr);
+    assert_eq!(
+        run(&hub, &["diff", "hf://org/two/a.safetensors", "hf://org/two/b.safetensors"]).code,
+        0
+    );
+}
+
+#[test]
+fn a_filter_applies_to_the_tree_and_to_json() {
+    let hub = support::fixtures_hub();
+    let tree = run(&hub, &["gpt2", "--tree", "--filter", "h.11.attn.*"]).data();
+    assert!(tree.contains("h.11.attn") && !tree.contains("wte"), "{tree}");
+    let total = tree.lines().find(|line| line.starts_with("total")).unwrap();
+    assert_eq!(total.split_whitespace().nth(1), Some("5"), "{tree}");
+    let json = run(&hub, &["gpt2", "--json", "--filter", "h.11.attn.*"]).data();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let header = json["header"].as_object().unwrap();
+    let names = header.keys().filter(|name| *name != "__metadata__");
+    assert!(names.clone().all(|name| name.starts_with("h.11.attn.")), "{header:?}");
+    assert_eq!(json["matched"]["tensors"], names.count());
+    assert_eq!(json["parameterTotal"], 137_022_720, "the count is that of the model");
+    let index = &["bigscience/bloom", "--json", "--filter", "word_embeddings.*"];
+    let json: Value = serde_json::from_str(&run(&hub, index).data()).unwrap();
+    assert_eq!(json["index"]["weight_map"].as_object().unwrap().len(), 1);
+    assert_eq!(json["matched"]["tensors"], 1);
+}
+
+/// Code hosts find the files of annotations only by their paths in the repository.
+#[test]
+fn findings_name_shards_by_their_path_in_the_repository() {
+    let shard = |n| format!("diffusion_pytorch_model-0000{n}-of-00002.safetensors");
+    let index = index(&[("x", &shard(1)), ("y", &shard(2))]);
+    let repo = Repo::new("org/pipeline")
+        .file("transformer/diffusion_pytorch_model.safetensors.index.json", index)
+        .file(&format!("transformer/{}", shard(1)), weights(&["x", "z"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    for args in [&["org/pipeline"][..], &["org/pipeline", "--path", "transformer"]] {
+        let sarif = run(&hub, &[&["verify", "--sarif"], args].concat()).stdout;
+        for n in [1, 2] {
+            let uri = format!("/org/pipeline/blob/main/transformer/{}\"", shard(n));
+            assert!(sarif.contains(&uri), "{uri}: {sarif}");
+        }
+        assert!(sarif.contains(&format!("`transformer/{}`", shard(2))), "{sarif}");
+        assert!(!sarif.contains("transformer/transformer"), "{sarif}");
+    }
+    let json = run(&hub, &["verify", "--json", "org/pipeline"]).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let checked = [
+        "transformer/diffusion_pytorch_model.safetensors.index.json".to_owned(),
+        format!("transformer/{}", shard(1)),
+    ];
+    assert_eq!(json["filepaths"], serde_json::json!(checked));
+}
+
+#[test]
+fn the_parameters_of_shards_without_an_index_are_verified() {
+    let hub = support::fixtures_hub();
+    let json = run(&hub, &["verify", "--json", "example/shards-without-index"]).data();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let counted = run(&hub, &["example/shards-without-index", "--json", "--summary"]).data();
+    let counted: Value = serde_json::from_str(&counted).unwrap();
+    assert_eq!(json["parameters"]["counted"], counted["parameterTotal"]);
+}
+
+/// A wait that would exceed the timeout does not begin, so nothing is requested after it.
+#[test]
+fn a_timeout_includes_waits_for_rate_limits() {
+    let hub = LocalHub::start([support::sharded("org/limited")]).unwrap();
+    hub.inject(|_, _| Some(Fault::Status(429, vec![("retry-after", "290".to_owned())])));
+    let ran = run(&hub, &["org/limited", "--timeout", "5"]);
+    assert_eq!((ran.code, &*ran.stdout), (3, ""), "{}", ran.stderr);
+    assert!(hub.log().len() <= 2, "one request for each of the two names that weights have");
+}
+
+/// An index on a machine without its shards is not a defect of the repository.
+#[test]
+fn shards_that_were_not_downloaded_are_unreadable() {
+    let cache = tempfile::tempdir().unwrap();
+    let commit = "1111111111111111111111111111111111111111";
+    let home = cache.path().join("models--org--part");
+    let snapshot = home.join("snapshots").join(commit);
+    std::fs::create_dir_all(&snapshot).unwrap();
+    std::fs::create_dir(home.join("refs")).unwrap();
+    std::fs::write(home.join("refs/main"), commit).unwrap();
+    let index = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
+    std::fs::write(snapshot.join("model.safetensors.index.json"), index).unwrap();
+    std::fs::write(snapshot.join("config.json"), "{}").unwrap();
+    let mut command = hf_meta("http://127.0.0.1:1");
+    command.env("HF_HUB_CACHE", cache.path()).args(["verify", "--offline", "--json", "org/part"]);
+    let ran = CommandOutput::new(&mut command);
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &json["complete"]), (3, &Value::from(false)), "{json}");
+    let kinds: Vec<_> =
+        json["findings"].as_array().unwrap().iter().map(|found| &found["kind"]).collect();
+    assert_eq!(kinds, ["unreadable", "unreadable"], "{json}");
+}
+
+/// The help of a file that looks like a table of names.
+#[test]
+fn a_csv_list_on_stdin_gets_a_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list");
+    std::fs::write(&list, "id,likes\ngpt2,3\n").unwrap();
+    let hub = support::fixtures_hub();
+    let mut command = hf_meta(hub.endpoint());
+    command.arg("-").stdin(std::fs::File::open(&list).unwrap());
+    let ran = CommandOutput::new(&mut command);
+    assert!(ran.code == 2 && ran.stderr.contains("--column"), "{}", ran.stderr);
+}

@@ -1,0 +1,164 @@
+//! Custom stores, small files, calls from synchronous code, and results read from JSON.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use futures::future::{BoxFuture, FutureExt, ready};
+use hf_meta::formats::weight_sets::ListedFile;
+use hf_meta::{Client, CountSummary, Error, FileStore, RangeBytes, RepoPath, block_on};
+
+use crate::hub::{File, LocalHub, Repo};
+use crate::support;
+
+/// Files in memory. A listing fails if `lists` is false.
+#[derive(Clone, Debug)]
+struct Bucket {
+    files: BTreeMap<RepoPath, Vec<u8>>,
+    lists: bool,
+}
+
+impl FileStore for Bucket {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, io::Result<RangeBytes>> {
+        let file = self.files.get(path).ok_or(io::Error::from(io::ErrorKind::NotFound));
+        let read = |file: &Vec<u8>| {
+            let [start, end] = [range.start, range.end]
+                .map(|offset| usize::try_from(offset).unwrap_or(usize::MAX).min(file.len()));
+            // A careless store returns more than was asked for.
+            let bytes = file[start..file.len().min(end + 1)].to_vec();
+            RangeBytes { bytes, file_size: file.len() as u64 }
+        };
+        ready(file.map(read)).boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+    ) -> BoxFuture<'a, io::Result<Option<Vec<ListedFile>>>> {
+        let file = |(path, file): (&RepoPath, &Vec<u8>)| ListedFile {
+            path: path.clone(),
+            size: file.len() as u64,
+        };
+        let files = self.files.iter().map(file).filter(|file| file.is_below(folder)).collect();
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        ready(if self.lists { Ok(Some(files)) } else { Err(denied) }).boxed()
+    }
+}
+
+/// A file of one `F32` tensor with `elements` elements.
+fn file(name: &str, elements: usize) -> Vec<u8> {
+    let end = 4 * elements;
+    let header =
+        format!(r#"{{"{name}":{{"dtype":"F32","shape":[{elements}],"data_offsets":[0,{end}]}}}}"#);
+    [support::file_start(&header), vec![0; end]].concat()
+}
+
+fn bucket() -> Bucket {
+    let index = br#"{"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}"#.to_vec();
+    let files = [
+        ("sharded/model.safetensors.index.json", index),
+        ("sharded/1.safetensors", file("a", 3)),
+        ("sharded/2.safetensors", file("b", 4)),
+        ("other/my-weights.safetensors", file("c", 5)),
+    ];
+    let files = files.map(|(path, bytes)| (path.parse().unwrap(), bytes));
+    Bucket { files: BTreeMap::from(files), lists: true }
+}
+
+#[tokio::test]
+async fn a_custom_store_is_read_like_a_folder() {
+    let client = Client::new().unwrap();
+    let model = |path: &str| client.model("bucket/models").store(bucket()).path(path);
+    let report = model("sharded").count().await.unwrap();
+    assert_eq!((report.parameter_count.total(), report.file_count()), (7, 2));
+    assert_eq!((&*report.source, report.commit), ("hf://bucket/models@main/sharded", None));
+    assert!(report.fetch.requests >= 4 && report.fetch.bytes_read > 0);
+    assert_eq!(model("other").count().await.unwrap().parameter_count.total(), 5);
+    assert!(model("sharded").verify().await.unwrap().is_valid());
+    assert!(matches!(model("none").count().await, Err(Error::NoWeights { .. })));
+
+    let closed = Bucket { lists: false, ..bucket() };
+    let error =
+        client.model("bucket").store(closed.clone()).path("other").count().await.unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error:?}");
+    let direct = client.model("bucket").store(closed).path("other/my-weights.safetensors");
+    assert_eq!(direct.count().await.unwrap().parameter_count.total(), 5);
+}
+
+#[tokio::test]
+async fn a_small_file_is_read_at_the_revision_of_the_model() {
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let config = |text: &str| File::from_bytes(text.to_owned());
+    let repo = Repo::new("org/model").commit(&new).file("config.json", config(r#"{"v":2}"#));
+    let repo = repo.commit(&old).file("config.json", config(r#"{"v":1}"#));
+    let hub = LocalHub::start([repo]).unwrap();
+    let expired = Client::builder().endpoint(hub.endpoint()).token("hf_expired").build().unwrap();
+    let client = support::client(&hub);
+    let path: RepoPath = "config.json".parse().unwrap();
+    let read = async |model: hf_meta::Model, limit| model.read_file(&path, limit).await;
+    for client in [&client, &expired] {
+        assert_eq!(read(client.model("org/model"), 100).await.unwrap(), br#"{"v":1}"#);
+    }
+    let pinned = client.model("org/model").revision(new.as_str());
+    assert_eq!(read(pinned.clone(), 100).await.unwrap(), br#"{"v":2}"#);
+    assert!(matches!(read(pinned, 3).await, Err(Error::TooLarge { limit: 3, .. })));
+    let missing = client.model("org/model").read_file(&"none.json".parse().unwrap(), 100).await;
+    assert!(matches!(missing, Err(Error::FileNotFound { .. })), "{missing:?}");
+}
+
+#[test]
+fn synchronous_code_can_make_calls() {
+    let hub = support::fixtures_hub();
+    let client = support::client(&hub);
+    for _ in 0..2 {
+        let report = block_on(client.model("gpt2").count()).unwrap();
+        assert_eq!(report.parameter_count.total(), 137_022_720);
+    }
+    assert!(block_on(client.model("org/none").count()).is_err());
+    let threads: Vec<_> = ["gpt2", "roberta-base"]
+        .map(|repo| (client.model(repo), repo))
+        .into_iter()
+        .map(|(model, _)| std::thread::spawn(move || block_on(model.count()).is_ok()))
+        .collect();
+    assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+    let panic = std::panic::catch_unwind(|| block_on::<()>(async { panic!("of the call") }));
+    assert!(panic.is_err());
+    assert!(block_on(client.model("gpt2").count()).is_ok(), "the thread outlives a panic");
+}
+
+#[tokio::test]
+async fn a_result_can_be_read_from_its_json() {
+    let hub = support::fixtures_hub();
+    for repo in ["bigscience/bloom", "openai/gpt-oss-20b", "example/Llama-3.2-1B-GGUF"] {
+        let weights = support::client(&hub).model(repo).inspect().await.unwrap();
+        let expected = CountSummary::from(weights.report());
+        let texts = [
+            serde_json::to_string(weights.report()).unwrap(),
+            serde_json::to_string(&weights).unwrap(),
+            serde_json::to_string(&expected).unwrap(),
+        ];
+        for text in texts {
+            let mut read: CountSummary = serde_json::from_str(&text).unwrap();
+            read.fetch.elapsed = expected.fetch.elapsed;
+            assert_eq!(read, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_format_reports_its_quantization() {
+    let hub = support::fixtures_hub();
+    let cases = [
+        ("gpt2", None),
+        ("openai/gpt-oss-20b", Some("mxfp4")),
+        ("example/Llama-3.2-1B-GGUF", Some("Q4_K_M")),
+    ];
+    for (repo, quantization) in cases {
+        let report = support::client(&hub).model(repo).count().await.unwrap();
+        assert_eq!(report.quantization(), quantization, "{repo}");
+    }
+}
