@@ -113,8 +113,8 @@ impl fmt::Display for AuxiliaryTensor {
 /// The kind of a tensor that is not a parameter of the `PyTorch` module, because it is computed rather than learned.
 ///
 /// A buffer is stored like a weight, and every documented count includes it, so it is counted here as well, in a
-/// separate group. It is recognized by its name and, if a weight could have the same name, by its shape. The names are
-/// those of the persistent buffers in `transformers` 5.23 and `diffusers` 0.42.
+/// separate group. It is recognized by its name and, if a weight could have the same name, by its shape. The
+/// persistent buffers of `transformers` 5.23 and `diffusers` 0.42 have these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Buffer {
@@ -210,8 +210,8 @@ impl Buffer {
         names.any(|name| *name == last) || Self::NAMES_BELOW.iter().any(|(.., name)| *name == last)
     }
 
-    /// Returns whether a name begins like those of EMA copies and optimizers. Source: CompVis/latent-diffusion,
-    /// `ema_pytorch`.
+    /// Returns whether a name begins like the names of EMA copies and optimizer states. Source:
+    /// CompVis/latent-diffusion, `ema_pytorch`.
     pub(super) fn is_training_state(name: &str) -> bool {
         // Constant lengths make this fast.
         name.starts_with("model_ema.")
