@@ -535,13 +535,13 @@ impl Model {
         let (origin, target) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
-                let origin = match &self.store {
-                    Some(store) => {
-                        let (store, name) = (Arc::clone(store), repo.to_string());
-                        let folder = StoreFolder { store, name, meter: meter.clone() };
-                        Origin::Folder(Arc::new(folder))
-                    }
-                    None => self.context.repo(repo, revision, meter.clone()).await,
+                let origin = if let Some(store) = &self.store {
+                    let (store, name) = (Arc::clone(store), repo.to_string());
+                    let folder = StoreFolder { store, name, meter: meter.clone() };
+                    Origin::Folder(Arc::new(folder))
+                } else {
+                    let hooks = self.hooks.clone();
+                    self.context.repo(repo, revision, meter.clone(), hooks).await
                 };
                 (origin, Target::from_path(&formats, path.clone()))
             }

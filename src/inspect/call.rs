@@ -271,10 +271,10 @@ impl Call {
         }
     }
 
-    /// Waits until the hooks allow requests for `files` files.
-    pub(super) async fn before_requests(&self, files: usize) {
+    /// Waits until the hooks allow `requests` more requests.
+    pub(super) async fn before_requests(&self, requests: usize) {
         if let Some(hooks) = self.hooks.as_ref().filter(|_| !self.files.is_cached()) {
-            hooks.before_requests(files).await;
+            hooks.before_requests(requests).await;
         }
     }
 

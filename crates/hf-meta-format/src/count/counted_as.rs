@@ -144,7 +144,7 @@ pub enum Buffer {
 
 impl Buffer {
     /// The last segments of names.
-    const NAMES: [(Self, &[&str]); 17] = [
+    const NAMES: [(Self, &[&str]); 18] = [
         (Self::AttentionMask, &["masked_bias", "attn_mask", "causal_mask"]),
         (Self::AttentionDecay, &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
         (Self::Ids, &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
@@ -164,6 +164,7 @@ impl Buffer {
         (Self::Constant, &["weight_integer", "bias_integer", "weight_scaling_factor"]),
         (Self::Constant, &["fc_scaling_factor", "act_scaling_factor", "x_min", "x_max"]),
         (Self::Constant, &["input_min", "input_max", "output_min", "output_max"]),
+        (Self::TrainingState, &["exp_avg", "exp_avg_sq", "momentum_buffer"]),
     ];
 
     /// The last two segments of names whose last segment is also the name of weights.
@@ -184,23 +185,14 @@ impl Buffer {
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
         let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
         let parent = || module.rsplit('.').next().unwrap_or_default();
-        let is_state = matches!(last, "exp_avg" | "exp_avg_sq" | "momentum_buffer");
-        if is_state || Self::is_training_state(name) {
+        if Self::is_training_state(name) {
             return Some(Self::TrainingState);
-        }
-        // Most tensors have one of these names.
-        match last {
-            "weight" | "weight_scale_inv" | "weight_scale" | "qweight" | "scales" => return None,
-            "bias" => {
-                let is_mask = is_mask(&info.shape) && parent().starts_with("att");
-                return is_mask.then_some(Self::AttentionMask);
-            }
-            _ => {}
         }
         if let Some((kind, ..)) = Self::NAMES.iter().find(|(_, names)| names.contains(&last)) {
             return Some(*kind);
         }
         Some(match (last, &info.shape[..]) {
+            ("bias", shape) if is_mask(shape) && parent().starts_with("att") => Self::AttentionMask,
             // Learned embeddings have a row per position, or a third dimension.
             ("positional_embedding", [2, _]) => Self::FixedPositions,
             ("position_embedding", [_, _]) if parent() == "embeddings" => Self::FixedPositions,
@@ -212,12 +204,20 @@ impl Buffer {
         })
     }
 
+    /// Returns whether a buffer may have a name whose last segment is `last`.
+    pub(super) fn may_have_name(last: &str) -> bool {
+        let mut names = Self::NAMES.iter().flat_map(|(_, names)| *names);
+        names.any(|name| *name == last) || Self::NAMES_BELOW.iter().any(|(.., name)| *name == last)
+    }
+
     /// Returns whether a name begins like those of EMA copies and optimizers. Source: CompVis/latent-diffusion,
     /// `ema_pytorch`.
     pub(super) fn is_training_state(name: &str) -> bool {
-        const PREFIXES: [&str; 4] = ["model_ema.", "ema_model.", "ema.", "optimizer."];
-
-        PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        // Constant lengths make this fast.
+        name.starts_with("model_ema.")
+            || name.starts_with("ema_model.")
+            || name.starts_with("ema.")
+            || name.starts_with("optimizer.")
     }
 }
 

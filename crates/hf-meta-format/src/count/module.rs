@@ -15,6 +15,8 @@ pub(super) struct Component {
     pub(super) role: Role,
     /// True if a tensor with this name is a reason to request `config.json`.
     pub(super) needs_config: bool,
+    /// True if a [buffer](super::Buffer) may have this name.
+    pub(super) may_be_buffer: bool,
 }
 
 /// The role of a component in its module.

@@ -107,9 +107,10 @@ impl ExpertSums {
             let (name, dtype) = (clip(name), tensor.dtype.clone());
             *known = Some(StoredEmbedding { name, dtype, class, count: *count });
         }
-        self.has_experts |= position.is_routed(tensor);
+        let is_routed = position.is_routed(tensor);
+        self.has_experts |= is_routed;
         if !self.is_too_large {
-            let added = self.add_to_layer(&position, tensor, parameters);
+            let added = self.add_to_layer(&position, tensor, is_routed, parameters);
             self.is_too_large = added.is_none();
         }
     }
@@ -119,6 +120,7 @@ impl ExpertSums {
         &mut self,
         position: &TensorPosition<'_>,
         tensor: &TensorInfo,
+        is_routed: bool,
         parameters: u64,
     ) -> Option<()> {
         let key = position.layer.map_or("", |layer| layer.key);
@@ -141,7 +143,7 @@ impl ExpertSums {
         let group = layer.group(expert.group.get(key.len()..)?)?;
         let experts = group.numbered.len();
         group.add(part, parameters)?;
-        group.is_proven |= position.is_routed(tensor);
+        group.is_proven |= is_routed;
         self.experts += group.numbered.len() - experts;
         self.groups += layer.groups.len() - before;
         (self.groups <= Self::MAX_GROUPS && self.experts <= Self::MAX_EXPERTS).then_some(())
