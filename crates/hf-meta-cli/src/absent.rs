@@ -44,7 +44,7 @@ pub(crate) mod census {
     pub(crate) fn read_names(
         _file: &Path,
         _column: Option<&str>,
-    ) -> Result<Option<Vec<String>>, CommandError> {
+    ) -> Result<Option<Vec<hf_meta_repo_list::ListedName>>, CommandError> {
         Ok(None)
     }
 }
