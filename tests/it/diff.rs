@@ -223,9 +223,12 @@ fn hub_with(before: File, after: File) -> LocalHub {
     LocalHub::start([repo("org/before", before), repo("org/after", after)]).unwrap()
 }
 
+fn part(name: String, dtype: &'static str, shape: &[u64], width: u64) -> Tensor {
+    (name, dtype, shape.to_vec(), width)
+}
+
 #[tokio::test]
 async fn quantized_modules_are_matched_with_their_original() {
-    let part = |name: String, dtype, shape: &[u64], width| (name, dtype, shape.to_vec(), width);
     let gptq = |module: &str| {
         vec![
             part(format!("{module}.qweight"), "I32", &[16, 128], 4),
@@ -255,7 +258,7 @@ async fn quantized_modules_are_matched_with_their_original() {
             part(format!("{module}.weight_shape"), "I64", &[2], 8),
         ]
     };
-    let methods: [&dyn Fn(&str) -> Vec<Tensor>; 4] = [&gptq, &nf4, &fp8, &compressed];
+    let methods: [fn(&str) -> Vec<Tensor>; 4] = [gptq, nf4, fp8, compressed];
     for (at, packed) in methods.into_iter().enumerate() {
         let hub = hub_with(layers("", linear), layers("", packed));
         for sides in [["org/before", "org/after"], ["org/after", "org/before"]] {
