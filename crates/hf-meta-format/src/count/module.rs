@@ -41,6 +41,11 @@ impl Component {
         self.role == Role::Weights && !self.needs_config
     }
 
+    /// Returns whether only quantizers store a tensor with this name, even next to weights that are not packed.
+    pub(super) fn is_quantizer_state(&self) -> bool {
+        matches!(self.role, Role::AlwaysAuxiliary(_)) && !self.needs_config
+    }
+
     /// Returns the module of a tensor, or `None` if the tensor has a different name.
     pub(super) fn module_of<'a>(&self, tensor: &'a str) -> Option<&'a str> {
         let module = tensor.strip_suffix(self.name)?;

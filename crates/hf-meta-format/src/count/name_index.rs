@@ -41,7 +41,10 @@ impl NameIndex {
         let components = names.into_iter().zip(0..).map(|((name, role, needs_config), index)| {
             let is_suffix = name.starts_with('*');
             let name = without_star(name);
-            let may_be_buffer = name.is_empty() || Buffer::may_have_name(last_segment(name));
+            let is_end = is_suffix || name.is_empty();
+            let last = last_segment(name);
+            let is_name = |buffer: &str| buffer == last || is_end && buffer.ends_with(last);
+            let may_be_buffer = Buffer::last_segments().any(is_name);
             Component { index, name, is_suffix, role, needs_config, may_be_buffer }
         });
         let components: Vec<_> = components.collect();

@@ -50,6 +50,9 @@ pub(super) struct SiblingCheck {
 impl SiblingCheck {
     /// Adds the path of a tensor that is neither a scalar nor a buffer.
     pub(super) fn add_tensor(&mut self, name: &str, module: &str, component: &Component) {
+        if component.is_quantizer_state() {
+            return;
+        }
         // The module of a suffix, as in `gate.global_scale`, may not exist.
         let mut path = if component.is_suffix { name } else { module };
         let mut recent = 0;

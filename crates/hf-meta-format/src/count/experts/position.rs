@@ -77,7 +77,7 @@ impl ExpertPosition<'_> {
                 Some(ExpertPart::Stacked(*experts))
             }
             (Stacked, [_, _]) if !is_bias => Some(ExpertPart::Rows),
-            // The weights of a linear layer are those of one dense layer.
+            // In a linear layer, `weight` belongs to one dense layer.
             (BlockMlp, [_, _]) if !is_bias && self.last != b"weight" => Some(ExpertPart::Rows),
             (Stacked | Block | BlockMlp | Mlp, _) => None,
         }

@@ -473,7 +473,8 @@ mod tests {
         assert_eq!((padded.active(), padded.active_without_lookup_tables()), (1_130, 1_080));
     }
 
-    /// The adjugate experts of `GroveMoE`, in GGUF: 2 of 4 experts of 10 parameters, and at most 2 adjugate experts of 3.
+    /// The adjugate experts of `GroveMoE` in GGUF: 2 of 4 experts with 10 parameters, and at most 2 adjugate experts
+    /// with 3.
     #[test]
     fn adjugate_experts_are_an_upper_bound() {
         let tensors = [
