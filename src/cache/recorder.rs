@@ -16,6 +16,10 @@ use crate::hub::CommitSha;
 /// of headers and index.
 const MAX_BYTES_PER_COMMIT: u64 = 128 << 20;
 
+/// The maximum number of bytes to fill with zeros between two ranges of a file. The commit of a file with a wider gap
+/// is not cached, such as that of a large `PyTorch` checkpoint, which is read at its start and at its end.
+const MAX_GAP: u64 = 16 << 20;
+
 /// Records the header bytes that a call reads. Clones share the recording.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorder(Arc<Mutex<Recording>>);
@@ -92,6 +96,9 @@ impl Recording {
     fn fill_gap(&mut self, path: &RepoPath, start: u64) {
         let known = self.starts.get(path.as_str()).map_or(start, |file| file.bytes.len() as u64);
         let gap = start.saturating_sub(known);
+        if gap > MAX_GAP {
+            self.discard();
+        }
         if gap > 0
             && self.has_room_for(gap)
             && let (Some(file), Ok(start)) =
@@ -242,7 +249,9 @@ mod tests {
         let start = recorded.take_start(&file, 10).unwrap();
         assert_eq!(start.bytes, b"start\0\0end");
         recorded.add_range(&file, 0, &range(b"start"), None);
-        recorded.fill_gap(&file, MAX_BYTES_PER_COMMIT + 100);
+        recorded.fill_gap(&file, MAX_GAP + 5);
+        assert!(!recorded.is_discarded());
+        recorded.fill_gap(&file, 2 * MAX_GAP + 6);
         assert!(recorded.is_discarded());
     }
 

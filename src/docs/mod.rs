@@ -8,6 +8,7 @@
 //! | [`validity`] | rules that files and indexes must meet, and the findings of `verify` |
 //! | [`layouts`] | names of weight files, and repositories with several sets of weights |
 //! | [`gguf`] | quantized models in GGUF, and custom formats |
+//! | [`pytorch`] | checkpoints of `torch.save`, and the safety of pickles |
 //! | [`memory`] | the memory of weights and cache, and what fits |
 //! | [`ci`] | checks of checkpoints in continuous integration |
 //! | [`cache`] | the header cache, and offline mode |
@@ -111,6 +112,7 @@ pub mod json {}
 /// [`Model::path`]: crate::Model::path
 /// [`Model::other_sets`]: crate::Model::other_sets
 /// [GGUF]: crate::docs::gguf
+/// [PyTorch checkpoint]: crate::docs::pytorch
 #[doc = include_str!("layouts.md")]
 pub mod layouts {}
 
@@ -124,6 +126,13 @@ pub mod memory {}
 /// [command]: crate::docs::command
 #[doc = include_str!("python.md")]
 pub mod python {}
+
+/// [GGUF]: crate::docs::gguf
+/// [`layouts`]: crate::docs::layouts
+/// [cache]: crate::docs::cache
+/// [same rules]: crate::docs::quantization
+#[doc = include_str!("pytorch.md")]
+pub mod pytorch {}
 
 #[doc = include_str!("quantization.md")]
 pub mod quantization {}

@@ -47,7 +47,8 @@ impl Call {
         let prefix = parser.first_range().end;
         let mut prefetched =
             bytes.split_off(bytes.len().min(usize::try_from(prefix).unwrap_or(usize::MAX)));
-        let (mut start, mut reserved) = (0_u64, 0);
+        let (mut start, mut reserved) = (0_u64, 0..0);
+        let mut held = (bytes.len() + prefetched.len()) as u64;
         let mut requested = Vec::new();
         loop {
             let length = bytes.len();
@@ -55,9 +56,10 @@ impl Call {
                 spawn_blocking_if_large(length, move || advance(parser, start, bytes, file_size));
             match parsed.await.map_err(|source| self.header_error(path, source))? {
                 ParseStep::Incomplete { missing, parser: continued } => {
-                    self.reserve(path, missing.end.saturating_sub(missing.start.max(reserved)))
-                        .await?;
-                    reserved = reserved.max(missing.end);
+                    let is_continued = reserved.contains(&missing.start);
+                    let from = if is_continued { reserved.end } else { missing.start };
+                    self.reserve(path, missing.end.saturating_sub(from)).await?;
+                    reserved = missing.start..missing.end.max(from);
                     (start, bytes) = (prefix, take(&mut prefetched));
                     if bytes.is_empty() {
                         // The parser of a custom format could request the same bytes, or the end of the file, forever.
@@ -68,7 +70,8 @@ impl Call {
                         requested.push(range);
                         // Holding one permit while waiting for another could deadlock.
                         drop(take(&mut permit));
-                        permit = self.memory.acquire(missing.end).await;
+                        held = held.saturating_add(missing.end.saturating_sub(missing.start));
+                        permit = self.memory.acquire(held).await;
                         start = missing.start;
                         bytes = self.read_rest(path, missing, file_size).await?;
                     }

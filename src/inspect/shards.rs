@@ -15,8 +15,8 @@ use super::header::UncountedHeader;
 use super::hooks::{Callback, Progress};
 use crate::backends::{Fetched, FileStream};
 use crate::error::Error;
-use crate::formats::RepoPath;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
+use crate::formats::{Formats, RepoPath};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::BodyEvent;
 use crate::report::{Plan, RangeRequest, ReportBuilder};
@@ -167,12 +167,12 @@ impl Call {
         mut stream: FileStream,
         mut queue: ShardQueue<'_>,
     ) -> Result<SafetensorsIndexJson, Error> {
-        let (mut arrived, mut is_early) = (ArrivingIndex::default(), false);
+        let (mut arrived, mut is_early) = (ArrivingIndex::new(path), false);
         while let Some(event) = stream.try_next().await? {
             match event {
                 BodyEvent::Start { response: commit, content_length } => {
                     self.check_commit(path, Fetched::new((), commit))?;
-                    arrived = ArrivingIndex::default();
+                    arrived = ArrivingIndex::new(path);
                     // A call with a budget waits for it once, for all shards.
                     is_early = self.hooks.is_none()
                         && self.large.is_none()
@@ -201,7 +201,6 @@ impl Call {
 }
 
 /// An index that is still arriving.
-#[derive(Default)]
 struct ArrivingIndex {
     reader: IndexReader,
     /// The number of bytes that have arrived.
@@ -211,6 +210,13 @@ struct ArrivingIndex {
 }
 
 impl ArrivingIndex {
+    /// Creates the reader of an index. Its name implies the format of its shards.
+    fn new(path: &RepoPath) -> Self {
+        let format = Formats::built_in().find_or_safetensors(path);
+        let reader = IndexReader::with_extension(format.extension());
+        Self { reader, length: 0, queued: 0 }
+    }
+
     /// Feeds the next bytes to the reader. Errors are reported at the end of the index, because only then it is
     /// certain that all bytes arrived intact.
     async fn feed(mut self, bytes: Bytes) -> Self {

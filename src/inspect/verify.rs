@@ -329,6 +329,7 @@ impl Call {
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
         findings.extend(assembled.split_findings().filter(|_| is_complete));
+        findings.extend(assembled.pickle_findings.iter().cloned());
         if self.format(path).name() == Gguf.name() {
             findings.extend(verify::check_gguf(path, &assembled.headers, is_complete));
         }

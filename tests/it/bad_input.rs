@@ -157,7 +157,7 @@ pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
         ),
         (
             naming("pytorch_model-00001-of-00002.bin"),
-            "the index lists tensor `x` in `pytorch_model-00001-of-00002.bin`, which is not a safetensors file",
+            "the index lists tensor `x` in `pytorch_model-00001-of-00002.bin`, which is not a `.safetensors` file",
         ),
         (
             support::index(&[("x", "a.safetensors"), ("z", "b.safetensors")]),

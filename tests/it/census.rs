@@ -130,7 +130,7 @@ fn needed_requests(truth: &ModelTruth) -> u64 {
         ModelKind::Sharded => 2 + 2 * truth.files,
         ModelKind::Gptq | ModelKind::Mxfp4 => 4,
         ModelKind::GgufOnly => 3,
-        ModelKind::PickleOnly | ModelKind::SeveralSets => 0,
+        ModelKind::KerasOnly | ModelKind::SeveralSets => 0,
         ModelKind::Gated => 1,
         ModelKind::Single | ModelKind::Malformed | ModelKind::UnusualName => 2,
         ModelKind::MissingShard => u64::MAX,

@@ -50,6 +50,7 @@ mod offline;
 mod own_format;
 mod properties;
 mod published;
+mod pytorch;
 mod quantization;
 mod recipes;
 mod requests;

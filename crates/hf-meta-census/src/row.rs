@@ -39,7 +39,7 @@ pub struct CensusRow {
     pub error: Option<String>,
     /// The path of the weights: a file, an index, or a pattern for shards without an index.
     pub path: Option<String>,
-    /// The format of the weights: `safetensors` or `gguf`.
+    /// The format of the weights: `safetensors`, `gguf` or `pytorch`.
     pub format: Option<String>,
     /// `true` if the weights are split into several files.
     pub sharded: Option<bool>,
@@ -149,7 +149,7 @@ pub struct ActiveParameters {
 pub struct OtherWeightSet {
     /// The path of the file, the index or the shards.
     pub path: String,
-    /// The format: `safetensors` or `gguf`.
+    /// The format: `safetensors`, `gguf` or `pytorch`.
     pub format: String,
     /// The number of files.
     pub files: i64,

@@ -39,8 +39,8 @@ pub(crate) struct SelectionArgs {
     #[arg(long, short, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     path: Option<String>,
 
-    /// Format of the weights to read, if a repository has several [default: safetensors, else GGUF]
-    #[arg(long, value_name = "FORMAT", value_parser = ["safetensors", "gguf"])]
+    /// Format of the weights to read, if a repository has several [default: safetensors, else GGUF, else PyTorch]
+    #[arg(long, value_name = "FORMAT", value_parser = ["safetensors", "gguf", "pytorch"])]
     weights: Option<String>,
 
     /// Requests for headers: two ranges per file (exact), one range per file (prefetch), or one request per

@@ -293,12 +293,14 @@ fn other_format(
     found: &[UnsupportedWeights],
     context: &HintContext,
 ) -> Option<String> {
-    if found.iter().any(|weights| weights.format.starts_with("GGUF")) {
-        return Some("omit --weights, or set it to gguf".to_owned());
+    for (start, name) in [("GGUF", "gguf"), ("PyTorch", "pytorch")] {
+        if found.iter().any(|weights| weights.format.starts_with(start)) {
+            return Some(format!("omit --weights, or set it to {name}"));
+        }
     }
     let Ok(Source::Repo { repo, .. }) = &source.source else { return None };
     Some(format!(
-        "only safetensors and GGUF are supported; look for a conversion at {}/{repo}/discussions, \
+        "only safetensors, GGUF and PyTorch are supported; look for a conversion at {}/{repo}/discussions, \
          and read it as {repo}@refs/pr/N",
         context.endpoint
     ))
@@ -379,10 +381,10 @@ fn other_content(source: &RepoArg, detected: DetectedFormat) -> &'static str {
         }
         DetectedFormat::Html if !source.is_local() => WEB_PAGE,
         DetectedFormat::Zip | DetectedFormat::Pickle => {
-            "checkpoints of PyTorch are not supported; convert it to safetensors"
+            "the extension selects the format: checkpoints of PyTorch end with .bin, .pt, .pth or .ckpt"
         }
         DetectedFormat::Html | DetectedFormat::Json | DetectedFormat::Text => {
-            "only safetensors files, their indexes and GGUF files can be read"
+            "only safetensors, GGUF and PyTorch files and their indexes can be read"
         }
         _ => invalid_files(source),
     }

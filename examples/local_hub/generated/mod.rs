@@ -33,8 +33,8 @@ pub enum ModelKind {
     Single,
     /// Two to six shards and an index.
     Sharded,
-    /// Pickled weights only, although the model has the tag `safetensors`.
-    PickleOnly,
+    /// Keras weights only, although the model has the tag `safetensors`.
+    KerasOnly,
     /// A GGUF file only.
     GgufOnly,
     /// A file that only members may read.
@@ -58,7 +58,7 @@ impl ModelKind {
     pub const ALL: [(Self, u64); 11] = [
         (Self::Single, 790),
         (Self::Sharded, 140),
-        (Self::PickleOnly, 15),
+        (Self::KerasOnly, 15),
         (Self::GgufOnly, 8),
         (Self::Gated, 12),
         (Self::SeveralSets, 8),
@@ -126,7 +126,7 @@ impl GeneratedModels {
         let (files, parameters) = match kind {
             ModelKind::Sharded => (shape.shards, Ok(shape.parameters())),
             ModelKind::Mxfp4 => (1, Ok(shape.parameters_with_experts())),
-            ModelKind::PickleOnly => (0, Err("noWeights")),
+            ModelKind::KerasOnly => (0, Err("noWeights")),
             ModelKind::Gated => (0, Err("gated")),
             ModelKind::SeveralSets => (0, Err("severalSets")),
             ModelKind::Malformed => (0, Err("malformedHeader")),
@@ -180,7 +180,7 @@ impl GeneratedModels {
                 files.pop();
                 files
             }
-            ModelKind::PickleOnly => one("pytorch_model.bin", File::padded("PK", 1000 + push)),
+            ModelKind::KerasOnly => one("tf_model.h5", File::padded("HDF", 1000 + push)),
             ModelKind::GgufOnly => one("model-Q8_0.gguf", shape.gguf()),
             ModelKind::SeveralSets => {
                 ["first", "second"].map(|name| (format!("{name}.safetensors"), plain())).into()
@@ -240,7 +240,7 @@ impl LazyRepos for GeneratedModels {
         if let Ok(parameters) = truth.parameters {
             repo = repo.hub_reported_count("BF16", parameters);
         }
-        if truth.kind == ModelKind::PickleOnly {
+        if truth.kind == ModelKind::KerasOnly {
             repo = repo.listed("tags", vec!["safetensors", "license:mit"]);
         } else {
             repo = repo.listed("tags", vec!["license:apache-2.0", "base_model:org/base"]);

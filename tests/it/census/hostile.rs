@@ -68,7 +68,7 @@ fn packed(config: &str) -> Repo {
 fn kinds(percent: usize) -> Vec<Kind> {
     let single = |file| Repo::new("x").file(SINGLE, file);
     let deep = "[".repeat(10_000 * percent);
-    let names = (0..1_000 * percent).map(|at| format!("folder/{at:06}.bin"));
+    let names = (0..1_000 * percent).map(|at| format!("folder/{at:06}.npz"));
     let listing = names.fold(Repo::new("x"), |repo, path| repo.file(&path, File::from_bytes("")));
     let (map, _) = entries(2_400_000 * percent, |at| format!(r#""{at:x}":"a.safetensors""#));
     let index = File::from_bytes(format!(r#"{{"weight_map":{{{map}}}}}"#));

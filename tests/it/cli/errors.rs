@@ -146,7 +146,7 @@ fn an_invalid_file_prints_no_data() {
 fn errors_explain_what_to_do_next() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/gated").gated())
-        .repo(Repo::new("src").file("x.bin", File::from_bytes("")))
+        .repo(Repo::new("src").file("x.npz", File::from_bytes("")))
         .start()
         .unwrap();
     let endpoint = hub.endpoint();

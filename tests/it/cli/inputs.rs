@@ -82,8 +82,8 @@ fn findings_are_printed_with_their_severity() {
 fn a_file_in_another_format_is_described() {
     let hub = LocalHub::start([]).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let pytorch = "checkpoints of PyTorch are not supported; convert it to safetensors";
-    let other = "only safetensors files, their indexes and GGUF files can be read";
+    let pytorch = "the extension selects the format: checkpoints of PyTorch end with .bin, .pt, .pth or .ckpt";
+    let other = "only safetensors, GGUF and PyTorch files and their indexes can be read";
     let cases: [(&[u8], _, _); 5] = [
         (b"{\"architectures\": []}", "JSON", other),
         (b"root:x:0:0:root:/root:/bin/sh\n", "text", other),

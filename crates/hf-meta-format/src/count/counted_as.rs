@@ -212,13 +212,16 @@ impl Buffer {
     }
 
     /// Returns whether a name begins like the names of EMA copies and optimizer states. Source:
-    /// CompVis/latent-diffusion, `ema_pytorch`.
+    /// CompVis/latent-diffusion, `ema_pytorch`, Lightning.
     pub(super) fn is_training_state(name: &str) -> bool {
         // Constant lengths make this fast.
         name.starts_with("model_ema.")
             || name.starts_with("ema_model.")
             || name.starts_with("ema.")
+            || name.starts_with("ema_state_dict.")
             || name.starts_with("optimizer.")
+            || name.starts_with("optimizer_states.")
+            || name.starts_with("optimizer_state_dict.")
     }
 }
 

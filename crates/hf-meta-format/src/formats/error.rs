@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::pytorch::PyTorchError;
 use super::{Dtype, clip};
 
 /// The error returned for a file with an invalid header.
@@ -185,6 +186,9 @@ pub enum HeaderError {
     /// The file violates the GGUF format.
     #[error(transparent)]
     Gguf(#[from] GgufError),
+    /// The file violates the rules of PyTorch checkpoints.
+    #[error(transparent)]
+    PyTorch(#[from] PyTorchError),
     /// The file violates a custom format.
     #[error("{message}")]
     Other {

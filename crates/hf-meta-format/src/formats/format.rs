@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 
-use super::{FileHeader, HeaderError, RepoPath, gguf, safetensors};
+use super::{FileHeader, HeaderError, RepoPath, gguf, pytorch, safetensors};
 
 /// A file format of model weights.
 pub trait Format: Debug + Send + Sync {
@@ -20,6 +20,12 @@ pub trait Format: Debug + Send + Sync {
 
     /// Returns the file extension, including the dot.
     fn extension(&self) -> &'static str;
+
+    /// Returns the extension of a path, including the dot, if the path is named like weights in this format. Formats
+    /// with several extensions override this method.
+    fn match_extension(&self, path: &str) -> Option<&'static str> {
+        path.ends_with(self.extension()).then_some(self.extension())
+    }
 
     /// Creates a parser for the header of the file at `path`. The parser must reject headers larger than
     /// `max_header_bytes` bytes.
@@ -166,7 +172,11 @@ impl Formats {
     #[must_use]
     pub fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Formats> = LazyLock::new(|| {
-            Formats(Arc::new([Arc::new(safetensors::Safetensors), Arc::new(gguf::Gguf)]))
+            Formats(Arc::new([
+                Arc::new(safetensors::Safetensors),
+                Arc::new(gguf::Gguf),
+                Arc::new(pytorch::PyTorch),
+            ]))
         });
         &BUILT_IN
     }
@@ -207,13 +217,25 @@ impl Formats {
     /// Returns the index and the format for a file extension; `None` if no format matches.
     pub fn find(&self, path: &str) -> Option<(usize, &dyn Format)> {
         let mut formats = self.0.iter().map(AsRef::as_ref).enumerate();
-        formats.find(|(_, format)| path.ends_with(format.extension()))
+        formats.find(|(_, format)| format.match_extension(path).is_some())
     }
 
-    /// Returns the format for a file extension, or safetensors if no format matches.
+    /// Returns the format for the name of a file or an index, or safetensors if no format matches.
     #[must_use]
     pub fn find_or_safetensors(&self, path: &RepoPath) -> &dyn Format {
-        self.find(path.as_str()).map_or(&safetensors::Safetensors, |(_, format)| format)
+        let index = self.find_index(path.as_str()).map(|(_, format, _)| format);
+        let found = index.or_else(|| Some(self.find(path.as_str())?.1));
+        found.unwrap_or(&safetensors::Safetensors)
+    }
+
+    /// Returns the index and the format of the shards of an index, and the name of the weights with their variant.
+    /// Returns `None` if the path is not named like an index in some format.
+    pub fn find_index(&self, path: &str) -> Option<(usize, &dyn Format, String)> {
+        let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+        let mut formats = self.0.iter().map(AsRef::as_ref).enumerate();
+        formats.find_map(|(at, format)| {
+            Some((at, format, safetensors::split_index(file, format.extension())?))
+        })
     }
 
     /// Returns the name of the format at an index.
@@ -247,7 +269,10 @@ mod tests {
             ("model.safetensors", Some((0, "safetensors"))),
             ("Q4_K_M/a-00001-of-00002.gguf", Some((1, "gguf"))),
             ("model.gguf.safetensors", Some((0, "safetensors"))),
-            ("pytorch_model.bin", None),
+            ("pytorch_model.bin", Some((2, "pytorch"))),
+            ("a/last.ckpt", Some((2, "pytorch"))),
+            ("a/training_args.bin", None),
+            ("openvino_model.bin", None),
             ("gguf", None),
         ];
         for (path, expected) in cases {
@@ -257,8 +282,16 @@ mod tests {
             assert_eq!(name, expected.map_or("safetensors", |(_, name)| name));
             assert!(expected.is_none_or(|(at, name)| Formats::built_in().name(at) == name));
         }
-        assert_eq!((Formats::built_in().safetensors(), Formats::built_in().name(2)), (Some(0), ""));
+        assert_eq!((Formats::built_in().safetensors(), Formats::built_in().name(3)), (Some(0), ""));
         assert_eq!([gguf::Gguf.title(), safetensors::Safetensors.title()], ["GGUF", "safetensors"]);
+        for (path, expected) in [
+            ("a/pytorch_model.bin.index.json", "pytorch"),
+            ("diffusion_pytorch_model.bin.index.fp16.json", "pytorch"),
+            ("model.safetensors.index.json", "safetensors"),
+        ] {
+            let format = Formats::built_in().find_or_safetensors(&path.parse().unwrap());
+            assert_eq!(format.name(), expected, "{path}");
+        }
     }
 
     #[test]

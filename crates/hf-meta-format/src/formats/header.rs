@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use super::pytorch::PickleSummary;
 use super::{HeaderError, TensorTable, clip};
 
 /// The validated header of a weight file, in any format.
@@ -20,6 +21,7 @@ pub struct FileHeader {
     has_leading_space: bool,
     model: Option<Box<ModelDescription>>,
     is_self_describing: bool,
+    pickle: Option<Box<PickleSummary>>,
 }
 
 impl FileHeader {
@@ -36,6 +38,7 @@ impl FileHeader {
             has_leading_space: false,
             model: None,
             is_self_describing: false,
+            pickle: None,
         }
     }
 
@@ -55,6 +58,17 @@ impl FileHeader {
     #[must_use]
     pub fn with_model(self, model: Option<ModelDescription>) -> Self {
         Self { model: model.map(Box::new), ..self }
+    }
+
+    /// Sets the imports and views of a pickle.
+    pub(super) fn with_pickle(self, pickle: PickleSummary) -> Self {
+        Self { pickle: Some(Box::new(pickle)), ..self }
+    }
+
+    /// Returns the imports and views of a pickle, or `None` if the file is not a pickle.
+    #[must_use]
+    pub fn pickle(&self) -> Option<&PickleSummary> {
+        self.pickle.as_deref()
     }
 
     /// Declares that the shapes are those of the unpacked weights, regardless of how they are stored. Each element

@@ -1,7 +1,7 @@
 //! File formats of model weights.
 //!
-//! A weight file starts with a header: the name, dtype, shape and data offsets of each tensor. The tensor data that
-//! follows is thousands of times larger and is never read. [`FileHeader`] is the validated header of a file in any
+//! A weight file contains a header: the name, dtype, shape and data offsets of each tensor. The tensor data is
+//! thousands of times larger and is never read. [`FileHeader`] is the validated header of a file in any
 //! format, and its [`TensorTable`] contains the tensors.
 //!
 //! Parsers perform no I/O. A [`HeaderParser`] requests byte ranges through [`HeaderParser::first_range`] and
@@ -20,6 +20,7 @@ pub mod gguf;
 mod header;
 mod names;
 mod path;
+pub mod pytorch;
 mod records;
 pub mod safetensors;
 mod table;

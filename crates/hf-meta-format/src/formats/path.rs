@@ -6,7 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::clip;
-use super::safetensors::{is_index_name, is_weights_name};
+use super::safetensors::is_index_name;
 
 /// A relative path within a repository, with `/` as separator.
 ///
@@ -86,11 +86,6 @@ impl RepoPath {
     #[must_use]
     pub fn file_name(&self) -> Self {
         Self(self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name).into())
-    }
-
-    /// Returns whether the path has the extension of safetensors files.
-    pub(crate) fn is_safetensors(&self) -> bool {
-        is_weights_name(&self.0)
     }
 
     /// Returns whether the path is named like the index of a sharded checkpoint.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::index_check::{self, IndexCheck};
+use super::pickle_findings::PickleFindings;
 use super::verify::{check_config, check_count};
 use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
@@ -10,6 +11,7 @@ use super::{
 };
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
 use crate::formats::gguf::Gguf;
+use crate::formats::pytorch::PickleSummary;
 use crate::formats::safetensors::{
     EXTENSION, INDEX_NAME, IndexError, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson,
 };
@@ -45,6 +47,7 @@ pub struct ReportBuilder {
     overflow: Option<CountOverflow>,
     keep_headers: bool,
     headers: Vec<(RepoPath, FileHeader)>,
+    pickles: PickleFindings,
     totals: HeaderTotals,
     /// The number of parameters declared in the metadata of the last header.
     declared: Option<u64>,
@@ -75,6 +78,8 @@ pub struct BuiltReport {
     index: Option<SafetensorsIndexJson>,
     /// Disagreements between index and headers, errors first.
     index_findings: Vec<Finding>,
+    /// The findings about pickled weights, errors first.
+    pub pickle_findings: Vec<Finding>,
     /// The headers with their paths as in the index, sorted; empty if they were not kept.
     pub headers: Vec<(RepoPath, FileHeader)>,
     /// The counts, or the tensor at which a sum overflowed.
@@ -106,6 +111,7 @@ impl ReportBuilder {
             overflow: None,
             keep_headers,
             headers: Vec::new(),
+            pickles: PickleFindings::default(),
             totals: HeaderTotals::default(),
             declared: None,
             model: None,
@@ -126,7 +132,12 @@ impl ReportBuilder {
     /// Adds the header of a file. `shard` is its path as the index spells it.
     pub fn add(&mut self, shard: RepoPath, header: FileHeader) {
         if let Some(check) = &mut self.index_check {
-            check.add(&shard, header.tensors());
+            let aliases = header.pickle().into_iter().flat_map(PickleSummary::aliases);
+            let aliases = aliases.map(|alias| alias.name.as_str());
+            check.add(&shard, header.tensors().names().chain(aliases));
+        }
+        if let Some(pickle) = header.pickle() {
+            self.pickles.add(&shard, pickle);
         }
         if self.overflow.is_none() {
             self.overflow = self.counter.add_file(&header).err();
@@ -214,6 +225,7 @@ impl ReportBuilder {
             },
             index,
             index_findings,
+            pickle_findings: self.pickles.into_findings(),
             headers: self.headers,
             counted: self.overflow.map_or_else(|| self.counter.finish(), Err),
             totals: self.totals,
@@ -238,6 +250,7 @@ impl BuiltReport {
         let (parameter_count, breakdown) = self.counted.clone().map_err(overflow)?;
         let mut findings = self.index_findings.clone();
         findings.extend(self.split_findings());
+        findings.extend(self.pickle_findings.iter().cloned());
         findings.extend(check_count(&parameter_count, &breakdown, self.declared_total));
         findings.extend(check_config(&parameter_count, &breakdown));
         let weight_bytes = self.totals.file_bytes;

@@ -393,6 +393,35 @@ pub enum Finding {
         /// The number of elements.
         parameters: u64,
     },
+    /// A pickle imports a function or class that `torch.load(weights_only=True)` rejects, because loading it can
+    /// execute any code.
+    #[error(
+        "`{file}` imports `{import}`, which `torch.load(weights_only=True)` rejects: loading the file can execute any code"
+    )]
+    UnsafeImport {
+        /// The path of the first file that imports it.
+        file: String,
+        /// The function or class, as `module.name`.
+        import: String,
+    },
+    /// Tensors share stored elements with others, or repeat elements. Each stored element is counted once.
+    #[error(
+        "{tensors} tensors share stored elements, which are counted once: {}",
+        shared_text(tensor, stored_in)
+    )]
+    SharedElements {
+        /// The number of tensors.
+        tensors: u64,
+        /// The name of one of them.
+        tensor: String,
+        /// The name of the tensor that is counted for it.
+        stored_in: String,
+    },
+    /// The weights are pickles, and no safetensors weights were found. Loading a pickle can execute code.
+    #[error(
+        "the weights are pickles, which can execute code when they are loaded; a bot of the Hub offers conversions to safetensors as pull requests (`refs/pr/N`)"
+    )]
+    PickledWeights,
     /// The Hub redirects to another name: the repository was renamed, or the requested name differs in case.
     #[error("the repository's current name on the Hub is `{repo}`")]
     Renamed {
@@ -479,6 +508,7 @@ impl Finding {
             | Self::DuplicateTensor { .. }
             | Self::MissingTensor { .. }
             | Self::SplitMismatch { .. }
+            | Self::UnsafeImport { .. }
             | Self::CountOverflow => Severity::Error,
             Self::UnindexedTensor { .. }
             | Self::WrongShard { .. }
@@ -511,6 +541,8 @@ impl Finding {
             | Self::HubCountMismatch { .. }
             | Self::HubCountUnavailable { .. }
             | Self::UnusedRecipe { .. }
+            | Self::SharedElements { .. }
+            | Self::PickledWeights
             | Self::NotPinned
             | Self::MoreFindings { .. } => Severity::Note,
         }
@@ -523,6 +555,14 @@ fn hub_reason(is_predicted: bool) -> &'static str {
         ": it counts some quantized modules differently (see `--explain`)"
     } else {
         ""
+    }
+}
+
+fn shared_text(tensor: &str, stored_in: &str) -> String {
+    if tensor == stored_in {
+        format!("`{tensor}` shares or repeats elements")
+    } else {
+        format!("`{tensor}` is stored in `{stored_in}`")
     }
 }
 

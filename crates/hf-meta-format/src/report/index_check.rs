@@ -8,7 +8,7 @@ use std::iter::once;
 
 use super::{Finding, bounded};
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
-use crate::formats::{NameList, RepoPath, TensorTable, clip};
+use crate::formats::{NameList, RepoPath, clip};
 
 /// Compares an index with the headers of its shards, which may arrive in any order.
 ///
@@ -47,14 +47,14 @@ impl IndexCheck {
         }
     }
 
-    /// Adds the tensors of a shard. `shard` is its path as the index spells it.
-    pub(super) fn add(&mut self, shard: &RepoPath, tensors: &TensorTable) {
+    /// Adds the names of the tensors in a shard. `shard` is its path as the index spells it.
+    pub(super) fn add<'a>(&mut self, shard: &RepoPath, names: impl Iterator<Item = &'a str>) {
         // An index names at most 10,000 shards (`SafetensorsIndexJson::MAX_SHARDS`).
         let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
         self.shards.push(shard.clone());
         let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
         let mut unindexed = NameList::default();
-        for name in tensors.names() {
+        for name in names {
             match finder.as_mut().and_then(|finder| finder.index_of(name)) {
                 Some(entry) if self.first_shards[entry as usize] == 0 => {
                     self.first_shards[entry as usize] = number + 1;

@@ -60,6 +60,7 @@ impl Serialize for Header<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("metadata", &self.0.metadata())?;
         map.serialize_entry("tensors", &TensorMap(self.0.tensors()))?;
+        write_some(&mut map, "pickle", self.0.pickle())?;
         map.end()
     }
 }

@@ -6,6 +6,7 @@ mod finding;
 mod index_check;
 mod json;
 mod name_parts;
+mod pickle_findings;
 mod plan;
 mod summary;
 /// Used by the command only. It may change in any version.

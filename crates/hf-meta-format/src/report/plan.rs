@@ -77,7 +77,10 @@ impl Plan {
             Self::Exact => shards.map(|shard| self.request(Formats::built_in(), shard)).collect(),
             Self::Prefetch | Self::Hub => shards
                 .zip(index.names_per_shard())
-                .map(|(shard, names)| (shard, 0..expected_header_end(names).min(MAX_PREFETCH)))
+                .map(|(shard, names)| {
+                    let needed = Self::Exact.first_range(Formats::built_in(), &shard).end;
+                    (shard, 0..expected_header_end(names).min(MAX_PREFETCH).max(needed))
+                })
                 .collect(),
         }
     }

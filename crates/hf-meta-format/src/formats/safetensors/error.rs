@@ -48,13 +48,15 @@ pub enum IndexError {
         /// The violated rule for paths.
         source: PathError,
     },
-    /// A shard name does not have the safetensors extension.
-    #[error("the index lists tensor `{tensor}` in `{shard}`, which is not a safetensors file")]
-    NotSafetensors {
+    /// A shard name does not have the extension that the name of the index implies.
+    #[error("the index lists tensor `{tensor}` in `{shard}`, which is not a `{extension}` file")]
+    UnexpectedExtension {
         /// The name of the tensor.
         tensor: String,
         /// The name of the shard.
         shard: String,
+        /// The expected extension.
+        extension: &'static str,
     },
     /// The index lists too many shards.
     #[error("the index lists more than {limit} shards")]

@@ -46,16 +46,17 @@ pub fn is_weights_name(path: &str) -> bool {
 #[must_use]
 pub fn is_index_name(path: &str) -> bool {
     let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
-    let has_variant = |name: &str| name.contains(".safetensors.index.");
+    let has_variant =
+        |name: &str| [".safetensors.index.", ".bin.index."].iter().any(|end| name.contains(end));
     file.ends_with(INDEX_EXTENSION) || file.strip_suffix(".json").is_some_and(has_variant)
 }
 
-/// Returns the model name and variant, without extension, from the file name of an index.
+/// Returns the model name and variant, without extension, from the file name of an index of weights with an extension.
 ///
 /// `diffusers` has put the variant in three places: before `.safetensors`, before `.index`, and after it.
 #[must_use]
-pub fn split_index(file: &str) -> Option<String> {
-    let (stem, rest) = file.strip_suffix(".json")?.split_once(EXTENSION)?;
+pub fn split_index(file: &str, extension: &str) -> Option<String> {
+    let (stem, rest) = file.strip_suffix(".json")?.split_once(extension)?;
     let variant = match rest.strip_suffix(".index") {
         Some(variant) => variant,
         None => rest.strip_prefix(".index").filter(|variant| variant.starts_with('.'))?,
@@ -69,7 +70,7 @@ const STEMS: [&str; 5] =
     ["model", "diffusion_pytorch_model", "consolidated", "adapter_model", "pytorch_lora_weights"];
 
 /// Splits a name without extension into model name and variant.
-fn split_variant(text: &str) -> WeightFileName {
+pub(super) fn split_variant(text: &str) -> WeightFileName {
     let variant = |stem: &str| text.strip_prefix(stem)?.strip_prefix('.');
     let found = STEMS.iter().find_map(|stem| Some((*stem, variant(stem)?)));
     let (stem, variant) = found.unwrap_or((text, ""));

@@ -282,8 +282,9 @@ impl Layout {
     #[must_use]
     pub fn find_stem(&self, formats: &Formats, stem: &RepoPath) -> Option<&WeightSet> {
         let has_stem = |set: &&WeightSet| {
-            let extension = formats.find(set.path.as_str()).map(|(_, format)| format.extension());
-            let name = extension.and_then(|extension| set.path.as_str().strip_suffix(extension));
+            let path = set.path.as_str();
+            let extension = formats.find(path).and_then(|(_, format)| format.match_extension(path));
+            let name = extension.and_then(|extension| path.strip_suffix(extension));
             let rest = name.and_then(|name| name.strip_prefix(stem.as_str()));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("-*-of-"))
         };

@@ -1,7 +1,6 @@
 //! Parses names of weights.
 
-use crate::formats::safetensors::{Safetensors, split_index};
-use crate::formats::{Format, Formats, RepoPath, WeightFileName, WeightsKind};
+use crate::formats::{Formats, RepoPath, WeightFileName, WeightsKind};
 
 /// The distribution of weights over files. If a model has several forms, the first in this order is used, as loaders
 /// do.
@@ -49,12 +48,12 @@ impl WeightsName {
         path: &RepoPath,
     ) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
         let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
-        if let (Some(position), Some(text)) = (formats.safetensors(), split_index(file)) {
-            let name = Self::new(folder, Safetensors.split_name(&text), Sharding::Index, position);
+        if let Some((position, format, text)) = formats.find_index(file) {
+            let name = Self::new(folder, format.split_name(&text), Sharding::Index, position);
             return Some((name, path.clone(), None));
         }
         let (position, format) = formats.find(file)?;
-        let extension = format.extension();
+        let extension = format.match_extension(file)?;
         let text = file.strip_suffix(extension)?;
         let name =
             |sharding, text: &str| Self::new(folder, format.split_name(text), sharding, position);
@@ -260,11 +259,16 @@ mod tests {
                 "x-step99999999999999999999.safetensors = [] [x-step99999999999999999999] [] File",
             ),
             (".safetensors", ".safetensors = [] [] [] File"),
-            ("pytorch_model.bin.index.json", ""),
+            ("pytorch_model.bin.index.json", "pytorch_model.bin.index.json = [] [model] [] Index"),
+            (
+                "pytorch_model-00001-of-00002.fp16.bin",
+                "pytorch_model-*-of-00002.fp16.bin = [] [model] [fp16] Shards 1/2",
+            ),
             ("model.safetensors.indexes.json", ""),
             ("model.safetensors.json", ""),
             ("model_index.json", ""),
-            ("model.bin", ""),
+            ("model.bin", "model.bin = [] [model] [] File"),
+            ("optimizer.bin", ""),
             ("safetensors", ""),
         ];
         for (path, expected) in cases {

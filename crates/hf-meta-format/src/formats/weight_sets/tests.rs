@@ -12,9 +12,12 @@ fn main(paths: &[&str]) -> String {
 }
 
 /// Lists of files, each with the path of its model.
-const MODELS: [(&[&str], &str); 41] = [
+const MODELS: [(&[&str], &str); 44] = [
     (&[], "-"),
-    (&["model.bin", "config.json"], "-"),
+    (&["model.onnx", "config.json"], "-"),
+    (&["pytorch_model.bin", "config.json", "training_args.bin"], "pytorch_model.bin"),
+    (&["pytorch_model.bin", "model.safetensors"], "model.safetensors"),
+    (&["pytorch_model.bin", "model-Q8_0.gguf"], "model-Q8_0.gguf"),
     (&["any.safetensors"], "any.safetensors"),
     (&["a.safetensors", "b.safetensors"], "-"),
     (&["a.safetensors", "b-00001-of-00001.safetensors"], "-"),
@@ -313,11 +316,11 @@ fn a_folder_has_the_files_below_it() {
 fn shards_are_recognized_by_name() {
     let path = |path: &str| path.parse::<RepoPath>().unwrap();
     assert_eq!(shard_number(&path("m-00001-of-00002.safetensors")), Some((1, 2)));
-    for other in ["m.safetensors", "m-00001-of-00002.bin"] {
+    for other in ["m.safetensors", "m-00001-of-00002.onnx"] {
         assert_eq!(shard_number(&path(other)), None, "{other}");
     }
     assert!(is_shard_pattern(Formats::built_in(), &path("m-*-of-00002.gguf")));
-    assert!(!is_shard_pattern(Formats::built_in(), &path("m-*-of-00002.bin")));
+    assert!(!is_shard_pattern(Formats::built_in(), &path("m-*-of-00002.onnx")));
     assert!(!is_shard_pattern(Formats::built_in(), &path("m-00001-of-00002.gguf")));
 }
 

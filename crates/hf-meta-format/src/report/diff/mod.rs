@@ -10,6 +10,7 @@ use self::matching::Tensors;
 pub use self::matching::{QuantizedLinear, RenamedPrefix};
 use crate::CommitSha;
 use crate::count::{ParameterCount, module_of};
+use crate::formats::pytorch::{PickleSummary, TensorView};
 use crate::formats::{Dtype, RepoPath, TensorInfo};
 use crate::report::Weights;
 use crate::report::{compare_parts, number, parts, ranges};
@@ -143,6 +144,15 @@ impl Diff {
                 old.insert(new_name, tensor);
             }
         }
+        // A writer may drop a tensor that shares all elements with another one.
+        let aliases = [before, after].map(aliases);
+        let kept = [
+            kept_groups(&aliases[0], |name| new.contains_key(name)),
+            kept_groups(&aliases[1], |name| old.contains_key(name)),
+        ];
+        let is_kept = |side: usize, name: &str| {
+            aliases[side].get(name).is_some_and(|group| kept[side].contains(group))
+        };
         let quantized = matching::quantized_modules(&old, &new);
         let quantized = quantized.or_else(|| matching::quantized_modules(&new, &old));
         let (quantized, modules) = quantized.unzip();
@@ -151,6 +161,9 @@ impl Diff {
         let (mut changes, mut unchanged) = (Vec::new(), 0);
         for tensor in names.into_iter().filter(|name| !modules.contains(module_of(name))) {
             let [before, after] = [&old, &new].map(|side| side.get(tensor).cloned());
+            if after.is_none() && is_kept(0, tensor) || before.is_none() && is_kept(1, tensor) {
+                continue;
+            }
             let kinds = kinds(before.as_ref(), after.as_ref(), has_shards);
             if kinds.is_empty() {
                 unchanged += 1;
@@ -193,12 +206,38 @@ impl DiffSide {
     }
 }
 
+/// Returns the tensors as they are loaded: views follow the stored tensors that they replace.
 fn versions(weights: &Weights) -> impl Iterator<Item = (&str, TensorState)> {
     weights.named_headers().flat_map(|(file, header)| {
-        header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
+        let stored = header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
             (name, TensorState { dtype, shape, file: file.clone() })
-        })
+        });
+        let views = header.pickle().into_iter().flat_map(|pickle| &pickle.views);
+        let views = views.map(|TensorView { name, dtype, shape, .. }| {
+            let (dtype, shape) = (dtype.clone(), shape.clone());
+            (name.as_str(), TensorState { dtype, shape, file: file.clone() })
+        });
+        stored.chain(views)
     })
+}
+
+/// Returns the tensors that share all elements, with the name of the one that is stored.
+fn aliases(weights: &Weights) -> BTreeMap<&str, &str> {
+    let pickles = weights.named_headers().filter_map(|(_, header)| header.pickle());
+    let aliases = pickles.flat_map(PickleSummary::aliases);
+    let names = aliases.flat_map(|TensorView { name, stored_in, .. }| {
+        let stored_in = stored_in.as_str();
+        [(name.as_str(), stored_in), (stored_in, stored_in)]
+    });
+    names.collect()
+}
+
+/// Returns the stored tensors of which at least one alias is on the other side.
+fn kept_groups<'a>(
+    aliases: &BTreeMap<&'a str, &'a str>,
+    is_kept: impl Fn(&str) -> bool,
+) -> BTreeSet<&'a str> {
+    aliases.iter().filter(|(name, _)| is_kept(name)).map(|(_, stored_in)| *stored_in).collect()
 }
 
 fn kinds(

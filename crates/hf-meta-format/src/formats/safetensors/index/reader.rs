@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::SafetensorsIndexJson;
 use crate::formats::names::{MAX_TOTAL_BYTES, NameList};
 use crate::formats::safetensors::json::{JsonError, JsonReader, TextPosition};
-use crate::formats::safetensors::{DetectedFormat, IndexError};
+use crate::formats::safetensors::{DetectedFormat, EXTENSION, IndexError};
 use crate::formats::{RepoPath, clip};
 
 /// An incremental parser for an index that arrives in chunks of any size.
@@ -54,6 +54,15 @@ const MAX_REPARSED_TAIL: usize = 1 << 12;
 const CONFLICT: &[u8] = b"<<<<<<< ";
 
 impl IndexReader {
+    /// Creates a reader for an index whose shards have an extension, such as `.bin`. The default reader expects
+    /// `.safetensors`.
+    #[must_use]
+    pub fn with_extension(extension: &'static str) -> Self {
+        let mut reader = Self::default();
+        reader.parser.shards.extension = Some(extension);
+        reader
+    }
+
     /// Parses the next chunk.
     ///
     /// # Errors
@@ -365,6 +374,8 @@ fn scalar(text: &mut JsonReader<'_>) -> Result<Option<Value>, JsonError> {
 /// The distinct shards of an index, in order of first appearance.
 #[derive(Debug, Default)]
 struct ShardTable {
+    /// The extension of the shards, if it is not that of safetensors.
+    extension: Option<&'static str>,
     paths: Vec<RepoPath>,
     indices: HashMap<Box<str>, u16>,
     /// The index of the last shard.
@@ -381,7 +392,7 @@ impl ShardTable {
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is unsafe or does not belong to a safetensors file, or if there are too many
+    /// Returns an error if the name is unsafe or lacks the expected extension, or if there are too many
     /// shards.
     fn select(&mut self, tensor: &str, shard: &str) -> Result<(), IndexError> {
         self.last = match self.indices.get(shard) {
@@ -396,8 +407,10 @@ impl ShardTable {
         let path: RepoPath = shard
             .parse()
             .map_err(|source| IndexError::UnsafeShardName { tensor: clip(tensor), source })?;
-        if !path.is_safetensors() {
-            return Err(IndexError::NotSafetensors { tensor: clip(tensor), shard: clip(shard) });
+        let extension = self.extension.unwrap_or(EXTENSION);
+        if !shard.ends_with(extension) {
+            let (tensor, shard) = (clip(tensor), clip(shard));
+            return Err(IndexError::UnexpectedExtension { tensor, shard, extension });
         }
         let limit = SafetensorsIndexJson::MAX_SHARDS;
         let index =

@@ -119,9 +119,10 @@ fn invalid_indexes_are_errors() {
         ),
         (
             naming("pytorch_model-00001-of-00002.bin"),
-            IndexError::NotSafetensors {
+            IndexError::UnexpectedExtension {
                 tensor: tensor(),
                 shard: "pytorch_model-00001-of-00002.bin".to_owned(),
+                extension: ".safetensors",
             },
         ),
         (
@@ -392,7 +393,11 @@ fn complete_entries_take_no_memory_in_the_tail() {
 
 #[test]
 fn nothing_is_parsed_after_an_error() {
-    let refusal = IndexError::NotSafetensors { tensor: "w".to_owned(), shard: "a.bin".to_owned() };
+    let refusal = IndexError::UnexpectedExtension {
+        tensor: "w".to_owned(),
+        shard: "a.bin".to_owned(),
+        extension: ".safetensors",
+    };
     let mut reader = IndexReader::default();
     assert_eq!(reader.feed(br#"{"weight_map":{"w":"a.bin","#), Err(refusal.clone()));
     assert_eq!(reader.feed(br#""v":"a.safetensors"}}"#), Err(refusal.clone()));

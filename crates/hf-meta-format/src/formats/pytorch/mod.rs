@@ -1,0 +1,113 @@
+//! Checkpoints written by `torch.save`: a header parser that executes nothing.
+//!
+//! A checkpoint is a Python pickle of nested dictionaries, followed by the bytes of the storages that its tensors
+//! use. Since torch 1.6 both are entries of an uncompressed ZIP archive. [`PyTorch`] reads the start of the file, the
+//! central directory at its end, and the pickle. Older files are a sequence of pickles, which is read from the start.
+//!
+//! Loading a pickle calls any function that it names. This reader interprets the opcodes without calling anything:
+//! it knows the functions of torch that describe tensors, and keeps every other call as an opaque object. The
+//! functions and classes that a pickle names are its imports; [`is_allowed_import`] returns whether
+//! `torch.load(weights_only=True)` accepts one.
+//!
+//! Tensors may share a storage. The table contains each stored element once: a tensor whose elements all belong to
+//! others, such as a tied embedding, is not in the table. An expanded tensor has its stored shape in the table, with
+//! a length of 1 in each expanded dimension. [`PickleSummary::views`] lists both kinds. The data offsets in the table
+//! are those of the tensors written one after another, because a storage may have unused elements.
+//!
+//! Source of the rules: `torch/serialization.py`, `torch/_utils.py` and `torch/_weights_only_unpickler.py` of torch
+//! 2.15, and `Lib/pickle.py` of `CPython` 3.14.
+
+mod archive;
+mod error;
+mod imports;
+mod parser;
+mod parts;
+mod pickle;
+mod tensors;
+mod values;
+
+use serde::Serialize;
+
+pub use self::error::PyTorchError;
+pub use self::imports::is_allowed_import;
+use self::parser::PyTorchParser;
+use super::safetensors::split_variant;
+use super::{Dtype, Format, HeaderParser, RepoPath, WeightFileName};
+
+/// The format of `torch.save`.
+#[derive(Clone, Copy, Debug)]
+pub struct PyTorch;
+
+/// The extensions of checkpoints, the most common one first.
+const EXTENSIONS: [&str; 4] = [".bin", ".pt", ".pth", ".ckpt"];
+
+/// First words in names of files that share these extensions and contain no weights: the state of a training run
+/// (`transformers`, `accelerate`), and the raw data of `OpenVINO`.
+const OTHER_FILES: [&str; 6] =
+    ["training_args", "optimizer", "scheduler", "scaler", "rng_state", "openvino_"];
+
+impl Format for PyTorch {
+    fn name(&self) -> &'static str {
+        "pytorch"
+    }
+
+    fn title(&self) -> &'static str {
+        "PyTorch"
+    }
+
+    fn extension(&self) -> &'static str {
+        EXTENSIONS[0]
+    }
+
+    fn match_extension(&self, path: &str) -> Option<&'static str> {
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let is_other = OTHER_FILES.iter().any(|start| name.starts_with(start));
+        EXTENSIONS.into_iter().find(|end| !is_other && name.ends_with(end))
+    }
+
+    fn parser(&self, _: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
+        Box::new(PyTorchParser::new(max_header_bytes))
+    }
+
+    /// Removes the prefix of `pytorch_model`, the name of the file that `transformers` calls `model` in safetensors.
+    fn split_name(&self, stem: &str) -> WeightFileName {
+        split_variant(stem.strip_prefix("pytorch_").unwrap_or(stem))
+    }
+}
+
+/// The content of a pickle besides its stored tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PickleSummary {
+    /// The functions and classes that the pickle names, as `module.name`, sorted. Each is truncated to 256 bytes.
+    pub imports: Vec<String>,
+    /// The tensors that are not stored as they are loaded, sorted by name.
+    pub views: Vec<TensorView>,
+}
+
+/// A tensor whose elements are not all stored for it alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TensorView {
+    /// The name of the tensor.
+    pub name: String,
+    /// The dtype of the tensor.
+    pub dtype: Dtype,
+    /// The shape of the loaded tensor.
+    pub shape: Vec<u64>,
+    /// The name of a tensor in the table that contains the elements. It is the tensor itself if only some elements
+    /// are shared or repeated.
+    pub stored_in: String,
+}
+
+impl PickleSummary {
+    /// Returns the tensors that are not in the table, because others contain all of their elements.
+    pub fn aliases(&self) -> impl Iterator<Item = &TensorView> {
+        self.views.iter().filter(|view| view.name != view.stored_in)
+    }
+}
+
+#[cfg(test)]
+mod tests;

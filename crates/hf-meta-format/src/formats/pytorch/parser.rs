@@ -1,0 +1,207 @@
+//! Reads the parts of a file that describe its tensors.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::archive::Archive;
+use super::parts::{FileParts, Stop};
+use super::pickle::{Pickle, PickleStop};
+use super::values::{PickleValue, Storage};
+use super::{PyTorchError, is_allowed_import, tensors};
+use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step, clip};
+
+/// The length of the first range in bytes. It contains the pickle of most files, and is as long as the range at the
+/// end of the file.
+const FIRST_RANGE: u64 = 1 << 17;
+
+/// The number of bytes that tell the formats apart.
+const DETECTION_BYTES: usize = 8;
+
+/// The maximum number of bytes to read of a file. A tensor takes 200 to 400.
+const MAX_LENGTH: u64 = 16 << 20;
+
+/// The magic number before the other pickles of a file (torch < 1.6), as an integer in two's complement.
+const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+
+/// A parser for one file. It keeps the parts that were read, and starts over once a missing part has arrived: the
+/// second start takes less time than the request.
+#[derive(Debug)]
+pub(super) struct PyTorchParser {
+    parts: FileParts,
+    limit: u64,
+    has_ended: bool,
+}
+
+impl PyTorchParser {
+    pub(super) fn new(max_header_bytes: u64) -> Self {
+        let limit = max_header_bytes.min(MAX_LENGTH);
+        Self { parts: FileParts::default(), limit, has_ended: false }
+    }
+
+    fn parse(&self, file_size: Option<u64>) -> Result<FileHeader, Stop> {
+        let start = self.parts.start();
+        if start.len() < DETECTION_BYTES
+            && !self.has_ended
+            && file_size.is_none_or(|size| size > start.len() as u64)
+        {
+            return Err(Stop::Missing(start.len() as u64..DETECTION_BYTES as u64));
+        }
+        match DetectedFormat::recognize(start) {
+            Some(DetectedFormat::Zip) => {
+                let reason = "its end cannot be read, because the size of the file is unknown";
+                self.parse_archive(file_size.ok_or(PyTorchError::MalformedArchive { reason })?)
+            }
+            None | Some(DetectedFormat::Pickle) => {
+                let mut pickle = Pickle::new(start);
+                let parsed = self.parse_pickles(&mut pickle, file_size);
+                parsed.map_err(|stop| with_imports(stop, &pickle.imports))
+            }
+            Some(detected) => Err(wrong_format(detected)),
+        }
+    }
+
+    /// Parses a file of torch 1.6 or later.
+    fn parse_archive(&self, file_size: u64) -> Result<FileHeader, Stop> {
+        let archive = Archive::read(&self.parts, file_size)?;
+        let (folder, entry) = archive.pickle()?;
+        let mut pickle = Pickle::new(entry.data(&self.parts)?);
+        let parsed = pickle.load().map_err(|stop| malformed(&pickle, stop)).and_then(|root| {
+            for Storage { key, bytes, .. } in pickle.storages() {
+                let key = String::from_utf8_lossy(key);
+                let entry = archive.get(folder, &format!("data/{key}"));
+                check_storage(&key, bytes, entry.map(|entry| entry.size))?;
+            }
+            Ok(tensors::table(&pickle, root)?)
+        });
+        let (tensors, summary) = parsed.map_err(|stop| with_imports(stop, &pickle.imports))?;
+        let header = FileHeader::new(tensors, 0..file_size).with_file_size(file_size);
+        Ok(header.with_pickle(summary))
+    }
+
+    /// Parses a file of torch before 1.6: pickles of a magic number, a version, properties of the machine, the value
+    /// and the keys of the storages. Each storage follows with its length in 8 bytes.
+    fn parse_pickles(
+        &self,
+        pickle: &mut Pickle<'_>,
+        file_size: Option<u64>,
+    ) -> Result<FileHeader, Stop> {
+        let magic = self.load(pickle, file_size)?;
+        if pickle.text(magic) != MAGIC {
+            return Err(PyTorchError::NotACheckpoint { content: "a pickle" }.into());
+        }
+        let mut next = || self.load(pickle, file_size);
+        let [_, _, root, keys] = [next()?, next()?, next()?, next()?];
+        let keys: BTreeSet<_> = pickle.items(keys).iter().map(|key| pickle.text(*key)).collect();
+        let mut sizes = BTreeMap::new();
+        for Storage { key, bytes, .. } in pickle.storages() {
+            let known = *sizes.entry(key).or_insert(bytes);
+            check_storage(
+                &String::from_utf8_lossy(key),
+                bytes,
+                known.filter(|_| keys.contains(key)),
+            )?;
+        }
+        let start = pickle.at as u64;
+        let add = |end: u64, bytes: &Option<u64>| end.checked_add((*bytes)?)?.checked_add(8);
+        let end = sizes.values().try_fold(start, add);
+        let end = end.ok_or_else(|| HeaderError::overflow("storage"))?;
+        let (tensors, summary) = tensors::table(pickle, root)?;
+        let header = FileHeader::new(tensors, 0..start).with_file_size(end).with_pickle(summary);
+        file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
+        Ok(header)
+    }
+
+    /// Interprets the next pickle of a file without an archive, which may continue in bytes that are missing.
+    fn load(&self, pickle: &mut Pickle<'_>, file_size: Option<u64>) -> Result<PickleValue, Stop> {
+        pickle.load().map_err(|stop| match stop {
+            PickleStop::Missing(end) => {
+                let read = self.parts.start().len() as u64;
+                // Grows in proportion, so that the number of requests is logarithmic.
+                let next = read.saturating_mul(4).min(self.limit);
+                let next = next.min(file_size.unwrap_or(u64::MAX));
+                Stop::Missing(read..next.max(end as u64))
+            }
+            // Without an opcode at its start, the file is in some other format.
+            PickleStop::Invalid(_) if pickle.opcode_at == 0 => {
+                let start = self.parts.start();
+                let start = &start[..start.len().min(DETECTION_BYTES)];
+                let content = "neither a ZIP archive nor a pickle";
+                let unknown = || PyTorchError::NotACheckpoint { content }.into();
+                DetectedFormat::recognize_or_text(start).map_or_else(unknown, wrong_format)
+            }
+            stop @ PickleStop::Invalid(_) => malformed(pickle, stop),
+        })
+    }
+
+    /// Returns the range to read next.
+    fn next_range(
+        &self,
+        missing: Range<u64>,
+        file_size: Option<u64>,
+    ) -> Result<Range<u64>, HeaderError> {
+        let (read, end) = (self.parts.length(), missing.end);
+        if self.has_ended || file_size.is_some_and(|size| end > size) {
+            return Err(HeaderError::Truncated { expected: end, found: file_size.unwrap_or(read) });
+        }
+        let length = read.saturating_add(end - missing.start);
+        if length > self.limit.max(FIRST_RANGE) {
+            return Err(HeaderError::TooLarge { length, limit: self.limit });
+        }
+        Ok(missing)
+    }
+}
+
+impl HeaderParser for PyTorchParser {
+    fn first_range(&self) -> Range<u64> {
+        0..FIRST_RANGE
+    }
+
+    fn advance(
+        &mut self,
+        start: u64,
+        bytes: Vec<u8>,
+        file_size: Option<u64>,
+    ) -> Result<Step, HeaderError> {
+        self.has_ended = bytes.is_empty();
+        self.parts.add(start, bytes);
+        match self.parse(file_size) {
+            Ok(header) => Ok(Step::Done(header)),
+            Err(Stop::Invalid(error)) => Err(error),
+            Err(Stop::Missing(missing)) => self.next_range(missing, file_size).map(Step::Read),
+        }
+    }
+}
+
+fn wrong_format(detected: DetectedFormat) -> Stop {
+    HeaderError::WrongFormat { expected: "a PyTorch checkpoint", detected }.into()
+}
+
+/// Returns the error for the last opcode of a pickle.
+fn malformed(pickle: &Pickle<'_>, stop: PickleStop) -> Stop {
+    let reason = match stop {
+        PickleStop::Invalid(reason) => reason,
+        PickleStop::Missing(_) => "it is truncated",
+    };
+    PyTorchError::MalformedPickle { at: pickle.opcode_at as u64, reason }.into()
+}
+
+/// Checks the number of bytes of a storage. `found` is `None` if the file does not contain it.
+fn check_storage(key: &str, expected: Option<u64>, found: Option<u64>) -> Result<(), HeaderError> {
+    let expected = expected.ok_or_else(|| HeaderError::overflow(key))?;
+    if found == Some(expected) {
+        return Ok(());
+    }
+    Err(PyTorchError::StorageMismatch { storage: clip(key), expected, found }.into())
+}
+
+/// Adds the imports that `torch.load(weights_only=True)` rejects to an error.
+fn with_imports(stop: Stop, imports: &BTreeSet<String>) -> Stop {
+    let rejected = imports.iter().filter(|import| !is_allowed_import(import));
+    let imports: Vec<_> = rejected.take(10).cloned().collect();
+    match stop {
+        Stop::Invalid(error) if !imports.is_empty() => {
+            PyTorchError::UnsafeImports { error: Box::new(error), imports }.into()
+        }
+        stop => stop,
+    }
+}
