@@ -15,6 +15,7 @@ use crate::formats::weight_sets::{Layout, shard_number};
 use crate::formats::{FileHeader, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::HubReportedCount;
+use crate::report::rules;
 use crate::report::verify::{self, ParameterSources, VerifyReport};
 use crate::report::{Finding, ReportBuilder, Severity, bounded};
 
@@ -157,6 +158,10 @@ impl Call {
                 }
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),
+        }
+        if is_complete && let Some(json) = &config.json {
+            findings.extend(rules::check_model(json, &assembled.headers));
+            findings.extend(rules::check_recipe(json, &assembled.headers));
         }
         findings.extend(bounded(leading_spaces(path, &assembled.headers)));
         findings.extend(self.source_findings());

@@ -131,10 +131,7 @@ fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
 
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
 fn by_kind(report: &VerifyReport) -> impl Iterator<Item = &[Finding]> {
-    report.findings.chunk_by(|a, b| {
-        matches!(b, Finding::MoreFindings { .. })
-            || std::mem::discriminant(a) == std::mem::discriminant(b)
-    })
+    report.findings.chunk_by(|a, b| matches!(b, Finding::MoreFindings { .. }) || a.is_same_kind(b))
 }
 
 /// Counts findings, including unlisted ones.

@@ -89,16 +89,8 @@ impl CacheLayout {
         let outer: JsonObject<'_> =
             serde_json::from_slice(json).map_err(|_| CacheError::NotAnObject)?;
         let dtype = dtype_of(&outer);
-        let outer_type = outer.get::<String>("model_type");
-        let mut model = outer;
-        let mut inner_type = None;
-        while let Some(inner) = TEXT_MODELS.iter().find_map(|key| model.get::<JsonObject<'_>>(key))
-        {
-            inner_type = inner.get("model_type").or(inner_type);
-            model = inner;
-        }
-        let architecture =
-            inner_type.or(outer_type).ok_or(CacheError::MissingKey { key: "model_type" })?;
+        let (architecture, model) = text_model(outer);
+        let architecture = architecture.ok_or(CacheError::MissingKey { key: "model_type" })?;
         Self::new(&architecture, &architecture, &model, dtype_of(&model).or(dtype))
     }
 
@@ -165,6 +157,16 @@ impl CacheLayout {
             caches: caches.collect(),
         })
     }
+}
+
+/// Returns the language model in a configuration, and its architecture.
+pub(crate) fn text_model(outer: JsonObject<'_>) -> (Option<String>, JsonObject<'_>) {
+    let (mut architecture, mut model) = (outer.get("model_type"), outer);
+    while let Some(inner) = TEXT_MODELS.iter().find_map(|key| model.get::<JsonObject<'_>>(key)) {
+        architecture = inner.get("model_type").or(architecture);
+        model = inner;
+    }
+    (architecture, model)
 }
 
 /// Returns the dtype in a configuration.

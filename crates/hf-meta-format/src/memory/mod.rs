@@ -13,9 +13,9 @@
 //! # Ok::<(), hf_meta_format::memory::CacheError>(())
 //! ```
 
-mod definitions;
+pub(crate) mod definitions;
 mod formula;
-mod layout;
+pub(crate) mod layout;
 #[cfg(test)]
 mod tests;
 mod usage;

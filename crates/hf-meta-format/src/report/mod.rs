@@ -7,6 +7,7 @@ mod index_check;
 mod json;
 mod name_parts;
 mod plan;
+pub mod rules;
 mod summary;
 /// Used by the command only. It may change in any version.
 #[doc(hidden)]
