@@ -68,6 +68,7 @@ pub(super) struct ReadOptions {
     format: Option<String>,
     plan: Plan,
     list_sets: bool,
+    all_sets: bool,
     memory: Option<MemoryOptions>,
     cache_mode: CacheMode,
     /// The files of the repository, if known in advance.
@@ -138,6 +139,13 @@ impl Model {
     /// costs one request per 1,000 files.
     pub fn other_sets(mut self, enabled: bool) -> Self {
         self.options.list_sets = enabled;
+        self
+    }
+
+    /// Sets whether [`verify`](Self::verify) checks every weight set in the repository or folder, including variants,
+    /// quantizations and the checkpoints of a training run; `false` by default. At most 1,000 sets are checked.
+    pub fn all_sets(mut self, enabled: bool) -> Self {
+        self.options.all_sets = enabled;
         self
     }
 
@@ -307,6 +315,10 @@ impl Model {
     }
 
     /// Checks everything that headers can reveal. Reads every header and continues after an error.
+    ///
+    /// Checks the weights that a loader of the repository loads: the main weight set, all components of a diffusers
+    /// pipeline, or all modules of a `sentence-transformers` model. With [`all_sets`](Self::all_sets), checks every
+    /// weight set. [`VerifyReport::unchecked`] lists the rest; listing the files costs one request per 1,000 of them.
     ///
     /// May read `config.json`, whose `tie_word_embeddings` distinguishes a tied embedding from a missing one. For
     /// weights at the root of a repository, one more request fetches the parameter count that the Hub reports, with a
@@ -523,13 +535,13 @@ impl Model {
         let (origin, target) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
-                let origin = match &self.store {
-                    Some(store) => {
-                        let (store, name) = (Arc::clone(store), repo.to_string());
-                        let folder = StoreFolder { store, name, meter: meter.clone() };
-                        Origin::Folder(Arc::new(folder))
-                    }
-                    None => self.context.repo(repo, revision, meter.clone()).await,
+                let origin = if let Some(store) = &self.store {
+                    let (store, name) = (Arc::clone(store), repo.to_string());
+                    let folder = StoreFolder { store, name, meter: meter.clone() };
+                    Origin::Folder(Arc::new(folder))
+                } else {
+                    let hooks = self.hooks.clone();
+                    self.context.repo(repo, revision, meter.clone(), hooks).await
                 };
                 (origin, Target::from_path(&formats, path.clone()))
             }
@@ -559,6 +571,7 @@ impl Model {
             cache: self.context.header_cache.clone(),
             cache_mode: self.options.cache_mode,
             cached_ref: None,
+            all_sets: self.options.all_sets,
             list_sets: self.options.list_sets,
             memory_options: self.options.memory,
             known_files,
@@ -568,7 +581,7 @@ impl Model {
             started: std::time::Instant::now(),
             meter,
             memory: CallMemory::new(&self.context.memory),
-            large: self.large_calls.as_ref().map(LargeCallLimit::start_call),
+            large: self.large_calls.as_ref().map(|limit| Arc::new(limit.start_call())),
             state: CallState::default(),
         })
     }

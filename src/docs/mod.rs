@@ -159,5 +159,6 @@ pub mod speed {}
 
 /// [`Error`]: crate::Error
 /// [`Model::verify`]: crate::Model::verify
+/// [`Model::all_sets`]: crate::Model::all_sets
 #[doc = include_str!("validity.md")]
 pub mod validity {}

@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::future::Future;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use tokio::time::timeout;
 use super::error_report::{ErrorReport, HintContext, print_warning, print_warnings};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
-use super::repos::RepoArg;
+use super::repos::{RepoArg, RepoText};
 use super::stderr::ProgressBars;
 
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
@@ -89,7 +88,7 @@ impl SelectionArgs {
 /// The sources of a subcommand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources<'a> {
-    pub(crate) repos: &'a [OsString],
+    pub(crate) repos: &'a [RepoText],
     pub(crate) selection: &'a SelectionArgs,
     /// True if stdout has a JSON document for each source, including failed ones.
     pub(crate) is_json: bool,

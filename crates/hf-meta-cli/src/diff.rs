@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io;
 
 use anstyle::Style;
@@ -14,7 +13,7 @@ use hf_meta::{Dtype, Error, Model, RepoPath, Weights};
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, print_json};
-use super::repos::RepoArg;
+use super::repos::{RepoArg, RepoText};
 use super::table::{Shrink, Table};
 use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, TerminalSize, YELLOW, width, wrap};
 
@@ -36,11 +35,11 @@ const MIN_DIFFERENCE_WIDTH: usize = 24;
 pub(crate) struct DiffArgs {
     /// Old checkpoint: anything that `hf-meta` can read, such as `org/name@revision`
     #[arg(value_name = "BEFORE", value_hint = ValueHint::AnyPath)]
-    before: OsString,
+    before: RepoText,
 
     /// New checkpoint
     #[arg(value_name = "AFTER", value_hint = ValueHint::AnyPath)]
-    after: OsString,
+    after: RepoText,
 
     #[command(flatten)]
     pub(crate) color: ColorArgs,

@@ -136,8 +136,13 @@ impl WeightsQuery {
 
     /// Returns the model to read, with as few requests as possible.
     pub(super) fn model(&self, client: &Client) -> Model {
+        client.source(self.source()).plan(Plan::Prefetch)
+    }
+
+    /// Returns the source of the weights.
+    pub(super) fn source(&self) -> Source {
         let Self { repo, revision, path, .. } = self.clone();
-        client.source(Source::Repo { repo, revision, path }).plan(Plan::Prefetch)
+        Source::Repo { repo, revision, path }
     }
 
     /// Returns the approximate size in memory, in bytes.

@@ -1,6 +1,7 @@
 //! The content of a model's configuration files that affects a count.
 
 mod arithmetic;
+mod gemma4;
 mod hints;
 mod huggingface_js;
 pub(crate) mod json_object;

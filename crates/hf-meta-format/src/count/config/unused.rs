@@ -37,6 +37,9 @@ impl<'a> UnusedEntries<'a> {
 
     /// Removes the entries that match a module, and all patterns if they take too much work.
     pub(crate) fn remove_matching(&mut self, module: &str) {
+        if self.names.is_empty() && self.patterns.is_empty() {
+            return;
+        }
         self.names.remove(last_segments(module));
         let steps_left = &mut self.steps_left;
         self.patterns.retain(|pattern| {

@@ -107,9 +107,10 @@ impl ExpertSums {
             let (name, dtype) = (clip(name), tensor.dtype.clone());
             *known = Some(StoredEmbedding { name, dtype, class, count: *count });
         }
-        self.has_experts |= position.is_routed(tensor);
+        let is_routed = position.is_routed(tensor);
+        self.has_experts |= is_routed;
         if !self.is_too_large {
-            let added = self.add_to_layer(&position, tensor, parameters);
+            let added = self.add_to_layer(&position, tensor, is_routed, parameters);
             self.is_too_large = added.is_none();
         }
     }
@@ -119,6 +120,7 @@ impl ExpertSums {
         &mut self,
         position: &TensorPosition<'_>,
         tensor: &TensorInfo,
+        is_routed: bool,
         parameters: u64,
     ) -> Option<()> {
         let key = position.layer.map_or("", |layer| layer.key);
@@ -141,7 +143,7 @@ impl ExpertSums {
         let group = layer.group(expert.group.get(key.len()..)?)?;
         let experts = group.numbered.len();
         group.add(part, parameters)?;
-        group.is_proven |= position.is_routed(tensor);
+        group.is_proven |= is_routed;
         self.experts += group.numbered.len() - experts;
         self.groups += layer.groups.len() - before;
         (self.groups <= Self::MAX_GROUPS && self.experts <= Self::MAX_EXPERTS).then_some(())
@@ -471,7 +473,8 @@ mod tests {
         assert_eq!((padded.active(), padded.active_without_lookup_tables()), (1_130, 1_080));
     }
 
-    /// The adjugate experts of `GroveMoE`, in GGUF: 2 of 4 experts of 10 parameters, and at most 2 adjugate experts of 3.
+    /// The adjugate experts of `GroveMoE` in GGUF: 2 of 4 experts with 10 parameters, and at most 2 adjugate experts
+    /// with 3.
     #[test]
     fn adjugate_experts_are_an_upper_bound() {
         let tensors = [
