@@ -181,9 +181,9 @@ impl Model {
     }
 
     /// Sets the maximum total time that each call waits for rate limits, overriding
-    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait).
-    pub fn max_wait(mut self, wait: Duration) -> Self {
-        self.options.max_wait = Some(wait);
+    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait). `None` restores the default.
+    pub fn max_wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.options.max_wait = wait.into();
         self
     }
 

@@ -24,7 +24,7 @@ use super::stderr::ProgressBars;
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
 const DEFAULT_JOBS: u16 = 32;
 
-/// The time without a result after which a line reports a wait, if there are no bars, and the time until the next one.
+/// Without progress bars, a line reports a wait: after this time without a result, and then at this interval.
 const WAIT_LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(60)];
 
 /// The options that select a revision and a part of each repository.

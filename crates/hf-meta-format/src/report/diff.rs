@@ -75,6 +75,7 @@ pub struct TensorChange {
 }
 
 /// A kind of change to a tensor.
+// Exhaustive: a tensor has no other properties that could change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeKind {

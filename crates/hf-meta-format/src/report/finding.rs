@@ -455,6 +455,7 @@ impl Serialize for Finding {
 }
 
 /// The severity of a finding, in ascending order.
+// Exhaustive, because callers map each severity to something else, such as a SARIF level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {

@@ -277,8 +277,8 @@ impl Layout {
         self.sets.iter().find(|set| set.path == *path)
     }
 
-    /// Returns the set whose path without shard number and extension is `stem`; `None` if there is no such set or
-    /// several.
+    /// Returns the only set whose path equals `stem`, apart from a shard number and the extension. Returns `None` if no
+    /// set or more than one set matches.
     #[must_use]
     pub fn find_stem(&self, formats: &Formats, stem: &RepoPath) -> Option<&WeightSet> {
         let has_stem = |set: &&WeightSet| {
