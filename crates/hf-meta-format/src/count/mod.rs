@@ -64,5 +64,5 @@ pub use counter::{Counter, needs_config};
 pub(crate) use experts::{Embedding, TensorPosition};
 pub use experts::{MixtureOfExperts, UnknownActive};
 pub(crate) use module::{Component, container_bits};
-pub(crate) use name_index::split as split_name;
+pub(crate) use name_index::{is_packed_weight, module_of, split as split_name};
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};
