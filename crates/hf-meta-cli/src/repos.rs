@@ -149,7 +149,9 @@ impl RepoArg {
     pub(crate) fn file_url(&self, file: Option<&str>, endpoint: &Endpoint) -> String {
         match &self.source {
             Ok(Source::Repo { repo, revision, .. }) => {
+                // The revision is one segment, as in `refs%2Fpr%2F1`.
                 let revision = revision.clone().unwrap_or_default();
+                let revision = encoded(revision.as_str()).replace('/', "%2F");
                 let kind = if file.is_some() { "blob" } else { "tree" };
                 let file = file.map(|file| format!("/{}", encoded(file)));
                 format!("{endpoint}/{repo}/{kind}/{revision}{}", file.unwrap_or_default())

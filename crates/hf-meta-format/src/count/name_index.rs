@@ -7,7 +7,8 @@ use memchr::memrchr;
 use super::Buffer;
 use super::method::{AuxiliaryNames, Method, PLAIN, without_star};
 use super::methods::{ALWAYS_AUXILIARY, METHODS, QUANTIZER_STATE};
-use super::module::{Component, Role};
+use super::module::{Component, Role, container_bits};
+use crate::formats::Dtype;
 
 static INDEX: LazyLock<NameIndex> = LazyLock::new(NameIndex::new);
 
@@ -114,6 +115,18 @@ fn all_names() -> impl Iterator<Item = (&'static str, Role, bool)> {
 /// Splits the name of a tensor into its module and its component.
 pub(super) fn split(name: &str) -> (&str, &'static Component) {
     INDEX.split(name)
+}
+
+/// Returns the module of a tensor: its name without the name that quantizers or unquantized models give to a part.
+pub(crate) fn module_of(name: &str) -> &str {
+    split(name).0
+}
+
+/// Returns whether a tensor may contain packed weights, judging by its name and dtype.
+pub(crate) fn is_packed_weight(name: &str, dtype: &Dtype) -> bool {
+    let (_, component) = split(name);
+    let is_packed = dtype.is_narrow_float() || container_bits(dtype).is_some();
+    component.role == Role::Weights && (is_packed || !component.is_plain())
 }
 
 /// Returns all components, ordered by index.

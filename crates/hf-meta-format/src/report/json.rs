@@ -129,6 +129,8 @@ impl Serialize for Diff {
         map.serialize_entry("retyped", &self.count(ChangeKind::Retyped))?;
         map.serialize_entry("moved", &self.count(ChangeKind::Moved))?;
         map.serialize_entry("unchanged", &self.unchanged)?;
+        write_some(&mut map, "renamed", self.renamed.as_ref())?;
+        write_some(&mut map, "quantized", self.quantized.as_ref())?;
         map.serialize_entry("changes", &self.changes)?;
         map.end()
     }
