@@ -133,19 +133,20 @@ fn options_without_a_view_are_rejected() {
 #[test]
 fn transcripts() {
     let hub = hub();
-    let mut text = String::new();
+    let mut pages = Vec::new();
     for name in ["dense", "sliding", "latent", "hybrid", "gguf", "unknown"] {
         for args in [&["--memory"][..], &["--fit", "9MB", "--context", "2k"]] {
             let repo = format!("org/{name}");
             let output = run(&hub, &[&[&*repo], args].concat());
-            text += &format!("$ hf-meta {repo} {}\n{}\n", args.join(" "), output.stdout);
+            pages.push(format!("$ hf-meta {repo} {}\n{}", args.join(" "), output.stdout));
         }
     }
     for args in [["dense", "llama.cpp"], ["latent", "vllm"], ["sliding", "vllm"]] {
         let repo = format!("org/{}", args[0]);
         let output = run(&hub, &[&repo, "--memory", "--engine", args[1]]);
-        text += &format!("$ hf-meta {repo} --memory --engine {}\n{}\n", args[1], output.stdout);
+        pages.push(format!("$ hf-meta {repo} --memory --engine {}\n{}", args[1], output.stdout));
     }
+    let text = pages.join("\n");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
