@@ -350,7 +350,7 @@ pub enum Error {
     },
 }
 
-/// The cause of an [`Error`], stored on the heap to keep results small.
+/// The cause of an [`Error`](enum@Error), stored on the heap to keep results small.
 ///
 /// Dereferences to the cause. Unlike a `Box`, it is not an error itself, so
 /// [`Error::source`](std::error::Error::source) returns the cause, which callers can downcast.

@@ -16,6 +16,7 @@ use crate::http::{Http, RequestFailure, ResponseChain};
 use crate::hub::{
     CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, api,
 };
+use crate::inspect::CallHooks;
 
 /// The header that carries the SHA-256 hash of an LFS file. The Hub sends it with the redirect to the file.
 const X_LINKED_ETAG: &str = "x-linked-etag";
@@ -32,6 +33,8 @@ pub(crate) struct HubRepo {
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) meter: CallMeter,
+    /// The hooks that may stop a long listing.
+    pub(crate) hooks: Option<Arc<dyn CallHooks>>,
 }
 
 impl FileSource for HubRepo {
@@ -63,9 +66,10 @@ impl FileSource for HubRepo {
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
-        let Self { http, endpoint, repo, revision, meter, .. } = self;
+        let Self { http, endpoint, repo, revision, meter, hooks, .. } = self;
         async move {
-            match api::list_files(http, endpoint.tree_url(repo, revision, folder), meter).await {
+            let url = endpoint.tree_url(repo, revision, folder);
+            match api::list_files(http, url, meter, hooks.as_deref()).await {
                 Ok((files, chain)) => {
                     Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }

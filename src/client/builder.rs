@@ -18,7 +18,8 @@ use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
 use crate::http::transfer::CallMeter;
 use crate::http::{
-    AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, RootCertificates, has_tls_provider,
+    AddressPolicy, Http, HttpSettings, OnRequest, Proxies, RequestStats, RetryPolicy,
+    RootCertificates, has_tls_provider,
 };
 use crate::hub::{Endpoint, EndpointError, HubWarnings};
 use crate::inspect::{ClientMemory, HeaderCache, Limits};
@@ -142,8 +143,10 @@ impl ClientBuilder {
     ///
     /// Without it, a call takes at most 360 seconds in addition to its waits for rate limits, which
     /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits.
-    pub fn call_timeout(self, timeout: Duration) -> Self {
-        Self { call_timeout: Some(timeout), ..self }
+    ///
+    /// `None` restores the default.
+    pub fn call_timeout(self, timeout: impl Into<Option<Duration>>) -> Self {
+        Self { call_timeout: timeout.into(), ..self }
     }
 
     /// Sets the maximum size of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
@@ -172,8 +175,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension. Its name
-    /// and its extension must differ from those of the other formats.
+    /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension. No other
+    /// format may have the same name or extension.
     ///
     /// The example `tensorsafe` in this repository implements one.
     pub fn format(self, format: impl Format + 'static) -> Self {
@@ -311,6 +314,28 @@ impl ClientBuilder {
     /// Sets the retry policy for transient failures.
     pub fn retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.http.retry_policy = policy;
+        self
+    }
+
+    /// Sets a callback that is invoked with each finished request, for metrics such as a histogram of durations. It runs
+    /// on the task that drives the call and must not block. [`Client::stats`] has the totals, and
+    /// [`CallMeter`](crate::CallMeter) those of one call.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// let failures = Arc::new(AtomicU64::new(0));
+    /// let counter = Arc::clone(&failures);
+    /// let client = hf_meta::Client::builder()
+    ///     .on_request(move |request| {
+    ///         counter.fetch_add(u64::from(request.failed), Ordering::Relaxed);
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
+    pub fn on_request(mut self, report: impl Fn(&RequestStats) + Send + Sync + 'static) -> Self {
+        self.http.on_request = Some(OnRequest(Arc::new(report)));
         self
     }
 

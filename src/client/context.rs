@@ -14,7 +14,7 @@ use crate::formats::Formats;
 use crate::http::transfer::CallMeter;
 use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Revision};
-use crate::inspect::{ClientMemory, HeaderCache, Limits};
+use crate::inspect::{CallHooks, ClientMemory, HeaderCache, Limits};
 /// The state that all calls of a client share.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientContext {
@@ -56,14 +56,20 @@ impl ClientContext {
     }
 
     /// Returns a repository on the Hub or, if the client is offline, its snapshot in the cache.
-    pub(super) async fn repo(&self, repo: &RepoId, revision: Revision, meter: CallMeter) -> Origin {
+    pub(super) async fn repo(
+        &self,
+        repo: &RepoId,
+        revision: Revision,
+        meter: CallMeter,
+        hooks: Option<Arc<dyn CallHooks>>,
+    ) -> Origin {
         let repo = repo.clone();
         let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
         if self.offline.is_none() {
             self.load_known_servers(&meter).await;
         }
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
-        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter };
+        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter, hooks };
         let Some(cache) = &self.offline else { return Origin::Hub(hub) };
         Origin::Offline(Arc::new(OfflineRepo::find(cache, hub).await))
     }

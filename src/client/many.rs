@@ -29,7 +29,7 @@ impl Client {
     /// Runs many calls concurrently and returns a stream of their results.
     ///
     /// `read` runs the call for one item, such as a repository name, with this client. At most `jobs` calls run
-    /// concurrently. 32 is a good default: each call already reads its shards concurrently, and
+    /// concurrently; a number outside 1 to 10,000 is clamped. 32 is a good default: each call already reads its shards concurrently, and
     /// [`ClientBuilder::max_concurrent_requests`] limits the requests of all calls together. Items are pulled from
     /// their stream as calls finish, so the stream may be infinite. Each call runs in its own task: it makes progress
     /// even while the result stream is not polled, and is cancelled when that stream is dropped.

@@ -68,6 +68,7 @@ pub(super) struct ReadOptions {
     format: Option<String>,
     plan: Plan,
     list_sets: bool,
+    all_sets: bool,
     memory: Option<MemoryOptions>,
     cache_mode: CacheMode,
     /// The files of the repository, if known in advance.
@@ -141,6 +142,13 @@ impl Model {
         self
     }
 
+    /// Sets whether [`verify`](Self::verify) checks every weight set in the repository or folder, including variants,
+    /// quantizations and the checkpoints of a training run; `false` by default. At most 1,000 sets are checked.
+    pub fn all_sets(mut self, enabled: bool) -> Self {
+        self.options.all_sets = enabled;
+        self
+    }
+
     /// Sets the conditions for which the report computes the [memory](crate::CountReport::memory) that the model needs:
     /// its weights and its cache. By default, it computes none. Reads `config.json`, unless the weights are in GGUF
     /// format.
@@ -174,9 +182,9 @@ impl Model {
     }
 
     /// Sets the maximum total time that each call waits for rate limits, overriding
-    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait).
-    pub fn max_wait(mut self, wait: Duration) -> Self {
-        self.options.max_wait = Some(wait);
+    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait). `None` restores the default.
+    pub fn max_wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.options.max_wait = wait.into();
         self
     }
 
@@ -308,6 +316,10 @@ impl Model {
     }
 
     /// Checks everything that headers can reveal. Reads every header and continues after an error.
+    ///
+    /// Checks the weights that a loader of the repository loads: the main weight set, all components of a diffusers
+    /// pipeline, or all modules of a `sentence-transformers` model. With [`all_sets`](Self::all_sets), checks every
+    /// weight set. [`VerifyReport::unchecked`] lists the rest; listing the files costs one request per 1,000 of them.
     ///
     /// May read `config.json`, whose `tie_word_embeddings` distinguishes a tied embedding from a missing one. For
     /// weights at the root of a repository, one more request fetches the parameter count that the Hub reports, with a
@@ -524,13 +536,13 @@ impl Model {
         let (origin, target) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
-                let origin = match &self.store {
-                    Some(store) => {
-                        let (store, name) = (Arc::clone(store), repo.to_string());
-                        let folder = StoreFolder { store, name, meter: meter.clone() };
-                        Origin::Folder(Arc::new(folder))
-                    }
-                    None => self.context.repo(repo, revision, meter.clone()).await,
+                let origin = if let Some(store) = &self.store {
+                    let (store, name) = (Arc::clone(store), repo.to_string());
+                    let folder = StoreFolder { store, name, meter: meter.clone() };
+                    Origin::Folder(Arc::new(folder))
+                } else {
+                    let hooks = self.hooks.clone();
+                    self.context.repo(repo, revision, meter.clone(), hooks).await
                 };
                 (origin, Target::from_path(&formats, path.clone()))
             }
@@ -560,6 +572,7 @@ impl Model {
             cache: self.context.header_cache.clone(),
             cache_mode: self.options.cache_mode,
             cached_ref: None,
+            all_sets: self.options.all_sets,
             list_sets: self.options.list_sets,
             memory_options: self.options.memory,
             known_files,
@@ -569,7 +582,7 @@ impl Model {
             started: std::time::Instant::now(),
             meter,
             memory: CallMemory::new(&self.context.memory),
-            large: self.large_calls.as_ref().map(LargeCallLimit::start_call),
+            large: self.large_calls.as_ref().map(|limit| Arc::new(limit.start_call())),
             state: CallState::default(),
         })
     }

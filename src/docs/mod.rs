@@ -9,6 +9,7 @@
 //! | [`layouts`] | names of weight files, and repositories with several sets of weights |
 //! | [`gguf`] | quantized models in GGUF, and custom formats |
 //! | [`memory`] | the memory of weights and cache, and what fits |
+//! | [`ci`] | checks of checkpoints in continuous integration |
 //! | [`cache`] | the header cache, and offline mode |
 //! | [`json`] | the JSON output of every command |
 //! | [`install`] | ways to install the command: Cargo, wheel, container, `hf` extension, GitHub Action |
@@ -41,12 +42,18 @@ pub mod architecture {}
 #[doc = include_str!("cache.md")]
 pub mod cache {}
 
+/// [`command`]: crate::docs::command
+/// [`validity`]: crate::docs::validity
+#[doc = include_str!("ci.md")]
+pub mod ci {}
+
 /// [command]: crate::docs::command
 /// [What is counted]: crate::docs::counting
 #[doc = include_str!("census.md")]
 pub mod census {}
 
 /// [error code]: crate::docs::errors
+/// [`ci`]: crate::docs::ci
 /// [counting rules]: crate::docs::counting
 /// [reading]: crate::docs::reading
 #[doc = include_str!("command.md")]
@@ -159,5 +166,6 @@ pub mod speed {}
 
 /// [`Error`]: crate::Error
 /// [`Model::verify`]: crate::Model::verify
+/// [`Model::all_sets`]: crate::Model::all_sets
 #[doc = include_str!("validity.md")]
 pub mod validity {}

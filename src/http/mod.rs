@@ -68,6 +68,8 @@ use self::preconnect::RedirectOrigin;
 use self::rate_limit_gate::{GateKey, RateLimitGate};
 
 pub use address::AddressPolicy;
+pub(crate) use attempt::OnRequest;
+pub use attempt::{RequestKind, RequestStats};
 pub use error::{HttpError, RangeError, TransportKind};
 pub use error_response::HubError;
 pub(crate) use proxy::Proxies;
@@ -93,6 +95,7 @@ pub(crate) struct HttpSettings {
     /// True to trust the system's certificates, false to trust Mozilla's.
     pub(crate) system_certificates: bool,
     pub(crate) hook: Option<HttpHook>,
+    pub(crate) on_request: Option<OnRequest>,
     pub(crate) address_policy: AddressPolicy,
     /// The timeout of name resolution, TCP and TLS together.
     pub(crate) connect_timeout: Duration,
@@ -120,6 +123,7 @@ impl Default for HttpSettings {
             root_certificates: RootCertificates::default(),
             system_certificates: false,
             hook: None,
+            on_request: None,
             address_policy: AddressPolicy::default(),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(10),

@@ -155,7 +155,8 @@ impl Http {
 impl<'a> RetryState<'a> {
     /// Starts the next attempt.
     pub(super) fn next_attempt(&self) -> Attempt<'a> {
-        Attempt::start(self.attempts + 1, self.url, self.requested, self.meter)
+        let on_request = self.http.settings.on_request.as_ref();
+        Attempt::start(self.attempts + 1, self.url, self.requested, self.meter, on_request)
     }
 
     /// Waits after a failed attempt until the next one may start. Returns an error if the failure is permanent or a

@@ -11,6 +11,7 @@ use crate::formats::Dtype;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::transfer::CallMeter;
 use crate::http::{Http, RequestFailure, ResponseChain};
+use crate::inspect::CallHooks;
 
 /// The maximum number of files. The Hub recommends at most 100,000 per repository
 /// (<https://huggingface.co/docs/hub/storage-limits>).
@@ -90,10 +91,12 @@ struct TreeEntry {
 }
 
 /// Reads a whole listing, given the URL of its first page. Files with invalid paths are skipped with a warning.
+/// The hooks are asked before every page but the first.
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
     meter: &CallMeter,
+    hooks: Option<&dyn CallHooks>,
 ) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
@@ -110,6 +113,9 @@ pub(crate) async fn list_files(
             return Err(ListFilesError::Listing(ListingError::EndlessPages));
         }
         url = next;
+        if let Some(hooks) = hooks {
+            hooks.before_requests(1).await;
+        }
     }
 }
 

@@ -22,7 +22,6 @@ use crate::formats::{Format, Formats, HeaderError, RepoPath};
 use crate::http::transfer::CallMeter;
 use crate::hub::CommitSha;
 use crate::memory::{CacheError, CacheLayout, Memory, MemoryOptions};
-use crate::report::verify::VerifyReport;
 use crate::report::{
     BuiltReport, CountReport, FetchStats, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo,
     Weights,
@@ -32,7 +31,7 @@ use crate::report::{
 ///
 /// [`Model`](crate::Model) fills in the inputs. The files are pinned to the commit of the first response, so that a
 /// push during the call has no effect.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Call {
     /// The name of the source, as shown in the result.
     pub(crate) source: String,
@@ -47,6 +46,8 @@ pub(crate) struct Call {
     pub(crate) cache_mode: CacheMode,
     /// The cached branch that was used without asking its server.
     pub(crate) cached_ref: Option<CachedRefAge>,
+    /// True to verify all sets of weights.
+    pub(crate) all_sets: bool,
     /// True to list the other sets of weights even if the weights have a standard name.
     pub(crate) list_sets: bool,
     /// The conditions for which to compute the memory of the model.
@@ -61,18 +62,18 @@ pub(crate) struct Call {
     /// The memory of headers that are not counted yet.
     pub(crate) memory: CallMemory,
     /// The permit to use a lot of memory.
-    pub(crate) large: Option<LargeCall>,
+    pub(crate) large: Option<Arc<LargeCall>>,
     pub(crate) state: CallState,
 }
 
 /// The state of the reads of a call. Each attempt to read begins with an empty one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct CallState {
     pub(super) commit: Option<CommitSha>,
     /// The path of the weights, once it is known.
     pub(super) weights: Option<RepoPath>,
     /// The total size of the headers so far, in bytes.
-    pub(super) header_bytes: AtomicU64,
+    pub(super) header_bytes: Arc<AtomicU64>,
     /// The configuration, once a header needs it.
     pub(super) config: OnceCell<Result<ConfigFile, Error>>,
 }
@@ -137,14 +138,6 @@ impl Call {
         Ok(self.read(false).await?.report)
     }
 
-    /// Reads all headers, and continues after errors.
-    pub(crate) async fn verify(mut self) -> Result<VerifyReport, Error> {
-        let located = self.locate().await?;
-        let mut report = Box::pin(self.verify_weights(located.weights)).await?;
-        report.findings.extend((!located.is_complete).then_some(Finding::PartialListing));
-        Ok(report)
-    }
-
     /// Reads all headers, from the cache on a hit. Stops at the first error.
     async fn inspect(&mut self, keep_headers: bool) -> Result<Inspected, Error> {
         match self.cache.clone().filter(|_| self.cache_mode != CacheMode::Bypass) {
@@ -168,7 +161,7 @@ impl Call {
             let located = self.locate().await?;
             self.commit_resolved().await;
             let mut inspected = Box::pin(self.read_weights(located.weights, keep_headers)).await?;
-            inspected.report.add_other_sets(located.other_sets);
+            inspected.report.add_other_sets(located.layout.map(|layout| layout.sets));
             let partial = (!located.is_complete).then_some(Finding::PartialListing);
             inspected.report.findings.extend(partial);
             Ok(inspected)
@@ -280,10 +273,10 @@ impl Call {
         }
     }
 
-    /// Waits until the hooks allow requests for `files` files.
-    pub(super) async fn before_requests(&self, files: usize) {
+    /// Waits until the hooks allow `requests` more requests.
+    pub(super) async fn before_requests(&self, requests: usize) {
         if let Some(hooks) = self.hooks.as_ref().filter(|_| !self.files.is_cached()) {
-            hooks.before_requests(files).await;
+            hooks.before_requests(requests).await;
         }
     }
 

@@ -11,7 +11,7 @@ use crate::report::{Finding, ReportBuilder};
 const CONFIG: &str = "config.json";
 
 /// The usable part of a model's configuration.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ConfigFile {
     /// The bytes of the file; `None` if it is missing or unreadable.
     pub(super) json: Option<Vec<u8>>,

@@ -50,16 +50,16 @@ impl<F: ?Sized> fmt::Debug for Callback<F> {
 /// use hf_meta::{BoxFuture, CallHooks, Client};
 /// use tokio::sync::Notify;
 ///
-/// /// Stops a call that would read more than 100 files.
+/// /// Stops a call that would read more than 100 weight files.
 /// #[derive(Debug, Default)]
 /// struct AtMost100Files {
 ///     exceeded: Notify,
 /// }
 ///
 /// impl CallHooks for AtMost100Files {
-///     fn before_requests(&self, files: usize) -> BoxFuture<'_, ()> {
+///     fn before_requests(&self, requests: usize) -> BoxFuture<'_, ()> {
 ///         async move {
-///             if files > 100 {
+///             if requests > 100 {
 ///                 self.exceeded.notify_one();
 ///                 pending().await
 ///             }
@@ -90,9 +90,9 @@ pub trait CallHooks: fmt::Debug + Send + Sync {
         ready(()).boxed()
     }
 
-    /// Waits for permission to request `files` weight files from a server, once their number is known. By default,
-    /// does not wait.
-    fn before_requests(&self, _files: usize) -> BoxFuture<'_, ()> {
+    /// Waits for permission to send `requests` more requests to a server: one for each weight file, once their number
+    /// is known, and one for each page of a listing after the first. By default, does not wait.
+    fn before_requests(&self, _requests: usize) -> BoxFuture<'_, ()> {
         ready(()).boxed()
     }
 }

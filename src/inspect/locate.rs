@@ -21,9 +21,9 @@ use crate::report::Plan;
 pub(super) struct Located {
     pub(super) weights: FoundWeights,
     /// The commit of the weights, if a response reported it.
-    commit: Option<CommitSha>,
-    /// All sets of weights in the target's folder, if it was listed.
-    pub(super) other_sets: Option<Vec<WeightSet>>,
+    pub(super) commit: Option<CommitSha>,
+    /// The files in the target's folder, if it was listed.
+    pub(super) layout: Option<Layout>,
     /// True unless an incomplete listing was used.
     pub(super) is_complete: bool,
 }
@@ -31,11 +31,11 @@ pub(super) struct Located {
 impl Located {
     /// Creates the result for weights that were found without a listing.
     fn new(weights: FoundWeights, commit: Option<CommitSha>) -> Self {
-        Self { weights, commit, other_sets: None, is_complete: true }
+        Self { weights, commit, layout: None, is_complete: true }
     }
 
     /// Drives another future while the weights arrive.
-    async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
+    pub(super) async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
         let FoundWeights::Index { path, stream } = self.weights else {
             return (self, other.await);
         };
@@ -69,13 +69,13 @@ impl Call {
         async move {
             let mut located = self.with_token_fallback(|call| call.find().boxed()).await?;
             self.files = self.files.pinned(located.commit.as_ref());
-            if self.list_sets && located.other_sets.is_none() {
-                let (found, sets) = located.poll_alongside(self.list_sets()).await;
-                let sets = sets?;
-                if sets.is_none() {
+            if self.list_sets && located.layout.is_none() {
+                let (found, layout) = located.poll_alongside(self.list_layout()).await;
+                let layout = layout?.map(|(layout, _)| layout);
+                if layout.is_none() {
                     tracing::warn!(source = %self.source, "the files cannot be listed");
                 }
-                located = Located { other_sets: sets, ..found };
+                located = Located { layout, ..found };
             }
             self.state.commit = located.commit.take();
             Ok(located)
@@ -141,7 +141,7 @@ impl Call {
             return self.find_main(folder, listed, |layout| layout).await;
         }
         let found = self.find_set(set, listing.commit.clone()).await?;
-        Ok(Located { other_sets: Some(layout.sets), ..found })
+        Ok(Located { layout: Some(layout), ..found })
     }
 
     /// Requests both standard names concurrently: doing so sequentially would cost every sharded repository a round
@@ -180,7 +180,7 @@ impl Call {
             // Files with these names cannot be read: the requests for them have just failed.
             Some(set) if !missing.contains(&set.path) => {
                 let found = self.find_set(set, known.or(commit)).await?;
-                Ok(Located { other_sets: Some(layout.sets), is_complete, ..found })
+                Ok(Located { layout: Some(layout), is_complete, ..found })
             }
             None if !layout.sets.is_empty() => Err(self.several_sets(&layout)),
             _ => Err(self.no_safetensors(missing, &layout, source)),
@@ -211,7 +211,7 @@ impl Call {
         let layout = Layout::new(&self.formats, None, &files);
         if let Some(set) = layout.find_stem(&self.formats, path) {
             let found = self.find_set(set, commit).await?;
-            return Ok(Located { other_sets: Some(layout.sets), ..found });
+            return Ok(Located { layout: Some(layout), ..found });
         }
         let quantizations = layout.quantizations();
         // Quantization names contain neither dots nor slashes.
@@ -236,11 +236,11 @@ impl Call {
             source: shared("no such file is listed"),
         };
         let FileListing { files, commit, is_complete } = listed.ok_or_else(not_found)?;
-        let all = Layout::new(&self.formats, folder, &files).sets;
+        let all = Layout::new(&self.formats, folder, &files);
         let layout = choose(Layout::new(&self.formats, folder, &files));
         let set = self.main_set(&layout, not_found)?;
         let found = self.find_set(set, commit).await?;
-        Ok(Located { other_sets: Some(all), is_complete, ..found })
+        Ok(Located { layout: Some(all), is_complete, ..found })
     }
 
     /// Returns the main set of a layout.
@@ -271,13 +271,27 @@ impl Call {
 
     /// Lists all sets of weights in the target's folder. Returns `None` if files cannot be listed.
     pub(crate) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
-        let folder = self.target.folder();
-        let listed = self.files.list(folder).await?;
-        Ok(listed.map(|listed| Layout::new(&self.formats, folder, &listed.files).sets))
+        Ok(self.list_layout().await?.map(|(layout, _)| layout.sets))
+    }
+
+    /// Lists the target's folder, or the folder of an index. Also returns the commit if the listing reports it. Returns
+    /// `None` if files cannot be listed.
+    pub(super) async fn list_layout(&self) -> Result<Option<(Layout, Option<CommitSha>)>, Error> {
+        let above = match &self.target {
+            Target::Index(path) => path.folder(),
+            target => target.folder().cloned(),
+        };
+        let listed = self.files.list(above.as_ref()).await?;
+        let layout = |files: &[_]| Layout::new(&self.formats, above.as_ref(), files);
+        Ok(listed.map(|listed| (layout(&listed.files), listed.commit)))
     }
 
     /// Starts reading a set, at a commit if it is known.
-    async fn find_set(&self, set: &WeightSet, known: Option<CommitSha>) -> Result<Located, Error> {
+    pub(super) async fn find_set(
+        &self,
+        set: &WeightSet,
+        known: Option<CommitSha>,
+    ) -> Result<Located, Error> {
         let files = self.files.pinned(known.as_ref());
         if set.is_without_index() {
             let shards = set.shards().map_err(|missing| self.files.missing_shards(set, missing))?;

@@ -31,7 +31,7 @@ impl Default for ClientMemory {
 }
 
 /// The memory budget of one call, within the client's budget.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CallMemory {
     call: Arc<Semaphore>,
     client: Arc<Semaphore>,

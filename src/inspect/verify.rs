@@ -1,26 +1,37 @@
 //! Verification: continues after invalid files and reports every error.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
+use futures::future::FutureExt;
+use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 
-use super::call::Call;
+use super::Target;
+use super::call::{Call, CallState};
 use super::config_file::ConfigFile;
-use super::locate::FoundWeights;
+use super::locate::{FoundWeights, Located};
 use super::shards::ShardResults;
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::error::{Error, HubCacheMiss};
+use crate::formats::gguf::{Gguf, GgufError};
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
-use crate::formats::weight_sets::{Layout, shard_number};
-use crate::formats::{FileHeader, RepoPath, chain, clip};
+use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
+use crate::formats::{FileHeader, Format, HeaderError, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
-use crate::hub::HubReportedCount;
-use crate::report::verify::{self, ParameterSources, VerifyReport};
-use crate::report::{Finding, ReportBuilder, Severity, bounded};
+use crate::hub::{CommitSha, HubReportedCount};
+use crate::report::verify::{self, ParameterSources, VerifiedSet, VerifyReport};
+use crate::report::{Finding, HeaderTotals, ReportBuilder, Severity, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.
 const HUB_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum number of weight sets to verify in one call.
+const MAX_SETS: usize = 1_000;
+
+/// The number of weight sets to verify concurrently. Together they may use as much memory for headers as one call.
+const CONCURRENT_SETS: usize = 4;
 
 /// The state of a verification in progress.
 struct Verification {
@@ -54,10 +65,177 @@ impl Verification {
 }
 
 impl Call {
-    /// Reads every header and reports all findings.
-    pub(super) async fn verify_weights(
+    /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings.
+    pub(crate) async fn verify(mut self) -> Result<VerifyReport, Error> {
+        let (mut report, layout) = match self.list_all().await? {
+            Some(layout) => (VerifyReport::default(), Some(layout)),
+            None => Box::pin(self.verify_main()).await?,
+        };
+        if let Some(layout) = &layout {
+            // The caller selected one set, unless the target is a folder.
+            let is_folder = matches!(self.target, Target::Folder(_));
+            let main = match report.sets.first() {
+                Some(read) => layout.find(&read.path).filter(|_| is_folder),
+                None => layout.main(),
+            };
+            let loaded = main.map_or_else(Vec::new, |main| layout.loaded_with(main));
+            let all = if is_folder && self.all_sets { &layout.sets[..] } else { &[] };
+            let mut paths: HashSet<_> = report.sets.iter().map(|set| set.path.clone()).collect();
+            let mut queue = loaded.iter().copied().chain(all).collect::<Vec<_>>();
+            queue.retain(|set| paths.insert(set.path.clone()));
+            queue.truncate(MAX_SETS);
+            self.verify_sets(&queue, layout, &mut report).await?;
+            report.unchecked = self.unchecked(layout, &report);
+            let mut findings = Vec::new();
+            self.check_layout(layout, &loaded, &mut findings).await;
+            for finding in findings {
+                report.push(finding);
+            }
+        }
+        for finding in self.source_findings() {
+            report.push(finding);
+        }
+        report.fetch = self.fetch_stats(report.fetch.weight_bytes);
+        report.source.clone_from(&self.source);
+        report.commit = self.state.commit.take();
+        Ok(report)
+    }
+
+    /// Lists the files if all sets are verified. Returns `None` if one set was selected, or if there are none.
+    async fn list_all(&mut self) -> Result<Option<Layout>, Error> {
+        if !self.all_sets || !matches!(self.target, Target::Folder(_)) {
+            return Ok(None);
+        }
+        let listed = self.with_token_fallback(|call| call.list_layout().boxed()).await?;
+        let Some((layout, commit)) = listed.filter(|(layout, _)| !layout.sets.is_empty()) else {
+            return Ok(None);
+        };
+        self.pin(commit);
+        Ok(Some(layout))
+    }
+
+    fn pin(&mut self, commit: Option<CommitSha>) {
+        self.files = self.files.pinned(commit.as_ref());
+        self.state.commit = commit;
+    }
+
+    /// Verifies the main set, or the selected one, and lists the files.
+    async fn verify_main(&mut self) -> Result<(VerifyReport, Option<Layout>), Error> {
+        let mut located = self.locate().await?;
+        let mut failed = None;
+        if located.layout.is_none() && matches!(self.target, Target::Folder(_) | Target::Index(_)) {
+            let (found, listed) = located.poll_alongside(self.list_layout()).await;
+            located = found;
+            match listed {
+                Ok(listed) => located.layout = listed.map(|(layout, _)| layout),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let mut call = self.for_set();
+        let weights = call.verify_weights(located.weights, located.layout.as_ref(), true);
+        let mut report = Box::pin(weights).await?;
+        if let Some(error) = failed {
+            let file = clip(&self.source);
+            report.push(Finding::Unreadable { file, reason: chain(&error) });
+        }
+        if !located.is_complete {
+            report.push(Finding::PartialListing);
+        }
+        Ok((report, located.layout))
+    }
+
+    /// Creates the call for one set.
+    fn for_set(&self) -> Self {
+        let state = CallState { commit: self.state.commit.clone(), ..CallState::default() };
+        Self { state, ..self.clone() }
+    }
+
+    /// Verifies listed sets and adds them to the report. The first one pins the commit if the listing did not.
+    ///
+    /// An importance matrix or a control vector is not a model, so it is left out.
+    async fn verify_sets(
+        &mut self,
+        sets: &[&WeightSet],
+        layout: &Layout,
+        report: &mut VerifyReport,
+    ) -> Result<(), Error> {
+        let mut rest = sets.iter();
+        if report.sets.is_empty()
+            && let Some(first) = rest.next()
+        {
+            let mut call = self.for_set();
+            match Box::pin(call.verify_listed_set(first, layout, true)).await {
+                Err(error) if error.is_denied() => return Err(error),
+                result => report.add(result.unwrap_or_else(|error| failed_set(first, error))),
+            }
+            let commit = self.state.commit.take().or(call.state.commit);
+            self.pin(commit);
+        }
+        let reads = rest.map(|set| {
+            let mut call = self.for_set();
+            call.limits.headers /= CONCURRENT_SETS as u64;
+            async move {
+                let result = call.verify_listed_set(set, layout, false).await;
+                result.unwrap_or_else(|error| failed_set(set, error))
+            }
+        });
+        let reads: Vec<_> = reads.map(FutureExt::boxed).collect();
+        let mut reads = stream::iter(reads).buffered(CONCURRENT_SETS);
+        while let Some(other) = reads.next().await {
+            if !is_other_content(&other.findings) {
+                report.add(other);
+            }
+        }
+        Ok(())
+    }
+
+    async fn verify_listed_set(
+        &mut self,
+        set: &WeightSet,
+        layout: &Layout,
+        is_first: bool,
+    ) -> Result<VerifyReport, Error> {
+        let Located { weights, commit, .. } = self.find_set(set, self.state.commit.clone()).await?;
+        self.pin(commit);
+        self.verify_weights(weights, Some(layout), is_first).await
+    }
+
+    /// Returns the sets that were not verified, unless the caller selected one file.
+    fn unchecked(&self, layout: &Layout, report: &VerifyReport) -> Option<Vec<WeightSet>> {
+        let is_checked = |set: &WeightSet| report.sets.iter().any(|read| read.path == set.path);
+        let is_listed = matches!(self.target, Target::Folder(_) | Target::Quantization(_));
+        let unchecked = || layout.sets.iter().filter(|set| !is_checked(set)).cloned().collect();
+        is_listed.then(unchecked)
+    }
+
+    /// Checks the files of the sets that a loader loads: each model is stored once, and each component has files.
+    async fn check_layout(
+        &self,
+        layout: &Layout,
+        sets: &[&WeightSet],
+        findings: &mut Vec<Finding>,
+    ) {
+        let twins = layout.stored_twice(sets).map(|(file, index)| Finding::StoredTwice {
+            file: clip(file.path.as_str()),
+            index: clip(index.path.as_str()),
+        });
+        findings.extend(bounded(twins));
+        let pipeline = sets.first().and_then(|set| layout.pipeline_of(set));
+        let Some(path) = pipeline.filter(|path| path.file_name().as_str() == PIPELINE) else {
+            return;
+        };
+        findings.extend(match self.files.read_whole(path, self.limits.config).await {
+            Ok(read) => verify::check_pipeline(path, &read.value, layout),
+            Err(error) => vec![file_finding(path, error)],
+        });
+    }
+
+    /// Reads every header of a set and reports all findings. `is_first` adds the findings about the repository.
+    async fn verify_weights(
         &mut self,
         weights: FoundWeights,
+        layout: Option<&Layout>,
+        is_first: bool,
     ) -> Result<VerifyReport, Error> {
         self.state.weights = Some(weights.path().clone());
         let (path, verification) = match weights {
@@ -68,7 +246,7 @@ impl Call {
             FoundWeights::Index { path, stream } => {
                 let reads = Box::pin(self.read_indexed_shards(&path, stream, true, false)).await;
                 let verification = match reads {
-                    Ok(reads) => self.verify_index(&path, reads).await,
+                    Ok(reads) => Self::verify_index(&path, reads, layout),
                     Err(Error::InvalidIndex { source, .. }) => {
                         Verification::from_malformed_index(&path, source)
                     }
@@ -81,7 +259,7 @@ impl Call {
                 (path, verification)
             }
         };
-        Ok(self.conclude(&path, verification).await)
+        Ok(self.conclude(&path, verification, is_first).await)
     }
 
     async fn verify_file(&self, path: &RepoPath, start: RangeBytes) -> Verification {
@@ -93,12 +271,17 @@ impl Call {
         Verification { files: 1, assembly, findings, shards: Vec::new() }
     }
 
-    async fn verify_index(&self, path: &RepoPath, reads: ShardResults) -> Verification {
+    /// `layout` shows the shards that the index does not name, such as leftovers of an earlier split of the same model.
+    fn verify_index(path: &RepoPath, reads: ShardResults, layout: Option<&Layout>) -> Verification {
         let shards = reads.assembly.index().map_or(&[][..], SafetensorsIndexJson::shards).to_vec();
         let mut verification = Verification::new(path, reads, &shards);
         verification.findings.extend(verification.assembly.index_findings());
         verification.findings.extend(verify::check_shard_numbers(&verification.shards));
-        self.find_leftover_shards(path, &verification.shards, &mut verification.findings).await;
+        let unindexed =
+            layout.map_or_else(Vec::new, |layout| layout.unindexed_shards(&verification.shards));
+        verification.findings.extend(bounded(
+            unindexed.iter().map(|shard| Finding::UnindexedShard { shard: clip(shard.as_str()) }),
+        ));
         verification
     }
 
@@ -119,11 +302,17 @@ impl Call {
         Ok(verification)
     }
 
-    async fn conclude(&mut self, path: &RepoPath, verification: Verification) -> VerifyReport {
+    async fn conclude(
+        &mut self,
+        path: &RepoPath,
+        verification: Verification,
+        is_first: bool,
+    ) -> VerifyReport {
         let Verification { files, assembly, mut findings, .. } = verification;
-        let is_complete = assembly.headers().len() == files;
+        let is_complete = assembly.headers().len() == files && self.target.single_shard().is_none();
         // A file that was not read could contain the output embedding.
-        let checks_embeddings = is_complete && path.segments().count() == 1;
+        let is_described = assembly.headers().iter().any(|(_, header)| header.is_self_describing());
+        let checks_embeddings = is_complete && !is_described && path.segments().count() == 1;
         if checks_embeddings && verify::has_input_embedding(assembly.headers()) {
             let _ = self.config().await;
         }
@@ -140,6 +329,9 @@ impl Call {
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
         findings.extend(assembled.split_findings().filter(|_| is_complete));
+        if self.format(path).name() == Gguf.name() {
+            findings.extend(verify::check_gguf(path, &assembled.headers, is_complete));
+        }
         let mut parameters = ParameterSources::default();
         parameters.declared = declared;
         match &assembled.counted {
@@ -151,7 +343,7 @@ impl Call {
                     parameters.config = breakdown.config_total;
                     findings.extend(verify::check_config(count, breakdown));
                     // The Hub counts only the safetensors files at the root.
-                    if path.segments().count() == 1 && assembled.model.is_none() {
+                    if is_first && path.segments().count() == 1 && assembled.model.is_none() {
                         parameters.hub = self.check_hub((count, breakdown), &mut findings).await;
                     }
                 }
@@ -159,48 +351,10 @@ impl Call {
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
         findings.extend(bounded(leading_spaces(path, &assembled.headers)));
-        findings.extend(self.source_findings());
-        let mut report = VerifyReport::default();
-        report.fetch = self.fetch_stats(assembled.totals.file_bytes);
-        report.source.clone_from(&self.source);
-        report.commit = self.state.commit.take();
-        report.filepaths = filepaths;
-        report.files = files;
-        report.valid_files = assembled.totals.files;
-        report.tensors = assembled.totals.tensors;
-        report.parameters = parameters;
-        report.findings = findings;
+        let set = VerifiedSet::new(path.clone(), files, assembled.totals, parameters);
+        let mut report = VerifyReport::new(set, filepaths, findings);
+        report.fetch.weight_bytes = assembled.totals.file_bytes;
         report
-    }
-
-    /// Finds shards that the index does not name, such as leftovers of an earlier split of the same model.
-    ///
-    /// This takes one listing. It is done for repositories only, because a local folder may be the root of a whole
-    /// disk.
-    async fn find_leftover_shards(
-        &self,
-        index: &RepoPath,
-        named: &[RepoPath],
-        findings: &mut Vec<Finding>,
-    ) {
-        if !self.files.has_commits() || !named.iter().any(|shard| shard_number(shard).is_some()) {
-            return;
-        }
-        let folder = index.folder();
-        match self.files.list(folder.as_ref()).await {
-            Ok(listed) => {
-                let files = listed.map_or_else(Vec::new, |listing| listing.files);
-                let layout = Layout::new(&self.formats, folder.as_ref(), &files);
-                let shards = layout.unindexed_shards(named).into_iter();
-                findings.extend(bounded(
-                    shards.map(|shard| Finding::UnindexedShard { shard: clip(shard.as_str()) }),
-                ));
-            }
-            Err(error) => {
-                let file = clip(&self.source);
-                findings.insert(0, Finding::Unreadable { file, reason: chain(&error) });
-            }
-        }
     }
 
     /// Compares a count with the count that the Hub reports, and returns the Hub's count.
@@ -269,6 +423,29 @@ fn is_countable(findings: &[Finding]) -> bool {
     !findings.iter().any(|finding| {
         finding.severity() == Severity::Error || matches!(finding, Finding::UnindexedTensor { .. })
     })
+}
+
+/// Returns the result of a set that could not be found or read.
+fn failed_set(set: &WeightSet, error: Error) -> VerifyReport {
+    let shards = clip(set.path.as_str());
+    let finding = match error {
+        Error::IncompleteShards { found, total, .. } => {
+            Finding::IncompleteShards { shards, total: total.into(), found: found as u64 }
+        }
+        error => Finding::Unreadable { file: shards, reason: chain(&error) },
+    };
+    let totals = HeaderTotals::default();
+    let set = VerifiedSet::new(set.path.clone(), set.files, totals, ParameterSources::default());
+    VerifyReport::new(set, Vec::new(), vec![finding])
+}
+
+/// Returns whether a file is valid but contains no model.
+fn is_other_content(findings: &[Finding]) -> bool {
+    let reason = findings.iter().find_map(|finding| match finding {
+        Finding::MalformedHeader { reason, .. } => Some(reason),
+        _ => None,
+    });
+    matches!(reason, Some(HeaderError::Gguf(GgufError::NotAModel { .. })))
 }
 
 fn malformed_index(path: &RepoPath, reason: IndexError) -> Finding {

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::cli::CommandOutput;
-use crate::hub::{LocalHub, Repo};
+use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, sharded};
 
 /// Runs the script of the action with these inputs. Returns its output, and the file of the findings.
-fn act(hub: &LocalHub, sources: &str, strict: &str) -> (CommandOutput, String) {
+fn act(hub: &LocalHub, sources: &str, [strict, all]: [&str; 2]) -> (CommandOutput, String) {
     let folder = tempfile::tempdir().unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_hf-meta")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
@@ -16,7 +16,11 @@ fn act(hub: &LocalHub, sources: &str, strict: &str) -> (CommandOutput, String) {
     let mut command = Command::new("bash");
     command.arg(script).current_dir(folder.path()).env_clear().env("PATH", path);
     command.env("HF_ENDPOINT", hub.endpoint()).env("GITHUB_OUTPUT", folder.path().join("output"));
-    command.env("SOURCES", sources).env("STRICT", strict).env("SARIF_FILE", "found.sarif");
+    command
+        .env("SOURCES", sources)
+        .env("STRICT", strict)
+        .env("ALL", all)
+        .env("SARIF_FILE", "found.sarif");
     let ran = CommandOutput::new(command.env("INSTALL", "false").env("HF_TOKEN", ""));
     let output = std::fs::read_to_string(folder.path().join("output"));
     assert_eq!(output.unwrap(), "sarif-file=found.sarif\n");
@@ -46,17 +50,25 @@ fn findings_are_annotations_and_decide_the_status() {
         support::file_with_header(r#"{"x":{"dtype":"Q:9","shape":[2],"data_offsets":[0,4]}}"#, 4);
     let odd = Repo::new("org/odd").file("model.safetensors", odd);
     let hub = LocalHub::start([sharded("org/good"), odd]).unwrap();
-    let (good, sarif) = act(&hub, "org/good", "false");
+    let (good, sarif) = act(&hub, "org/good", ["false"; 2]);
     assert_eq!((good.code, &*good.stdout), (0, ""), "{}", good.stderr);
     assert!(sarif.contains(r#""results":[]"#), "{sarif}");
-    let (odd, sarif) = act(&hub, "\norg/good\norg/odd\n", "false");
+    let (odd, sarif) = act(&hub, "\norg/good\norg/odd\n", ["false"; 2]);
     assert_eq!(odd.code, 0, "{}", odd.stderr);
     let line = odd.stdout.lines().next().unwrap();
     assert!(line.starts_with("::warning file=http%3A//127.0.0.1"), "{line}");
     assert!(line.contains("org/odd/") && line.contains(",title=unknownDtype::"), "{line}");
     assert!(sarif.contains(r#""ruleId":"unknownDtype""#), "{sarif}");
-    assert_eq!(act(&hub, "org/odd", "true").0.code, 1);
-    let (missing, _) = act(&hub, "org/none", "false");
+    assert_eq!(act(&hub, "org/odd", ["true", "false"]).0.code, 1);
+    let (missing, _) = act(&hub, "org/none", ["false"; 2]);
     assert_eq!(missing.code, 3, "{}", missing.stderr);
     assert!(missing.stdout.starts_with("::error file="), "{}", missing.stdout);
+    let repo = Repo::new("org/run").file("model.safetensors", support::weights(&["x"]));
+    let repo = repo.file("checkpoint-5/model.safetensors", File::from_bytes("<html>"));
+    let hub = LocalHub::start([repo]).unwrap();
+    for (all, code) in [("false", 0), ("true", 1)] {
+        let (ran, sarif) = act(&hub, "org/run@main", ["false", all]);
+        assert_eq!(ran.code, code, "{}", ran.stderr);
+        assert_eq!(sarif.contains("/blob/main/checkpoint-5/model.safetensors"), code == 1);
+    }
 }

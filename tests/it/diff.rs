@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;
 use crate::cli::run;
-use crate::hub::{LocalHub, Repo};
+use crate::hub::{File, LocalHub, Repo};
+use crate::quantization::tensors;
 use crate::support;
 
 const BLOOM: &str = "bigscience/bloom";
@@ -189,4 +190,147 @@ fn an_unreadable_side_is_an_error() {
         assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{args:?}");
         assert!(ran.stderr.contains("error: "), "{args:?}: {}", ran.stderr);
     }
+}
+
+/// A tensor by name, dtype, shape and bytes per element.
+type Tensor = (String, &'static str, Vec<u64>, u64);
+
+/// Returns two layers with two linear modules each, a norm, and embeddings under a prefix. `packed` returns the parts of
+/// a module.
+fn layers(prefix: &str, packed: impl Fn(&str) -> Vec<Tensor>) -> File {
+    let plain =
+        |name: &str, shape: &[u64]| (format!("{prefix}{name}.weight"), "BF16", shape.to_vec(), 2);
+    let mut all = vec![plain("embed_tokens", &[320, 128]), plain("lm_head", &[320, 128])];
+    for layer in 0..2 {
+        all.push(plain(&format!("layers.{layer}.norm"), &[128]));
+        let modules = ["q_proj", "o_proj"];
+        all.extend(
+            modules.iter().flat_map(|name| packed(&format!("{prefix}layers.{layer}.{name}"))),
+        );
+    }
+    let all: Vec<_> =
+        all.iter().map(|(name, dtype, shape, width)| (&**name, *dtype, &**shape, *width)).collect();
+    tensors(&all)
+}
+
+fn linear(module: &str) -> Vec<Tensor> {
+    vec![(format!("{module}.weight"), "BF16", vec![128, 128], 2)]
+}
+
+/// Returns a hub with the original `org/before`, and `org/after`.
+fn hub_with(before: File, after: File) -> LocalHub {
+    let repo = |name: &str, file| Repo::new(name).file("model.safetensors", file);
+    LocalHub::start([repo("org/before", before), repo("org/after", after)]).unwrap()
+}
+
+fn part(name: String, dtype: &'static str, shape: &[u64], width: u64) -> Tensor {
+    (name, dtype, shape.to_vec(), width)
+}
+
+#[tokio::test]
+async fn quantized_modules_are_matched_with_their_original() {
+    let gptq = |module: &str| {
+        vec![
+            part(format!("{module}.qweight"), "I32", &[16, 128], 4),
+            part(format!("{module}.qzeros"), "I32", &[1, 16], 4),
+            part(format!("{module}.scales"), "F16", &[1, 128], 2),
+            part(format!("{module}.g_idx"), "I32", &[128], 4),
+        ]
+    };
+    let nf4 = |module: &str| {
+        vec![
+            part(format!("{module}.weight"), "U8", &[8_192, 1], 1),
+            part(format!("{module}.weight.absmax"), "F32", &[256], 4),
+            part(format!("{module}.weight.quant_map"), "F32", &[16], 4),
+            part(format!("{module}.weight.quant_state.bitsandbytes__nf4"), "U8", &[80], 1),
+        ]
+    };
+    let fp8 = |module: &str| {
+        vec![
+            part(format!("{module}.weight"), "F8_E4M3", &[128, 128], 1),
+            part(format!("{module}.weight_scale_inv"), "F32", &[1, 1], 4),
+        ]
+    };
+    let compressed = |module: &str| {
+        vec![
+            part(format!("{module}.weight_packed"), "I32", &[128, 16], 4),
+            part(format!("{module}.weight_scale"), "BF16", &[128, 1], 2),
+            part(format!("{module}.weight_shape"), "I64", &[2], 8),
+        ]
+    };
+    let methods: [fn(&str) -> Vec<Tensor>; 4] = [gptq, nf4, fp8, compressed];
+    for (at, packed) in methods.into_iter().enumerate() {
+        let hub = hub_with(layers("", linear), layers("", packed));
+        for sides in [["org/before", "org/after"], ["org/after", "org/before"]] {
+            let diff = diff(&hub, sides[0], sides[1]).await;
+            let Some(quantized) = diff.quantized else { panic!("{at}: {:?}", diff.changes) };
+            assert_eq!((quantized.quantized, quantized.modules), (4, 6), "{at}");
+            assert_eq!(quantized.plain, ["embed_tokens", "lm_head"], "{at}");
+            assert_eq!((&diff.changes[..], diff.unchanged), (&[][..], 4), "{at}");
+        }
+    }
+    let hub = hub_with(
+        layers("", linear),
+        layers("", |module| match module {
+            "layers.1.o_proj" => linear(module),
+            module => gptq(module),
+        }),
+    );
+    let ran = run(&hub, &["diff", "org/before", "org/after"]);
+    let line = "quantized: 3 of 6 linear modules; plain: embed_tokens, layers.1.o_proj, lm_head\n";
+    assert!(ran.code == 1 && ran.stdout.contains(line), "{}", ran.stdout);
+    let json = run(&hub, &["diff", "org/before", "org/after", "--json"]).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["quantized"]["quantized"], 3);
+    assert_eq!((&json["equal"], &json["changes"]), (&json!(false), &json!([])));
+}
+
+#[tokio::test]
+async fn a_renamed_prefix_is_one_difference() {
+    let pairs = [("model.language_model.", "language_model.model."), ("", "model."), ("a.b.", "")];
+    for (old, new) in pairs {
+        let hub = hub_with(layers(old, linear), layers(new, linear));
+        let diff = diff(&hub, "org/before", "org/after").await;
+        let renamed = diff.renamed.as_ref().unwrap();
+        let found = (&*renamed.before, &*renamed.after, renamed.tensors);
+        assert_eq!((found, &diff.changes[..]), ((old, new, 8), &[][..]));
+        assert!(!diff.is_empty() && diff.unchanged == 8);
+    }
+    // The rest is compared under the new names.
+    let wider = |module: &str| vec![(format!("{module}.weight"), "F16", vec![128, 128], 2)];
+    let hub =
+        hub_with(layers("model.language_model.", linear), layers("language_model.model.", wider));
+    let ran = run(&hub, &["diff", "org/before", "org/after"]);
+    let line = "renamed: 8 tensors, `model.language_model.` → `language_model.model.`\n";
+    assert!(ran.stdout.contains(line), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("\nretyped: 4 tensors\n~ language_model.model.layers.[0-1]."),
+        "{}",
+        ran.stdout
+    );
+    // Unrelated names have no common rest.
+    let file =
+        |names: [&'static str; 3]| tensors(&names.map(|name| (name, "BF16", &[8, 8][..], 2)));
+    let hub =
+        hub_with(file(["a.x.weight", "a.y.weight", "b"]), file(["c.z.weight", "d.v.weight", "e"]));
+    assert_eq!(diff(&hub, "org/before", "org/after").await.renamed, None);
+}
+
+#[test]
+fn shards_can_be_ignored() {
+    let mut after = Checkpoint::from_fixture(BLOOM);
+    after.cut_out(SHARD, TENSOR);
+    after.append(OTHER, TENSOR, "BF16", 14_336, 28_672);
+    *after.indexed_shard(TENSOR) = json!(OTHER);
+    let repos = [Checkpoint::from_fixture(BLOOM).repo("org/before"), after.repo("org/after")];
+    let hub = LocalHub::start(repos).unwrap();
+    let diff = ["diff", "org/before", "org/after"];
+    assert_eq!(run(&hub, &diff).code, 1);
+    let ran = run(&hub, &[&diff[..], &["--ignore-shards"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    assert!(
+        ran.stdout.ends_with("no differences in 845 tensors; values are not compared\n"),
+        "{}",
+        ran.stdout
+    );
 }

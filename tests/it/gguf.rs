@@ -3,7 +3,8 @@
 //! `tests/oracles/gguf_files.py` writes the headers, and `tests/oracles/gguf_quantized.py` those of complete files, most of
 //! which `llama.cpp` quantized.
 
-mod reading;
+pub(crate) mod reading;
+mod rules;
 
 use std::collections::BTreeMap;
 use std::fs;

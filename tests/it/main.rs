@@ -51,6 +51,7 @@ mod own_format;
 mod properties;
 mod published;
 mod quantization;
+mod recipes;
 mod requests;
 mod resilience;
 mod rules;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use hf_meta::{Client, ResultOrder};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::support;
 
@@ -34,6 +34,18 @@ async fn results_arrive_in_the_requested_order() {
 
 async fn count(client: Client, name: &'static str) -> (&'static str, Option<u64>) {
     (name, client.model(name).count().await.ok().map(|report| report.parameter_count.total()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_jobs_completes_all_calls() {
+    for jobs in [0, 1, usize::MAX] {
+        for order in [ResultOrder::Input, ResultOrder::Completion] {
+            let results =
+                client().run_many(stream::iter(0..100), jobs, order, |_, n| async move { n });
+            let results = timeout(Duration::from_secs(60), results.collect::<BTreeSet<_>>()).await;
+            assert_eq!(results.ok(), Some((0..100).collect()), "{jobs} jobs, {order:?}");
+        }
+    }
 }
 
 /// A call that hangs takes one of the jobs, and no more.

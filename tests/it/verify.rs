@@ -1,6 +1,7 @@
 //! `verify` finds every planted defect, and nothing else.
 
 mod planted;
+mod sets;
 
 use hf_meta::report::Finding;
 use hf_meta::report::verify::ParameterSources;

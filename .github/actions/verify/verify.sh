@@ -9,6 +9,7 @@ command -v hf-meta >/dev/null || bash -c "$INSTALL"
 read -r -d "" -a sources <<<"$SOURCES" || true
 options=(--sarif)
 [ "$STRICT" != true ] || options+=(--strict)
+[ "$ALL" != true ] || options+=(--all)
 status=0
 hf-meta verify "${options[@]}" -- "${sources[@]}" >"$SARIF_FILE" || status=$?
 echo "sarif-file=$SARIF_FILE" >>"$GITHUB_OUTPUT"

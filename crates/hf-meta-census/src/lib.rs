@@ -41,6 +41,7 @@ pub use self::listing::Listing;
 pub use self::manifest::{ListedRepo, Manifest};
 pub use self::read_repo::StoredHeader;
 pub use self::row::{ActiveParameters, CensusRow, DtypeSums, OtherWeightSet, SCHEMA_VERSION};
+pub use hf_meta_repo_list::ListedName;
 /// The third-party crates whose types appear in the public API of this module.
 pub use {arrow_array, arrow_schema};
 

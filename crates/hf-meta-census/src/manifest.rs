@@ -22,7 +22,7 @@ use super::CensusError;
 use super::error::{BoxError, failed_to};
 use super::layout_digest::{hexadecimal, short_hash};
 use super::table::{TableRow, rows_of, schema, table_failed};
-use hf_meta_repo_list as repo_list;
+use hf_meta_repo_list::{self as repo_list, ListedName};
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
 /// take four minutes, which is the most work lost if the process is killed.
@@ -80,6 +80,12 @@ impl ListedRepo {
     }
 }
 
+impl From<&ListedName> for ListedRepo {
+    fn from(listed: &ListedName) -> Self {
+        Self::new(&listed.name)
+    }
+}
+
 /// A list of repositories: a Parquet file, a CSV file, or one name per line.
 ///
 /// The names of the tables depend on the order and content of the list, so a census can only be resumed with the same
@@ -95,7 +101,7 @@ pub struct Manifest {
 
 #[derive(Debug)]
 enum Repos {
-    Names(Vec<String>),
+    Names(Vec<ListedName>),
     Parquet(ParquetTable),
 }
 
@@ -144,7 +150,7 @@ impl Manifest {
     ///
     /// Returns an error if there are no names.
     pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self, CensusError> {
-        Self::new("-", Repos::Names(names.into_iter().collect()))
+        Self::new("-", Repos::Names(names.into_iter().map(ListedName::from).collect()))
     }
 
     fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
@@ -201,9 +207,13 @@ impl Manifest {
     /// # Errors
     ///
     /// Returns an error if a Parquet file cannot be read.
-    pub fn names(&self) -> Result<Vec<String>, CensusError> {
-        let names = self.repos.names()?.map_ok(|repo| repo.repo);
-        names.filter_ok(|name| !name.is_empty()).collect()
+    pub fn names(&self) -> Result<Vec<ListedName>, CensusError> {
+        let table = match &self.repos {
+            Repos::Names(names) => return Ok(names.clone()),
+            Repos::Parquet(table) => table.names()?,
+        };
+        let names = table.map_ok(|repo| ListedName::from(repo.repo));
+        names.filter_ok(|repo| !repo.name.is_empty()).collect()
     }
 
     /// Returns the number of parts of up to 256 repositories.
@@ -230,7 +240,7 @@ impl Manifest {
     pub(super) fn part(&self, part: usize) -> Result<Vec<ListedRepo>, CensusError> {
         let rows = self.part_rows(part);
         let repos: Vec<_> = match &self.repos {
-            Repos::Names(names) => names[rows.clone()].iter().map(ListedRepo::new).collect(),
+            Repos::Names(names) => names[rows.clone()].iter().map(ListedRepo::from).collect(),
             Repos::Parquet(table) => table.rows(&rows)?.try_collect()?,
         };
         let repos = rows.zip(repos).filter(|(at, _)| !self.duplicates.contains(at));
@@ -241,15 +251,19 @@ impl Manifest {
 impl Repos {
     /// Iterates over all repositories, of which only the names and commits are read.
     fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
-        let is_name = |field: &str| matches!(field, "repo" | "commit");
         Ok(match self {
-            Self::Names(names) => Either::Left(names.iter().map(ListedRepo::new).map(Ok)),
-            Self::Parquet(table) => Either::Right(table.read(is_name, |reader| reader)?),
+            Self::Names(names) => Either::Left(names.iter().map(ListedRepo::from).map(Ok)),
+            Self::Parquet(table) => Either::Right(table.names()?),
         })
     }
 }
 
 impl ParquetTable {
+    /// Iterates over all rows, of which only the names and commits are read.
+    fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
+        self.read(|field| matches!(field, "repo" | "commit"), |reader| reader)
+    }
+
     /// Iterates over the rows that `choose` selects, of which only some columns are read.
     fn read(
         &self,
@@ -376,14 +390,18 @@ mod tests {
         Manifest::open(&path, column)
     }
 
+    fn names(manifest: &Manifest) -> Vec<String> {
+        manifest.names().unwrap().into_iter().map(|repo| repo.name).collect()
+    }
+
     #[test]
     fn lines_and_columns_are_names() {
         let lines = open("list.txt", b"gpt2\n# a comment\n\n a/b \ngpt2\n", None).unwrap();
-        assert_eq!(lines.names().unwrap(), ["gpt2", "a/b", "gpt2"]);
+        assert_eq!(names(&lines), ["gpt2", "a/b", "gpt2"]);
         assert_eq!((lines.repos(), lines.duplicates()), (2, 1));
         let csv = b"likes,id\n1,gpt2\n2,a/b\n";
-        assert_eq!(open("list.csv", csv, None).unwrap().names().unwrap(), ["gpt2", "a/b"]);
-        assert_eq!(open("list.txt", csv, Some("likes")).unwrap().names().unwrap(), ["1", "2"]);
+        assert_eq!(names(&open("list.csv", csv, None).unwrap()), ["gpt2", "a/b"]);
+        assert_eq!(names(&open("list.txt", csv, Some("likes")).unwrap()), ["1", "2"]);
         for (name, content, column) in
             [("x.csv", &b"likes\n1\n"[..], None), ("x", b"", None), ("x", b"a\n1\n", Some("b"))]
         {
@@ -406,7 +424,7 @@ mod tests {
         assert_eq!((table.parts(), table.repos()), (3, 700));
         let read: Vec<_> = (0..3).flat_map(|part| table.part(part).unwrap()).collect();
         assert_eq!(read, repos);
-        assert!(table.names().unwrap().iter().eq(repos.iter().map(|repo| &repo.repo)));
+        assert!(names(&table).iter().eq(repos.iter().map(|repo| &repo.repo)));
         let other = open("list", &encode("list", &repos[1..], &()).unwrap(), None).unwrap();
         assert_ne!(other.digest(), table.digest());
     }
@@ -425,12 +443,12 @@ mod tests {
 
     #[test]
     fn a_missing_name_is_not_a_repository() {
-        let names: ArrayRef = Arc::new(StringArray::from(vec![Some("a/b"), None, Some("c/d")]));
-        let batch = RecordBatch::try_from_iter([("id", names)]).unwrap();
+        let column: ArrayRef = Arc::new(StringArray::from(vec![Some("a/b"), None, Some("c/d")]));
+        let batch = RecordBatch::try_from_iter([("id", column)]).unwrap();
         let mut table =
             parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
         table.write(&batch).unwrap();
         let table = open("list", &table.into_inner().unwrap(), None).unwrap();
-        assert_eq!(table.names().unwrap(), ["a/b", "c/d"]);
+        assert_eq!(names(&table), ["a/b", "c/d"]);
     }
 }

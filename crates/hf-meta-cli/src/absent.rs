@@ -24,6 +24,8 @@ pub(crate) mod census {
     use std::future::{Future, ready};
     use std::path::Path;
 
+    use hf_meta_repo_list::ListedName;
+
     pub(crate) use super::AbsentArgs as CensusArgs;
     use super::{CommandError, ExitStatus};
     use crate::connection::ConnectionArgs;
@@ -44,7 +46,7 @@ pub(crate) mod census {
     pub(crate) fn read_names(
         _file: &Path,
         _column: Option<&str>,
-    ) -> Result<Option<Vec<String>>, CommandError> {
+    ) -> Result<Option<Vec<ListedName>>, CommandError> {
         Ok(None)
     }
 }

@@ -1,6 +1,5 @@
 //! `hf-meta badge`: draws badges for repository pages.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,14 +15,14 @@ use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::memory::parse_tokens;
 use super::output::print_bytes;
-use super::repos::RepoArg;
+use super::repos::{RepoArg, RepoText};
 
 /// Create badges for repositories
 #[derive(Debug, clap::Args)]
 pub(crate) struct BadgeArgs {
     /// Repositories on the Hub, URLs, or local files and folders
     #[arg(required = true, value_name = "REPO", value_hint = ValueHint::AnyPath)]
-    repos: Vec<OsString>,
+    repos: Vec<RepoText>,
 
     #[command(flatten)]
     selection: SelectionArgs,

@@ -9,8 +9,8 @@ use futures::FutureExt;
 use hf_meta::Client;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta_census::{
-    Census, CensusChange, CensusError, CensusSummary, Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT,
-    Manifest, diff,
+    Census, CensusChange, CensusError, CensusSummary, ListedName, Listing, MAX_HEADER_BYTES,
+    MAX_QUOTA_WAIT, Manifest, diff,
 };
 
 use super::connection::{ConnectionArgs, without_connection};
@@ -177,7 +177,7 @@ pub(crate) fn define(census: clap::Command) -> clap::Command {
 pub(crate) fn read_names(
     file: &Path,
     column: Option<&str>,
-) -> Result<Option<Vec<String>>, CommandError> {
+) -> Result<Option<Vec<ListedName>>, CommandError> {
     if file == Path::new("-") {
         return Ok(None);
     }

@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::future::Future;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -18,14 +17,14 @@ use tokio::time::timeout;
 use super::error_report::{ErrorReport, HintContext, print_warning, print_warnings};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
-use super::repos::RepoArg;
+use super::repos::{RepoArg, RepoText};
 use super::stderr::ProgressBars;
 
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
 const DEFAULT_JOBS: u16 = 32;
 
-/// The time without a result after which a line reports a wait, if there are no bars, and the time until the next one.
+/// Without progress bars, a line reports a wait: after this time without a result, and then at this interval.
 const WAIT_LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(60)];
 
 /// The options that select a revision and a part of each repository.
@@ -89,7 +88,7 @@ impl SelectionArgs {
 /// The sources of a subcommand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources<'a> {
-    pub(crate) repos: &'a [OsString],
+    pub(crate) repos: &'a [RepoText],
     pub(crate) selection: &'a SelectionArgs,
     /// True if stdout has a JSON document for each source, including failed ones.
     pub(crate) is_json: bool,

@@ -2,24 +2,28 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io;
 
 use anstyle::Style;
 use clap::ValueHint;
-use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, DiffSide};
+use hf_meta::report::diff::{
+    ChangeGroup, ChangeKind, Diff, DiffSide, QuantizedLinear, RenamedPrefix,
+};
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 use hf_meta::{Dtype, Error, Model, RepoPath, Weights};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, print_json};
-use super::repos::RepoArg;
+use super::repos::{RepoArg, RepoText};
 use super::table::{Shrink, Table};
 use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, TerminalSize, YELLOW, width, wrap};
 
 /// The maximum number of rows per kind of change. The JSON has every tensor.
 const MAX_ROWS: usize = 40;
+
+/// The maximum number of modules to name that are not quantized. The JSON has more.
+const MAX_PLAIN: usize = 10;
 
 /// The minimum useful width of the name column.
 const MIN_NAME_WIDTH: usize = 20;
@@ -36,14 +40,18 @@ const MIN_DIFFERENCE_WIDTH: usize = 24;
 pub(crate) struct DiffArgs {
     /// Old checkpoint: anything that `hf-meta` can read, such as `org/name@revision`
     #[arg(value_name = "BEFORE", value_hint = ValueHint::AnyPath)]
-    before: OsString,
+    before: RepoText,
 
     /// New checkpoint
     #[arg(value_name = "AFTER", value_hint = ValueHint::AnyPath)]
-    after: OsString,
+    after: RepoText,
 
     #[command(flatten)]
     pub(crate) color: ColorArgs,
+
+    /// Ignore the files that contain each tensor, so that resharding is no difference
+    #[arg(long)]
+    ignore_shards: bool,
 
     /// Print JSON that lists every changed tensor
     #[arg(long, short)]
@@ -82,7 +90,8 @@ pub(crate) async fn run(
     };
     let status = context.for_each(sources, read, collect).await?;
     let [(_, before), (_, after)] = &sides[..] else { return Ok(status) };
-    let diff = Diff::new(before, after);
+    let compare = if args.ignore_shards { Diff::ignoring_shards } else { Diff::new };
+    let diff = compare(before, after);
     if args.json {
         print_json(&diff)?;
     } else {
@@ -101,8 +110,29 @@ fn write(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
         write_section(page, section)?;
     }
     writeln!(page.out)?;
+    write_matches(page, diff)?;
     write_totals(page, diff)?;
     page.line(&summary(diff))
+}
+
+/// Writes the renamed prefix and the quantized modules.
+fn write_matches(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
+    if let Some(RenamedPrefix { before, after, tensors, .. }) = &diff.renamed {
+        let tensors = counted(*tensors, "tensor");
+        let [before, after] = [before, after].map(|prefix| escape(prefix));
+        page.line(&format!("renamed: {tensors}, `{before}` → `{after}`"))?;
+    }
+    let Some(QuantizedLinear { quantized, modules, plain, .. }) = &diff.quantized else {
+        return Ok(());
+    };
+    let mut names: Vec<_> = plain.iter().take(MAX_PLAIN).map(|name| escape(name)).collect();
+    if plain.len() > MAX_PLAIN {
+        names.push("…".to_owned());
+    }
+    let plain =
+        if names.is_empty() { String::new() } else { format!("; plain: {}", names.join(", ")) };
+    let modules = counted(*modules, "linear module");
+    page.line(&format!("quantized: {} of {modules}{plain}", thousands(*quantized)))
 }
 
 /// Writes the source of one side, followed by its files and tensors on the same line if they fit.

@@ -48,6 +48,8 @@ pub(crate) struct HintContext {
 
 /// An error with its causes and hints.
 pub(crate) struct ErrorReport {
+    /// The place of the source in a list.
+    position: Option<String>,
     message: String,
     causes: Vec<String>,
     hints: Vec<String>,
@@ -61,10 +63,11 @@ impl ErrorReport {
             causes.insert(0, message);
             message = format!("`{}` is not a repository, URL or path", source.display);
         }
+        let position = source.line.map(|line| format!("line {line}"));
         let hint = hint(source, error, context);
         let hints = hint.into_iter().chain(local_path(source, error));
         let hints = hints.chain(misspelled_command(source, error, context)).collect();
-        Self { message, causes, hints }
+        Self { position, message, causes, hints }
     }
 
     /// Creates the report of an error that is not about a source.
@@ -72,12 +75,15 @@ impl ErrorReport {
         let client = error.error.downcast_ref();
         let hint = client.and_then(|error| client_hint(error, token_source));
         let error = &*error.error;
-        Self { message: error.to_string(), causes: causes(error), hints: Vec::from_iter(hint) }
+        let (message, causes) = (error.to_string(), causes(error));
+        Self { position: None, message, causes, hints: Vec::from_iter(hint) }
     }
 
     /// Prints the report to stderr.
     pub(crate) fn print(&self) -> io::Result<()> {
-        print_labeled("", RED, "error", &self.message)?;
+        let texts: Vec<_> =
+            self.position.iter().chain([&self.message]).map(String::as_str).collect();
+        print_labeled("", RED, "error", &texts.join(": "))?;
         let mut causes = self.causes.iter();
         causes.try_for_each(|cause| print_labeled("  ", Style::new(), "caused by", cause))?;
         self.print_hints()
@@ -86,8 +92,9 @@ impl ErrorReport {
     /// Prints the report about one of many sources to stderr: one line, and the hints if they are new.
     pub(crate) fn print_line(&self, source: &RepoArg, has_hints: bool) -> io::Result<()> {
         let name = source.source.is_ok().then(|| source.display.clone());
-        let texts = name.into_iter().chain([self.message.clone()]).chain(self.causes.clone());
-        print_labeled("", RED, "error", &texts.collect::<Vec<_>>().join(": "))?;
+        let texts = self.position.iter().chain(&name).chain([&self.message]).chain(&self.causes);
+        let texts: Vec<_> = texts.map(String::as_str).collect();
+        print_labeled("", RED, "error", &texts.join(": "))?;
         if has_hints { self.print_hints() } else { Ok(()) }
     }
 

@@ -1,13 +1,13 @@
 //! The repositories of a subcommand, from arguments and lists. Each is a repository, a URL or a path.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use hf_meta::{Endpoint, Source, SourceError};
-use hf_meta_repo_list as repo_list;
+use hf_meta_repo_list::{self as repo_list, ListedName};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::census;
@@ -25,7 +25,7 @@ pub(crate) struct RepoListArgs {
     /// Lists contain one REPO per line.
     #[arg(value_name = "REPO", value_hint = ValueHint::AnyPath)]
     #[arg(required_unless_present = "from")]
-    repos: Vec<OsString>,
+    repos: Vec<RepoText>,
 
     /// Read repositories from a file: one per line, or a table (CSV, or Parquet in builds with `census`)
     #[arg(long, value_name = "FILE")]
@@ -38,19 +38,19 @@ pub(crate) struct RepoListArgs {
 
 impl RepoListArgs {
     /// Returns the repositories from the arguments, followed by those from the file.
-    pub(crate) fn list(&self) -> Result<Vec<OsString>, CommandError> {
+    pub(crate) fn list(&self) -> Result<Vec<RepoText>, CommandError> {
         let mut repos = Vec::new();
         for repo in &self.repos {
-            if repo == "-" {
+            if repo.text == "-" {
                 let list = read_list(Path::new("-"))?;
-                repos.extend(repo_list::lines(&list).map(OsString::from));
+                repos.extend(repo_list::lines(&list).map(RepoText::from));
             } else {
                 repos.push(repo.clone());
             }
         }
         if let Some(from) = &self.from {
             let names = read_names(from, self.column.as_deref())?;
-            repos.extend(names.into_iter().map(OsString::from));
+            repos.extend(names.into_iter().map(RepoText::from));
         }
         if repos.is_empty() {
             return Err(CommandError::usage("the list contains no repositories"));
@@ -59,7 +59,27 @@ impl RepoListArgs {
     }
 }
 
-fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<String>, CommandError> {
+/// The text that names a repository.
+#[derive(Clone, Debug)]
+pub(crate) struct RepoText {
+    text: OsString,
+    /// The number of its line, if it comes from a list.
+    line: Option<u64>,
+}
+
+impl From<OsString> for RepoText {
+    fn from(text: OsString) -> Self {
+        Self { text, line: None }
+    }
+}
+
+impl From<ListedName> for RepoText {
+    fn from(listed: ListedName) -> Self {
+        Self { text: listed.name.into(), line: listed.line }
+    }
+}
+
+fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<ListedName>, CommandError> {
     if let Some(names) = census::read_names(file, column)? {
         return Ok(names);
     }
@@ -83,14 +103,17 @@ pub(crate) struct RepoArg {
     pub(crate) source: Result<Source, SourceError>,
     /// The argument without passwords and signatures.
     pub(crate) display: String,
+    /// The number of its line, if it comes from a list.
+    pub(crate) line: Option<u64>,
 }
 
 impl RepoArg {
-    pub(crate) fn new(argument: &OsStr, endpoint: &Endpoint) -> Self {
-        let Some(text) = argument.to_str() else {
+    pub(crate) fn new(argument: &RepoText, endpoint: &Endpoint) -> Self {
+        let line = argument.line;
+        let Some(text) = argument.text.to_str() else {
             // Only a path can contain other bytes.
-            let source = Source::Local(argument.into());
-            return Self { display: source.to_string(), source: Ok(source) };
+            let source = Source::Local(argument.text.clone().into());
+            return Self { display: source.to_string(), source: Ok(source), line };
         };
         let source = match expand_home(text) {
             Some(path) => Ok(Source::Local(path)),
@@ -101,7 +124,7 @@ impl RepoArg {
             None => Source::parse(text, endpoint),
         };
         let display = source.as_ref().map_or_else(|_| without_secrets(text), ToString::to_string);
-        Self { source, display }
+        Self { source, display, line }
     }
 
     /// Applies the revision and path options to the source, for use in messages.
@@ -126,7 +149,9 @@ impl RepoArg {
     pub(crate) fn file_url(&self, file: Option<&str>, endpoint: &Endpoint) -> String {
         match &self.source {
             Ok(Source::Repo { repo, revision, .. }) => {
+                // The revision is one segment, as in `refs%2Fpr%2F1`.
                 let revision = revision.clone().unwrap_or_default();
+                let revision = encoded(revision.as_str()).replace('/', "%2F");
                 let kind = if file.is_some() { "blob" } else { "tree" };
                 let file = file.map(|file| format!("/{}", encoded(file)));
                 format!("{endpoint}/{repo}/{kind}/{revision}{}", file.unwrap_or_default())
@@ -180,8 +205,12 @@ fn without_secrets(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn parsed(text: &str) -> RepoArg {
+        RepoArg::new(&OsString::from(text).into(), &Endpoint::default())
+    }
+
     fn shown(text: &str) -> String {
-        RepoArg::new(text.as_ref(), &Endpoint::default()).display
+        parsed(text).display
     }
 
     #[test]
@@ -200,8 +229,7 @@ mod tests {
     #[test]
     fn the_address_of_a_file_has_the_revision() {
         let address = |text: &str, revision, path, file| {
-            let source =
-                RepoArg::new(text.as_ref(), &Endpoint::default()).with_selection(revision, path);
+            let source = parsed(text).with_selection(revision, path);
             source.file_url(file, &Endpoint::default()).replace("https://huggingface.co/", "")
         };
         for (text, path) in [("org/m", Some("7b")), ("hf://org/m/7b", None), ("org/m:Q8_0", None)] {

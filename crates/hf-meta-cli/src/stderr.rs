@@ -176,8 +176,8 @@ impl ProgressBars {
         ListBar { bar, repos, done: 0, failed: 0 }
     }
 
-    /// Describes a repository that waits for a retry, if there are no bars to show it. A wait for a rate limit has a
-    /// log line.
+    /// Describes a repository that waits for a retry. Returns `None` if progress bars show the wait, or if there is none.
+    /// Waits for rate limits are logged instead.
     pub(crate) fn hidden_wait(&self) -> Option<String> {
         if self.is_quiet || !self.bars.is_hidden() {
             return None;
@@ -200,7 +200,7 @@ impl ProgressBars {
     /// The reader of stdout may pause indefinitely. No lock is held during that time, or reads that update their bars
     /// would block and time out.
     pub(crate) fn hidden_while<T>(&self, print: impl FnOnce() -> T) -> T {
-        // If the terminal is not writable, there are no bars to clear.
+        // If the terminal is not writable, it shows no progress bars.
         let _ = self.bars.clear();
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
         let printed = print();

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use hf_meta::formats::weight_sets::shard_pattern;
+use hf_meta::formats::WeightsKind;
 use hf_meta::report::text::{counted, escape, thousands};
-use hf_meta::report::verify::ParameterSources;
+use hf_meta::report::verify::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Endpoint, Error, Model, VerifyReport};
+use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet};
 use serde_json::{Value, json};
 
 use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
@@ -15,19 +15,24 @@ use super::error_report::severity_label;
 use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, message_with_causes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
-use super::terminal::{ColorArgs, GREEN, RED, wrap_after_label};
+use super::terminal::{ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
 const MAX_FINDINGS_PER_KIND: usize = 10;
 
-/// Check every shard and the index of each repository
+/// The maximum number of unchecked sets to name. The JSON has all of them.
+const MAX_UNCHECKED: usize = 12;
+
+/// Check the weights that a loader of each repository loads
 ///
-/// Reads all headers and continues after invalid ones. Checks each header against its format and the file
+/// These are the main weight set, all components of a diffusers pipeline, or all modules of a
+/// sentence-transformers model. `--all` checks every weight set. Reads all headers and continues after invalid ones. Checks each header against its format and the file
 /// size, the index against the headers, the declared totals, and the shard numbers. Reads config.json to
 /// distinguish a tied output embedding from a missing one. Compares the parameter count with the one that
 /// config.json implies and the one that the Hub reports.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     repos: RepoListArgs,
@@ -45,6 +50,10 @@ pub(crate) struct VerifyArgs {
 
     #[command(flatten)]
     pub(crate) color: ColorArgs,
+
+    /// Check every weight set: components, variants, quantizations and checkpoints
+    #[arg(long)]
+    all: bool,
 
     /// Exit with 1 on warnings as well
     #[arg(long)]
@@ -73,7 +82,8 @@ pub(crate) async fn run(
     let repos = args.repos.list()?;
     let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
     let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
-    let read = |model: Model| async move { model.verify().await };
+    let all = args.all;
+    let read = move |model: Model| async move { model.all_sets(all).verify().await };
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| match report {
         Ok(report) => {
             if args.sarif {
@@ -101,19 +111,56 @@ pub(crate) async fn run(
 
 fn status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
     let has_warnings = report.findings.iter().any(|found| found.severity() == Severity::Warning);
-    match (report.is_complete(), report.is_valid()) {
-        (false, _) if source.is_local() => ExitStatus::LocalIo,
-        (false, _) => ExitStatus::Remote,
-        (true, false) => ExitStatus::CheckFailed,
-        (true, true) if args.strict && has_warnings => ExitStatus::CheckFailed,
-        (true, true) => ExitStatus::Success,
+    match (report.has_unreadable_files(), report.is_valid()) {
+        (true, _) if source.is_local() => ExitStatus::LocalIo,
+        (true, _) => ExitStatus::Remote,
+        (false, false) => ExitStatus::CheckFailed,
+        (false, true) if args.strict && has_warnings => ExitStatus::CheckFailed,
+        (false, true) => ExitStatus::Success,
     }
 }
 
-/// Writes the findings by kind, then a summary.
+/// Writes the findings and a summary of each set, and the sets that were not checked.
 fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
     page.heading(&report.source)?;
-    for kind in by_kind(report) {
+    for set in &report.sets {
+        let findings = report.findings_of(set);
+        write_findings(page, findings)?;
+        write_summary(page, set, findings)?;
+    }
+    match &report.sets[..] {
+        [only] => write_parameters(page, only.parameters)?,
+        sets => {
+            let is_invalid = |set: &&VerifiedSet| !is_valid(report.findings_of(set));
+            let invalid = sets.iter().filter(is_invalid).count() as u64;
+            let (style, word) = if invalid == 0 { (GREEN, "valid") } else { (RED, "not valid") };
+            let sets = counted(sets.len() as u64, "weight set");
+            let invalid = thousands(invalid);
+            page.line(&format!("{style}{word}{style:#}: {sets} checked, {invalid} with errors"))?;
+        }
+    }
+    write_unchecked(page, report.unchecked.as_deref().unwrap_or_default())
+}
+
+/// Writes the names of the sets that were not checked: quantizations, or paths.
+fn write_unchecked(page: &mut Page<'_>, sets: &[WeightSet]) -> io::Result<()> {
+    if sets.is_empty() {
+        return Ok(());
+    }
+    let name = |set: &WeightSet| match &set.quantization {
+        Some(quantization) if set.kind == WeightsKind::Model => escape(quantization),
+        _ => escape(set.path.as_str()),
+    };
+    let mut names: Vec<_> = sets.iter().take(MAX_UNCHECKED).map(name).collect();
+    if let more @ 1.. = sets.len().saturating_sub(MAX_UNCHECKED) {
+        names.push(format!("{} more", thousands(more as u64)));
+    }
+    page.line(&format!("not checked: {}; --all checks them", names.join(", ")))
+}
+
+/// Writes the findings by kind.
+fn write_findings(page: &mut Page<'_>, findings: &[Finding]) -> io::Result<()> {
+    for kind in by_kind(findings) {
         let (style, label) = severity_label(kind[0].severity());
         let mut line = |text: &str| {
             let text = wrap_after_label(label.len() + 2, text, page.terminal);
@@ -126,12 +173,12 @@ fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
             line(&format!("{} more of this kind; --json lists more", thousands(more)))?;
         }
     }
-    write_summary(page, report)
+    Ok(())
 }
 
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
-fn by_kind(report: &VerifyReport) -> impl Iterator<Item = &[Finding]> {
-    report.findings.chunk_by(|a, b| {
+fn by_kind(findings: &[Finding]) -> impl Iterator<Item = &[Finding]> {
+    findings.chunk_by(|a, b| {
         matches!(b, Finding::MoreFindings { .. })
             || std::mem::discriminant(a) == std::mem::discriminant(b)
     })
@@ -146,30 +193,33 @@ fn count(findings: &[Finding]) -> u64 {
     findings.iter().map(count).sum()
 }
 
-fn write_summary(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
+/// Writes the numbers of one set.
+fn write_summary(page: &mut Page<'_>, set: &VerifiedSet, findings: &[Finding]) -> io::Result<()> {
     let found = |severity| {
-        let kinds = by_kind(report).filter(|kind| kind[0].severity() == severity);
+        let kinds = by_kind(findings).filter(|kind| kind[0].severity() == severity);
         kinds.map(count).fold(0, u64::saturating_add)
     };
-    let (style, word) = match (report.is_valid(), report.is_complete()) {
-        (true, _) => (GREEN, "valid"),
-        (false, true) => (RED, "not valid"),
-        (false, false) => (RED, "not fully checked"),
+    let single = findings.iter().find_map(|finding| match finding {
+        Finding::SingleShard { number, total, .. } => Some(format!("shard {number} of {total}")),
+        _ => None,
+    });
+    let (style, word) = match (is_valid(findings), is_complete(findings), &single) {
+        (true, _, None) => (GREEN, "valid"),
+        (true, _, Some(single)) => (YELLOW, &**single),
+        (false, false, None) => (RED, "not fully checked"),
+        (false, ..) => (RED, "not valid"),
     };
-    let all = counted(report.files as u64, "file");
-    let files = match report.valid_files {
-        valid if valid == report.files => format!("{all} and"),
+    let all = counted(set.files as u64, "file");
+    let files = match set.valid_files {
+        valid if valid == set.files => format!("{all} and"),
         valid => format!("{} of {all} valid,", thousands(valid as u64)),
     };
-    let tensors = counted(report.tensors, "tensor");
+    let tensors = counted(set.tensors, "tensor");
     let errors = counted(found(Severity::Error), "error");
     let warnings = counted(found(Severity::Warning), "warning");
-    let pattern = shard_pattern(&report.filepaths).filter(|_| report.filepaths.len() > 1);
-    let path = pattern.as_ref().or(report.filepaths.first());
-    let path = path.map_or_else(String::new, |path| format!(" of {}", escape(path.as_str())));
-    let counts = format!("{files} {tensors}{path} checked, {errors}, {warnings}");
-    page.line(&format!("{style}{word}{style:#}: {counts}"))?;
-    write_parameters(page, report.parameters)
+    let path = escape(set.path.as_str());
+    let counts = format!("{files} {tensors} of {path} checked, {errors}, {warnings}");
+    page.line(&format!("{style}{word}{style:#}: {counts}"))
 }
 
 /// Writes the parameter counts from each source that has one.
@@ -204,11 +254,16 @@ struct SarifLog {
 impl SarifLog {
     /// Adds the findings of a report.
     fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
-        for finding in &report.findings {
-            let (_, level) = severity_label(finding.severity());
-            let (kind, file) = kind_and_file(finding);
-            let uri = source.file_url(file.as_deref(), endpoint);
-            self.add(kind, level, &finding.to_string(), &uri);
+        for set in &report.sets {
+            // The first file represents a set without an index.
+            let start = set.path.as_str().split('*').next().unwrap_or_default();
+            let first = report.filepaths.iter().find(|path| path.as_str().starts_with(start));
+            for finding in report.findings_of(set) {
+                let (_, level) = severity_label(finding.severity());
+                let (kind, file) = kind_and_file(finding);
+                let file = file.as_deref().or(first.map(RepoPath::as_str));
+                self.add(kind, level, &finding.to_string(), &source.file_url(file, endpoint));
+            }
         }
     }
 
@@ -248,5 +303,6 @@ impl SarifLog {
 fn kind_and_file(finding: &Finding) -> (String, Option<String>) {
     let fields = serde_json::to_value(finding).unwrap_or_default();
     let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
-    (text("kind").unwrap_or_default(), text("file").or_else(|| text("shard")))
+    let file = ["file", "shard", "second", "found"].into_iter().find_map(text);
+    (text("kind").unwrap_or_default(), file)
 }

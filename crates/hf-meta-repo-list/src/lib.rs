@@ -13,6 +13,29 @@ const MAX_LIST: u64 = 1 << 30;
 /// The default headings of a column of names.
 pub const COLUMNS: [&str; 4] = ["repo", "id", "modelId", "repository"];
 
+/// A name in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedName {
+    /// The name of a repository, unchecked.
+    pub name: String,
+    /// The number of its line, from 1. In a CSV file, it is the line on which the row begins. `None` if the list is not
+    /// a text file.
+    pub line: Option<u64>,
+}
+
+impl ListedName {
+    fn on_line(name: &str, line: u64) -> Self {
+        Self { name: name.to_owned(), line: Some(line) }
+    }
+}
+
+impl From<String> for ListedName {
+    fn from(name: String) -> Self {
+        Self { name, line: None }
+    }
+}
+
 /// The error returned when a CSV file has no column of names.
 #[derive(Debug, Error)]
 pub enum ColumnError {
@@ -45,9 +68,10 @@ fn read_bounded(list: impl Read, limit: u64) -> io::Result<String> {
 }
 
 /// Returns the lines that are neither empty nor comments.
-pub fn lines(text: &str) -> impl Iterator<Item = String> {
-    let lines = without_mark(text).lines().map(str::trim);
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
+pub fn lines(text: &str) -> impl Iterator<Item = ListedName> {
+    let lines = (1..).zip(without_mark(text).lines().map(str::trim));
+    let names = lines.filter(|(_, name)| !name.is_empty() && !name.starts_with('#'));
+    names.map(|(line, name)| ListedName::on_line(name, line))
 }
 
 /// Returns the columns that can contain the names: the chosen one, or else the default ones.
@@ -62,15 +86,20 @@ pub fn columns(chosen: Option<&str>) -> Vec<&str> {
 /// # Errors
 ///
 /// Returns an error if a CSV file has no such column or is invalid.
-pub fn parse(file: &Path, text: &str, column: Option<&str>) -> Result<Vec<String>, ColumnError> {
+pub fn parse(
+    file: &Path,
+    text: &str,
+    column: Option<&str>,
+) -> Result<Vec<ListedName>, ColumnError> {
     let is_csv =
         column.is_some() || file.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
     if is_csv { csv_column(text, &columns(column)) } else { Ok(lines(text).collect()) }
 }
 
 /// Returns the values of the first of some columns that are not empty.
-fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<String>, ColumnError> {
-    let mut reader = csv::Reader::from_reader(without_mark(text).as_bytes());
+fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<ListedName>, ColumnError> {
+    let bytes = without_mark(text).as_bytes();
+    let mut reader = csv::Reader::from_reader(bytes);
     let headings = reader.headers()?;
     let position = |column: &&str| headings.iter().position(|heading| heading.trim() == *column);
     let at = columns.iter().find_map(position).ok_or_else(|| ColumnError::Missing {
@@ -80,9 +109,19 @@ fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<String>, ColumnError> 
     for record in reader.records() {
         let record = record?;
         let value = record.get(at).map(str::trim).filter(|value| !value.is_empty());
-        values.extend(value.map(str::to_owned));
+        let line = record.position().map_or(0, |position| first_line(bytes, position));
+        values.extend(value.map(|name| ListedName::on_line(name, line)));
     }
     Ok(values)
+}
+
+/// Returns the number of the line on which a record begins. The position of a record is the end of the record before
+/// it, so line breaks may precede the record.
+fn first_line(text: &[u8], position: &csv::Position) -> u64 {
+    let rest =
+        usize::try_from(position.byte()).ok().and_then(|at| text.get(at..)).unwrap_or_default();
+    let breaks = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    position.line() + breaks.filter(|byte| **byte == b'\n').count() as u64
 }
 
 /// Returns a text without the byte order mark that some programs write.
@@ -97,7 +136,8 @@ mod tests {
     #[test]
     fn comments_and_empty_lines_are_not_names() {
         let text = "\u{feff}gpt2\r\n\n  # a comment\n roberta-base \n";
-        assert_eq!(lines(text).collect::<Vec<_>>(), ["gpt2", "roberta-base"]);
+        let expected = [ListedName::on_line("gpt2", 1), ListedName::on_line("roberta-base", 4)];
+        assert_eq!(lines(text).collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -108,9 +148,20 @@ mod tests {
 
     #[test]
     fn a_column_is_found_by_its_heading() {
-        let text = "\u{feff}likes,id\n3,gpt2\n5,\"a,b\"\n7,\n";
-        assert_eq!(csv_column(text, &["id"]).unwrap(), ["gpt2", "a,b"]);
-        assert_eq!(csv_column(text, &["repo", "likes"]).unwrap(), ["3", "5", "7"]);
+        let text = "\u{feff}likes,id\n3,gpt2\n\n5,\"a,\nb\"\n7,\n9,c\n";
+        let column = |columns: &[&str]| csv_column(text, columns).unwrap();
+        let likes = [("3", 2), ("5", 4), ("7", 6), ("9", 7)];
+        assert_eq!(
+            column(&["repo", "likes"]),
+            likes.map(|(name, line)| ListedName::on_line(name, line))
+        );
+        let names = [("gpt2", 2), ("a,\nb", 4), ("c", 7)];
+        for text in [text, &text.replace('\n', "\r\n")] {
+            let found = csv_column(text, &["id"]).unwrap();
+            let found: Vec<_> =
+                found.iter().map(|found| (found.name.replace('\r', ""), found.line)).collect();
+            assert_eq!(found, names.map(|(name, line)| (name.to_owned(), Some(line))));
+        }
         assert!(matches!(csv_column(text, &["name"]), Err(ColumnError::Missing { .. })));
         assert!(matches!(csv_column("id,x\ngpt2\n", &["id"]), Err(ColumnError::Csv(_))));
     }
@@ -118,9 +169,10 @@ mod tests {
     #[test]
     fn csv_is_detected_by_column_or_extension() {
         let (text, file) = ("id\ngpt2\n", Path::new);
-        assert_eq!(parse(file("list"), text, None).unwrap(), ["id", "gpt2"]);
-        assert_eq!(parse(file("list.csv"), text, None).unwrap(), ["gpt2"]);
-        assert_eq!(parse(file("LIST.CSV"), text, None).unwrap(), ["gpt2"]);
-        assert_eq!(parse(file("list"), text, Some("id")).unwrap(), ["gpt2"]);
+        let lines = [ListedName::on_line("id", 1), ListedName::on_line("gpt2", 2)];
+        assert_eq!(parse(file("list"), text, None).unwrap(), lines);
+        for (name, column) in [("list.csv", None), ("LIST.CSV", None), ("list", Some("id"))] {
+            assert_eq!(parse(file(name), text, column).unwrap(), lines[1..]);
+        }
     }
 }

@@ -90,9 +90,9 @@ impl<'a> ErrorReply<'a> {
         match result {
             LookupResult::HubReported { values, error } => Self::from_reported(error, values),
             LookupResult::Failed { error } => Self::from_error(error),
-            LookupResult::TooManyFiles { files, limit } => {
+            LookupResult::TooManyFiles { requests, limit } => {
                 let error = format!(
-                    "the weights are split into {files} files; this service reads at most {limit}"
+                    "reading the weights takes {requests} requests; this service sends at most {limit}"
                 );
                 Self::new(ErrorCode::TooManyFiles, error, "too many files")
             }

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 
 use super::badge_cache::BadgeCache;
 use super::config::ServiceConfig;
-use super::lookup_hooks::{EarlyExit, FIRST_REQUESTS, LookupCause, LookupHooks, LookupLimits};
+use super::lookup_hooks::{
+    EarlyExit, FIRST_REQUESTS, LookupCause, LookupHooks, LookupLimits, PinnedQuery,
+};
 use super::lookup_result::{LookupOutcome, LookupResult};
 use super::metrics::{ResultSource, ServerMetrics};
 use super::page::WeightsDetails;
@@ -177,19 +179,25 @@ impl Lookups {
         let _guard = InFlightGuard { results: &self.results, query: &query };
         let is_outdated = self.results.get(&query).is_some_and(|cached| cached.is_outdated);
         let (mut read, mut pinned) = self.read(&query, cause, is_outdated).await;
-        // The other lookup of the commit had a separate budget and timeout.
+        // The other lookup of the commit had a separate budget and timeout, and its error has another name.
         if let Err(EarlyExit::SameCommit(lookup)) = &read
-            && lookup.clone().await.is_none_or(|result| result.is_transient_failure())
+            && lookup.clone().await.is_none_or(|result| !result.is_permanent())
         {
             self.limits.debit(cause, FIRST_REQUESTS);
             (read, pinned) = self.read(&query, cause, is_outdated).await;
         }
         let result = match read {
             Ok(result) => Some(Arc::new(result)),
-            Err(EarlyExit::SameCommit(lookup)) => lookup.await,
-            Err(EarlyExit::TooManyFiles { files }) => {
+            Err(EarlyExit::SameCommit(lookup)) => {
+                let found = lookup.await;
+                found.map(|found| match &pinned {
+                    Some(pinned) => found.renamed(&query, &pinned.canonical),
+                    None => found,
+                })
+            }
+            Err(EarlyExit::TooManyFiles { requests }) => {
                 let limit = self.limits.max_requests;
-                Some(Arc::new(LookupResult::TooManyFiles { files, limit }))
+                Some(Arc::new(LookupResult::TooManyFiles { requests, limit }))
             }
             Err(EarlyExit::NoBudget) => None,
         };
@@ -199,7 +207,7 @@ impl Lookups {
         };
         self.metrics.lookup(result.label());
         if let Some(pinned) = pinned.filter(|_| result.is_permanent()) {
-            self.results.store(&pinned, &result);
+            self.results.store(&pinned.query, &result.renamed(&pinned.query, &pinned.canonical));
         }
         self.results.store(&query, &result);
         if is_outdated {
@@ -208,14 +216,14 @@ impl Lookups {
         Some(result)
     }
 
-    /// Waits for a permit and reads from the Hub, until the hooks end the lookup. Also returns the query for the
-    /// commit, if it became known.
+    /// Waits for a permit and reads from the Hub, until the hooks end the lookup. Also returns the commit, if it
+    /// became known.
     async fn read(
         &self,
         query: &WeightsQuery,
         cause: LookupCause,
         is_outdated: bool,
-    ) -> (Result<LookupResult, EarlyExit>, Option<WeightsQuery>) {
+    ) -> (Result<LookupResult, EarlyExit>, Option<PinnedQuery>) {
         let _permit = self.permits.acquire().await;
         let (limits, results) = (Arc::clone(&self.limits), Arc::clone(&self.results));
         let meter = self.client.start_call();
@@ -244,9 +252,7 @@ impl Lookups {
             .large_calls(&self.limits.large_calls)
             .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
         let read = match query.kind() {
-            QueryKind::Counts => {
-                model.count().await.map(|report| LookupResult::from_report(&report))
-            }
+            QueryKind::Counts => model.count().await.map(LookupResult::from_report),
             QueryKind::Details => read_details(&model).await,
             QueryKind::Listing => model.weight_sets().await.map(LookupResult::Listed),
         };

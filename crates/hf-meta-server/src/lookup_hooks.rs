@@ -90,10 +90,19 @@ pub(super) enum LookupCause {
 pub(super) enum EarlyExit {
     /// Another lookup has read or is reading the same commit.
     SameCommit(SharedLookup),
-    /// The lookup would exceed the maximum number of requests.
-    TooManyFiles { files: usize },
+    /// The lookup would send this number of requests, which is more than the maximum.
+    TooManyFiles { requests: u64 },
     /// The client that started the lookup has no budget left.
     NoBudget,
+}
+
+/// The commit that a lookup reads.
+#[derive(Clone)]
+pub(super) struct PinnedQuery {
+    /// The query for the commit, which is the same for all names of the repository.
+    pub(super) query: WeightsQuery,
+    /// The canonical name of the repository.
+    pub(super) canonical: String,
 }
 
 /// The hooks of one lookup.
@@ -104,8 +113,8 @@ pub(super) struct LookupHooks {
     cause: LookupCause,
     pub(super) meter: CallMeter,
     exit: SetOnce<EarlyExit>,
-    /// The query for the commit of the lookup, once it is known.
-    pinned: OnceLock<WeightsQuery>,
+    /// The commit of the lookup, once it is known.
+    pinned: OnceLock<PinnedQuery>,
     /// The number of requests charged so far.
     charged: AtomicU64,
 }
@@ -136,8 +145,8 @@ impl LookupHooks {
         self.exit.wait().await.clone()
     }
 
-    /// Returns the query for the commit of the lookup, once it is known.
-    pub(super) fn pinned(&self) -> Option<&WeightsQuery> {
+    /// Returns the commit of the lookup, once it is known.
+    pub(super) fn pinned(&self) -> Option<&PinnedQuery> {
         self.pinned.get()
     }
 
@@ -161,21 +170,22 @@ impl CallHooks for LookupHooks {
         commit: &'a CommitSha,
         name: Option<String>,
     ) -> BoxFuture<'a, ()> {
-        let pinned = self.query.at_commit(commit, name.as_deref());
+        let query = self.query.at_commit(commit, name.as_deref());
+        let canonical = name.unwrap_or_else(|| self.query.repo().to_string());
         // The count that the Hub reports is a second call of the same lookup.
-        let is_first = self.pinned.set(pinned.clone()).is_ok();
-        let shared = is_first.then(|| self.results.share_commit(&self.query, &pinned)).flatten();
+        let is_first = self.pinned.set(PinnedQuery { query: query.clone(), canonical }).is_ok();
+        let shared = is_first.then(|| self.results.share_commit(&self.query, &query)).flatten();
         match shared {
             Some(lookup) => self.exit_early(EarlyExit::SameCommit(lookup)),
             None => ready(()).boxed(),
         }
     }
 
-    /// A client without budget gets no more shards: it could have started many lookups at once.
-    fn before_requests(&self, files: usize) -> BoxFuture<'_, ()> {
-        let requests = self.meter.endpoint_requests().saturating_add(files as u64);
+    /// A client without budget may send no more requests: it could have started many lookups at once.
+    fn before_requests(&self, requests: usize) -> BoxFuture<'_, ()> {
+        let requests = self.meter.endpoint_requests().saturating_add(requests as u64);
         if requests > self.limits.max_requests as u64 {
-            return self.exit_early(EarlyExit::TooManyFiles { files });
+            return self.exit_early(EarlyExit::TooManyFiles { requests });
         }
         if !self.limits.allow(self.cause) {
             return self.exit_early(EarlyExit::NoBudget);
@@ -227,7 +237,7 @@ mod tests {
         let limits = limits();
         let [one, other, large] = [(); 3].map(|()| hooks(&limits));
         assert!(large.before_requests(21).now_or_never().is_none());
-        assert!(matches!(large.exit.get(), Some(EarlyExit::TooManyFiles { files: 21 })));
+        assert!(matches!(large.exit.get(), Some(EarlyExit::TooManyFiles { requests: 21 })));
         assert!(one.before_requests(14).now_or_never().is_some());
         assert!(one.exit.get().is_none());
         assert!(limits.allow(NEW), "14 of 20 requests and two for each other lookup");

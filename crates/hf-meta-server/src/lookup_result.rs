@@ -7,9 +7,10 @@ use bytes::Bytes;
 
 use super::error_code::{ErrorCode, FailureLifetime};
 use super::page::{WeightsDetails, WeightsSummary};
+use super::weights_query::WeightsQuery;
 use hf_meta::Error;
 use hf_meta::formats::weight_sets::WeightSet;
-use hf_meta::report::CountReport;
+use hf_meta::report::{CountReport, Finding};
 use hf_meta_badge::MetricValues;
 
 /// The approximate size of a result without summary or list, in bytes.
@@ -36,8 +37,8 @@ pub(super) enum LookupResult {
     Counted(Box<CountedWeights>),
     /// The details of counted weights.
     Detailed(Box<WeightsDetails>),
-    /// Weights in more files than a lookup may request.
-    TooManyFiles { files: usize, limit: usize },
+    /// A repository that takes more requests than a lookup may send.
+    TooManyFiles { requests: u64, limit: usize },
     /// A gated repository with the values that the Hub reports for it.
     HubReported { values: MetricValues, error: Arc<Error> },
     /// A failed lookup.
@@ -53,6 +54,8 @@ pub(super) struct CountedWeights {
     pub(super) json: Bytes,
     /// The data for badges and the page.
     pub(super) summary: WeightsSummary,
+    /// The report, from which the other fields can be made for another name of the commit.
+    report: CountReport,
 }
 
 impl LookupOutcome {
@@ -69,14 +72,27 @@ impl LookupOutcome {
 }
 
 impl LookupResult {
-    pub(super) fn from_report(report: &CountReport) -> Self {
+    pub(super) fn from_report(report: CountReport) -> Self {
         // Serializing numbers and strings cannot fail.
-        let json = serde_json::to_vec(report).unwrap_or_default();
+        let json = serde_json::to_vec(&report).unwrap_or_default();
         Self::Counted(Box::new(CountedWeights {
             // A boxed slice has no spare capacity.
             json: json.into_boxed_slice().into(),
-            summary: WeightsSummary::from_report(report),
+            summary: WeightsSummary::from_report(&report),
+            report,
         }))
+    }
+
+    /// Returns the result for another name of the same commit. `canonical` is the canonical name of the repository.
+    pub(super) fn renamed(self: &Arc<Self>, query: &WeightsQuery, canonical: &str) -> Arc<Self> {
+        let Self::Counted(counted) = &**self else { return Arc::clone(self) };
+        let mut report = counted.report.clone();
+        report.source = query.source().to_string();
+        report.findings.retain(|finding| !matches!(finding, Finding::Renamed { .. }));
+        if query.repo().to_string() != canonical {
+            report.findings.push(Finding::Renamed { repo: canonical.to_owned() });
+        }
+        Arc::new(Self::from_report(report))
     }
 
     /// Returns whether a later lookup could succeed without a change of the repository.
@@ -121,8 +137,8 @@ impl LookupResult {
     /// Returns the approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
-            // The summary repeats parts of the JSON in separate allocations.
-            Self::Counted(counted) => size_of::<CountedWeights>() + 3 * counted.json.len(),
+            // The report and the summary repeat the JSON in separate allocations.
+            Self::Counted(counted) => size_of::<CountedWeights>() + 4 * counted.json.len(),
             Self::Detailed(details) => size_of::<WeightsDetails>() + details.size(),
             Self::Listed(sets) => size_of::<Self>() + size_of_sets(sets.iter().flatten()),
             Self::Failed { error } => match &**error {

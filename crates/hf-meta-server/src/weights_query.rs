@@ -143,9 +143,14 @@ impl WeightsQuery {
 
     /// Returns the model to read, with as few requests as possible.
     pub(super) fn model(&self, client: &Client) -> Model {
-        let Self { repo, revision, path, .. } = self.clone();
-        let model = client.source(Source::Repo { repo, revision, path }).plan(Plan::Prefetch);
+        let model = client.source(self.source()).plan(Plan::Prefetch);
         self.memory.map_or(model.clone(), |memory| model.memory(memory))
+    }
+
+    /// Returns the source of the weights.
+    pub(super) fn source(&self) -> Source {
+        let Self { repo, revision, path, .. } = self.clone();
+        Source::Repo { repo, revision, path }
     }
 
     /// Returns the approximate size in memory, in bytes.

@@ -85,6 +85,39 @@ fn repositories_are_read_from_lists() {
 }
 
 #[test]
+fn errors_of_lists_have_line_numbers() {
+    let hub = LocalHub::start([sharded("org/a")]).unwrap();
+    let list = "# models\norg/a\n\norg/a b\norg/none\n";
+    let csv = "likes,id\n1,org/a\n2,\"org/a b\"\n3,org/none\n";
+    let folder = tempfile::tempdir().unwrap();
+    let [list_file, csv_file] = ["list.txt", "list.csv"].map(|name| folder.path().join(name));
+    std::fs::write(&list_file, list).unwrap();
+    std::fs::write(&csv_file, csv).unwrap();
+    let [list_file, csv_file] = [&list_file, &csv_file].map(|file| file.to_str().unwrap());
+    let errors = |lines: [u32; 2]| {
+        [
+            format!("error: line {}: `org/a b` is not a repository, URL or path: ", lines[0]),
+            format!("error: line {}: org/none: repository `org/none` not found", lines[1]),
+        ]
+    };
+    for (ran, expected) in [
+        (with_stdin(&hub, &["-"], list), errors([4, 5])),
+        (run(&hub, &["--from", list_file]), errors([4, 5])),
+        (run(&hub, &["verify", "--from", list_file]), errors([4, 5])),
+        (run(&hub, &["--from", csv_file]), errors([3, 4])),
+        (with_stdin(&hub, &["--from", "-", "--column", "id"], csv), errors([3, 4])),
+    ] {
+        for error in expected {
+            assert!(ran.stderr.contains(&error), "{error}\n{}", ran.stderr);
+        }
+    }
+    let one = with_stdin(&hub, &["-"], "\norg/none\n").stderr;
+    assert!(one.starts_with("error: line 2: repository `org/none` not found"), "{one}");
+    let argument = run(&hub, &["org/none"]).stderr;
+    assert!(!argument.contains("line "), "{argument}");
+}
+
+#[test]
 fn tensors_are_sorted_and_trees_cut() {
     let hub = support::fixtures_hub();
     let tensors = run(&hub, &["gpt2", "-t", "--sort", "bytes"]).data();

@@ -260,7 +260,7 @@ async fn complete_files_are_valid() {
     assert_eq!((moe.experts, moe.experts_per_token, moe.routed), (4, 2, 3 * 4 * 2 * 512 * 256));
 }
 
-fn fixture(name: &str) -> Vec<u8> {
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
     std::fs::read(std::path::Path::new(folder).join(name)).unwrap()
 }
@@ -347,16 +347,23 @@ async fn verify_finds_tensors_beyond_the_end() {
     let hub = support::fixtures_hub();
     for path in ["q4_k_m", "bf16", "mmproj-F16.gguf"] {
         let report = model(&hub).path(path).verify().await.unwrap();
-        assert!(report.is_valid(), "{path}: {:?}", report.findings);
-        assert_eq!(report.findings, [], "{path}");
+        // The fixture is shortened: it has 500 tokens and few keys.
+        let is_cut = |finding: &Finding| match finding {
+            Finding::MetadataMismatch { key, .. } => key == "tokenizer.ggml.tokens",
+            Finding::MissingKey { key, .. } => key.ends_with("epsilon"),
+            _ => false,
+        };
+        assert!(report.findings.iter().all(is_cut), "{path}: {:?}", report.findings);
+        assert_eq!(report.findings.is_empty(), path.starts_with("mmproj"), "{path}");
     }
     let one = model(&hub).path("BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf");
     let report = one.verify().await.unwrap();
     let mismatch = |unit, declared, found| Finding::SplitMismatch { unit, declared, found };
     let file = "BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf".to_owned();
     let single = Finding::SingleShard { file, number: 1, total: 2 };
+    assert_eq!((report.is_valid(), report.is_complete()), (true, false));
+    assert_eq!(report.findings, std::slice::from_ref(&single));
     let expected = [mismatch("files", 2, 1), mismatch("tensors", 146, 74), single];
-    assert_eq!((report.is_valid(), &report.findings[..]), (false, &expected[..]));
     assert_eq!(one.count().await.unwrap().findings, expected);
     let header = fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
     let repo = Repo::new("org/cut").file("x-Q8_0.gguf", File::padded(header, 1_000_000));

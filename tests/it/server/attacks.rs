@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use futures::future::join_all;
 
-use super::{config, get, router};
+use super::{client, config, get, router};
 use crate::hub::{Host, LocalHub, Repo};
 use crate::support;
 
@@ -72,18 +72,27 @@ async fn the_shards_of_a_commit_are_read_once_whatever_its_names() {
 #[tokio::test]
 async fn branches_and_commits_with_the_same_shards_share_one_read() {
     let hub = LocalHub::start([many_shards("org/model", 40)]).unwrap();
+    let commit = client(&hub).model("org/model").count().await.unwrap().commit.unwrap();
+    hub.move_branch("org/model", "v1", commit.as_str());
+    hub.clear_log();
     let router = router(&hub, config());
-    let commit = "1".repeat(40);
     let paths = [
         "/badge/org/model.svg".to_owned(),
         "/api/models/org/model?revision=main".to_owned(),
         format!("/badge/org/model.svg?revision={commit}"),
         format!("/badge/Org/Model.svg?revision={commit}"),
         format!("/badge/ORG/model.svg?revision={commit}&show=tensors"),
-        "/badge/oRG/model.svg?revision=refs/heads/main".to_owned(),
+        "/badge/oRG/model.svg?revision=v1".to_owned(),
     ];
     let answers = join_all(paths.iter().map(|path| get(&router, path))).await;
-    assert!(answers.iter().all(|answer| answer.body.contains("40")));
+    for (path, answer) in paths.iter().zip(answers) {
+        let is_count = ["params: 40", "tensors: 40", "\"parameterTotal\":40,"];
+        assert!(
+            is_count.iter().any(|count| answer.body.contains(count)),
+            "{path}: {}",
+            answer.body
+        );
+    }
     assert_eq!(requests(&hub).0, 40);
 }
 
@@ -103,7 +112,7 @@ async fn weights_in_too_many_files_are_not_requested() {
     );
     assert_eq!(
         api.json()["error"],
-        "the weights are split into 501 files; this service reads at most 500"
+        "reading the weights takes 504 requests; this service sends at most 500"
     );
     let (shards, all) = requests(&hub);
     assert!(shards == 0 && all <= 4, "{all} requests");
@@ -113,6 +122,23 @@ async fn weights_in_too_many_files_are_not_requested() {
         "the budget of a client is enough for one large repository"
     );
     assert_eq!(get(&router, "/badge/org/other.svg").await.title(), "params: busy");
+}
+
+/// A listing of many pages is as large a lookup as weights in many files.
+#[tokio::test]
+async fn a_listing_in_too_many_pages_is_not_read_to_its_end() {
+    let folders = |n| (format!("{n}/any.safetensors"), support::weights(&["t"]));
+    let repo = (0..100)
+        .map(folders)
+        .fold(Repo::new("org/model"), |repo, (path, file)| repo.file(&path, file));
+    let hub = LocalHub::builder().repo(repo).tree_page_size(2).start().unwrap();
+    let mut config = config();
+    (config.max_requests_per_lookup, config.upstream_requests_per_minute) = (20, 0);
+    let router = router(&hub, config);
+    let badge = get(&router, "/badge/org/model.svg").await;
+    assert_eq!(badge.title(), "params: too many files");
+    let (_, all) = requests(&hub);
+    assert!((10..=20).contains(&all), "{all} requests");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod bounds;
 mod browser;
 mod freshness;
 mod hostile;
+mod names;
 mod operation;
 mod process;
 mod sets;

@@ -113,8 +113,8 @@ impl fmt::Display for AuxiliaryTensor {
 /// The kind of a tensor that is not a parameter of the `PyTorch` module, because it is computed rather than learned.
 ///
 /// A buffer is stored like a weight, and every documented count includes it, so it is counted here as well, in a
-/// separate group. It is recognized by its name and, if a weight could have the same name, by its shape. The names are
-/// those of the persistent buffers in `transformers` 5.23 and `diffusers` 0.42.
+/// separate group. It is recognized by its name and, if a weight could have the same name, by its shape. The
+/// persistent buffers of `transformers` 5.23 and `diffusers` 0.42 have these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Buffer {
@@ -144,7 +144,7 @@ pub enum Buffer {
 
 impl Buffer {
     /// The last segments of names.
-    const NAMES: [(Self, &[&str]); 17] = [
+    const NAMES: [(Self, &[&str]); 19] = [
         (Self::AttentionMask, &["masked_bias", "attn_mask", "causal_mask"]),
         (Self::AttentionDecay, &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
         (Self::Ids, &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
@@ -157,13 +157,15 @@ impl Buffer {
         (Self::RouterBias, &["e_score_correction_bias", "balancing_biases"]),
         (Self::Constant, &["layer_scalar", "final_logits_bias", "empty_weight"]),
         (Self::Constant, &["attn_mask_probs", "num_points_scale", "n_points_scale"]),
-        // Means and deviations of inputs.
+        // Means and deviations of inputs, and in Gemma 4 of outputs.
         (Self::Constant, &["latent_mean", "latent_std", "latent_stats_num_updates"]),
+        (Self::Constant, &["std_bias", "std_scale"]),
         (Self::Constant, &["global_mean", "global_invstd", "norm_mean", "norm_std"]),
         // The integers and ranges of quantization-aware training in I-BERT and Gemma 4.
         (Self::Constant, &["weight_integer", "bias_integer", "weight_scaling_factor"]),
         (Self::Constant, &["fc_scaling_factor", "act_scaling_factor", "x_min", "x_max"]),
         (Self::Constant, &["input_min", "input_max", "output_min", "output_max"]),
+        (Self::TrainingState, &["exp_avg", "exp_avg_sq", "momentum_buffer"]),
     ];
 
     /// The last two segments of names whose last segment is also the name of weights.
@@ -184,23 +186,14 @@ impl Buffer {
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
         let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
         let parent = || module.rsplit('.').next().unwrap_or_default();
-        let is_state = matches!(last, "exp_avg" | "exp_avg_sq" | "momentum_buffer");
-        if is_state || Self::is_training_state(name) {
+        if Self::is_training_state(name) {
             return Some(Self::TrainingState);
-        }
-        // Most tensors have one of these names.
-        match last {
-            "weight" | "weight_scale_inv" | "weight_scale" | "qweight" | "scales" => return None,
-            "bias" => {
-                let is_mask = is_mask(&info.shape) && parent().starts_with("att");
-                return is_mask.then_some(Self::AttentionMask);
-            }
-            _ => {}
         }
         if let Some((kind, ..)) = Self::NAMES.iter().find(|(_, names)| names.contains(&last)) {
             return Some(*kind);
         }
         Some(match (last, &info.shape[..]) {
+            ("bias", shape) if is_mask(shape) && parent().starts_with("att") => Self::AttentionMask,
             // Learned embeddings have a row per position, or a third dimension.
             ("positional_embedding", [2, _]) => Self::FixedPositions,
             ("position_embedding", [_, _]) if parent() == "embeddings" => Self::FixedPositions,
@@ -212,12 +205,20 @@ impl Buffer {
         })
     }
 
-    /// Returns whether a name begins like those of EMA copies and optimizers. Source: CompVis/latent-diffusion,
-    /// `ema_pytorch`.
-    pub(super) fn is_training_state(name: &str) -> bool {
-        const PREFIXES: [&str; 4] = ["model_ema.", "ema_model.", "ema.", "optimizer."];
+    /// Returns the last segments of all names.
+    pub(super) fn last_segments() -> impl Iterator<Item = &'static str> {
+        let names = Self::NAMES.iter().flat_map(|(_, names)| *names);
+        names.chain(Self::NAMES_BELOW.iter().map(|(.., name)| name)).copied()
+    }
 
-        PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    /// Returns whether a name begins like the names of EMA copies and optimizer states. Source:
+    /// CompVis/latent-diffusion, `ema_pytorch`.
+    pub(super) fn is_training_state(name: &str) -> bool {
+        // Constant lengths make this fast.
+        name.starts_with("model_ema.")
+            || name.starts_with("ema_model.")
+            || name.starts_with("ema.")
+            || name.starts_with("optimizer.")
     }
 }
 
@@ -248,7 +249,22 @@ impl fmt::Display for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count::Counter;
     use crate::formats::Dtype;
+
+    /// Some of these names end with the name of a component of quantized modules, such as `_scale`.
+    #[test]
+    fn all_names_of_buffers_are_recognized_in_a_count() {
+        let names =
+            Buffer::NAMES.iter().flat_map(|(kind, names)| names.iter().map(|name| (*kind, *name)));
+        for (kind, name) in names {
+            let mut counter = Counter::new();
+            let tensor = TensorInfo::new(Dtype::F32, vec![2, 2], (0, 16));
+            counter.add(&format!("m.{name}"), &tensor).unwrap();
+            let groups = counter.finish().unwrap().1.groups;
+            assert_eq!((groups.len(), groups[0].buffer), (1, Some(kind)), "{name}");
+        }
+    }
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {

@@ -173,9 +173,7 @@ impl Counter {
     ) -> Result<CountSums, CountOverflow> {
         let mut solver = Solver::new(configs, &self.shapes, sums);
         self.pending.for_each_module(|module| {
-            for (component, tensor) in module.tensors {
-                siblings.add_weights(module.name, component, tensor);
-            }
+            siblings.add_module(module);
             solver.add_module(module)
         })?;
         solver.finish()
@@ -212,10 +210,9 @@ struct ClassifiedName<'a> {
 impl<'a> ClassifiedName<'a> {
     fn new(name: &'a str, tensor: &TensorInfo) -> Self {
         let (module, component) = split(name);
-        let is_bare = component.is_bare();
-        let may_be_buffer = !component.is_plain() || is_bare || Buffer::is_training_state(name);
+        let may_be_buffer = component.may_be_buffer || Buffer::is_training_state(name);
         let buffer = if may_be_buffer { Buffer::from_tensor(name, tensor) } else { None };
-        let is_candidate = !component.is_plain() || may_be_weights(tensor, is_bare);
+        let is_candidate = !component.is_plain() || may_be_weights(tensor, component.is_bare());
         Self { module, component, buffer, is_pending: is_candidate && buffer.is_none() }
     }
 

@@ -63,4 +63,5 @@ pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Packing};
 pub use counter::{Counter, needs_config};
 pub(crate) use experts::{Embedding, TensorPosition};
 pub use experts::{MixtureOfExperts, UnknownActive};
+pub(crate) use name_index::{is_packed_weight, module_of};
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};

@@ -15,6 +15,8 @@ pub(super) struct Component {
     pub(super) role: Role,
     /// True if a tensor with this name is a reason to request `config.json`.
     pub(super) needs_config: bool,
+    /// True if a [buffer](super::Buffer) may have this name.
+    pub(super) may_be_buffer: bool,
 }
 
 /// The role of a component in its module.
@@ -37,6 +39,11 @@ impl Component {
     /// Returns whether unquantized models use the name for weights: `weight`, or the bare module name.
     pub(super) fn is_plain(&self) -> bool {
         self.role == Role::Weights && !self.needs_config
+    }
+
+    /// Returns whether only quantizers store a tensor with this name, even next to weights that are not packed.
+    pub(super) fn is_quantizer_state(&self) -> bool {
+        matches!(self.role, Role::AlwaysAuxiliary(_)) && !self.needs_config
     }
 
     /// Returns the module of a tensor, or `None` if the tensor has a different name.

@@ -4,9 +4,11 @@ use std::sync::LazyLock;
 
 use memchr::memrchr;
 
+use super::Buffer;
 use super::method::{AuxiliaryNames, Method, PLAIN, without_star};
 use super::methods::{ALWAYS_AUXILIARY, METHODS, QUANTIZER_STATE};
-use super::module::{Component, Role};
+use super::module::{Component, Role, container_bits};
+use crate::formats::Dtype;
 
 static INDEX: LazyLock<NameIndex> = LazyLock::new(NameIndex::new);
 
@@ -19,6 +21,9 @@ struct NameIndex {
     /// The indices of components, by the [`bucket`] of their last segment. Every tensor of every model is looked up
     /// here, and few names share a bucket, so a lookup compares one or two names.
     buckets: Vec<Vec<usize>>,
+    /// The indices of components with several segments, by their [`long_bucket`]. Many of them end with `.weight`, the
+    /// name of most tensors.
+    long_buckets: Vec<Vec<usize>>,
     /// The indices of components whose name is a suffix of a segment, longest first.
     suffixes: Vec<usize>,
     /// True for the last byte of any suffix.
@@ -35,7 +40,12 @@ impl NameIndex {
         names.dedup_by_key(|(name, ..)| *name);
         let components = names.into_iter().zip(0..).map(|((name, role, needs_config), index)| {
             let is_suffix = name.starts_with('*');
-            Component { index, name: without_star(name), is_suffix, role, needs_config }
+            let name = without_star(name);
+            let is_end = is_suffix || name.is_empty();
+            let last = last_segment(name);
+            let is_name = |buffer: &str| buffer == last || is_end && buffer.ends_with(last);
+            let may_be_buffer = Buffer::last_segments().any(is_name);
+            Component { index, name, is_suffix, role, needs_config, may_be_buffer }
         });
         let components: Vec<_> = components.collect();
         let has_weights = |component| {
@@ -44,6 +54,7 @@ impl NameIndex {
         let mut index = Self {
             methods: components.iter().map(has_weights).collect(),
             buckets: vec![Vec::new(); 256],
+            long_buckets: vec![Vec::new(); 256],
             suffixes: Vec::new(),
             last_bytes: [false; 256],
             components,
@@ -53,23 +64,31 @@ impl NameIndex {
                 index.suffixes.push(at);
                 index.last_bytes[last_byte(component.name)] = true;
             } else {
-                index.buckets[bucket(last_segment(component.name))].push(at);
+                let last = last_segment(component.name);
+                if last.len() < component.name.len() {
+                    index.long_buckets[long_bucket(component.name, last)].push(at);
+                } else {
+                    index.buckets[bucket(last)].push(at);
+                }
             }
         }
         index
     }
 
     fn split<'a>(&'static self, name: &'a str) -> (&'a str, &'static Component) {
-        let split = |index: &usize| {
-            let component = &self.components[*index];
-            Some((component.module_of(name)?, component))
-        };
-        if let Some(found) = self.buckets[bucket(last_segment(name))].iter().find_map(split) {
-            return found;
-        }
+        let last = last_segment(name);
         let is_candidate = self.last_bytes[last_byte(name)];
         let suffixes = if is_candidate { &self.suffixes[..] } else { &[] };
-        suffixes.iter().find_map(split).unwrap_or((name, &self.components[0]))
+        let long = &self.long_buckets[long_bucket(name, last)];
+        for indices in [long, &self.buckets[bucket(last)], suffixes] {
+            for &index in indices {
+                let component = &self.components[index];
+                if let Some(module) = component.module_of(name) {
+                    return (module, component);
+                }
+            }
+        }
+        (name, &self.components[0])
     }
 }
 
@@ -98,6 +117,18 @@ pub(super) fn split(name: &str) -> (&str, &'static Component) {
     INDEX.split(name)
 }
 
+/// Returns the module of a tensor: its name without the name that quantizers or unquantized models give to a part.
+pub(crate) fn module_of(name: &str) -> &str {
+    split(name).0
+}
+
+/// Returns whether a tensor may contain packed weights, judging by its name and dtype.
+pub(crate) fn is_packed_weight(name: &str, dtype: &Dtype) -> bool {
+    let (_, component) = split(name);
+    let is_packed = dtype.is_narrow_float() || container_bits(dtype).is_some();
+    component.role == Role::Weights && (is_packed || !component.is_plain())
+}
+
 /// Returns all components, ordered by index.
 pub(super) fn components() -> &'static [Component] {
     &INDEX.components
@@ -121,6 +152,13 @@ fn bucket(name: &str) -> usize {
     let [first, last] = [name.bytes().next(), name.bytes().last()].map(Option::unwrap_or_default);
     let length = name.len().to_le_bytes()[0];
     length.wrapping_mul(29).wrapping_add(first.wrapping_mul(7)).wrapping_add(last).into()
+}
+
+/// Returns a bucket below 256 for a name of several segments. It also depends on the last byte of the segment before
+/// the last one.
+fn long_bucket(name: &str, last: &str) -> usize {
+    let before = name.len().checked_sub(last.len() + 2).map_or(0, |at| name.as_bytes()[at]);
+    (bucket(last) + 31 * usize::from(before)) % 256
 }
 
 #[cfg(test)]

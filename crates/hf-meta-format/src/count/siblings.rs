@@ -4,11 +4,11 @@
 //! [`KNOWN_PARTS`]. Any other tensor may belong to a quantization method that no solver knows, so the number of weights
 //! is uncertain.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::memrchr;
 
-use super::module::{Component, Role};
+use super::module::{Component, Module, Role};
 use super::{UnresolvedModules, UnresolvedReason};
 use crate::formats::{TensorInfo, clip};
 
@@ -35,10 +35,12 @@ const PARENT: u8 = 2;
 /// The paths of weight matrices and of tensors below them, collected from all files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SiblingCheck {
-    /// The kinds of paths, by the hashes of the paths.
-    paths: HashMap<u64, u8>,
-    /// The parent of the previous tensor. The next tensor usually has the same parent.
-    last_parent: String,
+    /// The kinds of paths, by the hashes of the paths. A hostile file cannot slow down a sorted map.
+    paths: BTreeMap<u64, u8>,
+    /// A bit for each last byte of a parent, modulo 128. The names of most modules with weights end differently.
+    parent_ends: u128,
+    /// The parent of a recent tensor, and its parent. The next tensor usually has one of them.
+    recent: [String; 2],
     /// The number of modules with a weight matrix that are parents of other tensors.
     modules: u64,
     /// The first of these modules, sorted.
@@ -48,22 +50,27 @@ pub(super) struct SiblingCheck {
 impl SiblingCheck {
     /// Adds the path of a tensor that is neither a scalar nor a buffer.
     pub(super) fn add_tensor(&mut self, name: &str, module: &str, component: &Component) {
+        if component.is_quantizer_state() {
+            return;
+        }
         // The module of a suffix, as in `gate.global_scale`, may not exist.
         let mut path = if component.is_suffix { name } else { module };
-        let mut is_first = true;
+        let mut recent = 0;
         while let Some(dot) = memrchr(b'.', path.as_bytes()) {
             let (parent, part) = (&path[..dot], &path[dot + 1..]);
-            if parent == self.last_parent {
+            if self.recent.iter().any(|recent| recent == parent) {
                 return;
             }
             path = parent;
             if KNOWN_PARTS.contains(&part) || part.starts_with(ADAPTER) {
                 continue;
             }
-            if std::mem::take(&mut is_first) {
-                parent.clone_into(&mut self.last_parent);
+            if let Some(recent) = self.recent.get_mut(recent) {
+                parent.clone_into(recent);
             }
-            if !self.insert(parent, false) {
+            recent += 1;
+            self.parent_ends |= end_bit(parent);
+            if !self.insert(parent, PARENT) {
                 return;
             }
         }
@@ -71,26 +78,43 @@ impl SiblingCheck {
 
     /// Adds the module of a tensor that may contain its weights.
     pub(super) fn add_weights(&mut self, module: &str, component: &Component, tensor: &TensorInfo) {
-        if component.role == Role::Weights && !component.is_bare() && tensor.shape.len() > 1 {
-            self.insert(module, true);
+        if is_matrix(component, tensor) {
+            self.insert(module, MATRIX);
+        }
+    }
+
+    /// Adds a module after all tensors. Only its parents can still matter, so it is looked up and not stored.
+    pub(super) fn add_module(&mut self, module: &Module<'_>) {
+        let may_be_parent = self.parent_ends & end_bit(module.name) != 0;
+        if may_be_parent
+            && module.tensors.iter().any(|(found, tensor)| is_matrix(found, tensor))
+            && let Some(known) = self.paths.get_mut(&hash(module.name))
+            && *known == PARENT
+        {
+            *known |= MATRIX;
+            self.add_found(module.name);
         }
     }
 
     /// Adds a path. Returns false if it was known.
-    fn insert(&mut self, path: &str, is_matrix: bool) -> bool {
-        let kind = if is_matrix { MATRIX } else { PARENT };
+    fn insert(&mut self, path: &str, kind: u8) -> bool {
         let known = self.paths.entry(hash(path)).or_default();
         let is_new = *known & kind == 0;
         let is_found = is_new && *known != 0;
         *known |= kind;
         if is_found {
-            self.modules += 1;
-            self.examples.insert(clip(path));
-            if self.examples.len() > UnresolvedModules::MAX_EXAMPLES {
-                self.examples.pop_last();
-            }
+            self.add_found(path);
         }
         is_new
+    }
+
+    /// Records a module with a weight matrix that is the parent of another tensor.
+    fn add_found(&mut self, module: &str) {
+        self.modules += 1;
+        self.examples.insert(clip(module));
+        if self.examples.len() > UnresolvedModules::MAX_EXAMPLES {
+            self.examples.pop_last();
+        }
     }
 
     /// Returns the modules with unknown tensors; `None` if there are none.
@@ -104,8 +128,18 @@ impl SiblingCheck {
     }
 }
 
+/// Returns whether a tensor may contain the weight matrix of its module.
+fn is_matrix(component: &Component, tensor: &TensorInfo) -> bool {
+    component.role == Role::Weights && !component.is_bare() && tensor.shape.len() > 1
+}
+
+/// Returns the bit of the last byte of a path.
+fn end_bit(path: &str) -> u128 {
+    path.bytes().last().map_or(0, |byte| 1 << (byte % 128))
+}
+
 /// Returns a hash of 64 bits. Two paths of a model never share one in practice, and the standard hash takes several
-/// times as long. The map hashes it again with a random key, so a hostile file cannot slow it down.
+/// times as long.
 fn hash(path: &str) -> u64 {
     /// The fractional part of the golden ratio, whose multiples are spread evenly.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

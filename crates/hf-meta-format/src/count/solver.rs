@@ -77,8 +77,10 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> ModuleSolution {
     failed.map_or(Ok(None), Err)
 }
 
-/// Returns whether the sides of a solved matrix suggest padding: its inputs are no dimension of the model, but a
-/// dimension of the model would be padded to them, because each group of inputs has a scale.
+/// Returns whether the sides of a solved matrix suggest padding.
+///
+/// Each group of inputs has a scale, so packers pad the inputs to whole groups. The configuration does not list the
+/// number of inputs, but lists a dimension that would be padded to it.
 fn may_be_padded(module: &Module<'_>, solved: &Solved, hints: &Hints<'_>) -> bool {
     const GROUPS: RangeInclusive<u64> = 8..=1024;
 
@@ -173,7 +175,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Returns whether an unsolved module is quantized. Unquantized models also have tensors named `B` or `codes`.
-    /// Scalars are no evidence, because they do not [need the configuration](super::needs_config).
+    /// Scalars prove nothing, because they do not [need the configuration](super::needs_config).
     fn is_packed(&self, module: &Module<'_>) -> bool {
         let is_configured = |component| {
             methods_of(component).iter().any(|method| self.hints.is_method(method.names))
@@ -292,7 +294,7 @@ impl<'a> Solver<'a> {
     ) -> CountedAs {
         let reason = match component.role {
             _ if class_as_stored(tensor) != CountedAs::AsStored => return class_as_stored(tensor),
-            Role::AlwaysAuxiliary(kind) if self.is_quantized || !component.needs_config => {
+            Role::AlwaysAuxiliary(kind) if self.is_quantized || component.is_quantizer_state() => {
                 return CountedAs::AuxiliaryTensor(kind);
             }
             // Integers with other names are as likely to be tables or masks as weights.

@@ -147,6 +147,7 @@ pub fn read_header<E: From<HeaderError>>(
 }
 
 /// The next step of a [`HeaderParser`].
+// Exhaustive, because a caller that ignores a step cannot continue.
 #[derive(Debug)]
 pub enum Step {
     /// Read this byte range and call [`HeaderParser::advance`] again. The range is not empty and contains only bytes

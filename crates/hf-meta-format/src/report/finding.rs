@@ -55,6 +55,34 @@ pub enum Finding {
         #[serde(serialize_with = "as_text")]
         reason: IndexError,
     },
+    /// Shards without an index lack some of the shards that their names imply.
+    #[error("`{shards}` is incomplete: found {found} of {total} shards and no index")]
+    IncompleteShards {
+        /// The common path of the shards, with a `*` in place of the number.
+        shards: String,
+        /// The number of shards that the names imply.
+        total: u64,
+        /// The number of shards found.
+        found: u64,
+    },
+    /// A pipeline lists a component that has no files.
+    #[error("`{file}` lists the component `{component}`, which has no files")]
+    MissingComponent {
+        /// The folder of the component.
+        component: String,
+        /// The path of the `model_index.json`.
+        file: String,
+    },
+    /// A model is stored both as a single file and as shards with an index. Programs disagree on the one to load.
+    #[error(
+        "`{file}` and `{index}` contain the same model: transformers loads the file, diffusers and vLLM load the index"
+    )]
+    StoredTwice {
+        /// The path of the single file.
+        file: String,
+        /// The path of the index.
+        index: String,
+    },
     /// The index lists a shard that does not exist.
     #[error("the index lists shard `{file}`, which does not exist")]
     MissingShard {
@@ -90,6 +118,44 @@ pub enum Finding {
     /// A total overflows 64 bits.
     #[error("the shard totals overflow 64 bits")]
     CountOverflow,
+    /// The header of a GGUF file lacks a key that `llama.cpp` needs.
+    #[error("`{file}` lacks the key `{key}`, without which llama.cpp does not load it")]
+    MissingKey {
+        /// The path of the file.
+        file: String,
+        /// The name of the key.
+        key: String,
+    },
+    /// A GGUF model lacks a tensor that its architecture needs.
+    #[error("`{file}` lacks tensor `{tensor}`, without which llama.cpp does not load it")]
+    MissingModelTensor {
+        /// The path of the file, or the path pattern of its parts.
+        file: String,
+        /// The name of the first missing tensor of its kind.
+        tensor: String,
+    },
+    /// A key in the header of a GGUF file contradicts its tensors, its other keys or its name.
+    #[error("`{file}` declares {declared} in `{key}`, but {found}")]
+    MetadataMismatch {
+        /// The path of the file, or the path pattern of its parts.
+        file: String,
+        /// The name of the key.
+        key: String,
+        /// The declared value, or the length of the list.
+        declared: String,
+        /// The contradiction, as a clause.
+        found: String,
+    },
+    /// The quantization that a GGUF file declares contradicts its name or the size of its tensors.
+    #[error("`{file}` is declared as {declared}, but {found}")]
+    FileTypeMismatch {
+        /// The path of the file, or the path pattern of its parts.
+        file: String,
+        /// The declared quantization, such as `Q8_0`.
+        declared: String,
+        /// The contradiction, as a clause.
+        found: String,
+    },
     /// A shard contains a tensor that the index does not list. Loaders that use the index ignore it.
     #[error("`{shard}` contains tensor `{tensor}`, which the index does not list")]
     UnindexedTensor {
@@ -384,6 +450,7 @@ impl Serialize for Finding {
 }
 
 /// The severity of a finding, in ascending order.
+// Exhaustive, because callers map each severity to something else, such as a SARIF level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
@@ -402,6 +469,11 @@ impl Finding {
         match self {
             Self::MalformedHeader { .. }
             | Self::MalformedIndex { .. }
+            | Self::IncompleteShards { .. }
+            | Self::MissingComponent { .. }
+            | Self::MissingKey { .. }
+            | Self::MissingModelTensor { .. }
+            | Self::MetadataMismatch { .. }
             | Self::MissingShard { .. }
             | Self::Unreadable { .. }
             | Self::DuplicateTensor { .. }
@@ -418,6 +490,8 @@ impl Finding {
             | Self::ShardNumberOutOfRange { .. }
             | Self::DuplicateShardNumber { .. }
             | Self::ShardTotalMismatch { .. }
+            | Self::StoredTwice { .. }
+            | Self::FileTypeMismatch { .. }
             | Self::UnindexedShard { .. }
             | Self::DroppedTiedEmbedding { .. }
             | Self::MissingOutputEmbedding { .. }

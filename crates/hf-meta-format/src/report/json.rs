@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::diff::{ChangeKind, Diff, DiffSide};
-use super::verify::VerifyReport;
+use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
 use super::{CountReport, SafetensorsParseFromRepo, SafetensorsShards, Weights};
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, Packing, ParameterCount, TensorGroup,
@@ -86,7 +86,33 @@ impl Serialize for VerifyReport {
         map.serialize_entry("tensors", &self.tensors)?;
         map.serialize_entry("parameters", &self.parameters)?;
         map.serialize_entry("findings", &self.findings)?;
+        let sets = self.sets.iter().map(|set| VerifiedSetDocument(self, set));
+        map.serialize_entry("sets", &sets.collect::<Vec<_>>())?;
+        let unchecked = self.unchecked.as_ref();
+        let paths = unchecked.map(|sets| sets.iter().map(|set| &set.path).collect::<Vec<_>>());
+        map.serialize_entry("unchecked", &paths)?;
         map.serialize_entry("fetch", &self.fetch)?;
+        map.end()
+    }
+}
+
+/// The result of one set.
+struct VerifiedSetDocument<'a>(&'a VerifyReport, &'a VerifiedSet);
+
+impl Serialize for VerifiedSetDocument<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(report, set) = self;
+        let findings = report.findings_of(set);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("path", &set.path)?;
+        map.serialize_entry("valid", &is_valid(findings))?;
+        map.serialize_entry("complete", &is_complete(findings))?;
+        map.serialize_entry("files", &set.files)?;
+        map.serialize_entry("validFiles", &set.valid_files)?;
+        map.serialize_entry("tensors", &set.tensors)?;
+        map.serialize_entry("parameters", &set.parameters)?;
+        // A single set has all findings of the report.
+        write_some(&mut map, "findings", Some(findings).filter(|_| report.sets.len() > 1))?;
         map.end()
     }
 }
@@ -103,6 +129,8 @@ impl Serialize for Diff {
         map.serialize_entry("retyped", &self.count(ChangeKind::Retyped))?;
         map.serialize_entry("moved", &self.count(ChangeKind::Moved))?;
         map.serialize_entry("unchanged", &self.unchanged)?;
+        write_some(&mut map, "renamed", self.renamed.as_ref())?;
+        write_some(&mut map, "quantized", self.quantized.as_ref())?;
         map.serialize_entry("changes", &self.changes)?;
         map.end()
     }

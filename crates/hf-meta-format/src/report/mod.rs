@@ -38,6 +38,7 @@ use crate::memory::{CacheLayout, Memory};
 ///
 /// Serializes to the JSON of huggingface.js with additional fields: those of [`CountReport`], followed by `header`,
 /// or by `index` and `headers`.
+// Exhaustive, because callers match both variants: the weights are in one file or in several, as in huggingface.js.
 #[derive(Clone, Debug)]
 pub enum SafetensorsParseFromRepo {
     /// All weights are stored in one file.

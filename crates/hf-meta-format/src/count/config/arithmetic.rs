@@ -6,6 +6,7 @@
 
 use serde_json::value::RawValue;
 
+use super::gemma4;
 use super::json_object::{JsonObject, read};
 
 /// The parameter counts that fit a configuration.
@@ -106,26 +107,27 @@ impl ExpectedParameters {
     /// Computes the parameters of a model; `None` if the family is unknown or a value is missing or absurd.
     pub(crate) fn from_config(config: &JsonObject<'_>) -> Option<Self> {
         let architectures = config.get::<Vec<String>>("architectures")?;
-        let (is_gemma3, text) = match config.get::<JsonObject>("text_config") {
-            Some(text) if model_type(config)? == "gemma3" => (true, Some(text)),
-            _ => (false, None),
-        };
-        let class = if is_gemma3 { "Gemma3ForConditionalGeneration" } else { "ForCausalLM" };
+        let outer = model_type(config)?;
+        let text = ["gemma3", "gemma4"].contains(&&*outer).then(|| config.get("text_config"));
+        let text = text.flatten();
+        let class = if text.is_some() { "ForConditionalGeneration" } else { "ForCausalLM" };
         if !architectures.iter().any(|name| name.ends_with(class)) {
             return None;
         }
-        let vision = if is_gemma3 { siglip(&config.get("vision_config")?)? } else { 0 };
+        let is_multimodal = text.is_some();
         let text = text.as_ref().unwrap_or(config);
-        let model = LanguageModel::new(text)?;
-        // The projector has one matrix and the norm of its inputs.
-        let projector = if is_gemma3 {
-            let inputs = number(&config.get("vision_config")?, "hidden_size")?;
-            inputs * model.hidden + inputs
-        } else {
-            0
+        let hidden = number(text, "hidden_size")?;
+        let embedding = number(text, "vocab_size")? * hidden;
+        let layers = match &*model_type(text)? {
+            gemma4::TEXT => gemma4::language_model(text)?,
+            _ => LanguageModel::new(text)?.layers()? + hidden,
         };
-        let embedding = number(text, "vocab_size")? * model.hidden;
-        let one = model.layers()? + embedding + model.hidden + vision + projector;
+        let vision = match &*outer {
+            "gemma3" if is_multimodal => siglip(&config.get("vision_config")?, hidden)?,
+            "gemma4" => gemma4::vision(config, hidden)?,
+            _ => 0,
+        };
+        let one = layers + embedding + vision;
         let two = u64::try_from(one + embedding).ok()?;
         let one = u64::try_from(one).ok()?;
         let is_tied = [text, config].iter().find_map(|config| config.get("tie_word_embeddings"));
@@ -144,8 +146,8 @@ impl ExpectedParameters {
     }
 }
 
-/// Returns a number of the configuration. Five of them can be multiplied without overflow.
-fn number(config: &JsonObject<'_>, key: &str) -> Option<u128> {
+/// Returns a number from the configuration. Five of them can be multiplied without overflow.
+pub(super) fn number(config: &JsonObject<'_>, key: &str) -> Option<u128> {
     const MAX: u64 = 1 << 24;
 
     config.number(key).filter(|number| *number <= MAX).map(u128::from)
@@ -155,8 +157,9 @@ fn model_type(config: &JsonObject<'_>) -> Option<String> {
     config.get("model_type")
 }
 
-/// Returns the parameters of the vision tower of Gemma 3, which is a `SigLIP` model without a head.
-fn siglip(config: &JsonObject<'_>) -> Option<u128> {
+/// Returns the parameters of the vision tower of Gemma 3, which is a `SigLIP` model without a head, and of the
+/// projector, which has one matrix and the norm of its inputs.
+fn siglip(config: &JsonObject<'_>, outputs: u128) -> Option<u128> {
     config.get("vision_use_head").filter(|has_head: &bool| !has_head)?;
     let [hidden, intermediate, layers, image, patch] =
         ["hidden_size", "intermediate_size", "num_hidden_layers", "image_size", "patch_size"]
@@ -166,7 +169,8 @@ fn siglip(config: &JsonObject<'_>) -> Option<u128> {
     let attention = 4 * (hidden + 1) * hidden;
     let feed_forward = 2 * hidden * intermediate + intermediate + hidden;
     let layers = layers? * (attention + feed_forward + 4 * hidden);
-    Some((3 * patch * patch + 1 + positions) * hidden + layers + 2 * hidden)
+    let projector = (outputs + 1) * hidden;
+    Some((3 * patch * patch + 1 + positions) * hidden + layers + 2 * hidden + projector)
 }
 
 /// A language model of a known family.
@@ -310,6 +314,9 @@ mod tests {
     /// Totals published by the authors.
     #[test]
     fn published_sizes_follow_from_configurations() {
+        const HEAD_128: &str = r#","head_dim":128"#;
+        const HEAD_256: &str = r#","head_dim":256"#;
+
         let config = |model_type: &str, numbers: [u64; 6], rest: &str| {
             let [vocabulary, hidden, intermediate, layers, heads, groups] = numbers;
             format!(
@@ -332,28 +339,10 @@ mod tests {
                 46_702_792_704,
             ),
             ("Qwen2.5-7B", "qwen2", [152_064, 3584, 18_944, 28, 28, 4], "", 7_615_616_512),
-            (
-                "Qwen3-8B",
-                "qwen3",
-                [151_936, 4096, 12_288, 36, 32, 8],
-                r#","head_dim":128"#,
-                8_190_735_360,
-            ),
+            ("Qwen3-8B", "qwen3", [151_936, 4096, 12_288, 36, 32, 8], HEAD_128, 8_190_735_360),
             ("Qwen3-30B-A3B", "qwen3_moe", [151_936, 2048, 6144, 48, 32, 4], moe, 30_532_122_624),
-            (
-                "gemma-2b",
-                "gemma",
-                [256_000, 2048, 16_384, 18, 8, 1],
-                r#","head_dim":256"#,
-                2_506_172_416,
-            ),
-            (
-                "gemma-2-9b",
-                "gemma2",
-                [256_000, 3584, 14_336, 42, 16, 8],
-                r#","head_dim":256"#,
-                9_241_705_984,
-            ),
+            ("gemma-2b", "gemma", [256_000, 2048, 16_384, 18, 8, 1], HEAD_256, 2_506_172_416),
+            ("gemma-2-9b", "gemma2", [256_000, 3584, 14_336, 42, 16, 8], HEAD_256, 9_241_705_984),
         ];
         for (name, model_type, numbers, rest, expected) in cases {
             let found = parameters(&config(model_type, numbers, rest));

@@ -1,10 +1,12 @@
 //! The content of a model's configuration files that affects a count.
 
 mod arithmetic;
+mod gemma4;
 mod hints;
 mod huggingface_js;
 pub(crate) mod json_object;
 mod pattern;
+mod scheme;
 mod schemes;
 mod unused;
 

@@ -14,7 +14,7 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// The prefix of patterns of which the leftmost match wins, as in an alternation.
+    /// The prefix of patterns that are searched. The leftmost match of all patterns wins, as in an alternation.
     pub(crate) const SEARCH: &str = "search:";
 
     /// The maximum length in bytes. Longer patterns match nothing.

@@ -5,7 +5,8 @@
 use std::collections::HashSet;
 
 use super::pattern::Pattern;
-use super::schemes::{QuantizationConfig, Scheme};
+use super::scheme::Scheme;
+use super::schemes::QuantizationConfig;
 
 /// The entries with a scheme for packed weights that no module has matched so far.
 pub(crate) struct UnusedEntries<'a> {
@@ -37,6 +38,9 @@ impl<'a> UnusedEntries<'a> {
 
     /// Removes the entries that match a module, and all patterns if they take too much work.
     pub(crate) fn remove_matching(&mut self, module: &str) {
+        if self.names.is_empty() && self.patterns.is_empty() {
+            return;
+        }
         self.names.remove(last_segments(module));
         let steps_left = &mut self.steps_left;
         self.patterns.retain(|pattern| {

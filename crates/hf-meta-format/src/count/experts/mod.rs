@@ -1,6 +1,7 @@
 //! Mixtures of experts: the number of parameters that are active per token.
 
 mod config;
+mod group;
 mod position;
 mod sums;
 
@@ -32,8 +33,8 @@ pub struct MixtureOfExperts {
     pub routed_active: u64,
     /// The number of parameters that are active for every token.
     pub always_active: u64,
-    /// The number of parameters in lookup tables, of which each token uses a few rows: the input embedding unless it
-    /// is also the output embedding, per-layer embeddings and n-gram tables.
+    /// The number of parameters in lookup tables: the input embedding unless it is also the output embedding,
+    /// per-layer embeddings and n-gram tables. Each token uses a few of their rows.
     pub lookup_tables: u64,
     /// The number of parameters in layers that draft tokens, including their experts.
     pub draft: u64,

@@ -30,7 +30,7 @@ pub(crate) struct ExpertPosition<'a> {
     pub(crate) group: &'a str,
     kind: ExpertKind,
     /// The last segment of the name, such as `weight`.
-    last: &'a str,
+    last: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl ExpertPosition<'_> {
     pub(crate) fn part(&self, tensor: &TensorInfo) -> Option<ExpertPart> {
         use ExpertKind::{Block, BlockMlp, Listed, Mlp, Numbered, Stacked};
 
-        let is_bias = self.last.ends_with("bias");
+        let is_bias = self.last.ends_with(b"bias");
         match (self.kind, &tensor.shape[..]) {
             (Numbered(number) | Listed(number), _) => Some(ExpertPart::Numbered(number)),
             (Mlp, [_, rows, .., columns]) if *rows.min(columns) < Self::MIN_SIDE => None,
@@ -77,8 +77,8 @@ impl ExpertPosition<'_> {
                 Some(ExpertPart::Stacked(*experts))
             }
             (Stacked, [_, _]) if !is_bias => Some(ExpertPart::Rows),
-            // The weights of a linear layer are those of one dense layer.
-            (BlockMlp, [_, _]) if !is_bias && self.last != "weight" => Some(ExpertPart::Rows),
+            // In a linear layer, `weight` belongs to one dense layer.
+            (BlockMlp, [_, _]) if !is_bias && self.last != b"weight" => Some(ExpertPart::Rows),
             (Stacked | Block | BlockMlp | Mlp, _) => None,
         }
     }
@@ -111,14 +111,14 @@ pub(crate) enum Embedding {
 
 impl Embedding {
     /// Returns the kind of an embedding from the name of its module, and the name that precedes it.
-    fn from_module(name: &str, parent: &str) -> Option<Self> {
+    fn from_module(name: &[u8], parent: &[u8]) -> Option<Self> {
         match name {
-            "embed_tokens" | "embeddings" | "word_embeddings" | "tok_embeddings"
-            | "token_embedding" | "token_embeddings" | "token_embd" | "wte" | "embed"
-            | "embed_in" | "embedding" => Some(Self::Input),
-            "lm_head" | "output" | "unembed" | "unembedding" | "head" | "embed_out"
-            | "output_layer" | "vocab_projector" => Some(Self::Output),
-            "decoder" if matches!(parent, "lm_head" | "predictions") => Some(Self::Output),
+            b"embed_tokens" | b"embeddings" | b"word_embeddings" | b"tok_embeddings"
+            | b"token_embedding" | b"token_embeddings" | b"token_embd" | b"wte" | b"embed"
+            | b"embed_in" | b"embedding" => Some(Self::Input),
+            b"lm_head" | b"output" | b"unembed" | b"unembedding" | b"head" | b"embed_out"
+            | b"output_layer" | b"vocab_projector" => Some(Self::Output),
+            b"decoder" if matches!(parent, b"lm_head" | b"predictions") => Some(Self::Output),
             _ => None,
         }
     }
@@ -130,13 +130,13 @@ impl<'a> TensorPosition<'a> {
         let mut is_router = false;
         let mut is_shared = false;
         let (mut start, mut kind) = (0, Segment::Other);
-        let (mut parent, mut module, mut last) = ("", "", "");
-        // For such short segments, a loop over bytes is faster than `str::split`.
+        let (mut parent, mut module, mut last): (&[u8], &[u8], &[u8]) = Default::default();
+        // For such short segments, loops over bytes are faster than methods of `str`.
         while start <= name.len() {
             let rest = &name.as_bytes()[start..];
             let end =
                 rest.iter().position(|&byte| byte == b'.').map_or(name.len(), |at| start + at);
-            let segment = &name[start..end];
+            let segment = &rest[..end - start];
             let previous = std::mem::replace(&mut kind, Segment::new(segment, last));
             match kind {
                 Segment::Other | Segment::Stack | Segment::FeedForward | Segment::List => {}
@@ -165,7 +165,7 @@ impl<'a> TensorPosition<'a> {
         let list = self.expert.filter(|expert| !expert.is_block());
         let new = |kind| {
             let (group, _) = key.rsplit_once('.').unwrap_or_default();
-            Some(ExpertPosition { group, kind, last: "" })
+            Some(ExpertPosition { group, kind, last: b"" })
         };
         match (previous, list) {
             (Segment::FeedForward, None) if is_in_gguf_layer => {
@@ -205,7 +205,7 @@ impl<'a> TensorPosition<'a> {
             (Segment::Mlp, None) => (&name[..end], ExpertKind::Mlp),
             _ => return,
         };
-        self.expert = Some(ExpertPosition { group, kind, last: "" });
+        self.expert = Some(ExpertPosition { group, kind, last: b"" });
     }
 
     /// Returns whether the tensor certainly contains parameters of routed experts.
@@ -245,49 +245,70 @@ impl Segment {
     /// The heads that draft tokens: the names of DeepSeek and Qwen, EAGLE, the library `speculators`, and GGUF.
     const DRAFT_HEADS: [&str; 4] = ["mtp", "eagle", "speculator", "nextn"];
 
-    fn new(segment: &str, previous: &str) -> Self {
+    fn new(segment: &[u8], previous: &[u8]) -> Self {
         match segment {
-            "weight" | "model" | "self_attn" => Self::Other,
-            "mlp" => Self::Mlp,
+            b"weight" | b"model" | b"self_attn" => Self::Other,
+            b"mlp" => Self::Mlp,
             // GGUF uses `blk` and `_exps`.
-            "h" | "block" | "layer" | "layers" | "blocks" | "blk" => Self::Stack,
-            "experts" | "switch_mlp" | "switch_glu" => Self::Experts,
-            "moe" => Self::Block,
-            "ffn_gate" | "ffn_up" | "ffn_down" => Self::FeedForward,
-            "expert" | "ffns" => Self::List,
-            "gate" | "router" => Self::Router,
-            "embed_tokens_per_layer" | "per_layer_token_embd" | "ngram_embedding" => {
+            b"h" | b"block" | b"layer" | b"layers" | b"blocks" | b"blk" => Self::Stack,
+            b"experts" | b"switch_mlp" | b"switch_glu" => Self::Experts,
+            b"moe" => Self::Block,
+            b"ffn_gate" | b"ffn_up" | b"ffn_down" => Self::FeedForward,
+            b"expert" | b"ffns" => Self::List,
+            b"gate" | b"router" => Self::Router,
+            b"embed_tokens_per_layer" | b"per_layer_token_embd" | b"ngram_embedding" => {
                 Self::LookupTable
             }
-            "embedders" if previous == "ngram_embeddings" => Self::LookupTable,
+            b"embedders" if previous == b"ngram_embeddings" => Self::LookupTable,
             _ => Self::from_affix(segment),
         }
     }
 
-    fn from_affix(segment: &str) -> Self {
-        match segment.as_bytes() {
-            [b'0'..=b'9', ..] => segment.parse().map_or(Self::Other, Self::Number),
+    fn from_affix(segment: &[u8]) -> Self {
+        match segment {
+            [b'0'..=b'9', ..] => number(segment).map_or(Self::Other, Self::Number),
             [b'm' | b'e' | b's' | b'n', ..] if Self::is_draft(segment) => Self::Draft,
             // `shared_experts`, `shared_mlp`, `share_expert`
             [b's', b'h', b'a', b'r', b'e', ..] => Self::Shared,
-            [b'e', b'x', b'p', b'e', b'r', b't', b'_', ..] => {
-                segment[7..].parse().map_or(Self::Other, Self::Expert)
+            [b'e', b'x', b'p', b'e', b'r', b't', b'_', rest @ ..] => {
+                number(rest).map_or(Self::Other, Self::Expert)
             }
             [.., b'_', b'm', b'o', b'e'] => Self::Block,
-            _ if ["_experts", "_exps", "_chexps"].iter().any(|end| segment.ends_with(end)) => {
-                Self::Experts
-            }
-            _ if segment.ends_with("layers") || segment.ends_with("blocks") => Self::Stack,
+            [.., b's'] => Self::from_plural(segment),
             _ => Self::Other,
         }
     }
 
+    fn from_plural(segment: &[u8]) -> Self {
+        if segment.ends_with(b"_experts")
+            || segment.ends_with(b"_exps")
+            || segment.ends_with(b"_chexps")
+        {
+            Self::Experts
+        } else if segment.ends_with(b"layers") || segment.ends_with(b"blocks") {
+            Self::Stack
+        } else {
+            Self::Other
+        }
+    }
+
     /// Returns whether a segment is the name of a draft head, or begins with the name and `_`.
-    fn is_draft(segment: &str) -> bool {
+    fn is_draft(segment: &[u8]) -> bool {
         Self::DRAFT_HEADS.iter().any(|head| {
-            segment.strip_prefix(head).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+            segment
+                .strip_prefix(head.as_bytes())
+                .is_some_and(|rest| matches!(rest, [] | [b'_', ..]))
         })
     }
+}
+
+/// Parses a number from its digits.
+fn number(digits: &[u8]) -> Option<u64> {
+    let add = |number: u64, digit: &u8| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    };
+    digits.iter().try_fold(0, add).filter(|_| !digits.is_empty())
 }
 
 #[cfg(test)]
@@ -305,6 +326,8 @@ mod tests {
             ("transformer_blocks.3.w", Some(("transformer_blocks.3", 3))),
             ("h.18446744073709551616.w", None),
             ("model.norm.7.w", None),
+            ("h.7a.w", None),
+            ("h.+7.w", None),
             ("layers", None),
             ("layers.", None),
             (".7", None),

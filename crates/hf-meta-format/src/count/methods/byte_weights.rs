@@ -1,5 +1,5 @@
-//! FP8, INT8, and INT4 in bytes: one or two weights per element, with scales. Written by EETQ, FBGEMM, DeepSeek, modelopt, Quark and
-//! compressed-tensors.
+//! FP8, INT8, and INT4 in bytes: one or two weights per element, with scales. Written by EETQ, FBGEMM, DeepSeek,
+//! modelopt, Quark and compressed-tensors.
 
 use super::prelude::*;
 
@@ -99,8 +99,8 @@ fn solve_packed(
     Solved::new(module, name, parameters, packing)
 }
 
-/// Solves bytes with one scale per row, which may contain one or two weights: only a dimension
-/// of the model tells. `ConvRot` of `ComfyUI` has two.
+/// Solves bytes with one scale per row. A byte contains one or two weights, which only a dimension of the model
+/// distinguishes. `ConvRot` of `ComfyUI` has two.
 fn solve_convrot(
     module: &Module<'_>,
     hints: &Hints<'_>,

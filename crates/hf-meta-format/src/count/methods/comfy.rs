@@ -30,12 +30,12 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((name, weights)) = module.plain_matrix() else { return Ok(None) };
     let is_byte = *weights.dtype == Dtype::I8;
     if let Some(groups) = module.matrix("weight_s_rel").filter(|_| is_byte) {
-        return solve_grouped(module, name, &weights, &groups);
+        return solve_grouped(module, (name, weights), &groups);
     }
     let Some(scale) = module.get("weight_scale") else { return Ok(None) };
     match (Matrix::new(scale), &weights.dtype) {
         (Some(scales), Dtype::I8) if module.first(&TRANSPOSED).is_some() => {
-            solve_transposed(module, name, &weights, &scales)
+            solve_transposed(module, (name, weights), &scales)
         }
         (Some(scales), Dtype::U8) if scale.dtype == Dtype::F8_E4M3 => {
             let columns = weights.columns.checked_mul(2).ok_or(ImplausibleSize)?;
@@ -62,12 +62,11 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
 /// The tensors of layouts whose scales are transposed.
 const TRANSPOSED: [&str; 2] = ["weight_smooth_factor", "weight_zeros"];
 
-fn solve_transposed(
-    module: &Module<'_>,
-    name: &str,
-    weights: &Matrix<'_>,
-    scales: &Matrix<'_>,
-) -> Solution {
+/// The name of a component, and its matrix.
+type Named<'a> = (&'static str, Matrix<'a>);
+
+fn solve_transposed(module: &Module<'_>, weights: Named<'_>, scales: &Matrix<'_>) -> Solution {
+    let (name, weights) = weights;
     let parameters = product(&[weights.stacked, weights.rows, weights.columns, 2]);
     let inputs = parameters.and_then(|parameters| divide(parameters, scales.columns));
     let inputs = inputs.filter(|inputs| inputs.is_multiple_of(scales.rows));
@@ -80,12 +79,8 @@ fn solve_transposed(
 }
 
 /// Solves 4-bit and 6-bit weights. The group size divides 16 or is a multiple of 16.
-fn solve_grouped(
-    module: &Module<'_>,
-    name: &str,
-    weights: &Matrix<'_>,
-    groups: &Matrix<'_>,
-) -> Solution {
+fn solve_grouped(module: &Module<'_>, weights: Named<'_>, groups: &Matrix<'_>) -> Solution {
+    let (name, weights) = weights;
     let inputs = |bits: u64| divide(weights.columns.checked_mul(8)?, bits);
     let fits = |&bits: &u64| {
         let group = inputs(bits).and_then(|inputs| divide(inputs, groups.columns));
@@ -112,13 +107,14 @@ fn is_tiled(scales: &Matrix<'_>, rows: u64, groups: u64) -> bool {
     [scales.rows, scales.columns] == tiles && tiles != [rows, groups]
 }
 
-/// Returns the length of a side before it was padded to a multiple of 16. Few models have a dimension that becomes a
-/// multiple of 64 only by padding.
+/// Returns the length of a side before it was padded to a multiple of 16.
+///
+/// Without a configuration, a multiple of 64 is taken as certain: nearly all dimensions are one, and few become one
+/// only by padding, such as 500.
 fn unpadded_16(hints: &Hints<'_>, side: u64) -> Side {
-    if side.is_multiple_of(64) {
-        return Side { length: side, is_certain: true };
-    }
-    hints.unpadded(side, 16)
+    let found = hints.unpadded(side, 16);
+    let is_common = side.is_multiple_of(64) && found.length == side;
+    Side { is_certain: found.is_certain || is_common, ..found }
 }
 
 /// Solves weights that are padded on both sides.

@@ -100,16 +100,13 @@ pub(super) const ALWAYS_AUXILIARY: AuxiliaryNames = &[
 ];
 
 /// The tensors that are auxiliary in every model, because only quantizers store them. They also occur next to weights
-/// that are not packed: modelopt and Transformer Engine simulate low precision.
+/// that are not packed: modelopt and Transformer Engine simulate low precision. The quantizers of modelopt have many
+/// names, such as `weight_quantizer.0` and `gate_up_proj_input_quantizer`.
 pub(super) const QUANTIZER_STATE: AuxiliaryNames = &[
-    (Scale, &["weight_quantizer._amax", "input_quantizer._amax", "output_quantizer._amax"]),
-    (Scale, &["weight_quantizer.0._amax", "weight_quantizer.1._amax", "weight_quantizer.0._scale"]),
-    (Scale, &["q_bmm_quantizer._amax", "k_bmm_quantizer._amax", "v_bmm_quantizer._amax"]),
-    (Scale, &["p_bmm_quantizer._amax", "softmax_quantizer._amax"]),
-    (Scale, &["input_quantizer._pre_quant_scale", "weight_quantizer._pre_quant_scale"]),
-    (Scale, &["weight_quantizer._scale", "weight_quantizer._double_scale"]),
-    (Scale, &["weight_quantizer._scale_zeros", "weight_quantizer._global_amax"]),
-    (ZeroPoint, &["weight_quantizer._bias_value", "input_quantizer._bias_value"]),
+    (Scale, &["_amax", "_amax_pre", "_amax_post", "_global_amax"]),
+    (Scale, &["_pre_quant_scale", "_double_scale", "_scale_zeros"]),
+    (Scale, &["weight_quantizer._scale", "weight_quantizer.0._scale"]),
+    (ZeroPoint, &["_bias_value"]),
     (State, &["_extra_state", "comfy_quant"]),
     // Delayed scaling of float8 training in PyTorch.
     (State, &["fp8_amax_history_input", "fp8_amax_history_weight"]),

@@ -5,8 +5,10 @@ use super::prelude::*;
 
 /// modelopt W4A16 and W4A8 (AWQ): two rows of weights per row of bytes, in `weight U8 [outputs / 2, inputs]` with
 /// `weight_scale [outputs, groups]`. Compressed states, which are not exported, have two weights per byte and
-/// `weight_quantizer._scale`. `ModelSlim` of Ascend has signed bytes and `weight_offset`. Source: `modelopt/torch/export/quant_utils.py` and `modelopt/torch/quantization/qtensor`
-/// 0.47, and `modelslim/schemes` of `SGLang` 0.5.23.
+/// `weight_quantizer._scale`. `ModelSlim` of Ascend has signed bytes and `weight_offset`.
+///
+/// Source: `modelopt/torch/export/quant_utils.py` and `modelopt/torch/quantization/qtensor` 0.47, and
+/// `modelslim/schemes` of `SGLang` 0.5.23.
 pub(super) const MODELOPT: Method = Method {
     names: &["modelopt"],
     weights: &PLAIN,

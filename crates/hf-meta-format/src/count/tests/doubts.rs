@@ -9,7 +9,7 @@ fn reasons(breakdown: &CountBreakdown) -> Vec<UnresolvedReason> {
 /// A tensor that may belong to an unknown method is next to or below the weights.
 #[test]
 fn an_unknown_tensor_next_to_weights_is_a_doubt() {
-    let cases: [(&str, &str, &[u64], bool); 16] = [
+    let cases: [(&str, &str, &[u64], bool); 17] = [
         ("h.0.q.weight", "h.0.q.rotate.weight", &[16, 16], true),
         ("h.0.q.weight", "h.0.q.a.b.c.weight", &[16], true),
         ("h.0.q.weight", "h.0.q.amax", &[1], true),
@@ -23,6 +23,7 @@ fn an_unknown_tensor_next_to_weights_is_a_doubt() {
         ("h.0.gate.weight", "h.0.gate.e_score_correction_bias", &[64], false),
         ("h.0.gate.weight", "h.0.gate.global_scale", &[1], false),
         ("h.0.q.weight", "h.0.q.some_scale", &[1], true),
+        ("h.0.q.weight", "h.0.q.weight_quantizer.new_state", &[64], true),
         ("h.0.gate.weight", "h.0.gate.position_ids", &[64], false),
         ("h.0.q.qweight", "h.0.q.codes2", &[64], true),
         ("h.0.q.qweight", "h.0.q.scale", &[64], false),
@@ -45,6 +46,32 @@ fn an_unknown_tensor_next_to_weights_is_a_doubt() {
             assert_eq!(names, expected, "{weights} {other}");
             assert_eq!(found.map_or(0, |found| found.modules), u64::from(is_doubt), "{other}");
         }
+    }
+}
+
+/// The state of every quantizer that modelopt 0.47 registers, next to weights that are not packed. Names without the
+/// underscore are not its.
+#[test]
+fn the_state_of_quantizers_is_never_counted() {
+    let quantizers = [
+        "input_quantizer",
+        "weight_quantizer",
+        "weight_quantizer.1",
+        "q_bmm_quantizer",
+        "softmax_quantizer",
+        "gate_up_proj_input_quantizer",
+        "down_proj_weight_quantizers.0",
+    ];
+    let states = ["_amax", "_global_amax", "_amax_post", "_pre_quant_scale", "_bias_value"];
+    for (quantizer, state) in quantizers.iter().flat_map(|one| states.map(|state| (one, state))) {
+        let counts = ["", "_"].map(|underscore| {
+            let state = format!("h.0.q.{quantizer}.{underscore}{}", state.trim_start_matches('_'));
+            let weights = ("h.0.q.weight", Dtype::BF16, &[64_u64, 64][..]);
+            let (count, breakdown) =
+                counting("{}", &[weights, (&state, Dtype::F32, &[64])]).unwrap();
+            (count.total(), breakdown.is_exact())
+        });
+        assert_eq!(counts, [(64 * 64 + 64, false), (64 * 64, true)], "{quantizer} {state}");
     }
 }
 

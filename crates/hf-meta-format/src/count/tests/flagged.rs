@@ -1,4 +1,5 @@
-//! Every count is either correct or flagged as inexact. Covers similar layouts, contradicting components and rare names.
+//! Every count is either correct or flagged as inexact. Covers similar layouts, contradicting components and rare
+//! names.
 
 use self::Expected::{Exact, Inexact};
 use super::oracles::header;

@@ -264,7 +264,7 @@ fn an_overflow_while_unpacking_is_an_error() {
 const DRAFTS: &str = r#"{"num_experts":2,"num_experts_per_tok":1,"num_nextn_predict_layers":1,
     "num_hidden_layers":1}"#;
 
-/// Two layers with two experts of 8 parameters each, of which the second is a draft layer, and 8 other parameters.
+/// A layer and a draft layer with two experts of 8 parameters each, and 8 other parameters.
 const DRAFT_TENSORS: [&str; 6] = [
     "embed.weight",
     "layers.0.mlp.experts.0.weight",

@@ -94,6 +94,26 @@ pub(super) const CASES: &[Case] = &[
         expected: Exact(208 * 320),
     },
     Case {
+        name: "NVFP4 of ComfyUI with 500 inputs, padded to 512",
+        config: r#"{"hidden_size":500,"intermediate_size":576}"#,
+        tensors: &[
+            ("a.weight", "U8", &[576, 256]),
+            ("a.weight_scale", "F8_E4M3", &[640, 32]),
+            ("a.weight_scale_2", "F32", &[]),
+        ],
+        expected: Inexact,
+    },
+    Case {
+        name: "NVFP4 of ComfyUI with 512 inputs",
+        config: r#"{"hidden_size":500,"intermediate_size":576,"embed_dim":512}"#,
+        tensors: &[
+            ("a.weight", "U8", &[576, 256]),
+            ("a.weight_scale", "F8_E4M3", &[640, 32]),
+            ("a.weight_scale_2", "F32", &[]),
+        ],
+        expected: Exact(576 * 512),
+    },
+    Case {
         name: "MXFP8 of ComfyUI with known sides",
         config: r#"{"hidden_size":96,"intermediate_size":160}"#,
         tensors: &[

@@ -217,6 +217,11 @@ pub(super) fn file_type(number: u64) -> Option<&'static str> {
     FILE_TYPES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
 }
 
+/// Returns whether a name is the quantization of a whole file.
+pub(crate) fn is_file_type(name: &str) -> bool {
+    FILE_TYPES.iter().any(|(number, known)| *known == name && *number != GUESSED_FLAG)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

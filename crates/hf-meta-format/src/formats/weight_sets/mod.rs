@@ -168,7 +168,17 @@ pub struct Layout {
     root: String,
     /// True for a `sentence-transformers` model, which consists of several modules.
     has_modules: bool,
+    /// The folders that contain files, and the folders above them.
+    folders: BTreeSet<String>,
+    /// The files that list components, `model_index.json` or `modules.json`, by folder.
+    pipelines: BTreeMap<String, RepoPath>,
 }
+
+/// The file of a diffusers pipeline that lists its components.
+pub const PIPELINE: &str = "model_index.json";
+
+/// The file of a `sentence-transformers` model that lists its modules.
+const MODULES: &str = "modules.json";
 
 impl Layout {
     /// Finds the sets of weights in the files of a folder, or of a whole repository if `root` is `None`.
@@ -181,13 +191,84 @@ impl Layout {
                 sets.entry(path.clone()).or_insert_with(new).add(file, shard);
             }
         }
-        let modules = RepoPath::join(root, "modules.json");
+        let modules = RepoPath::join(root, MODULES);
+        let mut folders = BTreeSet::new();
+        let mut pipelines = BTreeMap::new();
+        for file in files {
+            let (folder, name) = split_folder(file.path.as_str());
+            if matches!(name, PIPELINE | MODULES) {
+                pipelines.insert(folder.to_owned(), file.path.clone());
+            }
+            let mut folder = folder;
+            while !folder.is_empty() && folders.insert(folder.to_owned()) {
+                folder = split_folder(folder).0;
+            }
+        }
         Self {
             sets: with_their_indexes(sets.into_values()),
             others: count_unsupported(files),
             root: root.map_or_else(String::new, ToString::to_string),
             has_modules: files.iter().any(|file| file.path == modules),
+            folders,
+            pipelines,
         }
+    }
+
+    /// Returns the file that lists the components of the model that a set belongs to; `None` if there is none.
+    #[must_use]
+    pub fn pipeline_of(&self, set: &WeightSet) -> Option<&RepoPath> {
+        let folder = set.name.folder.as_str();
+        let mut folders = [folder, split_folder(folder).0].into_iter();
+        folders.find_map(|folder| self.pipelines.get(folder))
+    }
+
+    /// Returns the sets that a loader of the main set loads: the components of a diffusers pipeline, the modules of a
+    /// `sentence-transformers` model, or only the main set.
+    #[must_use]
+    pub fn loaded_with<'a>(&'a self, main: &'a WeightSet) -> Vec<&'a WeightSet> {
+        let Some(pipeline) = self.pipeline_of(main) else { return vec![main] };
+        let pipeline = split_folder(pipeline.as_str()).0;
+        let is_component = |set: &&WeightSet| {
+            let folder = &set.name.folder;
+            let is_below = !folder.is_empty() && split_folder(folder).0 == pipeline;
+            let is_standard = matches!(&*set.name.stem, "model" | "diffusion_pytorch_model");
+            // A checkpoint of a training run is a pipeline, too.
+            is_below
+                && is_standard
+                && set.name.step.is_none()
+                && !self.pipelines.contains_key(folder)
+        };
+        let mut components = BTreeMap::from([(&*main.name.folder, main)]);
+        for set in self.sets.iter().filter(is_component) {
+            let found = components.entry(&*set.name.folder).or_insert(set);
+            if found.path != main.path && set.preference() < found.preference() {
+                *found = set;
+            }
+        }
+        components.into_values().collect()
+    }
+
+    /// Returns whether a folder contains files, in any folder below it.
+    #[must_use]
+    pub fn has_folder(&self, folder: &str) -> bool {
+        self.folders.contains(folder)
+    }
+
+    /// Returns the pairs of a single file and an index of the same model in the same folder, for the models of `sets`.
+    pub fn stored_twice<'a>(
+        &'a self,
+        sets: &'a [&WeightSet],
+    ) -> impl Iterator<Item = (&'a WeightSet, &'a WeightSet)> {
+        sets.iter().filter_map(|set| {
+            let key = set.name.clone().model_key();
+            let twin = |sharding| {
+                let is_twin = |other: &&WeightSet| {
+                    other.name.sharding == sharding && other.name.clone().model_key() == key
+                };
+                self.sets.iter().find(is_twin)
+            };
+            Some((twin(Sharding::File)?, twin(Sharding::Index)?))
+        })
     }
 
     /// Returns the set with this path.
@@ -196,8 +277,8 @@ impl Layout {
         self.sets.iter().find(|set| set.path == *path)
     }
 
-    /// Returns the set whose path without shard number and extension is `stem`; `None` if there is no such set or
-    /// several.
+    /// Returns the only set whose path equals `stem`, apart from a shard number and the extension. Returns `None` if no
+    /// set or more than one set matches.
     #[must_use]
     pub fn find_stem(&self, formats: &Formats, stem: &RepoPath) -> Option<&WeightSet> {
         let has_stem = |set: &&WeightSet| {
@@ -283,6 +364,11 @@ impl Layout {
         let unindexed = members.map(|(_, path)| path).filter(|path| !named.contains(path));
         unindexed.collect::<BTreeSet<_>>().into_iter().cloned().collect()
     }
+}
+
+/// Splits a path into its folder, which is empty for the root folder, and its last segment.
+fn split_folder(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
 }
 
 /// The rank of a set without a standard name in the root folder.

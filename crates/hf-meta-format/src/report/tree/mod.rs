@@ -62,6 +62,7 @@ pub struct TreeModule {
 }
 
 /// The content of a [`TreeModule`].
+// Exhaustive, because a node of a tree is a leaf or has children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TreeContent {

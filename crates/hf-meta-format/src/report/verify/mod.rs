@@ -1,21 +1,25 @@
 //! The report of a verification, and its checks, which need no I/O.
 
 mod embeddings;
+mod gguf;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
+use serde_json::Value;
 
 pub use self::embeddings::{check_embeddings, has_input_embedding};
+pub use self::gguf::check_gguf;
 use crate::CommitSha;
 use crate::count::{
     Buffer, CountBreakdown, DtypeCount, ParameterCount, TensorGroup, UnresolvedModules,
 };
-use crate::formats::weight_sets::NumberedName;
+use crate::formats::weight_sets::{Layout, NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
-use crate::report::{FetchStats, Finding, Severity, bounded};
+use crate::report::{FetchStats, Finding, HeaderTotals, Severity, bounded};
 
-/// The result of verifying every file of a checkpoint, returned by `Model::verify`.
+/// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
 ///
 /// ```
 /// use hf_meta_format::VerifyReport;
@@ -43,12 +47,35 @@ pub struct VerifyReport {
     pub valid_files: usize,
     /// The number of tensors in the valid files.
     pub tensors: u64,
-    /// The parameter count according to each source.
+    /// The parameter count according to each source, if only one set was checked.
     pub parameters: ParameterSources,
-    /// All findings, grouped by kind.
+    /// All findings, in the order of the sets, and of one set grouped by kind.
     pub findings: Vec<Finding>,
+    /// The result of each set that was checked, the main set first.
+    pub sets: Vec<VerifiedSet>,
+    /// The sets that were not checked, or `None` if the files were not listed: one file was selected, or the server
+    /// has no listing.
+    pub unchecked: Option<Vec<WeightSet>>,
     /// The requests, bytes and time that the verification took.
     pub fetch: FetchStats,
+}
+
+/// The result of verifying one weight set.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VerifiedSet {
+    /// The path of the file or the index, or the path pattern of shards without an index.
+    pub path: RepoPath,
+    /// The number of weight files that should exist.
+    pub files: usize,
+    /// The number of weight files with a valid header.
+    pub valid_files: usize,
+    /// The number of tensors in the valid files.
+    pub tensors: u64,
+    /// The parameter count according to each source.
+    pub parameters: ParameterSources,
+    /// The position of its findings in [`VerifyReport::findings`].
+    pub findings: Range<usize>,
 }
 
 /// The parameter count of a model according to each source.
@@ -68,19 +95,123 @@ pub struct ParameterSources {
     pub hub: Option<u64>,
 }
 
+impl VerifiedSet {
+    /// Creates the result of the set at `path`, which should have `files` files.
+    #[must_use]
+    pub fn new(
+        path: RepoPath,
+        files: usize,
+        totals: HeaderTotals,
+        parameters: ParameterSources,
+    ) -> Self {
+        let HeaderTotals { files: valid_files, tensors, .. } = totals;
+        Self { path, files, valid_files, tensors, parameters, findings: 0..0 }
+    }
+}
+
 impl VerifyReport {
+    /// Creates the result of one set.
+    #[must_use]
+    pub fn new(set: VerifiedSet, filepaths: Vec<RepoPath>, findings: Vec<Finding>) -> Self {
+        Self {
+            filepaths,
+            files: set.files,
+            valid_files: set.valid_files,
+            tensors: set.tensors,
+            parameters: set.parameters,
+            sets: vec![VerifiedSet { findings: 0..findings.len(), ..set }],
+            findings,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a finding about the repository to the first set.
+    pub fn push(&mut self, finding: Finding) {
+        let at = self.sets.first().map_or(0, |set| set.findings.end);
+        self.findings.insert(at.min(self.findings.len()), finding);
+        for (index, set) in self.sets.iter_mut().enumerate() {
+            set.findings.start += usize::from(index > 0);
+            set.findings.end += 1;
+        }
+    }
+
+    /// Adds the result of other sets.
+    pub fn add(&mut self, other: Self) {
+        let start = self.findings.len();
+        self.fetch.weight_bytes = self.fetch.weight_bytes.saturating_add(other.fetch.weight_bytes);
+        self.parameters = if self.sets.is_empty() { other.parameters } else { <_>::default() };
+        self.filepaths.extend(other.filepaths);
+        self.files += other.files;
+        self.valid_files += other.valid_files;
+        self.tensors = self.tensors.saturating_add(other.tensors);
+        self.findings.extend(other.findings);
+        self.sets.extend(other.sets.into_iter().map(|set| {
+            let findings = start + set.findings.start..start + set.findings.end;
+            VerifiedSet { findings, ..set }
+        }));
+    }
+
+    /// Returns the findings of a set.
+    #[must_use]
+    pub fn findings_of(&self, set: &VerifiedSet) -> &[Finding] {
+        self.findings.get(set.findings.clone()).unwrap_or_default()
+    }
+
     /// Returns whether there are no errors. Warnings and notes are allowed.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.findings.iter().all(|finding| finding.severity() < Severity::Error)
+        is_valid(&self.findings)
     }
 
-    /// Returns whether every file could be read. If not, because the server or the network failed, verifying again
-    /// may reveal more.
+    /// Returns whether every file of each checked set was read. One shard of several is not a complete model.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        !self.findings.iter().any(|finding| matches!(finding, Finding::Unreadable { .. }))
+        is_complete(&self.findings)
     }
+
+    /// Returns whether the server, the network or the disk failed. Verifying again may reveal more.
+    #[must_use]
+    pub fn has_unreadable_files(&self) -> bool {
+        self.findings.iter().any(|finding| matches!(finding, Finding::Unreadable { .. }))
+    }
+}
+
+/// Returns whether no finding is an error.
+#[must_use]
+pub fn is_valid(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.severity() < Severity::Error)
+}
+
+/// Returns whether no finding states that a file was not read.
+#[must_use]
+pub fn is_complete(findings: &[Finding]) -> bool {
+    let is_gap = |finding: &Finding| {
+        matches!(finding, Finding::Unreadable { .. } | Finding::SingleShard { .. })
+    };
+    !findings.iter().any(is_gap)
+}
+
+/// Checks that every component that a diffusers pipeline lists in `model_index.json` has files. `index` is the path of
+/// that file and `json` its content. diffusers loads each component from the folder of its name; one that is not used
+/// is listed as `[null, null]` (`DiffusionPipeline.from_pretrained`).
+#[must_use]
+pub fn check_pipeline(index: &RepoPath, json: &[u8], layout: &Layout) -> Vec<Finding> {
+    let Ok(Value::Object(entries)) = serde_json::from_slice(json) else {
+        let reason = "it is not a JSON object".to_owned();
+        return vec![Finding::UnusableConfig { file: clip(index.as_str()), reason }];
+    };
+    let is_listed = |(name, value): &(&String, &Value)| {
+        let Value::Array(parts) = value else { return false };
+        let is_class = parts.len() == 2 && parts.iter().all(Value::is_string);
+        is_class && !name.starts_with('_')
+    };
+    let path = |name: &String| RepoPath::join(index.folder().as_ref(), name);
+    let listed = entries.iter().filter(is_listed).map(|(name, _)| path(name));
+    let missing = listed.filter(|folder| !layout.has_folder(folder.as_str()));
+    bounded(missing.map(|folder| Finding::MissingComponent {
+        component: clip(folder.as_str()),
+        file: clip(index.as_str()),
+    }))
 }
 
 /// Checks a count on its own and against the declared total.
@@ -227,17 +358,7 @@ mod tests {
             (vec![Finding::CountOverflow, unreadable], false, false),
         ];
         for (findings, is_valid, is_complete) in cases {
-            let report = VerifyReport {
-                source: "org/name".to_owned(),
-                commit: None,
-                filepaths: Vec::new(),
-                files: 1,
-                valid_files: 1,
-                tensors: 1,
-                parameters: ParameterSources::default(),
-                findings,
-                fetch: FetchStats::default(),
-            };
+            let report = VerifyReport { findings, ..VerifyReport::default() };
             assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
         }
     }

@@ -1,11 +1,15 @@
 //! The differences between two checkpoints, based on their headers.
 
+mod matching;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use self::matching::Tensors;
+pub use self::matching::{QuantizedLinear, RenamedPrefix};
 use crate::CommitSha;
-use crate::count::ParameterCount;
+use crate::count::{ParameterCount, module_of};
 use crate::formats::{Dtype, RepoPath, TensorInfo};
 use crate::report::Weights;
 use crate::report::{compare_parts, number, parts, ranges};
@@ -40,8 +44,12 @@ pub struct Diff {
     pub before: DiffSide,
     /// The new checkpoint.
     pub after: DiffSide,
-    /// The tensors that differ, sorted by name.
+    /// The tensors that differ, sorted by name, except for the tensors of quantized modules.
     pub changes: Vec<TensorChange>,
+    /// The prefix of names that differs, if there is one. `changes` compares the tensors under their new names.
+    pub renamed: Option<RenamedPrefix>,
+    /// The modules that only one checkpoint packs, if there are any.
+    pub quantized: Option<QuantizedLinear>,
     /// The number of tensors that do not differ.
     pub unchanged: u64,
 }
@@ -75,6 +83,7 @@ pub struct TensorChange {
 }
 
 /// A kind of change to a tensor.
+// Exhaustive: a tensor has no other properties that could change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeKind {
@@ -107,28 +116,56 @@ impl Diff {
     #[must_use]
     pub fn new(before: &Weights, after: &Weights) -> Self {
         let has_shards = before.report().sharded || after.report().sharded;
-        let mut tensors = BTreeMap::<_, (Option<TensorState>, Option<TensorState>)>::new();
-        for (name, version) in versions(before) {
-            tensors.entry(name).or_default().0 = Some(version);
+        Self::compare(before, after, has_shards)
+    }
+
+    /// Compares two checkpoints, but not the files that contain each tensor, so that resharding is no difference.
+    #[must_use]
+    pub fn ignoring_shards(before: &Weights, after: &Weights) -> Self {
+        Self::compare(before, after, false)
+    }
+
+    fn compare(before: &Weights, after: &Weights, has_shards: bool) -> Self {
+        let [mut old, new]: [Tensors<'_>; 2] = [before, after].map(|side| versions(side).collect());
+        let renamed = matching::renamed_prefix(&old, &new);
+        let mut new_names = Vec::new();
+        if let Some(RenamedPrefix { before, after, .. }) = &renamed {
+            let is_renamed = |name: &&str| name.starts_with(before) && !new.contains_key(name);
+            let names: Vec<_> = old.keys().copied().filter(is_renamed).collect();
+            new_names = names
+                .iter()
+                .map(|name| (*name, format!("{after}{}", &name[before.len()..])))
+                .collect();
+            new_names.retain(|(_, name)| !old.contains_key(&**name));
         }
-        for (name, version) in versions(after) {
-            tensors.entry(name).or_default().1 = Some(version);
+        for (name, new_name) in &new_names {
+            if let Some(tensor) = old.remove(name) {
+                old.insert(new_name, tensor);
+            }
         }
-        let (all, mut changes) = (tensors.len(), Vec::new());
-        for (tensor, (before, after)) in tensors {
+        let quantized = matching::quantized_modules(&old, &new);
+        let quantized = quantized.or_else(|| matching::quantized_modules(&new, &old));
+        let (quantized, modules) = quantized.unzip();
+        let modules = modules.unwrap_or_default();
+        let names: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
+        let (mut changes, mut unchanged) = (Vec::new(), 0);
+        for tensor in names.into_iter().filter(|name| !modules.contains(module_of(name))) {
+            let [before, after] = [&old, &new].map(|side| side.get(tensor).cloned());
             let kinds = kinds(before.as_ref(), after.as_ref(), has_shards);
-            if !kinds.is_empty() {
+            if kinds.is_empty() {
+                unchanged += 1;
+            } else {
                 changes.push(TensorChange { tensor: tensor.to_owned(), kinds, before, after });
             }
         }
-        let unchanged = (all - changes.len()) as u64;
-        Self { before: DiffSide::new(before), after: DiffSide::new(after), changes, unchanged }
+        let [before, after] = [before, after].map(DiffSide::new);
+        Self { before, after, changes, renamed, quantized, unchanged }
     }
 
     /// Returns whether there are no differences.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && self.renamed.is_none() && self.quantized.is_none()
     }
 
     /// Returns the number of tensors with this kind of change.
@@ -232,7 +269,7 @@ fn summarize(group: &[&TensorChange]) -> Option<ChangeGroup> {
         versions.map(|version| version.file.clone()).collect()
     };
     Some(ChangeGroup {
-        name: name(group),
+        name: common_name(&group.iter().map(|change| parts(&change.tensor)).collect::<Vec<_>>()),
         tensors: group.len() as u64,
         kinds: first.kinds.clone(),
         before: figures(&first.before),
@@ -243,8 +280,7 @@ fn summarize(group: &[&TensorChange]) -> Option<ChangeGroup> {
 }
 
 /// Returns the common name of a group, with the numbers in brackets.
-fn name(group: &[&TensorChange]) -> String {
-    let names: Vec<_> = group.iter().map(|change| parts(&change.tensor)).collect();
+fn common_name(names: &[Vec<&str>]) -> String {
     let Some(first) = names.first() else { return String::new() };
     let part = |at: usize| {
         let numbers: Option<BTreeSet<_>> = names.iter().map(|name| number(name[at])).collect();

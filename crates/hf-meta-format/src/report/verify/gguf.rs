@@ -1,0 +1,271 @@
+//! Checks of GGUF headers: the conditions under which `llama.cpp` does not load a model.
+//!
+//! The rules come from `llama-model-loader.cpp`, `llama-model.cpp` and `llama-vocab.cpp`. Rules about tensors apply to
+//! [`ARCHITECTURES`] only, whose blocks all have the same tensors. Other architectures are not checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::formats::gguf::{Gguf, is_file_type};
+use crate::formats::weight_sets::{NumberedName, shard_number};
+use crate::formats::{Dtype, FileHeader, Format, RepoPath, TensorInfo, clip};
+use crate::report::text::{counted, thousands};
+use crate::report::{Finding, bounded};
+
+/// The architectures of text models whose blocks all have the same tensors, with the name of their norm's epsilon.
+const ARCHITECTURES: [(&str, &str); 2] = [
+    (
+        "attention.layer_norm_rms_epsilon",
+        "llama qwen2 qwen2moe qwen3 qwen3moe gemma gemma2 gemma3 phi3 olmo2 internlm2 baichuan granite smollm3 exaone \
+         chatglm minicpm refact mistral3 gpt-oss",
+    ),
+    (
+        "attention.layer_norm_epsilon",
+        "falcon gpt2 gptneox bloom mpt stablelm phi2 starcoder starcoder2 command-r codeshell orion",
+    ),
+];
+
+/// The keys that every architecture needs, after the name of the architecture (`load_hparams`).
+const REQUIRED_KEYS: [&str; 3] = ["context_length", "embedding_length", "block_count"];
+
+/// The tensors that the architectures need besides their blocks (`load_tensors`).
+const EMBEDDING: &str = "token_embd.weight";
+const REQUIRED_TENSORS: [&str; 2] = [EMBEDDING, "output_norm.weight"];
+
+/// The lists with one entry per token.
+const TOKEN_LISTS: [&str; 2] = ["tokenizer.ggml.scores", "tokenizer.ggml.token_type"];
+
+/// The types of weights that a model may have had before it was quantized, whatever the type of the file.
+const NATIVE_TYPES: [Dtype; 6] =
+    [Dtype::MXFP4, Dtype::NVFP4, Dtype::TQ1_0, Dtype::TQ2_0, Dtype::Q1_0, Dtype::Q2_0];
+
+/// Checks the headers of a model. `path` is the path of its file, or the path pattern of its parts. `is_complete` is
+/// true if all parts were read.
+#[must_use]
+pub fn check_gguf(
+    path: &RepoPath,
+    headers: &[(RepoPath, FileHeader)],
+    is_complete: bool,
+) -> Vec<Finding> {
+    let parts = headers.iter().filter_map(|(name, header)| check_part(path, name, header));
+    let mut findings = bounded(parts);
+    let is_model = |header: &&FileHeader| {
+        header.model().is_some_and(|model| model.kind.as_deref().is_none_or(|kind| kind == "model"))
+    };
+    let main = headers.iter().map(|(_, header)| header).find(is_model);
+    if let Some(header) = main.filter(|_| is_complete) {
+        let checked = GgufModel { file: clip(path.as_str()), header, headers };
+        checked.check(&mut findings);
+        findings.extend(checked.check_file_type(path));
+    }
+    findings
+}
+
+/// Compares the number of a part with the number in its name, which `llama.cpp` uses to find it.
+fn check_part(path: &RepoPath, name: &RepoPath, header: &FileHeader) -> Option<Finding> {
+    const KEY: &str = "split.no";
+
+    let (number, _) = shard_number(name).filter(|(_, total)| *total > 1)?;
+    let file = clip(path.sibling(&name.file_name()).as_str());
+    let Some(declared) = header.metadata()?.get(KEY) else {
+        return Some(Finding::MissingKey { file, key: KEY.to_owned() });
+    };
+    let is_wrong = declared.parse() != Ok(u64::from(number).wrapping_sub(1));
+    is_wrong.then(|| Finding::MetadataMismatch {
+        file,
+        key: KEY.to_owned(),
+        declared: clip(declared),
+        found: format!("its name states part {number} (the first part is 0)"),
+    })
+}
+
+/// A complete model in one file or several.
+struct GgufModel<'a> {
+    /// The path, for messages.
+    file: String,
+    /// The header with the description of the model.
+    header: &'a FileHeader,
+    headers: &'a [(RepoPath, FileHeader)],
+}
+
+impl<'a> GgufModel<'a> {
+    fn key(&self, key: &str) -> Option<&'a str> {
+        self.header.metadata()?.get(key).map(String::as_str)
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = (&'a str, TensorInfo)> {
+        self.headers.iter().flat_map(|(_, header)| header.tensors().iter())
+    }
+
+    fn missing_key(&self, key: &str) -> Finding {
+        Finding::MissingKey { file: self.file.clone(), key: clip(key) }
+    }
+
+    fn missing_tensor(&self, tensor: &str) -> Finding {
+        Finding::MissingModelTensor { file: self.file.clone(), tensor: clip(tensor) }
+    }
+
+    fn mismatch(&self, key: &str, declared: &str, found: String) -> Finding {
+        let declared = clip(declared);
+        Finding::MetadataMismatch { file: self.file.clone(), key: clip(key), declared, found }
+    }
+
+    fn check(&self, findings: &mut Vec<Finding>) {
+        let Some(architecture) = self.key("general.architecture") else { return };
+        let is_listed = |names: &str| names.split(' ').any(|name| name == architecture);
+        let known = ARCHITECTURES.iter().find(|(_, names)| is_listed(names));
+        let has_blocks = self.tensors().any(|(name, _)| name.starts_with("blk."));
+        let Some((epsilon, _)) = known.filter(|_| has_blocks) else { return };
+        let keys = REQUIRED_KEYS.iter().chain([epsilon]).map(|key| format!("{architecture}.{key}"));
+        let missing = keys.filter(|key| self.key(key).is_none());
+        findings.extend(missing.map(|key| self.missing_key(&key)));
+        let embedding = self.tensors().find(|(name, _)| *name == EMBEDDING);
+        let embedding = embedding.map_or_else(Vec::new, |(_, tensor)| tensor.shape);
+        self.check_vocabulary(embedding.first().copied(), findings);
+        let key = format!("{architecture}.embedding_length");
+        if let (Some(declared), Some(columns)) = (self.key(&key), embedding.last())
+            && declared != columns.to_string()
+        {
+            let found = format!("`{EMBEDDING}` has {} columns", thousands(*columns));
+            findings.push(self.mismatch(&key, declared, found));
+        }
+        let is_missing = |name: &&&str| self.tensors().all(|(found, _)| found != **name);
+        let missing = REQUIRED_TENSORS.iter().filter(is_missing);
+        findings.extend(missing.map(|name| self.missing_tensor(name)));
+        self.check_blocks(&format!("{architecture}.block_count"), findings);
+    }
+
+    /// Checks the tokenizer, whose lists have one entry for each row of the embedding.
+    fn check_vocabulary(&self, rows: Option<u64>, findings: &mut Vec<Finding>) {
+        const MODEL: &str = "tokenizer.ggml.model";
+        const TOKENS: &str = "tokenizer.ggml.tokens";
+        const MERGES: &str = "tokenizer.ggml.merges";
+
+        let Some(tokenizer) = self.key(MODEL) else {
+            return findings.push(self.missing_key(MODEL));
+        };
+        if matches!(tokenizer, "none" | "no_vocab") {
+            return;
+        }
+        let Some(tokens) = self.header.model().and_then(|model| model.vocabulary) else {
+            return findings.push(self.missing_key(TOKENS));
+        };
+        if tokenizer == "gpt2" && self.key(MERGES).is_none() {
+            findings.push(self.missing_key(MERGES));
+        }
+        let length = |length| counted(length, "value");
+        if let Some(rows) = rows.filter(|rows| *rows != tokens) {
+            let found = format!("`{EMBEDDING}` has {} rows", thousands(rows));
+            findings.push(self.mismatch(TOKENS, &length(tokens), found));
+        }
+        for key in TOKEN_LISTS {
+            if let Some(found) = self.key(key).and_then(list_length)
+                && found != tokens
+            {
+                let tokens = format!("`{TOKENS}` has {}", thousands(tokens));
+                findings.push(self.mismatch(key, &length(found), tokens));
+            }
+        }
+    }
+
+    /// Checks that there are as many blocks as declared, and that each has the tensors of the others.
+    fn check_blocks(&self, key: &str, findings: &mut Vec<Finding>) {
+        let declared = self.key(key).and_then(|value| value.parse::<u64>().ok());
+        // Layers that draft tokens have other tensors.
+        let drafts = self.header.model().and_then(|model| model.draft_layers);
+        let Some(declared) = declared.filter(|_| drafts.is_none()) else { return };
+        let mut parts = BTreeMap::<_, BTreeSet<u64>>::new();
+        for (name, _) in self.tensors() {
+            let block = name.strip_prefix("blk.").and_then(|name| name.split_once('.'));
+            if let Some((Ok(block), part)) = block.map(|(block, part)| (block.parse(), part)) {
+                parts.entry(part).or_default().insert(block);
+            }
+        }
+        let last = parts.values().filter_map(BTreeSet::last).max();
+        let blocks = last.map_or(0, |last| last.saturating_add(1));
+        if blocks != declared {
+            let found = format!("the tensors form {}", counted(blocks, "block"));
+            return findings.push(self.mismatch(key, &declared.to_string(), found));
+        }
+        let missing = parts.iter().filter_map(|(part, blocks)| {
+            let first = (0..declared).zip(blocks).find(|(number, found)| number != *found);
+            let first = first.map_or(blocks.len() as u64, |(number, _)| number);
+            (first < declared).then(|| self.missing_tensor(&format!("blk.{first}.{part}")))
+        });
+        findings.extend(bounded(missing));
+    }
+
+    /// Compares the type of the file, as the header and the name state it, with the size of its matrices.
+    fn check_file_type(&self, path: &RepoPath) -> Option<Finding> {
+        let name = quantization_in_name(path);
+        if name.starts_with("UD-") {
+            // Unsloth chooses types per tensor.
+            return None;
+        }
+        let declared = self.header.model()?.file_type.as_deref();
+        let declared = declared.filter(|name| is_file_type(name));
+        let named = Some(name.trim_start_matches("I1-")).filter(|name| is_file_type(name));
+        let mismatch = |declared: &str, found| {
+            let (file, declared) = (self.file.clone(), declared.to_owned());
+            Some(Finding::FileTypeMismatch { file, declared, found })
+        };
+        if let (Some(declared), Some(named)) = (declared, named)
+            && declared != named
+        {
+            return mismatch(declared, format!("its name states {named}"));
+        }
+        let declared = declared.or(named)?;
+        let matrices = self.tensors().filter(|(_, tensor)| tensor.shape.len() > 1);
+        let (mut elements, mut bytes, mut is_divisible) = (0_u64, 0_u64, false);
+        for (_, tensor) in matrices {
+            if tensor.dtype.block().is_none() || NATIVE_TYPES.contains(&tensor.dtype) {
+                return None;
+            }
+            elements = elements.checked_add(tensor.elements()?)?;
+            bytes = bytes.checked_add(tensor.byte_length())?;
+            // Rows of other lengths cannot be stored in the blocks of some types.
+            is_divisible |= tensor.shape.last().is_some_and(|row| row.is_multiple_of(256));
+        }
+        let hundredths = bytes.checked_mul(800)?.checked_div(elements)?;
+        let least = least_bits(declared)?;
+        let is_quantized = least < 1_600;
+        if hundredths >= least && !(is_quantized && is_divisible && hundredths >= 1_600) {
+            return None;
+        }
+        let bits = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        mismatch(declared, format!("its matrices have {bits} bits per weight"))
+    }
+}
+
+/// Returns the length of a list of numbers from its text; see [`List`](crate::formats::gguf).
+fn list_length(text: &str) -> Option<u64> {
+    if let Some(length) = text.strip_prefix('(').and_then(|text| text.strip_suffix(" numbers)")) {
+        return length.parse().ok();
+    }
+    let elements = text.strip_prefix('[')?.strip_suffix(']')?;
+    Some(elements.split(", ").filter(|element| !element.is_empty()).count() as u64)
+}
+
+/// Returns the quantization that a file name states, in upper case; empty if it states none.
+fn quantization_in_name(path: &RepoPath) -> String {
+    let name = path.file_name();
+    let name = name.as_str().strip_suffix(Gguf.extension()).unwrap_or_default();
+    let numbered = NumberedName::split(&name.replace("*-of-", "0-of-"))
+        .last()
+        .map(|parts| parts.stem.trim_end_matches('-').to_owned());
+    let variant = Gguf.split_name(numbered.as_deref().unwrap_or(name)).variant;
+    variant.strip_prefix("FP").map_or(variant.clone(), |bits| format!("F{bits}"))
+}
+
+/// Returns the least number of bits per weight in a file of a type, in hundredths: the bits of its smallest blocks.
+/// Returns `None` for types that say nothing about it.
+fn least_bits(file_type: &str) -> Option<u64> {
+    let digits = |name: &str| name.chars().next()?.to_digit(10).map(u64::from);
+    match file_type {
+        "F32" => Some(3_200),
+        "F16" | "BF16" => Some(1_600),
+        // The recipes of these types store some tensors with fewer bits.
+        name if name.starts_with("IQ") => Some(digits(&name[2..])? * 100 - 50),
+        name if name.starts_with('Q') => Some(digits(&name[1..])? * 100),
+        _ => None,
+    }
+}

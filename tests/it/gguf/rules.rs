@@ -1,0 +1,307 @@
+//! `verify` finds what `llama.cpp` does not load, and nothing in files that it wrote.
+
+use hf_meta::report::{Finding, Severity};
+
+use super::complete_files;
+use crate::hub::{File, LocalHub, Repo};
+use crate::support;
+
+/// A value of a key.
+#[derive(Clone)]
+enum Value {
+    U16(u16),
+    U32(u32),
+    F32(f32),
+    Text(&'static str),
+    Texts(usize),
+    Numbers(usize),
+}
+
+/// A small model, in the parts that a defect may change.
+#[derive(Clone)]
+struct Model {
+    keys: Vec<(String, Value)>,
+    /// The name, the shape with the fastest dimension first, and the number of the type.
+    tensors: Vec<(String, Vec<u64>, u32)>,
+}
+
+const F32: u32 = 0;
+const Q4_0: u32 = 2;
+const Q8_0: u32 = 8;
+
+impl Model {
+    /// Returns a sound model with two blocks, 40 tokens and matrices of a type.
+    fn new(architecture: &'static str, dtype: u32, file_type: u32) -> Self {
+        let of_model = |key: &str| format!("{architecture}.{key}");
+        let list = |name: &str| format!("tokenizer.ggml.{name}");
+        let keys = vec![
+            ("general.architecture".to_owned(), Value::Text(architecture)),
+            ("general.file_type".to_owned(), Value::U32(file_type)),
+            (of_model("context_length"), Value::U32(128)),
+            (of_model("embedding_length"), Value::U32(256)),
+            (of_model("block_count"), Value::U32(2)),
+            (of_model("attention.layer_norm_rms_epsilon"), Value::F32(1e-5)),
+            (list("model"), Value::Text("gpt2")),
+            (list("tokens"), Value::Texts(40)),
+            (list("scores"), Value::Numbers(40)),
+            (list("token_type"), Value::Numbers(40)),
+            (list("merges"), Value::Texts(7)),
+        ];
+        let mut tensors = vec![
+            ("token_embd.weight".to_owned(), vec![256, 40], dtype),
+            ("output_norm.weight".to_owned(), vec![256], F32),
+        ];
+        for block in 0..2 {
+            let names = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"];
+            let name = |part: &str| format!("blk.{block}.{part}.weight");
+            tensors.push((name("attn_norm"), vec![256], F32));
+            tensors.extend(names.map(|part| (name(part), vec![256, 256], dtype)));
+        }
+        Self { keys, tensors }
+    }
+
+    fn set(&mut self, key: &str, value: Value) {
+        self.keys.retain(|(name, _)| name != key);
+        self.keys.push((key.to_owned(), value));
+    }
+
+    fn without_key(&mut self, key: &str) {
+        self.keys.retain(|(name, _)| name != key);
+    }
+
+    fn without_tensor(&mut self, name: &str) {
+        self.tensors.retain(|(found, ..)| found != name);
+    }
+
+    fn file(&self) -> File {
+        let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+        let mut head = b"GGUF\x03\0\0\0".to_vec();
+        head.extend(
+            [self.tensors.len() as u64, self.keys.len() as u64].map(u64::to_le_bytes).concat(),
+        );
+        for (key, value) in &self.keys {
+            head.extend(text(key));
+            let list = |element: u32, length: usize| {
+                [&9_u32.to_le_bytes()[..], &element.to_le_bytes(), &(length as u64).to_le_bytes()]
+                    .concat()
+            };
+            head.extend(match value {
+                Value::U16(number) => [&2_u32.to_le_bytes()[..], &number.to_le_bytes()].concat(),
+                Value::U32(number) => [4, *number].map(u32::to_le_bytes).concat(),
+                Value::F32(number) => [6_u32.to_le_bytes(), number.to_le_bytes()].concat(),
+                Value::Text(value) => [8_u32.to_le_bytes().to_vec(), text(value)].concat(),
+                Value::Texts(length) => [list(8, *length), text("a").repeat(*length)].concat(),
+                Value::Numbers(length) => [list(5, *length), vec![0; 4 * length]].concat(),
+            });
+        }
+        let mut offset = 0_u64;
+        for (name, shape, dtype) in &self.tensors {
+            let elements: u64 = shape.iter().product();
+            let bytes = match *dtype {
+                Q4_0 => elements / 32 * 18,
+                Q8_0 => elements / 32 * 34,
+                _ => elements * 4,
+            };
+            head.extend(text(name));
+            head.extend(u32::try_from(shape.len()).unwrap().to_le_bytes());
+            head.extend(shape.iter().flat_map(|length| length.to_le_bytes()));
+            head.extend(dtype.to_le_bytes());
+            head.extend(offset.to_le_bytes());
+            offset += bytes.next_multiple_of(32);
+        }
+        let size = (head.len() as u64).next_multiple_of(32) + offset;
+        File::padded(head, size)
+    }
+}
+
+/// Returns the findings about a repository.
+async fn findings(repo: Repo) -> Vec<Finding> {
+    let hub = LocalHub::start([repo]).unwrap();
+    support::client(&hub).model("org/gguf").verify().await.unwrap().findings
+}
+
+async fn findings_of(name: &str, model: &Model) -> Vec<String> {
+    let found = findings(Repo::new("org/gguf").file(name, model.file())).await;
+    found.iter().map(ToString::to_string).collect()
+}
+
+/// Files that llama.cpp quantized, and files of other programs, about which nothing is known.
+#[tokio::test]
+async fn sound_files_have_no_findings() {
+    let (folder, files) = complete_files();
+    let mut checked = 0;
+    for (name, figures) in files {
+        if name.contains("-of-") || name == "types.gguf" {
+            continue;
+        }
+        let file = File::padded(std::fs::read(folder.join(&name)).unwrap(), figures.size);
+        assert_eq!(findings(Repo::new("org/gguf").file(&name, file)).await, [], "{name}");
+        checked += 1;
+    }
+    assert!(checked >= 36, "only {checked} files");
+    for architecture in ["llama", "qwen3", "gemma2", "phi3"] {
+        let model = Model::new(architecture, Q8_0, 7);
+        assert_eq!(findings_of("x-Q8_0.gguf", &model).await, [""; 0], "{architecture}");
+    }
+    let mut other = Model::new("flux", Q8_0, 7);
+    other.keys.truncate(2);
+    other.without_tensor("blk.1.attn_q.weight");
+    assert_eq!(findings_of("flux-Q8_0.gguf", &other).await, [""; 0]);
+    other.keys.clear();
+    assert_eq!(findings_of("sd.gguf", &other).await, [""; 0]);
+    let names = ["x-UD-Q4_K_XL", "x-Q4_K_L", "x-F16-v2", "x", "x.i1-Q8_0", "x-q8_0"];
+    for name in names {
+        let model = Model::new("llama", Q8_0, if name.contains("F16") { 1024 } else { 7 });
+        let found = findings_of(&format!("{name}.gguf"), &model).await;
+        assert_eq!(found.len(), usize::from(name.contains("F16")), "{name}: {found:?}");
+    }
+}
+
+/// A change to a sound model, and the text of the finding.
+type Defect = (fn(&mut Model), &'static str);
+
+const DEFECTS: [Defect; 15] = [
+    (
+        |model| model.without_key("llama.context_length"),
+        "lacks the key `llama.context_length`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_key("llama.embedding_length"),
+        "lacks the key `llama.embedding_length`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_key("llama.block_count"),
+        "lacks the key `llama.block_count`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_key("llama.attention.layer_norm_rms_epsilon"),
+        "lacks the key `llama.attention.layer_norm_rms_epsilon`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_key("tokenizer.ggml.model"),
+        "lacks the key `tokenizer.ggml.model`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_key("tokenizer.ggml.tokens"),
+        "lacks the key `tokenizer.ggml.tokens`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_key("tokenizer.ggml.merges"),
+        "lacks the key `tokenizer.ggml.merges`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_tensor("token_embd.weight"),
+        "lacks tensor `token_embd.weight`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_tensor("output_norm.weight"),
+        "lacks tensor `output_norm.weight`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_tensor("blk.1.attn_q.weight"),
+        "lacks tensor `blk.1.attn_q.weight`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.without_tensor("blk.0.ffn_up.weight"),
+        "lacks tensor `blk.0.ffn_up.weight`, without which llama.cpp does not load it",
+    ),
+    (
+        |model| model.set("llama.block_count", Value::U32(3)),
+        "declares 3 in `llama.block_count`, but the tensors form 2 blocks",
+    ),
+    (
+        |model| model.set("tokenizer.ggml.tokens", Value::Texts(41)),
+        "declares 41 values in `tokenizer.ggml.tokens`, but `token_embd.weight` has 40 rows",
+    ),
+    (
+        |model| model.set("tokenizer.ggml.scores", Value::Numbers(90)),
+        "declares 90 values in `tokenizer.ggml.scores`, but `tokenizer.ggml.tokens` has 40",
+    ),
+    (
+        |model| model.set("llama.embedding_length", Value::U32(512)),
+        "declares 512 in `llama.embedding_length`, but `token_embd.weight` has 256 columns",
+    ),
+];
+
+#[tokio::test]
+async fn each_defect_is_found() {
+    for (plant, text) in DEFECTS {
+        let mut model = Model::new("llama", Q8_0, 7);
+        plant(&mut model);
+        let found = findings_of("x-Q8_0.gguf", &model).await;
+        assert!(found.contains(&format!("`x-Q8_0.gguf` {text}")), "{text}: {found:?}");
+        assert!(found.len() <= 3, "{text}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_quantization_is_a_warning() {
+    let cases = [
+        ("x-Q8_0.gguf", Q4_0, 7, "Q8_0, but its matrices have 4.50 bits per weight"),
+        ("x-Q8_0.gguf", Q8_0, 15, "Q4_K_M, but its name states Q8_0"),
+        ("x.gguf", Q8_0, 1, "F16, but its matrices have 8.50 bits per weight"),
+        ("x-Q4_0.gguf", F32, 2, "Q4_0, but its matrices have 32.00 bits per weight"),
+    ];
+    for (name, dtype, file_type, text) in cases {
+        let repo = Repo::new("org/gguf").file(name, Model::new("llama", dtype, file_type).file());
+        let found = findings(repo).await;
+        let [finding @ Finding::FileTypeMismatch { .. }] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(finding.to_string(), format!("`{name}` is declared as {text}"));
+        assert_eq!(finding.severity(), Severity::Warning);
+    }
+    let mut unnamed = Model::new("llama", Q4_0, 7);
+    unnamed.without_key("general.file_type");
+    let found = findings_of("x-Q8_0.gguf", &unnamed).await;
+    assert_eq!(
+        found,
+        ["`x-Q8_0.gguf` is declared as Q8_0, but its matrices have 4.50 bits per weight"]
+    );
+}
+
+/// Returns a model in two parts.
+fn split(numbers: [Option<u16>; 2]) -> Repo {
+    let mut parts = [Model::new("llama", Q8_0, 7), Model::new("llama", Q8_0, 7)];
+    parts[1].keys.clear();
+    let second = parts[0].tensors.split_off(6);
+    parts[1].tensors = second;
+    let mut repo = Repo::new("org/gguf");
+    for (at, (part, number)) in parts.iter_mut().zip(numbers).enumerate() {
+        part.keys.extend([("split.count".to_owned(), Value::U16(2))]);
+        part.keys.extend(number.map(|number| ("split.no".to_owned(), Value::U16(number))));
+        part.keys.push(("split.tensors.count".to_owned(), Value::U32(16)));
+        repo = repo.file(&format!("x-Q8_0-0000{}-of-00002.gguf", at + 1), part.file());
+    }
+    repo
+}
+
+#[tokio::test]
+async fn parts_must_have_their_number() {
+    assert_eq!(findings(split([Some(0), Some(1)])).await, []);
+    let texts = |found: &[Finding]| found.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        texts(&findings(split([Some(0), Some(0)])).await),
+        [
+            "`x-Q8_0-00002-of-00002.gguf` declares 0 in `split.no`, but its name states part 2 (the first part is 0)"
+        ]
+    );
+    assert_eq!(
+        texts(&findings(split([Some(0), None])).await),
+        [
+            "`x-Q8_0-00002-of-00002.gguf` lacks the key `split.no`, without which llama.cpp does not load it"
+        ]
+    );
+}
+
+/// A file with two million names of blocks takes no longer than its tensors.
+#[tokio::test]
+async fn the_findings_of_a_hostile_file_are_bounded() {
+    let mut model = Model::new("llama", F32, 0);
+    let tensors = (0..20_000).map(|at| (format!("blk.{at}.t{at}"), vec![0], F32));
+    model.tensors.extend(tensors);
+    model.set("llama.block_count", Value::U32(20_000));
+    let found = findings_of("x.gguf", &model).await;
+    assert!(found.len() < 1_100, "{}", found.len());
+    model.set("llama.block_count", Value::U32(u32::MAX));
+    model.tensors.push((format!("blk.{}.t", u64::MAX), vec![0], F32));
+    assert!(findings_of("x.gguf", &model).await.len() < 10);
+}

@@ -1,0 +1,116 @@
+//! The recipes of the page about continuous integration, and the hook of pre-commit.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::cli::CommandOutput;
+use crate::hub::{File, LocalHub, Repo};
+use crate::support::{self, weights};
+
+const PAGE: &str = include_str!("../../src/docs/ci.md");
+const HOOKS: &str = include_str!("../../.pre-commit-hooks.yaml");
+
+/// Runs a recipe in a folder, with the command of this build.
+fn run(hub: &LocalHub, folder: &Path, recipe: &str, env: &[(&str, &str)]) -> CommandOutput {
+    let binary = Path::new(env!("CARGO_BIN_EXE_hf-meta")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("bash");
+    command
+        .args(["-o", "pipefail", "-c", recipe])
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", path);
+    CommandOutput::new(command.env("HF_ENDPOINT", hub.endpoint()).envs(env.iter().copied()))
+}
+
+/// Returns the recipe after a heading.
+fn recipe(heading: &str) -> &'static str {
+    let (_, rest) = PAGE.split_once(&format!("\n# {heading}\n")).unwrap();
+    let (_, recipe) = rest.split_once("```bash\n").unwrap();
+    recipe.split("```").next().unwrap()
+}
+
+/// Writes a model with a broken component, or a sound one, to a folder.
+fn write_model(folder: &Path, is_sound: bool) {
+    std::fs::create_dir_all(folder.join("vae")).unwrap();
+    let header = r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#;
+    std::fs::write(folder.join("model.safetensors"), support::file_start(header)).unwrap();
+    let vae: &[u8] =
+        if is_sound { &support::file_start(header) } else { b"version https://git-lfs" };
+    std::fs::write(folder.join("vae/diffusion_pytorch_model.safetensors"), vae).unwrap();
+}
+
+#[test]
+fn a_folder_is_checked_before_the_upload() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), LocalHub::start([]).unwrap());
+    for (is_sound, code) in [(true, 0), (false, 1)] {
+        write_model(&folder.path().join("my model"), is_sound);
+        let ran = run(&hub, folder.path(), recipe("Before the upload"), &[("MODEL", "my model")]);
+        assert_eq!(ran.code, code, "{}{}", ran.stdout, ran.stderr);
+        let file = "error: `vae/diffusion_pytorch_model.safetensors` is not a valid";
+        assert_eq!(ran.stdout.contains(file), !is_sound, "{}", ran.stdout);
+        // The hook runs in the work tree.
+        let field = |name: &str| {
+            let line = HOOKS.lines().find_map(|line| line.strip_prefix(&format!("  {name}: ")));
+            line.unwrap().trim_matches(['[', ']', '"']).to_owned()
+        };
+        let hook = format!("{} {}", field("entry"), field("args"));
+        let ran = run(&hub, &folder.path().join("my model"), &hook, &[]);
+        assert_eq!((ran.code, &*field("pass_filenames")), (code, "false"), "{}", ran.stdout);
+    }
+    assert!(hub.log().is_empty());
+}
+
+#[test]
+fn a_pull_request_is_checked() {
+    let (good, bad) = ("1".repeat(40), "2".repeat(40));
+    let repo = Repo::new("org/name")
+        .commit(&bad)
+        .file("vae/model.safetensors", File::from_bytes("<html>"))
+        .file("model.safetensors", weights(&["x"]))
+        .commit(&good)
+        .file("model.safetensors", weights(&["x"]))
+        .revision("refs/pr/4", &bad);
+    let (folder, hub) = (tempfile::tempdir().unwrap(), LocalHub::start([repo]).unwrap());
+    let env = [("REPO", "org/name"), ("NUMBER", "4")];
+    let ran = run(&hub, folder.path(), recipe("On a pull request"), &env);
+    assert_eq!((ran.code, &*ran.stdout), (1, ""), "{}", ran.stderr);
+    let sarif = std::fs::read_to_string(folder.path().join("hf-meta.sarif")).unwrap();
+    let sarif: Value = serde_json::from_str(&sarif).unwrap();
+    let [result] = &sarif["runs"][0]["results"].as_array().unwrap()[..] else { panic!("{sarif}") };
+    let uri = &result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+    let file = "/org/name/blob/refs%2Fpr%2F4/vae/model.safetensors";
+    assert_eq!(uri, &format!("{}{file}", hub.endpoint()));
+}
+
+#[test]
+fn an_organization_is_checked_every_night() {
+    for program in ["curl", "jq"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            return support::program_is_missing(program, "the nightly recipe");
+        }
+    }
+    let good = || Repo::new("org/good").file("model.safetensors", weights(&["x"]));
+    let bad = good_and_bad();
+    let other = Repo::new("other/bad").file("model.safetensors", File::from_bytes("<html>"));
+    for (repos, code, printed) in [
+        (vec![good(), other.clone()], 0, ""),
+        (vec![good(), bad, Repo::new("org/empty")], 1, "org/bad\norg/empty\n"),
+    ] {
+        let (folder, hub) = (tempfile::tempdir().unwrap(), LocalHub::start(repos).unwrap());
+        let recipe = recipe("Every night, for an organization");
+        let ran = run(&hub, folder.path(), recipe, &[("ORGANIZATION", "org")]);
+        let mut lines: Vec<_> = ran.stdout.lines().collect();
+        lines.sort_unstable();
+        assert_eq!((ran.code, lines), (code, printed.lines().collect()), "{}", ran.stderr);
+    }
+}
+
+/// Returns a repository whose main set is sound, and whose checkpoint is not.
+fn good_and_bad() -> Repo {
+    Repo::new("org/bad")
+        .file("model.safetensors", weights(&["x"]))
+        .file("checkpoint-5/model.safetensors", File::from_bytes("<html>"))
+}

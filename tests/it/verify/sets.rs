@@ -1,0 +1,234 @@
+//! `verify` checks the weight sets that a loader loads, and names the others; `--all` checks every set.
+
+use hf_meta::report::{Finding, Severity};
+use hf_meta::{Client, Source, VerifyReport};
+use serde_json::{Value, json};
+
+use crate::cli::run;
+use crate::hub::{Fault, File, Host, LocalHub, Repo};
+use crate::layouts::{pipeline, repo};
+use crate::support::{self, weights};
+
+/// The pipeline of the layout tests, with a `model_index.json` that lists its components.
+fn listed_pipeline(id: &str) -> Repo {
+    let index = json!({
+        "_class_name": "FluxPipeline",
+        "_diffusers_version": ["0.35", "dev"],
+        "safety_checker": [null, null],
+        "requires_safety_checker": false,
+        "text_encoder": ["transformers", "CLIPTextModel"],
+        "transformer": ["diffusers", "FluxTransformer2DModel"],
+        "vae": ["diffusers", "AutoencoderKL"],
+    });
+    pipeline(id).file("model_index.json", File::from_bytes(index.to_string()))
+}
+
+async fn verify(hub: &LocalHub, id: &str, all: bool) -> VerifyReport {
+    support::client(hub).model(id).all_sets(all).verify().await.unwrap()
+}
+
+/// Returns the paths of the checked sets, with the kinds of their findings, and of the unchecked sets.
+fn checked(report: &VerifyReport) -> (Vec<String>, Vec<String>) {
+    let sets = report.sets.iter().map(|set| {
+        let findings = report.findings_of(set).iter();
+        let kinds = findings.map(|found| serde_json::to_value(found).unwrap()["kind"].to_string());
+        [set.path.to_string()].into_iter().chain(kinds).collect::<Vec<_>>().join(" ")
+    });
+    let unchecked = report.unchecked.iter().flatten().map(|set| set.path.to_string());
+    (sets.collect(), unchecked.collect())
+}
+
+const TRANSFORMER: &str = "transformer/diffusion_pytorch_model.safetensors.index.json";
+const VAE: &str = "vae/diffusion_pytorch_model.safetensors";
+const VARIANT: &str = "text_encoder/model.fp16.safetensors";
+
+#[tokio::test]
+async fn all_components_of_a_pipeline_are_checked() {
+    let hub = LocalHub::start([listed_pipeline("org/pipeline")]).unwrap();
+    let report = verify(&hub, "org/pipeline", false).await;
+    let sets = [TRANSFORMER, "text_encoder/model.safetensors", VAE].map(str::to_owned);
+    let others = [String::from("flux-dev.safetensors"), VARIANT.to_owned()];
+    assert_eq!(checked(&report), (sets.to_vec(), others.to_vec()));
+    assert_eq!((report.files, report.valid_files, report.tensors), (4, 4, 5));
+    assert_eq!((report.findings.len(), report.parameters.counted), (0, None));
+    assert_eq!(report.sets[1].parameters.counted, Some(2));
+    let report = verify(&hub, "org/pipeline", true).await;
+    assert_eq!((report.sets.len(), report.unchecked.map(|sets| sets.len())), (5, Some(0)));
+}
+
+#[tokio::test]
+async fn a_defect_of_any_component_is_found() {
+    let broken = || File::from_bytes("version https://git-lfs.github.com/spec/v1");
+    for path in [VAE, "text_encoder/model.safetensors"] {
+        let repo = listed_pipeline("org/pipeline").file(path, broken());
+        let hub = LocalHub::start([repo]).unwrap();
+        let report = verify(&hub, "org/pipeline", false).await;
+        let [Finding::MalformedHeader { file, .. }] = &report.findings[..] else {
+            panic!("{:?}", report.findings)
+        };
+        assert_eq!((&**file, report.is_valid()), (path, false));
+        let ran = run(&hub, &["verify", "org/pipeline", "--sarif"]);
+        let log: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let location = &log["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+        let uri = format!("{}/org/pipeline/blob/main/{path}", hub.endpoint());
+        assert_eq!((ran.code, &location["artifactLocation"]["uri"]), (1, &json!(uri)));
+    }
+    // A variant is not loaded by default.
+    let repo = listed_pipeline("org/pipeline").file(VARIANT, broken());
+    let hub = LocalHub::start([repo]).unwrap();
+    assert_eq!(run(&hub, &["verify", "org/pipeline"]).code, 0);
+    assert_eq!(run(&hub, &["verify", "org/pipeline", "--all"]).code, 1);
+}
+
+#[tokio::test]
+async fn a_component_without_files_is_found() {
+    let index = json!({ "vae": ["diffusers", "A"], "text_encoder_2": ["transformers", "B"] });
+    let repo =
+        pipeline("org/pipeline").file("model_index.json", File::from_bytes(index.to_string()));
+    let hub = LocalHub::start([repo]).unwrap();
+    let missing = Finding::MissingComponent {
+        component: "text_encoder_2".to_owned(),
+        file: "model_index.json".to_owned(),
+    };
+    assert_eq!(verify(&hub, "org/pipeline", false).await.findings, [missing]);
+}
+
+#[tokio::test]
+async fn all_modules_of_a_sentence_transformers_model_are_checked() {
+    let files = ["modules.json", "model.safetensors", "2_Dense/model.safetensors"];
+    let checkpoint = ["checkpoint-5/modules.json", "checkpoint-5/model.safetensors"];
+    let hub = LocalHub::start([repo("org/st", &[&files[..], &checkpoint].concat())]).unwrap();
+    let (sets, others) = checked(&verify(&hub, "org/st", false).await);
+    assert_eq!(sets, ["model.safetensors", "2_Dense/model.safetensors"]);
+    assert_eq!(others, ["checkpoint-5/model.safetensors"]);
+}
+
+/// A folder is checked like a repository.
+#[tokio::test]
+async fn duplicate_weights_and_leftover_shards_are_found_everywhere() {
+    let index = support::index(&[("x", "model-00001-of-00001.safetensors")]);
+    let index = || index.clone();
+    let repo = Repo::new("org/twice")
+        .file("model.safetensors", weights(&["x"]))
+        .file("model.safetensors.index.json", index())
+        .file("model-00001-of-00001.safetensors", weights(&["x"]));
+    let leftover = Repo::new("org/leftover")
+        .file("model.safetensors.index.json", index())
+        .file("model-00001-of-00001.safetensors", weights(&["x"]))
+        .file("model-00002-of-00002.safetensors", weights(&["x"]));
+    let twice = Finding::StoredTwice {
+        file: "model.safetensors".to_owned(),
+        index: "model.safetensors.index.json".to_owned(),
+    };
+    let shard = "model-00002-of-00002.safetensors".to_owned();
+    let unindexed = Finding::UnindexedShard { shard };
+    let hub = LocalHub::start([repo, leftover]).unwrap();
+    for (id, finding) in [("org/twice", twice), ("org/leftover", unindexed)] {
+        let report = verify(&hub, id, false).await;
+        assert_eq!(report.findings, std::slice::from_ref(&finding), "{id}");
+        assert_eq!(finding.severity(), Severity::Warning);
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["model-00001-of-00001.safetensors", "model-00002-of-00002.safetensors"];
+        let files = files.iter().chain(&["model.safetensors", "model.safetensors.index.json"]);
+        for file in files {
+            let read = support::client(&hub).model(id).read_file(&file.parse().unwrap(), 1_000);
+            if let Ok(bytes) = read.await {
+                std::fs::write(folder.path().join(file), bytes).unwrap();
+            }
+        }
+        let source = Source::Local(folder.path().to_owned());
+        let local = Client::new().unwrap().source(source).verify().await.unwrap();
+        assert_eq!(local.findings, [finding], "{id}");
+        assert_eq!(checked(&local).1, checked(&report).1, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn one_shard_is_not_a_complete_model() {
+    let path = "model-00001-of-00004.safetensors";
+    let hub = LocalHub::start([repo("org/one", &[path])]).unwrap();
+    let report = support::client(&hub).model("org/one").path(path).verify().await.unwrap();
+    assert!(report.is_valid() && !report.is_complete(), "{:?}", report.findings);
+    let url = format!("{}/org/one/resolve/main/{path}", hub.endpoint());
+    let ran = run(&hub, &["verify", &url]);
+    assert!(ran.stdout.contains("\nshard 1 of 4: 1 file and 1 tensor of "), "{}", ran.stdout);
+    assert_eq!((ran.code, run(&hub, &["verify", &url, "--strict"]).code), (0, 1));
+    let json: Value = serde_json::from_str(&run(&hub, &["verify", &url, "--json"]).stdout).unwrap();
+    assert_eq!((&json["valid"], &json["complete"]), (&json!(true), &json!(false)));
+    assert_eq!(json["unchecked"], Value::Null);
+}
+
+#[tokio::test]
+async fn every_set_has_a_result() {
+    let files = ["a.safetensors", "b.safetensors", "c/m-00002-of-00002.safetensors"];
+    let repo = repo("org/several", &files).file("d.gguf", File::from_bytes("GGUF"));
+    let hub = LocalHub::start([repo]).unwrap();
+    let ran = run(&hub, &["verify", "org/several"]);
+    assert_eq!(ran.code, 1, "no main set: {}", ran.stderr);
+    let report = verify(&hub, "org/several", true).await;
+    let sets = [
+        "a.safetensors",
+        "b.safetensors",
+        "c/m-*-of-00002.safetensors \"incompleteShards\"",
+        "d.gguf \"malformedHeader\"",
+    ];
+    assert_eq!(checked(&report), (sets.map(str::to_owned).to_vec(), vec![]));
+    let ran = run(&hub, &["verify", "org/several", "--all"]);
+    assert_eq!(ran.code, 1);
+    insta::assert_snapshot!(ran.stdout);
+    let json: Value =
+        serde_json::from_str(&run(&hub, &["verify", "org/several", "--all", "--json"]).stdout)
+            .unwrap();
+    let valid: Vec<_> = json["sets"].as_array().unwrap().iter().map(|set| &set["valid"]).collect();
+    assert_eq!(
+        (valid, &json["valid"]),
+        (vec![&json!(true), &json!(true), &json!(false), &json!(false)], &json!(false))
+    );
+    hub.inject(|request, _| {
+        request.path.ends_with("b.safetensors").then(|| Fault::Status(500, vec![]))
+    });
+    assert_eq!(run(&hub, &["verify", "org/several", "--all", "--retries", "0"]).code, 3);
+}
+
+/// Returns the numbers of requests to the Hub and to the CDN of a verification, and of bytes read.
+async fn cost(hub: &LocalHub, id: &str, all: bool) -> (usize, usize, u64) {
+    hub.clear_log();
+    let report = verify(hub, id, all).await;
+    let log = hub.log();
+    let to_hub = log.iter().filter(|entry| entry.host == Host::Hub).count();
+    assert_eq!(report.fetch.requests, log.len() as u64);
+    (to_hub, log.len() - to_hub, report.fetch.bytes_read)
+}
+
+#[tokio::test]
+async fn the_requests_of_a_verification_are_exact() {
+    let folders = (1..=20).map(|step| format!("checkpoint-{step}00/model.safetensors"));
+    let folders: Vec<_> = folders.chain(["model.safetensors".to_owned()]).collect();
+    let folders: Vec<_> = folders.iter().map(String::as_str).collect();
+    let header = crate::gguf::reading::fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
+    let names = ["Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M"];
+    let names = names.into_iter().chain(["Q6_K", "Q8_0", "BF16"]);
+    let size = 1_321_082_688;
+    let gguf = names.fold(Repo::new("org/GGUF"), |repo, name| {
+        repo.file(&format!("x-{name}.gguf"), File::padded(header.clone(), size))
+    });
+    let hub = LocalHub::start([listed_pipeline("org/pipeline"), repo("org/runs", &folders), gguf])
+        .unwrap();
+    let mut costs = Vec::new();
+    for id in ["org/pipeline", "org/GGUF", "org/runs"] {
+        for all in [false, true] {
+            costs.push(cost(&hub, id, all).await);
+        }
+    }
+    let expected = [
+        // Two names, the listing, three components, `model_index.json`, and redirects of small files.
+        (15, 8, 2_694),
+        (17, 12, 2_839),
+        // Each header fits the first range.
+        (4, 1, 1_051_022),
+        (12, 11, 11_536_782),
+        (5, 2, 8_259),
+        (44, 42, 10_150),
+    ];
+    assert_eq!(costs, expected);
+}
