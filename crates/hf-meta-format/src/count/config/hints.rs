@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use super::json_object::{JsonObject, number, read};
 use super::pattern::Pattern;
-use super::schemes::{QuantizationConfig, Scheme};
+use super::scheme::Scheme;
+use super::schemes::QuantizationConfig;
 use crate::count::UnresolvedReason;
 use crate::count::module::product;
 

@@ -6,6 +6,7 @@ mod hints;
 mod huggingface_js;
 pub(crate) mod json_object;
 mod pattern;
+mod scheme;
 mod schemes;
 mod unused;
 

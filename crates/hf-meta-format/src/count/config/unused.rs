@@ -5,7 +5,8 @@
 use std::collections::HashSet;
 
 use super::pattern::Pattern;
-use super::schemes::{QuantizationConfig, Scheme};
+use super::scheme::Scheme;
+use super::schemes::QuantizationConfig;
 
 /// The entries with a scheme for packed weights that no module has matched so far.
 pub(crate) struct UnusedEntries<'a> {

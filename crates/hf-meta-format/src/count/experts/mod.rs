@@ -1,6 +1,7 @@
 //! Mixtures of experts: the number of parameters that are active per token.
 
 mod config;
+mod group;
 mod position;
 mod sums;
 
