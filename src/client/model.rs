@@ -148,7 +148,8 @@ impl Model {
     ///
     /// ```no_run
     /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
-    /// let options = hf_meta::memory::MemoryOptions::default().context(Some(32_768));
+    /// # use hf_meta::memory::MemoryOptions;
+    /// let options = MemoryOptions { context: Some(32_768), ..MemoryOptions::default() };
     /// let report = client.model("openai/gpt-oss-120b").memory(options).count().await?;
     /// let bytes = report.memory.and_then(|memory| memory.total_bytes);
     /// # Ok(())
