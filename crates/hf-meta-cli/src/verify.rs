@@ -125,6 +125,12 @@ fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
     page.heading(&report.source)?;
     for set in &report.sets {
         let findings = report.findings_of(set);
+        if findings.is_empty() && report.sets.len() > 1 {
+            let files = counted(set.files as u64, "file");
+            let (path, tensors) = (escape(set.path.as_str()), counted(set.tensors, "tensor"));
+            page.line(&format!("{GREEN}valid{GREEN:#}: {path}, {files}, {tensors}"))?;
+            continue;
+        }
         write_findings(page, findings)?;
         write_summary(page, set, findings)?;
     }

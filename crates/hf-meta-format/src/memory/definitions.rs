@@ -91,7 +91,6 @@ impl Value {
             // Configurations of Mamba-2 models state `"auto"`.
             "null" | r#""auto""# => Self::Null,
             text if text.starts_with('[') => match read::<Vec<&RawValue>>(value) {
-                Some(list) if list.is_empty() => Self::Missing,
                 Some(list) if list.len() <= Self::MAX_LENGTH => {
                     let numbers = list.iter().map(|value| whole(value)).collect();
                     let texts = || list.iter().map(|value| read(value)).collect::<Option<_>>();
@@ -155,6 +154,16 @@ impl<'a> ModelNames<'a> {
         self.config.raw(key).map_or("missing", RawValue::get)
     }
 
+    /// Returns whether a key has a value other than `null` and the empty list.
+    pub(super) fn has(&self, key: &'static str) -> bool {
+        !matches!(self.value(key), Value::Missing | Value::Null) && !self.is_empty(key)
+    }
+
+    /// Returns whether a key has an empty list, which selects the default of a value.
+    fn is_empty(&self, key: &'static str) -> bool {
+        matches!(self.value(key), Value::Numbers(numbers) if numbers.is_empty())
+    }
+
     /// Evaluates the definition of a name, if it has one.
     pub(crate) fn defined(&self, name: &str) -> Option<Result<u64, CacheError>> {
         self.definitions.get(name).map(|formula| self.evaluate(formula))
@@ -178,14 +187,11 @@ impl<'a> ModelNames<'a> {
         &self,
         keys: &'static str,
     ) -> Result<Option<(&'static str, Vec<String>)>, CacheError> {
-        for key in keys.split('|') {
-            match self.value(key) {
-                Value::Texts(texts) => return Ok(Some((key, texts))),
-                Value::Missing | Value::Null => {}
-                _ => return Err(CacheError::InvalidKey { key }),
-            }
+        let Some(key) = keys.split('|').find(|key| self.has(key)) else { return Ok(None) };
+        match self.value(key) {
+            Value::Texts(texts) => Ok(Some((key, texts))),
+            _ => Err(CacheError::InvalidKey { key }),
         }
-        Ok(None)
     }
 
     /// Evaluates a formula, and returns the keys that it used.
@@ -208,11 +214,11 @@ impl FormulaInputs for ModelNames<'_> {
         let value = if name.starts_with('$') { Value::Missing } else { self.value(name) };
         let number = match value {
             Value::Number(number) => number,
-            Value::Numbers(numbers) => {
+            Value::Numbers(numbers) if !numbers.is_empty() => {
                 let number = usize::try_from(self.layer).ok().and_then(|layer| numbers.get(layer));
                 *number.ok_or(CacheError::WrongLength { key: name })?
             }
-            Value::Missing => self.defined(name).ok_or(missing)??,
+            Value::Missing | Value::Numbers(_) => self.defined(name).ok_or(missing)??,
             Value::Null => {
                 let is_formula = |formula: &&str| formula.parse::<u64>().is_err();
                 let root = || Definitions::root()?.get(name);
@@ -244,9 +250,9 @@ impl FormulaInputs for ModelNames<'_> {
 
     fn length(&self, list: &'static str) -> Result<u64, CacheError> {
         match self.value(list) {
-            Value::Numbers(numbers) => Ok(numbers.len() as u64),
+            Value::Numbers(numbers) if !numbers.is_empty() => Ok(numbers.len() as u64),
             Value::Texts(texts) => Ok(texts.len() as u64),
-            Value::Number(_) | Value::Missing | Value::Null => {
+            Value::Number(_) | Value::Numbers(_) | Value::Missing | Value::Null => {
                 Err(CacheError::MissingKey { key: list })
             }
             Value::Invalid => Err(CacheError::InvalidKey { key: list }),
