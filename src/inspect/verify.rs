@@ -20,6 +20,7 @@ use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
 use crate::formats::{FileHeader, Format, HeaderError, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubReportedCount};
+use crate::report::rules;
 use crate::report::verify::{self, ParameterSources, VerifiedSet, VerifyReport};
 use crate::report::{Finding, HeaderTotals, ReportBuilder, Severity, bounded};
 
@@ -78,7 +79,9 @@ impl Call {
                 Some(read) => layout.find(&read.path).filter(|_| is_folder),
                 None => layout.main(),
             };
-            let loaded = main.map_or_else(Vec::new, |main| layout.loaded_with(main));
+            let mut findings = Vec::new();
+            let components = self.components(layout, main, &mut findings).await;
+            let loaded = main.map_or_else(Vec::new, |main| layout.loaded_with(main, &components));
             let all = if is_folder && self.all_sets { &layout.sets[..] } else { &[] };
             let mut paths: HashSet<_> = report.sets.iter().map(|set| set.path.clone()).collect();
             let mut queue = loaded.iter().copied().chain(all).collect::<Vec<_>>();
@@ -86,8 +89,11 @@ impl Call {
             queue.truncate(MAX_SETS);
             self.verify_sets(&queue, layout, &mut report).await?;
             report.unchecked = self.unchecked(layout, &report);
-            let mut findings = Vec::new();
-            self.check_layout(layout, &loaded, &mut findings).await;
+            let twins = layout.stored_twice(&loaded).map(|(file, index)| Finding::StoredTwice {
+                file: clip(file.path.as_str()),
+                index: clip(index.path.as_str()),
+            });
+            findings.extend(bounded(twins));
             for finding in findings {
                 report.push(finding);
             }
@@ -208,26 +214,35 @@ impl Call {
         is_listed.then(unchecked)
     }
 
-    /// Checks the files of the sets that a loader loads: each model is stored once, and each component has files.
-    async fn check_layout(
+    /// Returns the folders of the components of a diffusers pipeline, and adds a finding for each one without files.
+    async fn components(
         &self,
         layout: &Layout,
-        sets: &[&WeightSet],
+        main: Option<&WeightSet>,
         findings: &mut Vec<Finding>,
-    ) {
-        let twins = layout.stored_twice(sets).map(|(file, index)| Finding::StoredTwice {
-            file: clip(file.path.as_str()),
-            index: clip(index.path.as_str()),
-        });
-        findings.extend(bounded(twins));
-        let pipeline = sets.first().and_then(|set| layout.pipeline_of(set));
-        let Some(path) = pipeline.filter(|path| path.file_name().as_str() == PIPELINE) else {
-            return;
+    ) -> Vec<RepoPath> {
+        let index = main.and_then(|main| layout.pipeline_of(main));
+        let Some(path) = index.filter(|path| path.file_name().as_str() == PIPELINE) else {
+            return Vec::new();
         };
-        findings.extend(match self.files.read_whole(path, self.limits.config).await {
-            Ok(read) => verify::check_pipeline(path, &read.value, layout),
-            Err(error) => vec![file_finding(path, error)],
+        let file = clip(path.as_str());
+        let listed = match self.files.read_whole(path, self.limits.config).await {
+            Ok(read) => verify::pipeline_components(path, &read.value).ok_or_else(|| {
+                let reason = "it is not a JSON object".to_owned();
+                Finding::UnusableConfig { file: file.clone(), reason }
+            }),
+            Err(error) => Err(file_finding(path, error)),
+        };
+        let components = listed.unwrap_or_else(|finding| {
+            findings.push(finding);
+            Vec::new()
         });
+        let missing = components.iter().filter(|folder| !layout.has_folder(folder.as_str()));
+        findings.extend(bounded(missing.map(|folder| Finding::MissingComponent {
+            component: clip(folder.as_str()),
+            file: file.clone(),
+        })));
+        components
     }
 
     /// Reads every header of a set and reports all findings. `is_first` adds the findings about the repository.
@@ -350,6 +365,10 @@ impl Call {
                 }
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),
+        }
+        if is_complete && let Some(json) = &config.json {
+            findings.extend(rules::check_model(json, &assembled.headers));
+            findings.extend(rules::check_recipe(json, &assembled.headers));
         }
         findings.extend(bounded(leading_spaces(path, &assembled.headers)));
         let set = VerifiedSet::new(path.clone(), files, assembled.totals, parameters);

@@ -5,8 +5,7 @@
 
 Each architecture is built on the meta device, so no weights exist. Its checkpoint is written to `FOLDER/MODEL_TYPE` as
 `save_pretrained` names the tensors: `config.json`, and a sparse `model.safetensors` that takes the space of its header.
-`sizes.json` contains its elements, and `num_parameters()` for `buffers.py`. An architecture that is there already is
-not built again. `HF_META` is the program.
+An architecture that is there already is not built again. `HF_META` is the program.
 
 Prints the number of architectures built, exact, marked (`parameterExact: false`) and silently wrong, and lists every
 other finding about quantization or experts, because none of these checkpoints is quantized. The exit code is 1 unless
@@ -72,8 +71,7 @@ def write(folder, model):
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + end)
     (folder / "config.json").write_text(model.config.to_json_string(use_diff=False))
-    elements = sum(tensor.numel() for tensor in tensors.values() if tensor.dim())
-    (folder / "sizes.json").write_text(json.dumps({"elements": elements, "num_parameters": model.num_parameters()}))
+    (folder / "total").write_text(str(sum(tensor.numel() for tensor in tensors.values() if tensor.dim())))
 
 
 def prepare(folder):
@@ -81,7 +79,7 @@ def prepare(folder):
     reason = folder / "not-built"
     # Some default configurations are incomplete. The settings in `moe` complete most of them.
     for settings in ({}, ARCHITECTURES.get(folder.name)):
-        if (folder / "sizes.json").exists() or settings is None:
+        if (folder / "total").exists() or settings is None:
             break
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -89,12 +87,12 @@ def prepare(folder):
             reason.write_text(PART) if model is None else write(folder, model)
         except Exception as error:
             reason.write_text(f"{type(error).__name__}: {error}"[:200].split("\n")[0])
-    return None if (folder / "sizes.json").exists() else reason.read_text()
+    return None if (folder / "total").exists() else reason.read_text()
 
 
 def main():
     folder, program, *names = sys.argv[1:]
-    folder = pathlib.Path(folder)
+    folder = pathlib.Path(folder).resolve()
     if not names:
         from transformers import CONFIG_MAPPING
 
@@ -108,7 +106,7 @@ def main():
         done = subprocess.run([program, str(folder / name), "--format", "json"], capture_output=True, text=True)
         assert done.returncode == 0, f"{name}: {done.stderr}"
         report = json.loads(done.stdout)
-        total = json.loads((folder / name / "sizes.json").read_text())["elements"]
+        total = int((folder / name / "total").read_text())
         doubts = [finding["message"] for finding in report["findings"] if finding["kind"] in DOUBTS]
         if not report["parameterExact"]:
             marked.append(f"{name}: {doubts}")

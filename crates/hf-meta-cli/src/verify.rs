@@ -125,6 +125,12 @@ fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
     page.heading(&report.source)?;
     for set in &report.sets {
         let findings = report.findings_of(set);
+        if findings.is_empty() && report.sets.len() > 1 {
+            let files = counted(set.files as u64, "file");
+            let (path, tensors) = (escape(set.path.as_str()), counted(set.tensors, "tensor"));
+            page.line(&format!("{GREEN}valid{GREEN:#}: {path}, {files}, {tensors}"))?;
+            continue;
+        }
         write_findings(page, findings)?;
         write_summary(page, set, findings)?;
     }
@@ -178,10 +184,7 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding]) -> io::Result<()> {
 
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
 fn by_kind(findings: &[Finding]) -> impl Iterator<Item = &[Finding]> {
-    findings.chunk_by(|a, b| {
-        matches!(b, Finding::MoreFindings { .. })
-            || std::mem::discriminant(a) == std::mem::discriminant(b)
-    })
+    findings.chunk_by(|a, b| matches!(b, Finding::MoreFindings { .. }) || a.is_same_kind(b))
 }
 
 /// Counts findings, including unlisted ones.

@@ -232,3 +232,17 @@ async fn the_requests_of_a_verification_are_exact() {
     ];
     assert_eq!(costs, expected);
 }
+
+/// Only `model_index.json` distinguishes a component from the checkpoint of a training run.
+#[tokio::test]
+async fn checkpoints_of_a_pipeline_are_not_components() {
+    let checkpoint = "checkpoint-5/model.safetensors";
+    let repo = listed_pipeline("org/pipeline").file(checkpoint, weights(&["x"]));
+    let broken = repo.renamed("org/broken").file("model_index.json", File::from_bytes("[1]"));
+    let hub = LocalHub::start([repo, broken]).unwrap();
+    let (sets, others) = checked(&verify(&hub, "org/pipeline", false).await);
+    assert_eq!((sets.len(), &*others[0]), (3, checkpoint));
+    let (sets, others) = checked(&verify(&hub, "org/broken", false).await);
+    assert_eq!(sets, [format!("{TRANSFORMER} \"unusableConfig\"")]);
+    assert_eq!(others.len(), 5);
+}

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use thiserror::Error;
 
 use self::name::{ShardNumber, Sharding, WeightsName};
 use crate::formats::{Formats, RepoPath, WeightsKind};
@@ -136,13 +137,21 @@ impl WeightSet {
 }
 
 /// The error returned for shards without an index whose numbers are not a complete series.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}", incomplete(.first_missing.as_deref()))]
 #[non_exhaustive]
 pub struct IncompleteShards {
     /// The number of shards according to their names.
     pub total: u32,
     /// The path of the first missing shard; `None` if the defect is a number that appears twice.
     pub first_missing: Option<String>,
+}
+
+fn incomplete(first_missing: Option<&str>) -> String {
+    first_missing.map_or_else(
+        || "a shard number appears twice".to_owned(),
+        |missing| format!("shard `{missing}` is missing"),
+    )
 }
 
 /// The sets of weights in a list of files.
@@ -222,30 +231,33 @@ impl Layout {
         folders.find_map(|folder| self.pipelines.get(folder))
     }
 
-    /// Returns the sets that a loader of the main set loads: the components of a diffusers pipeline, the modules of a
-    /// `sentence-transformers` model, or only the main set.
+    /// Returns the sets that a loader of the main set loads: the components of a diffusers pipeline, whose folders are
+    /// `components`, the modules of a `sentence-transformers` model, or only the main set.
     #[must_use]
-    pub fn loaded_with<'a>(&'a self, main: &'a WeightSet) -> Vec<&'a WeightSet> {
-        let Some(pipeline) = self.pipeline_of(main) else { return vec![main] };
-        let pipeline = split_folder(pipeline.as_str()).0;
+    pub fn loaded_with<'a>(
+        &'a self,
+        main: &'a WeightSet,
+        components: &[RepoPath],
+    ) -> Vec<&'a WeightSet> {
+        let modules = self.pipeline_of(main).map(|path| split_folder(path.as_str()));
+        let modules = modules.filter(|(_, name)| *name == MODULES).map(|(folder, _)| folder);
         let is_component = |set: &&WeightSet| {
-            let folder = &set.name.folder;
-            let is_below = !folder.is_empty() && split_folder(folder).0 == pipeline;
+            let (above, name) = split_folder(&set.name.folder);
+            let is_module =
+                modules == Some(above) && name.starts_with(|c: char| c.is_ascii_digit());
             let is_standard = matches!(&*set.name.stem, "model" | "diffusion_pytorch_model");
-            // A checkpoint of a training run is a pipeline, too.
-            is_below
-                && is_standard
+            is_standard
                 && set.name.step.is_none()
-                && !self.pipelines.contains_key(folder)
+                && (is_module || components.iter().any(|path| path.as_str() == set.name.folder))
         };
-        let mut components = BTreeMap::from([(&*main.name.folder, main)]);
+        let mut loaded = BTreeMap::from([(&*main.name.folder, main)]);
         for set in self.sets.iter().filter(is_component) {
-            let found = components.entry(&*set.name.folder).or_insert(set);
+            let found = loaded.entry(&*set.name.folder).or_insert(set);
             if found.path != main.path && set.preference() < found.preference() {
                 *found = set;
             }
         }
-        components.into_values().collect()
+        loaded.into_values().collect()
     }
 
     /// Returns whether a folder contains files, in any folder below it.

@@ -15,7 +15,7 @@ use crate::CommitSha;
 use crate::count::{
     Buffer, CountBreakdown, DtypeCount, ParameterCount, TensorGroup, UnresolvedModules,
 };
-use crate::formats::weight_sets::{Layout, NumberedName, WeightSet};
+use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::report::{FetchStats, Finding, HeaderTotals, Severity, bounded};
 
@@ -191,27 +191,19 @@ pub fn is_complete(findings: &[Finding]) -> bool {
     !findings.iter().any(is_gap)
 }
 
-/// Checks that every component that a diffusers pipeline lists in `model_index.json` has files. `index` is the path of
+/// Returns the folders of the components that a diffusers pipeline lists in `model_index.json`. `index` is the path of
 /// that file and `json` its content. diffusers loads each component from the folder of its name; one that is not used
 /// is listed as `[null, null]` (`DiffusionPipeline.from_pretrained`).
 #[must_use]
-pub fn check_pipeline(index: &RepoPath, json: &[u8], layout: &Layout) -> Vec<Finding> {
-    let Ok(Value::Object(entries)) = serde_json::from_slice(json) else {
-        let reason = "it is not a JSON object".to_owned();
-        return vec![Finding::UnusableConfig { file: clip(index.as_str()), reason }];
-    };
+pub fn pipeline_components(index: &RepoPath, json: &[u8]) -> Option<Vec<RepoPath>> {
+    let entries = serde_json::from_slice::<BTreeMap<String, Value>>(json).ok()?;
     let is_listed = |(name, value): &(&String, &Value)| {
         let Value::Array(parts) = value else { return false };
         let is_class = parts.len() == 2 && parts.iter().all(Value::is_string);
         is_class && !name.starts_with('_')
     };
-    let path = |name: &String| RepoPath::join(index.folder().as_ref(), name);
-    let listed = entries.iter().filter(is_listed).map(|(name, _)| path(name));
-    let missing = listed.filter(|folder| !layout.has_folder(folder.as_str()));
-    bounded(missing.map(|folder| Finding::MissingComponent {
-        component: clip(folder.as_str()),
-        file: clip(index.as_str()),
-    }))
+    let folder = |name: &String| RepoPath::join(index.folder().as_ref(), name);
+    Some(entries.iter().filter(is_listed).map(|(name, _)| folder(name)).collect())
 }
 
 /// Checks a count on its own and against the declared total.
