@@ -8,6 +8,7 @@ mod context;
 mod env;
 mod many;
 mod model;
+mod model_call;
 mod shared_calls;
 
 use std::sync::Arc;

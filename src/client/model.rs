@@ -1,28 +1,21 @@
 //! The weights that a call reads.
 
-use std::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::FutureExt;
-use tokio::runtime::Handle;
-use tokio::time::Instant;
-use tracing::Instrument;
 
-use super::call_timeout::{DEFAULT_TIMEOUT, within_timeout};
 use super::context::ClientContext;
-use super::shared_calls::CallKey;
-use crate::backends::{DiskFolder, FileListing, FileStore, Origin, StoreFolder, WebFolder};
+use crate::backends::FileStore;
 use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
-use crate::formats::weight_sets::{ListedFile, WeightSet};
-use crate::formats::{FileHeader, Format, Formats, RepoPath, clip};
-use crate::http::transfer::{CallMeter, WaitLimits};
+use crate::formats::weight_sets::WeightSet;
+use crate::formats::{FileHeader, Format, RepoPath};
+use crate::http::transfer::CallMeter;
 use crate::hub::{HubReportedCount, Source, SourceError};
 use crate::inspect::{
-    Call, CallFiles, CallHooks, CallMemory, CallState, Callback, LargeCallLimit, OnHeader,
-    OnProgress, Progress, RecordedCount, Target, file_of, on_disk,
+    Call, CallHooks, Callback, LargeCallLimit, OnHeader, OnProgress, Progress, RecordedCount,
 };
 use crate::memory::MemoryOptions;
 use crate::report::verify::VerifyReport;
@@ -48,34 +41,34 @@ use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Model {
-    context: Arc<ClientContext>,
-    source: Result<Source, SourceError>,
-    options: ReadOptions,
+    pub(super) context: Arc<ClientContext>,
+    pub(super) source: Result<Source, SourceError>,
+    pub(super) options: ReadOptions,
     /// The store that is read instead of the Hub.
-    store: Option<Arc<dyn FileStore>>,
-    on_progress: Option<OnProgress>,
-    on_header: Option<OnHeader>,
-    hooks: Option<Arc<dyn CallHooks>>,
-    large_calls: Option<LargeCallLimit>,
+    pub(super) store: Option<Arc<dyn FileStore>>,
+    pub(super) on_progress: Option<OnProgress>,
+    pub(super) on_header: Option<OnHeader>,
+    pub(super) hooks: Option<Arc<dyn CallHooks>>,
+    pub(super) large_calls: Option<LargeCallLimit>,
     /// The meter that all calls share; `None` if each call has a separate one.
-    meter: Option<CallMeter>,
+    pub(super) meter: Option<CallMeter>,
 }
 
 /// The options that decide what a call reads and how long it takes. Calls are shared only if they are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ReadOptions {
     /// The name of the selected format.
-    format: Option<String>,
-    plan: Plan,
-    list_sets: bool,
-    all_sets: bool,
-    memory: Option<MemoryOptions>,
-    cache_mode: CacheMode,
+    pub(super) format: Option<String>,
+    pub(super) plan: Plan,
+    pub(super) list_sets: bool,
+    pub(super) all_sets: bool,
+    pub(super) memory: Option<MemoryOptions>,
+    pub(super) cache_mode: CacheMode,
     /// The files of the repository, if known in advance.
-    known_files: Option<Arc<Vec<RepoPath>>>,
-    timeout: Option<Duration>,
-    max_wait: Option<Duration>,
-    exclude_waits: bool,
+    pub(super) known_files: Option<Arc<Vec<RepoPath>>>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) max_wait: Option<Duration>,
+    pub(super) exclude_waits: bool,
 }
 
 impl Model {
@@ -155,7 +148,8 @@ impl Model {
     ///
     /// ```no_run
     /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
-    /// let options = hf_meta::memory::MemoryOptions::default().context(Some(32_768));
+    /// # use hf_meta::memory::MemoryOptions;
+    /// let options = MemoryOptions { context: Some(32_768), ..MemoryOptions::default() };
     /// let report = client.model("openai/gpt-oss-120b").memory(options).count().await?;
     /// let bytes = report.memory.and_then(|memory| memory.total_bytes);
     /// # Ok(())
@@ -413,188 +407,4 @@ impl Model {
     ) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
         self.call_alone(|call| call.recount(bytes))
     }
-
-    /// Runs a call within its timeout, or joins an equal call in flight. The future borrows nothing, so it can be
-    /// spawned.
-    fn call<T, Read, Reading>(
-        &self,
-        read: Read,
-    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
-    where
-        T: Clone + Send + Sync + 'static,
-        Read: FnOnce(Call) -> Reading + Send + 'static,
-        Reading: Future<Output = Result<T, Error>> + Send + 'static,
-    {
-        let model = self.clone();
-        // Boxed, because callers embed the future in larger futures, and moving those would copy it.
-        Box::pin(async move {
-            let Some(key) = model.key(TypeId::of::<T>()) else {
-                return model.call_alone(read).await;
-            };
-            let (limit, meter) = model.limited(model.context.totals.start_call());
-            let calls = Arc::clone(&model.context.shared_calls);
-            let shared = calls.join_or_start(key, meter.clone(), model.run(read, meter));
-            let call = within_timeout(limit, &shared.meter, shared.result);
-            call.await.ok_or(Error::DeadlineExceeded { limit })?
-        })
-    }
-
-    /// Runs a call within its timeout, even if an equal call is in flight.
-    fn call_alone<T, Read, Reading>(
-        &self,
-        read: Read,
-    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
-    where
-        T: Send,
-        Read: FnOnce(Call) -> Reading + Send,
-        Reading: Future<Output = Result<T, Error>> + Send,
-    {
-        let model = self.clone();
-        Box::pin(async move {
-            let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.start_call());
-            let (limit, meter) = model.limited(meter);
-            let call = model.run(read, meter.clone());
-            within_timeout(limit, &meter, call).await.ok_or(Error::DeadlineExceeded { limit })?
-        })
-    }
-
-    /// Runs a call without a timeout.
-    async fn run<T, Read, Reading>(self, read: Read, meter: CallMeter) -> Result<T, Error>
-    where
-        Read: FnOnce(Call) -> Reading,
-        Reading: Future<Output = Result<T, Error>>,
-    {
-        let (token, calls) = (self.context.http.authorization(), &self.context.shared_calls);
-        let repo = match &self.source {
-            Ok(Source::Repo { repo, .. }) if self.store.is_none() => Some(repo),
-            _ => None,
-        };
-        if self.options.cache_mode == CacheMode::Default
-            && let Some(missing) = repo.and_then(|repo| calls.missing(token, repo))
-        {
-            return Err(missing);
-        }
-        let source = self.source.as_ref().ok().map(tracing::field::display);
-        let span = tracing::info_span!("call", source);
-        let call = async {
-            let result = read(self.start(meter.clone()).await?).await;
-            self.context.save_known_servers(&meter).await;
-            result
-        };
-        let result = call.instrument(span).await;
-        if let Some(repo) = repo {
-            calls.remember(token, repo, &result);
-        }
-        result
-    }
-
-    /// Returns the timeout of a call, and its meter with the limits of its waits.
-    fn limited(&self, meter: CallMeter) -> (Duration, CallMeter) {
-        let ReadOptions { timeout, max_wait, exclude_waits, .. } = self.options;
-        let timeout = timeout.or(self.context.call_timeout);
-        let includes_waits = timeout.filter(|_| !exclude_waits);
-        let meter = meter.with_limits(WaitLimits {
-            deadline: includes_waits.and_then(|limit| Instant::now().checked_add(limit)),
-            max_wait,
-            excludes_memory_waits: exclude_waits,
-        });
-        (timeout.unwrap_or(DEFAULT_TIMEOUT), meter)
-    }
-
-    /// Returns the identity of a call; `None` if it must not be shared, because the caller observes or controls it.
-    fn key(&self, output: TypeId) -> Option<CallKey> {
-        let Self {
-            on_progress: None,
-            on_header: None,
-            hooks: None,
-            large_calls: None,
-            meter: None,
-            store: None,
-            ..
-        } = self
-        else {
-            return None;
-        };
-        let source = self.source.clone().ok()?;
-        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        let token = self.context.http.authorization().to_vec();
-        Some(CallKey { output, runtime, token, source, options: self.options.clone() })
-    }
-
-    /// Returns the formats to read.
-    fn formats(&self) -> Result<Formats, Error> {
-        let Some(name) = &self.options.format else { return Ok(self.context.formats.clone()) };
-        self.context.formats.only(name).ok_or_else(|| Error::UnknownFormat { name: clip(name) })
-    }
-
-    async fn start(&self, meter: CallMeter) -> Result<Call, Error> {
-        let source = self.source.clone()?;
-        let formats = self.formats()?;
-        let known_files =
-            self.options.known_files.as_deref().map(|files| known_files(&source, files));
-        let (origin, target) = match &source {
-            Source::Repo { repo, revision, path } => {
-                let revision = revision.clone().unwrap_or_default();
-                let origin = if let Some(store) = &self.store {
-                    let (store, name) = (Arc::clone(store), repo.to_string());
-                    let folder = StoreFolder { store, name, meter: meter.clone() };
-                    Origin::Folder(Arc::new(folder))
-                } else {
-                    let hooks = self.hooks.clone();
-                    self.context.repo(repo, revision, meter.clone(), hooks).await
-                };
-                (origin, Target::from_path(&formats, path.clone()))
-            }
-            Source::Url(_) if self.context.offline.is_some() => {
-                return Err(Error::Offline { url: source.to_string() });
-            }
-            Source::Url(url) => {
-                let file = file_of(url);
-                let target = Target::from_file(file.clone());
-                let (http, url) = (self.context.http.clone(), url.clone());
-                let folder = WebFolder { http, url, file, meter: meter.clone() };
-                (Origin::Folder(Arc::new(folder)), target)
-            }
-            Source::Local(path) => {
-                let (folder, target) = on_disk(&formats, path).await?;
-                let folder = DiskFolder { folder, meter: meter.clone() };
-                (Origin::Folder(Arc::new(folder)), target)
-            }
-        };
-        Ok(Call {
-            source: source.to_string(),
-            files: CallFiles::new(origin),
-            target,
-            formats,
-            plan: self.options.plan,
-            limits: self.context.limits,
-            cache: self.context.header_cache.clone(),
-            cache_mode: self.options.cache_mode,
-            cached_ref: None,
-            all_sets: self.options.all_sets,
-            list_sets: self.options.list_sets,
-            memory_options: self.options.memory,
-            known_files,
-            on_progress: self.on_progress.clone(),
-            on_header: self.on_header.clone(),
-            hooks: self.hooks.clone(),
-            started: std::time::Instant::now(),
-            meter,
-            memory: CallMemory::new(&self.context.memory),
-            large: self.large_calls.as_ref().map(|limit| Arc::new(limit.start_call())),
-            state: CallState::default(),
-        })
-    }
-}
-
-/// Returns a listing of known files, without their sizes.
-fn known_files(source: &Source, files: &[RepoPath]) -> FileListing {
-    let commit = match source {
-        Source::Repo { revision, .. } => {
-            revision.as_ref().and_then(|name| name.as_str().parse().ok())
-        }
-        Source::Url(_) | Source::Local(_) => None,
-    };
-    let files = files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
-    FileListing { files, commit, is_complete: true }
 }

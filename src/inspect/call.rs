@@ -215,14 +215,16 @@ impl Call {
         let assembled = assembly.finish(&config.configs);
         let report = assembled.report(filepaths);
         let mut report = report.map_err(|source| self.index_error(&path, source))?;
+        let json = config.json.as_deref().ok_or(CacheError::NoConfig);
+        let layout = || json.and_then(CacheLayout::from_config_json);
+        let layout = assembled.cache.clone().unwrap_or_else(layout);
+        report.layout = layout.clone().ok().map(Box::new);
         if let Some(options) = self.memory_options {
-            let json = config.json.as_deref().ok_or(CacheError::NoConfig);
-            let layout = || json.and_then(CacheLayout::from_config_json);
-            let layout = assembled.cache.clone().unwrap_or_else(layout);
-            let unknown = layout.clone().err();
-            report.findings.extend(unknown.map(|reason| Finding::UnknownCacheSize { reason }));
             let weight_bytes = report.parameter_count.totals().bytes;
-            report.memory = Some(Box::new(Memory::new(weight_bytes, layout, options)));
+            let memory = Memory::new(weight_bytes, layout, options);
+            let unknown = memory.unknown.clone();
+            report.findings.extend(unknown.map(|reason| Finding::UnknownCacheSize { reason }));
+            report.memory = Some(Box::new(memory));
         }
         report.findings.extend(config.finding);
         report.findings.extend(self.source_findings());

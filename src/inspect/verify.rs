@@ -20,6 +20,7 @@ use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
 use crate::formats::{FileHeader, Format, HeaderError, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubReportedCount};
+use crate::report::rules;
 use crate::report::verify::{self, ParameterSources, VerifiedSet, VerifyReport};
 use crate::report::{Finding, HeaderTotals, ReportBuilder, Severity, bounded};
 
@@ -367,6 +368,10 @@ impl Call {
                 }
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),
+        }
+        if is_complete && let Some(json) = &config.json {
+            findings.extend(rules::check_model(json, &assembled.headers));
+            findings.extend(rules::check_recipe(json, &assembled.headers));
         }
         findings.extend(bounded(leading_spaces(path, &assembled.headers)));
         let set = VerifiedSet::new(path.clone(), files, assembled.totals, parameters);

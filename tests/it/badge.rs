@@ -62,6 +62,7 @@ async fn the_badges_of_bloom_show_every_metric() {
         "BF16 | 176B",
         "tensors | 845",
         "shards | 72",
+        "memory | unknown",
     ];
     assert_eq!(texts.collect::<Vec<_>>(), expected);
 }

@@ -17,10 +17,18 @@ fn camel_case(name: &str) -> String {
     first.to_ascii_lowercase() + rest
 }
 
-/// The severity of each kind of finding, from the match in `Finding::severity`.
+/// The severity of each kind of finding, from the matches in `Finding::severity` and `MismatchKind::severity`.
 fn severities() -> BTreeMap<String, String> {
-    let source = include_str!("../../crates/hf-meta-format/src/report/finding.rs");
-    let (_, body) = source.split_once("fn severity(&self) -> Severity {").unwrap();
+    let finding = include_str!("../../crates/hf-meta-format/src/report/finding.rs");
+    let mismatch = include_str!("../../crates/hf-meta-format/src/report/rules/mismatch.rs");
+    [(finding, "fn severity(&self) -> Severity {"), (mismatch, "fn severity(self) -> Severity {")]
+        .into_iter()
+        .flat_map(|(source, function)| severities_in(source, function))
+        .collect()
+}
+
+fn severities_in(source: &str, function: &str) -> BTreeMap<String, String> {
+    let (_, body) = source.split_once(function).unwrap();
     let body = body.split("\n    }\n").next().unwrap();
     let arms: Vec<_> = body.split("Severity::").collect();
     let arms = arms.windows(2).map(|arm| (arm[0], camel_case(identifier(arm[1]))));

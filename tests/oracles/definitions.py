@@ -490,8 +490,8 @@ def hf_quant(algorithm, **rest):
     return {"hf_quant_config.json": {"producer": {"name": "modelopt", "version": "0.47.0"}, "quantization": {"quant_algo": algorithm, "kv_cache_quant_algo": None, "exclude_modules": ["lm_head"], **rest}}}
 
 
-def modelopt_config(algorithm, **rest):
-    return quantized("modelopt", quant_algo=algorithm, ignore=["lm_head"], producer={"name": "modelopt", "version": "0.47.0"}, **rest)
+def modelopt_config(algorithm, ignore=(), **rest):
+    return quantized("modelopt", quant_algo=algorithm, ignore=["lm_head", *ignore], producer={"name": "modelopt", "version": "0.47.0"}, **rest)
 
 
 def modelopt_nvfp4(_, o, i):
@@ -579,9 +579,9 @@ def _(module, o, i):
 QUARK = "quark/torch/export/nn/modules/qparamslinear.py and quark/torch/kernel @ 0.13"
 
 
-def quark_config(dtype, scheme, group=None, custom="hf", **rest):
+def quark_config(dtype, scheme, group=None, custom="hf", exclude=(), **rest):
     weight = {"dtype": dtype, "qscheme": scheme, "group_size": group, "is_dynamic": False, **rest}
-    return quantized("quark", global_quant_config={"weight": weight, "input_tensors": None, "output_tensors": None, "bias": None}, exclude=["lm_head"],
+    return quantized("quark", global_quant_config={"weight": weight, "input_tensors": None, "output_tensors": None, "bias": None}, exclude=["lm_head", *exclude],
                      layer_quant_config={}, layer_type_quant_config={}, kv_cache_quant_config={}, quant_mode="eager_mode",
                      export={"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized", "weight_merge_groups": None})
 
@@ -892,7 +892,7 @@ case("auto-round-awq-4bit", "auto_round/export/export_to_awq/utils.py @ 0.16.1",
 @case("auto-round-mixed", "auto_round/export/export_to_autoround/export.py @ 0.16.1",
       lambda linear: quantized("auto-round", bits=4, group_size=128, sym=True, packing_format="auto_round:auto_gptq",
                                extra_config={**{module: {"bits": 8, "group_size": 32} for module in linear if "down_proj" in module},
-                                             **{module.replace("q_proj", "gate_proj"): {"bits": 16} for module in linear if "q_proj" in module}}), skip=["gate_proj"])
+                                             **{module.replace("self_attn.q_proj", "mlp.gate_proj"): {"bits": 16} for module in linear if "q_proj" in module}}), skip=["gate_proj"])
 def _(module, o, i):
     return (gptq(8, 32, with_g_idx=False) if "down_proj" in module else gptq(4, with_g_idx=False))(module, o, i)
 
@@ -1174,7 +1174,7 @@ def _():
         yield "_scale", "BF16", [e, o, i // 32]
         yield "_shape", "I64", [3]
 
-    return stacked(96, 160, 4, ct_config("pack-quantized", weights(4, group=32)), parts, True, True)
+    return stacked(96, 160, 4, ct_config("pack-quantized", weights(4, group=32), ignore=["lm_head", "re:.*self_attn.*"]), parts, True, True)
 
 
 @whole("mlx-4bit-stacked-experts", "mlx_lm/models/switch_layers.py @ 0.32.2")
@@ -1219,8 +1219,8 @@ def expert_list(config, parts):
 
 whole("gptq-3bit-experts", GPTQMODEL)(lambda: expert_list(gptq_config(3, 32, dynamic={"-:.*self_attn.*": {}}), gptq(3, 32)))
 whole("awq-experts", AWQ % "gemm")(lambda: expert_list(awq_config("gemm", 32, modules_to_not_convert=["self_attn", "mlp.gate"]), awq_gemm(32)))
-whole("modelopt-nvfp4-experts", MODELOPT)(lambda: expert_list(modelopt_config("NVFP4", group_size=16), modelopt_nvfp4))
-whole("quark-mxfp4-experts", QUARK)(lambda: expert_list(quark_config("fp4", "per_group", 32, scale_format="e8m0"), mx(4, "weight")))
+whole("modelopt-nvfp4-experts", MODELOPT)(lambda: expert_list(modelopt_config("NVFP4", ["*self_attn*"], group_size=16), modelopt_nvfp4))
+whole("quark-mxfp4-experts", QUARK)(lambda: expert_list(quark_config("fp4", "per_group", 32, exclude=["*self_attn*"], scale_format="e8m0"), mx(4, "weight")))
 
 
 def gemma(bits, embedding_bits, down=None):

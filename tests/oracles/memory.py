@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
 """Writes the sizes of caches, measured on the cache objects of `transformers`.
 
-    tests/oracles/memory.py [FILE: fixtures/memory/transformers.tsv] [MODEL_TYPE…]
+    tests/oracles/memory.py [MODEL_TYPE…]
 
-A line has a configuration, context lengths in tokens, and the elements that the cache holds after a forward pass of as
-many tokens, separated by tabs. Encoder-decoder models get an input of the same length. Each architecture is measured with
-the defaults of its class on the meta device, and with a small configuration on the CPU whose windows are shorter than the
-context. An architecture that fails in both ways is listed in a comment. Needs torch and transformers.
+A line has a configuration, context lengths in tokens, the elements that the cache holds after a forward pass of as many
+tokens, and those that hf-mem computes with all defaults filled in, separated by tabs. Encoder-decoder models get an input of
+the same length.
+
+`fixtures/memory/transformers.tsv` has each architecture: with the defaults of its class on the meta device, and with a small
+configuration on the CPU whose windows are shorter than the context. An architecture that fails in both ways is listed in a
+comment. `fixtures/memory/configs.tsv` has chosen configurations, whose first two columns are kept: the layouts of well-known
+repositories, and small configurations with other values, missing keys and `null`.
+
+Needs torch and transformers; without hf-mem, its column is empty. `JOBS` is the number of processes. With MODEL_TYPE, the
+files have only these architectures.
 """
 
 import json
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -30,12 +38,20 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES as SEQ2SEQ,
 )
 
+try:
+    from hf_mem.safetensors.kv_cache import compute_safetensors_kv_cache_size
+except ImportError:
+    compute_safetensors_kv_cache_size = None
+
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
 
-SECONDS = 60
+# CPU time.
+SECONDS = 15
 LONG, SHORT = (100, 3000, 9001), (20, 60, 130)
 CACHES = ("past_key_values", "cache_params")
+
+HEADER = f"# Configuration, tokens, elements, elements in hf-mem 0.5.6. Written by tests/oracles/memory.py with transformers {transformers.__version__}"
 
 # Values for small configurations, in the order in which they are given up if the class rejects them.
 SMALL = [
@@ -63,7 +79,7 @@ class TooSlow(Exception):
 
 
 def too_slow(*_):
-    raise TooSlow(f"more than {SECONDS} s")
+    raise TooSlow(f"more than {SECONDS} s of CPU time")
 
 
 def floats(value, seen):
@@ -110,9 +126,30 @@ def measure(kind, config, lengths, device):
 def small_configs(name):
     """Returns small configurations with ever fewer changes, as the changed values."""
     keys = CONFIG_MAPPING[name]().to_dict()
-    # Without the last groups, the model would be too large.
-    for kept in range(len(SMALL) - 2):
+    # Without the last groups, the model would be too large. `configs.jsonl` has configurations for those that need others.
+    for kept in range(3):
         yield {key: value for group in SMALL[kept:] for key, value in group.items() if key in keys and value is not None}
+
+
+def hf_mem(config, lengths):
+    """Returns the elements that hf-mem computes, or `-` if it fails."""
+    if compute_safetensors_kv_cache_size is None:
+        return ""
+    try:
+        values = {key: value for key, value in config.to_dict().items() if value is not None}
+        return " ".join(str(compute_safetensors_kv_cache_size(values, "BF16", length) // 2) for length in lengths)
+    except Exception:
+        return "-"
+
+
+def line(kind, stated, config, lengths, device):
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        elements = measure(kind, config, lengths, device)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    columns = [" ".join(map(str, lengths)), " ".join(map(str, elements)), hf_mem(config, lengths)]
+    return "\t".join([json.dumps(stated, separators=(",", ":")), *columns])
 
 
 def attempt(kind, name, changes, lengths, device):
@@ -120,46 +157,66 @@ def attempt(kind, name, changes, lengths, device):
     keys = CONFIG_MAPPING[name]().to_dict() if device == "cpu" else {}
     # The state of Mamba depends on the intermediate size.
     cheap = {key: value for key, value in CHEAP.items() if key in keys and not (key == "intermediate_size" and "state_size" in keys)}
-    signal.alarm(SECONDS)
-    try:
-        config = CONFIG_MAPPING[name](**{**cheap, **base, **changes})
-        elements = measure(kind, config, lengths, device)
-    finally:
-        signal.alarm(0)
-    stated = {"model_type": name, **base, **changes}
-    return "\t".join([json.dumps(stated, separators=(",", ":")), " ".join(map(str, lengths)), " ".join(map(str, elements))])
+    config = CONFIG_MAPPING[name](**{**cheap, **base, **changes})
+    return line(kind, {"model_type": name, **base, **changes}, config, lengths, device)
 
 
 def lines(kind, name):
-    reasons = []
-    found = 0
-    try:
-        yield attempt(kind, name, {}, LONG, "meta")
-        found += 1
-    except Exception as error:
-        reasons.append(error)
-    for changes in small_configs(name):
-        try:
-            yield attempt(kind, name, changes, SHORT, "cpu")
-            found += 1
+    """Returns the lines of an architecture."""
+    found, reasons = [], []
+    attempts = [({}, LONG, "meta"), *((changes, SHORT, "cpu") for changes in small_configs(name))]
+    for changes, lengths, device in attempts:
+        if device == "cpu" and found and found[-1][1] == "cpu":
             break
+        try:
+            found.append((attempt(kind, name, changes, lengths, device), device))
         except Exception as error:
             reasons.append(error)
     if not found:
-        yield f"# {name}: not measured: {type(reasons[-1]).__name__}: {' '.join(str(reasons[-1]).split())[:100]}"
+        return [f"# {name}: not measured: {type(reasons[-1]).__name__}: {' '.join(str(reasons[-1]).split())[:100]}"]
+    return [text for text, _ in found]
+
+
+def stated_line(stated, lengths):
+    """Returns the line of a chosen configuration."""
+    try:
+        kind, config = text_config(stated)
+        is_large = max(getattr(config, key, 0) or 0 for key in ("hidden_size", "d_model", "n_embd")) > 512
+        return [line(kind, stated, config, lengths, "meta" if is_large else "cpu")]
+    except Exception as error:
+        return [f"# {json.dumps(stated, separators=(',', ':'))}: not measured: {type(error).__name__}: {' '.join(str(error).split())[:100]}"]
+
+
+def text_config(stated):
+    """Returns the class and the configuration of the text model."""
+    config = CONFIG_MAPPING[stated["model_type"]].from_dict(dict(stated))
+    config = getattr(config, "thinker_config", config)
+    text = config if config.is_encoder_decoder else config.get_text_config(decoder=True)
+    return AutoModelForSeq2SeqLM if text.model_type in SEQ2SEQ else AutoModelForCausalLM, text
+
+
+def work(job):
+    signal.signal(signal.SIGPROF, too_slow)
+    return stated_line(*job) if isinstance(job, tuple) else lines(AutoModelForSeq2SeqLM if job in SEQ2SEQ else AutoModelForCausalLM, job)
 
 
 def main():
-    signal.signal(signal.SIGALRM, too_slow)
-    path = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "fixtures/memory/transformers.tsv"
-    chosen = sys.argv[2:]
-    with path.open("w") as file:
-        print(f"# Configuration, tokens, elements. Written by tests/oracles/memory.py with transformers {transformers.__version__}", file=file)
-        for kind, names in ((AutoModelForCausalLM, set(CAUSAL) - set(SEQ2SEQ) - {"whisper", "trocr"}), (AutoModelForSeq2SeqLM, set(SEQ2SEQ))):
-            for name in sorted(names):
-                if not chosen or name in chosen:
-                    for line in lines(kind, name):
-                        print(line, file=file, flush=True)
+    chosen = sys.argv[1:]
+    folder = ROOT / "fixtures/memory"
+    names = sorted(set(CAUSAL) - set(SEQ2SEQ) - {"whisper", "trocr"}) + sorted(SEQ2SEQ)
+    stated = [text.split("\t")[:2] for text in (folder / "configs.tsv").read_text().splitlines() if text[0] != "#"]
+    stated = [(json.loads(config), tuple(map(int, lengths.split()))) for config, lengths in stated]
+    files = {
+        "transformers.tsv": [name for name in names if not chosen or name in chosen],
+        "configs.tsv": [(config, lengths) for config, lengths in stated if not chosen or config["model_type"] in chosen],
+    }
+    with multiprocessing.Pool(int(os.environ.get("JOBS", os.cpu_count()))) as pool:
+        for name, jobs in files.items():
+            with (folder / name).open("w") as file:
+                print(HEADER, file=file)
+                for measured in pool.imap(work, jobs):
+                    for text in measured:
+                        print(text, file=file, flush=True)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,12 @@ class Results(unittest.TestCase):
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
         self.assertEqual(printed.stdout, f"{BLOOM}\n")
 
+    def test_memory_is_added_on_request(self):
+        name = "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"
+        self.assertNotIn("memory", hf_meta.inspect(name))
+        memory = hf_meta.inspect(name, memory=1024)["memory"]
+        self.assertEqual((memory["context"], memory["cacheBytes"]), (1024, 1024 * 32 * 2 * 8 * 128 * 2))
+
     def test_a_result_is_the_json_of_the_command(self):
         for headers, options in [(False, ["--json", "--summary"]), (True, ["--json"])]:
             command = json.loads(run("gpt2", *options, check=True).stdout)

@@ -38,6 +38,8 @@ pub struct MetricValues {
     pub tensors: Option<u64>,
     /// The number of weight files, if known.
     pub shards: Option<u64>,
+    /// The memory of the weights and of the cache in bytes, and the context length in tokens, if known.
+    pub memory: Option<(u64, u64)>,
     /// `true` if the values were counted from headers, `false` if they were reported by the Hub. In the latter case,
     /// badges are marked `unverified`.
     pub is_verified: bool,
@@ -49,11 +51,13 @@ impl MetricValues {
     pub fn from_report(report: &CountReport) -> Self {
         let count = &report.parameter_count;
         let totals = count.totals();
+        let memory = report.memory.as_deref();
         Self {
             active: active(&report.breakdown),
             bytes: Some(totals.bytes),
             tensors: Some(totals.tensors),
             shards: Some(report.file_count() as u64),
+            memory: memory.and_then(|memory| Some((memory.total_bytes?, memory.context))),
             is_verified: true,
             is_exact: report.breakdown.is_exact(),
             ..Self::from_unverified(
@@ -76,6 +80,7 @@ impl MetricValues {
             bytes: None,
             tensors: None,
             shards: None,
+            memory: None,
             is_verified: false,
         }
     }
@@ -94,6 +99,16 @@ impl MetricValues {
             Metric::Dtype => self.main_dtype()?,
             Metric::Tensors => (metric.label(), thousands(self.tensors?)),
             Metric::Shards => (metric.label(), thousands(self.shards?)),
+            Metric::Memory => {
+                let (bytes, context) = self.memory?;
+                let context = match context {
+                    context if context.is_multiple_of(1_024) => {
+                        format!("{}k", thousands(context / 1_024))
+                    }
+                    context => format!("{} tokens", thousands(context)),
+                };
+                (metric.label(), format!("{} at {context}", short_bytes(bytes)))
+            }
         };
         Some(if self.is_verified {
             Badge::new(label, message)
@@ -159,6 +174,7 @@ mod tests {
             bytes: Some(1_028_470_731_056),
             tensors: Some(61_234),
             shards: Some(72),
+            memory: Some((1_030_000_000_000, 32_768)),
             is_verified: true,
             is_exact: true,
             parameters: 1_026_470_731_056,
@@ -171,6 +187,7 @@ mod tests {
             "F8_E4M3 | 1.02T of 1.03T",
             "tensors | 61,234",
             "shards | 72",
+            "memory | 1.03 TB at 32k",
         ];
         assert_eq!(texts(&kimi), expected.map(|text| Some(text.to_owned())));
     }

@@ -127,6 +127,8 @@ choice! {
         Tensors = "tensors",
         /// The number of weight files: `shards | 72`.
         Shards = "shards",
+        /// The memory of the weights and of the cache at a context length: `memory | 17.8 GB at 32k`.
+        Memory = "memory",
     }
 }
 

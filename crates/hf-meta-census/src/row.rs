@@ -12,11 +12,12 @@ use super::table::TableRow;
 use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::formats::{chain, clip};
+use hf_meta::memory::Memory;
 use hf_meta::report::{CountReport, Finding};
 use hf_meta::{Error, ErrorKind, HubCacheMiss};
 
 /// The version of the table columns, which increases with every change.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 2;
 
 /// The result for one repository.
 ///
@@ -65,6 +66,11 @@ pub struct CensusRow {
     pub quant_method: Option<String>,
     /// The active parameters of a mixture-of-experts model.
     pub moe: Option<ActiveParameters>,
+    /// The bytes that each token adds to the cache of a sequence, beyond all windows; absent if the count did not need
+    /// the file that they follow from, or if there is no exact rule.
+    pub cache_token_bytes: Option<i64>,
+    /// The bytes of the windows and states in the cache of a sequence; absent as above.
+    pub cache_fixed_bytes: Option<i64>,
     /// The kinds of the findings, such as `totalSizeMismatch`.
     pub findings: Vec<String>,
     /// The other weight sets, which are not counted, at most 1,000; absent if they were not listed.
@@ -251,6 +257,9 @@ impl CensusRow {
         self.dtypes = report.parameter_count.rows().map(DtypeSums::from).collect();
         self.quant_method.clone_from(&report.breakdown.method);
         self.moe = report.breakdown.moe.map(ActiveParameters::from);
+        let cache = report.layout.as_deref().and_then(Memory::growth);
+        (self.cache_token_bytes, self.cache_fixed_bytes) =
+            cache.map(|(token, fixed)| (integer(token), integer(fixed))).unzip();
         self.findings = kinds(&report.findings);
         if let Some(sets) = &report.other_sets {
             self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());

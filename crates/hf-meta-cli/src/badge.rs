@@ -7,11 +7,13 @@ use std::str::FromStr;
 
 use clap::ValueHint;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use hf_meta::memory::MemoryOptions;
 use hf_meta::{CountReport, Error, Model};
 use hf_meta_badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus, failed_to};
+use super::memory::parse_tokens;
 use super::output::print_bytes;
 use super::repos::{RepoArg, RepoText};
 
@@ -37,6 +39,10 @@ pub(crate) struct BadgeArgs {
     #[arg(long, value_name = "METRIC", default_value_t, value_parser = choice::<Metric>(Metric::NAMES))]
     #[arg(help = "Metric to show")]
     show: Metric,
+
+    /// Context length for `--show memory`, such as 32k [default: the maximum of the model]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
+    context: Option<u64>,
 
     #[arg(long, value_name = "STYLE", default_value_t, value_parser = choice::<Style>(Style::NAMES))]
     #[arg(help = "Badge style, as on shields.io")]
@@ -87,7 +93,11 @@ pub(crate) async fn run(
         }
         fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
     }
-    let read = |model: Model| async move { model.count().await };
+    let memory = MemoryOptions { context: args.context, ..MemoryOptions::default() };
+    let memory = Some(memory).filter(|_| args.show == Metric::Memory);
+    let read = move |model: Model| async move {
+        memory.map_or(model.clone(), |memory| model.memory(memory)).count().await
+    };
     let sources = Sources { repos: &args.repos, selection: &args.selection, is_json: false };
     let print = |source: &RepoArg, report: Result<CountReport, Error>| match report {
         Ok(report) => {

@@ -3,7 +3,7 @@
 use std::io;
 
 use hf_meta::formats::WeightsKind;
-use hf_meta::memory::{CacheDtype, CacheKind, Engine, Memory, MemoryOptions};
+use hf_meta::memory::{self, CacheDtype, CacheKind, Engine, Memory, MemoryOptions};
 use hf_meta::report::text::{bytes, counted, escape, thousands};
 use hf_meta::{CountReport, Model};
 
@@ -67,11 +67,9 @@ impl MemoryArgs {
         if !self.is_selected() {
             return model;
         }
-        let options = MemoryOptions::default()
-            .context(self.context)
-            .batch(self.batch)
-            .cache_dtype(self.cache_dtype)
-            .engine(self.engine);
+        let Self { context, batch, cache_dtype, engine, .. } = *self;
+        let options =
+            MemoryOptions { context, batch, cache_dtype, engine, ..MemoryOptions::default() };
         let model = model.memory(options);
         if self.fit.is_some() { model.other_sets(true) } else { model }
     }
@@ -90,10 +88,8 @@ fn parse_with(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor).filter(|number| *number > 0)
 }
 
-/// Parses a number of tokens. As in the names of models, 32k are 32,768.
-fn parse_tokens(text: &str) -> Result<u64, &'static str> {
-    parse_with(text, &[("", 1), ("k", 1 << 10), ("m", 1 << 20)])
-        .ok_or("expected a number of tokens, such as 32768 or 32k")
+pub(crate) fn parse_tokens(text: &str) -> Result<u64, &'static str> {
+    memory::parse_tokens(text).ok_or("expected a number of tokens, such as 32768 or 32k")
 }
 
 fn parse_size(text: &str) -> Result<u64, &'static str> {
@@ -137,20 +133,23 @@ pub(crate) fn write(
         .shown_if(memory.state_bytes != Some(0))
         .number("total", move |row| size(row.total_bytes));
     page.table(&table, || &rows)?;
-    page.line(&summary(memory))?;
-    if let Some(budget) = args.fit {
-        page.line(&fit(report, memory, budget))?;
+    for line in summary(memory) {
+        page.line(&line)?;
+    }
+    for line in args.fit.iter().flat_map(|budget| fit(report, memory, *budget)) {
+        page.line(&line)?;
     }
     page.styled_line(DIM, "excluded: activations, the runtime of the accelerator, fragmentation")
 }
 
-/// Describes the layers and the options.
-fn summary(memory: &Memory) -> String {
+/// Describes the layers and the options, in lines.
+fn summary(memory: &Memory) -> Vec<String> {
     let layers = match &memory.layout {
         Ok(layout) => {
             let caches = layout.caches.iter().map(|cache| {
                 let kind = match cache.kind {
                     CacheKind::Full => "full",
+                    CacheKind::Index => "index",
                     CacheKind::Window => "window",
                     CacheKind::Compressed => "compressed",
                     CacheKind::Remainder => "remainder",
@@ -165,19 +164,22 @@ fn summary(memory: &Memory) -> String {
             let name = escape(&layout.architecture);
             format!("{name}, {}: {}", counted(layout.layers, "layer"), caches.join(", "))
         }
-        Err(error) => format!("cache unknown: {}", escape(&error.to_string())),
+        Err(_) => String::new(),
     };
+    let unknown = memory.unknown.as_ref();
+    let unknown = unknown.map(|error| format!("cache unknown: {}", escape(&error.to_string())));
     let engine = memory.options.engine.unwrap_or(Engine::Stored).name();
-    let bound = if memory.exact || memory.layout.is_err() { "" } else { ", an upper bound" };
     let batch = match memory.options.batch.unwrap_or(1) {
         1 => String::new(),
         batch => format!(", {batch} sequences"),
     };
-    format!("{layers}; cache in {}{batch}, engine {engine}{bound}", memory.cache_dtype)
+    let options = format!("cache in {}{batch}, engine {engine}", memory.cache_dtype);
+    let lines = [layers, unknown.unwrap_or_default(), options];
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
-/// Describes what fits into `budget` bytes.
-fn fit(report: &CountReport, memory: &Memory, budget: u64) -> String {
+/// Describes what fits into `budget` bytes, in lines.
+fn fit(report: &CountReport, memory: &Memory, budget: u64) -> Vec<String> {
     let size = bytes(budget);
     let Some(needed) = memory.sequence_bytes() else {
         let answer = if memory.weight_bytes <= budget {
@@ -185,30 +187,28 @@ fn fit(report: &CountReport, memory: &Memory, budget: u64) -> String {
         } else {
             "no, the weights do not fit"
         };
-        return format!("{size}: {answer}");
+        return vec![format!("{size}: {answer}")];
     };
     let answer = if memory.weight_bytes.saturating_add(needed) <= budget { "yes" } else { "no" };
     let context = match memory.longest_context(budget) {
-        Some(context) => format!("at most {} tokens", thousands(context)),
-        None => "not even one token".to_owned(),
+        Some(context) => format!("at most {} tokens fit", thousands(context)),
+        None => "not even one token fits".to_owned(),
     };
-    let answer =
-        format!("{size}: {answer}, at {} tokens; {context} fit", thousands(memory.context));
+    let answer = format!("{size}: {answer}, at {} tokens; {context}", thousands(memory.context));
     let sets = report.other_sets.iter().flatten();
     let sets = sets.filter(|set| report.model.is_some() && set.kind == WeightsKind::Model);
     let others = sets.filter_map(|set| Some((set.bytes, set.quantization.as_deref()?)));
     let read = report.model.as_ref().and_then(|model| model.file_type.as_deref());
     let all = others.chain(read.map(|name| (memory.weight_bytes, name)));
     let fits = all.filter(|(bytes, _)| bytes.saturating_add(needed) <= budget);
-    match fits.max() {
-        Some((weights, name)) => format!(
-            "{answer}; the largest quantization that fits is {} ({})",
-            escape(name),
-            bytes(weights)
-        ),
-        None if report.model.is_some() => format!("{answer}; no quantization fits"),
-        None => answer,
-    }
+    let largest = match fits.max() {
+        Some((weights, name)) => {
+            format!("the largest quantization that fits is {} ({})", escape(name), bytes(weights))
+        }
+        None if report.model.is_some() => "no quantization fits".to_owned(),
+        None => return vec![answer],
+    };
+    vec![answer, largest]
 }
 
 #[cfg(test)]

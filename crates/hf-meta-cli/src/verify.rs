@@ -184,10 +184,7 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding]) -> io::Result<()> {
 
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
 fn by_kind(findings: &[Finding]) -> impl Iterator<Item = &[Finding]> {
-    findings.chunk_by(|a, b| {
-        matches!(b, Finding::MoreFindings { .. })
-            || std::mem::discriminant(a) == std::mem::discriminant(b)
-    })
+    findings.chunk_by(|a, b| matches!(b, Finding::MoreFindings { .. }) || a.is_same_kind(b))
 }
 
 /// Counts findings, including unlisted ones.

@@ -94,7 +94,7 @@ impl Session {
         let mut model = model.revision(revision).path(path);
         if let Some(context) = memory {
             let context = Some(context).filter(|context| *context > 0);
-            model = model.memory(MemoryOptions::default().context(context));
+            model = model.memory(MemoryOptions { context, ..MemoryOptions::default() });
         }
         let json = self.wait(py, async move {
             Ok::<_, Error>(if headers {

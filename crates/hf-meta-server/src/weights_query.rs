@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 use hf_meta::formats::RepoPath;
+use hf_meta::memory::{MemoryOptions, parse_tokens};
 use hf_meta::report::Plan;
 use hf_meta::{Client, Model};
 use hf_meta::{CommitSha, Endpoint, RepoId, Revision, Source};
@@ -30,6 +31,8 @@ pub(super) struct WeightsQuery {
     repo: RepoId,
     revision: Option<Revision>,
     path: Option<RepoPath>,
+    /// The conditions for which the memory of the model is requested.
+    memory: Option<MemoryOptions>,
     kind: QueryKind,
 }
 
@@ -65,10 +68,14 @@ impl WeightsQuery {
         let repo = repo.parse().map_err(|_| InvalidQuery::Repo)?;
         let revision = query.get("revision").map(str::parse);
         let path = query.get("path").map(|path| path.trim_end_matches('/').parse());
+        let context = query.get("context").and_then(parse_tokens);
+        let memory = MemoryOptions { context, ..MemoryOptions::default() };
+        let has_memory = context.is_some() || query.get("show") == Some("memory");
         Ok(Self {
             repo,
             revision: revision.transpose().map_err(|_| InvalidQuery::Revision)?,
             path: path.transpose().map_err(|_| InvalidQuery::Path)?,
+            memory: Some(memory).filter(|_| has_memory),
             kind: QueryKind::Counts,
         })
     }
@@ -136,7 +143,8 @@ impl WeightsQuery {
 
     /// Returns the model to read, with as few requests as possible.
     pub(super) fn model(&self, client: &Client) -> Model {
-        client.source(self.source()).plan(Plan::Prefetch)
+        let model = client.source(self.source()).plan(Plan::Prefetch);
+        self.memory.map_or(model.clone(), |memory| model.memory(memory))
     }
 
     /// Returns the source of the weights.

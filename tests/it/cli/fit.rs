@@ -20,11 +20,52 @@ const LATENT: &str =
 const HYBRID: &str =
     r#"{"model_type":"qwen3_next","num_hidden_layers":8,"max_position_embeddings":262144}"#;
 
+/// Creates a GGUF file with 16-bit floats.
+fn gguf(file_type: u32, elements: u64, architecture: &str, keys: &[(&str, u32)]) -> File {
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+    let number = |key: &str, number: u32| {
+        [text(key), 4_u32.to_le_bytes().to_vec(), number.to_le_bytes().to_vec()].concat()
+    };
+    let mut head = b"GGUF\x03\0\0\0".to_vec();
+    head.extend(1_u64.to_le_bytes());
+    head.extend((keys.len() as u64 + 2).to_le_bytes());
+    head.extend(text("general.architecture"));
+    head.extend(8_u32.to_le_bytes());
+    head.extend(text(architecture));
+    head.extend(number("general.file_type", file_type));
+    for (key, value) in keys {
+        head.extend(number(&format!("{architecture}.{key}"), *value));
+    }
+    head.extend(text("output.weight"));
+    head.extend(1_u32.to_le_bytes());
+    head.extend(elements.to_le_bytes());
+    head.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    head.resize(head.len().next_multiple_of(32), 0);
+    let size = head.len() as u64 + 2 * elements;
+    File::padded(head, size)
+}
+
+/// A repository with three quantizations, of 8, 4 and 2 MB. The cache of 4,096 tokens takes 4.2 MB.
+fn quantizations() -> Repo {
+    let keys = [
+        ("block_count", 4),
+        ("context_length", 4_096),
+        ("embedding_length", 512),
+        ("attention.head_count", 8),
+        ("attention.head_count_kv", 1),
+    ];
+    let file = |file_type, elements| gguf(file_type, elements, "llama", &keys);
+    Repo::new("org/gguf")
+        .file("model-Q8_0.gguf", file(7, 4_000_000))
+        .file("model-Q4_K_M.gguf", file(15, 2_000_000))
+        .file("model-Q2_K.gguf", file(10, 1_000_000))
+}
+
 fn hub() -> LocalHub {
     let cases = [("dense", DENSE), ("sliding", SLIDING), ("latent", LATENT), ("hybrid", HYBRID)];
     let repos = cases.map(|(name, config)| repo(&format!("org/{name}"), config));
     let unknown = repo("org/unknown", r#"{"model_type":"brand_new"}"#);
-    LocalHub::start(repos.into_iter().chain([unknown])).unwrap()
+    LocalHub::start(repos.into_iter().chain([unknown, quantizations()])).unwrap()
 }
 
 #[test]
@@ -32,7 +73,7 @@ fn memory_is_listed_by_context() {
     let hub = hub();
     let page = |name: &str| run(&hub, &[&format!("org/{name}"), "--fit", "2GB"]).stdout;
     let cases = [
-        ("dense", "llama, 4 layers: 4 × full; cache in bf16, engine stored"),
+        ("dense", "llama, 4 layers: 4 × full\ncache in bf16, engine stored"),
         ("dense", "2.0 GB: yes, at 8,192 tokens; at most 8,192 tokens fit"),
         ("sliding", "1 × full, 5 × window 512"),
         ("latent", "deepseek_v3, 3 layers: 3 × full"),
@@ -86,4 +127,56 @@ fn options_without_a_view_are_rejected() {
     let output = run(&hub, &["org/dense", "--context", "4k"]);
     assert_eq!(output.code, 2);
     assert!(output.stderr.contains("require `--memory` or `--fit`"), "{}", output.stderr);
+}
+
+/// Every line fits into 80 columns.
+#[test]
+fn transcripts() {
+    let hub = hub();
+    let mut pages = Vec::new();
+    for name in ["dense", "sliding", "latent", "hybrid", "gguf", "unknown"] {
+        for args in [&["--memory"][..], &["--fit", "9MB", "--context", "2k"]] {
+            let repo = format!("org/{name}");
+            let output = run(&hub, &[&[&*repo], args].concat());
+            pages.push(format!("$ hf-meta {repo} {}\n{}", args.join(" "), output.stdout));
+        }
+    }
+    for args in [["dense", "llama.cpp"], ["latent", "vllm"], ["sliding", "vllm"]] {
+        let repo = format!("org/{}", args[0]);
+        let output = run(&hub, &[&repo, "--memory", "--engine", args[1]]);
+        pages.push(format!("$ hf-meta {repo} --memory --engine {}\n{}", args[1], output.stdout));
+    }
+    let text = pages.join("\n");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_largest_quantization_that_fits_is_named() {
+    let hub = hub();
+    // 1,024 bytes per token, of which 4,096 are stored.
+    let cases = [
+        ("13MB", "the largest quantization that fits is Q8_0 (8.0 MB)"),
+        ("9MB", "the largest quantization that fits is Q4_K_M (4.0 MB)"),
+        ("8MB", "the largest quantization that fits is Q2_K (2.0 MB)"),
+        ("6MB", "no quantization fits"),
+    ];
+    for (size, expected) in cases {
+        let text = run(&hub, &["org/gguf", "--fit", size]).data();
+        assert!(text.contains(expected), "{size}: {text}");
+    }
+}
+
+#[test]
+fn a_badge_shows_the_memory_at_a_context() {
+    let hub = hub();
+    let badge = |repo: &str, context: &[&str]| {
+        let args = [&["badge", repo, "--json", "--show", "memory"], context].concat();
+        let output = run(&hub, &args);
+        let json: Value = serde_json::from_str(&output.stdout).unwrap();
+        (json["message"].as_str().unwrap().to_owned(), output.stderr.contains("brand_new"))
+    };
+    assert_eq!(badge("org/dense", &["--context", "1k"]), ("3.1 MB at 1k".to_owned(), false));
+    assert_eq!(badge("org/dense", &[]), ("17.8 MB at 8k".to_owned(), false));
+    assert_eq!(badge("org/unknown", &[]), ("unknown".to_owned(), true));
 }

@@ -34,6 +34,21 @@ async fn a_badge_shows_the_requested_metric() {
 }
 
 #[tokio::test]
+async fn memory_is_computed_if_it_is_requested() {
+    let json =
+        r#"{"model_type":"llama","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":64}"#;
+    let repo = Repo::new("org/x").file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([repo.file("config.json", File::from_bytes(json))]).unwrap();
+    let router = router(&hub, config());
+    let plain = get(&router, "/api/models/org/x").await.json();
+    assert_eq!(plain["memory"], Value::Null);
+    let counted = get(&router, "/api/models/org/x?context=1k").await.json();
+    assert_eq!(counted["memory"]["cacheBytes"], 128 * 2 * 1_024);
+    let badge = get(&router, "/badge/org/x.svg?show=memory&context=32k").await;
+    assert_eq!(badge.title(), "memory: 8.39 MB at 32k");
+}
+
+#[tokio::test]
 async fn a_badge_is_served_as_json_for_shields() {
     let hub = support::fixtures_hub();
     let router = router(&hub, config());

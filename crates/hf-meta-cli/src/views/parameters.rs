@@ -6,6 +6,7 @@ use std::io;
 use hf_meta::count::DtypeCount;
 use hf_meta::formats::weight_sets::shard_pattern;
 use hf_meta::formats::{ModelDescription, WeightsKind};
+use hf_meta::memory::CacheLayout;
 use hf_meta::report::text::{bytes, counted, escape, share, short, thousands};
 use hf_meta::{CountReport, WeightSet};
 
@@ -38,6 +39,8 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     }
     if let Some(model) = &report.model {
         page.line(&description(model))?;
+    } else if let Some(layout) = &report.layout {
+        page.line(&identity(layout))?;
     }
     page.line(&files_and_tensors(report))?;
     match &report.other_sets {
@@ -108,6 +111,18 @@ fn quantization(report: &CountReport) -> Option<String> {
     let bits = if bits.is_empty() { String::new() } else { format!(", {}-bit", bits.join("/")) };
     let stored = bytes(report.parameter_count.totals().bytes);
     Some(format!("quantized: {}{bits}, {stored} as stored (--explain)", escape(method)))
+}
+
+/// Describes the architecture, such as `mixtral, 32 layers, hidden size 4,096, context of 32,768 tokens`.
+fn identity(layout: &CacheLayout) -> String {
+    let part = |text: &str, number: u64| text.replace("{}", &thousands(number));
+    let parts = [
+        Some(escape(&layout.architecture)),
+        Some(counted(layout.layers, "layer")),
+        layout.hidden_size.map(|size| part("hidden size {}", size)),
+        layout.max_context.map(|context| part("context of {} tokens", context)),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Formats the number of files and tensors, and the commit.

@@ -63,5 +63,6 @@ pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Packing};
 pub use counter::{Counter, needs_config};
 pub(crate) use experts::{Embedding, TensorPosition};
 pub use experts::{MixtureOfExperts, UnknownActive};
-pub(crate) use name_index::{is_packed_weight, module_of};
+pub(crate) use module::{Component, container_bits};
+pub(crate) use name_index::{is_packed_weight, module_of, split as split_name};
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};

@@ -5,14 +5,14 @@ use crate::formats::{Dtype, TensorInfo};
 
 /// A name that quantizers give to a tensor of a module.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Component {
+pub(crate) struct Component {
     /// The position among all components, which identifies and orders them.
     pub(super) index: u16,
     /// The last segments of the tensor name, or a suffix of the last segment. Empty if the tensor has the name of the
     /// module.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     pub(super) is_suffix: bool,
-    pub(super) role: Role,
+    pub(crate) role: Role,
     /// True if a tensor with this name is a reason to request `config.json`.
     pub(super) needs_config: bool,
     /// True if a [buffer](super::Buffer) may have this name.
@@ -21,7 +21,7 @@ pub(super) struct Component {
 
 /// The role of a component in its module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// The weights, with several in one element.
     Weights,
     /// A tensor that is needed to unpack the weights.
@@ -32,13 +32,18 @@ pub(super) enum Role {
 
 impl Component {
     /// Returns whether the tensor has the bare name of the module.
-    pub(super) fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         self.name.is_empty()
     }
 
     /// Returns whether unquantized models use the name for weights: `weight`, or the bare module name.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.role == Role::Weights && !self.needs_config
+    }
+
+    /// Returns whether the tensor contains weights, packed or not.
+    pub(crate) fn is_weights(&self) -> bool {
+        self.role == Role::Weights
     }
 
     /// Returns whether only quantizers store a tensor with this name, even next to weights that are not packed.
@@ -166,7 +171,7 @@ pub(super) fn divide(number: u64, divisor: u64) -> Option<u64> {
 }
 
 /// Returns the width in bits of a dtype that packs smaller values; `None` for any other dtype.
-pub(super) fn container_bits(dtype: &Dtype) -> Option<u64> {
+pub(crate) fn container_bits(dtype: &Dtype) -> Option<u64> {
     let is_container = matches!(
         dtype,
         Dtype::U8

@@ -113,7 +113,7 @@ fn all_names() -> impl Iterator<Item = (&'static str, Role, bool)> {
 }
 
 /// Splits the name of a tensor into its module and its component.
-pub(super) fn split(name: &str) -> (&str, &'static Component) {
+pub(crate) fn split(name: &str) -> (&str, &'static Component) {
     INDEX.split(name)
 }
 

@@ -16,10 +16,13 @@ type EvaluatedFormula = (u64, Vec<(&'static str, u64)>);
 /// The definitions by name of the architecture.
 ///
 /// A line is `names < base name=value …`. A definition of the base applies if the line has none.
-static ARCHITECTURES: LazyLock<HashMap<&'static str, Definitions>> = LazyLock::new(|| {
-    let lines = include_str!("architectures.txt").lines();
+static ARCHITECTURES: LazyLock<HashMap<&'static str, Definitions>> =
+    LazyLock::new(|| parse(include_str!("architectures.txt")));
+
+/// Parses a table of definitions.
+pub(crate) fn parse(table: &'static str) -> HashMap<&'static str, Definitions> {
     let mut architectures = HashMap::new();
-    for line in lines.filter(|line| !line.starts_with('#')) {
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
         let mut words = line.split_ascii_whitespace();
         let names = words.next().unwrap_or_default();
         let base = words.next().and_then(|base| base.strip_prefix('<'));
@@ -29,26 +32,36 @@ static ARCHITECTURES: LazyLock<HashMap<&'static str, Definitions>> = LazyLock::n
         }
     }
     architectures
-});
+}
 
 /// The line on which all others are based.
 const ROOT: &str = "root";
 
 /// The definitions of an architecture.
 #[derive(Debug)]
-pub(super) struct Definitions {
+pub(crate) struct Definitions {
     base: Option<&'static str>,
     entries: HashMap<&'static str, &'static str>,
 }
 
 impl Definitions {
     /// Returns the definitions of an architecture; `None` if it is unknown.
-    pub(super) fn find(architecture: &str) -> Option<&'static Self> {
+    pub(crate) fn find(architecture: &str) -> Option<&'static Self> {
         ARCHITECTURES.get(architecture)
     }
 
+    /// Returns the definitions of an architecture without rules for a cache.
+    pub(crate) fn root() -> Option<&'static Self> {
+        Self::find(ROOT)
+    }
+
+    /// Returns the definitions of the line itself, and the name of its base.
+    pub(crate) fn own(&self) -> (&HashMap<&'static str, &'static str>, Option<&'static str>) {
+        (&self.entries, self.base)
+    }
+
     /// Returns the definition of a name.
-    pub(super) fn get(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'static str> {
         let inherited = || Self::find(self.base?)?.get(name);
         self.entries.get(name).copied().or_else(inherited)
     }
@@ -78,7 +91,6 @@ impl Value {
             // Configurations of Mamba-2 models state `"auto"`.
             "null" | r#""auto""# => Self::Null,
             text if text.starts_with('[') => match read::<Vec<&RawValue>>(value) {
-                Some(list) if list.is_empty() => Self::Missing,
                 Some(list) if list.len() <= Self::MAX_LENGTH => {
                     let numbers = list.iter().map(|value| whole(value)).collect();
                     let texts = || list.iter().map(|value| read(value)).collect::<Option<_>>();
@@ -99,20 +111,20 @@ impl Value {
 }
 
 /// The values of names for one layer of a model.
-pub(super) struct ModelNames<'a> {
+pub(crate) struct ModelNames<'a> {
     pub(super) definitions: &'static Definitions,
     config: &'a JsonObject<'a>,
     /// The values that were looked up, because a configuration may have many keys.
     values: RefCell<HashMap<&'static str, Value>>,
     /// The keys that formulas have used, with their values for the current layer.
     used: RefCell<Vec<(&'static str, u64)>>,
-    pub(super) layer: u64,
+    pub(crate) layer: u64,
     /// The number of definitions that are being evaluated.
     depth: Cell<u32>,
 }
 
 impl<'a> ModelNames<'a> {
-    pub(super) fn new(definitions: &'static Definitions, config: &'a JsonObject<'a>) -> Self {
+    pub(crate) fn new(definitions: &'static Definitions, config: &'a JsonObject<'a>) -> Self {
         let (values, used) = Default::default();
         Self { definitions, config, values, used, layer: 0, depth: Cell::new(0) }
     }
@@ -131,8 +143,29 @@ impl<'a> ModelNames<'a> {
         values.entry(key).or_insert_with(|| Value::from_json(find())).clone()
     }
 
+    /// Returns whether a key is missing, so that its value is the default of a model class.
+    pub(crate) fn is_default(&self, key: &str) -> bool {
+        let default = self.definitions.get(key).is_some_and(|value| value.parse::<u64>().is_ok());
+        default && self.config.raw(key).is_none()
+    }
+
+    /// Returns the JSON text of a key.
+    pub(crate) fn text(&self, key: &str) -> &'a str {
+        self.config.raw(key).map_or("missing", RawValue::get)
+    }
+
+    /// Returns whether a key has a value other than `null` and the empty list.
+    pub(super) fn has(&self, key: &'static str) -> bool {
+        !matches!(self.value(key), Value::Missing | Value::Null) && !self.is_empty(key)
+    }
+
+    /// Returns whether a key has an empty list, which selects the default of a value.
+    fn is_empty(&self, key: &'static str) -> bool {
+        matches!(self.value(key), Value::Numbers(numbers) if numbers.is_empty())
+    }
+
     /// Evaluates the definition of a name, if it has one.
-    pub(super) fn defined(&self, name: &str) -> Option<Result<u64, CacheError>> {
+    pub(crate) fn defined(&self, name: &str) -> Option<Result<u64, CacheError>> {
         self.definitions.get(name).map(|formula| self.evaluate(formula))
     }
 
@@ -154,18 +187,15 @@ impl<'a> ModelNames<'a> {
         &self,
         keys: &'static str,
     ) -> Result<Option<(&'static str, Vec<String>)>, CacheError> {
-        for key in keys.split('|') {
-            match self.value(key) {
-                Value::Texts(texts) => return Ok(Some((key, texts))),
-                Value::Missing | Value::Null => {}
-                _ => return Err(CacheError::InvalidKey { key }),
-            }
+        let Some(key) = keys.split('|').find(|key| self.has(key)) else { return Ok(None) };
+        match self.value(key) {
+            Value::Texts(texts) => Ok(Some((key, texts))),
+            _ => Err(CacheError::InvalidKey { key }),
         }
-        Ok(None)
     }
 
     /// Evaluates a formula, and returns the keys that it used.
-    pub(super) fn trace(&self, formula: &'static str) -> Result<EvaluatedFormula, CacheError> {
+    pub(crate) fn trace(&self, formula: &'static str) -> Result<EvaluatedFormula, CacheError> {
         self.used.borrow_mut().clear();
         let value = evaluate(formula, self)?;
         let mut used = self.used.take();
@@ -184,14 +214,14 @@ impl FormulaInputs for ModelNames<'_> {
         let value = if name.starts_with('$') { Value::Missing } else { self.value(name) };
         let number = match value {
             Value::Number(number) => number,
-            Value::Numbers(numbers) => {
+            Value::Numbers(numbers) if !numbers.is_empty() => {
                 let number = usize::try_from(self.layer).ok().and_then(|layer| numbers.get(layer));
                 *number.ok_or(CacheError::WrongLength { key: name })?
             }
-            Value::Missing => self.defined(name).ok_or(missing)??,
+            Value::Missing | Value::Numbers(_) => self.defined(name).ok_or(missing)??,
             Value::Null => {
                 let is_formula = |formula: &&str| formula.parse::<u64>().is_err();
-                let root = || Definitions::find(ROOT)?.get(name);
+                let root = || Definitions::root()?.get(name);
                 let formula = self.definitions.get(name).filter(is_formula).or_else(root);
                 self.evaluate(formula.ok_or(missing)?)?
             }
@@ -220,9 +250,9 @@ impl FormulaInputs for ModelNames<'_> {
 
     fn length(&self, list: &'static str) -> Result<u64, CacheError> {
         match self.value(list) {
-            Value::Numbers(numbers) => Ok(numbers.len() as u64),
+            Value::Numbers(numbers) if !numbers.is_empty() => Ok(numbers.len() as u64),
             Value::Texts(texts) => Ok(texts.len() as u64),
-            Value::Number(_) | Value::Missing | Value::Null => {
+            Value::Number(_) | Value::Numbers(_) | Value::Missing | Value::Null => {
                 Err(CacheError::MissingKey { key: list })
             }
             Value::Invalid => Err(CacheError::InvalidKey { key: list }),

@@ -6,7 +6,8 @@
 
 use super::CacheError;
 
-type Comparison = fn(&u64, &u64) -> bool;
+/// An operation, with `None` for a result that is out of range.
+type Operation = fn(u64, u64) -> Option<u64>;
 
 /// The values of the names in a formula.
 pub(super) trait FormulaInputs {
@@ -69,57 +70,38 @@ impl<N: FormulaInputs> Parser<'_, N> {
     }
 
     fn comparison(&mut self) -> Result<u64, CacheError> {
-        let left = self.sum();
-        let comparisons: [(_, Comparison); 3] = [("==", u64::eq), (">=", u64::ge), ("<", u64::lt)];
-        for (symbol, compare) in comparisons {
-            if self.take(symbol) {
-                let right = self.sum();
-                return Ok(u64::from(compare(&left?, &right?)));
-            }
-        }
-        left
+        const COMPARISONS: [(&str, Operation); 3] = [
+            ("==", |left, right| Some(u64::from(left == right))),
+            (">=", |left, right| Some(u64::from(left >= right))),
+            ("<", |left, right| Some(u64::from(left < right))),
+        ];
+        self.operations(Self::sum, &COMPARISONS)
     }
 
     fn sum(&mut self) -> Result<u64, CacheError> {
-        let mut sum = self.product();
-        loop {
-            let operation = if self.take("+") {
-                u64::checked_add
-            } else if self.take("-") {
-                u64::checked_sub
-            } else {
-                return sum;
-            };
-            let right = self.product();
-            sum = self.apply(operation, sum, right);
-        }
+        self.operations(Self::product, &[("+", u64::checked_add), ("-", u64::checked_sub)])
     }
 
     fn product(&mut self) -> Result<u64, CacheError> {
-        let mut product = self.atom();
-        loop {
-            let operation = if self.take("*") {
-                u64::checked_mul
-            } else if self.take("/") {
-                u64::checked_div
-            } else if self.take("%") {
-                u64::checked_rem
-            } else {
-                return product;
-            };
-            let right = self.atom();
-            product = self.apply(operation, product, right);
-        }
+        const PRODUCTS: [(&str, Operation); 3] =
+            [("*", u64::checked_mul), ("/", u64::checked_div), ("%", u64::checked_rem)];
+        self.operations(Self::atom, &PRODUCTS)
     }
 
-    fn apply(
-        &self,
-        operation: fn(u64, u64) -> Option<u64>,
-        left: Result<u64, CacheError>,
-        right: Result<u64, CacheError>,
+    /// Evaluates operations of equal precedence, from left to right.
+    fn operations(
+        &mut self,
+        operand: fn(&mut Self) -> Result<u64, CacheError>,
+        operations: &[(&str, Operation)],
     ) -> Result<u64, CacheError> {
         let formula = self.formula;
-        operation(left?, right?).ok_or(CacheError::InvalidResult { formula })
+        let mut value = operand(self);
+        while let Some((_, apply)) = operations.iter().find(|(symbol, _)| self.take(symbol)) {
+            let right = operand(self);
+            value = value
+                .and_then(|left| apply(left, right?).ok_or(CacheError::InvalidResult { formula }));
+        }
+        value
     }
 
     fn atom(&mut self) -> Result<u64, CacheError> {

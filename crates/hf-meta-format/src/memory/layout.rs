@@ -19,6 +19,8 @@ pub enum CacheKind {
     Full,
     /// Sliding-window and chunked attention store the last tokens.
     Window,
+    /// The indexer of sparse attention stores a key for every token.
+    Index,
     /// Compressed attention stores one entry per group of tokens.
     Compressed,
     /// The tokens of an incomplete group of compressed attention.
@@ -65,6 +67,12 @@ pub struct CacheLayout {
     pub max_context: Option<u64>,
     /// The dtype of the model, which is also the default dtype of the cache.
     pub dtype: Option<CacheDtype>,
+    /// `true` if the cache follows from the keys of a GGUF file.
+    pub is_gguf: bool,
+    /// `true` if engines store other elements than transformers.
+    pub is_specific: bool,
+    /// `true` if the checkpoint has a `kv_cache_scheme`, which makes vLLM store the cache in `fp8`.
+    pub has_fp8_scheme: bool,
     /// The layers that store a cache, grouped.
     pub caches: Vec<LayerCache>,
 }
@@ -86,20 +94,27 @@ impl CacheLayout {
     /// Returns an error if the contents are not a JSON object, if the architecture is unknown, or if a key that the
     /// cache depends on is missing or invalid.
     pub fn from_config_json(json: &[u8]) -> Result<Self, CacheError> {
-        let outer: JsonObject<'_> =
-            serde_json::from_slice(json).map_err(|_| CacheError::NotAnObject)?;
-        let dtype = dtype_of(&outer);
-        let outer_type = outer.get::<String>("model_type");
-        let mut model = outer;
-        let mut inner_type = None;
-        while let Some(inner) = TEXT_MODELS.iter().find_map(|key| model.get::<JsonObject<'_>>(key))
-        {
-            inner_type = inner.get("model_type").or(inner_type);
+        let json = without_special_floats(json);
+        let mut model: JsonObject<'_> =
+            serde_json::from_slice(&json).map_err(|_| CacheError::NotAnObject)?;
+        let (mut dtype, mut architecture) = (None, None);
+        let (mut is_decoder, mut has_fp8_scheme) = (false, false);
+        loop {
+            dtype = dtype_of(&model).or(dtype);
+            let quantization = model.get::<JsonObject<'_>>("quantization_config");
+            let scheme = quantization.as_ref().and_then(|config| config.raw("kv_cache_scheme"));
+            has_fp8_scheme |= scheme.is_some_and(|scheme| scheme.get() != "null");
+            // The type of a decoder lacks the cross attention of the model.
+            let own = model.get::<String>("model_type").filter(|_| !is_decoder);
+            architecture = own.or(architecture);
+            let find = |key: &&'static str| Some((*key, model.get::<JsonObject<'_>>(key)?));
+            let Some((key, inner)) = TEXT_MODELS.iter().find_map(find) else { break };
+            is_decoder |= key == "decoder";
             model = inner;
         }
-        let architecture =
-            inner_type.or(outer_type).ok_or(CacheError::MissingKey { key: "model_type" })?;
-        Self::new(&architecture, &architecture, &model, dtype_of(&model).or(dtype))
+        let architecture = architecture.ok_or(CacheError::MissingKey { key: "model_type" })?;
+        let layout = Self::new(&architecture, &architecture, &model, dtype)?;
+        Ok(Self { has_fp8_scheme, ..layout })
     }
 
     /// Derives the cache from the keys of a GGUF file, as `llama.cpp` allocates it.
@@ -136,6 +151,10 @@ impl CacheLayout {
         let definitions = Definitions::find(name).ok_or_else(unknown)?;
         let mut names = ModelNames::new(definitions, model);
         let defined = |names: &ModelNames<'_>, name| names.defined(name).and_then(Result::ok);
+        let unsupported = definitions.get("unsupported").unwrap_or_default().split('|');
+        if let Some(key) = unsupported.filter(|key| !key.is_empty()).find(|key| names.has(key)) {
+            return Err(CacheError::UnsupportedKey { key });
+        }
         let layers = names.defined("$layers").ok_or_else(unknown)??;
         if layers > MAX_LAYERS {
             return Err(CacheError::TooManyLayers { layers, limit: MAX_LAYERS });
@@ -162,9 +181,39 @@ impl CacheLayout {
             hidden_size: defined(&names, "$hidden"),
             max_context: defined(&names, "$context"),
             dtype,
+            is_gguf: name.starts_with("gguf:"),
+            is_specific: definitions.get("specific").is_some(),
+            has_fp8_scheme: false,
             caches: caches.collect(),
         })
     }
+}
+
+/// Returns the language model in a configuration, and its architecture.
+pub(crate) fn text_model(outer: JsonObject<'_>) -> (Option<String>, JsonObject<'_>) {
+    let (mut architecture, mut model) = (outer.get("model_type"), outer);
+    while let Some(inner) = TEXT_MODELS.iter().find_map(|key| model.get::<JsonObject<'_>>(key)) {
+        architecture = inner.get("model_type").or(architecture);
+        model = inner;
+    }
+    (architecture, model)
+}
+
+/// Replaces `NaN` and `Infinity`, which Python writes although JSON has no such numbers, by objects of the same length.
+fn without_special_floats(json: &[u8]) -> Vec<u8> {
+    let mut json = json.to_vec();
+    let (mut at, mut in_string) = (0, false);
+    while let Some(byte) = json.get(at).copied() {
+        let rest = &mut json[at..];
+        let names: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+        if let Some(name) = names.iter().find(|name| !in_string && rest.starts_with(name)) {
+            rest[..name.len()].fill(b' ');
+            rest[..2].copy_from_slice(b"{}");
+        }
+        in_string ^= byte == b'"';
+        at += if byte == b'\\' { 2 } else { 1 };
+    }
+    json
 }
 
 /// Returns the dtype in a configuration.
@@ -213,7 +262,11 @@ fn layer_cache(
         .split_once('(')
         .map_or((kind, None), |(kind, tokens)| (kind, tokens.strip_suffix(')')));
     let tokens = match tokens.map(|tokens| names.trace(tokens)) {
-        Some(Ok((tokens, _))) => Some(tokens).filter(|tokens| *tokens > 0),
+        // A window contains the current token and the ones before it.
+        Some(Ok((tokens, keys))) if tokens < 1 + u64::from(kind == "window") => {
+            return Err(invalid_key(keys, part, tokens));
+        }
+        Some(Ok((tokens, _))) => Some(tokens),
         Some(Err(CacheError::MissingKey { .. })) | None => None,
         Some(Err(error)) => return Err(error),
     };
@@ -222,6 +275,7 @@ fn layer_cache(
         ("window", Some(_)) => CacheKind::Window,
         ("compressed", Some(_)) => CacheKind::Compressed,
         ("remainder", Some(_)) => CacheKind::Remainder,
+        ("index", _) => CacheKind::Index,
         ("cross", _) => CacheKind::Cross,
         ("fixed", _) => CacheKind::Fixed,
         ("state", _) => CacheKind::State,
@@ -235,10 +289,15 @@ fn layer_cache(
     let (elements, keys) = names.trace(formula)?;
     // A layer without heads stores nothing, but a model has none.
     if elements == 0 && !formula.contains('?') {
-        let zero = keys.iter().find(|(_, value)| *value == 0).map_or(formula, |(key, _)| key);
-        return Err(CacheError::InvalidKey { key: zero });
+        return Err(invalid_key(keys, formula, 0));
     }
     let keys = keys.into_iter().collect();
     let cache = LayerCache { kind, layers: 0, elements, tokens, formula, keys };
     Ok((elements > 0).then_some(cache))
+}
+
+/// Returns the error for a key with an invalid value, or for a formula that has it.
+fn invalid_key(keys: Vec<(&'static str, u64)>, formula: &'static str, value: u64) -> CacheError {
+    let key = keys.into_iter().find(|(_, found)| *found == value);
+    CacheError::InvalidKey { key: key.map_or(formula, |(key, _)| key) }
 }

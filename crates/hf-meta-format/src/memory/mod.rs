@@ -1,35 +1,37 @@
 //! The memory that a model needs: its weights, and the cache of a sequence.
 //!
 //! [`CacheLayout`] contains what each layer stores, derived from `config.json` or from the keys of a GGUF file.
-//! [`Memory`] contains the bytes for a context length, a batch size, a cache dtype and an engine.
+//! [`Memory`] contains the bytes for a context length, a batch size, a cache dtype and an engine. A size for which there
+//! is no exact rule is `None`.
 //!
 //! ```
 //! use hf_meta_format::memory::{CacheLayout, Memory, MemoryOptions};
 //!
 //! let config = br#"{"model_type":"gpt_oss","dtype":"bfloat16","num_hidden_layers":36}"#;
 //! let layout = CacheLayout::from_config_json(config)?;
-//! let memory = Memory::new(65_248_815_744, Ok(layout), MemoryOptions::default().context(Some(4_096)));
+//! let options = MemoryOptions { context: Some(4_096), ..MemoryOptions::default() };
+//! let memory = Memory::new(65_248_815_744, Ok(layout), options);
 //! assert_eq!(memory.cache_bytes, Some(155_676_672));
 //! # Ok::<(), hf_meta_format::memory::CacheError>(())
 //! ```
 
-mod definitions;
+pub(crate) mod definitions;
 mod formula;
-mod layout;
+pub(crate) mod layout;
 #[cfg(test)]
 mod tests;
 mod usage;
 
 pub use self::layout::{CacheKind, CacheLayout, LayerCache};
-pub use self::usage::{CacheDtype, Engine, Memory, MemoryOptions, UnknownName};
+pub use self::usage::{CacheDtype, Engine, Memory, MemoryOptions, UnknownName, parse_tokens};
 
 /// The reason why the size of a cache is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize)]
 #[serde(tag = "code", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum CacheError {
-    /// There is no configuration.
-    #[error("the model has no config.json")]
+    /// The model has no `config.json`, or it could not be read.
+    #[error("no config.json was read")]
     NoConfig,
     /// The configuration is not a JSON object.
     #[error("config.json is not a JSON object")]
@@ -46,11 +48,23 @@ pub enum CacheError {
         /// The name of the key.
         key: &'static str,
     },
-    /// The value of a key is zero, negative, unknown or of an unexpected type.
+    /// The value of a key is negative, too small, unknown, or of an unexpected type.
     #[error("the value of `{key}` is invalid")]
     InvalidKey {
         /// The name of the key.
         key: &'static str,
+    },
+    /// A key changes the cache in a way that no rule covers.
+    #[error("the cache depends on `{key}`, which has no rule")]
+    UnsupportedKey {
+        /// The name of the key.
+        key: &'static str,
+    },
+    /// The engine stores other sizes, which depend on its settings or on unknown rules.
+    #[error("no exact rule for `{engine}`")]
+    NoEngineRule {
+        /// The name of the engine.
+        engine: &'static str,
     },
     /// A list is shorter than the number of layers.
     #[error("the list `{key}` has fewer entries than the model has layers")]

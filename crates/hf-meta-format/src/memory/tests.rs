@@ -1,22 +1,24 @@
 use super::definitions::Definitions;
 use super::*;
 
-/// Returns the elements of the caches and states; `None` if they are inexact.
+/// Returns the elements of the caches and states; `None` if they are unknown.
 fn elements(config: &str, context: u64) -> Result<Option<u64>, CacheError> {
     let layout = CacheLayout::from_config_json(config.as_bytes())?;
-    let memory = Memory::new(0, Ok(layout), MemoryOptions::default().context(Some(context)));
-    let elements = memory.cache_elements.unwrap() + memory.state_elements.unwrap();
-    Ok(memory.exact.then_some(elements))
+    let memory = Memory::new(0, Ok(layout), at(context));
+    Ok(memory.cache_elements.zip(memory.state_elements).map(|(cache, state)| cache + state))
 }
 
 /// Compares with the elements in the cache objects of transformers; see `tests/oracles/memory.py`.
 #[test]
 fn caches_have_the_size_of_those_of_transformers() {
-    let table = include_str!("../../../../fixtures/memory/transformers.tsv");
+    let table = concat!(
+        include_str!("../../../../fixtures/memory/transformers.tsv"),
+        include_str!("../../../../fixtures/memory/configs.tsv")
+    );
     let mut differences = Vec::new();
     let (mut cases, mut unknown) = (0, 0);
     for line in table.lines().filter(|line| !line.starts_with('#')) {
-        let [config, tokens, expected] = line.split('\t').collect::<Vec<_>>()[..] else {
+        let [config, tokens, expected, ..] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("{line}")
         };
         for (tokens, expected) in tokens.split(' ').zip(expected.split(' ')) {
@@ -29,7 +31,7 @@ fn caches_have_the_size_of_those_of_transformers() {
             }
         }
     }
-    assert!(cases >= 360 && 20 * unknown <= cases, "{unknown} of {cases} are unknown");
+    assert!(cases >= 1_000 && 100 * unknown <= cases, "{unknown} of {cases} are unknown");
     assert!(
         differences.is_empty(),
         "{} of {cases}:\n{}",
@@ -43,7 +45,7 @@ fn memory(config: &str, options: MemoryOptions) -> Memory {
 }
 
 fn at(context: u64) -> MemoryOptions {
-    MemoryOptions::default().context(Some(context))
+    MemoryOptions { context: Some(context), ..MemoryOptions::default() }
 }
 
 /// Figures that users have published.
@@ -124,7 +126,7 @@ fn hostile_configs_are_errors() {
     }
     let huge = r#"{"model_type":"llama","head_dim":1000000000000000,"num_key_value_heads":1}"#;
     let huge = memory(huge, at(1 << 20));
-    assert_eq!((huge.cache_bytes, huge.total_bytes, huge.exact), (None, None, false));
+    assert_eq!((huge.cache_bytes, huge.total_bytes, huge.unknown.is_some()), (None, None, true));
 }
 
 /// Every definition must be complete: with the defaults alone, each known architecture has a layout.
@@ -134,6 +136,8 @@ fn every_architecture_is_complete() {
         include_str!("architectures.txt").lines().filter(|line| !line.starts_with(['#', 'g']));
     let names = lines.filter(|line| line.contains("hidden_size=") || line.contains("n_embd="));
     let mut found = 0;
+    // The class of Qwen4 has no default for its indexer.
+    let names = names.filter(|line| !line.starts_with("qwen4"));
     for name in names.flat_map(|line| line.split(' ').next().unwrap().split(',')) {
         if Definitions::find(name).unwrap().get("$layers").is_some() && !is_base(name) {
             let layout =
@@ -214,23 +218,138 @@ fn caches_of_gguf_files_follow_from_their_keys() {
 
 #[test]
 fn engines_and_dtypes_change_the_size() {
-    let gemma = r#"{"model_type":"gemma3_text","num_hidden_layers":6,"num_key_value_heads":1,"sliding_window":512}"#;
-    let bytes = |engine, dtype| {
-        let options = at(1_000).engine(Some(engine)).cache_dtype(Some(dtype));
-        let memory = memory(gemma, options);
-        (memory.cache_bytes.unwrap() / 512, memory.exact)
-    };
+    let of = |config: &str| CacheLayout::from_config_json(config.as_bytes());
+    let llama =
+        r#"{"model_type":"llama","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":64"#;
+    let dense = of(&format!("{llama}}}"));
+    let f32 = of(&format!(r#"{llama},"dtype":"float32"}}"#));
+    let scheme = r#""quantization_config":{"kv_cache_scheme":{"num_bits":8,"type":"float"}}"#;
+    let scheme = of(&format!(r#"{llama},"torch_dtype":"bfloat16",{scheme}}}"#));
+    let narrow =
+        of(r#"{"model_type":"llama","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":40}"#);
+    let gemma = of(
+        r#"{"model_type":"gemma3_text","num_hidden_layers":6,"num_key_value_heads":1,"head_dim":32}"#,
+    );
+    let latent = of(r#"{"model_type":"deepseek_v3","num_hidden_layers":2}"#);
+    let indexed = of(r#"{"model_type":"deepseek_v32","num_hidden_layers":2}"#);
+    let falcon = of(r#"{"model_type":"falcon","new_decoder_architecture":true}"#);
+    let state =
+        of(r#"{"model_type":"lfm2","num_hidden_layers":1,"full_attn_idxs":[],"dtype":"bfloat16"}"#);
+    let gguf_gemma = gguf(&[
+        ("general.architecture", "gemma3"),
+        ("gemma3.block_count", "6"),
+        ("gemma3.attention.head_count", "1"),
+        ("gemma3.embedding_length", "32"),
+        ("gemma3.attention.sliding_window", "4096"),
+    ]);
+    let (stored, vllm, llama_cpp) = (Engine::Stored, Engine::Vllm, Engine::LlamaCpp);
+    let (bf16, fp8, q8) = (Some(CacheDtype::Bf16), Some(CacheDtype::Fp8), Some(CacheDtype::Q8_0));
+    // The sizes in bytes at 10,000 tokens.
     let cases = [
-        ((Engine::Stored, CacheDtype::Bf16), (2 * (1_000 + 5 * 511), true)),
-        ((Engine::Stored, CacheDtype::Fp8), (1_000 + 5 * 511, true)),
-        ((Engine::LlamaCpp, CacheDtype::F16), (2 * 6 * 1_024, true)),
-        ((Engine::LlamaCpp, CacheDtype::Q8_0), (6 * 1_024 * 34 / 32, true)),
-        ((Engine::LlamaCpp, CacheDtype::Q4_0), (6 * 1_024 * 18 / 32, true)),
-        ((Engine::Vllm, CacheDtype::Bf16), (2 * 6 * 1_008, false)),
+        (&dense, stored, None, Some(128 * 10_000 * 2)),
+        (&dense, stored, fp8, Some(128 * 10_000)),
+        (&dense, vllm, None, Some(128 * 10_000 * 2)),
+        (&dense, llama_cpp, None, Some(128 * 10_240 * 2)),
+        (&dense, llama_cpp, q8, Some(128 * 10_240 * 34 / 32)),
+        (&dense, llama_cpp, fp8, None),
+        (&dense, vllm, q8, None),
+        // Blocks of 32 elements do not divide the rows.
+        (&narrow, llama_cpp, q8, None),
+        (&f32, stored, None, Some(128 * 10_000 * 4)),
+        (&f32, vllm, None, Some(128 * 10_000 * 2)),
+        (&f32, llama_cpp, None, Some(128 * 10_240 * 2)),
+        // Only vLLM reads the scheme of a checkpoint.
+        (&scheme, vllm, None, Some(128 * 10_000)),
+        (&scheme, vllm, bf16, Some(128 * 10_000 * 2)),
+        (&scheme, stored, None, Some(128 * 10_000 * 2)),
+        (&gemma, stored, None, Some(64 * (10_000 + 5 * 4_095) * 2)),
+        (&gemma, vllm, None, None),
+        (&gemma, llama_cpp, None, None),
+        (&gguf_gemma, llama_cpp, None, Some(64 * (10_240 + 5 * 4_608) * 2)),
+        (&latent, vllm, None, Some(2 * 576 * 10_000 * 2)),
+        (&latent, llama_cpp, None, Some(2 * 576 * 10_240 * 2)),
+        (&indexed, stored, None, Some(2 * (576 + 128) * 10_000 * 2)),
+        (&indexed, vllm, None, None),
+        (&falcon, vllm, None, None),
+        // The inputs of a convolution are not stored in the dtype of the cache.
+        (&state, stored, fp8, Some(2_560 * 3 * 2)),
+        (&state, vllm, None, None),
     ];
-    for ((engine, dtype), expected) in cases {
-        assert_eq!(bytes(engine, dtype), expected, "{engine:?} {dtype}");
+    for (at_case, (layout, engine, cache_dtype, expected)) in cases.into_iter().enumerate() {
+        let options = MemoryOptions { engine: Some(engine), cache_dtype, ..at(10_000) };
+        let memory = Memory::new(0, layout.clone(), options);
+        assert_eq!(memory.total_bytes, expected, "case {at_case}: {memory:?}");
+        assert_eq!(memory.unknown.is_some(), expected.is_none(), "case {at_case}");
     }
+}
+
+/// Values that change the cache in transformers, but are easily overlooked.
+#[test]
+fn unusual_configs_have_the_right_size_or_none() {
+    let layout = |config: &str| CacheLayout::from_config_json(config.as_bytes());
+    let unknown =
+        |name: &str| Err(CacheError::UnknownArchitecture { architecture: name.to_owned() });
+    let cases = [
+        // The cache of a decoder includes its encoder.
+        (
+            r#"{"model_type":"vision-encoder-decoder","decoder":{"model_type":"gpt2"}}"#,
+            unknown("vision-encoder-decoder"),
+        ),
+        (
+            r#"{"model_type":"llama","per_layer_config":{"0":{"head_dim":64}}}"#,
+            Err(CacheError::UnsupportedKey { key: "per_layer_config" }),
+        ),
+        (
+            r#"{"model_type":"mistral","sliding_window":0}"#,
+            Err(CacheError::InvalidKey { key: "sliding_window" }),
+        ),
+        (
+            r#"{"model_type":"mistral","sliding_window":1}"#,
+            Err(CacheError::InvalidKey { key: "sliding_window" }),
+        ),
+        (
+            r#"{"model_type":"mistral","sliding_window":4096.5}"#,
+            Err(CacheError::InvalidKey { key: "sliding_window" }),
+        ),
+        (
+            r#"{"model_type":"gemma3","text_config":{"num_hidden_layers":"many"}}"#,
+            Err(CacheError::InvalidKey { key: "num_hidden_layers" }),
+        ),
+        (
+            r#"{"model_type":"llama","num_key_value_heads":-8}"#,
+            Err(CacheError::InvalidKey { key: "num_key_value_heads" }),
+        ),
+        (
+            r#"{"model_type":"llama","num_attention_heads":64,"hidden_size":63}"#,
+            Err(CacheError::InvalidKey { key: "head_dim" }),
+        ),
+    ];
+    for (config, expected) in cases {
+        assert_eq!(layout(config).map(|_| ()), expected, "{config}");
+    }
+    // Python writes infinite numbers.
+    let infinite =
+        r#"{"model_type":"mamba2","time_step_limit":[0.0,Infinity],"x":[-Infinity,NaN,"\"NaN"]}"#;
+    assert_eq!(layout(infinite), layout(r#"{"model_type":"mamba2"}"#));
+    assert_eq!(
+        layout(r#"{"model_type":"llama","head_dim":NaN}"#),
+        Err(CacheError::InvalidKey { key: "head_dim" })
+    );
+}
+
+/// The cache grows by full layers, and windows and states have a fixed size.
+#[test]
+fn growth_separates_windows_and_states() {
+    let growth =
+        |config: &str| Memory::growth(&CacheLayout::from_config_json(config.as_bytes()).unwrap());
+    let gemma = r#"{"model_type":"gemma3_text","num_hidden_layers":6,"num_key_value_heads":1,"head_dim":32}"#;
+    assert_eq!(growth(gemma), Some((64 * 2, 64 * 2 * 5 * 4_095)));
+    assert_eq!(
+        growth(r#"{"model_type":"lfm2","full_attn_idxs":[]}"#),
+        Some((0, 32 * 2_560 * 3 * 2))
+    );
+    assert_eq!(growth(r#"{"model_type":"t5"}"#), None);
+    assert_eq!(growth(r#"{"model_type":"deepseek_v4"}"#), None);
 }
 
 #[test]

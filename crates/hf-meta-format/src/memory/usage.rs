@@ -106,16 +106,18 @@ named_values! {
     Engine {
         /// No program: the tokens of a sequence, without reserves. The cache of transformers has this size.
         Stored "stored" "transformers",
-        /// vLLM, which allocates blocks of 16 tokens. With windows or states, the size is an upper bound.
+        /// vLLM, which allocates blocks of 16 tokens. The pages of windows and states depend on its settings, so that
+        /// their size is unknown.
         Vllm "vllm",
-        /// `llama.cpp`, which allocates cells in steps of 256 tokens, and windows with a batch of 512 tokens.
+        /// `llama.cpp`, which allocates cells in steps of 256 tokens, and windows with a batch of 512 tokens. The size of
+        /// windows and states is known from GGUF keys only.
         LlamaCpp "llama.cpp" "llama_cpp",
     }
 }
 
 impl Engine {
-    /// Returns the number of tokens that a layer stores for a context, and whether the rule is exact.
-    fn tokens(self, cache: &LayerCache, context: u64, encoder: u64) -> Option<(u64, bool)> {
+    /// Returns the number of tokens that a layer stores for a context; `None` if no rule is definite.
+    fn tokens(self, cache: &LayerCache, is_gguf: bool, context: u64, encoder: u64) -> Option<u64> {
         /// The tokens of a block of vLLM, on CUDA.
         const BLOCK: u64 = 16;
         /// The unit in which `llama.cpp` allocates cells, and the default size of its physical batch.
@@ -123,66 +125,78 @@ impl Engine {
         const BATCH: u64 = 512;
 
         let window = cache.tokens.unwrap_or(u64::MAX);
-        Some(match (cache.kind, self) {
-            (CacheKind::Fixed | CacheKind::State, Self::Vllm) => (1, false),
-            (CacheKind::Fixed | CacheKind::State, _) => (1, true),
-            (CacheKind::Cross, _) => (cache.tokens.unwrap_or(encoder), self == Self::Stored),
-            (CacheKind::Compressed, _) => (context.checked_div(window)?, self == Self::Stored),
-            (CacheKind::Remainder, _) => (context.checked_rem(window)?, self == Self::Stored),
-            (CacheKind::Full, Self::Stored) => (context, true),
+        match (cache.kind, self) {
+            (CacheKind::Fixed | CacheKind::State, Self::Stored) => Some(1),
+            (CacheKind::Cross, Self::Stored) => Some(cache.tokens.unwrap_or(encoder)),
+            (CacheKind::Compressed, Self::Stored) => context.checked_div(window),
+            (CacheKind::Remainder, Self::Stored) => context.checked_rem(window),
+            (CacheKind::Full | CacheKind::Index, Self::Stored) => Some(context),
             // The token after the last one of the window is added before the first one is dropped.
-            (CacheKind::Window, Self::Stored) => (context.min(window - 1), true),
-            (CacheKind::Full, Self::Vllm) => (context.checked_next_multiple_of(BLOCK)?, true),
-            (CacheKind::Window, Self::Vllm) => (context.checked_next_multiple_of(BLOCK)?, false),
-            (CacheKind::Full, Self::LlamaCpp) => (context.checked_next_multiple_of(CELLS)?, true),
-            (CacheKind::Window, Self::LlamaCpp) => {
-                let cells = context.min(window.saturating_add(BATCH));
-                (cells.checked_next_multiple_of(CELLS)?, true)
+            (CacheKind::Window, Self::Stored) => Some(context.min(window.saturating_sub(1))),
+            (CacheKind::Full, Self::Vllm) => context.checked_next_multiple_of(BLOCK),
+            (CacheKind::Full, Self::LlamaCpp) => context.checked_next_multiple_of(CELLS),
+            (CacheKind::Window, Self::LlamaCpp) if is_gguf => {
+                context.min(window.saturating_add(BATCH)).checked_next_multiple_of(CELLS)
             }
-        })
+            (CacheKind::State, Self::LlamaCpp) if is_gguf => Some(1),
+            _ => None,
+        }
     }
+
+    /// Returns whether the program can store elements of a dtype in rows of `row` elements.
+    fn supports(self, dtype: CacheDtype, row: u64) -> bool {
+        let is_block = !dtype.block_bytes().is_multiple_of(32);
+        match self {
+            Self::Stored => true,
+            Self::Vllm => !is_block && dtype != CacheDtype::F32,
+            Self::LlamaCpp => dtype != CacheDtype::Fp8 && (!is_block || row.is_multiple_of(32)),
+        }
+    }
+
+    /// Returns the dtype of the cache if the user selects none.
+    fn default_dtype(self, layout: &CacheLayout) -> CacheDtype {
+        match (self, layout.dtype) {
+            (Self::Vllm, _) if layout.has_fp8_scheme => CacheDtype::Fp8,
+            (Self::LlamaCpp, _) | (_, None) | (Self::Vllm, Some(CacheDtype::F32)) => {
+                CacheDtype::F16
+            }
+            (_, Some(dtype)) => dtype,
+        }
+    }
+}
+
+/// Parses a number of tokens. As in the names of models, `32k` are 32,768, and `1m` are 1,048,576.
+///
+/// ```
+/// assert_eq!(hf_meta_format::memory::parse_tokens("32k"), Some(32_768));
+/// assert_eq!(hf_meta_format::memory::parse_tokens("0"), None);
+/// ```
+#[must_use]
+pub fn parse_tokens(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let (number, factor) = match (text.strip_suffix('k'), text.strip_suffix('m')) {
+        (Some(number), _) => (number, 1 << 10),
+        (_, Some(number)) => (number, 1 << 20),
+        _ => (&*text, 1),
+    };
+    let number: u64 = number.trim_end().parse().ok()?;
+    number.checked_mul(factor).filter(|tokens| *tokens > 0)
 }
 
 /// The conditions for which memory is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct MemoryOptions {
     /// The context length in tokens; by default the maximum of the model.
     pub context: Option<u64>,
     /// The number of sequences; by default one.
     pub batch: Option<u64>,
-    /// The dtype of the cache; by default that of the model, and 16-bit floats if it is unknown.
+    /// The dtype of the cache. The default is the dtype of the model, and 16-bit floats if it is unknown. It is `f16` for
+    /// `llama.cpp`, and `fp8` for vLLM if the checkpoint has a `kv_cache_scheme`.
     pub cache_dtype: Option<CacheDtype>,
     /// The program; by default [`Engine::Stored`].
     pub engine: Option<Engine>,
     /// The input length of an encoder in tokens, if the model does not fix it; by default the context length.
     pub encoder_tokens: Option<u64>,
-}
-
-impl MemoryOptions {
-    /// Sets the context length in tokens.
-    #[must_use]
-    pub fn context(self, context: Option<u64>) -> Self {
-        Self { context, ..self }
-    }
-
-    /// Sets the number of sequences.
-    #[must_use]
-    pub fn batch(self, batch: Option<u64>) -> Self {
-        Self { batch, ..self }
-    }
-
-    /// Sets the dtype of the cache.
-    #[must_use]
-    pub fn cache_dtype(self, cache_dtype: Option<CacheDtype>) -> Self {
-        Self { cache_dtype, ..self }
-    }
-
-    /// Sets the program that stores the cache.
-    #[must_use]
-    pub fn engine(self, engine: Option<Engine>) -> Self {
-        Self { engine, ..self }
-    }
 }
 
 /// The memory that a model needs, in bytes. Excludes activations, the runtime of the accelerator and fragmentation.
@@ -197,8 +211,8 @@ pub struct Memory {
     pub context: u64,
     /// The dtype of the cache.
     pub cache_dtype: CacheDtype,
-    /// `true` if the sizes of the cache are exact for the engine.
-    pub exact: bool,
+    /// The reason why the size of the cache is unknown. A size that is known is exact.
+    pub unknown: Option<CacheError>,
     /// The bytes of the weights, as stored in the files.
     pub weight_bytes: u64,
     /// The elements of keys and values, over all sequences; `None` if they are unknown.
@@ -218,7 +232,6 @@ pub struct Memory {
 struct Sums {
     cache: (u64, u64),
     state: (u64, u64),
-    inexact: bool,
 }
 
 impl Memory {
@@ -232,31 +245,55 @@ impl Memory {
         let known = layout.as_ref().ok();
         let max_context = known.and_then(|layout| layout.max_context);
         let context = options.context.or(max_context).unwrap_or(DEFAULT_CONTEXT);
-        let dtype = known.and_then(|layout| layout.dtype);
-        let cache_dtype = options.cache_dtype.or(dtype).unwrap_or(CacheDtype::F16);
+        let engine = options.engine.unwrap_or(Engine::Stored);
+        let dtype = known.map_or(CacheDtype::F16, |layout| engine.default_dtype(layout));
+        let cache_dtype = options.cache_dtype.unwrap_or(dtype);
+        let known = layout.as_ref().map_err(CacheError::clone);
         let sums = known.and_then(|layout| sums(layout, &options, context, cache_dtype));
         let [cache, state] = [|sums: &Sums| sums.cache, |sums: &Sums| sums.state]
-            .map(|part| sums.as_ref().map(part));
+            .map(|part| sums.as_ref().ok().map(part));
         let bytes = cache.zip(state).and_then(|(cache, state)| cache.1.checked_add(state.1));
         Self {
             context,
             cache_dtype,
-            exact: sums.as_ref().is_some_and(|sums| !sums.inexact),
             weight_bytes,
             cache_elements: cache.map(|cache| cache.0),
             cache_bytes: cache.map(|cache| cache.1),
             state_elements: state.map(|state| state.0),
             state_bytes: state.map(|state| state.1),
             total_bytes: bytes.and_then(|bytes| bytes.checked_add(weight_bytes)),
+            unknown: sums.err(),
             options,
             layout,
         }
     }
 
+    /// Returns the bytes that each further token of a sequence adds once all windows are full, and the bytes of windows and
+    /// states. Returns `None` if the size is unknown, or is not a multiple of the tokens.
+    #[must_use]
+    pub fn growth(layout: &CacheLayout) -> Option<(u64, u64)> {
+        /// Longer than every window.
+        const TOKENS: u64 = 1 << 32;
+
+        let is_regular = |cache: &LayerCache| match cache.kind {
+            CacheKind::Compressed | CacheKind::Remainder => false,
+            CacheKind::Cross => cache.tokens.is_some(),
+            _ => cache.tokens.is_none_or(|tokens| tokens < TOKENS),
+        };
+        layout.caches.iter().all(is_regular).then_some(())?;
+        let bytes = |context| {
+            let options = MemoryOptions { context: Some(context), ..MemoryOptions::default() };
+            Self::new(0, Ok(layout.clone()), options).total_bytes
+        };
+        let (total, next) = (bytes(TOKENS)?, bytes(TOKENS + 1)?);
+        let token = next - total;
+        Some((token, total - token * TOKENS))
+    }
+
     /// Computes the memory of the same model at a different context length.
     #[must_use]
     pub fn at(&self, context: u64) -> Self {
-        let options = self.options.context(Some(context));
+        let options = MemoryOptions { context: Some(context), ..self.options };
         Self::new(self.weight_bytes, self.layout.clone(), options)
     }
 
@@ -284,29 +321,42 @@ impl Memory {
     }
 }
 
-/// Returns the sums over all layers; `None` if they overflow.
+/// Returns the sums over all layers.
 fn sums(
     layout: &CacheLayout,
     options: &MemoryOptions,
     context: u64,
     dtype: CacheDtype,
-) -> Option<Sums> {
+) -> Result<Sums, CacheError> {
     let engine = options.engine.unwrap_or(Engine::Stored);
     let encoder = options.encoder_tokens.unwrap_or(context);
+    let no_rule = CacheError::NoEngineRule { engine: engine.name() };
+    if engine != Engine::Stored && layout.is_specific {
+        return Err(no_rule);
+    }
     let mut sums = Sums::default();
     for cache in &layout.caches {
-        let (tokens, is_exact) = engine.tokens(cache, context, encoder)?;
-        sums.inexact |= !is_exact;
-        let elements = [tokens, cache.layers, options.batch.unwrap_or(1)]
-            .into_iter()
-            .try_fold(cache.elements, u64::checked_mul)?;
-        let dtype = if cache.kind == CacheKind::State { CacheDtype::F32 } else { dtype };
-        let is_state = matches!(cache.kind, CacheKind::State | CacheKind::Fixed);
-        let sum = if is_state { &mut sums.state } else { &mut sums.cache };
-        sum.0 = sum.0.checked_add(elements)?;
-        sum.1 = sum.1.checked_add(dtype.bytes(elements)?)?;
+        let tokens = engine.tokens(cache, layout.is_gguf, context, encoder);
+        let tokens = tokens.filter(|_| engine.supports(dtype, cache.elements));
+        let tokens = tokens.ok_or_else(|| no_rule.clone())?;
+        let (sum, dtype) = match cache.kind {
+            CacheKind::State => (&mut sums.state, CacheDtype::F32),
+            CacheKind::Fixed => (&mut sums.state, layout.dtype.unwrap_or(CacheDtype::F16)),
+            _ => (&mut sums.cache, dtype),
+        };
+        add(sum, &[tokens, cache.layers, cache.elements, options.batch.unwrap_or(1)], dtype)
+            .ok_or(CacheError::InvalidResult { formula: cache.formula })?;
     }
-    Some(sums)
+    Ok(sums)
+}
+
+/// Adds the product of `factors` to a number of elements, and their size to a number of bytes.
+fn add(sum: &mut (u64, u64), factors: &[u64], dtype: CacheDtype) -> Option<()> {
+    let elements =
+        factors.iter().try_fold(1, |product: u64, factor| product.checked_mul(*factor))?;
+    sum.0 = sum.0.checked_add(elements)?;
+    sum.1 = sum.1.checked_add(dtype.bytes(elements)?)?;
+    Some(())
 }
 
 impl Serialize for Memory {
@@ -316,21 +366,21 @@ impl Serialize for Memory {
         map.serialize_entry("batch", &self.options.batch.unwrap_or(1))?;
         map.serialize_entry("engine", self.options.engine.unwrap_or(Engine::Stored).name())?;
         map.serialize_entry("cacheDtype", self.cache_dtype.name())?;
-        map.serialize_entry("exact", &self.exact)?;
+        map.serialize_entry("exact", &self.unknown.is_none())?;
         map.serialize_entry("weightBytes", &self.weight_bytes)?;
         map.serialize_entry("cacheElements", &self.cache_elements)?;
         map.serialize_entry("cacheBytes", &self.cache_bytes)?;
         map.serialize_entry("stateElements", &self.state_elements)?;
         map.serialize_entry("stateBytes", &self.state_bytes)?;
         map.serialize_entry("totalBytes", &self.total_bytes)?;
-        match &self.layout {
-            Ok(layout) => {
-                map.serialize_entry("architecture", &layout.architecture)?;
-                map.serialize_entry("maxContext", &layout.max_context)?;
-                map.serialize_entry("layers", &layout.layers)?;
-                map.serialize_entry("caches", &layout.caches)?;
-            }
-            Err(error) => map.serialize_entry("unknown", error)?,
+        if let Ok(layout) = &self.layout {
+            map.serialize_entry("architecture", &layout.architecture)?;
+            map.serialize_entry("maxContext", &layout.max_context)?;
+            map.serialize_entry("layers", &layout.layers)?;
+            map.serialize_entry("caches", &layout.caches)?;
+        }
+        if let Some(error) = &self.unknown {
+            map.serialize_entry("unknown", error)?;
         }
         map.end()
     }

@@ -253,6 +253,7 @@ impl BuiltReport {
             declared_total: self.declared_total,
             findings,
             other_sets: None,
+            layout: None,
             memory: None,
             fetch: FetchStats { weight_bytes, ..FetchStats::default() },
             plan: Plan::Exact,

@@ -9,6 +9,7 @@ use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::memory::CacheError;
+use crate::report::rules::Mismatch;
 use crate::report::text::thousands;
 
 /// A defect or irregularity in a checkpoint.
@@ -431,6 +432,10 @@ pub enum Finding {
         /// The number of omitted findings.
         findings: u64,
     },
+    /// Tensors contradict a file that describes them. In JSON, `kind` is the name of the violated rule.
+    #[error("{0}")]
+    #[serde(untagged)]
+    Mismatch(Mismatch),
 }
 
 impl Serialize for Finding {
@@ -463,6 +468,15 @@ pub enum Severity {
 }
 
 impl Finding {
+    /// Returns whether two findings have the same kind.
+    #[must_use]
+    pub fn is_same_kind(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Mismatch(one), Self::Mismatch(other)) => one.kind == other.kind,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
     /// Returns the severity of this kind of finding.
     #[must_use]
     pub fn severity(&self) -> Severity {
@@ -513,6 +527,7 @@ impl Finding {
             | Self::UnusedRecipe { .. }
             | Self::NotPinned
             | Self::MoreFindings { .. } => Severity::Note,
+            Self::Mismatch(found) => found.kind.severity(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod index_check;
 mod json;
 mod name_parts;
 mod plan;
+pub mod rules;
 mod summary;
 /// Used by the command only. It may change in any version.
 #[doc(hidden)]
@@ -32,7 +33,7 @@ use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, ModelDescription, RepoPath};
-use crate::memory::Memory;
+use crate::memory::{CacheLayout, Memory};
 
 /// The validated safetensors headers of a repository, with their parameter counts.
 ///
@@ -175,6 +176,9 @@ pub struct CountReport {
     /// They are listed if the weights do not have one of the two standard names, or if requested with
     /// `Model::other_sets`.
     pub other_sets: Option<Vec<WeightSet>>,
+    /// The layers of the model, if they follow from a file that the count needed anyway: a GGUF file, or `config.json`
+    /// of a quantized model or a mixture of experts.
+    pub layout: Option<Box<CacheLayout>>,
     /// The memory that the model needs, if it was requested with `Model::memory`.
     pub memory: Option<Box<Memory>>,
     /// The requests, bytes and time that the call took.

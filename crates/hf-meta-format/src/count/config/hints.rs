@@ -120,6 +120,21 @@ impl<'a> Hints<'a> {
         self.choose(module, value)?.ok_or(UnresolvedReason::AmbiguousScheme)
     }
 
+    /// Returns whether the configuration quantizes a linear module to at most eight bits, if no list excludes it.
+    pub(crate) fn packs(&self, module: &str) -> bool {
+        let is_packed = |scheme: &Scheme| scheme.bits.is_none_or(|bits| bits <= 8);
+        if let Some(scheme) = self.named(module) {
+            return is_packed(scheme);
+        }
+        match self.matching(module).first() {
+            Some((pattern, scheme)) => pattern.is_supported() && is_packed(scheme),
+            None if self.config.schemes.is_empty() => true,
+            None => {
+                self.config.defaults().next().is_some() && self.config.defaults().all(is_packed)
+            }
+        }
+    }
+
     /// Returns the scheme that names a module, in full or by its last segments.
     fn named(&self, module: &str) -> Option<&'a Scheme> {
         if !self.config.has_names() {

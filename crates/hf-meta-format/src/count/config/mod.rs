@@ -18,7 +18,9 @@ use self::schemes::QuantizationConfig;
 use super::experts::ExpertConfigs;
 use crate::formats::{ModelDescription, clip};
 
-pub(super) use self::hints::{Hints, MetadataShapes, Side};
+pub(super) use self::hints::Side;
+pub(crate) use self::hints::{Hints, MetadataShapes};
+pub(crate) use self::pattern::Pattern;
 pub use self::schemes::ConfigError;
 pub(super) use self::unused::UnusedEntries;
 
@@ -124,6 +126,16 @@ impl Configs {
         Ok(())
     }
 
+    /// Returns the quantization as solvers see it.
+    pub(crate) fn hints<'a>(&'a self, shapes: &'a MetadataShapes) -> Hints<'a> {
+        Hints::new(&self.quantization, &self.dimensions, shapes)
+    }
+
+    /// Returns whether all quantized modules have the same scheme.
+    pub(crate) fn has_one_scheme(&self) -> bool {
+        self.quantization.schemes.len() < 2
+    }
+
     /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
@@ -132,7 +144,7 @@ impl Configs {
 }
 
 /// Returns whether a model or its language model states that the embeddings are tied, and neither contradicts it.
-fn is_tied(model: &JsonObject<'_>) -> bool {
+pub(crate) fn is_tied(model: &JsonObject<'_>) -> bool {
     let read = |model: &JsonObject<'_>| model.get::<bool>("tie_word_embeddings");
     let text = model.get::<JsonObject<'_>>("text_config");
     let stated = [read(model), text.as_ref().and_then(read)];

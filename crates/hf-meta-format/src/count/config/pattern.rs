@@ -41,6 +41,27 @@ impl Pattern {
         Some(Self { text: text.into(), is_search: search.is_some(), compiled: OnceLock::new() })
     }
 
+    /// Creates the pattern of an entry that excludes modules: a regular expression, or a name.
+    pub(crate) fn of_entry(entry: &str) -> Self {
+        Self::from_name(entry).unwrap_or_else(|| {
+            let text = regex_lite::escape(entry).into();
+            Self { text, is_search: true, compiled: OnceLock::new() }
+        })
+    }
+
+    /// Returns whether every library excludes a module because of this entry: it is the module's whole name, or an
+    /// expression that matches from the start to the end.
+    pub(crate) fn is_whole(&self, name: &str) -> bool {
+        let compiled = self.compiled.get_or_init(|| self.compile());
+        let found = compiled.as_ref().and_then(|compiled| compiled.find(name));
+        found.is_some_and(|found| found.range() == (0..name.len()))
+    }
+
+    /// Returns whether a library may exclude a module because of this entry.
+    pub(crate) fn may_match(&self, name: &str) -> bool {
+        !self.is_supported() || self.matches(name).is_some()
+    }
+
     /// Returns the regular expression.
     pub(crate) fn text(&self) -> &str {
         &self.text

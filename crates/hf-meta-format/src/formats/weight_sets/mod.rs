@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use thiserror::Error;
 
 use self::name::{ShardNumber, Sharding, WeightsName};
 use crate::formats::{Formats, RepoPath, WeightsKind};
@@ -136,13 +137,21 @@ impl WeightSet {
 }
 
 /// The error returned for shards without an index whose numbers are not a complete series.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}", incomplete(.first_missing.as_deref()))]
 #[non_exhaustive]
 pub struct IncompleteShards {
     /// The number of shards according to their names.
     pub total: u32,
     /// The path of the first missing shard; `None` if the defect is a number that appears twice.
     pub first_missing: Option<String>,
+}
+
+fn incomplete(first_missing: Option<&str>) -> String {
+    first_missing.map_or_else(
+        || "a shard number appears twice".to_owned(),
+        |missing| format!("shard `{missing}` is missing"),
+    )
 }
 
 /// The sets of weights in a list of files.

@@ -251,7 +251,13 @@ fn incomplete_shards_without_an_index_are_rejected() {
     ] {
         assert_eq!(missing(numbers).unwrap(), path, "{numbers:?}");
     }
-    assert_eq!(missing(&["00001", "000001", "00002", "00003"]), None, "a number twice");
+    let twice = shards(&["00001", "000001", "00002", "00003"]).unwrap_err();
+    assert_eq!(
+        (twice.first_missing.as_deref(), &*twice.to_string()),
+        (None, "a shard number appears twice")
+    );
+    let error: Box<dyn std::error::Error> = shards(&["00002", "00003"]).unwrap_err().into();
+    assert_eq!(error.to_string(), "shard `m-00001-of-00003.safetensors` is missing");
 }
 
 #[test]

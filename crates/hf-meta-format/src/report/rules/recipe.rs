@@ -1,0 +1,324 @@
+//! Compares the modules of a quantized model with the recipe in its configuration.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::LazyLock;
+
+use serde_json::json;
+
+use super::MismatchKind;
+use super::config::Place;
+use super::mismatch::Mismatches;
+use crate::count::config::json_object::{JsonObject, read, strings};
+use crate::count::config::{Hints, MetadataShapes, Pattern};
+use crate::count::{Component, Configs, TensorPosition, container_bits, split_name};
+use crate::formats::{FileHeader, RepoPath, TensorInfo};
+use crate::memory::definitions::{Definitions, ModelNames, parse};
+use crate::report::Finding;
+
+/// The parts of packed modules, by the method of the recipe and its format.
+static RECIPES: LazyLock<HashMap<&'static str, Definitions>> =
+    LazyLock::new(|| parse(include_str!("recipes.txt")));
+
+/// Keys of recipes with the variant of the method.
+const FORMATS: [&str; 5] =
+    ["format", "checkpoint_format", "packing_format", "version", "quant_algo"];
+
+/// Keys of recipes with modules that stay as they are.
+const IGNORED: [&str; 8] = [
+    "ignore",
+    "exclude",
+    "exclude_modules",
+    "modules_to_not_convert",
+    "ignored_layers",
+    "llm_int8_skip_modules",
+    "linear_weights_not_to_quantize",
+    "skip_modules",
+];
+
+/// Keys of recipes with the only modules that are quantized.
+const SELECTED: [&str; 5] = [
+    "modules_in_block_to_quantize",
+    "block_name_to_quantize",
+    "to_quant_block_names",
+    "quantized_layers",
+    "modules_to_convert",
+];
+
+/// The maximum number of ignored modules. A recipe that lists every module of the largest models has a few thousand.
+const MAX_IGNORED: usize = 10_000;
+
+/// Names in formulas that are not keys of a recipe.
+const SIDES: [&str; 7] = ["is_float", "rows", "columns", "word", "inputs", "outputs", "groups"];
+
+/// The tensors of a module.
+type Parts = BTreeMap<&'static str, (&'static Component, TensorInfo)>;
+
+/// Compares all modules with the quantization recipe in `config.json`. Returns nothing without a known recipe.
+#[must_use]
+pub fn check_recipe(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Vec<Finding> {
+    find_mismatches(config_json, headers).unwrap_or_default().into_findings()
+}
+
+fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Option<Mismatches> {
+    let outer: JsonObject<'_> = serde_json::from_slice(config_json).ok()?;
+    let text = outer.get::<JsonObject<'_>>("text_config").unwrap_or_default();
+    let section = ["quantization_config", "quantization", "compression_config"];
+    let section = section.iter().find_map(|key| outer.get(key).or_else(|| text.get(key)))?;
+    let configs = Configs::from_config_json(config_json).ok()?;
+    let shapes = MetadataShapes::default();
+    let recipe = Recipe::new(&section, &configs, &shapes)?;
+    let mut modules = BTreeMap::<&str, Parts>::new();
+    for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+        let (module, component) = split_name(name);
+        modules.entry(module).or_default().insert(component.name, (component, tensor));
+    }
+    let mut found = Mismatches::default();
+    let (mut packed, mut plain) = (BTreeMap::<String, Vec<_>>::new(), Vec::new());
+    for (module, parts) in &modules {
+        let weights = parts.values().find(|(component, _)| component.is_weights());
+        let Some((component, tensor)) = weights else { continue };
+        let pattern = Place::new(module).pattern;
+        if is_packed(component, tensor) {
+            recipe.check_parts(module, &pattern, parts, &mut found);
+            if let Some(key) = recipe.ignores(module, Pattern::is_whole) {
+                found.add(
+                    MismatchKind::PackedIgnored,
+                    (module, &pattern),
+                    key,
+                    ("plain", component.name),
+                );
+            }
+            packed.entry(pattern).or_default().push((
+                *module,
+                component.name,
+                &tensor.dtype,
+                parts,
+            ));
+        } else if component.name == "weight" && tensor.shape.len() == 2 {
+            plain.push((*module, pattern));
+        }
+    }
+    // A recipe per module explains different parts.
+    for (pattern, peers) in packed.iter().filter(|_| recipe.is_uniform) {
+        for (module, weights, dtype, parts) in peers {
+            let alike = || peers.iter().filter(|peer| (peer.1, peer.2) == (*weights, *dtype));
+            let all: BTreeSet<_> = alike().flat_map(|peer| peer.3.keys().copied()).collect();
+            for part in all.into_iter().filter(|part| !parts.contains_key(part)) {
+                let others = alike().filter(|peer| peer.3.contains_key(part)).count();
+                if others * 2 > alike().count() {
+                    found.add(
+                        MismatchKind::MissingPart,
+                        (module, pattern),
+                        part,
+                        ("stored", "missing"),
+                    );
+                }
+            }
+        }
+    }
+    let lists: BTreeSet<_> = packed.keys().filter_map(|pattern| pattern.split_once('#')).collect();
+    let stacks: BTreeSet<_> = lists.into_iter().map(|(stack, _)| stack).collect();
+    for (module, pattern) in plain {
+        let last = module.rsplit('.').next().unwrap_or_default();
+        let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
+        let position = TensorPosition::new(module);
+        let is_inside = pattern.split_once('#').is_some_and(|(stack, _)| stacks.contains(stack));
+        if is_linear && is_inside && !position.is_draft && recipe.selects(module) {
+            let kind = MismatchKind::UnquantizedModule;
+            found.add(kind, (module, &pattern), "quantization_config", ("packed", "plain"));
+        }
+    }
+    Some(found)
+}
+
+/// Returns whether a tensor contains packed weights. bitsandbytes packs into columns of any dtype.
+fn is_packed(component: &Component, tensor: &TensorInfo) -> bool {
+    let is_column = matches!(tensor.shape[..], [rows, 1] if rows > 1);
+    let is_narrow = tensor.dtype.is_narrow_float() || container_bits(&tensor.dtype).is_some();
+    !tensor.is_scalar() && !component.is_bare() && (!component.is_plain() || is_narrow || is_column)
+}
+
+/// The quantization recipe of a model.
+struct Recipe<'a> {
+    hints: Hints<'a>,
+    layout: Option<&'static Definitions>,
+    /// Ignored modules with the key that lists them.
+    ignored: Vec<(&'static str, Pattern)>,
+    selected: Vec<String>,
+    is_uniform: bool,
+    is_mlx: bool,
+    /// The values in formulas that all modules share.
+    common: serde_json::Value,
+}
+
+impl<'a> Recipe<'a> {
+    fn new(
+        section: &JsonObject<'_>,
+        configs: &'a Configs,
+        shapes: &'a MetadataShapes,
+    ) -> Option<Self> {
+        let method = configs.method().unwrap_or("mlx");
+        let format = FORMATS.iter().find_map(|key| section.get::<String>(key));
+        let name = format
+            .map_or(method.to_owned(), |format| format!("{method}:{}", format.to_lowercase()));
+        let mut ignored = Vec::new();
+        for key in IGNORED {
+            let names = strings(section.raw(key), MAX_IGNORED)?;
+            ignored.extend(names.iter().map(|name| (key, Pattern::of_entry(name))));
+        }
+        // GPTQModel excludes the modules that match `-:`.
+        let rules = section.get::<JsonObject<'_>>("dynamic").unwrap_or_default();
+        let excluded = rules.entries().filter_map(|(rule, _)| rule.strip_prefix("-:"));
+        ignored.extend(
+            excluded
+                .take(MAX_IGNORED)
+                .map(|rule| ("dynamic", Pattern::of_entry(&format!("re:{rule}")))),
+        );
+        let selected =
+            SELECTED.iter().filter_map(|key| section.raw(key)).map(|value| value.get().to_owned());
+        let groups = section.get::<JsonObject<'_>>("config_groups").unwrap_or_default();
+        let mut groups = groups.entries().filter_map(|(_, group)| read::<JsonObject<'_>>(group));
+        let (group, is_only) = (groups.next(), groups.next().is_none());
+        let flag = |part: &str, key: &str| {
+            group
+                .as_ref()
+                .filter(|_| is_only)?
+                .get::<JsonObject<'_>>(part)?
+                .get::<bool>(key)
+                .map(u8::from)
+        };
+        let block = section.get::<[u64; 2]>("weight_block_size");
+        Some(Self {
+            hints: configs.hints(shapes),
+            layout: RECIPES.get(&*name),
+            ignored,
+            selected: selected.filter(|text| text != "null").collect(),
+            is_uniform: configs.has_one_scheme(),
+            is_mlx: configs.method().is_none(),
+            common: json!({
+                "symmetric": flag("weights", "symmetric"),
+                "dynamic": flag("input_activations", "dynamic"),
+                "load_in_4bit": section.get::<bool>("load_in_4bit").map(u8::from),
+                "zero_point": section.get::<bool>("zero_point").map(u8::from),
+                "block_rows": block.map(|block| block[0]),
+                "block_columns": block.map(|block| block[1]),
+            }),
+        })
+    }
+
+    /// Returns the key that excludes a module, if an entry matches it.
+    fn ignores(&self, module: &str, matches: fn(&Pattern, &str) -> bool) -> Option<&'static str> {
+        let mut ignored = self.ignored.iter();
+        ignored.find(|(_, pattern)| matches(pattern, module)).map(|(key, _)| *key)
+    }
+
+    /// Returns whether the recipe certainly quantizes a linear module.
+    fn selects(&self, module: &str) -> bool {
+        let is_listed =
+            |list: &String| list.split('"').any(|name| name.len() > 1 && module.contains(name));
+        // MLX packs the modules whose scales are stored.
+        !self.is_mlx
+            && self.selected.iter().all(is_listed)
+            && self.ignores(module, Pattern::may_match).is_none()
+            && self.hints.packs(module)
+    }
+
+    /// Compares the shapes of the parts of a packed module with each other and with the recipe.
+    fn check_parts(
+        &self,
+        module: &str,
+        pattern: &str,
+        parts: &Parts,
+        found: &mut Mismatches,
+    ) -> Option<()> {
+        let layout = self.layout?;
+        let (_, weights) = parts.get(layout.get("@")?)?;
+        let [.., rows, columns] = weights.shape[..] else { return None };
+        let word = weights.dtype.bits()?;
+        let bits = self.hints.bits(module);
+        let mut values = self.common.clone();
+        let object = values.as_object_mut()?;
+        object.retain(|_, value| !value.is_null());
+        let group = self.hints.choose(module, |scheme| scheme.group_size).ok()?;
+        let known = [
+            ("rows", Some(rows)),
+            ("columns", Some(columns)),
+            ("word", Some(word)),
+            ("bits", bits),
+            ("group_size", group),
+            ("is_float", Some(u64::from(weights.dtype.is_narrow_float()))),
+        ];
+        object.extend(
+            known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into()))),
+        );
+        let json = values.to_string();
+        let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
+        let names = ModelNames::new(layout, &config);
+        let most = names.defined("inputs").and_then(Result::ok);
+        // The last word may contain padding.
+        let least = most
+            .map(|most| most.saturating_sub(bits.map_or(0, |bits| word / bits.max(1))).max(1) + 1);
+        values.as_object_mut()?.extend(least.map(|least| ("inputs".to_owned(), least.into())));
+        let json = values.to_string();
+        let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
+        let padded = ModelNames::new(layout, &config);
+        for (name, formulas) in layout.own().0 {
+            let Some(part) = name.strip_suffix(".if") else {
+                if let Some((_, tensor)) = parts.get(name) {
+                    check_part((module, pattern, name), formulas, tensor, [&padded, &names], found);
+                }
+                continue;
+            };
+            let Ok((is_required, keys)) = names.trace(formulas) else { continue };
+            let keys = join(&keys).unwrap_or_else(|| "quant_method".to_owned());
+            let tensor = format!("{module}.{part}");
+            let place = (&*tensor, &*format!("{pattern}.{part}"));
+            match (is_required > 0, parts.contains_key(part)) {
+                (true, false) => {
+                    found.add(MismatchKind::MissingPart, place, &keys, ("stored", "missing"));
+                }
+                (false, true) => {
+                    found.add(MismatchKind::SparePart, place, &keys, ("none", "stored"));
+                }
+                _ => {}
+            }
+        }
+        Some(())
+    }
+}
+
+/// Compares the last dimensions of a part with formulas, of which the two sets of names give the minimum and the
+/// maximum. Parts of stacked experts have more dimensions.
+fn check_part(
+    (module, pattern, part): (&str, &str, &str),
+    formulas: &'static str,
+    tensor: &TensorInfo,
+    names: [&ModelNames<'_>; 2],
+    found: &mut Mismatches,
+) {
+    let (mut keys, mut expected) = (BTreeSet::new(), Vec::new());
+    for formula in formulas.split(',') {
+        let [Ok((least, _)), Ok((most, used))] = names.map(|names| names.trace(formula)) else {
+            return;
+        };
+        keys.extend(used);
+        expected.push(least.min(most)..=most);
+    }
+    let start = tensor.shape.len().checked_sub(expected.len());
+    let lengths = start.map_or(&[][..], |start| &tensor.shape[start..]);
+    let fits = expected.iter().zip(lengths).all(|(range, length)| range.contains(length));
+    if lengths.is_empty() || !fits {
+        let keys = join(&Vec::from_iter(keys)).unwrap_or_else(|| "quant_method".to_owned());
+        let expected: Vec<_> = expected.iter().map(|range| *range.end()).collect();
+        let values = (format!("{expected:?}"), format!("{:?}", tensor.shape));
+        let (name, pattern) = (format!("{module}.{part}"), format!("{pattern}.{part}"));
+        found.add(MismatchKind::PartShapeMismatch, (&name, &pattern), &keys, values);
+    }
+}
+
+/// Returns the keys of a recipe in a formula, joined by commas.
+fn join(keys: &[(&'static str, u64)]) -> Option<String> {
+    let keys = keys.iter().map(|(key, _)| *key).filter(|key| !SIDES.contains(key));
+    let keys: Vec<_> = keys.collect();
+    (!keys.is_empty()).then(|| keys.join(", "))
+}

@@ -1,0 +1,224 @@
+//! Sound checkpoints must have no mismatch, and each defect must be found with its kind and module.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{Mismatch, check_model, check_recipe};
+use crate::formats::{FileHeader, TensorInfo, TensorTableBuilder};
+use crate::report::{Finding, Severity};
+
+/// A checkpoint without weights.
+#[derive(Clone)]
+struct Checkpoint {
+    config: Value,
+    tensors: BTreeMap<String, (String, Vec<u64>)>,
+}
+
+impl Checkpoint {
+    fn from_fixture(path: &Path) -> Self {
+        let fixture: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let shards = fixture["shards"].as_array().into_iter().flatten();
+        let lists = shards.chain([&fixture["tensors"]]).filter_map(Value::as_array);
+        let tensors = lists.flatten().map(|tensor| {
+            let text = |key: &str| tensor[key].as_str().unwrap().to_owned();
+            let shape = serde_json::from_value(tensor["shape"].clone()).unwrap();
+            (text("name"), (text("dtype"), shape))
+        });
+        Self { config: fixture["config"].clone(), tensors: tensors.collect() }
+    }
+
+    fn named(fixture: &str) -> Self {
+        Self::from_fixture(&fixtures().join(format!("{fixture}.json")))
+    }
+
+    /// Applies an edit: `key.key=JSON` sets a key, `-name` removes the tensors with this start, `name:[1, 2]` sets a
+    /// shape, `name>name` renames.
+    fn edit(&mut self, edit: &str) {
+        if let Some(start) = edit.strip_prefix('-') {
+            let before = self.tensors.len();
+            self.tensors.retain(|name, _| !name.starts_with(start));
+            assert!(self.tensors.len() < before, "{edit}");
+        } else if let Some((name, shape)) = edit.split_once(":[") {
+            let shape = serde_json::from_str(&format!("[{shape}")).unwrap();
+            self.tensors.entry(name.to_owned()).or_insert(("BF16".to_owned(), Vec::new())).1 =
+                shape;
+        } else if let Some((name, new)) = edit.split_once('>') {
+            let tensor = self.tensors[name].clone();
+            self.tensors.insert(new.to_owned(), tensor);
+        } else {
+            let (keys, value) = edit.split_once('=').unwrap();
+            let keys = keys.split('.');
+            let place = keys.fold(&mut self.config, |object, key| &mut object[key]);
+            *place = serde_json::from_str(value).unwrap();
+        }
+    }
+
+    fn mismatches(&self) -> Vec<Mismatch> {
+        let (mut builder, mut end) = (TensorTableBuilder::new(), 0);
+        for (name, (dtype, shape)) in &self.tensors {
+            let mut tensor = TensorInfo::new(dtype.as_str().into(), shape.clone(), (end, end));
+            let bits = tensor.elements().unwrap() * tensor.dtype.bits().unwrap();
+            end += bits.div_ceil(8);
+            tensor.data_offsets.1 = end;
+            builder.push(name, &tensor);
+        }
+        let header = FileHeader::new(builder.finish().unwrap(), 0..0);
+        let headers = [("model.safetensors".parse().unwrap(), header)];
+        let config = self.config.to_string();
+        let mut found = check_model(config.as_bytes(), &headers);
+        found.extend(check_recipe(config.as_bytes(), &headers));
+        let mismatch = |finding| match finding {
+            Finding::Mismatch(found) => found,
+            other => panic!("{other}"),
+        };
+        found.into_iter().map(mismatch).collect()
+    }
+}
+
+fn fixtures() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
+}
+
+/// A model of two layers in the layout of Llama.
+fn llama() -> Checkpoint {
+    let mut tensors = vec![
+        ("model.embed_tokens.weight".to_owned(), vec![96, 64]),
+        ("model.norm.weight".to_owned(), vec![64]),
+        ("lm_head.weight".to_owned(), vec![96, 64]),
+    ];
+    for layer in 0..2 {
+        for (module, shape) in [
+            ("input_layernorm", vec![64]),
+            ("post_attention_layernorm", vec![64]),
+            ("self_attn.q_proj", vec![80, 64]),
+            ("self_attn.k_proj", vec![40, 64]),
+            ("self_attn.v_proj", vec![40, 64]),
+            ("self_attn.o_proj", vec![64, 80]),
+            ("mlp.gate_proj", vec![112, 64]),
+            ("mlp.up_proj", vec![112, 64]),
+            ("mlp.down_proj", vec![64, 112]),
+        ] {
+            tensors.push((format!("model.layers.{layer}.{module}.weight"), shape));
+        }
+    }
+    let config = json!({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "head_dim": 20,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 112, "num_hidden_layers": 2,
+        "vocab_size": 96, "tie_word_embeddings": false,
+    });
+    let tensors = tensors.into_iter().map(|(name, shape)| (name, ("BF16".to_owned(), shape)));
+    Checkpoint { config, tensors: tensors.collect() }
+}
+
+fn base(name: &str) -> Checkpoint {
+    if name == "llama" { llama() } else { Checkpoint::named(name) }
+}
+
+/// Returns the kind as in JSON.
+fn kind(found: &Mismatch) -> String {
+    serde_json::to_value(found.kind).unwrap().as_str().unwrap().to_owned()
+}
+
+#[test]
+fn sound_checkpoints_have_no_mismatch() {
+    let mut found = Vec::new();
+    let mut checkpoints = 0;
+    for folder in ["moe", "quantized"] {
+        for entry in fixtures().join(folder).read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            // The configurations of these fixtures do not describe the shapes.
+            if std::fs::read_to_string(&path).unwrap().contains("\"definition: names of") {
+                continue;
+            }
+            let checkpoint = Checkpoint::from_fixture(&path);
+            checkpoints += u32::from(!checkpoint.tensors.is_empty());
+            let serious = |found: &Mismatch| found.kind.severity() > Severity::Note;
+            let serious = checkpoint.mismatches().into_iter().filter(serious);
+            found.extend(
+                serious.map(|found| format!("{}: {found}", path.file_stem().unwrap().display())),
+            );
+        }
+    }
+    assert_eq!(found, Vec::<String>::new());
+    assert!(checkpoints > 200, "{checkpoints}");
+    assert_eq!(llama().mismatches(), []);
+}
+
+/// Padded embeddings, spare keys and other legal differences.
+#[test]
+fn legal_differences_have_no_mismatch() {
+    let cases: [(&str, &[&str]); 9] = [
+        ("llama", &["vocab_size=90"]),
+        ("llama", &["-lm_head", "tie_word_embeddings=true"]),
+        (
+            "llama",
+            &[
+                "head_dim=null",
+                "num_attention_heads=4",
+                "model.layers.0.self_attn.q_proj.weight:[64, 64]",
+                "model.layers.1.self_attn.q_proj.weight:[64, 64]",
+                "model.layers.0.self_attn.o_proj.weight:[64, 64]",
+                "model.layers.1.self_attn.o_proj.weight:[64, 64]",
+                "num_key_value_heads=2",
+                "model.layers.0.self_attn.k_proj.weight:[32, 64]",
+                "model.layers.1.self_attn.k_proj.weight:[32, 64]",
+                "model.layers.0.self_attn.v_proj.weight:[32, 64]",
+                "model.layers.1.self_attn.v_proj.weight:[32, 64]",
+            ],
+        ),
+        ("llama", &[r#"model_type="unknown""#, "hidden_size=1"]),
+        ("llama", &["hidden_size=\"64\""]),
+        // Layers that draft tokens have other modules.
+        (
+            "llama",
+            &[
+                "model.layers.2.eh_proj.weight:[64, 128]",
+                "model.layers.2.mlp.up_proj.weight:[1, 2]",
+            ],
+        ),
+        // Without a single input embedding, the language model is not known.
+        ("llama", &["x.embed_tokens.weight:[1, 2]", "hidden_size=1"]),
+        ("llama", &["vision_config={}", "visual.x.weight:[8, 8]"]),
+        (
+            "llama",
+            &[
+                "model.layers.0.self_attn.rotary_emb.inv_freq:[8]",
+                "model.layers.0.mlp.up_proj.bias:[112]",
+            ],
+        ),
+    ];
+    for (name, edits) in cases {
+        let mut checkpoint = base(name);
+        for edit in edits {
+            checkpoint.edit(edit);
+        }
+        assert_eq!(checkpoint.mismatches(), [], "{name} {edits:?}");
+    }
+}
+
+#[test]
+fn each_defect_is_found() {
+    let (mut wrong, mut defects) = (Vec::new(), 0);
+    for line in include_str!("defects.txt").lines().filter(|line| !line.starts_with('#')) {
+        let (name, rest) = line.split_once("; ").unwrap();
+        let (edits, expected) = rest.split_once(" -> ").unwrap();
+        let mut checkpoint = base(name);
+        for edit in edits.split(" & ") {
+            checkpoint.edit(edit);
+        }
+        let found = checkpoint.mismatches();
+        let all = found.iter().map(|found| {
+            let module = if found.module.is_empty() { "-" } else { &found.module };
+            format!("{} {module} {}", kind(found), found.key)
+        });
+        let all: Vec<_> = all.collect();
+        if !all.iter().any(|found| found == expected) {
+            wrong.push(format!("{line}: {all:?}"));
+        }
+        defects += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(defects >= 60, "{defects}");
+}
