@@ -81,7 +81,9 @@ impl Call {
             };
             let mut findings = Vec::new();
             let components = self.components(layout, main, &mut findings).await;
-            let loaded = main.map_or_else(Vec::new, |main| layout.loaded_with(main, &components));
+            let mut loaded =
+                main.map_or_else(Vec::new, |main| layout.loaded_with(main, &components));
+            loaded.truncate(MAX_SETS);
             let all = if is_folder && self.all_sets { &layout.sets[..] } else { &[] };
             let mut paths: HashSet<_> = report.sets.iter().map(|set| set.path.clone()).collect();
             let mut queue = loaded.iter().copied().chain(all).collect::<Vec<_>>();
@@ -233,10 +235,12 @@ impl Call {
             }),
             Err(error) => Err(file_finding(path, error)),
         };
-        let components = listed.unwrap_or_else(|finding| {
+        let mut components = listed.unwrap_or_else(|finding| {
             findings.push(finding);
             Vec::new()
         });
+        // A pipeline has a dozen components.
+        components.truncate(MAX_SETS);
         let missing = components.iter().filter(|folder| !layout.has_folder(folder.as_str()));
         findings.extend(bounded(missing.map(|folder| Finding::MissingComponent {
             component: clip(folder.as_str()),

@@ -272,10 +272,13 @@ impl Layout {
         sets: &'a [&WeightSet],
     ) -> impl Iterator<Item = (&'a WeightSet, &'a WeightSet)> {
         sets.iter().filter_map(|set| {
-            let key = set.name.clone().model_key();
             let twin = |sharding| {
+                let name = &set.name;
                 let is_twin = |other: &&WeightSet| {
-                    other.name.sharding == sharding && other.name.clone().model_key() == key
+                    other.name.sharding == sharding
+                        && other.name.is_same_model(name)
+                        && (other.name.step, &other.name.variant) == (name.step, &name.variant)
+                        && other.name.format == name.format
                 };
                 self.sets.iter().find(is_twin)
             };
