@@ -16,6 +16,8 @@ pub(super) struct ConfigFile {
     /// The bytes of the file; `None` if it is missing or unreadable.
     pub(super) json: Option<Vec<u8>>,
     pub(super) configs: Configs,
+    /// `true` if the file is at the root of the repository, and the weights are in a folder: it may describe others.
+    pub(super) is_of_root: bool,
     /// The reason the file is ignored; `None` if it is not ignored.
     pub(super) finding: Option<Finding>,
 }
@@ -26,7 +28,7 @@ impl ConfigFile {
             Ok(configs) => (configs, None),
             Err(error) => (Configs::default(), Some(unusable(error.to_string()))),
         };
-        Self { json: Some(json), configs, finding }
+        Self { json: Some(json), configs, is_of_root: false, finding }
     }
 
     fn ignored(reason: String) -> Self {
@@ -61,7 +63,10 @@ impl Call {
     async fn read_config(&self) -> Result<ConfigFile, Error> {
         let (path, root) = (self.config_path(), RepoPath::new_unchecked(CONFIG));
         match self.read_config_at(&path).await? {
-            None if path != root => Ok(self.read_config_at(&root).await?.unwrap_or_default()),
+            None if path != root => {
+                let found = self.read_config_at(&root).await?.unwrap_or_default();
+                Ok(ConfigFile { is_of_root: true, ..found })
+            }
             found => Ok(found.unwrap_or_default()),
         }
     }

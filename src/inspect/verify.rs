@@ -370,7 +370,10 @@ impl Call {
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
-        if is_complete && let Some(json) = &config.json {
+        if is_complete
+            && !config.is_of_root
+            && let Some(json) = &config.json
+        {
             findings.extend(rules::check_model(json, &assembled.headers));
             findings.extend(rules::check_recipe(json, &assembled.headers));
         }

@@ -26,10 +26,11 @@ const MAX_UNCHECKED: usize = 12;
 /// Check the weights that a loader of each repository loads
 ///
 /// These are the main weight set, all components of a diffusers pipeline, or all modules of a
-/// sentence-transformers model. `--all` checks every weight set. Reads all headers and continues after invalid ones. Checks each header against its format and the file
-/// size, the index against the headers, the declared totals, and the shard numbers. Reads config.json to
-/// distinguish a tied output embedding from a missing one. Compares the parameter count with the one that
-/// config.json implies and the one that the Hub reports.
+/// sentence-transformers model. `--all` checks every weight set. Reads all headers and continues after
+/// invalid ones. Checks each header against its format and the file size, the index against the headers,
+/// the declared totals, and the shard numbers. Reads config.json to distinguish a tied output embedding
+/// from a missing one. Compares the parameter count with the one that config.json implies and the one that
+/// the Hub reports.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags")]

@@ -246,3 +246,30 @@ async fn checkpoints_of_a_pipeline_are_not_components() {
     assert_eq!(sets, [format!("{TRANSFORMER} \"unusableConfig\"")]);
     assert_eq!(others.len(), 5);
 }
+
+/// The configuration at the root may describe another model than the weights in a folder.
+#[tokio::test]
+async fn weights_are_compared_with_the_configuration_next_to_them() {
+    let config = json!({
+        "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
+        "num_hidden_layers": 1, "vocab_size": 10,
+        "quantization_config": { "quant_method": "gptq", "bits": 4, "group_size": 32 },
+    });
+    let packed = || {
+        File::safetensors([
+            ("model.embed_tokens.weight", "BF16", &[10, 32][..]),
+            ("model.layers.0.mlp.down_proj.qweight", "I32", &[8, 32]),
+            ("model.layers.0.mlp.down_proj.qzeros", "I32", &[2, 4]),
+            ("model.layers.0.mlp.down_proj.scales", "F16", &[2, 32]),
+        ])
+    };
+    for (folder, is_compared) in [("", false), ("text/", true)] {
+        let config = File::from_bytes(config.to_string());
+        let repo = Repo::new("org/model").file("text/model.safetensors", packed());
+        let repo = repo.file(&format!("{folder}config.json"), config);
+        let hub = LocalHub::start([repo]).unwrap();
+        let report = verify(&hub, "org/model", true).await;
+        let rules = report.findings.iter().any(|found| matches!(found, Finding::Mismatch(_)));
+        assert_eq!(rules, is_compared, "{folder:?}: {:?}", report.findings);
+    }
+}

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::definitions::{Definitions, ModelNames};
 use super::{CacheDtype, CacheError};
-use crate::count::config::json_object::JsonObject;
+use crate::count::config::json_object::{JsonObject, standard_json};
 use crate::formats::clip;
 
 /// The kind of a [`LayerCache`].
@@ -87,14 +87,14 @@ const MAX_LAYERS: u64 = 1_024;
 impl CacheLayout {
     /// Derives the cache from the contents of `config.json`.
     ///
-    /// The rules are those of the model classes of transformers 5.23, including their defaults for missing keys.
+    /// The rules and the defaults for missing keys come from the model classes of transformers 5.23.
     ///
     /// # Errors
     ///
     /// Returns an error if the contents are not a JSON object, if the architecture is unknown, or if a key that the
     /// cache depends on is missing or invalid.
     pub fn from_config_json(json: &[u8]) -> Result<Self, CacheError> {
-        let json = without_special_floats(json);
+        let json = standard_json(json);
         let mut model: JsonObject<'_> =
             serde_json::from_slice(&json).map_err(|_| CacheError::NotAnObject)?;
         let (mut dtype, mut architecture) = (None, None);
@@ -197,23 +197,6 @@ pub(crate) fn text_model(outer: JsonObject<'_>) -> (Option<String>, JsonObject<'
         model = inner;
     }
     (architecture, model)
-}
-
-/// Replaces `NaN` and `Infinity`, which Python writes although JSON has no such numbers, by objects of the same length.
-fn without_special_floats(json: &[u8]) -> Vec<u8> {
-    let mut json = json.to_vec();
-    let (mut at, mut in_string) = (0, false);
-    while let Some(byte) = json.get(at).copied() {
-        let rest = &mut json[at..];
-        let names: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
-        if let Some(name) = names.iter().find(|name| !in_string && rest.starts_with(name)) {
-            rest[..name.len()].fill(b' ');
-            rest[..2].copy_from_slice(b"{}");
-        }
-        in_string ^= byte == b'"';
-        at += if byte == b'\\' { 2 } else { 1 };
-    }
-    json
 }
 
 /// Returns the dtype in a configuration.

@@ -57,6 +57,26 @@ pub(crate) fn number(value: &RawValue) -> Option<u64> {
     whole_number(value.get())
 }
 
+/// Replaces `NaN` and `Infinity` by objects of the same length. Python writes them, although JSON has no such numbers.
+pub(crate) fn standard_json(json: &[u8]) -> Cow<'_, [u8]> {
+    const NAMES: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+
+    let mut standard = Cow::Borrowed(json);
+    let (mut at, mut in_string) = (0, false);
+    while let Some(rest) = json.get(at..).filter(|rest| !rest.is_empty()) {
+        if let Some(name) = NAMES.iter().find(|name| !in_string && rest.starts_with(name)) {
+            let number = &mut standard.to_mut()[at..at + name.len()];
+            number.fill(b' ');
+            number[..2].copy_from_slice(b"{}");
+            at += name.len();
+            continue;
+        }
+        in_string ^= rest[0] == b'"';
+        at += if rest[0] == b'\\' { 2 } else { 1 };
+    }
+    standard
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(JsonObjectVisitor).map(JsonObject)
@@ -122,5 +142,17 @@ mod tests {
         assert_eq!(strings(object.raw("a"), 9).unwrap(), [""; 0]);
         let error = serde_json::from_str::<JsonObject>("[]").err().unwrap().to_string();
         assert!(error.contains("expected an object"), "{error}");
+    }
+
+    #[test]
+    fn special_floats_become_objects() {
+        let cases = [
+            (r#"{"a":Infinity,"b":[-Infinity, NaN]}"#, r#"{"a":{}      ,"b":[{}       , {} ]}"#),
+            (r#"{"NaN":"Infinity \"NaN"}"#, r#"{"NaN":"Infinity \"NaN"}"#),
+            ("[1", "[1"),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(str::from_utf8(&standard_json(json.as_bytes())), Ok(expected), "{json}");
+        }
     }
 }

@@ -13,7 +13,7 @@ mod unused;
 use self::arithmetic::ExpectedParameters;
 use self::hints::Dimensions;
 use self::huggingface_js::HuggingFaceJsRules;
-use self::json_object::{JsonObject, read};
+use self::json_object::{JsonObject, read, standard_json};
 use self::schemes::QuantizationConfig;
 use super::experts::ExpertConfigs;
 use crate::formats::{ModelDescription, clip};
@@ -67,7 +67,8 @@ impl Configs {
     /// Returns an error if the contents are not a JSON object, or describe more modules or module patterns than any
     /// known model.
     pub fn from_config_json(json: &[u8]) -> Result<Self, ConfigError> {
-        let model = parse(json)?;
+        let json = standard_json(json);
+        let model = parse(&json)?;
         let mut quantization = find_section(&model)?;
         let mut dimensions = Dimensions::default();
         dimensions.add_model(&model);
@@ -129,11 +130,6 @@ impl Configs {
     /// Returns the quantization as solvers see it.
     pub(crate) fn hints<'a>(&'a self, shapes: &'a MetadataShapes) -> Hints<'a> {
         Hints::new(&self.quantization, &self.dimensions, shapes)
-    }
-
-    /// Returns whether all quantized modules have the same scheme.
-    pub(crate) fn has_one_scheme(&self) -> bool {
-        self.quantization.schemes.len() < 2
     }
 
     /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.
@@ -208,6 +204,7 @@ mod tests {
                 Some("a"),
             ),
             (r#"{"quantization":{"quant_method":"a"},"quantization_config":{}}"#, Some("a")),
+            (r#"{"limit":[0, Infinity],"quantization":{"quant_method":"a"}}"#, Some("a")),
         ];
         for (json, expected) in cases {
             assert_eq!(method(json).as_deref(), expected, "{json}");
@@ -300,7 +297,7 @@ mod tests {
 
     #[test]
     fn invalid_json_is_an_error() {
-        for json in ["", "[]", "null", "{", r#"{"a":NaN}"#, "<html>", "\u{feff}{}"] {
+        for json in ["", "[]", "null", "{", r#"{"a":nan}"#, "<html>", "\u{feff}{}"] {
             let error = Configs::from_config_json(json.as_bytes()).unwrap_err();
             assert!(matches!(error, ConfigError::Json { .. }), "{json}");
         }

@@ -101,8 +101,11 @@ pub(super) const ALWAYS_AUXILIARY: AuxiliaryNames = &[
 
 /// The tensors that are auxiliary in every model, because only quantizers store them. They also occur next to weights
 /// that are not packed: modelopt and Transformer Engine simulate low precision. The quantizers of modelopt have many
-/// names, such as `weight_quantizer.0` and `gate_up_proj_input_quantizer`.
+/// names, such as `gate_up_proj_input_quantizer`. The quantizers of one linear layer are parts of its module.
 pub(super) const QUANTIZER_STATE: AuxiliaryNames = &[
+    (Scale, &["weight_quantizer._amax", "input_quantizer._amax", "output_quantizer._amax"]),
+    (Scale, &["weight_quantizer.0._amax", "weight_quantizer.1._amax"]),
+    (Scale, &["weight_quantizer._global_amax", "input_quantizer._pre_quant_scale"]),
     (Scale, &["_amax", "_amax_pre", "_amax_post", "_global_amax"]),
     (Scale, &["_pre_quant_scale", "_double_scale", "_scale_zeros"]),
     (Scale, &["weight_quantizer._scale", "weight_quantizer.0._scale"]),

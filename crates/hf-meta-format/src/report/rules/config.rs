@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::MismatchKind;
 use super::mismatch::Mismatches;
 use crate::count::config::is_tied;
-use crate::count::config::json_object::JsonObject;
+use crate::count::config::json_object::{JsonObject, standard_json};
 use crate::count::{TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::memory::CacheError;
@@ -54,7 +54,8 @@ pub fn check_model(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Ve
 }
 
 fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Option<Mismatches> {
-    let outer: JsonObject<'_> = serde_json::from_slice(config_json).ok()?;
+    let json = standard_json(config_json);
+    let outer: JsonObject<'_> = serde_json::from_slice(&json).ok()?;
     let (is_tied, has_vision) =
         (is_tied(&outer), outer.get::<JsonObject<'_>>("vision_config").is_some());
     let (architecture, model) = text_model(outer);

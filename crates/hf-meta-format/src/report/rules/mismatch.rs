@@ -43,7 +43,7 @@ pub enum MismatchKind {
     MissingModule,
     /// The recipe implies another shape of a part of a packed module.
     PartShapeMismatch,
-    /// A packed module lacks a part that the recipe implies, or that modules of the same name have.
+    /// A packed module lacks a part that the recipe implies.
     MissingPart,
     /// A module is packed that the recipe excludes.
     PackedIgnored,

@@ -1,5 +1,4 @@
-//! Rules that compare tensors with the files that describe them: `config.json` and the quantization recipe in it, and
-//! the `adapter_config.json` of an adapter.
+//! Rules that compare tensors with `config.json`, and with the quantization recipe in it.
 //!
 //! A rule that is not certain reports nothing: a layout that the tables do not contain, a missing key, or a name that
 //! an engine might map differently.

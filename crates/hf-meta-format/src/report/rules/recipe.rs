@@ -8,7 +8,7 @@ use serde_json::json;
 use super::MismatchKind;
 use super::config::Place;
 use super::mismatch::Mismatches;
-use crate::count::config::json_object::{JsonObject, read, strings};
+use crate::count::config::json_object::{JsonObject, read, standard_json, strings};
 use crate::count::config::{Hints, MetadataShapes, Pattern};
 use crate::count::{Component, Configs, TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
@@ -60,7 +60,8 @@ pub fn check_recipe(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> V
 }
 
 fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Option<Mismatches> {
-    let outer: JsonObject<'_> = serde_json::from_slice(config_json).ok()?;
+    let json = standard_json(config_json);
+    let outer: JsonObject<'_> = serde_json::from_slice(&json).ok()?;
     let text = outer.get::<JsonObject<'_>>("text_config").unwrap_or_default();
     let section = ["quantization_config", "quantization", "compression_config"];
     let section = section.iter().find_map(|key| outer.get(key).or_else(|| text.get(key)))?;
@@ -73,7 +74,7 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
         modules.entry(module).or_default().insert(component.name, (component, tensor));
     }
     let mut found = Mismatches::default();
-    let (mut packed, mut plain) = (BTreeMap::<String, Vec<_>>::new(), Vec::new());
+    let (mut packed, mut plain) = (BTreeSet::new(), Vec::new());
     for (module, parts) in &modules {
         let weights = parts.values().find(|(component, _)| component.is_weights());
         let Some((component, tensor)) = weights else { continue };
@@ -88,35 +89,13 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
                     ("plain", component.name),
                 );
             }
-            packed.entry(pattern).or_default().push((
-                *module,
-                component.name,
-                &tensor.dtype,
-                parts,
-            ));
+            packed.insert(pattern);
         } else if component.name == "weight" && tensor.shape.len() == 2 {
             plain.push((*module, pattern));
         }
     }
-    // A recipe per module explains different parts.
-    for (pattern, peers) in packed.iter().filter(|_| recipe.is_uniform) {
-        for (module, weights, dtype, parts) in peers {
-            let alike = || peers.iter().filter(|peer| (peer.1, peer.2) == (*weights, *dtype));
-            let all: BTreeSet<_> = alike().flat_map(|peer| peer.3.keys().copied()).collect();
-            for part in all.into_iter().filter(|part| !parts.contains_key(part)) {
-                let others = alike().filter(|peer| peer.3.contains_key(part)).count();
-                if others * 2 > alike().count() {
-                    found.add(
-                        MismatchKind::MissingPart,
-                        (module, pattern),
-                        part,
-                        ("stored", "missing"),
-                    );
-                }
-            }
-        }
-    }
-    let lists: BTreeSet<_> = packed.keys().filter_map(|pattern| pattern.split_once('#')).collect();
+    let lists: BTreeSet<_> =
+        packed.iter().filter_map(|pattern: &String| pattern.split_once('#')).collect();
     let stacks: BTreeSet<_> = lists.into_iter().map(|(stack, _)| stack).collect();
     for (module, pattern) in plain {
         let last = module.rsplit('.').next().unwrap_or_default();
@@ -145,7 +124,6 @@ struct Recipe<'a> {
     /// Ignored modules with the key that lists them.
     ignored: Vec<(&'static str, Pattern)>,
     selected: Vec<String>,
-    is_uniform: bool,
     is_mlx: bool,
     /// The values in formulas that all modules share.
     common: serde_json::Value,
@@ -193,7 +171,6 @@ impl<'a> Recipe<'a> {
             layout: RECIPES.get(&*name),
             ignored,
             selected: selected.filter(|text| text != "null").collect(),
-            is_uniform: configs.has_one_scheme(),
             is_mlx: configs.method().is_none(),
             common: json!({
                 "symmetric": flag("weights", "symmetric"),

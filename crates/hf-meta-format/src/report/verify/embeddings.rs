@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 
 use serde::Deserialize;
 
+use crate::count::config::json_object::standard_json;
 use crate::count::{Embedding, TensorPosition};
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 use crate::report::Finding;
@@ -29,7 +30,7 @@ pub fn check_embeddings(
     findings: &mut Vec<Finding>,
 ) {
     if let Some(input) = InputEmbedding::find(headers)
-        && let Ok(config) = serde_json::from_slice::<TyingConfig>(config_json)
+        && let Ok(config) = serde_json::from_slice::<TyingConfig>(&standard_json(config_json))
         && let Some(is_tied) = config.is_tied()
     {
         let missing = findings.iter().position(
