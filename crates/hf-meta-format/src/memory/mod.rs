@@ -1,8 +1,8 @@
 //! The memory that a model needs: its weights, and the cache of a sequence.
 //!
 //! [`CacheLayout`] contains what each layer stores, derived from `config.json` or from the keys of a GGUF file.
-//! [`Memory`] contains the bytes for a context length, a batch size, a cache dtype and an engine. A size for which there
-//! is no exact rule is `None`.
+//! [`Memory`] contains the bytes for a context length, a batch size, a cache dtype and an engine. A size without
+//! an exact rule is `None`.
 //!
 //! ```
 //! use hf_meta_format::memory::{CacheLayout, Memory, MemoryOptions};

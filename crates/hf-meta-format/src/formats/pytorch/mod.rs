@@ -12,7 +12,7 @@
 //! Tensors may share a storage. The table contains each stored element once: a tensor whose elements all belong to
 //! others, such as a tied embedding, is not in the table. An expanded tensor has its stored shape in the table, with
 //! a length of 1 in each expanded dimension. [`PickleSummary::views`] lists both kinds. The data offsets in the table
-//! are those of the tensors written one after another, because a storage may have unused elements.
+//! count the tensors one after another, because a storage may have unused elements.
 //!
 //! Source of the rules: `torch/serialization.py`, `torch/_utils.py` and `torch/_weights_only_unpickler.py` of torch
 //! 2.15, and `Lib/pickle.py` of `CPython` 3.14.

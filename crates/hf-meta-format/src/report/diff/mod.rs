@@ -120,7 +120,7 @@ impl Diff {
         Self::compare(before, after, has_shards)
     }
 
-    /// Compares two checkpoints, but not the files that contain each tensor, so that resharding is no difference.
+    /// Compares two checkpoints, but not the files that contain each tensor, so resharding makes no difference.
     #[must_use]
     pub fn ignoring_shards(before: &Weights, after: &Weights) -> Self {
         Self::compare(before, after, false)
