@@ -65,17 +65,14 @@ impl FileSource for CachedCommit {
         .boxed()
     }
 
-    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
         async move {
             self.check_length(path, limit)?;
             let read = self.inflate(path, limit, |file| file.whole()?.inflate()).await;
-            self.fetched(read, || self.file_name(path))
+            let Fetched { value, commit, .. } = self.fetched(read, || self.file_name(path))?;
+            Ok(stream::from_whole(value, commit))
         }
         .boxed()
-    }
-
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        stream::from_whole(self.read_whole(path, limit)).boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {

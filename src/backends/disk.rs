@@ -35,17 +35,12 @@ impl FileSource for DiskFolder {
         .boxed()
     }
 
-    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
         async move {
-            let value =
-                read_whole(&self.file(path), self.file_name(path), limit, &self.meter).await?;
-            Ok(Fetched::new(value, None))
+            let (file, name) = (self.file(path), self.file_name(path));
+            Ok(stream::from_whole(read_whole(&file, name, limit, &self.meter).await?, None))
         }
         .boxed()
-    }
-
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        stream::from_whole(self.read_whole(path, limit)).boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {

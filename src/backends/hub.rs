@@ -47,15 +47,6 @@ impl FileSource for HubRepo {
         .boxed()
     }
 
-    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
-        async move {
-            let read = self.http.read_all(&self.url(path), limit, &self.meter).await;
-            self.fetched(|| self.file_name(path), read)
-        }
-        .instrument(self.span(path))
-        .boxed()
-    }
-
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
         let events =
             self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, &self.meter));

@@ -54,9 +54,6 @@ pub(crate) trait FileSource: Debug + Send + Sync {
     /// longer if the range starts at byte 0.
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes>;
 
-    /// Reads a whole file of at most `limit` bytes.
-    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>>;
-
     /// Streams a whole file of at most `limit` bytes. Completes once the file is known to exist.
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream>;
 

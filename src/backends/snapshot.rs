@@ -153,18 +153,14 @@ impl FileSource for OfflineRepo {
         .boxed()
     }
 
-    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
         async move {
             let (commit, file) = self.file(path).await?;
             let name = self.file_name(path);
             let bytes = disk::read_whole(&file, name, limit, &self.hub.meter).await?;
-            Ok(Fetched::new(bytes, Some(commit)))
+            Ok(stream::from_whole(bytes, Some(commit)))
         }
         .boxed()
-    }
-
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        stream::from_whole(self.read_whole(path, limit)).boxed()
     }
 
     /// Lists all files of the commit if a saved listing exists, or else the downloaded files.

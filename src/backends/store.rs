@@ -118,19 +118,15 @@ impl FileSource for StoreFolder {
         self.read(path, range).map(|read| Ok(Fetched::new(read?, None))).boxed()
     }
 
-    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
         async move {
             let RangeBytes { bytes, file_size } = self.read(path, 0..limit).await?;
             if file_size > limit {
                 return Err(Error::TooLarge { file: self.file_name(path), limit });
             }
-            Ok(Fetched::new(bytes, None))
+            Ok(stream::from_whole(bytes, None))
         }
         .boxed()
-    }
-
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        stream::from_whole(self.read_whole(path, limit)).boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {

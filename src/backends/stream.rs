@@ -21,11 +21,8 @@ const CHUNK: usize = 1 << 16;
 
 /// Streams a file of a fast source, which is read at once. It is yielded in chunks, as a download would be, so that
 /// shards are read and parsed in the meantime.
-pub(super) async fn from_whole(
-    read: impl Future<Output = Result<Fetched<Vec<u8>>, Error>>,
-) -> Result<Fetched<FileStream>, Error> {
-    let Fetched { value, commit, .. } = read.await?;
-    let (response, mut rest) = (commit.clone(), Bytes::from(value));
+pub(super) fn from_whole(file: Vec<u8>, commit: Option<CommitSha>) -> Fetched<FileStream> {
+    let (response, mut rest) = (commit.clone(), Bytes::from(file));
     let start = BodyEvent::Start { response, content_length: Some(rest.len() as u64) };
     let chunks = std::iter::from_fn(move || {
         let chunk = rest.split_to(rest.len().min(CHUNK));
@@ -33,7 +30,7 @@ pub(super) async fn from_whole(
     });
     let chunks = stream::iter(chunks).then(|chunk| yield_now().map(|()| chunk));
     let events = stream::iter([Ok(start)]).chain(chunks).boxed();
-    Ok(Fetched::new(events, commit))
+    Fetched::new(events, commit)
 }
 
 /// Waits until a file starts to arrive over HTTP, and returns its stream. `fetched` and `explain` map responses and

@@ -35,16 +35,9 @@ impl FileSource for WebFolder {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
             let read = self.http.read_range(&self.url(path), &range, &self.meter).await;
-            self.fetched(path, read)
-        }
-        .instrument(self.span(path))
-        .boxed()
-    }
-
-    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
-        async move {
-            let read = self.http.read_all(&self.url(path), limit, &self.meter).await;
-            self.fetched(path, read)
+            let failed = |failure| explain(self.file_name(path), failure, None);
+            let (value, chain) = read.map_err(failed)?;
+            Ok(Fetched::new(value, commit(&chain)))
         }
         .instrument(self.span(path))
         .boxed()
@@ -76,17 +69,6 @@ impl WebFolder {
     /// Returns the tracing span for all requests for a file.
     fn span(&self, path: &RepoPath) -> Span {
         debug_span!("file", file = self.file_name(path))
-    }
-
-    fn fetched<T>(
-        &self,
-        path: &RepoPath,
-        read: Result<(T, ResponseChain), RequestFailure>,
-    ) -> Result<Fetched<T>, Error> {
-        match read {
-            Ok((value, chain)) => Ok(Fetched::new(value, commit(&chain))),
-            Err(failure) => Err(explain(self.file_name(path), failure, None)),
-        }
     }
 }
 

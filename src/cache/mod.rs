@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 
-pub(crate) use deflated::{Deflated, Deflater};
+pub(crate) use deflated::Deflater;
 pub use disk::{DiskCache, DiskUsage};
 pub use entry::CacheKey;
 pub(crate) use entry::{CacheIdentity, CacheKeys, decode, encode};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::deflated::{Deflated, Deflater};
+use super::deflated::Deflated;
 use super::header_bytes::{CachedFile, CachedHeaders, HeaderBytes, encode_listing};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
@@ -60,9 +60,8 @@ struct FileStart {
 
 impl FileStart {
     fn compress(self) -> CachedFile {
-        let mut deflater = Deflater::default();
-        deflater.add(&self.bytes);
-        CachedFile { start: deflater.finish(), file_size: self.file_size, sha256: self.sha256 }
+        let start = Deflated::from_bytes(&self.bytes);
+        CachedFile { start, file_size: self.file_size, sha256: self.sha256 }
     }
 }
 

@@ -12,10 +12,11 @@ use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, Format, RepoPath};
+use crate::http::Callback;
 use crate::http::transfer::CallMeter;
 use crate::hub::{HubReportedCount, Source, SourceError};
 use crate::inspect::{
-    Call, CallHooks, Callback, LargeCallLimit, OnHeader, OnProgress, Progress, RecordedCount,
+    Call, CallHooks, LargeCallLimit, OnHeader, OnProgress, Progress, ReadOptions, RecordedCount,
 };
 use crate::memory::MemoryOptions;
 use crate::report::verify::VerifyReport;
@@ -52,23 +53,6 @@ pub struct Model {
     pub(super) large_calls: Option<LargeCallLimit>,
     /// The meter that all calls share; `None` if each call has a separate one.
     pub(super) meter: Option<CallMeter>,
-}
-
-/// The options that decide what a call reads and how long it takes. Calls are shared only if they are equal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct ReadOptions {
-    /// The name of the selected format.
-    pub(super) format: Option<String>,
-    pub(super) plan: Plan,
-    pub(super) list_sets: bool,
-    pub(super) all_sets: bool,
-    pub(super) memory: Option<MemoryOptions>,
-    pub(super) cache_mode: CacheMode,
-    /// The files of the repository, if known in advance.
-    pub(super) known_files: Option<Arc<Vec<RepoPath>>>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) max_wait: Option<Duration>,
-    pub(super) exclude_waits: bool,
 }
 
 impl Model {
@@ -379,7 +363,11 @@ impl Model {
     ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send + use<> {
         let path = path.clone();
         self.call_alone(async move |mut call: Call| {
-            call.with_token_fallback(|call| call.files.read_small(path.clone(), max_bytes)).await
+            call.with_token_fallback(|call| {
+                let path = path.clone();
+                async move { Ok(call.files.read_whole(&path, max_bytes).await?.value) }.boxed()
+            })
+            .await
         })
     }
 

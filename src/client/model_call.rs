@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::call_timeout::{DEFAULT_TIMEOUT, within_timeout};
-use super::model::{Model, ReadOptions};
+use super::model::Model;
 use super::shared_calls::CallKey;
 use crate::backends::{DiskFolder, FileListing, Origin, StoreFolder, WebFolder};
 use crate::cache::CacheMode;
@@ -18,7 +18,9 @@ use crate::formats::weight_sets::ListedFile;
 use crate::formats::{Formats, RepoPath, clip};
 use crate::http::transfer::{CallMeter, WaitLimits};
 use crate::hub::Source;
-use crate::inspect::{Call, CallFiles, CallMemory, CallState, Target, file_of, on_disk};
+use crate::inspect::{
+    Call, CallFiles, CallMemory, CallState, ReadOptions, Target, file_of, on_disk,
+};
 
 impl Model {
     /// Runs a call within its timeout, or joins an equal call in flight. The future borrows nothing, so it can be
@@ -173,14 +175,10 @@ impl Model {
             files: CallFiles::new(origin),
             target,
             formats,
-            plan: self.options.plan,
+            options: self.options.clone(),
             limits: self.context.limits,
             cache: self.context.header_cache.clone(),
-            cache_mode: self.options.cache_mode,
             cached_ref: None,
-            all_sets: self.options.all_sets,
-            list_sets: self.options.list_sets,
-            memory_options: self.options.memory,
             known_files,
             on_progress: self.on_progress.clone(),
             on_header: self.on_header.clone(),

@@ -11,11 +11,11 @@ use quick_cache::sync::Cache as QuickCache;
 use tokio::runtime;
 use tokio::time::Instant;
 
-use super::model::ReadOptions;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::http::transfer::CallMeter;
 use crate::hub::{RepoId, Source};
+use crate::inspect::ReadOptions;
 
 /// The time for which a missing repository is remembered. It is short, because its owner may be creating it.
 const MISSING_TTL: Duration = Duration::from_secs(10);

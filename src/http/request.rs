@@ -2,13 +2,12 @@
 
 use std::future::ready;
 use std::ops::Range;
-use std::pin::pin;
 
 use ::url::Url;
 use futures::channel::mpsc;
 use futures::future::FutureExt;
 use futures::sink::SinkExt;
-use futures::stream::{Stream, StreamExt, TryStreamExt, select};
+use futures::stream::{Stream, StreamExt, select};
 use reqwest::StatusCode;
 use tracing::Instrument;
 
@@ -46,18 +45,7 @@ impl Http {
         limit: u64,
         meter: &CallMeter,
     ) -> Result<(Vec<u8>, ResponseChain), RequestFailure> {
-        let (mut file, mut chain) = (Vec::new(), ResponseChain::default());
-        let mut events = pin!(self.stream(url, limit, meter));
-        while let Some(event) = events.try_next().await? {
-            match event {
-                BodyEvent::Start { response, .. } => {
-                    file.clear();
-                    chain = response;
-                }
-                BodyEvent::Bytes(bytes) => file.extend_from_slice(&bytes),
-            }
-        }
-        Ok((file, chain))
+        BodyEvent::read_to_end(self.stream(url, limit, meter)).await
     }
 
     /// Streams a file of at most `limit` bytes, decompressed. Each attempt sends its own

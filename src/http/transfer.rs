@@ -1,10 +1,12 @@
 //! Results and counters of reads, shared by HTTP, disk and caches.
 
 use std::iter;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::stream::{Stream, TryStreamExt};
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
@@ -32,6 +34,25 @@ pub(crate) enum BodyEvent<R> {
     },
     /// The next bytes of the file.
     Bytes(Bytes),
+}
+
+impl<R: Default> BodyEvent<R> {
+    /// Reads a file to its end. Also returns its response.
+    pub(crate) async fn read_to_end<E>(
+        events: impl Stream<Item = Result<Self, E>>,
+    ) -> Result<(Vec<u8>, R), E> {
+        let (mut file, mut found, mut events) = (Vec::new(), R::default(), pin!(events));
+        while let Some(event) = events.try_next().await? {
+            match event {
+                Self::Start { response, .. } => {
+                    file.clear();
+                    found = response;
+                }
+                Self::Bytes(bytes) => file.extend_from_slice(&bytes),
+            }
+        }
+        Ok((file, found))
+    }
 }
 
 /// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::start_call`] creates it.

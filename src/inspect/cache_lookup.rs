@@ -94,7 +94,7 @@ impl HeaderCache {
                 read => read,
             };
         }
-        let reloads = call.cache_mode == CacheMode::Reload;
+        let reloads = call.options.cache_mode == CacheMode::Reload;
         let mut found = if reloads { None } else { lookup.find(call, keep_headers).await? };
         let lease = if reloads || found.is_some() {
             FillLease::immediate()
@@ -155,11 +155,11 @@ fn part_of_repo(call: &Call) -> (String, RepoPath) {
     };
     let path = path.map_or("", RepoPath::as_str);
     // Paths contain no line breaks, so names stay unique.
-    let suffix = if call.list_sets { "\nand all sets" } else { "" };
+    let suffix = if call.options.list_sets { "\nand all sets" } else { "" };
     // A call that selects a format reads other files. Without a selection, safetensors comes first.
     let format = Some(call.formats.name(0)).filter(|name| *name != Safetensors.name());
     let format = format.map(|name| format!("\nformat {name}")).unwrap_or_default();
-    let config = if call.memory_options.is_some() { "\nand the configuration" } else { "" };
+    let config = if call.options.memory.is_some() { "\nand the configuration" } else { "" };
     (format!("{path}{suffix}{format}{config}"), probe_path)
 }
 
@@ -233,7 +233,8 @@ impl CacheLookup<'_> {
         let own = self.get::<CachedRef>(call, &self.keys.revision(&self.revision)).await;
         let Some(cached) = own else { return self.shared_commit(call).await };
         let is_current = self.is_commit()
-            || (call.cache_mode == CacheMode::Default && cached.is_fresh(self.settings.branch_ttl));
+            || (call.options.cache_mode == CacheMode::Default
+                && cached.is_fresh(self.settings.branch_ttl));
         let commit = match call.files.origin.online().cloned() {
             Some(repo) if !is_current => {
                 self.request_commit(call, &repo, &self.probe_path, Some(&cached)).await?

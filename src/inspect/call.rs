@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::OnceCell;
@@ -39,19 +39,12 @@ pub(crate) struct Call {
     pub(crate) target: Target,
     /// The formats that the call accepts.
     pub(crate) formats: Formats,
-    pub(crate) plan: Plan,
+    pub(crate) options: ReadOptions,
     pub(crate) limits: Limits,
     /// The cache that may serve the call.
     pub(crate) cache: Option<HeaderCache>,
-    pub(crate) cache_mode: CacheMode,
     /// The cached branch that was used without asking its server.
     pub(crate) cached_ref: Option<CachedRefAge>,
-    /// True to verify all sets of weights.
-    pub(crate) all_sets: bool,
-    /// True to list the other sets of weights even if the weights have a standard name.
-    pub(crate) list_sets: bool,
-    /// The conditions for which to compute the memory of the model.
-    pub(crate) memory_options: Option<MemoryOptions>,
     /// The files of the source, if the caller knows them.
     pub(crate) known_files: Option<FileListing>,
     pub(crate) on_progress: Option<OnProgress>,
@@ -64,6 +57,26 @@ pub(crate) struct Call {
     /// The permit to use a lot of memory.
     pub(crate) large: Option<Arc<LargeCall>>,
     pub(crate) state: CallState,
+}
+
+/// The options that decide what a call reads and how long it takes. Calls are shared only if they are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct ReadOptions {
+    /// The name of the selected format.
+    pub(crate) format: Option<String>,
+    pub(crate) plan: Plan,
+    /// True to list the other sets of weights even if the weights have a standard name.
+    pub(crate) list_sets: bool,
+    /// True to verify all sets of weights.
+    pub(crate) all_sets: bool,
+    /// The conditions for which to compute the memory of the model.
+    pub(crate) memory: Option<MemoryOptions>,
+    pub(crate) cache_mode: CacheMode,
+    /// The files of the repository, if known in advance.
+    pub(crate) known_files: Option<Arc<Vec<RepoPath>>>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) exclude_waits: bool,
 }
 
 /// The state of the reads of a call. Each attempt to read begins with an empty one.
@@ -140,7 +153,7 @@ impl Call {
 
     /// Reads all headers, from the cache on a hit. Stops at the first error.
     async fn inspect(&mut self, keep_headers: bool) -> Result<Inspected, Error> {
-        match self.cache.clone().filter(|_| self.cache_mode != CacheMode::Bypass) {
+        match self.cache.clone().filter(|_| self.options.cache_mode != CacheMode::Bypass) {
             Some(cache) => Box::pin(cache.inspect(self, keep_headers)).await,
             None => self.read(keep_headers).await,
         }
@@ -152,8 +165,8 @@ impl Call {
     pub(super) fn read(&mut self, keep_headers: bool) -> BoxFuture<'_, Result<Inspected, Error>> {
         async move {
             self.state = CallState::default();
-            if self.plan == Plan::Hub
-                && !self.list_sets
+            if self.options.plan == Plan::Hub
+                && !self.options.list_sets
                 && let Some(inspected) = self.read_from_hub(keep_headers).await?
             {
                 return Ok(inspected);
@@ -189,7 +202,7 @@ impl Call {
                 (path, reads.assembly)
             }
             FoundWeights::Shards { path, shards } => {
-                let requests = self.plan.shards_without_index(&self.formats, &shards);
+                let requests = self.options.plan.shards_without_index(&self.formats, &shards);
                 let requests = requests.map_err(|source| self.index_error(&path, source))?;
                 let reads =
                     Box::pin(self.read_listed_shards(&path, requests, keep_headers, true)).await?;
@@ -205,7 +218,7 @@ impl Call {
         path: RepoPath,
         assembly: ReportBuilder,
     ) -> Result<Inspected, Error> {
-        if self.memory_options.is_some() && !assembly.describes_cache() {
+        if self.options.memory.is_some() && !assembly.describes_cache() {
             // The result is used below.
             let _ = self.config().await;
         }
@@ -219,7 +232,7 @@ impl Call {
         let layout = || json.and_then(CacheLayout::from_config_json);
         let layout = assembled.cache.clone().unwrap_or_else(layout);
         report.layout = layout.clone().ok().map(Box::new);
-        if let Some(options) = self.memory_options {
+        if let Some(options) = self.options.memory {
             let weight_bytes = report.parameter_count.totals().bytes;
             let memory = Memory::new(weight_bytes, layout, options);
             let unknown = memory.unknown.clone();
@@ -233,7 +246,8 @@ impl Call {
         report.source.clone_from(&self.source);
         report.commit = self.state.commit.take();
         // Without the Hub's response, the files were read with the next best plan.
-        report.plan = if self.plan == Plan::Hub { Plan::Prefetch } else { self.plan };
+        report.plan =
+            if self.options.plan == Plan::Hub { Plan::Prefetch } else { self.options.plan };
         Ok(Inspected { path, assembled, report })
     }
 

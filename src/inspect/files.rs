@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use futures::future::{BoxFuture, FutureExt, ready};
+use futures::future::{FutureExt, ready};
 use futures::stream::{self, StreamExt};
 
 use crate::backends::{
     CachedCommit, Fetched, FileListing, FileSource, FileStream, HubRepo, Origin,
 };
-use crate::cache::{Deflated, Deflater, HeaderBytes, Recorder};
+use crate::cache::{Deflater, HeaderBytes, Recorder};
 use crate::error::Error;
 use crate::formats::weight_sets::{IncompleteShards, WeightSet};
 use crate::formats::{FileHeader, RepoPath};
@@ -81,34 +81,23 @@ impl CallFiles {
 
     /// Reads a whole file. If access is denied or the file is over the limit, another reader could get another
     /// result, so the commit is not cached.
-    pub(super) async fn read_whole(
+    pub(crate) async fn read_whole(
         &self,
         path: &RepoPath,
         limit: u64,
     ) -> Result<Fetched<Vec<u8>>, Error> {
-        let read = self.source().read_whole(path, limit).await;
-        if let Some(recorder) = &self.recorder {
-            match &read {
-                Ok(read) => {
-                    let file = Deflated::from_bytes(&read.value);
-                    recorder.lock().add_file(path, file);
-                }
-                Err(error) if error.is_denied() || matches!(error, Error::TooLarge { .. }) => {
-                    recorder.lock().discard();
-                }
-                Err(_) => {}
-            }
+        let read = async {
+            let stream = self.stream(path, limit).await?;
+            BodyEvent::read_to_end(stream.value).await
+        };
+        // Boxed, because callers embed the future in larger futures.
+        let read = read.boxed().await;
+        if let (Some(recorder), Err(error)) = (&self.recorder, &read)
+            && (error.is_denied() || matches!(error, Error::TooLarge { .. }))
+        {
+            recorder.lock().discard();
         }
-        read
-    }
-
-    /// Reads a small file for the caller, which is not recorded.
-    pub(crate) fn read_small(
-        &self,
-        path: RepoPath,
-        limit: u64,
-    ) -> BoxFuture<'_, Result<Vec<u8>, Error>> {
-        async move { Ok(self.source().read_whole(&path, limit).await?.value) }.boxed()
+        read.map(|(bytes, commit)| Fetched::new(bytes, commit))
     }
 
     /// Streams a file. It is recorded once it is complete.

@@ -4,11 +4,11 @@ use std::mem::take;
 use std::ops::Range;
 
 use super::call::Call;
-use super::hooks::Callback;
 use super::memory::MemoryPermit;
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::{FileHeader, HeaderError, HeaderParser, RepoPath, Step};
+use crate::http::Callback;
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::RangeBytes;
 

@@ -1,11 +1,11 @@
 //! Callbacks and hooks of a call.
 
 use std::fmt;
-use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::formats::FileHeader;
+use crate::http::Callback;
 use crate::hub::CommitSha;
 
 /// The progress of a call, in shards.
@@ -23,21 +23,6 @@ pub(crate) type OnProgress = Callback<dyn Fn(Progress) + Send + Sync>;
 
 /// A callback that is called with each header.
 pub(crate) type OnHeader = Callback<dyn Fn(&FileHeader) + Send + Sync>;
-
-/// A callback of the caller.
-pub(crate) struct Callback<F: ?Sized>(pub(crate) Arc<F>);
-
-impl<F: ?Sized> Clone for Callback<F> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<F: ?Sized> fmt::Debug for Callback<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Callback")
-    }
-}
 
 /// Lets a program pause or stop a call while it runs, for example to enforce a budget of requests.
 ///

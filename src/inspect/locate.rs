@@ -69,7 +69,7 @@ impl Call {
         async move {
             let mut located = self.with_token_fallback(|call| call.find().boxed()).await?;
             self.files = self.files.pinned(located.commit.as_ref());
-            if self.list_sets && located.layout.is_none() {
+            if self.options.list_sets && located.layout.is_none() {
                 let (found, layout) = located.poll_alongside(self.list_layout()).await;
                 let layout = layout?.map(|(layout, _)| layout);
                 if layout.is_none() {
@@ -95,7 +95,7 @@ impl Call {
     }
 
     async fn find_file(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
-        let first = self.plan.first_range(&self.formats, path);
+        let first = self.options.plan.first_range(&self.formats, path);
         let Fetched { value, commit, .. } = files.read_range(path, first).await?;
         Ok(Located::new(FoundWeights::File { path: path.clone(), start: value }, commit))
     }

@@ -27,10 +27,10 @@ mod verify;
 
 pub(crate) use self::cache_lookup::HeaderCache;
 pub use self::call::RecordedCount;
-pub(crate) use self::call::{Call, CallState};
+pub(crate) use self::call::{Call, CallState, ReadOptions};
 pub(crate) use self::files::CallFiles;
 pub use self::hooks::{CallHooks, Progress};
-pub(crate) use self::hooks::{Callback, OnHeader, OnProgress};
+pub(crate) use self::hooks::{OnHeader, OnProgress};
 pub use self::memory::LargeCallLimit;
 pub(crate) use self::memory::{CallMemory, ClientMemory};
 pub(crate) use self::target::{Target, file_of, on_disk};

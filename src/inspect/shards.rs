@@ -12,11 +12,12 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use super::call::Call;
 use super::header::UncountedHeader;
-use super::hooks::{Callback, Progress};
+use super::hooks::Progress;
 use crate::backends::{Fetched, FileStream};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use crate::formats::{Formats, RepoPath};
+use crate::http::Callback;
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::BodyEvent;
 use crate::report::{Plan, RangeRequest, ReportBuilder};
@@ -176,7 +177,7 @@ impl Call {
                     // A call with a budget waits for it once, for all shards.
                     is_early = self.hooks.is_none()
                         && self.large.is_none()
-                        && self.plan.reads_shards_early(content_length);
+                        && self.options.plan.reads_shards_early(content_length);
                 }
                 BodyEvent::Bytes(bytes) => {
                     // The bytes of a cached index were reserved before it was decompressed.
@@ -195,7 +196,7 @@ impl Call {
         let index = spawn_blocking_if_large(length, move || reader.finish()).await;
         let index = index.map_err(|source| self.index_error(path, source))?;
         self.before_requests(index.shards().len()).await;
-        self.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
+        self.options.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
         Ok(index)
     }
 }

@@ -84,7 +84,7 @@ impl Call {
             let mut loaded =
                 main.map_or_else(Vec::new, |main| layout.loaded_with(main, &components));
             loaded.truncate(MAX_SETS);
-            let all = if is_folder && self.all_sets { &layout.sets[..] } else { &[] };
+            let all = if is_folder && self.options.all_sets { &layout.sets[..] } else { &[] };
             let mut paths: HashSet<_> = report.sets.iter().map(|set| set.path.clone()).collect();
             let mut queue = loaded.iter().copied().chain(all).collect::<Vec<_>>();
             queue.retain(|set| paths.insert(set.path.clone()));
@@ -111,7 +111,7 @@ impl Call {
 
     /// Lists the files if all sets are verified. Returns `None` if one set was selected, or if there are none.
     async fn list_all(&mut self) -> Result<Option<Layout>, Error> {
-        if !self.all_sets || !matches!(self.target, Target::Folder(_)) {
+        if !self.options.all_sets || !matches!(self.target, Target::Folder(_)) {
             return Ok(None);
         }
         let listed = self.with_token_fallback(|call| call.list_layout().boxed()).await?;
@@ -309,7 +309,7 @@ impl Call {
         path: &RepoPath,
         shards: &[RepoPath],
     ) -> Result<Verification, Error> {
-        let requests = match self.plan.shards_without_index(&self.formats, shards) {
+        let requests = match self.options.plan.shards_without_index(&self.formats, shards) {
             Ok(requests) => requests,
             Err(reason) => return Ok(Verification::from_malformed_index(path, reason)),
         };
