@@ -64,9 +64,6 @@ pub enum Error {
     /// The token cannot be sent in an HTTP header. The token itself is not included.
     #[error("the token contains invalid characters")]
     InvalidToken,
-    /// The user agent cannot be sent in an HTTP header.
-    #[error("the user agent contains characters that are invalid in an HTTP header")]
-    InvalidUserAgent,
     /// The client is offline and has no [`hub_cache`](crate::ClientBuilder::hub_cache).
     #[error("offline mode requires a cache folder")]
     MissingHubCache,

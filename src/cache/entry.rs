@@ -64,7 +64,7 @@ pub(crate) struct CacheIdentity<'a> {
 /// All readers share the header bytes of a commit. A reader finds them only through an entry with the reader's own
 /// token in its key, which is stored after the server has let this reader read the commit. Only a hash of the token
 /// leaves this module.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct CacheKeys {
     shared: Sha256,
     reader: Sha256,
@@ -96,12 +96,6 @@ impl CacheKeys {
     /// Returns the key of the commit that any reader has read last at a revision. It allows nobody to read it.
     pub(crate) fn last_read(&self, revision: &Revision) -> CacheKey {
         finish(&self.shared, "last read", revision.as_str())
-    }
-}
-
-impl fmt::Debug for CacheKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CacheKeys")
     }
 }
 

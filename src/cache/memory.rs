@@ -1,7 +1,5 @@
 //! An in-memory header cache.
 
-use std::fmt;
-
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
 use quick_cache::Weighter;
@@ -23,10 +21,11 @@ const EXPECTED_ENTRIES: usize = 32;
 /// let client = Client::builder().header_cache(MemoryCache::new(64 << 20)).build()?;
 /// # Ok::<(), hf_meta::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct MemoryCache(QuickCache<CacheKey, Bytes, EntrySize>);
 
 /// The size of an entry in bytes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct EntrySize;
 
 impl Weighter<CacheKey, Bytes> for EntrySize {
@@ -58,16 +57,6 @@ impl Cache for MemoryCache {
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
         self.0.insert(*key, entry.into());
         ready(()).boxed()
-    }
-}
-
-impl fmt::Debug for MemoryCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (max_bytes, bytes) = (self.0.capacity(), self.bytes());
-        f.debug_struct("MemoryCache")
-            .field("max_bytes", &max_bytes)
-            .field("bytes", &bytes)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Client settings.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +17,10 @@ use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
 use crate::http::transfer::CallMeter;
 use crate::http::{
-    AddressPolicy, Http, HttpSettings, OnRequest, Proxies, RequestStats, RetryPolicy,
-    RootCertificates, has_tls_provider,
+    AddressPolicy, Callback, Http, HttpSettings, Proxies, ProxyError, RequestStats, RetryPolicy,
+    has_tls_provider,
 };
-use crate::hub::{Endpoint, EndpointError, HubWarnings};
+use crate::hub::{Endpoint, HubWarnings};
 use crate::inspect::{ClientMemory, HeaderCache, Limits};
 
 /// The maximum timeout. The HTTP library panics on a `Duration::MAX`.
@@ -50,18 +49,14 @@ const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANG
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClientBuilder {
-    /// An invalid endpoint is stored without user, password, query and fragment.
-    endpoint: Result<Endpoint, (String, EndpointError)>,
-    token: Option<Secret>,
+    endpoint: Result<Endpoint, Error>,
+    token: Result<Option<HeaderValue>, Error>,
     token_source: Option<TokenSource>,
-    user_agent: Option<String>,
-    proxy: Option<Secret>,
+    proxy: Option<Result<Proxies, ProxyError>>,
     proxy_from_env: bool,
-    headers: Vec<(String, Secret)>,
-    /// PEM texts.
-    root_certificates: Vec<Vec<u8>>,
-    /// The settings that need no validation.
     http: HttpSettings,
+    /// The first error of a header or a certificate.
+    invalid: Option<Error>,
     call_timeout: Option<Duration>,
     limits: Limits,
     formats: Formats,
@@ -72,28 +67,16 @@ pub struct ClientBuilder {
     is_offline: bool,
 }
 
-/// A text that may contain a password or a token, which `Debug` omits.
-#[derive(Clone)]
-struct Secret(String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
-    }
-}
-
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
             endpoint: Ok(Endpoint::default()),
-            token: None,
+            token: Ok(None),
             token_source: None,
-            user_agent: None,
             proxy: None,
             proxy_from_env: false,
-            headers: Vec::new(),
-            root_certificates: Vec::new(),
             http: HttpSettings::default(),
+            invalid: None,
             call_timeout: None,
             limits: Limits {
                 header: HeaderLength::DEFAULT_LIMIT,
@@ -116,14 +99,14 @@ impl ClientBuilder {
     /// Sets the URL of the Hub; `https://huggingface.co` by default. It may include a path.
     pub fn endpoint(self, endpoint: impl AsRef<str>) -> Self {
         let text = endpoint.as_ref();
-        let endpoint = Endpoint::parse(text).map_err(|error| (without_secrets(text), error));
-        Self { endpoint, ..self }
+        let invalid = |source| Error::InvalidEndpoint { text: without_secrets(text), source };
+        Self { endpoint: Endpoint::parse(text).map_err(invalid), ..self }
     }
 
     /// Sets the access token. It is sent only to the endpoint's origin. An empty token means none.
     pub fn token(self, token: impl Into<String>) -> Self {
-        let token = Some(token.into()).filter(|token| !token.is_empty()).map(Secret);
-        Self { token, token_source: None, ..self }
+        let token = Some(token.into()).filter(|token| !token.is_empty());
+        Self { token: token.as_deref().map(bearer).transpose(), token_source: None, ..self }
     }
 
     /// Sets whether to read public repositories without the token if the Hub rejects it; `true` by default. Otherwise,
@@ -223,8 +206,11 @@ impl ClientBuilder {
 
     /// Sets the name and version of your program, such as `badges/1.0`. It is appended to `hf-meta/<version>` in the
     /// `User-Agent` header.
-    pub fn user_agent(self, program: impl Into<String>) -> Self {
-        Self { user_agent: Some(program.into()), ..self }
+    pub fn user_agent(mut self, program: impl AsRef<str>) -> Self {
+        if let Some(agent) = self.valid(user_agent(program.as_ref())) {
+            self.http.user_agent = agent;
+        }
+        self
     }
 
     /// Sets the policy for the IP addresses that may be contacted; [`AddressPolicy::Any`] by default.
@@ -235,8 +221,8 @@ impl ClientBuilder {
 
     /// Sets an HTTP proxy for all servers, such as `http://user:password@proxy.example:8080`; none by default. Takes
     /// precedence over [`proxy_from_env`](Self::proxy_from_env).
-    pub fn proxy(self, url: impl Into<String>) -> Self {
-        Self { proxy: Some(Secret(url.into())), ..self }
+    pub fn proxy(self, url: impl AsRef<str>) -> Self {
+        Self { proxy: Some(Proxies::for_all(url.as_ref())), ..self }
     }
 
     /// Sets whether to use the proxies from the environment (`https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`);
@@ -248,8 +234,9 @@ impl ClientBuilder {
     /// Adds PEM-encoded root certificates, such as that of a corporate CA. They are trusted in addition to Mozilla's
     /// or those of the [system](Self::system_certificates).
     #[cfg(feature = "rustls-no-provider")]
-    pub fn root_certificate_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.root_certificates.push(pem.into());
+    pub fn root_certificate_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
+        let added = self.http.root_certificates.add_pem(pem.as_ref());
+        self.valid(added.map_err(Error::http_client));
         self
     }
 
@@ -266,8 +253,10 @@ impl ClientBuilder {
     /// Adds a header to every request to the endpoint, such as a gateway key. Like the token, it is sent only to the
     /// endpoint's origin and is never logged. Headers that the client sets itself are rejected by
     /// [`build`](Self::build).
-    pub fn request_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), Secret(value.into())));
+    pub fn request_header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+        if let Some((name, value)) = self.valid(header(name.as_ref(), value.as_ref())) {
+            self.http.headers.append(name, value);
+        }
         self
     }
 
@@ -335,7 +324,7 @@ impl ClientBuilder {
     /// # Ok::<(), hf_meta::Error>(())
     /// ```
     pub fn on_request(mut self, report: impl Fn(&RequestStats) + Send + Sync + 'static) -> Self {
-        self.http.on_request = Some(OnRequest(Arc::new(report)));
+        self.http.on_request = Some(Callback(Arc::new(report)));
         self
     }
 
@@ -352,7 +341,7 @@ impl ClientBuilder {
         mut self,
         hook: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
-        self.http.hook = Some(crate::http::HttpHook(std::sync::Arc::new(hook)));
+        self.http.hook = Some(Callback(Arc::new(hook)));
         self
     }
 
@@ -362,27 +351,27 @@ impl ClientBuilder {
     ///
     /// - [`Error::MissingHubCache`] if the client is offline and has no [`hub_cache`](Self::hub_cache)
     /// - [`Error::InvalidEndpoint`] if the endpoint is not a valid Hub URL
-    /// - [`Error::InvalidToken`] or [`Error::InvalidUserAgent`] if the text cannot be sent in an HTTP header
+    /// - [`Error::InvalidToken`] if the token cannot be sent in an HTTP header
     /// - [`Error::InvalidRequestHeader`] if a header is invalid or reserved
-    /// - [`Error::InvalidSetting`] if a number or a timeout is out of range, or two formats have the same name or
-    ///   extension
+    /// - [`Error::InvalidSetting`] if a number or a timeout is out of range, two formats have the same name or
+    ///   extension, or the user agent cannot be sent in an HTTP header
     /// - [`Error::InvalidProxy`] if a proxy setting is invalid
     /// - [`Error::HttpClient`] if a root certificate cannot be parsed or the HTTP library rejects another setting
     /// - [`Error::NoTlsProvider`] if the feature `rustls-no-provider` is enabled and no provider has been installed
     pub fn build(self) -> Result<Client, Error> {
-        let endpoint = self.endpoint.clone();
-        let endpoint =
-            endpoint.map_err(|(text, source)| Error::InvalidEndpoint { text, source })?;
+        let endpoint = self.endpoint.clone()?;
         if !has_tls_provider() {
             return Err(Error::NoTlsProvider);
         }
         self.check_ranges()?;
         let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::MissingHubCache));
-        let token = self.token.as_ref().map(|token| bearer(&token.0)).transpose()?;
-        let settings = self.http_settings(&endpoint)?;
+        self.invalid.map_or(Ok(()), Err)?;
+        let from_env = || self.proxy_from_env.then(|| Proxies::from_env(endpoint.url()));
+        let proxies = self.proxy.or_else(from_env).transpose()?;
+        let settings = HttpSettings { proxies, ..self.http };
         let limits = Limits { concurrency: settings.max_concurrent_requests, ..self.limits };
-        let needs_validation = !self.root_certificates.is_empty() || settings.hook.is_some();
-        let http = Http::new(endpoint.url().clone(), token, settings);
+        let needs_validation = !settings.root_certificates.is_empty() || settings.hook.is_some();
+        let http = Http::new(endpoint.url().clone(), self.token?, settings);
         if needs_validation {
             http.validate().map_err(Error::http_client)?;
         }
@@ -435,19 +424,9 @@ impl ClientBuilder {
         }
     }
 
-    /// Validates the HTTP settings.
-    fn http_settings(&self, endpoint: &Endpoint) -> Result<HttpSettings, Error> {
-        let from_env = || self.proxy_from_env.then(|| Proxies::from_env(endpoint.url()));
-        let proxies = self.proxy.as_ref().map(|proxy| Proxies::for_all(&proxy.0)).or_else(from_env);
-        let headers = self.headers.iter().map(|(name, value)| header(name, &value.0));
-        Ok(HttpSettings {
-            user_agent: user_agent(self.user_agent.as_deref())?,
-            headers: headers.collect::<Result<_, _>>()?,
-            proxies: proxies.transpose()?,
-            root_certificates: RootCertificates::from_pem(&self.root_certificates)
-                .map_err(Error::http_client)?,
-            ..self.http.clone()
-        })
+    /// Returns a valid value; otherwise, keeps the error for [`build`](Self::build).
+    fn valid<T>(&mut self, value: Result<T, Error>) -> Option<T> {
+        value.map_err(|error| self.invalid.get_or_insert(error).clone()).ok()
     }
 }
 
@@ -470,10 +449,11 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
 }
 
 /// Returns the `User-Agent` header, which names this library and the program that uses it.
-fn user_agent(user: Option<&str>) -> Result<HeaderValue, Error> {
-    let library = concat!("hf-meta/", env!("CARGO_PKG_VERSION"));
-    let agent = user.map_or_else(|| library.to_owned(), |user| format!("{library} {user}"));
-    HeaderValue::from_str(&agent).map_err(|_| Error::InvalidUserAgent)
+fn user_agent(program: &str) -> Result<HeaderValue, Error> {
+    let agent = concat!("hf-meta/", env!("CARGO_PKG_VERSION"), " ").to_owned() + program;
+    let reason = "it contains characters that are invalid in an HTTP header";
+    let invalid = |_| Error::InvalidSetting { setting: "user_agent", reason };
+    HeaderValue::from_str(&agent).map_err(invalid)
 }
 
 /// Formats an invalid endpoint for an error message, without user, password and query.

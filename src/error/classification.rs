@@ -15,7 +15,6 @@ impl Error {
             Self::InvalidSource(_) => ErrorKind::InvalidSource,
             Self::InvalidEndpoint { .. }
             | Self::InvalidSetting { .. }
-            | Self::InvalidUserAgent
             | Self::MissingHubCache
             | Self::InvalidRequestHeader { .. }
             | Self::HttpClient { .. }
@@ -106,18 +105,6 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         use ErrorKind::{InvalidOption, InvalidSettings, InvalidSource, Offline};
         matches!(self.kind(), InvalidSource | InvalidOption | InvalidSettings | Offline)
-    }
-
-    /// Returns whether a server has rate limited the client.
-    #[must_use]
-    pub fn is_rate_limited(&self) -> bool {
-        self.kind() == ErrorKind::RateLimited
-    }
-
-    /// Returns whether the timeout of the call or of a request has elapsed.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        self.kind() == ErrorKind::Timeout
     }
 
     /// Returns the HTTP status of the response that caused this error, or `None` if no response did.

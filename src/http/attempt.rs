@@ -1,8 +1,6 @@
 //! A single attempt at a request, with its counters, tracing span and permits.
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::url::Url;
@@ -11,7 +9,7 @@ use tokio::time::Instant;
 use tracing::field::{Empty, debug};
 use tracing::{Span, debug_span};
 
-use super::{HttpError, SafeUrl};
+use super::{Callback, HttpError, OnRequest, SafeUrl};
 use crate::http::transfer::CallMeter;
 
 /// The part of a file that a request asks for.
@@ -73,16 +71,6 @@ pub struct RequestStats {
     pub elapsed: Duration,
     /// `true` if the request failed. A missing file is a failure, too.
     pub failed: bool,
-}
-
-/// A callback that is called with each finished request.
-#[derive(Clone)]
-pub(crate) struct OnRequest(pub(crate) Arc<dyn Fn(&RequestStats) + Send + Sync>);
-
-impl fmt::Debug for OnRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnRequest")
-    }
 }
 
 /// An attempt in progress. Following redirects can take several HTTP requests.
@@ -159,7 +147,7 @@ impl<'a> Attempt<'a> {
         let _entered = self.span.enter();
         let (url, range) = (SafeUrl::from(self.url), self.requested.range());
         let elapsed = started.elapsed();
-        if let Some(OnRequest(report)) = self.on_request {
+        if let Some(Callback(report)) = self.on_request {
             let (kind, failed) = (self.requested.kind(), result.is_err());
             report(&RequestStats {
                 kind,

@@ -68,7 +68,6 @@ use self::preconnect::RedirectOrigin;
 use self::rate_limit_gate::{GateKey, RateLimitGate};
 
 pub use address::AddressPolicy;
-pub(crate) use attempt::OnRequest;
 pub use attempt::{RequestKind, RequestStats};
 pub use error::{HttpError, RangeError, TransportKind};
 pub use error_response::HubError;
@@ -138,15 +137,26 @@ impl Default for HttpSettings {
     }
 }
 
-/// A callback that customizes the builder of the HTTP library.
-#[derive(Clone)]
-pub(crate) struct HttpHook(pub(crate) Arc<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>);
+/// A callback of the caller.
+pub(crate) struct Callback<F: ?Sized>(pub(crate) Arc<F>);
 
-impl fmt::Debug for HttpHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HttpHook")
+impl<F: ?Sized> Clone for Callback<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
+
+impl<F: ?Sized> fmt::Debug for Callback<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
+
+/// A callback that is called with each finished request.
+type OnRequest = Callback<dyn Fn(&RequestStats) + Send + Sync>;
+
+/// A callback that customizes the builder of the HTTP library.
+type HttpHook = Callback<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>;
 
 /// An HTTP client. Clones share connections, rate limits and settings.
 #[derive(Clone, Debug)]

@@ -24,17 +24,21 @@ mod with_tls {
     pub(crate) struct RootCertificates(Vec<Certificate>);
 
     impl RootCertificates {
-        /// Parses PEM texts. A text without a certificate is an error.
-        pub(crate) fn from_pem(texts: &[Vec<u8>]) -> Result<Self, Box<dyn StdError + Send + Sync>> {
-            let mut certificates = Vec::new();
-            for pem in texts {
-                let parsed = Certificate::from_pem_bundle(pem)?;
-                if parsed.is_empty() {
-                    return Err("the PEM text contains no certificate".into());
-                }
-                certificates.extend(parsed);
+        /// Adds the certificates of a PEM text. A text without a certificate is an error.
+        pub(crate) fn add_pem(
+            &mut self,
+            pem: &[u8],
+        ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+            let parsed = Certificate::from_pem_bundle(pem)?;
+            if parsed.is_empty() {
+                return Err("the PEM text contains no certificate".into());
             }
-            Ok(Self(certificates))
+            self.0.extend(parsed);
+            Ok(())
+        }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            self.0.is_empty()
         }
 
         /// Makes a client trust these certificates and the system's or, if `is_system` is false, Mozilla's, which are
@@ -88,8 +92,8 @@ mod without_tls {
     pub(crate) struct RootCertificates;
 
     impl RootCertificates {
-        pub(crate) fn from_pem(_: &[Vec<u8>]) -> Result<Self, Box<dyn StdError + Send + Sync>> {
-            Ok(Self)
+        pub(crate) fn is_empty(&self) -> bool {
+            true
         }
 
         pub(in crate::http) fn apply(&self, builder: ClientBuilder, _: bool) -> ClientBuilder {

@@ -1,7 +1,8 @@
 //! Servers that send other responses than requested.
 
 use hf_meta::{
-    Client, ClientBuilder, Error, HttpError, RangeError, RetryPolicy, Source, TransportKind,
+    Client, ClientBuilder, Error, ErrorKind, HttpError, RangeError, RetryPolicy, Source,
+    TransportKind,
 };
 use wiremock::matchers::{header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -157,8 +158,8 @@ async fn errors_are_classified_by_status() {
         let error = parse(ResponseTemplate::new(status), range(8, last())).await.unwrap_err();
         assert_eq!(error.is_not_found(), is_not_found, "{error:?}");
         assert_eq!(error.is_transient(), is_transient, "{error:?}");
-        assert_eq!(error.is_rate_limited(), status == 429, "{error:?}");
-        assert!(!error.is_timeout() && !error.has_no_weights(), "{error:?}");
+        assert_eq!(error.kind() == ErrorKind::RateLimited, status == 429, "{error:?}");
+        assert!(error.kind() != ErrorKind::Timeout && !error.has_no_weights(), "{error:?}");
         assert_eq!((error.status(), error.retry_after()), (Some(status), None), "{error:?}");
         assert!(error_chain(&error).contains(&format!("status {status}")), "{error:?}");
     }
