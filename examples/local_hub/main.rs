@@ -40,9 +40,6 @@ struct Args {
     /// Simulated round-trip time, such as `50ms` or `0.2s`.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_duration, default_value = "0ms")]
     rtt: Duration,
-    /// Bandwidth of all responses together, in megabits per second.
-    #[arg(long, value_name = "MBIT")]
-    bandwidth: Option<u64>,
     /// Number of generated models, in addition to the folder.
     #[arg(long, value_name = "N", default_value_t = 0)]
     computed: u64,
@@ -72,10 +69,6 @@ async fn main() -> io::Result<()> {
     let hub = hub.lazy_repos(models.clone()).without_log();
     let hub = match args.quota {
         Some((requests, window)) => hub.quota(requests, window),
-        None => hub,
-    };
-    let hub = match args.bandwidth {
-        Some(megabits) => hub.bandwidth(megabits.saturating_mul(1_000_000)),
         None => hub,
     };
     let hub = match (args.tls, args.http1) {

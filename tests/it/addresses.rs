@@ -80,7 +80,7 @@ async fn a_hub_on_loopback_may_redirect_to_loopback_only() {
         "[2002:a9fe:a9fe::]",
     ] {
         hub.inject(move |request, _| {
-            let to = Fault::Redirect(302, format!("http://{host}/latest/meta-data"));
+            let to = Fault::redirect(302, format!("http://{host}/latest/meta-data"));
             request.path.ends_with("b.safetensors").then_some(to)
         });
         let error = client.model("org/model").parse_safetensors_metadata().await.unwrap_err();
@@ -98,7 +98,7 @@ async fn a_hub_on_loopback_may_redirect_to_any_form_of_loopback() {
         let port = hub.endpoint().rsplit(':').next().unwrap().to_owned();
         hub.inject(move |request, before| {
             let to = format!("http://{host}:{port}{}", request.path);
-            (request.host == Host::Hub && before == 0).then_some(Fault::Redirect(307, to))
+            (request.host == Host::Hub && before == 0).then_some(Fault::redirect(307, to))
         });
         let parsed = client.model("org/model").parse_safetensors_metadata().await;
         assert_eq!(parsed.unwrap().parameter_count().total(), 2, "{host}");

@@ -92,7 +92,7 @@ fn cases() -> [Case; 4] {
             limit: 250,
             repo: any,
             outcome: "too large",
-            fault: Some(Fault::EndlessBody),
+            fault: Some(Fault::ENDLESS_BODY),
         },
         Case {
             name: "an endless header",
@@ -100,7 +100,7 @@ fn cases() -> [Case; 4] {
             limit: 100,
             repo: any,
             outcome: "failed",
-            fault: Some(Fault::EndlessBody),
+            fault: Some(Fault::ENDLESS_BODY),
         },
     ]
 }

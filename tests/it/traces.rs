@@ -102,7 +102,7 @@ async fn no_field_contains_a_secret() {
         let faults = [
             Fault::Status(403, vec![("x-error-message", "no".to_owned())]),
             Fault::WrongContentRange(crate::hub::ContentRangeFault::Shifted),
-            Fault::Redirect(302, "http://u:s3cr3t@[::1/?Signature=s3cr3t".to_owned()),
+            Fault::redirect(302, "http://u:s3cr3t@[::1/?Signature=s3cr3t".to_owned()),
         ];
         faults.into_iter().nth(before).filter(|_| is_first_range(request))
     });

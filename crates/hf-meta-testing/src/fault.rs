@@ -6,24 +6,19 @@ use std::time::Duration;
 
 use crate::log::{Host, LoggedRequest};
 
-/// A change to one response. Except for the first four variants, all other aspects of the response stay the same.
+/// A change to one response. Except for the first three variants, all other aspects of the response stay the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// A plain-text response with this status and these headers. The header names must be lowercase.
     Status(u16, Vec<(&'static str, String)>),
-    /// A redirect with this status to this URL; an empty URL redirects to the requested one.
-    Redirect(u16, String),
     /// An HTML page with status 200, such as a login page or a captive portal.
     HtmlPage {
         /// `true` to omit `Content-Length`.
         is_chunked: bool,
     },
-    /// Status 416, with or without the file size in `Content-Range`.
-    RangeNotSatisfiable {
-        /// `true` to include the file size.
-        with_size: bool,
-    },
+    /// Status 416, with the file size in `Content-Range`.
+    RangeNotSatisfiable,
 
     /// An additional header, or a different value for an existing one. The name must be lowercase.
     Header(&'static str, String),
@@ -59,12 +54,8 @@ pub enum Fault {
         /// `true` to omit `Content-Length`.
         is_chunked: bool,
     },
-    /// An endless stream of zero bytes after the body, without `Content-Length`.
-    EndlessBody,
     /// The body compressed with gzip, with `Content-Encoding`.
     Gzip,
-    /// The response without `Content-Length`.
-    Chunked,
 
     /// No response; the connection stays open.
     Stall,
@@ -92,6 +83,17 @@ pub enum ContentRangeFault {
     UnknownSize,
     /// The header is missing.
     Missing,
+}
+
+impl Fault {
+    /// A stream of zero bytes after the body that does not end, without `Content-Length`.
+    pub const ENDLESS_BODY: Self = Self::ExtraBytes { count: u64::MAX, is_chunked: true };
+
+    /// Returns a redirect with this status to this URL.
+    #[must_use]
+    pub fn redirect(status: u16, url: impl Into<String>) -> Self {
+        Self::Status(status, vec![("location", url.into())])
+    }
 }
 
 type Rule = dyn Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync;

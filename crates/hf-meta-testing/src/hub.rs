@@ -60,7 +60,7 @@ impl HubState {
             }
         }
         if let Some(fault) = self.faults.next(request) {
-            response = response.with_fault(fault, request);
+            response = response.with_fault(fault);
         }
         response.with("x-request-id", format!("Root=1-{number:08x}"))
     }

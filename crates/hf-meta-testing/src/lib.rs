@@ -61,7 +61,6 @@ use hub::HubState;
 /// The third-party types in [`LoggedRequest`].
 pub use hyper::{HeaderMap, Method};
 pub use link::ByteStream;
-use link::Link;
 pub use log::{BytesSent, Host, LoggedRequest};
 pub use quota::RequestCounts;
 use repo::Caller;
@@ -184,7 +183,6 @@ pub struct MockHubBuilder {
     port: u16,
     tls: Option<TlsSettings>,
     latency: Duration,
-    bandwidth: Option<u64>,
 }
 
 impl MockHubBuilder {
@@ -272,11 +270,6 @@ impl MockHubBuilder {
         Self { latency: round_trip, ..self }
     }
 
-    /// Limits the total bandwidth of all responses, in bits per second.
-    pub fn bandwidth(self, bits_per_second: u64) -> Self {
-        Self { bandwidth: Some(bits_per_second.max(1)), ..self }
-    }
-
     /// Starts both servers.
     ///
     /// # Errors
@@ -299,13 +292,12 @@ impl MockHubBuilder {
         self.state.cdn_origin = format!("{scheme}://{}", cdn.local_addr()?);
         let endpoint = format!("{}{}", self.state.origin, self.state.base_path);
         let (accept, authority) = self.tls.map(|tls| (tls.accept, tls.authority)).unzip();
-        let link = Link::new(self.latency, self.bandwidth);
         let state = Arc::new(self.state);
         let serve = |host, listener| {
             let server = Arc::new(Server {
                 host,
                 state: Arc::clone(&state),
-                link: link.clone(),
+                latency: self.latency,
                 accept: accept.clone(),
                 made: AtomicUsize::new(0),
                 open: AtomicUsize::new(0),

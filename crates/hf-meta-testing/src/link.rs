@@ -1,17 +1,15 @@
-//! A simulated network link: round-trip time and shared bandwidth.
+//! A simulated round-trip time.
 //!
 //! The simulation covers the effects that a client can measure. A connection, a TLS handshake and a request each take
-//! at least one round trip, concurrent ones overlap, and all responses share the bandwidth. Bytes from the client
-//! arrive a full round trip late, and bytes to the client are not delayed, because a client cannot observe in which
-//! direction a delay occurs. A connection opens one round trip after it was made. The operating system accepts it
+//! at least one round trip, and concurrent ones overlap. Bytes from the client arrive a full round trip late, and bytes
+//! to the client are not delayed, because a client cannot observe in which direction a delay occurs. A connection opens one round trip after it was made. The operating system accepts it
 //! earlier, so bytes sent before that count as sent when it opens.
 //!
-//! Not simulated: packet loss, TCP slow start and windows (a real response of more than about 14 kB takes additional
+//! Not simulated: bandwidth, packet loss, TCP slow start and windows (a real response of more than about 14 kB takes additional
 //! round trips on a new connection), name resolution, and server work. Times measured here are therefore lower
 //! bounds.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -27,36 +25,16 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// A simulated link, shared by all connections.
-#[derive(Clone, Default)]
-pub(crate) struct Link {
-    latency: Duration,
-    bandwidth: Option<Arc<Bandwidth>>,
-}
-
-impl Link {
-    /// Creates a link with a round-trip time and a downstream bandwidth in bits per second.
-    pub(crate) fn new(latency: Duration, bits_per_second: Option<u64>) -> Self {
-        let bandwidth = bits_per_second.map(|bits_per_second| {
-            Arc::new(Bandwidth { bits_per_second, free_at: Mutex::new(Instant::now()) })
-        });
-        Self { latency, bandwidth }
+/// Delays what a client sends over a new connection by a round trip. Returns the server side.
+pub(crate) fn with_latency(
+    connection: impl ByteStream + 'static,
+    round_trip: Duration,
+) -> Box<dyn ByteStream> {
+    if round_trip.is_zero() {
+        return Box::new(connection);
     }
-
-    /// Wraps a new connection and returns the server side.
-    pub(crate) fn wrap(&self, connection: impl ByteStream + 'static) -> Box<dyn ByteStream> {
-        if self.latency.is_zero() && self.bandwidth.is_none() {
-            return Box::new(connection);
-        }
-        let (received, sent) = tokio::io::split(connection);
-        let received = delay(received, self.latency);
-        match &self.bandwidth {
-            Some(bandwidth) => {
-                Box::new(tokio::io::join(received, pace(sent, Arc::clone(bandwidth))))
-            }
-            None => Box::new(tokio::io::join(received, sent)),
-        }
-    }
+    let (received, sent) = tokio::io::split(connection);
+    Box::new(tokio::io::join(delay(received, round_trip), sent))
 }
 
 /// Delays received bytes by one round trip, counted at the earliest from the time the connection opens.
@@ -87,39 +65,6 @@ fn delay(mut received: impl AsyncRead + Send + Unpin + 'static, by: Duration) ->
     end
 }
 
-/// Delays sent bytes until the bandwidth allows them.
-fn pace(
-    mut sent: impl AsyncWrite + Send + Unpin + 'static,
-    bandwidth: Arc<Bandwidth>,
-) -> DuplexStream {
-    let (end, mut leaving) = tokio::io::duplex(CHUNK);
-    tokio::spawn(async move {
-        let mut chunk = BytesMut::with_capacity(CHUNK);
-        while leaving.read_buf(&mut chunk).await? > 0 {
-            sleep_until(bandwidth.reserve(chunk.len())).await;
-            sent.write_all_buf(&mut chunk).await?;
-        }
-        sent.shutdown().await
-    });
-    end
-}
-
-/// The bandwidth that all responses share.
-struct Bandwidth {
-    bits_per_second: u64,
-    free_at: Mutex<Instant>,
-}
-
-impl Bandwidth {
-    /// Reserves the time to send bytes, and returns its end.
-    fn reserve(&self, bytes: usize) -> Instant {
-        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let nanoseconds = bytes as u64 * 8 * 1_000_000_000 / self.bits_per_second;
-        *free_at = free_at.max(Instant::now()) + Duration::from_nanos(nanoseconds);
-        *free_at
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::time::sleep;
@@ -129,10 +74,10 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(50);
 
     /// Returns the bytes that reach the server and their arrival times in ms, on a paused clock.
-    async fn arrivals(link: Link, script: &[(u64, &[u8])]) -> Vec<(u64, u8)> {
+    async fn arrivals(round_trip: Duration, script: &[(u64, &[u8])]) -> Vec<(u64, u8)> {
         let started = Instant::now();
         let (mut client, server) = tokio::io::duplex(CHUNK);
-        let mut server = link.wrap(server);
+        let mut server = with_latency(server, round_trip);
         let send = async {
             for (at, bytes) in script {
                 sleep_until(started + Duration::from_millis(*at)).await;
@@ -152,11 +97,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_byte_is_delayed_by_one_round_trip() {
-        let link = Link::new(ROUND_TRIP, None);
         let script: &[(u64, &[u8])] = &[(0, b"a"), (40, b"b"), (60, b"c"), (70, b"d")];
         // The connection opens at 50 ms. Bytes sent earlier count as sent at that time.
         assert_eq!(
-            arrivals(link, script).await,
+            arrivals(ROUND_TRIP, script).await,
             [(100, b'a'), (100, b'b'), (110, b'c'), (120, b'd')]
         );
     }
@@ -164,34 +108,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_link_without_round_trip_time_adds_no_delay() {
         let script: &[(u64, &[u8])] = &[(0, b"a"), (7, b"b")];
-        assert_eq!(arrivals(Link::default(), script).await, [(0, b'a'), (7, b'b')]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn responses_share_the_bandwidth() {
-        let link = Link::new(Duration::ZERO, Some(8_000_000));
-        let started = Instant::now();
-        let download = || async {
-            let (mut client, server) = tokio::io::duplex(CHUNK);
-            let mut server = link.wrap(server);
-            let mut bytes = [0; 10_000];
-            let (sent, received) =
-                tokio::join!(server.write_all(&[0; 10_000]), client.read_exact(&mut bytes));
-            sent.unwrap();
-            received.unwrap();
-        };
-        tokio::join!(download(), download());
-        assert_eq!(started.elapsed().as_millis(), 20, "20 kB at a megabyte per second");
+        assert_eq!(arrivals(Duration::ZERO, script).await, [(0, b'a'), (7, b'b')]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn both_sides_can_close_the_connection() {
         let (mut client, server) = tokio::io::duplex(CHUNK);
-        let server = Link::new(ROUND_TRIP, Some(8_000_000)).wrap(server);
+        let server = with_latency(server, ROUND_TRIP);
         drop(server);
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
         let (client, server) = tokio::io::duplex(CHUNK);
-        let mut server = Link::new(ROUND_TRIP, Some(8_000_000)).wrap(server);
+        let mut server = with_latency(server, ROUND_TRIP);
         drop(client);
         assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
         sleep(ROUND_TRIP).await;

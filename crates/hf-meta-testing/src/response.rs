@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::fault::{ContentRangeFault, Fault};
 use crate::file::{File, zeros};
-use crate::log::{BytesSent, LoggedRequest};
+use crate::log::BytesSent;
 
 const LOGIN_PAGE: &str = "\n<!DOCTYPE html>\n<html><title>Log in</title></html>\n";
 
@@ -96,7 +96,7 @@ impl ResponseSpec {
     }
 
     /// Applies what a fault changes in status and headers, and keeps it for what it changes in the delivery.
-    pub(crate) fn with_fault(self, fault: Fault, request: &LoggedRequest) -> Self {
+    pub(crate) fn with_fault(self, fault: Fault) -> Self {
         let size = self.file.size();
         let injected = |status| Self::text(status, "Injected fault");
         let response = match fault.clone() {
@@ -104,17 +104,12 @@ impl ResponseSpec {
                 let add = |response: Self, (name, value)| response.with(name, value);
                 headers.into_iter().fold(injected(status), add)
             }
-            Fault::Redirect(status, url) if url.is_empty() => {
-                injected(status).with(LOCATION, request.path_and_query())
-            }
-            Fault::Redirect(status, url) => injected(status).with(LOCATION, url),
             Fault::HtmlPage { is_chunked } => Self::text(200, LOGIN_PAGE)
                 .with(CONTENT_TYPE, "text/html; charset=utf-8")
                 .chunked(is_chunked),
-            Fault::RangeNotSatisfiable { with_size: true } => {
+            Fault::RangeNotSatisfiable => {
                 injected(416).with(CONTENT_RANGE, format!("bytes */{size}"))
             }
-            Fault::RangeNotSatisfiable { with_size: false } => injected(416),
             Fault::Header(name, value) => self.with(name, value),
             Fault::WholeFile { is_chunked } => {
                 let mut response = Self { status: StatusCode::OK, ..self };
@@ -129,7 +124,6 @@ impl ResponseSpec {
                 Self { content_length, ..self }.chunked(is_chunked)
             }
             Fault::Gzip => self.with(CONTENT_ENCODING, "gzip").chunked(true),
-            Fault::Chunked | Fault::EndlessBody => self.chunked(true),
             Fault::ConnectionReset
             | Fault::ResetInBody { .. }
             | Fault::Stall
@@ -198,7 +192,6 @@ impl ResponseSpec {
             }
             Some(Fault::Trickle { interval }) => trickle(file.read(range), interval).boxed(),
             Some(Fault::ExtraBytes { count, .. }) => file.read(range).chain(zeros(count)).boxed(),
-            Some(Fault::EndlessBody) => file.read(range).chain(zeros(u64::MAX)).boxed(),
             Some(Fault::Gzip) => stream::once(gzip(file.read(range))).boxed(),
             _ => file.read(range),
         }

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::fault::Fault;
 use crate::hub::HubState;
-use crate::link::{ByteStream, Link};
+use crate::link::{ByteStream, with_latency};
 use crate::log::{Host, LoggedRequest};
 use crate::response::Body;
 
@@ -46,11 +46,11 @@ impl TlsSettings {
     }
 }
 
-/// One of the two servers, with its simulated link and the number of its connections.
+/// One of the two servers, with its simulated round-trip time and the number of its connections.
 pub(crate) struct Server {
     pub host: Host,
     pub state: Arc<HubState>,
-    pub link: Link,
+    pub latency: Duration,
     pub accept: Option<AcceptFn>,
     /// The number of connections since the start.
     pub made: AtomicUsize,
@@ -80,7 +80,7 @@ impl Server {
     /// Serves one connection.
     async fn serve(&self, stream: TcpStream) -> Result<(), Box<dyn Error + Send + Sync>> {
         stream.set_nodelay(true)?;
-        let mut stream = self.link.wrap(stream);
+        let mut stream = with_latency(stream, self.latency);
         if let Some(accept) = &self.accept {
             stream = accept(stream).await?;
         }

@@ -124,10 +124,10 @@ fn fault(path: &str) -> Option<Fault> {
     let is_file = |file: &str| path.ends_with(&format!("/{file}"));
     let endless = [("config", "config.json"), ("index", INDEX), ("header", SINGLE)];
     if endless.iter().any(|(kind, file)| is_of(&format!("endless-{kind}")) && is_file(file)) {
-        return Some(Fault::EndlessBody);
+        return Some(Fault::ENDLESS_BODY);
     }
     let faults = [
-        ("redirects", Fault::Redirect(307, String::new())),
+        ("redirects", Fault::redirect(307, path)),
         ("stalled", Fault::Stall),
         ("slow", Fault::Trickle { interval: Duration::from_millis(50) }),
     ];

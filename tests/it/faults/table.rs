@@ -129,7 +129,6 @@ fn waits() -> Vec<Row> {
 
 fn ranges() -> Vec<Row> {
     let range = |name, wrong| row(name, Body, Fault::WrongContentRange(wrong));
-    let unsatisfiable = |with_size| Fault::RangeNotSatisfiable { with_size };
     let whole = |is_chunked| Fault::WholeFile { is_chunked };
     vec![
         row("200, whole file", Body, whole(false)).wasting(Wasted::Buffer),
@@ -143,8 +142,8 @@ fn ranges() -> Vec<Row> {
         row("shorter range", Body, Fault::Clamped { length: 4 }),
         row("0-byte body", Body, Fault::Truncated { length: 0 }),
         row("3-byte body", Body, Fault::Truncated { length: 3 }),
-        row("416", Body, unsatisfiable(false)),
-        row("416 with file size", Body, unsatisfiable(true)),
+        row("416", Body, status(416, &[])),
+        row("416 with file size", Body, Fault::RangeNotSatisfiable),
     ]
 }
 
@@ -153,8 +152,8 @@ fn bodies() -> Vec<Row> {
     vec![
         row("5 bytes too long", Body, long(false)).wasting(Wasted::Bytes(5)),
         row("5 bytes too long, chunked", Body, long(true)).wasting(Wasted::Bytes(128)),
-        row("endless body", Body, Fault::EndlessBody).wasting(Wasted::Buffer),
-        row("chunked body", Body, Fault::Chunked),
+        row("endless body", Body, Fault::ENDLESS_BODY).wasting(Wasted::Buffer),
+        row("chunked body", Body, Fault::ExtraBytes { count: 0, is_chunked: true }),
         // The gzip header and trailer make small bodies longer.
         row("gzip body", Body, Fault::Gzip).wasting(Wasted::Bytes(64)),
     ]
@@ -186,7 +185,7 @@ static CLOSED_PORT: LazyLock<TcpSocket> = LazyLock::new(|| {
 });
 
 fn redirects() -> Vec<Row> {
-    let to = |url: &str| Fault::Redirect(302, url.to_owned());
+    let to = |url: &str| Fault::redirect(302, url.to_owned());
     let closed_port = format!("http://{}/", CLOSED_PORT.local_addr().unwrap());
     vec![
         row("redirect to itself", Body, to("")),

@@ -33,7 +33,7 @@ async fn a_fault_changes_only_its_part_of_the_response() {
         (range(ContentRangeFault::OtherSize), 206, "bytes 0-3/1001", "4", "head"),
         (range(ContentRangeFault::UnknownSize), 206, "bytes 0-3/*", "4", "head"),
         (range(ContentRangeFault::Missing), 206, "", "4", "head"),
-        (Fault::Chunked, 206, "bytes 0-3/1000", "", "head"),
+        (Fault::ExtraBytes { count: 0, is_chunked: true }, 206, "bytes 0-3/1000", "", "head"),
         (long(false), 206, "bytes 0-3/1000", "6", "head\0\0"),
         (long(true), 206, "bytes 0-3/1000", "", "head\0\0"),
         (Fault::Trickle { interval: Duration::from_millis(1) }, 206, "bytes 0-3/1000", "4", "head"),

@@ -167,7 +167,7 @@ async fn a_shard_that_only_an_interrupted_response_names_is_ignored() {
             return None;
         }
         match index_requests.fetch_add(1, Ordering::Relaxed) {
-            0 => Some(Fault::Redirect(307, other_url.clone())),
+            0 => Some(Fault::redirect(307, other_url.clone())),
             1 | 2 => Some(Fault::ResetInBody { after: HALF + 5 }),
             _ => None,
         }

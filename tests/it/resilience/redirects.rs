@@ -35,7 +35,7 @@ async fn no_redirect_sends_the_token_to_another_host() {
             let elsewhere = elsewhere.unwrap();
             let origin = elsewhere.endpoint().replacen("http:", scheme, 1);
             endpoint.inject(move |request, _| {
-                Some(Fault::Redirect(status, format!("{origin}{}", request.path)))
+                Some(Fault::redirect(status, format!("{origin}{}", request.path)))
             });
             assert_eq!(parse(&endpoint, "org/model").await.parameter_count().total(), 2);
             check_token(&endpoint, true);
@@ -52,10 +52,10 @@ async fn a_redirect_back_to_the_endpoint_sends_the_token_again() {
     let (there, back) = (elsewhere.endpoint().to_owned(), endpoint.endpoint().to_owned());
     endpoint.inject(move |request, before| {
         let is_first = request.host == Host::Hub && before % 2 == 0;
-        is_first.then(|| Fault::Redirect(307, format!("{there}{}", request.path)))
+        is_first.then(|| Fault::redirect(307, format!("{there}{}", request.path)))
     });
     elsewhere
-        .inject(move |request, _| Some(Fault::Redirect(307, format!("{back}{}", request.path))));
+        .inject(move |request, _| Some(Fault::redirect(307, format!("{back}{}", request.path))));
     assert_eq!(parse(&endpoint, "org/model").await.parameter_count().total(), 2);
     check_token(&endpoint, true);
     check_token(&elsewhere, false);

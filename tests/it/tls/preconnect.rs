@@ -114,7 +114,7 @@ async fn a_wrong_guess_is_harmless() {
     let origin = cdn.endpoint().to_owned();
     hub.inject(move |request, _| {
         let to = format!("{origin}{}", request.path);
-        (request.host == Host::Hub && request.range.is_some()).then_some(Fault::Redirect(302, to))
+        (request.host == Host::Hub && request.range.is_some()).then_some(Fault::redirect(302, to))
     });
     let authorities = [&hub, &cdn].map(|hub| hub.ca_certificate().unwrap()).concat();
     let output = run_with(&hub, &authorities, &environment(cache, ""), &[]).await;
