@@ -94,10 +94,9 @@ macro_rules! choice {
             type Err = UnknownChoice;
 
             fn from_str(text: &str) -> Result<Self, UnknownChoice> {
-                match text {
-                    $($name => Ok(Self::$variant),)+
-                    _ => Err(UnknownChoice { text: clip(text), expected: $expected }),
-                }
+                let known = Self::ALL.iter().find(|choice| choice.as_str() == text);
+                let unknown = || UnknownChoice { text: clip(text), expected: $expected };
+                known.copied().ok_or_else(unknown)
             }
         }
 
@@ -266,6 +265,8 @@ mod tests {
     fn every_name_parses_to_its_variant() {
         assert!(Style::ALL.iter().all(|style| style.as_str().parse() == Ok(*style)));
         assert!(Metric::ALL.iter().all(|metric| metric.to_string().parse() == Ok(*metric)));
+        let shields = |style: &Style| style.as_str().parse::<shields::BadgeStyle>().is_ok();
+        assert!(Style::ALL.iter().all(shields), "shields.io has the same names");
         assert_eq!((Style::default(), Metric::default()), (Style::ALL[0], Metric::ALL[0]));
         assert_eq!(
             "Flat".parse::<Style>().map_err(|error| error.to_string()),

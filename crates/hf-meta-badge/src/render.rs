@@ -1,7 +1,7 @@
 //! Renders badges as SVG images and as JSON for shields.io.
 
 use serde::Serialize;
-use shields::{BadgeParams, BadgeStyle, RenderOptions, render_badge_svg_with};
+use shields::{BadgeParams, RenderOptions, render_badge_svg_with};
 
 use super::{Badge, BadgeOptions, Color, FACE, Logo, Style, Theme};
 
@@ -54,7 +54,8 @@ impl Badge {
         let gray = format!("#{}", Color::GRAY);
         let is_social = options.style == Style::Social;
         let params = BadgeParams {
-            style: options.style.into(),
+            // Both crates use the names of shields.io; a test compares them.
+            style: options.style.as_str().parse().unwrap_or_default(),
             // An empty label has no background.
             label_color: Some(gray.as_str()).filter(|_| !label.is_empty() && !is_social),
             message_color: Some(if is_social { "" } else { &color }),
@@ -106,17 +107,5 @@ fn with_rules(svg: &str, rules: &str) -> String {
     match svg.split_once(END) {
         Some((head, body)) => format!("{head}{END}<style>{rules}</style>{body}"),
         None => svg.to_owned(),
-    }
-}
-
-impl From<Style> for BadgeStyle {
-    fn from(style: Style) -> Self {
-        match style {
-            Style::Flat => Self::Flat,
-            Style::FlatSquare => Self::FlatSquare,
-            Style::Plastic => Self::Plastic,
-            Style::ForTheBadge => Self::ForTheBadge,
-            Style::Social => Self::Social,
-        }
     }
 }

@@ -59,11 +59,7 @@ impl Lookups {
             ),
             permits: Semaphore::new(max_concurrent),
             max_in_flight: config.max_queued_lookups.saturating_add(max_concurrent),
-            limits: Arc::new(LookupLimits::new(
-                config.upstream_requests_per_minute,
-                config.total_upstream_requests_per_minute,
-                config.max_requests_per_lookup,
-            )),
+            limits: Arc::new(LookupLimits::new(config)),
             badge_cache,
             metrics,
         })

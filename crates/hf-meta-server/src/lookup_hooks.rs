@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use futures::future::{BoxFuture, FutureExt, pending, ready};
 use tokio::sync::SetOnce;
 
+use super::config::ServiceConfig;
 use super::results::{Results, SharedLookup};
 use super::token_buckets::TokenBuckets;
 use super::weights_query::WeightsQuery;
@@ -33,16 +34,16 @@ pub(super) struct LookupLimits {
 }
 
 impl LookupLimits {
-    /// Creates limits of requests: per minute and client, per minute for all clients, and per lookup. A client may
-    /// always read the largest allowed set of weights at once.
-    pub(super) fn new(per_client: u32, all_clients: u32, max_requests: usize) -> Self {
-        let max_requests = max_requests.max(1);
+    /// Creates the limits. A client may always read the largest allowed set of weights at once.
+    pub(super) fn new(config: &ServiceConfig) -> Self {
+        let max_requests = config.max_requests_per_lookup.max(1);
         let largest = u32::try_from(max_requests).unwrap_or(u32::MAX);
-        let burst = |per_minute: u32| per_minute.max(largest);
-        let of_client = || TokenBuckets::per_minute(per_client, burst(per_client));
+        let (per_client, all_clients) =
+            (config.upstream_requests_per_minute, config.total_upstream_requests_per_minute);
+        let of_client = || TokenBuckets::per_minute(per_client, per_client.max(largest));
         Self {
             clients: of_client(),
-            all_clients: TokenBuckets::per_minute(all_clients, burst(all_clients)),
+            all_clients: TokenBuckets::per_minute(all_clients, all_clients.max(largest)),
             refreshes: of_client(),
             max_requests,
             large_calls: LargeCallLimit::new(1),
@@ -221,7 +222,12 @@ mod tests {
     const NEW: LookupCause = LookupCause::New(CLIENT);
 
     fn limits() -> Arc<LookupLimits> {
-        Arc::new(LookupLimits::new(6, 100, 20))
+        Arc::new(LookupLimits::new(&ServiceConfig {
+            upstream_requests_per_minute: 6,
+            total_upstream_requests_per_minute: 100,
+            max_requests_per_lookup: 20,
+            ..ServiceConfig::default()
+        }))
     }
 
     fn hooks(limits: &Arc<LookupLimits>) -> Arc<LookupHooks> {

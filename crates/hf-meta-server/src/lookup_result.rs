@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::error_code::{ErrorCode, FailureLifetime};
-use super::page::{WeightsDetails, WeightsSummary};
+use super::page::WeightsDetails;
 use super::weights_query::WeightsQuery;
 use hf_meta::Error;
 use hf_meta::formats::weight_sets::WeightSet;
@@ -52,10 +52,10 @@ pub(super) enum LookupResult {
 pub(super) struct CountedWeights {
     /// The JSON for the API.
     pub(super) json: Bytes,
-    /// The data for badges and the page.
-    pub(super) summary: WeightsSummary,
-    /// The report, from which the other fields can be made for another name of the commit.
-    report: CountReport,
+    /// The values for badges.
+    pub(super) values: MetricValues,
+    /// The report, for the page and for other names of the commit.
+    pub(super) report: CountReport,
 }
 
 impl LookupOutcome {
@@ -78,7 +78,7 @@ impl LookupResult {
         Self::Counted(Box::new(CountedWeights {
             // A boxed slice has no spare capacity.
             json: json.into_boxed_slice().into(),
-            summary: WeightsSummary::from_report(&report),
+            values: MetricValues::from_report(&report),
             report,
         }))
     }
@@ -137,7 +137,7 @@ impl LookupResult {
     /// Returns the approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
-            // The report and the summary repeat the JSON in separate allocations.
+            // The report repeats the JSON in separate allocations.
             Self::Counted(counted) => size_of::<CountedWeights>() + 4 * counted.json.len(),
             Self::Detailed(details) => size_of::<WeightsDetails>() + details.size(),
             Self::Listed(sets) => size_of::<Self>() + size_of_sets(sets.iter().flatten()),

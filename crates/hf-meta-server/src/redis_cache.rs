@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,11 +37,8 @@ const LEASE_WAIT: Duration = Duration::from_secs(60);
 /// The time after a failed command during which no commands are sent.
 const OPEN_TIME: Duration = Duration::from_secs(1);
 
-/// Lua script: renews a lease if this owner still holds it.
+/// Lua script: sets the time to live of a lease if this owner still holds it. A time of zero ends the lease.
 const RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0";
-/// Lua script: releases a lease if this owner still holds it.
-const END: &str =
-    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0";
 
 /// A cache in a Redis or Valkey server, shared by several services. Entries stored by one service are available to
 /// all of them, and concurrent calls for the same repository are coalesced across services.
@@ -159,14 +157,15 @@ impl RedisCache {
         let (held, mut end) = oneshot::channel::<()>();
         let server = Arc::clone(&self.0);
         tokio::spawn(async move {
-            while timeout(RENEWAL_INTERVAL, &mut end).await.is_err() {
+            let renew = async |ttl| {
                 let mut command = redis::cmd("EVAL");
-                command.arg(RENEW).arg(1).arg(&name).arg(&owner).arg(millis(LEASE_TTL));
+                command.arg(RENEW).arg(1).arg(&name).arg(&owner).arg(millis(ttl));
                 server.run::<i64>(&command).await;
+            };
+            while timeout(RENEWAL_INTERVAL, &mut end).await.is_err() {
+                renew(LEASE_TTL).await;
             }
-            let mut command = redis::cmd("EVAL");
-            command.arg(END).arg(1).arg(&name).arg(&owner);
-            server.run::<i64>(&command).await;
+            renew(Duration::ZERO).await;
         });
         FillLease::new(has_waited, move || drop(held))
     }
@@ -179,11 +178,9 @@ impl RedisServer {
             return None;
         }
         let mut connection = self.connection.clone();
+        let reply = timeout(self.timeout * 2, command.query_async(&mut connection)).await;
         let reply: RedisResult<T> =
-            match timeout(self.timeout * 2, command.query_async(&mut connection)).await {
-                Ok(reply) => reply,
-                Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
-            };
+            reply.unwrap_or_else(|elapsed| Err(io::Error::from(elapsed).into()));
         self.breaker.record(reply.as_ref().err());
         reply.ok()
     }

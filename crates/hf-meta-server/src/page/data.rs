@@ -1,18 +1,14 @@
 //! The data that the page shows.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 use hf_meta::count::DtypeCount;
 use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::formats::{Dtype, FileHeader, RepoPath, TensorInfo, clip};
 use hf_meta::report::tree::{Tree, TreeContent, TreeModule};
-use hf_meta::report::{CountReport, FetchStats, Weights};
-use hf_meta::{CommitSha, Endpoint, RepoId};
+use hf_meta::report::{CountReport, Weights};
+use hf_meta::{Endpoint, ParameterCount, RepoId};
 use hf_meta_badge::{BadgeOptions, Metric, MetricValues};
-
-/// The maximum number of findings on the page.
-const MAX_FINDINGS: usize = 10;
 
 /// The maximum number of tensors for which details are shown. A tree of modules takes a few hundred bytes per tensor.
 pub(crate) const MAX_TENSORS: u64 = 250_000;
@@ -48,7 +44,12 @@ pub(crate) struct PageView<'a> {
 /// The outcome of a lookup to show on the page.
 pub(crate) enum PageOutcome<'a> {
     /// The counts of the checkpoint, its details, and the other sets of weights in the repository.
-    Counted(&'a WeightsSummary, Section<&'a WeightsDetails>, Section<SetRows>),
+    Counted {
+        values: &'a MetricValues,
+        report: &'a CountReport,
+        details: Section<&'a WeightsDetails>,
+        others: Section<SetRows>,
+    },
     /// The values that the Hub reports, and the reason nothing was counted.
     HubReported(&'a MetricValues, &'a str),
     /// The error for a repository with several sets of weights, and the choices.
@@ -65,63 +66,18 @@ impl PageOutcome<'_> {
         matches!(
             self,
             Self::Pending
-                | Self::Counted(_, _, Section::Pending)
-                | Self::Counted(_, Section::Pending, _)
+                | Self::Counted { details: Section::Pending, .. }
+                | Self::Counted { others: Section::Pending, .. }
         )
     }
 }
 
-/// The data that the page shows for a checkpoint.
-///
-/// Its size is bounded for any checkpoint, except for the paths in `known_sets`.
-#[derive(Clone, Debug)]
-pub(crate) struct WeightsSummary {
-    pub(crate) values: MetricValues,
-    pub(crate) commit: Option<CommitSha>,
-    pub(super) totals: DtypeCount,
-    /// The dtypes in descending order of size.
-    pub(super) dtypes: TableRows,
-    /// The number of weight files.
-    pub(super) files: usize,
-    /// The other sets of weights in the repository.
-    pub(crate) known_sets: KnownSets,
-    pub(super) findings: Vec<String>,
-    /// The number of omitted findings.
-    pub(super) more_findings: usize,
-    pub(super) fetch: FetchStats,
-}
-
-/// The other sets of weights in the repository that are known from reading the checkpoint.
-#[derive(Clone, Debug)]
-pub(crate) enum KnownSets {
-    /// The sets were listed to find the checkpoint.
-    Listed(SetRows),
-    /// The sets were not listed. `files` are the checkpoint's own files, which a listing would include, too.
-    Unlisted { files: BTreeSet<RepoPath> },
-}
-
-impl WeightsSummary {
-    pub(crate) fn from_report(report: &CountReport) -> Self {
-        let count = &report.parameter_count;
-        let mut dtypes: Vec<_> =
-            count.rows().map(|(dtype, row)| TableRow::new(dtype.as_str(), row)).collect();
-        dtypes.sort_by_key(|row| Reverse(row.bytes));
-        let findings = report.findings.iter().take(MAX_FINDINGS);
-        Self {
-            values: MetricValues::from_report(report),
-            commit: report.commit.clone(),
-            totals: *count.totals(),
-            dtypes: TableRows::from_rows(dtypes.into_iter()),
-            files: report.file_count(),
-            known_sets: match &report.other_sets {
-                Some(sets) => KnownSets::Listed(SetRows::from_sets(sets)),
-                None => KnownSets::Unlisted { files: report.filepaths.iter().cloned().collect() },
-            },
-            findings: findings.map(ToString::to_string).collect(),
-            more_findings: report.findings.len().saturating_sub(MAX_FINDINGS),
-            fetch: report.fetch,
-        }
-    }
+/// Returns the dtypes in descending order of size.
+pub(super) fn dtype_rows(count: &ParameterCount) -> TableRows {
+    let rows = count.rows().map(|(dtype, row)| TableRow::new(dtype.as_str(), row));
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|row| Reverse(row.bytes));
+    TableRows::from_rows(rows.into_iter())
 }
 
 /// The details of a checkpoint. Their size is bounded for any checkpoint.

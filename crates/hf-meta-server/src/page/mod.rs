@@ -19,8 +19,7 @@ use hf_meta::report::text::{escape, short, short_bytes, thousands};
 use hf_meta_badge::{BadgeOptions, Metric, MetricValues, Theme};
 
 pub(crate) use data::{
-    KnownSets, MAX_TENSORS, PageOutcome, PageUrls, PageView, Section, SetRows, WeightsDetails,
-    WeightsSummary,
+    MAX_TENSORS, PageOutcome, PageUrls, PageView, Section, SetRows, WeightsDetails,
 };
 
 /// The style sheet, served at `style.css`.
@@ -102,8 +101,9 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
 fn card(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
     let Some(repo) = view.repo else { return html! {} };
     let (title, description) = match &view.outcome {
-        PageOutcome::Counted(summary, ..) => card_texts(repo, &summary.values),
-        PageOutcome::HubReported(values, _) => card_texts(repo, values),
+        PageOutcome::Counted { values, .. } | PageOutcome::HubReported(values, _) => {
+            card_texts(repo, values)
+        }
         PageOutcome::Choice(reason, _) | PageOutcome::Failed(reason) => {
             (repo.to_owned(), escape(reason))
         }

@@ -3,10 +3,11 @@
 use maud::{Markup, html};
 
 use super::data::{
-    PageOutcome, PageUrls, PageView, Section, SetRows, TableRows, WeightsDetails, WeightsSummary,
+    PageOutcome, PageUrls, PageView, Section, TableRows, WeightsDetails, dtype_rows,
 };
 use super::{snippets, tables};
 use hf_meta::report::text::{bytes, counted, escape, short, short_bytes, thousands};
+use hf_meta::report::{CountReport, Finding};
 use hf_meta_badge::{BadgeOptions, Metric, MetricValues, Style, Theme};
 
 /// The metrics of the comparison.
@@ -17,12 +18,15 @@ const METRICS: [(Metric, &str); 4] = [
     (Metric::Tensors, "Tensors"),
 ];
 
+/// The maximum number of findings on the page.
+const MAX_FINDINGS: usize = 10;
+
 /// Renders the outcome of a lookup.
 pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
     html! {
         @if let (Some(repo), Some(path)) = (view.repo, view.path) { (breadcrumb(view, repo, path)) }
         @match view.outcome {
-            PageOutcome::Counted(..) => {},
+            PageOutcome::Counted { .. } => {},
             PageOutcome::HubReported(_, reason) | PageOutcome::Choice(reason, _) | PageOutcome::Failed(reason) => {
                 p .notice { (escape(reason)) }
             },
@@ -40,7 +44,13 @@ pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
             }
         }
         @match &view.outcome {
-            PageOutcome::Counted(summary, details, others) => (weights(urls, view, summary, *details, others)),
+            PageOutcome::Counted { values, report, details, others } => {
+                section aria-labelledby="found" {
+                    (weights(values, report, *details))
+                    (tables::other_sets(view, view.repo.unwrap_or_default(), others))
+                    (fetch_stats(urls, view, report))
+                }
+            },
             PageOutcome::HubReported(values, _) => (reported(values)),
             PageOutcome::Choice(..) | PageOutcome::Failed(_) | PageOutcome::Pending => {},
         }
@@ -85,33 +95,27 @@ fn with_style(page: Theme, style: Style, options: &BadgeOptions) -> BadgeOptions
 
 /// Renders the counts of a checkpoint.
 fn weights(
-    urls: &PageUrls<'_>,
-    view: &PageView<'_>,
-    summary: &WeightsSummary,
+    values: &MetricValues,
+    report: &CountReport,
     details: Section<&WeightsDetails>,
-    others: &Section<SetRows>,
 ) -> Markup {
-    let (total, repo) = (summary.totals.bytes, view.repo.unwrap_or_default());
+    let total = report.parameter_count.totals().bytes;
+    let dtypes = dtype_rows(&report.parameter_count);
     html! {
-        section aria-labelledby="found" {
-            h2 #found { "Contents of the files" }
-            (tiles(summary))
-            h3 { "Dtypes" }
-            (tables::bar(&summary.dtypes, total))
-            (tables::dtypes(&summary.dtypes, total))
-            (self::details(details, total))
-            h3 { "Findings" }
-            (findings(summary))
-            (tables::other_sets(view, repo, others))
-            (fetch_stats(urls, view, repo, summary))
-        }
+        h2 #found { "Contents of the files" }
+        (tiles(values, report))
+        h3 { "Dtypes" }
+        (tables::bar(&dtypes, total))
+        (tables::dtypes(&dtypes, total))
+        (self::details(details, total))
+        h3 { "Findings" }
+        (findings(&report.findings))
     }
 }
 
 /// Renders the main numbers in large type.
-fn tiles(summary: &WeightsSummary) -> Markup {
-    let WeightsSummary { values, totals, .. } = summary;
-    let parameters = values.parameters;
+fn tiles(values: &MetricValues, report: &CountReport) -> Markup {
+    let (parameters, totals) = (values.parameters, report.parameter_count.totals());
     html! {
         dl .tiles {
             (tile("Parameters", &short(parameters), &thousands(parameters)))
@@ -120,7 +124,7 @@ fn tiles(summary: &WeightsSummary) -> Markup {
             }
             (tile("Size", &short_bytes(totals.bytes), &counted(totals.bytes, "byte")))
             (tile("Tensors", &thousands(totals.tensors), &scalars(totals.scalars)))
-            (tile("Files", &thousands(summary.files as u64), ""))
+            (tile("Files", &thousands(report.file_count() as u64), ""))
         }
     }
 }
@@ -183,34 +187,28 @@ fn files(files: &TableRows, total: u64) -> Markup {
     }
 }
 
-fn findings(summary: &WeightsSummary) -> Markup {
+fn findings(findings: &[Finding]) -> Markup {
+    let (first, rest) = findings.split_at(findings.len().min(MAX_FINDINGS));
     html! {
-        @if summary.findings.is_empty() {
+        @if first.is_empty() {
             p .fine { "No irregularities were found in the headers." }
         } @else {
             ul .findings {
-                @for finding in &summary.findings { li { (escape(finding)) } }
-                @if summary.more_findings > 0 {
-                    li { "and " (thousands(summary.more_findings as u64)) " more" }
-                }
+                @for finding in first { li { (escape(&finding.to_string())) } }
+                @if !rest.is_empty() { li { "and " (thousands(rest.len() as u64)) " more" } }
             }
         }
     }
 }
 
 /// Renders the cost of the lookup, the commit, and a link to the JSON.
-fn fetch_stats(
-    urls: &PageUrls<'_>,
-    view: &PageView<'_>,
-    repo: &str,
-    summary: &WeightsSummary,
-) -> Markup {
-    let fetch = &summary.fetch;
+fn fetch_stats(urls: &PageUrls<'_>, view: &PageView<'_>, report: &CountReport) -> Markup {
+    let (fetch, repo) = (&report.fetch, view.repo.unwrap_or_default());
     html! {
         p .fetch {
             (counted(fetch.requests, "request")) ", " (bytes(fetch.bytes_read)) " read of "
             (bytes(fetch.weight_bytes)) ", " (format!("{:.2}", fetch.elapsed.as_secs_f64())) " s"
-            @if let Some(commit) = &summary.commit {
+            @if let Some(commit) = &report.commit {
                 " · commit "
                 a href={ (urls.hub) "/" (repo) "/tree/" (commit) } {
                     code { (commit.as_str().get(..7).unwrap_or_default()) }

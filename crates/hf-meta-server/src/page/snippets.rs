@@ -75,71 +75,43 @@ fn query(pairs: &Pairs<'_>) -> String {
 /// Renders one field per snippet.
 pub(super) fn fields(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Markup {
     html! {
-        (field("markdown", "Markdown", &markdown(urls, view, repo)))
-        (field("html", "HTML", &html(urls, view, repo)))
-        (field("picture", "HTML, light and dark", &picture(urls, view, repo)))
-        (field("rst", "reStructuredText", &rst(urls, view, repo)))
-        (field("asciidoc", "AsciiDoc", &asciidoc(urls, view, repo)))
-        (field("shields", "shields.io URL", &shields(urls, view, repo)))
+        @for (id, label, text) in snippets(urls, view, repo) { (field(id, label, &text)) }
     }
 }
 
-pub(super) fn markdown(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
-    let (badge, page) = (badge_url(urls, view, repo, "svg"), hub_url(urls, repo));
-    format!("[![{}]({badge})]({page})", escape_brackets(alt_text(view)))
-}
-
-pub(super) fn html(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
-    let badge = badge_url(urls, view, repo, "svg");
-    let html = html! { a href=(hub_url(urls, repo)) { img src=(badge) alt=(alt_text(view)); } };
-    html.into_string()
-}
-
-/// Returns HTML that shows a different badge on dark pages.
-pub(super) fn picture(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
-    let badge = |theme| {
-        let options = BadgeOptions { theme, ..view.options.clone() };
-        format!("{}{}", urls.base, badge(view, repo, &options, "svg"))
-    };
-    let html = html! {
-        a href=(hub_url(urls, repo)) {
+/// Returns the snippets, each with its ID and label.
+pub(super) fn snippets(
+    urls: &PageUrls<'_>,
+    view: &PageView<'_>,
+    repo: &str,
+) -> [(&'static str, &'static str, String); 6] {
+    let url =
+        |options: &BadgeOptions, kind| format!("{}{}", urls.base, badge(view, repo, options, kind));
+    let themed = |theme| url(&BadgeOptions { theme, ..view.options.clone() }, "svg");
+    let (svg, json) = (url(view.options, "svg"), url(view.options, "json"));
+    let (page, alt) = (format!("{}/{repo}", urls.hub), alt_text(view));
+    let escaped = escape_brackets(alt);
+    let quoted = alt.replace(['\n', '\r'], " ").replace('"', "&quot;");
+    let html = html! { a href=(page) { img src=(svg) alt=(alt); } };
+    let picture = html! {
+        a href=(page) {
             picture {
-                source media="(prefers-color-scheme: dark)" srcset=(badge(Theme::Dark));
-                img src=(badge(Theme::Light)) alt=(alt_text(view));
+                source media="(prefers-color-scheme: dark)" srcset=(themed(Theme::Dark));
+                img src=(themed(Theme::Light)) alt=(alt);
             }
         }
     };
-    html.into_string()
-}
-
-/// Returns reStructuredText, in three lines.
-pub(super) fn rst(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
-    let (badge, page) = (badge_url(urls, view, repo, "svg"), hub_url(urls, repo));
-    let alt = escape_brackets(alt_text(view));
-    format!(".. image:: {badge}\n   :alt: {alt}\n   :target: {page}\n")
-}
-
-/// Returns `AsciiDoc` markup.
-pub(super) fn asciidoc(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
-    let (badge, page) = (badge_url(urls, view, repo, "svg"), hub_url(urls, repo));
-    let alt = alt_text(view).replace(['\n', '\r'], " ").replace('"', "&quot;");
-    format!("image:{badge}[\"{alt}\",link=\"{page}\"]")
-}
-
-/// Returns the shields.io URL of the badge. Shields.io requires a badge URL with `https`.
-pub(super) fn shields(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
-    let json = badge_url(urls, view, repo, "json");
-    let query = Serializer::new(String::new()).append_pair("url", &json).finish();
-    format!("https://img.shields.io/endpoint?{query}")
-}
-
-fn badge_url(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str, kind: &str) -> String {
-    format!("{}{}", urls.base, badge(view, repo, view.options, kind))
-}
-
-/// Returns the URL of the repository on the Hub.
-fn hub_url(urls: &PageUrls<'_>, repo: &str) -> String {
-    format!("{}/{repo}", urls.hub)
+    let rst = format!(".. image:: {svg}\n   :alt: {escaped}\n   :target: {page}\n");
+    // Shields.io requires a badge URL with `https`.
+    let shields = Serializer::new(String::new()).append_pair("url", &json).finish();
+    [
+        ("markdown", "Markdown", format!("[![{escaped}]({svg})]({page})")),
+        ("html", "HTML", html.into_string()),
+        ("picture", "HTML, light and dark", picture.into_string()),
+        ("rst", "reStructuredText", rst),
+        ("asciidoc", "AsciiDoc", format!("image:{svg}[\"{quoted}\",link=\"{page}\"]")),
+        ("shields", "shields.io URL", format!("https://img.shields.io/endpoint?{shields}")),
+    ]
 }
 
 /// Returns the alternative text of the image. It omits the value, which can change.

@@ -45,7 +45,7 @@ pub(super) fn dtypes(rows: &TableRows, total: u64) -> Markup {
     let name = |at: usize, row: &TableRow| {
         html! { span class={ "dot color-" (at.min(COLORS - 1)) } {} (escape(&row.name)) }
     };
-    table(["dtype", "parameters"], rows, total, name)
+    shares(["dtype", "parameters"], rows, total, name)
 }
 
 /// Renders a table with one bar per row.
@@ -58,66 +58,66 @@ pub(super) fn rows(heading: &str, quantity: &str, rows: &TableRows, total: u64) 
             }
         }
     };
-    table([heading, quantity], rows, total, name)
+    shares([heading, quantity], rows, total, name)
 }
 
-fn table(
+fn shares(
     [heading, quantity]: [&str; 2],
     rows: &TableRows,
     total: u64,
     name: impl Fn(usize, &TableRow) -> Markup,
 ) -> Markup {
+    let columns = [("", heading), ("count", quantity), ("", "bytes"), ("wide", "share")];
+    let row = |(at, row): (usize, &TableRow)| {
+        html! {
+            th scope="row" { (name(at, row)) }
+            td .count { (thousands(row.count)) }
+            td { (bytes(row.bytes)) }
+            td .wide { (share(row.bytes, total)) }
+        }
+    };
+    table(heading, &columns, rows.rows.iter().enumerate().map(row), rows.omitted())
+}
+
+/// Renders a table. Each column has a class and a heading.
+fn table(
+    class: &str,
+    columns: &[(&str, &str)],
+    rows: impl Iterator<Item = Markup>,
+    omitted: usize,
+) -> Markup {
     html! {
-        table class=(heading) {
+        table class=(class) {
             thead {
                 tr {
-                    th scope="col" { (heading) }
-                    th .count scope="col" { (quantity) }
-                    th scope="col" { "bytes" }
-                    th .wide scope="col" { "share" }
-                }
-            }
-            tbody {
-                @for (at, row) in rows.rows.iter().enumerate() {
-                    tr {
-                        th scope="row" { (name(at, row)) }
-                        td .count { (thousands(row.count)) }
-                        td { (bytes(row.bytes)) }
-                        td .wide { (share(row.bytes, total)) }
+                    @for (class, heading) in columns {
+                        th class=[Some(class).filter(|class| !class.is_empty())] scope="col" { (heading) }
                     }
                 }
             }
+            tbody {
+                @for row in rows { tr { (row) } }
+            }
         }
-        (more(rows.omitted()))
+        (more(omitted))
     }
 }
 
 /// Renders a collapsed table of tensors.
 pub(super) fn tensors(tensors: &TableRows<TensorRow>) -> Markup {
+    let columns = [("", "tensor"), ("", "dtype"), ("", "shape"), ("wide", "bytes")];
+    let row = |row: &TensorRow| {
+        html! {
+            th scope="row" { span .name { (escape(&row.name)) } }
+            td { (escape(row.dtype.as_str())) }
+            td .shape { (row.shape) }
+            td .wide { (bytes(row.bytes)) }
+        }
+    };
     html! {
         details #tensors {
             summary { (counted(tensors.total as u64, "tensor")) }
-            table .tensor {
-                thead {
-                    tr {
-                        th scope="col" { "tensor" }
-                        th scope="col" { "dtype" }
-                        th scope="col" { "shape" }
-                        th .wide scope="col" { "bytes" }
-                    }
-                }
-                tbody {
-                    @for row in &tensors.rows {
-                        tr {
-                            th scope="row" { span .name { (escape(&row.name)) } }
-                            td { (escape(row.dtype.as_str())) }
-                            td .shape { (row.shape) }
-                            td .wide { (bytes(row.bytes)) }
-                        }
-                    }
-                }
-            }
-            (more(tensors.omitted()))
+            (table("tensor", &columns, tensors.rows.iter().map(row), tensors.omitted()))
         }
     }
 }
@@ -170,17 +170,8 @@ fn sets_section(content: &Markup) -> Markup {
 }
 
 fn sets_table(view: &PageView<'_>, repo: &str, sets: &SetRows) -> Markup {
-    html! {
-        table .sets {
-            thead {
-                tr { th scope="col" { "weights" } th .wide scope="col" { "files" } th scope="col" { "bytes" } }
-            }
-            tbody {
-                @for set in &sets.rows { (set_row(view, repo, set)) }
-            }
-        }
-        (more(sets.omitted()))
-    }
+    let columns = [("", "weights"), ("wide", "files"), ("", "bytes")];
+    table("sets", &columns, sets.rows.iter().map(|set| set_row(view, repo, set)), sets.omitted())
 }
 
 /// Renders a path that can wrap after each folder.
@@ -194,15 +185,13 @@ pub(super) fn breakable(path: &str) -> Markup {
 fn set_row(view: &PageView<'_>, repo: &str, set: &SetRow) -> Markup {
     let path = set.path.as_str();
     html! {
-        tr {
-            th scope="row" {
-                a .name href=(snippets::page(view, repo, Some(path))) { (breakable(path)) }
-            }
-            @if set.files == 0 {
-                td .wide { "?" } td { "?" }
-            } @else {
-                td .wide { (thousands(set.files as u64)) } td { (bytes(set.bytes)) }
-            }
+        th scope="row" {
+            a .name href=(snippets::page(view, repo, Some(path))) { (breakable(path)) }
+        }
+        @if set.files == 0 {
+            td .wide { "?" } td { "?" }
+        } @else {
+            td .wide { (thousands(set.files as u64)) } td { (bytes(set.bytes)) }
         }
     }
 }

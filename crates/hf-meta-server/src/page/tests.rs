@@ -2,10 +2,10 @@
 
 use super::data::{SetRow, TableRow, TableRows, TensorRow};
 use super::*;
-use hf_meta::Endpoint;
-use hf_meta::count::DtypeCount;
+use hf_meta::count::Configs;
 use hf_meta::formats::{Dtype, RepoPath};
-use hf_meta::report::FetchStats;
+use hf_meta::report::{CountReport, Finding, ReportBuilder};
+use hf_meta::{Endpoint, SafetensorsFileHeader};
 use hf_meta_badge::{Color, Logo, Style};
 
 /// Text that breaks out of markup unless it is escaped.
@@ -19,26 +19,28 @@ fn rows(name: &str, bytes: &[u64]) -> TableRows {
     TableRows { rows: bytes.iter().map(row).collect(), total: bytes.len() + 3 }
 }
 
-/// Returns a summary with this text wherever text from files or servers can appear.
-fn summary(text: &str) -> WeightsSummary {
-    let mut totals = DtypeCount::default();
-    (totals.tensors, totals.counted, totals.scalars) = (3, 2, 1);
-    (totals.parameters, totals.elements, totals.bytes) = (600, 600, 1_200);
-    let mut fetch = FetchStats::default();
-    (fetch.requests, fetch.bytes_read, fetch.weight_bytes) = (4, 99, 2_000);
+/// Returns a report with this text wherever text from files or servers can appear.
+fn report(text: &str) -> CountReport {
+    let json = serde_json::json!({
+        "a": { "dtype": text, "shape": [40], "data_offsets": [0, 1_000] },
+        "b": { "dtype": "F16", "shape": [2, 3], "data_offsets": [1_000, 1_012] },
+        "c": { "dtype": "F32", "shape": [], "data_offsets": [1_012, 1_016] },
+    });
+    let header = SafetensorsFileHeader::from_json(json.to_string().as_bytes()).unwrap();
+    let mut builder = ReportBuilder::new_single(false);
+    builder.add(RepoPath::new_unchecked(text), header.into());
+    let mut report = builder.finish(&Configs::default()).report(Vec::new()).unwrap();
+    report.commit = "0123456789012345678901234567890123456789".parse().ok();
+    report.findings = vec![Finding::Renamed { repo: text.to_owned() }; 11];
+    (report.fetch.requests, report.fetch.bytes_read) = (4, 99);
+    report
+}
+
+/// Returns values with this text as a dtype.
+fn values(text: &str) -> MetricValues {
     let mut values = MetricValues::from_unverified([(Dtype::from(text), 600)], 600);
     values.active = Ok(40);
-    WeightsSummary {
-        values,
-        commit: "0123456789012345678901234567890123456789".parse().ok(),
-        totals,
-        dtypes: rows(text, &[1_000, 150, 50]),
-        files: 5,
-        known_sets: KnownSets::Listed(sets(text, 1)),
-        findings: vec![text.to_owned()],
-        more_findings: 1,
-        fetch,
-    }
+    values
 }
 
 /// Returns details with this text wherever text from files can appear.
@@ -77,18 +79,22 @@ fn render(text: &str, outcome: PageOutcome<'_>) -> String {
     page(&urls, Some(&view))
 }
 
-fn outcomes<'a>(
-    text: &'a str,
-    (summary, details): &'a (WeightsSummary, WeightsDetails),
-) -> [PageOutcome<'a>; 8] {
-    let (read, listed) = (Section::Ready(details), Section::Ready(sets(text, 1_000)));
+/// The data of [`outcomes`].
+type Data = (MetricValues, CountReport, WeightsDetails);
+
+fn data(text: &str) -> Data {
+    (values(text), report(text), details(text))
+}
+
+fn outcomes<'a>(text: &'a str, (values, report, details): &'a Data) -> [PageOutcome<'a>; 8] {
+    let counted = |details, others| PageOutcome::Counted { values, report, details, others };
     [
-        PageOutcome::Counted(summary, read, Section::Ready(sets(text, 1))),
-        PageOutcome::Counted(summary, Section::Omitted, listed),
-        PageOutcome::Counted(summary, Section::Pending, Section::Pending),
-        PageOutcome::Counted(summary, Section::Unavailable, Section::Unavailable),
+        counted(Section::Ready(details), Section::Ready(sets(text, 1))),
+        counted(Section::Omitted, Section::Ready(sets(text, 1_000))),
+        counted(Section::Pending, Section::Pending),
+        counted(Section::Unavailable, Section::Unavailable),
         PageOutcome::Choice(text, sets(text, 2)),
-        PageOutcome::HubReported(&summary.values, text),
+        PageOutcome::HubReported(values, text),
         PageOutcome::Failed(text),
         PageOutcome::Pending,
     ]
@@ -97,7 +103,6 @@ fn outcomes<'a>(
 #[test]
 fn no_text_adds_markup_to_the_page() {
     let count = |page: &str, c: char| page.matches(c).count();
-    let data = |text| (summary(text), details(text));
     let (plain, hostile) = (data(PLAIN), data(HOSTILE));
     let pairs = outcomes(PLAIN, &plain).into_iter().zip(outcomes(HOSTILE, &hostile));
     for (plain, hostile) in pairs {
@@ -110,7 +115,7 @@ fn no_text_adds_markup_to_the_page() {
 
 #[test]
 fn the_page_complies_with_its_content_security_policy() {
-    let data = (summary("text"), details("text"));
+    let data = data("text");
     for outcome in outcomes("text", &data) {
         let page = render("text", outcome);
         assert!(!page.contains("<style") && !page.contains(" style=\""), "{page}");
@@ -152,31 +157,28 @@ fn snippets_contain_the_chosen_options() {
         snippets::badge(&view, "org/name", &options, "svg"),
         svg["https://badges.example/".len()..]
     );
+    let [markdown, html, picture, rst, asciidoc, shields] =
+        snippets::snippets(&urls, &view, "org/name").map(|(_, _, text)| text);
+    assert_eq!(markdown, format!("[![a \\[b\\] \\& c]({svg})](https://huggingface.co/org/name)"));
     assert_eq!(
-        snippets::markdown(&urls, &view, "org/name"),
-        format!("[![a \\[b\\] \\& c]({svg})](https://huggingface.co/org/name)")
-    );
-    assert_eq!(
-        snippets::html(&urls, &view, "org/name"),
+        html,
         format!(
             "<a href=\"https://huggingface.co/org/name\"><img src=\"{}\" alt=\"a [b] &amp; c\"></a>",
             svg.replace('&', "&amp;")
         )
     );
     let dark = svg.replace("flat-square", "flat-square&theme=dark").replace('&', "&amp;");
-    let picture = snippets::picture(&urls, &view, "org/name");
     assert!(picture.contains(&format!("srcset=\"{dark}\"")), "{picture}");
     assert_eq!(
-        snippets::rst(&urls, &view, "org/name"),
+        rst,
         format!(
             ".. image:: {svg}\n   :alt: a \\[b\\] \\& c\n   :target: https://huggingface.co/org/name\n"
         )
     );
     assert_eq!(
-        snippets::asciidoc(&urls, &view, "org/name"),
+        asciidoc,
         format!("image:{svg}[\"a [b] & c\",link=\"https://huggingface.co/org/name\"]")
     );
-    let shields = snippets::shields(&urls, &view, "org/name");
     let shields = url::Url::parse(&shields).unwrap();
     let json = svg.replace(".svg", ".json");
     assert_eq!(shields.query_pairs().collect::<Vec<_>>(), [("url".into(), json.into())]);

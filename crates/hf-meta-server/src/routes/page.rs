@@ -10,12 +10,12 @@ use axum::http::StatusCode;
 use crate::error_reply::ErrorReply;
 use crate::lookup_result::{LookupOutcome, LookupResult};
 use crate::page::{
-    self, KnownSets, MAX_TENSORS, PageOutcome, PageUrls, PageView, Section, SetRows,
-    WeightsDetails, WeightsSummary,
+    self, MAX_TENSORS, PageOutcome, PageUrls, PageView, Section, SetRows, WeightsDetails,
 };
 use crate::reply::{CachePolicy, Reply};
 use crate::state::ServiceState;
 use crate::weights_query::{QueryString, WeightsQuery};
+use hf_meta::CountReport;
 use hf_meta_badge::{BadgeOptions, Metric};
 
 /// The cache policy of the page's files.
@@ -76,8 +76,9 @@ async fn repo_page(
         (_, Some(counted)) => {
             let details = details.as_ref();
             let details = details.map_or(Section::Omitted, |found| section(found, as_details));
-            let others = other_sets(state, &query, &counted.summary, client).await;
-            PageOutcome::Counted(&counted.summary, details, others)
+            let others = other_sets(state, &query, &counted.report, client).await;
+            let (values, report) = (&counted.values, &counted.report);
+            PageOutcome::Counted { values, report, details, others }
         }
         (LookupOutcome::Pending, None) => PageOutcome::Pending,
         _ => failure(&error),
@@ -103,8 +104,8 @@ async fn look_up_details(
     client: IpAddr,
 ) -> Option<LookupOutcome> {
     let counted = outcome.counted()?;
-    let is_small = counted.summary.values.tensors.is_some_and(|tensors| tensors <= MAX_TENSORS);
-    let details = query.details(counted.summary.commit.as_ref());
+    let is_small = counted.values.tensors.is_some_and(|tensors| tensors <= MAX_TENSORS);
+    let details = query.details(counted.report.commit.as_ref());
     if is_small { Some(state.look_up(&details, client).await) } else { None }
 }
 
@@ -113,18 +114,19 @@ async fn look_up_details(
 async fn other_sets(
     state: &ServiceState,
     query: &WeightsQuery,
-    summary: &WeightsSummary,
+    report: &CountReport,
     client: IpAddr,
 ) -> Section<SetRows> {
-    let files = match &summary.known_sets {
-        KnownSets::Listed(sets) => return Section::Ready(sets.clone()),
-        KnownSets::Unlisted { .. } if query.path().is_some() => return Section::Omitted,
-        KnownSets::Unlisted { files } => files,
-    };
-    let listing = state.look_up(&query.listing(summary.commit.as_ref()), client).await;
+    match &report.other_sets {
+        Some(sets) => return Section::Ready(SetRows::from_sets(sets)),
+        None if query.path().is_some() => return Section::Omitted,
+        None => {}
+    }
+    let files = report.filepaths.iter().cloned().collect();
+    let listing = state.look_up(&query.listing(report.commit.as_ref()), client).await;
     section(&listing, |result| match result {
         LookupResult::Listed(Some(sets)) => {
-            Some(SetRows::from_sets(sets.iter().filter(|set| !set.is_part_of(files))))
+            Some(SetRows::from_sets(sets.iter().filter(|set| !set.is_part_of(&files))))
         }
         _ => None,
     })

@@ -70,7 +70,7 @@ async fn find(
     let Some(counted) = outcome.counted() else {
         return placeholder(&ErrorReply::from(&outcome), metric);
     };
-    let badge = counted.summary.values.badge(metric);
+    let badge = counted.values.badge(metric);
     FoundBadge {
         badge: badge.unwrap_or_else(|| Badge::placeholder(metric, "unknown")),
         status: StatusCode::OK,
