@@ -55,7 +55,7 @@ struct Request {
     contact: Option<String>,
 }
 
-/// What a call has to report, and the limit on concurrent repositories.
+/// The progress of a call, and its limit on concurrent repositories.
 struct Job {
     jobs: usize,
     progress: Arc<Mutex<Progress>>,
