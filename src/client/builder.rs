@@ -175,7 +175,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension. No other
+    /// Registers a format in addition to safetensors, GGUF and PyTorch. Its parser reads the files with its extension. No other
     /// format may have the same name or extension.
     ///
     /// The example `tensorsafe` in this repository implements one.
