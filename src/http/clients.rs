@@ -101,8 +101,12 @@ impl HttpClients {
         &self,
         url: &Url,
     ) -> Result<(Client, Option<OwnedSemaphorePermit>), reqwest::Error> {
-        let negotiated = self.negotiated(&url.origin());
-        if url.scheme() == "https" && matches!(negotiated, None | Some(NegotiatedHttp::Http2)) {
+        let is_http2_only = url.scheme() == "https"
+            && match self.negotiated(&url.origin()) {
+                None => !self.expects_http1(),
+                negotiated => negotiated == Some(NegotiatedHttp::Http2),
+            };
+        if is_http2_only {
             return Ok((self.client(true)?, None));
         }
         let permit = Arc::clone(&self.max_http1_connections).acquire_owned().await;
@@ -147,6 +151,18 @@ impl HttpClients {
     /// Returns whether an HTTPS server has responded over HTTP/1.1.
     pub(super) fn is_http1(&self, url: &Url) -> bool {
         url.scheme() == "https" && self.negotiated(&url.origin()) == Some(NegotiatedHttp::Http1)
+    }
+
+    /// Returns whether all HTTPS servers so far speak only HTTP/1.1, as behind a proxy that decrypts the traffic. The
+    /// next one then probably does, too.
+    fn expects_http1(&self) -> bool {
+        let servers = lock(&self.servers);
+        let is_https =
+            |origin: &Origin| matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https");
+        let mut versions =
+            servers.iter().filter(|(origin, _)| is_https(origin)).map(|(_, version)| *version);
+        let first = versions.next();
+        first == Some(NegotiatedHttp::Http1) && versions.all(|version| Some(version) == first)
     }
 
     fn negotiated(&self, origin: &Origin) -> Option<NegotiatedHttp> {

@@ -24,8 +24,8 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "COUNT", global = true)]
     pub(crate) retries: Option<u8>,
 
-    /// Timeout per repository, in seconds, including retries and waits for rate limits [default: 360, of which at most
-    /// 320 for rate limits]
+    /// Timeout per repository, in seconds, including retries and waits for rate limits [default: 360, plus at most 320
+    /// of waits for rate limits]
     #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 
