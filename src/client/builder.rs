@@ -286,13 +286,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the maximum number of connections to all HTTP/1.1 servers together; 64 by default, and at least 1. Over
-    /// HTTP/1.1, each request in flight occupies a connection.
-    pub fn max_http1_connections(mut self, connections: usize) -> Self {
-        self.http.max_http1_connections = connections;
-        self
-    }
-
     /// Sets the timeout for establishing a connection (name resolution, TCP and TLS); 10 seconds by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.http.connect_timeout = timeout;
@@ -425,7 +418,6 @@ impl ClientBuilder {
         let is_share = http.quota_share > 0.0 && http.quota_share <= 1.0;
         let others = [
             ("max_concurrent_requests", http.max_concurrent_requests > 0, "it must be at least 1"),
-            ("max_http1_connections", http.max_http1_connections > 0, "it must be at least 1"),
             ("quota_share", is_share, "it must be above 0 and at most 1"),
             ("format", self.formats.are_distinct(), "another format has this name or extension"),
         ];
