@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Error;
 use crate::error_kind::ErrorKind;
-use crate::formats::chain;
+use crate::formats::pytorch::PyTorchError;
+use crate::formats::{HeaderError, chain};
 use crate::http::{HttpError, HubError, TransportKind};
 
 impl Error {
@@ -34,6 +35,11 @@ impl Error {
             Self::ListingFailed { .. } => ErrorKind::MalformedListing,
             Self::NotCached { .. } => ErrorKind::NotCached,
             Self::Offline { .. } => ErrorKind::Offline,
+            // Other programs, and other kinds of pickles, use the extensions of checkpoints.
+            Self::InvalidHeader {
+                source: HeaderError::PyTorch(PyTorchError::NotACheckpoint { .. }),
+                ..
+            } => ErrorKind::NoWeights,
             Self::InvalidHeader { .. } => ErrorKind::MalformedHeader,
             Self::InvalidIndex { .. } => ErrorKind::MalformedIndex,
             Self::TooLarge { .. } | Self::HeadersTooLarge { .. } => ErrorKind::TooLarge,

@@ -30,6 +30,9 @@ const MAX_TYPOS: usize = 2;
 /// Names that other programs give to what is here the command without a subcommand.
 const INSPECTION_WORDS: [&str; 5] = ["count", "get", "info", "inspect", "show"];
 
+const UNKNOWN_FORMAT: &str =
+    "only safetensors, GGUF and PyTorch files and their indexes can be read";
+
 /// The hint for an HTML page instead of a file.
 const WEB_PAGE: &str =
     "the response came from a login page or a proxy; open the server's address in a browser";
@@ -254,6 +257,7 @@ fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<S
         ErrorKind::MalformedListing => {
             return Some(format!("{} the file or folder", select(source, context)));
         }
+        ErrorKind::NoWeights => UNKNOWN_FORMAT,
         ErrorKind::RateLimited => return Some(rate_limit_hint(error.retry_after(), context)),
         _ if error.is_malformed() => invalid_files(source),
         _ if error.is_transient() => "try again later",
@@ -383,9 +387,7 @@ fn other_content(source: &RepoArg, detected: DetectedFormat) -> &'static str {
         DetectedFormat::Zip | DetectedFormat::Pickle => {
             "the extension selects the format: checkpoints of PyTorch end with .bin, .pt, .pth or .ckpt"
         }
-        DetectedFormat::Html | DetectedFormat::Json | DetectedFormat::Text => {
-            "only safetensors, GGUF and PyTorch files and their indexes can be read"
-        }
+        DetectedFormat::Html | DetectedFormat::Json | DetectedFormat::Text => UNKNOWN_FORMAT,
         _ => invalid_files(source),
     }
 }

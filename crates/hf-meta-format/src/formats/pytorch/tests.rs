@@ -150,6 +150,30 @@ fn other_files_are_rejected_with_a_reason() {
     }
 }
 
+/// The checksum of CRC-32 in every archive of torch finds a changed letter in the name of a tensor.
+#[test]
+fn a_changed_pickle_does_not_match_its_checksum() {
+    let mut file = fs::read(folder().join("tied.bin")).unwrap();
+    let at = file.windows(10).position(|bytes| bytes == b"wte.weight").unwrap();
+    file[at] = b'x';
+    assert!(message(&file).contains("does not match its checksum"), "{}", message(&file));
+}
+
+/// The first bytes that `ctranslate2`, fastText and `llama.cpp` before GGUF write.
+#[test]
+fn other_programs_are_recognized() {
+    let cases: [(&[u8], &str); 4] = [
+        (b"\x06\0\0\0\x0c\0WhisperSpec\0\x03\0\0\0", "a CTranslate2 model"),
+        (b"\xba\x16\x4f\x2f\x0c\0\0\0\x10\0\0\0", "a fastText model"),
+        (b"lmgg\x01\0\0\0\0\x7d\0\0", "a GGML file"),
+        (b"tjgg\x03\0\0\0\0\x7d\0\0", "a GGML file"),
+    ];
+    for (start, expected) in cases {
+        let error = parse(start).unwrap_err().to_string();
+        assert_eq!(error, format!("the file is {expected}, not a checkpoint"));
+    }
+}
+
 #[test]
 fn imports_are_accepted_as_in_torch() {
     let allowed = oracle().allowed;
@@ -297,6 +321,7 @@ fn malformed_archives_are_rejected() {
         (with(start_of_directory, b"x"), "an entry is malformed"),
         (with(start_of_directory + 10, &[8]), "`data.pkl` is compressed"),
         (with(start_of_directory + 46 + 10 + 4 + 8, &huge), "an entry is malformed"),
+        (with(start_of_directory + 16, &[1]), "`data.pkl` does not match its checksum"),
         (with(start_of_directory + 42, &[1]), "`data.pkl` has no local header"),
         (with(26, &[0xff, 0xff]), "bytes are available"),
         (message(&archive(&[("a/data.pkl", b".", 9)])), "entries overlap"),
@@ -340,8 +365,11 @@ fn pickles_that_take_too_much_are_rejected() {
         ("marks", repeated(b"(", million, b"."), "the stack is too deep"),
         (
             "memo",
-            [b"N".to_vec(), (0..million).flat_map(|at| format!("p{at}\n").into_bytes()).collect()]
-                .concat(),
+            [
+                b"N".to_vec(),
+                (0..million / 2).flat_map(|at| format!("p{at}\n").into_bytes()).collect(),
+            ]
+            .concat(),
             "it has too many values",
         ),
         ("lists", repeated(b"]0", million, b"N."), "it has too many values"),
@@ -349,7 +377,7 @@ fn pickles_that_take_too_much_are_rejected() {
         (
             "imports",
             [
-                (0..million).flat_map(|at| format!("cx\n{at}\n0").into_bytes()).collect(),
+                (0..10_000).flat_map(|at| format!("cx\n{at}\n0").into_bytes()).collect(),
                 b"N.".to_vec(),
             ]
             .concat(),
