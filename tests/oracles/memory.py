@@ -10,7 +10,8 @@ the same length.
 `fixtures/memory/transformers.tsv` has each architecture: with the defaults of its class on the meta device, and with a small
 configuration on the CPU whose windows are shorter than the context. An architecture that fails in both ways is listed in a
 comment. `fixtures/memory/configs.tsv` has chosen configurations, whose first two columns are kept: the layouts of well-known
-repositories, and small configurations with other values, missing keys and `null`.
+repositories, and small configurations with other values, missing keys and `null`. `configs-earlier.tsv` has more of them,
+which were measured before this script wrote whole tables.
 
 Needs torch, transformers and hf-mem. `JOBS` is the number of processes. With TABLE, such as `configs.tsv`, only that file
 is written.
@@ -199,21 +200,22 @@ def work(job):
     return stated_line(*job) if isinstance(job, tuple) else lines(AutoModelForSeq2SeqLM if job in SEQ2SEQ else AutoModelForCausalLM, job)
 
 
+def stated(path):
+    """Returns the configurations and the context lengths in a table."""
+    rows = [text.split("\t")[:2] for text in path.read_text().splitlines() if text[0] != "#"]
+    return [(json.loads(config), tuple(map(int, lengths.split()))) for config, lengths in rows]
+
+
 def main():
-    chosen = sys.argv[1:] or ["transformers.tsv", "configs.tsv"]
+    chosen = sys.argv[1:] or ["transformers.tsv", "configs.tsv", "configs-earlier.tsv"]
     folder = ROOT / "fixtures/memory"
     names = sorted(set(CAUSAL) - set(SEQ2SEQ) - {"whisper", "trocr"}) + sorted(SEQ2SEQ)
-    stated = [text.split("\t")[:2] for text in (folder / "configs.tsv").read_text().splitlines() if text[0] != "#"]
-    stated = [(json.loads(config), tuple(map(int, lengths.split()))) for config, lengths in stated]
-    files = {
-        "transformers.tsv": names,
-        "configs.tsv": stated,
-    }
     with multiprocessing.Pool(int(os.environ.get("JOBS", os.cpu_count())), maxtasksperchild=8) as pool:
         for name in chosen:
+            jobs = names if name == "transformers.tsv" else stated(folder / name)
             with (folder / name).open("w") as file:
                 print(HEADER, file=file)
-                for measured in pool.imap(work, files[name]):
+                for measured in pool.imap(work, jobs):
                     for text in measured:
                         print(text, file=file, flush=True)
 
