@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _inspect, aio, census
-from ._calls import HfMetaError, ManySettings, Progress, Settings, blocking
+from ._calls import HfMetaError, Progress, Settings, blocking
 from ._lists import tables
 from ._native import __version__
 from ._results import (
@@ -48,7 +48,6 @@ __all__ = [
     "FetchStats",
     "Finding",
     "HfMetaError",
-    "ManySettings",
     "MemoryUsage",
     "MixtureOfExperts",
     "ModelDescription",
@@ -75,7 +74,7 @@ read = blocking(_inspect.read, __name__)
 
 
 def read_batches(
-    repos: Any, *, batch_size: int = 1_000, **settings: Unpack[ManySettings]
+    repos: Any, *, batch_size: int = 1_000, **settings: Unpack[Settings]
 ) -> Iterator[pyarrow.RecordBatch]:
     """Reads many repositories, and yields the rows of `batch_size` repositories at a time, in the same order.
 

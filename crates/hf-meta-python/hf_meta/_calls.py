@@ -9,7 +9,7 @@ import functools
 import os
 import queue
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from ._native import Engine, NativeCall
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
 T = TypeVar("T")
-Done = Callable[[Any, "BaseException | None"], None]
+
+_DEFAULTS = {"endpoint": None, "token": None, "timeout": None, "jobs": 32, "quota_share": 1.0, "contact": None}
 
 # The time between two reports of progress, in seconds. A timeout also lets Windows handle Ctrl-C.
 _INTERVAL = 0.1
@@ -56,26 +57,18 @@ class Progress(NamedTuple):
 
 
 class Settings(TypedDict, total=False):
-    """The connection settings of every call. The defaults come from the environment.
+    """The settings of a call. The defaults of the first three come from the environment.
 
-    `token` can be False, for none. `timeout` is in seconds.
+    `token` can be False, for none. `timeout` is in seconds. At most `jobs` repositories (32) are read concurrently, using
+    up to the fraction `quota_share` (1.0) of the Hub's quota. The Hub sees `contact`, an email address or a URL.
+    `progress` is called with a `Progress` now and then, or is True for a bar of tqdm.
     """
 
     endpoint: str | None
     token: str | bool | None
     timeout: float | None
-
-
-class ManySettings(Settings, total=False):
-    """The settings of calls that send many requests.
-
-    At most `jobs` repositories (32) are read concurrently, using up to the fraction `quota_share` (1.0) of the Hub's
-    quota. The Hub sees `contact`, an email address or a URL. `progress` is called with a `Progress` now and then, or is
-    True for a bar of tqdm.
-    """
-
     jobs: int
-    quota_share: float
+    quota_share: float | None
     contact: str | None
     progress: Callable[[Progress], object] | bool | None
 
@@ -96,44 +89,28 @@ def _close() -> None:
         engine().close()
 
 
-def native_settings(
-    endpoint: str | None = None,
-    token: str | bool | None = None,
-    timeout: float | None = None,
-    jobs: int = 32,
-    quota_share: float | None = None,
-    contact: str | None = None,
-    progress: object = None,
-) -> dict[str, Any]:
-    """Returns the settings of the native call."""
-    token = "" if token is False else None if token is True else token
-    return {
-        "endpoint": endpoint,
-        "token": token,
-        "timeout": timeout,
-        "jobs": jobs,
-        "quota_share": quota_share,
-        "contact": contact,
-    }
-
-
-def many_settings(settings: ManySettings) -> dict[str, Any]:
-    """Returns the settings of a native call that sends many requests."""
-    return native_settings(**cast("dict[str, Any]", {"quota_share": 1.0, **settings}))
-
-
 class Call(Generic[T]):
-    """A call that starts when it is waited for or awaited, once."""
+    """A call of the engine, which starts when it is waited for or awaited, once."""
 
     def __init__(
         self,
-        start: Callable[[Done], NativeCall],
-        convert: Callable[[Any], T],
-        progress: Callable[[Progress], object] | bool | None = None,
+        name: str,
+        settings: Settings,
+        *arguments: object,
+        convert: Callable[[Any], T] = lambda result: result,
     ) -> None:
-        self._start = start
-        self._convert = convert
+        if unknown := settings.keys() - _DEFAULTS.keys() - {"progress"}:
+            raise TypeError(f"unexpected settings: {', '.join(sorted(unknown))}")
+        token, progress = settings.get("token"), settings.get("progress")
+        # False is no token, and True is the default one.
+        token = "" if token is False else None if token is True else token
+        self._settings = {**_DEFAULTS, **settings, "token": token}
+        self._name, self._arguments, self._convert = name, arguments, convert
         self._progress = _Bar() if progress is True else progress or None
+
+    def _start(self, done: Callable[..., None]) -> NativeCall:
+        call: NativeCall = getattr(engine(), self._name)({**self._settings, "done": done}, *self._arguments)
+        return call
 
     def wait(self) -> T:
         results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()

@@ -7,7 +7,7 @@ import tempfile
 from datetime import date, datetime, time, timezone
 from typing import TYPE_CHECKING, Any
 
-from ._calls import Call, ManySettings, Settings, engine, many_settings, native_settings
+from ._calls import Call, Settings
 from ._lists import to_table
 from ._results import CensusChange, CensusSummary
 
@@ -25,20 +25,18 @@ def list(
     filter: str | None = None,
     author: str | None = None,
     since: date | StrPath | None = None,
-    **settings: Unpack[ManySettings],
+    **settings: Unpack[Settings],
 ) -> Call[int]:
     """Lists the models on the Hub in a Parquet file, and returns their number. Resumes an interrupted listing.
 
     `filter` is a tag such as `safetensors`, and `author` a user or an organization. With `since`, a date, a time or the
     file of an earlier list, only models that changed since then are listed. A time without a zone is local time.
     """
-    native = many_settings(settings)
     millis = None
     if isinstance(since, date):
         start = since if isinstance(since, datetime) else datetime.combine(since, time.min, timezone.utc)
         millis, since = int(start.timestamp() * 1_000), None
-    options = os.fspath(output), filter, author, millis, since
-    return Call(lambda done: engine().census_list(done, native, *options), int, settings.get("progress"))
+    return Call("census_list", settings, os.fspath(output), filter, author, millis, since)
 
 
 def read(
@@ -48,7 +46,7 @@ def read(
     column: str | None = None,
     slice: tuple[int, int] = (0, 1),
     previous: StrPath | None = None,
-    **settings: Unpack[ManySettings],
+    **settings: Unpack[Settings],
 ) -> Call[CensusSummary]:
     """Reads repositories into tables of a folder or a URL such as `s3://bucket/census`. Resumes an interrupted census.
 
@@ -60,7 +58,6 @@ def read(
     """
     if not 0 <= slice[0] < slice[1]:
         raise ValueError("`slice` must be (k, n) with 0 <= k < n")
-    native = many_settings(settings)
     folder = None
     if not isinstance(repos, (str, os.PathLike)):
         import pyarrow.parquet
@@ -68,44 +65,41 @@ def read(
         folder = tempfile.TemporaryDirectory()
         table, repos = to_table(repos), os.path.join(folder.name, "list")
         pyarrow.parquet.write_table(table, repos)
-    options = repos, column, os.fspath(target), slice, None if previous is None else os.fspath(previous)
+    previous = None if previous is None else os.fspath(previous)
 
     def convert(result: Any) -> CensusSummary:
         if folder:
             folder.cleanup()
         return _summary(result)
 
-    return Call(lambda done: engine().census_read(done, native, *options), convert, settings.get("progress"))
+    options = repos, column, os.fspath(target), slice, previous
+    return Call("census_read", settings, *options, convert=convert)
 
 
-def retry(target: StrPath, **settings: Unpack[ManySettings]) -> Call[CensusSummary]:
+def retry(target: StrPath, **settings: Unpack[Settings]) -> Call[CensusSummary]:
     """Reads the failed repositories of a census again."""
-    native = many_settings(settings)
-    progress = settings.get("progress")
-    return Call(lambda done: engine().census_retry(done, native, os.fspath(target)), _summary, progress)
+    return Call("census_retry", settings, os.fspath(target), convert=_summary)
 
 
-def count(target: StrPath, **settings: Unpack[ManySettings]) -> Call[CensusSummary]:
+def count(target: StrPath, **settings: Unpack[Settings]) -> Call[CensusSummary]:
     """Recounts the stored headers of a census, without sending requests."""
-    native = many_settings(settings)
-    progress = settings.get("progress")
-    return Call(lambda done: engine().census_count(done, native, os.fspath(target)), _summary, progress)
+    return Call("census_count", settings, os.fspath(target), convert=_summary)
 
 
 def pack(target: StrPath, output: StrPath, **settings: Unpack[Settings]) -> Call[int]:
     """Writes the rows of a census to one Parquet file, sorted by repository, and returns their number."""
-    native = native_settings(**settings)
-    return Call(lambda done: engine().census_pack(done, native, os.fspath(target), os.fspath(output)), int)
+    return Call("census_pack", settings, os.fspath(target), os.fspath(output))
 
 
 def diff(before: StrPath, after: StrPath) -> Call[builtins.list[CensusChange]]:
     """Returns the differences between two censuses: folders, URLs or packed files."""
-    options = os.fspath(before), os.fspath(after)
-    return Call(
-        lambda done: engine().census_diff(done, *options), lambda changes: [CensusChange(*change) for change in changes]
-    )
+    return Call("census_diff", {}, os.fspath(before), os.fspath(after), convert=_changes)
 
 
 def _summary(result: Any) -> CensusSummary:
     rows, *numbers = result
     return CensusSummary(dict(rows), *numbers)
+
+
+def _changes(result: Any) -> builtins.list[CensusChange]:
+    return [CensusChange(*change) for change in result]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
-from ._calls import Call, ManySettings, engine, many_settings, native_settings
+from ._calls import Call, Settings
 from ._lists import to_table
 from ._results import CountReport, SafetensorsRepoMetadata, to_report, to_repo_metadata
 
@@ -37,11 +37,10 @@ def inspect(
     Raises HfMetaError if the source cannot be read, OSError if a local file cannot be read, and ValueError if an argument
     is invalid.
     """
-    settings = native_settings(endpoint, token, timeout)
     # `"gpt2"` is a repository, and `Path("gpt2")` a local folder.
     name = os.path.abspath(source) if isinstance(source, os.PathLike) else source
-    options = name, revision, path, plan, headers, memory, cache
-    return Call(lambda done: engine().inspect(done, settings, *options), to_report)
+    settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout, "quota_share": None}
+    return Call("inspect", settings, name, revision, path, plan, headers, memory, cache, convert=to_report)
 
 
 def get_safetensors_metadata(
@@ -59,28 +58,24 @@ def get_safetensors_metadata(
     """
     if repo_type not in (None, "model"):
         repo_id = f"{repo_type}s/{repo_id}"
-    settings = native_settings(None, token, timeout)
-    options = repo_id, revision, None, "exact", True, None, True
-    return Call(
-        lambda done: engine().inspect(done, settings, *options), lambda json: to_repo_metadata(to_report(json))
-    )
+    settings: Settings = {"token": token, "timeout": timeout, "quota_share": None}
+    return Call("inspect", settings, repo_id, revision, None, "exact", True, None, True, convert=to_repo_metadata)
 
 
-def read(repos: Any, **settings: Unpack[ManySettings]) -> Call[pyarrow.RecordBatch]:
+def read(repos: Any, **settings: Unpack[Settings]) -> Call[pyarrow.RecordBatch]:
     """Reads many repositories. Returns a pyarrow.RecordBatch with one row per repository, in the same order.
 
     `repos` is an iterable of names, of rows or of `huggingface_hub.ModelInfo`s, or a table with the names in a column
     `repo`, `id`, `modelId` or `repository`, or a column of names: of pyarrow, Polars, pandas, DuckDB, `datasets`, or any
     other library with the Arrow PyCapsule interface. Further columns of `census.list`, such as `commit` and `files`, save
-    requests. Requires pyarrow. `hf_meta.ManySettings` describes the settings.
+    requests. Requires pyarrow. `hf_meta.Settings` describes the settings.
 
     A repository that cannot be read is a row whose `status` and `error_kind` give the reason. Raises ValueError if there
     is no column of names or a setting is invalid.
     """
-    native = many_settings(settings)
     import pyarrow
 
     table = to_table(repos)
     columns = [column.combine_chunks() for column in table.columns]
     batch = pyarrow.record_batch(columns, schema=table.schema)
-    return Call(lambda done: engine().read(done, native, batch), lambda rows: rows, settings.get("progress"))
+    return Call("read", settings, batch)

@@ -286,8 +286,9 @@ def to_report(text: str) -> CountReport:
     return report
 
 
-def to_repo_metadata(report: CountReport) -> SafetensorsRepoMetadata:
-    """Returns the headers of a report as huggingface_hub has them."""
+def to_repo_metadata(text: str) -> SafetensorsRepoMetadata:
+    """Returns the headers of the report with this JSON as huggingface_hub has them."""
+    report = to_report(text)
     files = report.headers or {report.filepaths[-1]: report.header or SafetensorsFileMetadata({}, {})}
     weight_map = {tensor: path for path, file in files.items() for tensor in file.tensors}
     index = report.index or {}

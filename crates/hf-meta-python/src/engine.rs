@@ -40,10 +40,11 @@ type Change = (&'static str, String, Option<&'static str>, Option<String>, Optio
 /// The number of repositories that are done, that a call has in total, and that failed.
 type Progress = (usize, usize, usize);
 
-/// The settings of a call.
+/// A call to start: its settings, and the function `done(result, error)`, which is called on another thread.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Settings {
+struct Request {
+    done: Py<PyAny>,
     endpoint: Option<String>,
     /// No token if empty, and the token of the environment if absent.
     token: Option<String>,
@@ -54,13 +55,17 @@ struct Settings {
     contact: Option<String>,
 }
 
-impl Settings {
-    fn timeout(&self) -> PyResult<Option<Duration>> {
-        let Some(seconds) = self.timeout else { return Ok(None) };
-        let timeout =
-            Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
-        let invalid = || PyValueError::new_err("`timeout` must be a positive number of seconds");
-        timeout.map(Some).ok_or_else(invalid)
+/// The progress of a call, and its limit on concurrent repositories.
+struct Job {
+    jobs: usize,
+    progress: Arc<Mutex<Progress>>,
+}
+
+impl Job {
+    fn set(self, census: Census) -> Census {
+        census.concurrency(self.jobs).on_progress(move |progress| {
+            *lock(&self.progress) = (progress.done, progress.total, progress.failed);
+        })
     }
 }
 
@@ -77,7 +82,7 @@ pub(crate) struct Engine {
     process: u32,
 }
 
-/// A call that runs. Its result is passed to the function `done(result, error)`, on another thread.
+/// A call that runs.
 #[pyclass(frozen, module = "hf_meta._native")]
 pub(crate) struct NativeCall {
     work: AbortHandle,
@@ -97,7 +102,6 @@ impl NativeCall {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "Python passes the settings by value")]
 #[pymethods]
 impl Engine {
     #[new]
@@ -119,33 +123,30 @@ impl Engine {
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
     fn inspect(
         &self,
-        py: Python<'_>,
-        done: Py<PyAny>,
-        settings: Settings,
-        source: &str,
-        revision: Option<&str>,
-        path: Option<&str>,
+        request: Request,
+        source: String,
+        revision: Option<String>,
+        path: Option<String>,
         plan: &str,
         headers: bool,
         memory: Option<u64>,
         cache: bool,
     ) -> PyResult<NativeCall> {
-        let (client, plan) = (self.client(py, &settings)?, plan_by_name(plan)?);
-        let failed = |error: hf_meta::Error| exception(py, &error.into());
-        let source = Source::parse(source, client.endpoint());
-        let source = source.map_err(|error| failed(error.into()))?;
-        let mut model = client.source(source).plan(plan).revision(revision).path(path);
-        if let Some(timeout) = settings.timeout()? {
-            model = model.timeout(timeout);
-        }
-        if !cache {
-            model = model.cache_mode(CacheMode::Bypass);
-        }
-        if let Some(context) = memory {
-            let context = Some(context).filter(|context| *context > 0);
-            model = model.memory(MemoryOptions { context, ..MemoryOptions::default() });
-        }
-        self.start(done, |_| async move {
+        let (plan, timeout) = (plan_by_name(plan)?, timeout(request.timeout)?);
+        self.start(request, move |client, _| async move {
+            let source = Source::parse(&source, client.endpoint()).map_err(hf_meta::Error::from)?;
+            let model = client.source(source).plan(plan);
+            let mut model = model.revision(revision.as_deref()).path(path.as_deref());
+            if let Some(timeout) = timeout {
+                model = model.timeout(timeout);
+            }
+            if !cache {
+                model = model.cache_mode(CacheMode::Bypass);
+            }
+            if let Some(context) = memory {
+                let context = Some(context).filter(|context| *context > 0);
+                model = model.memory(MemoryOptions { context, ..MemoryOptions::default() });
+            }
             let json = if headers {
                 serde_json::to_string(&model.inspect().await?)
             } else {
@@ -160,34 +161,23 @@ impl Engine {
     }
 
     /// Reads the repositories of a record batch. The result is their rows in the same order.
-    fn read(
-        &self,
-        py: Python<'_>,
-        done: Py<PyAny>,
-        settings: Settings,
-        repos: PyArrowType<RecordBatch>,
-    ) -> PyResult<NativeCall> {
-        let client = self.client(py, &settings)?;
-        self.start(done, move |_| async move {
-            read_batch(&client, &repos.0, settings.jobs).await.map(PyArrowType)
+    fn read(&self, request: Request, repos: PyArrowType<RecordBatch>) -> PyResult<NativeCall> {
+        self.start(request, move |client, job| async move {
+            read_batch(&client, &repos.0, job.jobs).await.map(PyArrowType)
         })
     }
 
     /// Lists the models of a Hub in a file. The result is their number.
-    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
     fn census_list(
         &self,
-        py: Python<'_>,
-        done: Py<PyAny>,
-        settings: Settings,
+        request: Request,
         output: PathBuf,
         filter: Option<String>,
         author: Option<String>,
         since: Option<i64>,
         since_list: Option<PathBuf>,
     ) -> PyResult<NativeCall> {
-        let client = self.client(py, &settings)?;
-        self.start(done, move |progress| async move {
+        self.start(request, move |client, job| async move {
             let mut listing = Listing::new();
             if let Some(tag) = filter {
                 listing = listing.filter(tag);
@@ -199,82 +189,61 @@ impl Engine {
             if let Some(time) = since? {
                 listing = listing.since(time);
             }
-            let listing = listing.on_progress(move |models| *lock(&progress) = (models, 0, 0));
-            listing.write(&client, &output).await
+            let report = move |models| *lock(&job.progress) = (models, 0, 0);
+            listing.on_progress(report).write(&client, &output).await
         })
     }
 
     /// Reads a slice of a list into a folder or an object store. The result is the [`Summary`].
-    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
     fn census_read(
         &self,
-        py: Python<'_>,
-        done: Py<PyAny>,
-        settings: Settings,
+        request: Request,
         list: PathBuf,
         column: Option<String>,
         target: String,
         slice: (usize, usize),
         previous: Option<String>,
     ) -> PyResult<NativeCall> {
-        let client = self.client(py, &settings)?;
-        self.start(done, move |progress| async move {
+        self.start(request, move |client, job| async move {
             let manifest = Manifest::open(&list, column.as_deref())?;
-            let census = Census::create(client, &target)?.slice(slice.0, slice.1);
+            let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
             let census = match previous {
                 Some(previous) => census.previous(previous),
                 None => census,
             };
-            let census = reporting(census.concurrency(settings.jobs), progress);
             census.read(&manifest).await.map(summary)
         })
     }
 
     /// Reads the failed repositories of a census again. The result is the [`Summary`].
-    fn census_retry(
-        &self,
-        py: Python<'_>,
-        done: Py<PyAny>,
-        settings: Settings,
-        target: String,
-    ) -> PyResult<NativeCall> {
-        let client = self.client(py, &settings)?;
-        self.start(done, move |progress| async move {
-            let census = Census::open(client, &target)?.concurrency(settings.jobs);
-            reporting(census, progress).retry().await.map(summary)
+    fn census_retry(&self, request: Request, target: String) -> PyResult<NativeCall> {
+        self.start(request, move |client, job| async move {
+            job.set(Census::open(client, &target)?).retry().await.map(summary)
         })
     }
 
     /// Recounts the stored headers of a census. The result is the [`Summary`].
-    fn census_count(
-        &self,
-        py: Python<'_>,
-        done: Py<PyAny>,
-        settings: Settings,
-        target: String,
-    ) -> PyResult<NativeCall> {
-        let client = self.client(py, &settings)?;
-        self.start(done, move |progress| async move {
-            reporting(Census::open(client, &target)?, progress).count().await.map(summary)
+    fn census_count(&self, request: Request, target: String) -> PyResult<NativeCall> {
+        self.start(request, move |client, job| async move {
+            job.set(Census::open(client, &target)?).count().await.map(summary)
         })
     }
 
     /// Writes the rows of a census to one file. The result is their number.
     fn census_pack(
         &self,
-        py: Python<'_>,
-        done: Py<PyAny>,
-        settings: Settings,
+        request: Request,
         target: String,
         output: PathBuf,
     ) -> PyResult<NativeCall> {
-        let client = self.client(py, &settings)?;
-        self.start(done, move |_| async move { Census::open(client, &target)?.pack(&output).await })
+        self.start(request, move |client, _| async move {
+            Census::open(client, &target)?.pack(&output).await
+        })
     }
 
     /// Compares two censuses. The result is a list of [`Change`]s.
-    fn census_diff(&self, done: Py<PyAny>, before: String, after: String) -> PyResult<NativeCall> {
-        self.start(done, move |_| async move {
+    fn census_diff(&self, request: Request, before: String, after: String) -> PyResult<NativeCall> {
+        self.start(request, move |_, _| async move {
             let mut changes: Vec<Change> = Vec::new();
             diff(&before, &after, |change| changes.extend(to_change(change))).await?;
             Ok(changes)
@@ -285,51 +254,52 @@ impl Engine {
 impl Engine {
     /// Returns the client for these settings and those of the environment. With a share of the quota, it is a client for
     /// many repositories, which has no cache.
-    fn client(&self, py: Python<'_>, settings: &Settings) -> PyResult<Client> {
-        let share = settings.quota_share.filter(|share| *share > 0.0 && *share <= 1.0);
-        if share != settings.quota_share {
+    fn client(&self, request: &Request) -> PyResult<Client> {
+        let share = request.quota_share.filter(|share| *share > 0.0 && *share <= 1.0);
+        if share != request.quota_share {
             return Err(PyValueError::new_err("`quota_share` must be above 0 and at most 1"));
         }
-        if !(1..=1_000).contains(&settings.jobs) {
+        if !(1..=1_000).contains(&request.jobs) {
             return Err(PyValueError::new_err("`jobs` must be between 1 and 1,000"));
         }
-        let failed = |error: hf_meta::Error| exception(py, &error.into());
-        let timeout = settings.timeout()?.filter(|_| share.is_some());
-        let contact = settings.contact.clone();
-        let key = (settings.endpoint.clone(), share.map(f64::to_bits), timeout, contact);
+        let failed = |error: hf_meta::Error| exception(&error.into());
+        let timeout = timeout(request.timeout)?.filter(|_| share.is_some());
+        let (endpoint, contact) = (request.endpoint.clone(), request.contact.clone());
+        let key = (endpoint, share.map(f64::to_bits), timeout, contact);
         let mut clients = lock(&self.clients);
         if clients.len() >= MAX_CLIENTS && !clients.contains_key(&key) {
             clients.clear();
         }
         let client = match clients.entry(key) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(build(settings, share, timeout).map_err(failed)?),
+            Entry::Vacant(entry) => entry.insert(build(request, timeout).map_err(failed)?),
         };
-        match &settings.token {
+        match &request.token {
             Some(token) => client.with_token(token).map_err(failed),
             None => Ok(client.clone()),
         }
     }
 
-    /// Starts a call, which can report its progress.
+    /// Starts a call.
     fn start<T, Call>(
         &self,
-        done: Py<PyAny>,
-        call: impl FnOnce(Arc<Mutex<Progress>>) -> Call,
+        request: Request,
+        call: impl FnOnce(Client, Job) -> Call,
     ) -> PyResult<NativeCall>
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
         Call: Future<Output = Result<T, CensusError>> + Send + 'static,
     {
+        let (client, progress) = (self.client(&request)?, Arc::default());
         let runtime = lock(&self.runtime);
         let runtime = runtime.as_ref().filter(|_| self.process == std::process::id());
         let runtime =
             runtime.ok_or_else(|| PyRuntimeError::new_err("the interpreter is shutting down"))?;
-        let progress = Arc::default();
-        let work = runtime.spawn(call(Arc::clone(&progress)));
-        let handle = work.abort_handle();
+        let job = Job { jobs: request.jobs, progress: Arc::clone(&progress) };
+        let running = runtime.spawn(call(client, job));
+        let work = running.abort_handle();
         runtime.spawn(async move {
-            let result = match work.await {
+            let result = match running.await {
                 Err(error) if error.is_cancelled() => return,
                 result => result,
             };
@@ -338,40 +308,36 @@ impl Engine {
                 Python::try_attach(|py| {
                     let result = match result {
                         Ok(Ok(result)) => result.into_bound_py_any(py),
-                        Ok(Err(error)) => Err(exception(py, &error)),
+                        Ok(Err(error)) => Err(exception(&error)),
                         Err(_) => Err(PyRuntimeError::new_err("the call has panicked")),
                     };
-                    let (result, error) = match result {
+                    let result = match result {
                         Ok(result) => (Some(result), None),
                         Err(error) => (None, Some(error)),
                     };
-                    if let Err(error) = done.call1(py, (result, error)) {
+                    if let Err(error) = request.done.call1(py, result) {
                         error.write_unraisable(py, None);
                     }
                 });
             });
         });
-        Ok(NativeCall { work: handle, progress })
+        Ok(NativeCall { work, progress })
     }
 }
 
 /// Builds a client with the settings of the environment and these.
-fn build(
-    settings: &Settings,
-    share: Option<f64>,
-    timeout: Option<Duration>,
-) -> Result<Client, hf_meta::Error> {
+fn build(request: &Request, timeout: Option<Duration>) -> Result<Client, hf_meta::Error> {
     let mut builder = ClientBuilder::from_env();
-    if let Some(endpoint) = &settings.endpoint {
+    if let Some(endpoint) = &request.endpoint {
         builder = builder.endpoint(endpoint);
     }
     if let Some(timeout) = timeout {
         builder = builder.call_timeout(timeout);
     }
-    if let Some(share) = share {
+    if let Some(share) = request.quota_share {
+        let contact = request.contact.as_ref();
+        let contact = contact.map_or_else(String::new, |contact| format!(" ({contact})"));
         let retry = RetryPolicy::default().max_wait(MAX_QUOTA_WAIT);
-        let contact =
-            settings.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
         let many = builder.quota_share(share).retry_policy(retry);
         let many = many.max_total_header_bytes(MAX_HEADER_BYTES);
         builder = many.user_agent(format!("census{contact}"));
@@ -381,11 +347,11 @@ fn build(
     builder.build()
 }
 
-/// Reports the progress of a census.
-fn reporting(census: Census, shown: Arc<Mutex<Progress>>) -> Census {
-    census.on_progress(move |progress| {
-        *lock(&shown) = (progress.done, progress.total, progress.failed);
-    })
+fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
+    let invalid = || PyValueError::new_err("`timeout` must be a positive number of seconds");
+    timeout.map(Some).ok_or_else(invalid)
 }
 
 fn summary(summary: CensusSummary) -> Summary {

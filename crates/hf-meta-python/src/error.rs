@@ -12,15 +12,15 @@ use pyo3::prelude::*;
 
 /// Returns an error as an exception: an `OSError` for files, a `ValueError` for lists that cannot be used, and otherwise
 /// a `hf_meta.HfMetaError`.
-pub(crate) fn exception(py: Python<'_>, error: &CensusError) -> PyErr {
+pub(crate) fn exception(error: &CensusError) -> PyErr {
     match error {
         CensusError::Hub(error) => match error {
             Error::Io { file, .. } | Error::FileNotFound { file, .. } => {
                 let is_local =
                     error.kind() == ErrorKind::LocalIo || find::<io::Error>(error).is_some();
-                if is_local { os_error(error, file) } else { hub_exception(py, error) }
+                if is_local { os_error(error, file) } else { hub_exception(error) }
             }
-            _ => hub_exception(py, error),
+            _ => hub_exception(error),
         },
         CensusError::Io { target, .. } => os_error(error, target),
         CensusError::NoCensus { .. } => PyFileNotFoundError::new_err(error.to_string()),
@@ -28,21 +28,23 @@ pub(crate) fn exception(py: Python<'_>, error: &CensusError) -> PyErr {
             PyValueError::new_err(chain(error))
         }
         _ => match find::<Error>(error) {
-            Some(cause) => hub_exception(py, cause),
+            Some(cause) => hub_exception(cause),
             None => PyRuntimeError::new_err(chain(error)),
         },
     }
 }
 
 /// Returns a `hf_meta.HfMetaError`, which is defined in Python.
-fn hub_exception(py: Python<'_>, error: &Error) -> PyErr {
+fn hub_exception(error: &Error) -> PyErr {
     let retry_after = error.retry_after().map(|wait| wait.as_secs_f64());
     let arguments = (error.chain(), error.code(), error.status(), retry_after);
-    let class = py.import("hf_meta").and_then(|module| module.getattr("HfMetaError"));
-    match class.and_then(|class| class.call1(arguments)) {
-        Ok(exception) => PyErr::from_value(exception),
-        Err(error) => error,
-    }
+    Python::attach(|py| {
+        let class = py.import("hf_meta").and_then(|module| module.getattr("HfMetaError"));
+        match class.and_then(|class| class.call1(arguments)) {
+            Ok(exception) => PyErr::from_value(exception),
+            Err(error) => error,
+        }
+    })
 }
 
 /// Returns an `OSError`, or the subclass of its number, such as `FileNotFoundError`.

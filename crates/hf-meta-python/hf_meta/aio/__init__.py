@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow
     from typing_extensions import Unpack
 
-    from .._calls import ManySettings
+    from .._calls import Settings
 
 __all__ = ["census", "get_safetensors_metadata", "inspect", "read", "read_batches"]
 
@@ -24,7 +24,7 @@ read = awaitable(_inspect.read, __name__)
 
 
 async def read_batches(
-    repos: Any, *, batch_size: int = 1_000, **settings: Unpack[ManySettings]
+    repos: Any, *, batch_size: int = 1_000, **settings: Unpack[Settings]
 ) -> AsyncIterator[pyarrow.RecordBatch]:
     """Reads many repositories, and yields a batch of rows at a time. See `hf_meta.read_batches`."""
     for table in tables(repos, batch_size):
