@@ -401,7 +401,7 @@ fn pickles_that_take_too_much_are_rejected() {
             [b"}N".repeat(100_000), b"Ns".to_vec(), b"s".repeat(99_999), b".".to_vec()].concat(),
             "more tensors or longer names",
         ),
-        ("shared tuples", [b"]q\0".to_vec(), b"2\x86".repeat(20_000), b".".to_vec()].concat(), ""),
+        ("shared tuples", [b"]q\0".to_vec(), b"2\x86".repeat(10_000), b".".to_vec()].concat(), ""),
         ("cycle", b"]q\0h\0a.".to_vec(), ""),
         ("extension", b"\x82\x01.".to_vec(), "extension codes are not supported"),
         ("no mark", b"t.".to_vec(), "a mark is missing"),
@@ -455,5 +455,91 @@ fn changed_files_do_not_panic() {
                 }
             }
         }
+    }
+}
+
+/// Returns a file that takes as much memory as the limits allow.
+#[cfg(target_os = "linux")]
+fn hostile_file(name: &str) -> Vec<u8> {
+    let lines = |count: usize, line: &dyn Fn(usize) -> String| {
+        (0..count).map(line).collect::<String>().into_bytes()
+    };
+    match name {
+        "memo" => {
+            checkpoint(&[b"N".to_vec(), lines(340_000, &|at| format!("p{at}\n"))].concat(), &[])
+        }
+        "collections" => {
+            checkpoint(&[b"](".to_vec(), b"]".repeat(200_000), b"e.".to_vec()].concat(), &[])
+        }
+        "one collection" => {
+            let batch = [b"(".to_vec(), b"N".repeat(250_000), b"e".to_vec()].concat();
+            checkpoint(&[b"]".to_vec(), batch.repeat(4), b".".to_vec()].concat(), &[])
+        }
+        "stack" => checkpoint(&b"(".repeat(8_000_000), &[]),
+        "entries" => {
+            let names: Vec<_> = (0..65_000).map(|at| format!("{at:x}")).collect();
+            archive(&names.iter().map(|name| (name.as_str(), &b""[..], 0)).collect::<Vec<_>>())
+        }
+        "imports" => {
+            let import = |at| format!("c{}\n{at:0250}\n0", "m".repeat(250));
+            checkpoint(&[lines(999, &import), b"N.".to_vec()].concat(), &[])
+        }
+        // Tensors with the same elements are listed as views.
+        "tensors" => {
+            let key = "k".repeat(90);
+            let parts = "ctorch._utils\n_rebuild_tensor\np0\n0(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\n\
+                         I10\ntQp1\n0(I2\nI5\ntp2\n0(I5\nI1\ntp3\n0";
+            let tensors = lines(65_000, &|at| format!("S'{at}'\ng0\n(g1\nI0\ng2\ng3\ntRs"));
+            let end = b"s.".to_vec();
+            let start = format!("{parts}}}S'{key}'\n}}").into_bytes();
+            checkpoint(&[start, tensors, end].concat(), &[("0", 40)])
+        }
+        "pickles" => {
+            let magic = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".to_vec();
+            [magic, b"](".to_vec(), b"K\x01".repeat(4_100_000)].concat()
+        }
+        _ => vec![0; 8 << 20],
+    }
+}
+
+/// Parses each file in a separate process, whose peak memory the system records. It includes the file, the test
+/// program, and what the parser keeps.
+#[cfg(target_os = "linux")]
+#[test]
+fn hostile_files_take_less_than_64_mb() {
+    const FILE: &str = "HF_META_TEST_HOSTILE_FILE";
+    const TEST: &str = "formats::pytorch::tests::hostile_files_take_less_than_64_mb";
+
+    if let Ok(name) = std::env::var(FILE) {
+        let file = hostile_file(&name);
+        let result = parse(&file);
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let result = result.map(|header| header.tensors().len());
+        println!("peak {}", peak.trim().trim_end_matches(" kB"));
+        println!("result {result:?} of {} bytes", file.len());
+        return;
+    }
+    let names = [
+        "memo",
+        "collections",
+        "one collection",
+        "stack",
+        "entries",
+        "imports",
+        "tensors",
+        "pickles",
+    ];
+    for name in names {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args([TEST, "--exact", "--nocapture"]).env(FILE, name).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let peak = text.lines().find_map(|line| line.strip_prefix("peak ")?.parse::<u64>().ok());
+        let peak = peak.unwrap_or_else(|| panic!("{name}: {text}"));
+        println!(
+            "{name}: {peak} KiB, {}",
+            text.lines().find(|line| line.starts_with("result")).unwrap()
+        );
+        assert!(peak < 64_000, "{name}: {peak} KiB");
     }
 }
