@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Error;
 use crate::error_kind::ErrorKind;
-use crate::formats::chain;
+use crate::formats::pytorch::PyTorchError;
+use crate::formats::{HeaderError, chain};
 use crate::http::{HttpError, HubError, TransportKind};
 
 impl Error {
@@ -27,7 +28,12 @@ impl Error {
             Self::Gated { .. } => ErrorKind::Gated,
             Self::RejectedToken { .. } => ErrorKind::RejectedToken,
             Self::Forbidden { .. } => ErrorKind::Forbidden,
-            Self::NoWeights { .. } => ErrorKind::NoWeights,
+            // Other programs, and other kinds of pickles, use the extensions of checkpoints.
+            Self::NoWeights { .. }
+            | Self::InvalidHeader {
+                source: HeaderError::PyTorch(PyTorchError::NotACheckpoint { .. }),
+                ..
+            } => ErrorKind::NoWeights,
             Self::SeveralSets { .. } => ErrorKind::SeveralSets,
             Self::ShardNotFound { .. } | Self::IncompleteShards { .. } => ErrorKind::MissingShards,
             Self::ListingFailed { .. } => ErrorKind::MalformedListing,

@@ -81,7 +81,6 @@ fn invalid_settings_are_build_errors() {
         (Client::builder().connect_timeout(Duration::ZERO), "`connect_timeout`: it must be"),
         (Client::builder().call_timeout(Duration::ZERO), "`call_timeout`: it must be longer than"),
         (Client::builder().max_concurrent_requests(0), "`max_concurrent_requests`: it must be at"),
-        (Client::builder().max_http1_connections(0), "`max_http1_connections`: it must be at"),
         (Client::builder().root_certificate_pem(""), "the PEM text contains no certificate"),
         (Client::builder().root_certificate_pem(garbage), "failed to set up the HTTP client"),
     ] {

@@ -117,7 +117,7 @@ async fn a_200_response_is_cut_to_the_range() {
     assert_eq!(server.received_requests().await.unwrap().len(), 1, "one body has the header");
     let page = ResponseTemplate::new(200).set_body_string("<html>Please log in</html>");
     let error = parse(page, range(8, last())).await.unwrap_err();
-    assert!(error_chain(&error).ends_with("it looks like an HTML or XML page"), "{error:?}");
+    assert!(error_chain(&error).ends_with("the file looks like an HTML or XML page"), "{error:?}");
 }
 
 /// A server such as `python -m http.server`. The header is longer than the first bytes of the body that are read.
