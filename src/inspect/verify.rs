@@ -278,7 +278,7 @@ impl Call {
                 (path, verification)
             }
         };
-        Ok(self.conclude(&path, verification, is_first).await)
+        Ok(Box::pin(self.conclude(&path, verification, is_first)).await)
     }
 
     async fn verify_file(&self, path: &RepoPath, start: RangeBytes) -> Verification {
