@@ -29,17 +29,17 @@ impl Error {
             Self::Gated { .. } => ErrorKind::Gated,
             Self::RejectedToken { .. } => ErrorKind::RejectedToken,
             Self::Forbidden { .. } => ErrorKind::Forbidden,
-            Self::NoWeights { .. } => ErrorKind::NoWeights,
+            // Other programs, and other kinds of pickles, use the extensions of checkpoints.
+            Self::NoWeights { .. }
+            | Self::InvalidHeader {
+                source: HeaderError::PyTorch(PyTorchError::NotACheckpoint { .. }),
+                ..
+            } => ErrorKind::NoWeights,
             Self::SeveralSets { .. } => ErrorKind::SeveralSets,
             Self::ShardNotFound { .. } | Self::IncompleteShards { .. } => ErrorKind::MissingShards,
             Self::ListingFailed { .. } => ErrorKind::MalformedListing,
             Self::NotCached { .. } => ErrorKind::NotCached,
             Self::Offline { .. } => ErrorKind::Offline,
-            // Other programs, and other kinds of pickles, use the extensions of checkpoints.
-            Self::InvalidHeader {
-                source: HeaderError::PyTorch(PyTorchError::NotACheckpoint { .. }),
-                ..
-            } => ErrorKind::NoWeights,
             Self::InvalidHeader { .. } => ErrorKind::MalformedHeader,
             Self::InvalidIndex { .. } => ErrorKind::MalformedIndex,
             Self::TooLarge { .. } | Self::HeadersTooLarge { .. } => ErrorKind::TooLarge,
