@@ -359,7 +359,7 @@ fn training_state(report: &CountReport) -> Option<(u64, u64, u64)> {
     })
 }
 
-/// A model of four tensors with 12 elements, its running statistics with 4, and the state of AdamW: for each of the
+/// A model of four tensors with 12 elements, its running statistics with 4, and the state of `AdamW`: for each of the
 /// four tensors, the step and two averages.
 #[tokio::test]
 async fn training_state_is_told_apart() {
@@ -401,7 +401,7 @@ async fn unrelated_files_are_not_chosen() {
         "checkpoint-500/optimizer.pt",
     ];
     let unrelated = |repo| {
-        others.iter().fold(repo, |repo: Repo, name| repo.file(*name, File::from_bytes("unrelated")))
+        others.iter().fold(repo, |repo: Repo, name| repo.file(name, File::from_bytes("unrelated")))
     };
     let with = |name: &str, file| {
         let repo = unrelated(Repo::new("org/model")).file(name, file);
