@@ -78,6 +78,13 @@ impl Counter {
             pushed.ok_or_else(|| CountOverflow::new(name))?;
         } else {
             self.siblings.add_weights(found.module, found.component, tensor);
+            // Integers with plain names are pending.
+            if found.component.is_bare()
+                && found.buffer.is_none()
+                && container_bits(&tensor.dtype).is_some()
+            {
+                self.sums.add_integers(name, tensor);
+            }
             self.sums.add(name, tensor, class_as_stored(tensor), found.buffer)?;
             self.has_experts = self.has_experts || self.sums.has_experts();
         }
@@ -141,9 +148,7 @@ impl Counter {
         let mut sums = std::mem::take(&mut self.sums);
         sums = self.solve(sums, &configs, &mut siblings)?;
         sums.add_doubt(siblings.finish());
-        if !self.is_self_describing {
-            sums.doubt_integers();
-        }
+        sums.doubt_integers();
         let (parameters, mut breakdown) = sums.finish(&configs, self.needs_config);
         breakdown.needs_config = self.needs_config;
         if !self.needs_config && !self.is_self_describing {

@@ -282,6 +282,9 @@ impl<'a> Solver<'a> {
             self.siblings.add_counted_part(module, component);
         }
         component.write_tensor_name(module, &mut self.name);
+        if class == CountedAs::AsStored && container_bits(&tensor.dtype).is_some() {
+            self.sums.add_integers(&self.name, tensor);
+        }
         self.sums.add(&self.name, tensor, class, None)
     }
 

@@ -104,12 +104,6 @@ impl CountSums {
         buffer: Option<Buffer>,
     ) -> Result<(), CountOverflow> {
         let parameters = if class.is_counted() { tensor.elements() } else { Some(0) };
-        if class == CountedAs::AsStored
-            && buffer.is_none()
-            && container_bits(&tensor.dtype).is_some()
-        {
-            self.add_integers(name, tensor);
-        }
         let added = parameters
             .and_then(|parameters| self.checked_add(name, tensor, (class, buffer), parameters));
         added.ok_or_else(|| CountOverflow::new(name))
@@ -182,7 +176,9 @@ impl CountSums {
         self.kinds[index].add(module, solved);
     }
 
-    fn add_integers(&mut self, name: &str, tensor: &TensorInfo) {
+    /// Adds integers that are counted as stored, although they may be packed.
+    #[cold]
+    pub(super) fn add_integers(&mut self, name: &str, tensor: &TensorInfo) {
         let new = || (UnresolvedModules::new(UnresolvedReason::SuspectedPacking), 0);
         let (found, bytes) = self.integers.get_or_insert_with(new);
         found.add(name, tensor.elements().unwrap_or_default());

@@ -163,12 +163,15 @@ impl<'a> TensorPosition<'a> {
                 _ => found.add_experts(name, (start, end), kind, previous),
             }
             start = end + 1;
-            // Quantizers divide a weight into parts, such as `lm_head.weight._data`.
-            if last != b"weight" {
-                (parent, module, last) = (module, last, segment);
-            }
+            (parent, module, last) = (module, last, segment);
         }
         if found.layer.is_none() && found.embedding.is_none() {
+            // Quantizers divide a weight into parts, such as `lm_head.weight._data`.
+            if let Some((whole, _)) = name.split_once(".weight.") {
+                let mut segments = whole.rsplit('.').map(str::as_bytes);
+                [module, parent] =
+                    [segments.next(), segments.next()].map(Option::unwrap_or_default);
+            }
             found.embedding = Embedding::from_module(module, parent);
         }
         let is_one = |kind| matches!(kind, ExpertKind::Numbered(_) | ExpertKind::Listed(_));
