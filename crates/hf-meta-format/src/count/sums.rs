@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::experts::ExpertSums;
 use super::method::Solved;
 use super::methods::is_known;
-use super::module::{Component, Module, container_bits};
+use super::module::{Component, Module};
 use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
     ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
@@ -103,6 +103,8 @@ impl CountSums {
         class: CountedAs,
         buffer: Option<Buffer>,
     ) -> Result<(), CountOverflow> {
+        let is_state = buffer == Some(Buffer::OptimizerState) && class == CountedAs::AsStored;
+        let class = if is_state { CountedAs::OptimizerState } else { class };
         let parameters = if class.is_counted() { tensor.elements() } else { Some(0) };
         let added = parameters
             .and_then(|parameters| self.checked_add(name, tensor, (class, buffer), parameters));
