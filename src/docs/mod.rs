@@ -53,6 +53,7 @@ pub mod ci {}
 #[doc = include_str!("census.md")]
 pub mod census {}
 
+/// [census]: crate::docs::census
 /// [error code]: crate::docs::errors
 /// [`ci`]: crate::docs::ci
 /// [counting rules]: crate::docs::counting
