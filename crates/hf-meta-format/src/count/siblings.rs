@@ -97,7 +97,7 @@ impl SiblingCheck {
         }
     }
 
-    /// Adds a tensor that is counted although quantizers give its name to auxiliary tensors.
+    /// Adds a tensor that is counted, although quantizers use the name for auxiliary tensors.
     pub(super) fn add_counted_part(&mut self, module: &str, component: &Component) {
         let has_matrix = |kinds| kinds & MATRIX != 0;
         let is_adapter = component.name.starts_with(ADAPTER);
