@@ -114,18 +114,6 @@ impl Error {
         matches!(self.kind(), InvalidSource | InvalidOption | InvalidSettings | Offline)
     }
 
-    /// Returns whether a server has rate limited the client.
-    #[must_use]
-    pub fn is_rate_limited(&self) -> bool {
-        self.kind() == ErrorKind::RateLimited
-    }
-
-    /// Returns whether the timeout of the call or of a request has elapsed.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        self.kind() == ErrorKind::Timeout
-    }
-
     /// Returns the HTTP status of the response that caused this error, or `None` if no response did.
     #[must_use]
     pub fn status(&self) -> Option<u16> {

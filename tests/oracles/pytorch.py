@@ -247,9 +247,9 @@ def rejected(folder):
         archive.writestr("archive/data.pkl", pickle.dumps({"a": [1] * 100}))
     found["compressed.bin"] = "`data.pkl` is compressed"
     (folder / "pointer.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    found["pointer.bin"] = "it looks like a Git LFS pointer"
+    found["pointer.bin"] = "the file looks like a Git LFS pointer"
     (folder / "text.bin").write_bytes(b"hello, world\n")
-    found["text.bin"] = "it looks like text"
+    found["text.bin"] = "the file looks like text"
     save_file({"w": torch.zeros(2)}, folder / "renamed.bin")
     found["renamed.bin"] = "is neither a ZIP archive nor a pickle"
     return found

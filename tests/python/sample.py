@@ -35,4 +35,5 @@ async def totals(names: list[str]) -> list[int]:
 
 if __name__ == "__main__":
     print(total("gpt2"), dict(tensors("gpt2")), asyncio.run(totals(["gpt2"])))
-    print(hf_meta.read(iter(["gpt2"]), jobs=4, quota_share=0.5, progress=show).num_rows)
+    for rows in hf_meta.read_batches(iter(["gpt2"]), jobs=4, quota_share=0.5, progress=show):
+        print(rows.num_rows)

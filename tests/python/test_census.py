@@ -1,8 +1,10 @@
 """Tables in and out: pyarrow, Polars, pandas, DuckDB, and a census of slices."""
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime
+import io
 import itertools
 import os
 import pickle
@@ -112,6 +114,21 @@ class Tables(unittest.TestCase):
 
         self.assertEqual(asyncio.run(collect()), [2, 1])
 
+    def test_the_progress_is_reported_after_each_batch(self):
+        seen = []
+        self.assertEqual(len(list(hf_meta.read_batches(NAMES, batch_size=2, progress=seen.append))), 2)
+        self.assertEqual(seen, [(2, 3, 0), (3, 3, 0)])
+        for batch in hf_meta.read_batches(iter(["gpt2"]), endpoint="http://127.0.0.1:1", timeout=1, progress=seen.append):
+            self.assertEqual(batch["status"].to_pylist(), ["failed"])
+        self.assertEqual(seen[-1], (1, 0, 1))
+        with self.assertRaises(TypeError):
+            hf_meta.read(NAMES, progress=seen.append)
+
+    def test_progress_can_be_a_bar_of_tqdm(self):
+        with contextlib.redirect_stderr(io.StringIO()) as shown, tempfile.TemporaryDirectory() as folder:
+            hf_meta.census.read(["gpt2", "bigscience/bloom"], folder, progress=True)
+        self.assertIn("2/2", shown.getvalue())
+
     def test_an_empty_table(self):
         for repos in [[], pyarrow.table({"repo": pyarrow.array([], pyarrow.string())})]:
             rows = hf_meta.read(repos)
@@ -154,6 +171,11 @@ class Census(unittest.TestCase):
             names = "list", "census", "packed", "changed", "recent"
             manifest, whole, packed, changed, recent = (os.path.join(folder, name) for name in names)
             seen = []
+            def fail(progress):
+                raise KeyError("from the callback")
+
+            with self.assertRaises(KeyError):
+                hf_meta.census.list(manifest, filter="safetensors", progress=fail)
             listed = hf_meta.census.list(manifest, filter="safetensors", progress=seen.append)
             self.assertEqual(seen[-1].done, listed)
             self.assertEqual(pyarrow.parquet.read_metadata(manifest).num_rows, listed)

@@ -49,13 +49,13 @@ pub(crate) struct HintContext {
     pub(crate) has_path: bool,
 }
 
-/// An error with its causes and hints.
+/// An error with its causes and a hint.
 pub(crate) struct ErrorReport {
     /// The place of the source in a list.
     position: Option<String>,
     message: String,
     causes: Vec<String>,
-    hints: Vec<String>,
+    hint: Option<String>,
 }
 
 impl ErrorReport {
@@ -67,10 +67,10 @@ impl ErrorReport {
             message = format!("`{}` is not a repository, URL or path", source.display);
         }
         let position = source.line.map(|line| format!("line {line}"));
-        let hint = hint(source, error, context);
-        let hints = hint.into_iter().chain(local_path(source, error));
-        let hints = hints.chain(misspelled_command(source, error, context)).collect();
-        Self { position, message, causes, hints }
+        let hint = local_path(source, error)
+            .or_else(|| misspelled_command(source, error, context))
+            .or_else(|| hint(source, error, context));
+        Self { position, message, causes, hint }
     }
 
     /// Creates the report of an error that is not about a source.
@@ -79,7 +79,7 @@ impl ErrorReport {
         let hint = client.and_then(|error| client_hint(error, token_source));
         let error = &*error.error;
         let (message, causes) = (error.to_string(), causes(error));
-        Self { position: None, message, causes, hints: Vec::from_iter(hint) }
+        Self { position: None, message, causes, hint }
     }
 
     /// Prints the report to stderr.
@@ -89,20 +89,20 @@ impl ErrorReport {
         print_labeled("", RED, "error", &texts.join(": "))?;
         let mut causes = self.causes.iter();
         causes.try_for_each(|cause| print_labeled("  ", Style::new(), "caused by", cause))?;
-        self.print_hints()
+        self.print_hint()
     }
 
-    /// Prints the report about one of many sources to stderr: one line, and the hints if they are new.
-    pub(crate) fn print_line(&self, source: &RepoArg, has_hints: bool) -> io::Result<()> {
+    /// Prints the report about one of many sources to stderr: one line, and the hint if it is new.
+    pub(crate) fn print_line(&self, source: &RepoArg, has_hint: bool) -> io::Result<()> {
         let name = source.source.is_ok().then(|| source.display.clone());
         let texts = self.position.iter().chain(&name).chain([&self.message]).chain(&self.causes);
         let texts: Vec<_> = texts.map(String::as_str).collect();
         print_labeled("", RED, "error", &texts.join(": "))?;
-        if has_hints { self.print_hints() } else { Ok(()) }
+        if has_hint { self.print_hint() } else { Ok(()) }
     }
 
-    fn print_hints(&self) -> io::Result<()> {
-        self.hints.iter().try_for_each(|hint| print_labeled("  ", BOLD, "help", hint))
+    fn print_hint(&self) -> io::Result<()> {
+        self.hint.iter().try_for_each(|hint| print_labeled("  ", BOLD, "help", hint))
     }
 }
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _inspect, aio, census
-from ._calls import HfMetaError, Progress, Settings, blocking
+from ._calls import BatchProgress, HfMetaError, Progress, Settings, blocking
 from ._lists import tables
 from ._native import __version__
 from ._results import (
@@ -80,8 +80,11 @@ def read_batches(
 
     The arguments are those of `read`. An iterator, such as `huggingface_hub.list_models()`, is read as far as needed.
     """
+    progress = BatchProgress(repos, settings)
     for table in tables(repos, batch_size):
-        yield read(table, **settings)
+        rows = read(table, **settings)
+        progress.add(rows)
+        yield rows
 
 
 # Where users find the classes.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 from ._native import Engine, NativeCall
 
 if TYPE_CHECKING:
+    import pyarrow
     from typing_extensions import ParamSpec
 
     P = ParamSpec("P")
@@ -61,7 +62,7 @@ class Settings(TypedDict, total=False):
 
     `token` can be False, for none. `timeout` is in seconds. At most `jobs` repositories (32) are read concurrently, using
     up to the fraction `quota_share` (1.0) of the Hub's quota. The Hub sees `contact`, an email address or a URL.
-    `progress` is called with a `Progress` now and then, or is True for a bar of tqdm.
+    `progress` is called with a `Progress` now and then, or is True for a bar of tqdm; `read` has none, `read_batches` does.
     """
 
     endpoint: str | None
@@ -173,6 +174,22 @@ class _Bar:
         self._bar.total = progress.total or None
         self._bar.set_postfix(failed=progress.failed, refresh=False)
         self._bar.update(progress.done - self._bar.n)
+
+
+class BatchProgress:
+    """The progress of a call in batches, which is reported after each."""
+
+    def __init__(self, repos: Any, settings: Settings) -> None:
+        progress = settings.pop("progress", None)
+        self._report = _Bar() if progress is True else progress or None
+        self._progress = Progress(0, len(repos) if hasattr(repos, "__len__") else 0, 0)
+
+    def add(self, rows: pyarrow.RecordBatch) -> None:
+        done, total, failed = self._progress
+        failed += rows["status"].to_pylist().count("failed")
+        self._progress = Progress(done + rows.num_rows, total, failed)
+        if self._report:
+            self._report(self._progress)
 
 
 def blocking(call: Callable[P, Call[T]], module: str) -> Callable[P, T]:

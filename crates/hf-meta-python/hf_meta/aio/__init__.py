@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from .. import _inspect
-from .._calls import awaitable
+from .._calls import BatchProgress, awaitable
 from .._lists import tables
 from . import census
 
@@ -27,5 +27,8 @@ async def read_batches(
     repos: Any, *, batch_size: int = 1_000, **settings: Unpack[Settings]
 ) -> AsyncIterator[pyarrow.RecordBatch]:
     """Reads many repositories, and yields a batch of rows at a time. See `hf_meta.read_batches`."""
+    progress = BatchProgress(repos, settings)
     for table in tables(repos, batch_size):
-        yield await read(table, **settings)
+        rows = await read(table, **settings)
+        progress.add(rows)
+        yield rows
