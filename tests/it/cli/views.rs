@@ -33,8 +33,8 @@ fn bits_per_parameter_exclude_the_state_of_an_optimizer() {
         ("optimizer_states.0.state.0.exp_avg_sq", "F32", &[1_000], 4),
     ]);
     let hub = LocalHub::start([Repo::new("org/model").file("model.safetensors", weights)]).unwrap();
-    let stdout = run(&hub, &["org/model"]).data();
-    assert!(stdout.contains("1,000 parameters, 16 bits each; weights only: 2.0 kB"), "{stdout}");
+    let stdout = run(&hub, &["org/model"]).stdout;
+    assert!(stdout.contains("1K parameters, 16 bits each; weights only: 2.0 kB"), "{stdout}");
 }
 
 /// A repository with packed experts (eight parameters per element), a mask and a norm.
