@@ -30,7 +30,7 @@ const MAX_UNCHECKED: usize = 12;
 /// sentence-transformers model. `--all` checks every weight set. Reads all headers and continues after
 /// invalid ones. Checks each header against its format and the file size, the index against the headers,
 /// the declared totals, and the shard numbers. Reads config.json to distinguish a tied output embedding
-/// from a missing one, and adapter_config.json of an adapter. Compares the parameter count with the one that config.json implies and the one that
+/// from a missing one, and the configuration of an adapter. Compares the parameter count with the one that config.json implies and the one that
 /// the Hub reports.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]

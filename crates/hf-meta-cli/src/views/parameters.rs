@@ -141,7 +141,7 @@ fn summary(adapter: &Adapter) -> String {
     let families: Vec<_> = adapter.families.iter().map(|family| escape(family)).collect();
     let base = adapter.base_model.as_deref().filter(|base| !base.is_empty());
     let base = base.map_or_else(|| "an unnamed base model".to_owned(), escape);
-    let mut text = format!("{} adapter of {base}", families.join(" and "));
+    let mut parts = vec![format!("{} adapter of {base}", families.join(" and "))];
     let several = adapter.ranks.len() > 1;
     let ranks = adapter.ranks.iter().take(MAX_RANKS).map(|(rank, modules)| {
         if several { format!("{rank} ({})", counted(*modules, "module")) } else { rank.to_string() }
@@ -151,17 +151,18 @@ fn summary(adapter: &Adapter) -> String {
         ranks.push("…".to_owned());
     }
     if !ranks.is_empty() {
-        text += &format!(", rank {}", ranks.join(", "));
+        parts.push(format!("rank {}", ranks.join(", ")));
     }
     let alphas: Vec<_> = adapter.alphas.iter().take(MAX_RANKS).map(f64::to_string).collect();
     match (adapter.alpha_source, alphas.is_empty()) {
-        (Some("rank"), _) => text += ", alpha not stored (loaders use the rank)",
-        (Some("default"), _) => text += ", alpha not stated (PEFT uses 8)",
-        (Some("tensors"), _) => text += ", alpha stored in tensors",
-        (Some(_), false) => text += &format!(", alpha {}", alphas.join(", ")),
+        (Some("rank"), _) => parts.push("alpha not stored (loaders use the rank)".to_owned()),
+        (Some("default"), _) => parts.push("alpha not stated (PEFT uses 8)".to_owned()),
+        (Some("tensors"), _) => parts.push("alpha stored in tensors".to_owned()),
+        (Some(_), false) => parts.push(format!("alpha {}", alphas.join(", "))),
         _ => {}
     }
-    format!("{text}, {}", counted(adapter.modules, "module"))
+    parts.push(counted(adapter.modules, "module"));
+    parts.join(", ")
 }
 
 /// Lists the adapted modules.
