@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io;
 
-use hf_meta::count::DtypeCount;
+use hf_meta::count::{Buffer, DtypeCount, TensorGroup};
 use hf_meta::formats::weight_sets::shard_pattern;
 use hf_meta::formats::{ModelDescription, WeightsKind};
 use hf_meta::memory::CacheLayout;
@@ -100,7 +100,10 @@ fn size(report: &CountReport) -> Option<String> {
         0 => String::new(),
         buffers => format!(", of which {} are buffers", short(buffers)),
     };
-    let bits = bits_per_parameter(totals.bytes, parameters);
+    let is_state = |group: &&TensorGroup| group.buffer == Some(Buffer::OptimizerState);
+    let states = breakdown.groups.iter().filter(is_state).map(|group| group.count.bytes);
+    let weights = totals.bytes.saturating_sub(states.fold(0, u64::saturating_add));
+    let bits = bits_per_parameter(weights, parameters);
     let [bf16, int8, int4] = [parameters.saturating_mul(2), parameters, parameters.div_ceil(2)];
     let [bf16, int8, int4] = [bf16, int8, int4].map(bytes);
     let noun = if parameters == 1 { "parameter" } else { "parameters" };
