@@ -13,9 +13,9 @@ use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 const MAX_NAMES: usize = 10_000;
 
 /// The methods, from a table that explains itself.
-static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
+static METHODS: LazyLock<Vec<AdapterMethod>> = LazyLock::new(|| {
     let lines = include_str!("adapters.txt").lines().filter(|line| !line.starts_with('#'));
-    lines.map(Method::parse).collect()
+    lines.map(AdapterMethod::parse).collect()
 });
 
 /// The names of all parts.
@@ -26,7 +26,7 @@ static PARTS: LazyLock<HashMap<&'static str, bool>> = LazyLock::new(|| {
 
 /// A way to adapt a module.
 #[derive(Debug)]
-pub(super) struct Method {
+pub(super) struct AdapterMethod {
     pub(super) family: &'static str,
     pub(super) parts: Vec<Part>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Part {
     pub(super) is_required: bool,
 }
 
-impl Method {
+impl AdapterMethod {
     fn parse(line: &'static str) -> Self {
         let mut words = line.split_ascii_whitespace();
         let family = words.next().unwrap_or_default();
@@ -53,7 +53,7 @@ impl Method {
     }
 }
 
-/// What a file of adapters contains, and what its configuration states about it.
+/// The contents of adapter files, and the statements of their configuration.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -142,7 +142,7 @@ impl<'a> TensorPlace<'a> {
 pub(super) struct AdaptedModule<'a> {
     /// The names and shapes of the parts.
     pub(super) parts: BTreeMap<&'static str, (&'a str, TensorInfo)>,
-    pub(super) method: &'static Method,
+    pub(super) method: &'static AdapterMethod,
     /// The length of each side, with the part that has it.
     pub(super) sides: BTreeMap<char, (u64, &'static str)>,
 }
