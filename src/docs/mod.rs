@@ -181,5 +181,6 @@ pub mod speed {}
 /// [`Error`]: crate::Error
 /// [`Model::verify`]: crate::Model::verify
 /// [`Model::all_sets`]: crate::Model::all_sets
+/// [`VerifyReport::check_base`]: crate::VerifyReport::check_base
 #[doc = include_str!("validity.md")]
 pub mod validity {}

@@ -153,3 +153,13 @@ fn other_sets_of_weights_are_listed() {
     assert_eq!(other.code, 1);
     assert!(other.stderr.contains(", only ONNX (.onnx), 1 file"), "{}", other.stderr);
 }
+
+/// The configuration of an adapter takes one more request, with a redirect to the CDN or without.
+#[test]
+fn adapters_are_described() {
+    let hub = support::fixtures_hub();
+    insta::assert_snapshot!("adapter", without_seconds(&run(&hub, &["example/lora"]).data()));
+    let json = run(&hub, &["example/lora", "--json", "--summary"]).data();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    insta::assert_json_snapshot!("adapter_json", json["adapter"]);
+}
