@@ -53,6 +53,7 @@ pub mod ci {}
 #[doc = include_str!("census.md")]
 pub mod census {}
 
+/// [census]: crate::docs::census
 /// [error code]: crate::docs::errors
 /// [`ci`]: crate::docs::ci
 /// [counting rules]: crate::docs::counting
@@ -104,7 +105,6 @@ pub mod gguf {}
 #[doc = include_str!("install.md")]
 pub mod install {}
 
-/// [`memory`]: crate::docs::memory
 /// [`counting`]: crate::docs::counting
 /// [`Error::code`]: crate::Error::code
 /// [`validity`]: crate::docs::validity
@@ -119,6 +119,7 @@ pub mod json {}
 #[doc = include_str!("layouts.md")]
 pub mod layouts {}
 
+/// [`memory`]: crate::docs::json#memory
 /// [`Model::memory`]: crate::Model::memory
 /// [`Memory`]: crate::memory::Memory
 #[doc = include_str!("memory.md")]
@@ -140,6 +141,7 @@ pub mod pytorch {}
 #[doc = include_str!("quantization.md")]
 pub mod quantization {}
 
+/// [PyTorch checkpoint]: crate::docs::pytorch
 /// [GGUF]: crate::docs::gguf
 /// [`ClientBuilder::max_concurrent_requests`]: crate::ClientBuilder::max_concurrent_requests
 /// [`Plan::Prefetch`]: crate::Plan::Prefetch
@@ -179,5 +181,6 @@ pub mod speed {}
 /// [`Error`]: crate::Error
 /// [`Model::verify`]: crate::Model::verify
 /// [`Model::all_sets`]: crate::Model::all_sets
+/// [`VerifyReport::check_base`]: crate::VerifyReport::check_base
 #[doc = include_str!("validity.md")]
 pub mod validity {}

@@ -370,6 +370,9 @@ impl Call {
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
+        if assembled.adapter.is_some() {
+            findings.extend(rules::check_adapter(config.configs.adapter(), &assembled.headers));
+        }
         if is_complete
             && !config.is_of_root
             && let Some(json) = &config.json
@@ -381,6 +384,7 @@ impl Call {
         let set = VerifiedSet::new(path.clone(), files, assembled.totals, parameters);
         let mut report = VerifyReport::new(set, filepaths, findings);
         report.fetch.weight_bytes = assembled.totals.file_bytes;
+        report.adapter = assembled.adapter.map(Box::new);
         report
     }
 

@@ -3,10 +3,13 @@
 //! `tests/oracles/pytorch.py` writes the files. The parser is compared with torch in its own crate.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use hf_meta::formats::pytorch::PyTorch;
+use hf_meta::formats::{Format as _, HeaderError, read_header};
 use hf_meta::report::diff::Diff;
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{CountReport, Model, Weights};
@@ -32,7 +35,7 @@ fn json<T: DeserializeOwned>(name: &str) -> T {
 /// Returns the names of the files in a folder with an extension, without it.
 fn stems(folder: &str, extension: &str) -> BTreeSet<String> {
     let names = fs::read_dir(path(folder)).unwrap().map(|file| file.unwrap().file_name());
-    let stem = |name: std::ffi::OsString| Some(name.to_str()?.strip_suffix(extension)?.to_owned());
+    let stem = |name: OsString| Some(name.to_str()?.strip_suffix(extension)?.to_owned());
     names.filter_map(stem).collect()
 }
 
@@ -283,20 +286,13 @@ async fn conversions_of_transformers_do_not_differ() {
 
 /// Returns the names of all tensors that `torch.load` finds in a model.
 fn stored_names(name: &str) -> BTreeSet<String> {
-    let header = hf_meta::formats::read_header(
-        hf_meta::formats::Format::parser(
-            &hf_meta::formats::pytorch::PyTorch,
-            &"model.bin".parse().unwrap(),
-            1 << 30,
-        ),
-        Some(fixture(name).len() as u64),
-        |range| {
-            let file = fixture(name);
-            let at = |offset: u64| usize::try_from(offset).unwrap().min(file.len());
-            Ok::<_, hf_meta::formats::HeaderError>(file[at(range.start)..at(range.end)].to_vec())
-        },
-    )
-    .unwrap();
+    let file = fixture(name);
+    let parser = PyTorch.parser(&"model.bin".parse().unwrap(), 1 << 30);
+    let header = read_header(parser, Some(file.len() as u64), |range| {
+        let at = |offset: u64| usize::try_from(offset).unwrap().min(file.len());
+        Ok::<_, HeaderError>(file[at(range.start)..at(range.end)].to_vec())
+    });
+    let header = header.unwrap();
     let aliases = header.pickle().unwrap().aliases().map(|view| view.name.clone());
     header.tensors().iter().map(|(name, _)| name.to_owned()).chain(aliases).collect()
 }
@@ -421,7 +417,7 @@ async fn unrelated_files_are_not_chosen() {
     }
     let hub = LocalHub::start([unrelated(Repo::new("org/model"))]).unwrap();
     let error = support::client(&hub).model("org/model").count().await.unwrap_err();
-    let formats = "only GGML (.bin), 1 file; ONNX (.onnx), 1 file; OpenVINO (.bin), 1 file; TensorFlow (.h5), 1 file";
+    let formats = "only ONNX (.onnx), 1 file; TensorFlow (.h5), 1 file; GGML (.bin), 1 file; OpenVINO (.bin), 1 file";
     assert_eq!((error.code(), error.chain().contains(formats)), ("noWeights", true), "{error}");
     // Another program's file with a name of ours is read, and rejected with a reason.
     let hub = with("model.bin", File::from_bytes(&b"\x06\0\0\0\x0c\0WhisperSpec\0\x03\0\0\0"[..]));

@@ -71,6 +71,7 @@ def write(folder, model):
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + end)
     (folder / "config.json").write_text(model.config.to_json_string(use_diff=False))
+    (folder / "num_parameters").write_text(str(model.num_parameters()))
     (folder / "total").write_text(str(sum(tensor.numel() for tensor in tensors.values() if tensor.dim())))
 
 

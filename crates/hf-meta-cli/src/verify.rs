@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use clap::ValueHint;
 use hf_meta::formats::WeightsKind;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet};
+use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet, Weights};
 use serde_json::{Value, json};
 
 use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
-use super::error_report::severity_label;
+use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, message_with_causes, print_json};
-use super::repos::{RepoArg, RepoListArgs};
+use super::repos::{RepoArg, RepoListArgs, RepoText};
 use super::terminal::{ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
@@ -29,7 +30,7 @@ const MAX_UNCHECKED: usize = 12;
 /// sentence-transformers model. `--all` checks every weight set. Reads all headers and continues after
 /// invalid ones. Checks each header against its format and the file size, the index against the headers,
 /// the declared totals, and the shard numbers. Reads config.json to distinguish a tied output embedding
-/// from a missing one. Compares the parameter count with the one that config.json implies and the one that
+/// from a missing one, and the configuration of an adapter. Compares the parameter count with the one that config.json implies and the one that
 /// the Hub reports.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]
@@ -55,6 +56,10 @@ pub(crate) struct VerifyArgs {
     /// Check every weight set: components, variants, quantizations and checkpoints
     #[arg(long)]
     all: bool,
+
+    /// Compare the shapes of an adapter with its base model: anything that `hf-meta` can read
+    #[arg(long, value_name = "REPO", value_hint = ValueHint::AnyPath)]
+    base: Option<RepoText>,
 
     /// Exit with 1 on warnings as well
     #[arg(long)]
@@ -84,9 +89,24 @@ pub(crate) async fn run(
     let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
     let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
     let all = args.all;
+    let base = match &args.base {
+        Some(base) => match read_base(base, args.json, context).await? {
+            Ok(base) => Some(base),
+            Err(status) => return Ok(status),
+        },
+        None => None,
+    };
     let read = move |model: Model| async move { model.all_sets(all).verify().await };
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| match report {
-        Ok(report) => {
+        Ok(mut report) => {
+            if let Some(base) = &base {
+                report.check_base(base);
+                if report.adapter.is_none() {
+                    let text = "is not an adapter, so `--base` has no effect";
+                    // A failure to write to stderr must not affect the results.
+                    let _ = print_warning(&format!("{} {text}", source.display));
+                }
+            }
             if args.sarif {
                 sarif.add_report(source, endpoint, &report);
             } else if args.json {
@@ -108,6 +128,27 @@ pub(crate) async fn run(
         print_json(&sarif.finish())?;
     }
     Ok(status)
+}
+
+/// Reads the headers of the base model. Returns the exit status if that fails.
+async fn read_base(
+    base: &RepoText,
+    is_json: bool,
+    context: &CommandContext,
+) -> Result<Result<Weights, ExitStatus>, CommandError> {
+    let selection = SelectionArgs::default();
+    let sources = Sources { repos: std::slice::from_ref(base), selection: &selection, is_json };
+    let mut read = None;
+    let keep = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
+        Ok(weights) => {
+            read = Some(weights);
+            Ok(ExitStatus::Success)
+        }
+        Err(error) => context.report(source, sources, &error),
+    };
+    let status = context.for_each(sources, |model| async move { model.inspect().await }, keep);
+    let status = status.await?;
+    Ok(read.ok_or(status))
 }
 
 fn status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitStatus {

@@ -266,18 +266,25 @@ impl Engine {
         let timeout = timeout(request.timeout)?.filter(|_| share.is_some());
         let (endpoint, contact) = (request.endpoint.clone(), request.contact.clone());
         let key = (endpoint, share.map(f64::to_bits), timeout, contact);
-        let mut clients = lock(&self.clients);
+        // The clients are locked only without Python, which may switch to a thread that waits for them.
+        let client = self.shared_client(key, request).map_err(failed)?;
+        request
+            .token
+            .as_ref()
+            .map_or(Ok(client.clone()), |token| client.with_token(token))
+            .map_err(failed)
+    }
+
+    /// Returns the client with this key, which is built if there is none.
+    fn shared_client(&self, key: ClientKey, request: &Request) -> Result<Client, hf_meta::Error> {
+        let (mut clients, timeout) = (lock(&self.clients), key.2);
         if clients.len() >= MAX_CLIENTS && !clients.contains_key(&key) {
             clients.clear();
         }
-        let client = match clients.entry(key) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(build(request, timeout).map_err(failed)?),
-        };
-        match &request.token {
-            Some(token) => client.with_token(token).map_err(failed),
-            None => Ok(client.clone()),
-        }
+        Ok(match clients.entry(key) {
+            Entry::Occupied(entry) => entry.get().clone(),
+            Entry::Vacant(entry) => entry.insert(build(request, timeout)?).clone(),
+        })
     }
 
     /// Starts a call.

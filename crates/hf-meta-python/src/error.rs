@@ -18,9 +18,9 @@ pub(crate) fn exception(error: &CensusError) -> PyErr {
             Error::Io { file, .. } | Error::FileNotFound { file, .. } => {
                 let is_local =
                     error.kind() == ErrorKind::LocalIo || find::<io::Error>(error).is_some();
-                if is_local { os_error(error, file) } else { hub_exception(error) }
+                if is_local { os_error(error, file) } else { hub_exception(error.chain(), error) }
             }
-            _ => hub_exception(error),
+            _ => hub_exception(error.chain(), error),
         },
         CensusError::Io { target, .. } => os_error(error, target),
         CensusError::NoCensus { .. } => PyFileNotFoundError::new_err(error.to_string()),
@@ -28,16 +28,16 @@ pub(crate) fn exception(error: &CensusError) -> PyErr {
             PyValueError::new_err(chain(error))
         }
         _ => match find::<Error>(error) {
-            Some(cause) => hub_exception(cause),
+            Some(cause) => hub_exception(chain(error), cause),
             None => PyRuntimeError::new_err(chain(error)),
         },
     }
 }
 
 /// Returns a `hf_meta.HfMetaError`, which is defined in Python.
-fn hub_exception(error: &Error) -> PyErr {
+fn hub_exception(message: String, error: &Error) -> PyErr {
     let retry_after = error.retry_after().map(|wait| wait.as_secs_f64());
-    let arguments = (error.chain(), error.code(), error.status(), retry_after);
+    let arguments = (message, error.code(), error.status(), retry_after);
     Python::attach(|py| {
         let class = py.import("hf_meta").and_then(|module| module.getattr("HfMetaError"));
         match class.and_then(|class| class.call1(arguments)) {

@@ -24,6 +24,19 @@ fn parameters_are_listed_by_dtype() {
     insta::assert_snapshot!(without_seconds(&stdout.join("\n")));
 }
 
+/// The state of an optimizer has bytes and elements, but no parameters.
+#[test]
+fn bits_per_parameter_exclude_the_state_of_an_optimizer() {
+    let weights = tensors(&[
+        ("state_dict.w", "BF16", &[1_000], 2),
+        ("optimizer_states.0.state.0.exp_avg", "F32", &[1_000], 4),
+        ("optimizer_states.0.state.0.exp_avg_sq", "F32", &[1_000], 4),
+    ]);
+    let hub = LocalHub::start([Repo::new("org/model").file("model.safetensors", weights)]).unwrap();
+    let stdout = run(&hub, &["org/model"]).stdout;
+    assert!(stdout.contains("1K parameters, 16 bits each; weights only: 2.0 kB"), "{stdout}");
+}
+
 /// A repository with packed experts (eight parameters per element), a mask and a norm.
 fn packed_experts() -> Repo {
     let weights = tensors(&[
@@ -139,4 +152,14 @@ fn other_sets_of_weights_are_listed() {
     let other = run(&hub, &["org/other"]);
     assert_eq!(other.code, 1);
     assert!(other.stderr.contains(", only ONNX (.onnx), 1 file"), "{}", other.stderr);
+}
+
+/// The configuration of an adapter takes one more request, with a redirect to the CDN or without.
+#[test]
+fn adapters_are_described() {
+    let hub = support::fixtures_hub();
+    insta::assert_snapshot!("adapter", without_seconds(&run(&hub, &["example/lora"]).data()));
+    let json = run(&hub, &["example/lora", "--json", "--summary"]).data();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    insta::assert_json_snapshot!("adapter_json", json["adapter"]);
 }

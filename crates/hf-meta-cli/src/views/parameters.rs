@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::io;
 
-use hf_meta::count::DtypeCount;
+use hf_meta::count::{Buffer, DtypeCount, TensorGroup};
 use hf_meta::formats::weight_sets::shard_pattern;
 use hf_meta::formats::{ModelDescription, WeightsKind};
 use hf_meta::memory::CacheLayout;
+use hf_meta::report::Adapter;
 use hf_meta::report::text::{bytes, counted, escape, share, short, thousands};
 use hf_meta::{CountReport, WeightSet};
 
@@ -20,6 +21,12 @@ const MAX_SETS: usize = 20;
 
 /// The maximum number of quantizations to list. The JSON has all of them.
 const MAX_VARIANTS: usize = 60;
+
+/// The maximum number of ranks of an adapter, and of values of alpha, to list. The JSON has all of them.
+const MAX_RANKS: usize = 8;
+
+/// The maximum number of target modules to list. The JSON has all of them.
+const MAX_TARGETS: usize = 12;
 
 /// The minimum useful width of the path column.
 const MIN_PATH_WIDTH: usize = 16;
@@ -36,6 +43,10 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     }
     if let Some(moe) = &report.breakdown.moe {
         page.line(&explain::active_parameters(moe))?;
+    }
+    if let Some(adapter) = &report.adapter {
+        page.line(&summary(adapter))?;
+        page.line(&targets(adapter))?;
     }
     if let Some(model) = &report.model {
         page.line(&description(model))?;
@@ -89,7 +100,10 @@ fn size(report: &CountReport) -> Option<String> {
         0 => String::new(),
         buffers => format!(", of which {} are buffers", short(buffers)),
     };
-    let bits = bits_per_parameter(totals.bytes, parameters);
+    let is_state = |group: &&TensorGroup| group.buffer == Some(Buffer::OptimizerState);
+    let states = breakdown.groups.iter().filter(is_state).map(|group| group.count.bytes);
+    let weights = totals.bytes.saturating_sub(states.fold(0, u64::saturating_add));
+    let bits = bits_per_parameter(weights, parameters);
     let [bf16, int8, int4] = [parameters.saturating_mul(2), parameters, parameters.div_ceil(2)];
     let [bf16, int8, int4] = [bf16, int8, int4].map(bytes);
     let noun = if parameters == 1 { "parameter" } else { "parameters" };
@@ -123,6 +137,49 @@ fn identity(layout: &CacheLayout) -> String {
         layout.max_context.map(|context| part("context of {} tokens", context)),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Describes an adapter, such as `LoRA adapter of example/base, rank 16, alpha 32 (224 modules)`.
+fn summary(adapter: &Adapter) -> String {
+    let families: Vec<_> = adapter.families.iter().map(|family| escape(family)).collect();
+    let base = adapter.base_model.as_deref().filter(|base| !base.is_empty());
+    let base = base.map_or_else(|| "an unnamed base model".to_owned(), escape);
+    let mut parts = vec![format!("{} adapter of {base}", families.join(" and "))];
+    let several = adapter.ranks.len() > 1;
+    let ranks = adapter.ranks.iter().take(MAX_RANKS).map(|(rank, modules)| {
+        if several { format!("{rank} ({})", counted(*modules, "module")) } else { rank.to_string() }
+    });
+    let mut ranks: Vec<_> = ranks.collect();
+    if adapter.ranks.len() > MAX_RANKS {
+        ranks.push("…".to_owned());
+    }
+    if !ranks.is_empty() {
+        parts.push(format!("rank {}", ranks.join(", ")));
+    }
+    let alphas: Vec<_> = adapter.alphas.iter().take(MAX_RANKS).map(f64::to_string).collect();
+    match (adapter.alpha_source, alphas.is_empty()) {
+        (Some("rank"), _) => parts.push("alpha not stored (loaders use the rank)".to_owned()),
+        (Some("default"), _) => parts.push("alpha not stated (PEFT uses 8)".to_owned()),
+        (Some("tensors"), _) => parts.push("alpha stored in tensors".to_owned()),
+        (Some(_), false) => parts.push(format!("alpha {}", alphas.join(", "))),
+        _ => {}
+    }
+    parts.push(counted(adapter.modules, "module"));
+    parts.join(", ")
+}
+
+/// Lists the adapted modules.
+fn targets(adapter: &Adapter) -> String {
+    let names = &adapter.target_modules;
+    let mut listed: Vec<_> = names.iter().take(MAX_TARGETS).map(|name| escape(name)).collect();
+    if let more @ 1.. = names.len().saturating_sub(MAX_TARGETS) {
+        listed.push(format!("{} more", thousands(more as u64)));
+    }
+    if listed.is_empty() {
+        "no target modules".to_owned()
+    } else {
+        format!("target modules: {}", listed.join(", "))
+    }
 }
 
 /// Formats the number of files and tensors, and the commit.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::{Buffer, Configs, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnknownActive};
-use crate::formats::Dtype;
+use crate::formats::{Dtype, clip};
 
 /// The breakdown of a count: the rules that were applied, and the tensors grouped by how they were counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +64,14 @@ impl CountBreakdown {
     /// Returns whether the count is exact.
     ///
     /// A configuration that contradicts the count makes it inexact only if it could affect the count. Otherwise the
-    /// configuration is of another model.
+    /// configuration is of another model. An unknown method makes it inexact if no known one explains the tensors, and
+    /// the configuration does not imply the size.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.unresolved.is_empty() && !(self.needs_config && self.contradicts_config)
+        let is_unknown = self.unknown_method.is_some()
+            && self.module_kinds.is_empty()
+            && self.config_total.is_none();
+        self.unresolved.is_empty() && !(self.needs_config && self.contradicts_config) && !is_unknown
     }
 
     /// Compares the count with the size that the configuration implies. Buffers and draft layers are not part of that
@@ -196,9 +200,9 @@ pub enum UnresolvedReason {
     /// The weights are padded by an unknown amount. The module is counted including its padding.
     #[error("the weights may be padded by an unknown amount")]
     Padded,
-    /// An integer tensor looks like packed weights, but the model has no quantization configuration.
+    /// Integer tensors look like packed weights, but the configuration specifies no known quantization method.
     #[error(
-        "the integers look like packed weights, but no configuration specifies a quantization method"
+        "the integers look like packed weights, but no configuration specifies a known quantization method"
     )]
     SuspectedPacking,
 }
@@ -225,5 +229,14 @@ impl UnresolvedModules {
 
     pub(super) fn new(reason: UnresolvedReason) -> Self {
         Self { reason, modules: 0, examples: Vec::new(), elements: 0 }
+    }
+
+    /// Adds a module.
+    pub(super) fn add(&mut self, module: &str, elements: u64) {
+        self.modules += 1;
+        self.elements = self.elements.saturating_add(elements);
+        if self.examples.len() < Self::MAX_EXAMPLES {
+            self.examples.push(clip(module));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The counter that all reading paths share.
 
 use super::config::{Configs, MetadataShapes};
-use super::experts::TensorPosition;
+use super::experts::{Embedding, TensorPosition};
 use super::module::{Component, container_bits};
 use super::name_index::split;
 use super::pending::PendingTensors;
@@ -67,7 +67,8 @@ impl Counter {
     /// Returns an error if a sum overflows. The counter must not be used afterwards.
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
         let found = ClassifiedName::new(name, tensor);
-        self.needs_config = self.needs_config || found.may_be_packed(tensor);
+        self.needs_config =
+            self.needs_config || found.may_be_packed(tensor) || is_quantized_output(name, tensor);
         if found.buffer.is_none() && !tensor.is_scalar() {
             self.siblings.add_tensor(name, found.module, found.component);
         }
@@ -77,6 +78,13 @@ impl Counter {
             pushed.ok_or_else(|| CountOverflow::new(name))?;
         } else {
             self.siblings.add_weights(found.module, found.component, tensor);
+            // Integers with plain names are pending.
+            if found.component.is_bare()
+                && found.buffer.is_none()
+                && container_bits(&tensor.dtype).is_some()
+            {
+                self.sums.add_integers(name, tensor);
+            }
             self.sums.add(name, tensor, class_as_stored(tensor), found.buffer)?;
             self.has_experts = self.has_experts || self.sums.has_experts();
         }
@@ -140,6 +148,7 @@ impl Counter {
         let mut sums = std::mem::take(&mut self.sums);
         sums = self.solve(sums, &configs, &mut siblings)?;
         sums.add_doubt(siblings.finish());
+        sums.doubt_integers();
         let (parameters, mut breakdown) = sums.finish(&configs, self.needs_config);
         breakdown.needs_config = self.needs_config;
         if !self.needs_config && !self.is_self_describing {
@@ -171,11 +180,8 @@ impl Counter {
         configs: &Configs,
         siblings: &mut SiblingCheck,
     ) -> Result<CountSums, CountOverflow> {
-        let mut solver = Solver::new(configs, &self.shapes, sums);
-        self.pending.for_each_module(|module| {
-            siblings.add_module(module);
-            solver.add_module(module)
-        })?;
+        let mut solver = Solver::new(configs, &self.shapes, sums, siblings);
+        self.pending.for_each_module(|module| solver.add_module(module))?;
         solver.finish()
     }
 }
@@ -187,7 +193,9 @@ impl Counter {
 /// to request `config.json` before all headers have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
-    ClassifiedName::new(name, tensor).may_be_packed(tensor) || is_routed(name, tensor)
+    ClassifiedName::new(name, tensor).may_be_packed(tensor)
+        || is_routed(name, tensor)
+        || is_quantized_output(name, tensor)
 }
 
 /// Returns whether a tensor of a GGUF file contains scales of quantized weights, or factors of rotary frequencies that
@@ -229,6 +237,11 @@ impl<'a> ClassifiedName<'a> {
 /// Returns whether a tensor contains parameters of routed experts.
 fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
     !tensor.is_scalar() && TensorPosition::new(name).is_routed(tensor)
+}
+
+/// Returns whether a tensor is an output embedding that was quantized, possibly from a tied embedding.
+fn is_quantized_output(name: &str, tensor: &TensorInfo) -> bool {
+    tensor.dtype.is_narrow_float() && TensorPosition::new(name).embedding == Some(Embedding::Output)
 }
 
 /// Returns whether a tensor with an ordinary name may be quantized: integers, 8-bit floats, and columns of any dtype,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::memrchr;
 
-use super::module::{Component, Module, Role};
+use super::module::{Component, Module, Role, container_bits};
 use super::{UnresolvedModules, UnresolvedReason};
 use crate::formats::{TensorInfo, clip};
 
@@ -16,8 +16,9 @@ use crate::formats::{TensorInfo, clip};
 /// matrix.
 ///
 /// Source: all architectures of transformers 5.23, which `tests/oracles/architectures.py` compares with the counts.
-const KNOWN_PARTS: [&str; 6] = [
+const KNOWN_PARTS: [&str; 7] = [
     "bias",
+    "rms_norm",      // linear layers of BitNet
     "expert_bias",   // routers of Bailing
     "global_scale",  // routers of Inkling
     "weight_1",      // routers of ERNIE 4.5 VL
@@ -96,6 +97,15 @@ impl SiblingCheck {
         }
     }
 
+    /// Adds a tensor that is counted, although quantizers use the name for auxiliary tensors.
+    pub(super) fn add_counted_part(&mut self, module: &str, component: &Component) {
+        let has_matrix = |kinds| kinds & MATRIX != 0;
+        let is_adapter = component.name.starts_with(ADAPTER);
+        if !is_adapter && self.paths.get(&hash(module)).copied().is_some_and(has_matrix) {
+            self.insert(module, PARENT);
+        }
+    }
+
     /// Adds a path. Returns false if it was known.
     fn insert(&mut self, path: &str, kind: u8) -> bool {
         let known = self.paths.entry(hash(path)).or_default();
@@ -128,9 +138,12 @@ impl SiblingCheck {
     }
 }
 
-/// Returns whether a tensor may contain the weight matrix of its module.
+/// Returns whether a tensor may contain the weight matrix of its module. Floats under the names of packed weights are
+/// parameters of unquantized models, such as `W_q`.
 fn is_matrix(component: &Component, tensor: &TensorInfo) -> bool {
-    component.role == Role::Weights && !component.is_bare() && tensor.shape.len() > 1
+    let is_weights = component.role == Role::Weights && !component.is_bare();
+    let may_be_packed = || component.is_plain() || container_bits(&tensor.dtype).is_some();
+    is_weights && tensor.shape.len() > 1 && may_be_packed()
 }
 
 /// Returns the bit of the last byte of a path.

@@ -8,6 +8,7 @@ use super::method::{Method, Solved};
 use super::module::{Component, ComponentTensor, Matrix, Module, Role, container_bits, divide};
 use super::name_index::methods_of;
 use super::pending::PendingTensors;
+use super::siblings::SiblingCheck;
 use super::sums::CountSums;
 use super::{AuxiliaryTensor, CountOverflow, CountedAs, UnresolvedReason};
 use crate::formats::TensorInfo;
@@ -22,6 +23,7 @@ pub(super) struct Solver<'a> {
     is_quantized: bool,
     /// The entries of the configuration that no module has matched.
     unused: UnusedEntries<'a>,
+    siblings: &'a mut SiblingCheck,
     /// Recent solutions that do not depend on the module's name, with the tensors they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, ModuleSolution)>,
     /// The name of the current tensor, in memory that is reused.
@@ -118,14 +120,20 @@ fn may_be_padded(module: &Module<'_>, solved: &Solved, hints: &Hints<'_>) -> boo
 }
 
 impl<'a> Solver<'a> {
-    /// Creates a solver that adds to `sums`.
-    pub(super) fn new(configs: &'a Configs, shapes: &'a MetadataShapes, sums: CountSums) -> Self {
+    /// Creates a solver that adds to `sums` and `siblings`.
+    pub(super) fn new(
+        configs: &'a Configs,
+        shapes: &'a MetadataShapes,
+        sums: CountSums,
+        siblings: &'a mut SiblingCheck,
+    ) -> Self {
         Self {
             hints: Hints::new(&configs.quantization, &configs.dimensions, shapes),
             sums,
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
             unused: UnusedEntries::new(&configs.quantization),
+            siblings,
             recent: VecDeque::new(),
             name: String::new(),
         }
@@ -154,6 +162,7 @@ impl<'a> Solver<'a> {
     /// Adds the tensors of a module.
     pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
         self.unused.remove_matching(module.name);
+        self.siblings.add_module(module);
         // A tensor is stored twice, so no component of the module can be trusted.
         if module.tensors.windows(2).any(|tensors| tensors[0].0 == tensors[1].0) {
             return self.add_unresolved(module, UnresolvedReason::ConflictingComponents);
@@ -269,7 +278,13 @@ impl<'a> Solver<'a> {
         tensor: &TensorInfo,
         class: CountedAs,
     ) -> Result<(), CountOverflow> {
+        if class == CountedAs::AsStored && component.role != Role::Weights {
+            self.siblings.add_counted_part(module, component);
+        }
         component.write_tensor_name(module, &mut self.name);
+        if class == CountedAs::AsStored && container_bits(&tensor.dtype).is_some() {
+            self.sums.add_integers(&self.name, tensor);
+        }
         self.sums.add(&self.name, tensor, class, None)
     }
 
@@ -382,7 +397,8 @@ mod tests {
             (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
         });
         let is_too_complex = |has_steps: bool| {
-            let mut solver = Solver::new(&configs, &shapes, CountSums::default());
+            let mut siblings = SiblingCheck::default();
+            let mut solver = Solver::new(&configs, &shapes, CountSums::default(), &mut siblings);
             if !has_steps {
                 solver.hints.exhaust();
             }

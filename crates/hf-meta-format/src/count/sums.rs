@@ -22,6 +22,8 @@ pub(super) struct CountSums {
     experts: ExpertSums,
     kinds: Vec<KindSum>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
+    /// The integers that are counted as stored, and their bytes. Their names belong to no known method.
+    integers: Option<(UnresolvedModules, u64)>,
     unused_entries: Vec<String>,
 }
 
@@ -176,14 +178,31 @@ impl CountSums {
         self.kinds[index].add(module, solved);
     }
 
+    /// Adds integers that are counted as stored, although they may be packed.
+    #[cold]
+    pub(super) fn add_integers(&mut self, name: &str, tensor: &TensorInfo) {
+        let new = || (UnresolvedModules::new(UnresolvedReason::SuspectedPacking), 0);
+        let (found, bytes) = self.integers.get_or_insert_with(new);
+        found.add(name, tensor.elements().unwrap_or_default());
+        *bytes = bytes.saturating_add(tensor.byte_length());
+    }
+
+    /// Records integers under unknown names, if they are too many and too large for tables and masks.
+    pub(super) fn doubt_integers(&mut self) {
+        const MIN_TENSORS: u64 = 4;
+        const MIN_SHARE: u64 = 10;
+
+        let Some((found, bytes)) = self.integers.take() else { return };
+        let is_large = bytes.saturating_mul(MIN_SHARE) > self.total.bytes;
+        if found.modules >= MIN_TENSORS && is_large {
+            self.unresolved.entry(found.reason).or_insert(found);
+        }
+    }
+
     /// Records a module with an uncertain size.
     pub(super) fn add_unresolved(&mut self, module: &str, reason: UnresolvedReason, elements: u64) {
         let found = self.unresolved.entry(reason).or_insert_with(|| UnresolvedModules::new(reason));
-        found.modules += 1;
-        found.elements = found.elements.saturating_add(elements);
-        if found.examples.len() < UnresolvedModules::MAX_EXAMPLES {
-            found.examples.push(clip(module));
-        }
+        found.add(module, elements);
     }
 
     /// Records modules whose size is derived but uncertain.

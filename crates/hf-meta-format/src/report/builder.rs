@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::adapter::{self, ADAPTER_CONFIG, Adapter};
 use super::index_check::{self, IndexCheck};
 use super::pickle_findings::PickleFindings;
 use super::verify::{check_config, check_count};
@@ -54,6 +55,9 @@ pub struct ReportBuilder {
     /// The description of the model, with the path of its file. The first file of a split model has the complete one.
     model: Option<(RepoPath, ModelDescription)>,
     cache: Option<Result<CacheLayout, CacheError>>,
+    is_adapter: bool,
+    /// The name of the file that describes the adapter, if it may exist.
+    adapter_config: Option<&'static str>,
 }
 
 /// Sums over the headers of a checkpoint.
@@ -80,7 +84,7 @@ pub struct BuiltReport {
     index_findings: Vec<Finding>,
     /// The findings about pickled weights, errors first.
     pub pickle_findings: Vec<Finding>,
-    /// The headers with their paths as in the index, sorted; empty if they were not kept.
+    /// The headers with their paths as in the index, sorted; empty if they were not kept, except for adapters.
     pub headers: Vec<(RepoPath, FileHeader)>,
     /// The counts, or the tensor at which a sum overflowed.
     pub counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
@@ -92,6 +96,8 @@ pub struct BuiltReport {
     pub model: Option<ModelDescription>,
     /// The cache of each kind of layer, if a header describes the model.
     pub cache: Option<Result<CacheLayout, CacheError>>,
+    /// The description of the weights as an adapter.
+    pub adapter: Option<Adapter>,
 }
 
 impl ReportBuilder {
@@ -116,6 +122,8 @@ impl ReportBuilder {
             declared: None,
             model: None,
             cache: None,
+            is_adapter: false,
+            adapter_config: None,
         }
     }
 
@@ -153,7 +161,13 @@ impl ReportBuilder {
             self.model = Some((shard.clone(), model.clone()));
             self.cache = header.metadata().map(CacheLayout::from_gguf);
         }
-        if self.keep_headers {
+        if self.totals.files == 1 {
+            self.is_adapter = adapter::is_adapter(&shard, &header);
+            let has_config = self.is_adapter && adapter::has_config(&shard, &header);
+            self.adapter_config = has_config.then_some(ADAPTER_CONFIG);
+        }
+        // Adapters are small.
+        if self.keep_headers || self.is_adapter {
             self.headers.push((shard, header));
         }
     }
@@ -176,7 +190,7 @@ impl ReportBuilder {
     /// Returns the name of another file that may describe the quantization, if the count needs it.
     #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
-        self.counter.other_config_file(configs)
+        self.adapter_config.or_else(|| self.counter.other_config_file(configs))
     }
 
     /// Returns the index, or `None` if there is none.
@@ -216,6 +230,7 @@ impl ReportBuilder {
         let sharded = self.index_check.is_some();
         let index = self.index_check.and_then(IndexCheck::into_index);
         self.headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let adapter = self.is_adapter.then(|| Adapter::new(configs.adapter(), &self.headers));
         BuiltReport {
             sharded,
             declared_total: match &index {
@@ -231,6 +246,7 @@ impl ReportBuilder {
             totals: self.totals,
             model: self.model.map(|(_, model)| model),
             cache: self.cache,
+            adapter: adapter.flatten(),
         }
     }
 }
@@ -267,6 +283,7 @@ impl BuiltReport {
             findings,
             other_sets: None,
             layout: None,
+            adapter: self.adapter.clone().map(Box::new),
             memory: None,
             fetch: FetchStats { weight_bytes, ..FetchStats::default() },
             plan: Plan::Exact,

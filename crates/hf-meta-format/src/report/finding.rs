@@ -9,6 +9,7 @@ use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::memory::CacheError;
+use crate::report::adapter::ADAPTER_CONFIG;
 use crate::report::rules::Mismatch;
 use crate::report::text::thousands;
 
@@ -300,7 +301,7 @@ pub enum Finding {
         stored: String,
     },
     /// A configuration file cannot be used. Without it, packed weights and tied embeddings may go unrecognized.
-    #[error("`{file}` is unusable, so packed weights are counted as stored: {reason}")]
+    #[error("`{file}` is unusable{}: {reason}", unusable_effect(file))]
     UnusableConfig {
         /// The path of the configuration file.
         file: String,
@@ -574,6 +575,12 @@ fn hub_reason(is_predicted: bool) -> &'static str {
     } else {
         ""
     }
+}
+
+/// Returns the effect of an unusable configuration on the count. The description of an adapter has none.
+fn unusable_effect(file: &str) -> &'static str {
+    let is_adapter = file.ends_with(ADAPTER_CONFIG);
+    if is_adapter { "" } else { ", so packed weights are counted as stored" }
 }
 
 fn shared_text(tensor: &str, stored_in: &str) -> String {

@@ -86,6 +86,7 @@ impl Serialize for VerifyReport {
         map.serialize_entry("validFiles", &self.valid_files)?;
         map.serialize_entry("tensors", &self.tensors)?;
         map.serialize_entry("parameters", &self.parameters)?;
+        write_some(&mut map, "adapter", self.adapter.as_ref())?;
         map.serialize_entry("findings", &self.findings)?;
         let sets = self.sets.iter().map(|set| VerifiedSetDocument(self, set));
         map.serialize_entry("sets", &sets.collect::<Vec<_>>())?;
@@ -180,6 +181,7 @@ fn write_report<M: SerializeMap>(map: &mut M, report: &CountReport) -> Result<()
     map.serialize_entry("filepaths", &report.filepaths)?;
     map.serialize_entry("findings", &report.findings)?;
     write_some(map, "otherSets", report.other_sets.as_ref())?;
+    write_some(map, "adapter", report.adapter.as_ref())?;
     write_some(map, "memory", report.memory.as_ref())?;
     map.serialize_entry("fetch", &report.fetch)?;
     map.serialize_entry("plan", &report.plan)?;

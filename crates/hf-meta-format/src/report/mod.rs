@@ -1,5 +1,6 @@
 //! Results of a call, and views of them.
 
+pub(crate) mod adapter;
 mod builder;
 pub mod diff;
 mod finding;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use adapter::Adapter;
 pub use finding::{Finding, Severity};
 
 pub use builder::{BuiltReport, HeaderTotals, ReportBuilder};
@@ -180,6 +182,8 @@ pub struct CountReport {
     /// The layers of the model, if they follow from a file that the count needed anyway: a GGUF file, or `config.json`
     /// of a quantized model or a mixture of experts.
     pub layout: Option<Box<CacheLayout>>,
+    /// The description of the weights as an adapter; `None` for other weights.
+    pub adapter: Option<Box<Adapter>>,
     /// The memory that the model needs, if it was requested with `Model::memory`.
     pub memory: Option<Box<Memory>>,
     /// The requests, bytes and time that the call took.

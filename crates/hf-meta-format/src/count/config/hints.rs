@@ -11,6 +11,7 @@ use super::pattern::Pattern;
 use super::scheme::Scheme;
 use super::schemes::QuantizationConfig;
 use crate::count::UnresolvedReason;
+use crate::count::experts::Embedding;
 use crate::count::module::product;
 
 /// The maximum number of steps for all choices of one count, about two seconds of work. Three patterns for each
@@ -144,7 +145,10 @@ impl<'a> Hints<'a> {
         let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
         let names = std::iter::once(module).chain(ends);
         let mut names = names.take_while(|name| self.spend(name.len() as u64));
-        names.find_map(|name| self.config.named(name))
+        // compressed-tensors also names classes of modules.
+        let class =
+            || self.config.named("Embedding").filter(|_| Embedding::is_read_by_rows(module));
+        names.find_map(|name| self.config.named(name)).or_else(class)
     }
 
     /// Returns the value common to all schemes that define one.

@@ -17,6 +17,7 @@ use self::json_object::{JsonObject, read, standard_json};
 use self::schemes::QuantizationConfig;
 use super::experts::ExpertConfigs;
 use crate::formats::{ModelDescription, clip};
+use crate::report::adapter::ADAPTER_CONFIG;
 
 pub(super) use self::hints::Side;
 pub(crate) use self::hints::{Hints, MetadataShapes};
@@ -45,6 +46,8 @@ pub struct Configs {
     pub(super) huggingface_js: HuggingFaceJsRules,
     /// True if the output embedding is tied to the input embedding.
     pub(super) is_tied: bool,
+    /// The content of `adapter_config.json`.
+    adapter: Option<Box<[u8]>>,
 }
 
 /// The keys of quantization sections, in order of precedence.
@@ -87,6 +90,7 @@ impl Configs {
             experts: ExpertConfigs::from_config(&model),
             huggingface_js: HuggingFaceJsRules::from_config(&model),
             is_tied: is_tied(&model),
+            adapter: None,
         })
     }
 
@@ -102,13 +106,18 @@ impl Configs {
         Self::from_config_json(config.to_string().as_bytes()).unwrap_or_default()
     }
 
-    /// Parses the file named by [`Counter::other_config_file`](super::Counter::other_config_file). Values in
-    /// `config.json` take precedence.
+    /// Parses the file named by [`Counter::other_config_file`](super::Counter::other_config_file), or
+    /// `adapter_config.json`. Values in `config.json` take precedence.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`from_config_json`](Self::from_config_json).
     pub fn add_file(&mut self, name: &str, json: &[u8]) -> Result<(), ConfigError> {
+        if name == ADAPTER_CONFIG {
+            parse(&standard_json(json))?;
+            self.adapter = Some(json.into());
+            return Ok(());
+        }
         let (quantization, experts) = if name == Self::PARAMS {
             let Self { quantization, experts, .. } = Self::from_config_json(json)?;
             (quantization, experts)
@@ -125,6 +134,12 @@ impl Configs {
             self.experts = experts;
         }
         Ok(())
+    }
+
+    /// Returns the content of `adapter_config.json`, if it was added.
+    #[must_use]
+    pub fn adapter(&self) -> Option<&[u8]> {
+        self.adapter.as_deref()
     }
 
     /// Returns the quantization as solvers see it.

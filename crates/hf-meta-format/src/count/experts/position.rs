@@ -110,17 +110,32 @@ pub(crate) enum Embedding {
 }
 
 impl Embedding {
-    /// Returns the kind of an embedding from the name of its module, and the name that precedes it.
+    /// Returns the kind of an embedding from the name of its module, and the name that precedes it. Source:
+    /// `_tied_weights_keys` of all models in transformers 5.23.
     fn from_module(name: &[u8], parent: &[u8]) -> Option<Self> {
         match name {
             b"embed_tokens" | b"embeddings" | b"word_embeddings" | b"tok_embeddings"
             | b"token_embedding" | b"token_embeddings" | b"token_embd" | b"wte" | b"embed"
-            | b"embed_in" | b"embedding" => Some(Self::Input),
+            | b"embed_in" | b"embedding" | b"shared" | b"tokens_embed" | b"word_embedding" => {
+                Some(Self::Input)
+            }
             b"lm_head" | b"output" | b"unembed" | b"unembedding" | b"head" | b"embed_out"
-            | b"output_layer" | b"vocab_projector" => Some(Self::Output),
-            b"decoder" if matches!(parent, b"lm_head" | b"predictions") => Some(Self::Output),
+            | b"output_layer" | b"vocab_projector" | b"proj_out" | b"output_projection"
+            | b"generator_lm_head" | b"lm_loss" => Some(Self::Output),
+            b"decoder" if matches!(parent, b"lm_head" | b"predictions" | b"mlm_score") => {
+                Some(Self::Output)
+            }
+            b"out_proj" if parent == b"lm_head" => Some(Self::Output),
+            b"proj" if parent == b"pred_layer" => Some(Self::Output),
             _ => None,
         }
+    }
+
+    /// Returns whether the name of a module is that of an input embedding or of another lookup table.
+    pub(crate) fn is_read_by_rows(module: &str) -> bool {
+        let name = format!("{module}.weight");
+        let position = TensorPosition::new(&name);
+        matches!(position.embedding, Some(Self::Input | Self::LookupTable))
     }
 }
 
@@ -151,6 +166,12 @@ impl<'a> TensorPosition<'a> {
             (parent, module, last) = (module, last, segment);
         }
         if found.layer.is_none() && found.embedding.is_none() {
+            // Quantizers divide a weight into parts, such as `lm_head.weight._data`.
+            if let Some((whole, _)) = name.split_once(".weight.") {
+                let mut segments = whole.rsplit('.').map(str::as_bytes);
+                [module, parent] =
+                    [segments.next(), segments.next()].map(Option::unwrap_or_default);
+            }
             found.embedding = Embedding::from_module(module, parent);
         }
         let is_one = |kind| matches!(kind, ExpertKind::Numbered(_) | ExpertKind::Listed(_));
@@ -436,6 +457,12 @@ mod tests {
             ("model.layers.0.output.weight", false, None),
             ("embedding.weight", false, Some(Embedding::Input)),
             ("unembedding.weight", false, Some(Embedding::Output)),
+            ("lm_head.weight._data._data", false, Some(Embedding::Output)),
+            ("proj_out.qweight", false, Some(Embedding::Output)),
+            ("decoder.proj_out.conv.weight", false, None),
+            ("lm_head.out_proj.weight", false, Some(Embedding::Output)),
+            ("vision_model.head.out_proj.weight", false, None),
+            ("shared.weight", false, Some(Embedding::Input)),
             ("model.embed_tokens_per_layer.weight", false, Some(Embedding::LookupTable)),
             ("model.ngram_embeddings.embedders.3.weight", false, Some(Embedding::LookupTable)),
             ("model.ngram_embeddings.post_projs.3.weight", false, None),

@@ -52,10 +52,10 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let packing = Packing::new(layout, bits, "elements of weight");
         return Solved::new(module, name, Some(elements), packing);
     }
-    let Some(scales) = module.first(&SCALES).filter(|_| weights.dtype == Dtype::I8) else {
-        return Ok(None);
-    };
     let bits = hints.bits(module.name);
+    // Unsigned bytes usually contain several weights.
+    let is_byte = weights.dtype == Dtype::I8 || weights.dtype == Dtype::U8 && bits == Some(8);
+    let Some(scales) = module.first(&SCALES).filter(|_| is_byte) else { return Ok(None) };
     let is_packed = hints.is_method(&["w4afp8"]) || hints.is_packed_by_metadata(module.name);
     if is_packed || bits == Some(4) && hints.is_method(&PACKED) {
         return solve_packed(module, name, weights, scales);
@@ -67,6 +67,13 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         return solve_convrot(module, hints, name, weights);
     }
     check_scales(weights, scales, bits)?;
+    let is_double =
+        |inputs: u64| !hints.is_dimension(inputs) && hints.is_dimension(inputs.saturating_mul(2));
+    // One scale per row does not show whether a byte holds one or two weights.
+    let is_per_row = scales.elements() > Some(1) && bits.is_none();
+    if is_per_row && Matrix::new(weights).is_some_and(|weights| is_double(weights.columns)) {
+        return Err(AmbiguousScheme);
+    }
     Solved::new(module, name, Some(elements), Packing::new("int8", 8, "elements of weight"))
 }
 

@@ -40,6 +40,12 @@ fn solve_exl3(module: &Module<'_>, hints: &Hints<'_>, trellis: &TensorInfo) -> S
     let [input_tiles, output_tiles, words] = &trellis.shape[..] else {
         return Err(ConflictingComponents);
     };
+    if container_bits(&trellis.dtype) != Some(16) {
+        return Ok(None);
+    }
+    if module.first(&["svh", "sv"]).is_none() {
+        return Err(MissingComponents);
+    }
     let sides = input_tiles.checked_mul(16).zip(output_tiles.checked_mul(16));
     let (inputs, outputs) = sides.ok_or(ImplausibleSize)?;
     let has_signs =

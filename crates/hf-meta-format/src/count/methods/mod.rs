@@ -34,7 +34,7 @@ mod prelude {
     };
     pub(super) use crate::count::config::{Hints, Side};
     pub(super) use crate::count::method::{Method, PLAIN, Solution, Solved, padded_if};
-    pub(super) use crate::count::module::{Matrix, Module, divide, product};
+    pub(super) use crate::count::module::{Matrix, Module, container_bits, divide, product};
     pub(super) use crate::formats::{Dtype, TensorInfo};
 }
 

@@ -47,7 +47,7 @@ fn solve_modelopt(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
 }
 
 /// Quark INT4 and INT8 in words: `weight I32 [inputs, outputs / 8]` with `weight_scale [groups, outputs]`, or
-/// `[outputs, inputs / 8]` with one scale per output. Source: `quark/torch/export/nn/modules/qparamslinear.py` 0.13.
+/// `[outputs, inputs / 8]` with one scale per output or per tensor. Source: `quark/torch/export/nn/modules/qparamslinear.py` 0.13.
 pub(super) const QUARK: Method = Method {
     names: &["quark", "quark_int4fp8_moe"],
     weights: &PLAIN,
@@ -73,7 +73,7 @@ fn solve_quark(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
             let bits = values.and_then(|values| divide(32, values)).ok_or(ConflictingComponents)?;
             (bits, Some(*outputs), "rows of weight × columns of weight_scale")
         }
-        [outputs] if *outputs == weights.rows || *outputs == 1 => {
+        [] | [_] if scale.elements().is_some_and(|scales| [1, weights.rows].contains(&scales)) => {
             let fitting = |bits: &u64| 32 % bits == 0;
             let bits = hints.require(module.name, |scheme| scheme.bits.filter(fitting))?;
             let columns = weights.columns.checked_mul(32 / bits);

@@ -57,6 +57,138 @@ const HQQ: &str = r#"{"quantization_config":{"quant_method":"hqq","quant_config"
     "nbits":16,"group_size":64}}}}"#;
 
 const CASES: &[Case] = &[
+    // Integers under unknown names. A few, or small ones, are tables and masks.
+    Case {
+        name: "unknown integers that are most of the model",
+        config: "{}",
+        tensors: &[
+            ("h.0.q.bits", "U8", &[64, 8]),
+            ("h.0.k.bits", "U8", &[64, 8]),
+            ("h.1.q.bits", "U8", &[64, 8]),
+            ("h.1.k.bits", "U8", &[64, 8]),
+            ("embed.weight", "BF16", &[64, 64]),
+        ],
+        expected: Inexact,
+    },
+    Case {
+        name: "unknown integers that are few",
+        config: "{}",
+        tensors: &[
+            ("h.0.q.bits", "U8", &[64, 8]),
+            ("h.0.k.bits", "U8", &[64, 8]),
+            ("h.1.q.bits", "U8", &[64, 8]),
+            ("embed.weight", "BF16", &[8, 64]),
+        ],
+        expected: Exact(4 * 64 * 8),
+    },
+    Case {
+        name: "unknown integers that are small",
+        config: "{}",
+        tensors: &[
+            ("h.0.q.bits", "U8", &[64, 8]),
+            ("h.0.k.bits", "U8", &[64, 8]),
+            ("h.1.q.bits", "U8", &[64, 8]),
+            ("h.1.k.bits", "U8", &[64, 8]),
+            ("embed.weight", "BF16", &[256, 64]),
+        ],
+        expected: Exact(4 * 64 * 8 + 256 * 64),
+    },
+    // Names that are not enough to prove a method.
+    Case {
+        name: "a method that no version knows",
+        config: r#"{"quantization_config":{"quant_method":"novel"}}"#,
+        tensors: &[("a.bits", "U8", &[64, 8]), ("embed.weight", "BF16", &[64, 64])],
+        expected: Inexact,
+    },
+    Case {
+        name: "an unknown method with known components",
+        config: r#"{"quantization_config":{"quant_method":"novel"}}"#,
+        tensors: &[("a.weight", "F8_E4M3", &[64, 64]), ("a.weight_scale", "F32", &[1])],
+        expected: Exact(4096),
+    },
+    Case {
+        name: "scales of float weights",
+        config: SDNQ,
+        tensors: &[("a.weight", "F16", &[64, 64]), ("a.scale", "F32", &[64, 1])],
+        expected: Inexact,
+    },
+    Case {
+        name: "floats under the name of packed weights",
+        config: r#"{"hidden_size":64}"#,
+        tensors: &[("a.trellis", "F32", &[4, 4, 16]), ("b.trellis", "I16", &[4, 4, 16])],
+        expected: Inexact,
+    },
+    Case {
+        name: "parameters of attention with the name of packed weights",
+        config: "{}",
+        tensors: &[("attn.W_q", "F32", &[64, 64]), ("attn.W_k", "F32", &[64, 64])],
+        expected: Exact(8192),
+    },
+    Case {
+        name: "bytes whose double is a dimension of the model",
+        config: r#"{"hidden_size":64}"#,
+        tensors: &[("a.weight", "I8", &[96, 32]), ("a.weight_scale", "F32", &[96])],
+        expected: Inexact,
+    },
+    Case {
+        name: "bytes whose columns are a dimension of the model",
+        config: r#"{"hidden_size":64,"intermediate_size":32}"#,
+        tensors: &[("a.weight", "I8", &[96, 32]), ("a.weight_scale", "F32", &[96])],
+        expected: Exact(96 * 32),
+    },
+    // Quark 0.13.
+    Case {
+        name: "unsigned bytes of 8 bits",
+        config: r#"{"quantization_config":{"quant_method":"quark","global_quant_config":{"weight":{"dtype":"uint8"}}}}"#,
+        tensors: &[
+            ("a.weight", "U8", &[64, 64]),
+            ("a.weight_scale", "BF16", &[64]),
+            ("a.weight_zero_point", "U8", &[64]),
+        ],
+        expected: Exact(4096),
+    },
+    Case {
+        name: "words of 4 bits with one scale",
+        config: r#"{"quantization_config":{"quant_method":"quark","global_quant_config":{"weight":{"dtype":"int4"}}}}"#,
+        tensors: &[
+            ("a.weight", "I32", &[64, 16]),
+            ("a.weight_scale", "F32", &[]),
+            ("a.weight_zero_point", "I32", &[]),
+        ],
+        expected: Exact(64 * 128),
+    },
+    // `transformers/integrations/bitnet.py` 5.23: the norm of the inputs is learned.
+    Case {
+        name: "BitNet with norms",
+        config: r#"{"quantization_config":{"quant_method":"bitnet"}}"#,
+        tensors: &[
+            ("a.weight", "U8", &[16, 64]),
+            ("a.weight_scale", "BF16", &[1]),
+            ("a.rms_norm.weight", "BF16", &[64]),
+        ],
+        expected: Exact(4096 + 64),
+    },
+    // A tied embedding, of which one copy is quantized.
+    Case {
+        name: "a quantized copy of a tied embedding in parts",
+        config: r#"{"tie_word_embeddings":true,"quantization_config":{"quant_method":"quanto"}}"#,
+        tensors: &[
+            ("transformer.wte.weight", "BF16", &[64, 64]),
+            ("lm_head.weight._data", "I8", &[64, 64]),
+            ("lm_head.weight._scale", "BF16", &[64, 1]),
+        ],
+        expected: Exact(4096),
+    },
+    Case {
+        name: "a copy of a tied embedding with one scale",
+        config: r#"{"tie_word_embeddings":true,"quantization_config":{"quant_method":"quark"}}"#,
+        tensors: &[
+            ("model.decoder.embed_tokens.weight", "BF16", &[64, 64]),
+            ("proj_out.weight", "F8_E4M3", &[64, 64]),
+            ("proj_out.weight_scale", "F32", &[]),
+        ],
+        expected: Exact(4096),
+    },
     // Packed components that no method can solve.
     Case {
         name: "bytes with the scales of no format",
@@ -187,6 +319,19 @@ const CASES: &[Case] = &[
             ("embed.weight_scale", "BF16", &[64, 1]),
         ],
         expected: Exact(64 * 128),
+    },
+    Case {
+        name: "embeddings with another width, which both widths fit",
+        config: r#"{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{
+            "a":{"targets":["Linear"],"weights":{"num_bits":4}},
+            "b":{"targets":["Embedding"],"weights":{"num_bits":8}}}}}"#,
+        tensors: &[
+            ("model.embed_tokens.weight_packed", "I32", &[64, 32]),
+            ("model.embed_tokens.weight_scale", "BF16", &[64, 1]),
+            ("lm_head.weight_packed", "I32", &[64, 16]),
+            ("lm_head.weight_scale", "BF16", &[64, 1]),
+        ],
+        expected: Exact(2 * 64 * 128),
     },
     Case {
         name: "a row that may end inside a word",

@@ -507,11 +507,14 @@ const EXTENSIONS: [(&str, &str); 15] = [
 
 /// Counts the files of each format.
 fn count_unsupported(files: &[ListedFile]) -> Vec<UnsupportedWeights> {
+    // The most common formats first.
+    let position = |format| EXTENSIONS.iter().position(|(_, known)| *known == format);
     let mut counts = BTreeMap::new();
     for format in files.iter().filter_map(|file| unsupported_format(&file.path)) {
-        *counts.entry(format).or_insert(0) += 1;
+        let position = position(format).unwrap_or(EXTENSIONS.len());
+        *counts.entry((position, format)).or_insert(0) += 1;
     }
-    counts.into_iter().map(|(format, files)| UnsupportedWeights { format, files }).collect()
+    counts.into_iter().map(|((_, format), files)| UnsupportedWeights { format, files }).collect()
 }
 
 /// Returns the format of a file by its extension; `None` for files that are not weights.

@@ -374,6 +374,6 @@ fn other_formats_are_counted() {
     let counted = count_unsupported(&paths.map(file));
     let counted: Vec<_> = counted.iter().map(|other| (other.format, other.files)).collect();
     let expected =
-        [("GGUF (.gguf)", 1), ("ONNX (.onnx)", 1), ("OpenVINO (.bin)", 1), ("PyTorch (.bin)", 2)];
+        [("PyTorch (.bin)", 2), ("GGUF (.gguf)", 1), ("ONNX (.onnx)", 1), ("OpenVINO (.bin)", 1)];
     assert_eq!(counted, expected);
 }

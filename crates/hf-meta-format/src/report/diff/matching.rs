@@ -51,23 +51,26 @@ fn prefixes(name: &str) -> impl Iterator<Item = (&str, &str)> {
     prefixes.map(|at| name.split_at(at)).filter(move |(_, rest)| is_long(rest))
 }
 
-/// Finds the prefix that distinguishes most tensors of equal shape, at least two, among those that only one checkpoint
-/// has.
-pub(super) fn renamed_prefix(before: &Tensors<'_>, after: &Tensors<'_>) -> Option<RenamedPrefix> {
+/// Finds the prefix that distinguishes most tensors of equal shape, at least two, among those that only one of two
+/// checkpoints has.
+pub(crate) fn renamed_prefix<'a>(
+    before: impl Iterator<Item = (&'a str, &'a [u64])>,
+    after: impl Iterator<Item = (&'a str, &'a [u64])>,
+) -> Option<RenamedPrefix> {
     let mut rests = HashMap::<&str, Vec<(&str, &[u64])>>::new();
-    for (name, tensor) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
+    for (name, shape) in after {
         for (prefix, rest) in prefixes(name) {
             let found = rests.entry(rest).or_default();
             // A rest that several tensors share identifies none of them.
             if found.len() < 2 {
-                found.push((prefix, &tensor.shape));
+                found.push((prefix, shape));
             }
         }
     }
     let mut votes = BTreeMap::<(&str, &str), u64>::new();
-    for (name, tensor) in before.iter().filter(|(name, _)| !after.contains_key(*name)) {
+    for (name, expected) in before {
         let renamed = prefixes(name).find_map(|(old, rest)| match rests.get(rest)?[..] {
-            [(new, shape)] if shape == tensor.shape => Some((old, new)),
+            [(new, shape)] if shape == expected => Some((old, new)),
             _ => None,
         });
         if let Some(pair) = renamed {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use self::matching::Tensors;
+pub(crate) use self::matching::renamed_prefix;
 pub use self::matching::{QuantizedLinear, RenamedPrefix};
 use crate::CommitSha;
 use crate::count::{ParameterCount, module_of};
@@ -112,6 +113,15 @@ pub struct TensorState {
     pub file: RepoPath,
 }
 
+/// Returns the names and shapes of the tensors that only the first checkpoint has.
+fn only_in<'a>(
+    one: &'a Tensors<'a>,
+    other: &Tensors<'_>,
+) -> impl Iterator<Item = (&'a str, &'a [u64])> {
+    let only = one.iter().filter(|(name, _)| !other.contains_key(**name));
+    only.map(|(name, tensor)| (*name, &*tensor.shape))
+}
+
 impl Diff {
     /// Compares two checkpoints.
     #[must_use]
@@ -128,7 +138,7 @@ impl Diff {
 
     fn compare(before: &Weights, after: &Weights, has_shards: bool) -> Self {
         let [mut old, new]: [Tensors<'_>; 2] = [before, after].map(|side| versions(side).collect());
-        let renamed = matching::renamed_prefix(&old, &new);
+        let renamed = renamed_prefix(only_in(&old, &new), only_in(&new, &old));
         let mut new_names = Vec::new();
         if let Some(RenamedPrefix { before, after, .. }) = &renamed {
             let is_renamed = |name: &&str| name.starts_with(before) && !new.contains_key(name);

@@ -59,6 +59,22 @@ pub enum MismatchKind {
     MissingVisionTower,
     /// The configuration describes layers that draft tokens, but none are stored.
     MissingDraftLayers,
+    /// An adapter has no tensors.
+    EmptyAdapter,
+    /// An adapted module has another rank than its configuration states.
+    RankMismatch,
+    /// An adapter belongs to a module that the base model lacks, although other layers have it.
+    MissingBaseModule,
+    /// The numerator of the scaling factor is missing, so that loaders assume one.
+    MissingAlpha,
+    /// The configuration does not select an adapted module, so that loaders ignore it.
+    UntargetedModule,
+    /// The configuration selects modules that the adapter does not have.
+    UnmatchedTarget,
+    /// The configuration of an adapter does not name the repository of its base model.
+    UnnamedBaseModel,
+    /// The names of an adapter's modules are unknown in the base model, so that shapes were not compared.
+    UnmatchedBase,
 }
 
 impl MismatchKind {
@@ -72,13 +88,21 @@ impl MismatchKind {
             | Self::MissingModule
             | Self::PartShapeMismatch
             | Self::MissingPart
-            | Self::PackedIgnored => Severity::Error,
+            | Self::PackedIgnored
+            | Self::EmptyAdapter
+            | Self::RankMismatch
+            | Self::MissingBaseModule => Severity::Error,
             Self::SpareBlocks
             | Self::UnquantizedModule
             | Self::SparePart
             | Self::TiedShapeMismatch
-            | Self::MissingVisionTower => Severity::Warning,
-            Self::MissingDraftLayers => Severity::Note,
+            | Self::MissingVisionTower
+            | Self::MissingAlpha
+            | Self::UntargetedModule => Severity::Warning,
+            Self::MissingDraftLayers
+            | Self::UnmatchedTarget
+            | Self::UnnamedBaseModel
+            | Self::UnmatchedBase => Severity::Note,
         }
     }
 }
@@ -94,7 +118,7 @@ impl fmt::Display for Mismatch {
         };
         match kind {
             Kind::InvalidConfigValue => {
-                write!(f, "the value of `{key}` in config.json is invalid: {found}")
+                write!(f, "the configured value of `{key}` is invalid: {found}")
             }
             Kind::ShapeMismatch | Kind::PartShapeMismatch => {
                 write!(f, "the shape of {module} is {found}, but `{key}` implies {expected}")
@@ -117,6 +141,29 @@ impl fmt::Display for Mismatch {
             }
             Kind::MissingDraftLayers => {
                 write!(f, "`{key}` implies {expected} layers that draft tokens, but none is stored")
+            }
+            Kind::EmptyAdapter => write!(f, "{module} contains no tensors"),
+            Kind::RankMismatch => {
+                write!(f, "{module} has rank {found}, but `{key}` states {expected}")
+            }
+            Kind::MissingBaseModule => {
+                write!(f, "the base model has no module {module}, unlike in other layers")
+            }
+            Kind::MissingAlpha => write!(f, "{module} is missing, so loaders assume {found}"),
+            Kind::UntargetedModule => {
+                write!(f, "`{key}` does not select {module}, so PEFT ignores its tensors")
+            }
+            Kind::UnmatchedTarget => {
+                write!(f, "`{key}` lists {module}, but the adapter has no tensors for it")
+            }
+            Kind::UnnamedBaseModel => {
+                write!(f, "`{key}` does not name the repository of the base model: `{found}`")
+            }
+            Kind::UnmatchedBase => {
+                write!(
+                    f,
+                    "the base model has no module with a name such as {module}, so shapes were not compared"
+                )
             }
         }
     }

@@ -5,15 +5,21 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Mismatch, check_model, check_recipe};
-use crate::formats::{FileHeader, TensorInfo, TensorTableBuilder};
-use crate::report::{Finding, Severity};
+use super::{Mismatch, check_adapter, check_model, check_recipe};
+use crate::count::Configs;
+use crate::formats::{FileHeader, RepoPath, TensorInfo, TensorTableBuilder};
+use crate::report::{Adapter, Finding, Severity, Weights};
+use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
 
 /// A checkpoint without weights.
 #[derive(Clone)]
 struct Checkpoint {
     config: Value,
     tensors: BTreeMap<String, (String, Vec<u64>)>,
+    metadata: Option<BTreeMap<String, String>>,
+    /// The tensors of the base model of an adapter.
+    base: Option<BTreeMap<String, Vec<u64>>>,
+    is_adapter: bool,
 }
 
 impl Checkpoint {
@@ -26,7 +32,13 @@ impl Checkpoint {
             let shape = serde_json::from_value(tensor["shape"].clone()).unwrap();
             (text("name"), (text("dtype"), shape))
         });
-        Self { config: fixture["config"].clone(), tensors: tensors.collect() }
+        Self {
+            config: fixture["config"].clone(),
+            tensors: tensors.collect(),
+            metadata: serde_json::from_value(fixture["metadata"].clone()).unwrap(),
+            base: serde_json::from_value(fixture["base"].clone()).unwrap(),
+            is_adapter: path.parent().is_some_and(|folder| folder.ends_with("adapters")),
+        }
     }
 
     fn named(fixture: &str) -> Self {
@@ -34,9 +46,23 @@ impl Checkpoint {
     }
 
     /// Applies an edit: `key.key=JSON` sets a key, `-name` removes the tensors with this start, `name:[1, 2]` sets a
-    /// shape, `name>name` renames.
+    /// shape, `name>name` renames. `@` edits a tensor of the base model, and `@+` adds a prefix to all of them.
     fn edit(&mut self, edit: &str) {
-        if let Some(start) = edit.strip_prefix('-') {
+        let base = edit.strip_prefix('@').zip(self.base.as_mut());
+        if let Some((edit, base)) = base {
+            if let Some(prefix) = edit.strip_prefix('+') {
+                let names = std::mem::take(base).into_iter();
+                *base = names.map(|(name, shape)| (format!("{prefix}{name}"), shape)).collect();
+                return;
+            }
+            match edit.split_once(":[") {
+                Some((name, shape)) => {
+                    let shape = serde_json::from_str(&format!("[{shape}")).unwrap();
+                    assert!(base.insert(name.to_owned(), shape).is_some(), "{edit}");
+                }
+                None => assert!(base.remove(&edit[1..]).is_some(), "{edit}"),
+            }
+        } else if let Some(start) = edit.strip_prefix('-') {
             let before = self.tensors.len();
             self.tensors.retain(|name, _| !name.starts_with(start));
             assert!(self.tensors.len() < before, "{edit}");
@@ -55,7 +81,7 @@ impl Checkpoint {
         }
     }
 
-    fn mismatches(&self) -> Vec<Mismatch> {
+    fn headers(&self) -> Vec<(RepoPath, FileHeader)> {
         let (mut builder, mut end) = (TensorTableBuilder::new(), 0);
         for (name, (dtype, shape)) in &self.tensors {
             let mut tensor = TensorInfo::new(dtype.as_str().into(), shape.clone(), (end, end));
@@ -65,10 +91,46 @@ impl Checkpoint {
             builder.push(name, &tensor);
         }
         let header = FileHeader::new(builder.finish().unwrap(), 0..0);
-        let headers = [("model.safetensors".parse().unwrap(), header)];
+        let header = header.with_metadata(self.metadata.clone());
+        vec![("model.safetensors".parse().unwrap(), header)]
+    }
+
+    fn adapter_json(&self) -> Option<Vec<u8>> {
+        (!self.config.is_null()).then(|| self.config.to_string().into_bytes())
+    }
+
+    fn adapter(&self) -> Option<Adapter> {
+        Adapter::new(self.adapter_json().as_deref(), &self.headers())
+    }
+
+    /// Returns the base model of an adapter.
+    fn base(&self) -> Option<Weights> {
+        let mut end = 0;
+        let tensors = self.base.as_ref()?.iter().map(|(name, shape)| {
+            let start = end;
+            end += 4 * shape.iter().product::<u64>();
+            (name, json!({"dtype": "F32", "shape": shape, "data_offsets": [start, end]}))
+        });
+        let json = serde_json::to_vec(&tensors.collect::<BTreeMap<_, _>>()).unwrap();
+        let header = SafetensorsFileHeader::from_json(&json).unwrap();
+        let headers = vec![("model.safetensors".parse().unwrap(), header)];
+        let parsed = SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default());
+        Some(parsed.unwrap().into())
+    }
+
+    fn mismatches(&self) -> Vec<Mismatch> {
+        let headers = self.headers();
         let config = self.config.to_string();
-        let mut found = check_model(config.as_bytes(), &headers);
-        found.extend(check_recipe(config.as_bytes(), &headers));
+        let found = if self.is_adapter {
+            let mut found = check_adapter(self.adapter_json().as_deref(), &headers);
+            let base = self.adapter().zip(self.base());
+            found.extend(base.iter().flat_map(|(adapter, base)| adapter.check_base(base)));
+            found
+        } else {
+            let mut found = check_model(config.as_bytes(), &headers);
+            found.extend(check_recipe(config.as_bytes(), &headers));
+            found
+        };
         let mismatch = |finding| match finding {
             Finding::Mismatch(found) => found,
             other => panic!("{other}"),
@@ -109,7 +171,8 @@ fn llama() -> Checkpoint {
         "vocab_size": 96, "tie_word_embeddings": false,
     });
     let tensors = tensors.into_iter().map(|(name, shape)| (name, ("BF16".to_owned(), shape)));
-    Checkpoint { config, tensors: tensors.collect() }
+    let tensors = tensors.collect();
+    Checkpoint { config, tensors, metadata: None, base: None, is_adapter: false }
 }
 
 fn base(name: &str) -> Checkpoint {
@@ -125,7 +188,7 @@ fn kind(found: &Mismatch) -> String {
 fn sound_checkpoints_have_no_mismatch() {
     let mut found = Vec::new();
     let mut checkpoints = 0;
-    for folder in ["moe", "quantized"] {
+    for folder in ["moe", "quantized", "adapters"] {
         for entry in fixtures().join(folder).read_dir().unwrap() {
             let path = entry.unwrap().path();
             // The configurations of these fixtures do not describe the shapes.
@@ -149,7 +212,7 @@ fn sound_checkpoints_have_no_mismatch() {
 /// Padded embeddings, spare keys and other legal differences.
 #[test]
 fn legal_differences_have_no_mismatch() {
-    let cases: [(&str, &[&str]); 9] = [
+    let cases: [(&str, &[&str]); 19] = [
         ("llama", &["vocab_size=90"]),
         ("llama", &["-lm_head", "tie_word_embeddings=true"]),
         (
@@ -188,6 +251,35 @@ fn legal_differences_have_no_mismatch() {
                 "model.layers.0.mlp.up_proj.bias:[112]",
             ],
         ),
+        ("adapters/lora", &[r#"target_modules="all-linear""#]),
+        // Python has expressions that are not supported.
+        ("adapters/lora", &[r#"target_modules=".*(?<!x)q_proj""#]),
+        ("adapters/lora-rank-pattern", &[r#"rank_pattern={"(?<!x)q_proj": 1}"#]),
+        ("adapters/lora", &["target_modules=null"]),
+        ("adapters/lora", &["r=8.0", r#"lora_alpha="16""#]),
+        // Experts with several matrices of each kind.
+        (
+            "adapters/lora",
+            &[
+                "-base_model.model.model.layers.0.self_attn.q_proj.lora_B",
+                "base_model.model.model.layers.0.self_attn.q_proj.lora_B0.weight:[80, 8]",
+                "base_model.model.model.layers.0.self_attn.q_proj.lora_B1.weight:[80, 8]",
+            ],
+        ),
+        // A model that was saved with its adapter.
+        (
+            "adapters/lora",
+            &[
+                "-base_model.model.model.layers.0.self_attn.q_proj.lora_B",
+                "-base_model.model.model.layers.1.",
+                "base_model.model.model.layers.0.self_attn.q_proj.base_layer.weight:[80, 64]",
+                "base_model.model.model.layers.0.self_attn.v_proj.base_layer.weight:[40, 64]",
+            ],
+        ),
+        // A base model with another prefix, or with packed weights.
+        ("adapters/lora", &["@+model.language_model."]),
+        ("adapters/kohya-unet", &["@+model.diffusion_model."]),
+        ("adapters/lora-experts", &["@model.layers.0.self_attn.q_proj.weight:[64, 64, 1, 1, 1]"]),
     ];
     for (name, edits) in cases {
         let mut checkpoint = base(name);

@@ -15,7 +15,7 @@ use crate::CommitSha;
 use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount, UnresolvedModules};
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
-use crate::report::{FetchStats, Finding, HeaderTotals, Severity, bounded};
+use crate::report::{Adapter, FetchStats, Finding, HeaderTotals, Severity, Weights, bounded};
 
 /// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
 ///
@@ -54,6 +54,8 @@ pub struct VerifyReport {
     /// The sets that were not checked, or `None` if the files were not listed: one file was selected, or the server
     /// has no listing.
     pub unchecked: Option<Vec<WeightSet>>,
+    /// The description of the first set as an adapter; `None` for other weights.
+    pub adapter: Option<Box<Adapter>>,
     /// The requests, bytes and time that the verification took.
     pub fetch: FetchStats,
 }
@@ -133,6 +135,12 @@ impl VerifyReport {
         }
     }
 
+    /// Compares the adapter with the tensors of its base model, and adds the findings to the first set.
+    pub fn check_base(&mut self, base: &Weights) {
+        let found = self.adapter.as_ref().map(|adapter| adapter.check_base(base));
+        found.into_iter().flatten().for_each(|finding| self.push(finding));
+    }
+
     /// Adds the result of other sets.
     pub fn add(&mut self, other: Self) {
         let start = self.findings.len();
@@ -143,6 +151,7 @@ impl VerifyReport {
         self.valid_files += other.valid_files;
         self.tensors = self.tensors.saturating_add(other.tensors);
         self.findings.extend(other.findings);
+        self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
         self.sets.extend(other.sets.into_iter().map(|set| {
             let findings = start + set.findings.start..start + set.findings.end;
             VerifiedSet { findings, ..set }

@@ -1,0 +1,344 @@
+//! Compares the parts of an adapter with each other, with its configuration and with the adapted model.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::MismatchKind;
+use super::config::Place;
+use super::mismatch::Mismatches;
+use crate::count::config::Pattern;
+use crate::count::config::json_object::{number, standard_json};
+use crate::count::{container_bits, split_name};
+use crate::formats::{FileHeader, RepoPath};
+use crate::report::adapter::{
+    AdaptedModule, Adapter, AdapterConfig, AdapterModules, configs, decimal, is_kohya, metadata,
+};
+use crate::report::diff::renamed_prefix;
+use crate::report::{Finding, Weights};
+
+/// The rank and the `alpha` that PEFT uses if its configuration has none.
+const PEFT_DEFAULT: u64 = 8;
+
+/// The maximum number of regular expressions in a map of names.
+const MAX_EXPRESSIONS: usize = 100;
+
+/// Compares all parts of an adapter with each other and with `adapter_config.json`. Returns nothing for other weights.
+#[must_use]
+pub fn check_adapter(json: Option<&[u8]>, headers: &[(RepoPath, FileHeader)]) -> Vec<Finding> {
+    let json = json.map(standard_json);
+    let Some(adapter) = AdapterModules::new(headers) else { return Vec::new() };
+    let mut found = Mismatches::default();
+    let configs = configs(json.as_deref(), headers);
+    let has_tensors = headers.iter().any(|(_, header)| !header.tensors().is_empty());
+    if let Some((path, _)) = headers.first().filter(|_| !has_tensors && json.is_some()) {
+        let values = ("adapted modules", "none");
+        found.add(MismatchKind::EmptyAdapter, (path.as_str(), ""), "target_modules", values);
+        return found.into_findings();
+    }
+    for ((name, _), module) in &adapter.modules {
+        if !adapter.uncertain.contains(name) {
+            check_parts(name, module, &mut found);
+        }
+    }
+    for config in &configs {
+        check_config(config, &adapter, &mut found);
+    }
+    check_alphas(&adapter, headers, &mut found);
+    found.into_findings()
+}
+
+/// Checks that a module has all parts of its method, and that they agree on its rank and sides.
+fn check_parts(name: &str, module: &AdaptedModule<'_>, found: &mut Mismatches) {
+    let group = Place::new(name).pattern;
+    let stored = module.parts.keys().next().copied().unwrap_or_default();
+    for part in &module.method.parts {
+        let group = format!("{group}.{}", part.name);
+        let Some((tensor, info)) = module.parts.get(part.name) else {
+            if part.is_required {
+                let missing = format!("{name}.{}", part.name);
+                let values = ("stored", "missing");
+                found.add(MismatchKind::MissingPart, (&missing, &group), stored, values);
+            }
+            continue;
+        };
+        let (mut expected, mut key) = (Vec::new(), None);
+        for (at, side) in part.sides.chars().enumerate() {
+            let Some((length, other)) = module.sides.get(&side) else { continue };
+            let is_own = *other == part.name;
+            expected.push(if is_own { "_".to_owned() } else { length.to_string() });
+            let fits = info.shape.get(at).is_some_and(|found| {
+                // The parts of a convolution can be split into groups.
+                let has_groups = info.shape.len() > 2 && *found > 0 && length % found == 0;
+                found == length || has_groups
+            });
+            if !fits {
+                key.get_or_insert(if is_own { stored } else { *other });
+            }
+        }
+        if info.shape.len() < part.sides.len() {
+            expected.resize(part.sides.len(), "_".to_owned());
+            key.get_or_insert(stored);
+        }
+        if let Some(key) = key {
+            let values = (format!("[{}]", expected.join(", ")), format!("{:?}", info.shape));
+            found.add(MismatchKind::ShapeMismatch, (tensor, &group), key, values);
+        }
+    }
+}
+
+/// The names or regular expressions that select modules in a configuration of PEFT.
+#[derive(Default)]
+struct NameRules<'a> {
+    /// The positions of names without special characters.
+    names: HashMap<&'a str, usize>,
+    expressions: Vec<(usize, Pattern)>,
+}
+
+impl<'a> NameRules<'a> {
+    /// PEFT matches `(.*\.)?(entry)$`. Returns `None` if an expression is not supported.
+    fn new(entries: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut rules = Self::default();
+        for (at, entry) in entries.enumerate() {
+            if entry.contains(['*', '+', '?', '\\', '[', '(', '^', '$', '|', '{']) {
+                let expression = Pattern::of_entry(&format!("re:(?:.*\\.)?(?:{entry})$"));
+                rules.expressions.push((at, expression));
+            } else {
+                rules.names.entry(entry).or_insert(at);
+            }
+        }
+        let mut expressions = rules.expressions.iter();
+        let is_bounded = expressions.len() <= MAX_EXPRESSIONS;
+        (is_bounded && expressions.all(|(_, rule)| rule.is_supported())).then_some(rules)
+    }
+
+    /// Returns the position of the first rule that selects a module.
+    fn find(&self, module: &str) -> Option<usize> {
+        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
+        let names =
+            std::iter::once(module).chain(ends).filter_map(|end| self.names.get(end).copied());
+        let expressions = self.expressions.iter();
+        let expressions =
+            expressions.filter(|(_, rule)| rule.matches(module).is_some()).map(|(at, _)| *at);
+        names.chain(expressions).min()
+    }
+}
+
+/// Compares modules with the configuration of PEFT, or of MLX.
+fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
+    let method = config.method();
+    let modules = adapter.modules.iter().filter_map(|((name, _), module)| {
+        let has_family =
+            method.as_deref().is_none_or(|method| method == module.method.family.to_lowercase());
+        has_family.then_some((config.module(name)?, module))
+    });
+    let modules: Vec<_> = modules.collect();
+    let invalid = |key: &str, value: &str, found: &mut Mismatches| {
+        let values = ("a number", value);
+        found.add(MismatchKind::InvalidConfigValue, (key, ""), key, values);
+    };
+    let Some(method) = method else {
+        let mlx = config.object("lora_parameters");
+        if let Some(rank) = mlx.number("rank") {
+            check_ranks(&modules, |_| Some((rank, "rank")), found);
+        }
+        return;
+    };
+    if let Some(key) = config.alpha_key() {
+        match config.raw(key) {
+            None => {
+                let values = ("a number", PEFT_DEFAULT);
+                found.add(MismatchKind::MissingAlpha, (key, ""), key, values);
+            }
+            Some(value) if decimal(value).is_none() => invalid(key, value.get(), found),
+            Some(_) => {}
+        }
+    }
+    let base = config.text("base_model_name_or_path").unwrap_or_default();
+    let is_path = base.starts_with(['/', '.', '~']) || base.contains('\\');
+    if config.prefix.is_empty() && (base.is_empty() || is_path) {
+        let key = "base_model_name_or_path";
+        found.add(MismatchKind::UnnamedBaseModel, (key, ""), key, ("a repository", base));
+    }
+    if !matches!(&*method, "lora" | "loha" | "lokr") {
+        return;
+    }
+    let targets = check_targets(config, &modules, found);
+    let rank = match config.raw("r") {
+        None => PEFT_DEFAULT,
+        Some(value) => match number(value) {
+            Some(rank @ 1..) => rank,
+            _ => return invalid("r", value.get(), found),
+        },
+    };
+    let pattern = config.object("rank_pattern");
+    let entries: Vec<_> = pattern.entries().collect();
+    let rules = NameRules::new(entries.iter().map(|(name, _)| *name));
+    // The ranks of stacked experts are multiplied by their number, and a block-diagonal part has several ranks.
+    let has_parameters = config.list("target_parameters").is_some_and(|list| !list.is_empty());
+    let (Some(rules), None) = (rules, config.raw("use_bdlora")) else { return };
+    let rank = |module: &str| {
+        if has_parameters && !targets.as_ref()?.contains(module) {
+            return None;
+        }
+        match rules.find(module) {
+            Some(at) => Some((number(entries[at].1)?, "rank_pattern")),
+            None => Some((rank, "r")),
+        }
+    };
+    check_ranks(&modules, rank, found);
+}
+
+/// Compares the ranks of modules with the ranks that the configuration states.
+fn check_ranks(
+    modules: &[(&str, &AdaptedModule<'_>)],
+    expected: impl Fn(&str) -> Option<(u64, &'static str)>,
+    found: &mut Mismatches,
+) {
+    for (name, module) in modules {
+        let (Some(rank), Some((expected, key))) = (module.rank(), expected(name)) else { continue };
+        if rank != expected {
+            let group = Place::new(name).pattern;
+            let values = (expected, rank);
+            found.add(MismatchKind::RankMismatch, (name, &group), key, values);
+        }
+    }
+}
+
+/// Compares modules with the names of targets. Returns the selected modules, if the targets are certain.
+fn check_targets<'a>(
+    config: &AdapterConfig<'_>,
+    modules: &[(&'a str, &AdaptedModule<'_>)],
+    found: &mut Mismatches,
+) -> Option<HashSet<&'a str>> {
+    let parameters = config.list("target_parameters").unwrap_or_default();
+    let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));
+    let parents = NameRules { names: parents.map(|name| (name, 0)).collect(), ..<_>::default() };
+    let (mut selected, mut is_used) = (HashSet::new(), HashSet::new());
+    let list = config.list("target_modules");
+    if let Some(list) = &list {
+        let names = list.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+        let rules = NameRules { names, ..<_>::default() };
+        for (name, _) in modules {
+            if let Some(at) = rules.find(name) {
+                selected.insert(*name);
+                is_used.insert(at);
+            }
+        }
+    } else {
+        let expression = config.text("target_modules").filter(|text| text != "all-linear")?;
+        let expression = Pattern::of_entry(&format!("re:(?:{expression})$"));
+        if !expression.is_supported() {
+            return None;
+        }
+        let names = modules.iter().map(|(name, _)| *name);
+        selected.extend(names.filter(|name| expression.matches(name).is_some()));
+    }
+    for (name, _) in modules {
+        if !selected.contains(name) && parents.find(name).is_none() {
+            let group = Place::new(name).pattern;
+            let values = ("a target", "stored");
+            found.add(MismatchKind::UntargetedModule, (name, &group), "target_modules", values);
+        }
+    }
+    for (at, name) in list.iter().flatten().enumerate() {
+        if !is_used.contains(&at) {
+            let values = ("a module", "none");
+            found.add(MismatchKind::UnmatchedTarget, (name, ""), "target_modules", values);
+        }
+    }
+    Some(selected)
+}
+
+/// Checks the `alpha` of modules in the names of kohya. Loaders use the rank where it is missing.
+fn check_alphas(
+    adapter: &AdapterModules<'_>,
+    headers: &[(RepoPath, FileHeader)],
+    found: &mut Mismatches,
+) {
+    let takes_alpha = |module: &AdaptedModule<'_>| {
+        module.rank().is_some() && module.method.parts.iter().any(|part| part.name == "alpha")
+    };
+    let modules = adapter.modules.iter();
+    let modules: Vec<_> =
+        modules.filter(|((name, _), module)| takes_alpha(module) && is_kohya(name)).collect();
+    let [dim, alpha] = ["ss_network_dim", "ss_network_alpha"]
+        .map(|key| metadata(headers, key)?.parse::<f64>().ok());
+    let is_stored = |module: &AdaptedModule<'_>| module.parts.contains_key("alpha");
+    let is_needed = dim.is_some() && alpha.is_some() && dim != alpha;
+    if !is_needed && !modules.iter().any(|(_, module)| is_stored(module)) {
+        return;
+    }
+    for ((name, _), module) in modules {
+        if !is_stored(module) {
+            let (missing, group) = (format!("{name}.alpha"), Place::new(name).pattern);
+            let values = ("stored", module.rank().unwrap_or_default());
+            found.add(MismatchKind::MissingAlpha, (&missing, &group), "alpha", values);
+        }
+    }
+}
+
+impl Adapter {
+    /// Compares the sides of all adapted modules with the tensors of the base model. Names may differ in a prefix, and in
+    /// dots and underscores.
+    #[must_use]
+    pub fn check_base(&self, base: &Weights) -> Vec<Finding> {
+        let mut found = Mismatches::default();
+        let plain = |name: &str| name.replace('_', ".");
+        let mut shapes = BTreeMap::new();
+        for (name, tensor) in base.files().flat_map(|(_, header)| header.tensors()) {
+            let (module, component) = split_name(name);
+            let is_float =
+                container_bits(&tensor.dtype).is_none() && tensor.dtype.bits() >= Some(8);
+            if component.is_weights() {
+                let is_plain = component.is_plain() && (2..=4).contains(&tensor.shape.len());
+                let shape = (is_float && is_plain).then(|| tensor.shape.clone());
+                shapes.insert(plain(module), (module, shape));
+            }
+        }
+        let modules: BTreeMap<_, _> =
+            self.shapes.iter().map(|(name, shape)| (plain(name), (name, shape))).collect();
+        let empty: &[u64] = &[];
+        let renamed = renamed_prefix(
+            modules.keys().filter(|name| !shapes.contains_key(*name)).map(|name| (&**name, empty)),
+            shapes.keys().filter(|name| !modules.contains_key(*name)).map(|name| (&**name, empty)),
+        );
+        let base_name = |name: &str| match &renamed {
+            Some(renamed) if !shapes.contains_key(name) => {
+                let rest = name.strip_prefix(&*renamed.before)?;
+                Some(format!("{}{rest}", renamed.after))
+            }
+            _ => Some(name.to_owned()),
+        };
+        let patterns: HashSet<_> = shapes.keys().map(|name| Place::new(name).pattern).collect();
+        let mut matched = 0;
+        for (name, (module, [outputs, inputs])) in &modules {
+            let Some(name) = base_name(name) else { continue };
+            let group = Place::new(module).pattern;
+            let Some((stored, shape)) = shapes.get(&name) else {
+                // The same module of other layers exists, so that only its layer does not.
+                if patterns.contains(&Place::new(&name).pattern) {
+                    let values = ("stored", "missing");
+                    found.add(MismatchKind::MissingBaseModule, (module, &group), "base", values);
+                }
+                continue;
+            };
+            matched += 1;
+            // Packed weights have other shapes.
+            let Some(shape) = shape else { continue };
+            let kernel: u64 = shape[2..].iter().product();
+            let (rows, columns) = (shape[0], shape[1]);
+            // Embeddings, and the linear modules of GPT-2, are transposed.
+            let fits = [(rows, columns), (columns, rows), (rows, columns.saturating_mul(kernel))]
+                .contains(&(*outputs, *inputs));
+            if !fits {
+                let values = (format!("{shape:?}"), format!("[{outputs}, {inputs}]"));
+                found.add(MismatchKind::ShapeMismatch, (module, &group), stored, values);
+            }
+        }
+        if matched == 0 && !modules.is_empty() {
+            let example = modules.values().next().map_or("", |(name, _)| name);
+            let values = ("a module of the base model", "none");
+            found.add(MismatchKind::UnmatchedBase, (example, ""), "base", values);
+        }
+        found.into_findings()
+    }
+}
