@@ -84,7 +84,7 @@ async fn for_each_row(
     }
     let storage = Storage::open_existing(census)?;
     for part in CensusPart::list_existing(&storage).await? {
-        part.read(&storage).await?.0.into_iter().for_each(&mut function);
+        part.read(&storage).await?.1.into_iter().for_each(&mut function);
     }
     Ok(())
 }

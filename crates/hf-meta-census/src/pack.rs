@@ -28,9 +28,10 @@ impl Census {
         let found = CensusPart::list_existing(&self.storage).await?;
         let (mut runs, mut rows) = (Vec::new(), Vec::new());
         for part in &found {
-            let (mut more, parts) = part.read(&self.storage).await?;
-            if let missing @ 1.. = parts.saturating_sub(found.len()) {
-                return Err(self.incomplete(missing, parts));
+            let (footer, mut more) = part.read(&self.storage).await?;
+            let incomplete = usize::from(footer.unread(&more, false).next().is_some());
+            if let missing @ 1.. = footer.parts.saturating_sub(found.len()) + incomplete {
+                return Err(self.incomplete(missing, footer.parts));
             }
             rows.append(&mut more);
             if rows.len() >= ROWS_PER_RUN {

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use super::layout_digest::{LayoutHasher, hexadecimal};
+use super::outage::CircuitBreaker;
 use super::row::{CensusRow, integer};
 use super::table::TableRow;
 use super::{CensusError, ListedRepo};
@@ -84,22 +85,22 @@ pub(super) struct RepoReader {
     /// One permit per concurrent repository of all calls.
     repos: Arc<Semaphore>,
     large: LargeCallLimit,
-    /// True if the other sets of weights are listed even if the files are unknown.
-    list_sets: bool,
+    breaker: Arc<CircuitBreaker>,
 }
 
 impl RepoReader {
-    pub(super) fn new(client: &Client, concurrency: usize, list_sets: bool) -> Self {
+    pub(super) fn new(client: &Client, concurrency: usize, breaker: Arc<CircuitBreaker>) -> Self {
         let concurrency = concurrency.max(1);
         let repos = Arc::new(Semaphore::new(concurrency));
         let large = LargeCallLimit::new(MAX_LARGE_READS);
-        Self { client: client.clone(), concurrency, repos, large, list_sets }
+        Self { client: client.clone(), concurrency, repos, large, breaker }
     }
 
-    /// Reads repositories, each with its index, and calls `on_read` with their rows and headers as they complete.
+    /// Reads repositories, each with an index, and calls `on_read` with their rows and headers as they complete, until
+    /// the run ends.
     pub(super) async fn read_all(
         &self,
-        repos: Vec<(usize, ListedRepo)>,
+        repos: impl Iterator<Item = (usize, ListedRepo)>,
         mut on_read: impl FnMut(usize, CensusRow, Option<HeaderBytes>) -> Result<(), CensusError>,
     ) -> Result<(), CensusError> {
         let reader = self.clone();
@@ -109,11 +110,13 @@ impl RepoReader {
                 // The semaphore is never closed. The permit is held until the headers are written, because they take
                 // memory.
                 let permit = Arc::clone(&reader.repos).acquire_owned().await;
-                (at, reader.read(repo).await, permit)
+                let read = reader.breaker.call(|| reader.read(&repo)).await;
+                (at, read, permit)
             }
         };
         let (repos, order) = (stream::iter(repos), ResultOrder::Completion);
-        let mut reads = self.client.run_many(repos, self.concurrency, order, read);
+        let reads = self.client.run_many(repos, self.concurrency, order, read);
+        let mut reads = reads.take_until(Box::pin(self.breaker.stop().clone().stopped()));
         while let Some((at, (row, headers), _permit)) = reads.next().await {
             on_read(at, row, headers)?;
         }
@@ -122,17 +125,20 @@ impl RepoReader {
 
     /// Reads a repository. Errors become rows, too. There are no headers if nothing was read or they are too large to
     /// store.
-    async fn read(&self, listed: ListedRepo) -> (CensusRow, Option<HeaderBytes>) {
+    async fn read(
+        &self,
+        listed: &ListedRepo,
+    ) -> ((CensusRow, Option<HeaderBytes>), i64, Option<Error>) {
         let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
         let hash = Arc::clone(&hasher);
         let meter = self.client.start_call();
-        let model = self.model(&listed).meter(&meter).large_calls(&self.large);
+        let model = self.model(listed).meter(&meter).large_calls(&self.large);
         let model = model.exclude_waits_from_timeout(true);
         let model = model.on_header(move |header| {
             hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
         });
         let recorded = model.count_and_record().await;
-        let mut row = CensusRow::new(listed);
+        let mut row = CensusRow::new(listed.clone());
         row.set_result(recorded.result.as_ref());
         (row.requests, row.bytes_read) = (integer(meter.requests()), integer(meter.bytes()));
         row.set_digests(hasher.lock().unwrap_or_else(PoisonError::into_inner).finish());
@@ -145,13 +151,13 @@ impl RepoReader {
             row.file_sha256 =
                 recorded.bytes.as_ref().map_or_else(Vec::new, |headers| hashes(report, headers));
         }
-        (row, recorded.bytes)
+        let requests = row.requests;
+        ((row, recorded.bytes), requests, recorded.result.err())
     }
 
     fn model(&self, listed: &ListedRepo) -> Model {
-        let list_sets = self.list_sets || listed.files.is_some();
         let model = self.client.model(&listed.repo).revision(listed.commit.as_deref());
-        let model = model.plan(Plan::Prefetch).other_sets(list_sets);
+        let model = model.plan(Plan::Prefetch).other_sets(listed.files.is_some());
         match &listed.files {
             // A file with an invalid path cannot be requested, so it is ignored.
             Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),

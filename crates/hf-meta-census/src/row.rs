@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::mem::swap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 use super::ListedRepo;
@@ -284,6 +285,9 @@ impl CensusRow {
             counted.error.clone_from(&self.error);
         }
         let row = self.clone();
+        // These findings follow from the responses of the Hub, not from the stored bytes.
+        let of_source = row.findings.into_iter().filter(|kind| SOURCE_FINDINGS.contains(&&**kind));
+        counted.findings = counted.findings.into_iter().chain(of_source).sorted().dedup().collect();
         Self {
             canonical_repo: row.canonical_repo,
             commit: row.commit,
@@ -321,6 +325,9 @@ pub(super) const TOOL: &str = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
 
 /// The maximum number of other sets in a row. A repository may have 100,000 files.
 const MAX_SETS: usize = 1_000;
+
+/// The findings about the source of a model.
+const SOURCE_FINDINGS: [&str; 2] = ["notPinned", "renamed"];
 
 /// Returns the status of a repository that could not be read.
 fn status(error: &Error) -> &'static str {

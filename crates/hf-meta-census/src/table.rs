@@ -111,6 +111,13 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
         if self.bytes >= MAX_BUFFERED_BYTES { self.flush() } else { Ok(()) }
     }
 
+    /// Ends the current row group. Returns the number of row groups.
+    pub(super) fn end_row_group(&mut self) -> Result<usize, CensusError> {
+        self.flush()?;
+        self.writer.flush().map_err(|error| write_failed(&self.name, error))?;
+        Ok(self.writer.flushed_row_groups().len())
+    }
+
     fn flush(&mut self) -> Result<(), CensusError> {
         self.bytes = 0;
         let rows = std::mem::take(&mut self.buffered);
@@ -265,6 +272,19 @@ pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
     let batches = builder.and_then(|builder| builder.with_batch_size(batch_rows).build());
     let batches = batches.map_err(table_failed(name))?;
     Ok(rows_of(name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?)))
+}
+
+/// Iterates over the rows of some row groups of a temporary table, in this order.
+pub(super) fn row_groups<Row: TableRow>(
+    file: File,
+    groups: Vec<usize>,
+    batch_rows: usize,
+) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
+    let name = std::env::temp_dir().display().to_string();
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(|builder| builder.with_row_groups(groups).with_batch_size(batch_rows).build());
+    let batches = builder.map_err(table_failed(&name))?;
+    Ok(rows_of(&name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?)))
 }
 
 /// Iterates over the rows of record batches.
