@@ -112,9 +112,18 @@ fn assert_true(rows: &BTreeMap<String, CensusRow>, truths: impl Iterator<Item = 
         };
         assert_eq!(found, truth.parameters, "{row:?}");
         assert_eq!(row.status == "ok", truth.parameters.is_ok(), "{row:?}");
-        assert_eq!(row.commit.as_deref(), Some(&*truth.commit), "{row:?}");
+        assert_eq!(row.listed_commit.as_deref(), Some(&*truth.commit), "{row:?}");
+        let is_read = truth.kind != ModelKind::Gated;
+        assert_eq!(row.commit.as_deref(), is_read.then_some(&*truth.commit), "{row:?}");
+        let is_counted = row.status == "ok";
+        assert_eq!((row.dtypes.is_some(), row.findings.is_some()), (is_counted, is_counted));
         if row.status == "ok" {
             assert_eq!(u64::try_from(row.files.unwrap()).unwrap(), truth.files, "{row:?}");
+            assert_eq!(
+                (row.kind.as_deref(), row.is_complete),
+                (Some("model"), Some(true)),
+                "{row:?}"
+            );
             assert!(row.layout_digest.is_some() && row.parameter_exact == Some(true), "{row:?}");
             assert_eq!(row.hub_total, row.parameter_total, "{row:?}");
         }

@@ -299,7 +299,7 @@ impl Census {
         let mut summary = CensusSummary::default();
         let parts = CensusPart::list_existing(&self.storage).await?;
         let total = parts.len() * REPOS_PER_PART;
-        self.progress.update(|progress| *progress = CensusProgress { total, ..*progress });
+        self.progress.update(|progress| *progress = CensusProgress { total, ..Default::default() });
         for part in parts {
             let (footer, mut rows) = part.read(&self.storage).await?;
             summary.not_recounted += self.count_part(&part, &footer, &mut rows).await?;

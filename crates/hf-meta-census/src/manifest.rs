@@ -68,11 +68,21 @@ pub struct ListedRepo {
     pub license: Option<String>,
     /// The first architecture in `config.json`, such as `LlamaForCausalLM`.
     pub architecture: Option<String>,
-    /// The base model, as tagged.
-    pub base_model: Option<String>,
+    /// The model type in `config.json`, such as `llama`.
+    pub model_type: Option<String>,
+    /// The base models, as tagged.
+    pub base_models: Option<Vec<String>>,
+    /// The relation to the base models: `adapter`, `finetune`, `merge` or `quantized`.
+    pub base_model_relation: Option<String>,
+    /// The number of likes.
+    pub likes: Option<i64>,
+    /// The tags of the Hub.
+    pub tags: Option<Vec<String>>,
 }
 
-impl TableRow for ListedRepo {}
+impl TableRow for ListedRepo {
+    const NAME: &str = "A list of repositories";
+}
 
 impl ListedRepo {
     /// Creates a repository from its name.

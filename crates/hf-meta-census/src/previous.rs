@@ -63,8 +63,10 @@ impl PreviousCensus {
 
 /// Returns whether neither a retry nor the current rules could change a row.
 fn can_carry_over(row: &CensusRow) -> bool {
-    matches!(&*row.status, "ok" | "no_weights" | "several_sets" | "malformed")
-        && row.commit.is_some()
+    matches!(
+        &*row.status,
+        "ok" | "empty" | "no_weights" | "several_sets" | "malformed" | "too_large"
+    ) && row.commit.is_some()
         && row.rules == RuleSet::CURRENT.to_string()
         && row.schema_version == SCHEMA_VERSION
 }

@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use super::layout_digest::{LayoutHasher, hexadecimal};
+use super::layout_digest::{LayoutHasher, digest_from_hex, hexadecimal};
 use super::outage::CircuitBreaker;
 use super::row::{CensusRow, integer};
 use super::table::TableRow;
@@ -35,14 +36,16 @@ pub struct StoredHeader {
     /// The size of the whole file in bytes.
     pub file_size: i64,
     /// The SHA-256 hash of the whole file, if the Hub reported it.
-    pub file_sha256: Option<String>,
+    pub file_sha256: Option<Bytes>,
     /// The SHA-256 hash of the stored bytes.
-    pub sha256: String,
+    pub sha256: Bytes,
     /// The start of the file, up to the end of its header. Long GGUF arrays that do not affect the counts are zeroed.
     pub header: Bytes,
 }
 
 impl TableRow for StoredHeader {
+    const NAME: &str = "The table `headers`";
+
     fn size(&self) -> usize {
         self.header.len()
     }
@@ -58,8 +61,8 @@ impl StoredHeader {
                 commit: commit.clone(),
                 file: file.path.to_string(),
                 file_size: i64::try_from(file.size).ok()?,
-                file_sha256: file.sha256,
-                sha256: hexadecimal(&Sha256::digest(&file.start)),
+                file_sha256: file.sha256.as_deref().and_then(digest_from_hex),
+                sha256: Bytes::copy_from_slice(&Sha256::digest(&file.start)),
                 header: file.start,
             })
         })
@@ -67,11 +70,11 @@ impl StoredHeader {
 
     /// Returns the stored file; `None` if the row has been changed.
     fn to_file(&self) -> Option<HeaderFile> {
-        let is_unchanged = hexadecimal(&Sha256::digest(&self.header)) == self.sha256;
+        let is_unchanged = Sha256::digest(&self.header)[..] == self.sha256;
         is_unchanged.then_some(HeaderFile {
             path: self.file.parse().ok()?,
             size: u64::try_from(self.file_size).ok()?,
-            sha256: self.file_sha256.clone(),
+            sha256: self.file_sha256.as_deref().map(hexadecimal),
             start: self.header.clone(),
         })
     }
@@ -142,14 +145,12 @@ impl RepoReader {
         row.set_result(recorded.result.as_ref());
         (row.requests, row.bytes_read) = (integer(meter.requests()), integer(meter.bytes()));
         row.set_digests(hasher.lock().unwrap_or_else(PoisonError::into_inner).finish());
-        if let Some(headers) = &recorded.bytes {
-            row.commit = Some(headers.commit().to_string());
-            row.canonical_repo = headers.canonical_name().map(str::to_owned);
-        }
+        row.set_source(recorded.bytes.as_ref());
         if let Ok(report) = &recorded.result {
-            row.path = recorded.path.map(|path| path.to_string());
-            row.file_sha256 =
-                recorded.bytes.as_ref().map_or_else(Vec::new, |headers| hashes(report, headers));
+            let files = listed.files.iter().flatten().filter_map(|path| path.parse().ok());
+            let files: Vec<_> = files.chain(report.filepaths.iter().cloned()).unique().collect();
+            row.set_role(recorded.path.as_ref(), &files);
+            row.file_sha256 = recorded.bytes.as_ref().map(|headers| hashes(report, headers));
         }
         let requests = row.requests;
         ((row, recorded.bytes), requests, recorded.result.err())
@@ -167,9 +168,9 @@ impl RepoReader {
 }
 
 /// Returns the known hashes of the weight files.
-fn hashes(report: &CountReport, headers: &HeaderBytes) -> Vec<String> {
+fn hashes(report: &CountReport, headers: &HeaderBytes) -> Vec<Bytes> {
     let files = report.filepaths.iter().filter(|path| !path.is_index());
-    files.filter_map(|path| headers.sha256(path).map(str::to_owned)).collect()
+    files.filter_map(|path| digest_from_hex(headers.sha256(path)?)).collect()
 }
 
 /// Recounts a row from stored bytes. Returns `None` if the bytes are incomplete.

@@ -37,7 +37,7 @@ type Change = (&'static str, Option<fn(&str) -> Repo>, Expected);
 
 fn changes() -> [Change; 8] {
     let read = ("ok", None, OLD, Some(1), None);
-    let refused = |status, kind| (status, Some(kind), OLD, None, None);
+    let refused = |status, kind| (status, Some(kind), "", None, None);
     [
         ("org/unchanged", Some(old), read),
         ("org/pushed", Some(pushed), read),
