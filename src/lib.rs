@@ -1,4 +1,4 @@
-//! Inspect safetensors and GGUF models on the Hugging Face Hub without downloading them.
+//! Inspect safetensors, GGUF and PyTorch models on the Hugging Face Hub without downloading them.
 //!
 //! A [`Client`] reads the headers of a repository with HTTP range requests, validates them, and counts parameters per
 //! dtype. For BLOOM, a 352 GB checkpoint, it reads 156 kB.

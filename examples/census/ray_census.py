@@ -23,12 +23,12 @@ import ray
 SLICES_PER_WORKER = 4
 
 
-@ray.remote(num_cpus=1, max_retries=10, retry_exceptions=[hf_meta.HfMetaError, RuntimeError], scheduling_strategy="SPREAD")
+@ray.remote(num_cpus=1, max_retries=10, retry_exceptions=[hf_meta.HfMetaError, OSError], scheduling_strategy="SPREAD")
 def read_slice(manifest, target, slice, settings):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "repos.parquet")
         path.write_bytes(manifest)
-        return hf_meta.census(path, target, slice=slice, **settings)
+        return hf_meta.census.read(path, target, slice=slice, **settings)
 
 
 def read(manifest, target, workers, settings, quota_share=1.0):
@@ -44,7 +44,7 @@ def read(manifest, target, workers, settings, quota_share=1.0):
         running.difference_update(done)
         running.update(start(manifest, target, k, slices, settings) for _, k in zip(done, waiting))
         for result in ray.get(done):
-            rows.update(result["rows"])
+            rows.update(result.rows)
         finished += len(done)
         passed = time.monotonic() - begun
         left = passed / finished * (slices - finished)

@@ -175,7 +175,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension. No other
+    /// Registers a format in addition to safetensors, GGUF and PyTorch. Its parser reads the files with its extension. No other
     /// format may have the same name or extension.
     ///
     /// The example `tensorsafe` in this repository implements one.
@@ -283,13 +283,6 @@ impl ClientBuilder {
     /// them.
     pub fn quota_share(mut self, share: f64) -> Self {
         self.http.quota_share = share;
-        self
-    }
-
-    /// Sets the maximum number of connections to all HTTP/1.1 servers together; 64 by default, and at least 1. Over
-    /// HTTP/1.1, each request in flight occupies a connection.
-    pub fn max_http1_connections(mut self, connections: usize) -> Self {
-        self.http.max_http1_connections = connections;
         self
     }
 
@@ -425,7 +418,6 @@ impl ClientBuilder {
         let is_share = http.quota_share > 0.0 && http.quota_share <= 1.0;
         let others = [
             ("max_concurrent_requests", http.max_concurrent_requests > 0, "it must be at least 1"),
-            ("max_http1_connections", http.max_http1_connections > 0, "it must be at least 1"),
             ("quota_share", is_share, "it must be above 0 and at most 1"),
             ("format", self.formats.are_distinct(), "another format has this name or extension"),
         ];

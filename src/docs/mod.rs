@@ -60,6 +60,9 @@ pub mod census {}
 #[doc = include_str!("command.md")]
 pub mod command {}
 
+/// [`Layout`]: crate::formats::weight_sets::Layout
+/// [`read_header`]: crate::formats::read_header
+/// [`ReportBuilder`]: crate::report::ReportBuilder
 /// [`formats`]: crate::formats
 /// [`count`]: crate::count
 /// [Quantization]: crate::docs::quantization

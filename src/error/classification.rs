@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Error;
 use crate::error_kind::ErrorKind;
-use crate::formats::chain;
+use crate::formats::pytorch::PyTorchError;
+use crate::formats::{HeaderError, chain};
 use crate::http::{HttpError, HubError, TransportKind};
 
 impl Error {
@@ -28,7 +29,12 @@ impl Error {
             Self::Gated { .. } => ErrorKind::Gated,
             Self::RejectedToken { .. } => ErrorKind::RejectedToken,
             Self::Forbidden { .. } => ErrorKind::Forbidden,
-            Self::NoWeights { .. } => ErrorKind::NoWeights,
+            // Other programs, and other kinds of pickles, use the extensions of checkpoints.
+            Self::NoWeights { .. }
+            | Self::InvalidHeader {
+                source: HeaderError::PyTorch(PyTorchError::NotACheckpoint { .. }),
+                ..
+            } => ErrorKind::NoWeights,
             Self::SeveralSets { .. } => ErrorKind::SeveralSets,
             Self::ShardNotFound { .. } | Self::IncompleteShards { .. } => ErrorKind::MissingShards,
             Self::ListingFailed { .. } => ErrorKind::MalformedListing,
@@ -106,18 +112,6 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         use ErrorKind::{InvalidOption, InvalidSettings, InvalidSource, Offline};
         matches!(self.kind(), InvalidSource | InvalidOption | InvalidSettings | Offline)
-    }
-
-    /// Returns whether a server has rate limited the client.
-    #[must_use]
-    pub fn is_rate_limited(&self) -> bool {
-        self.kind() == ErrorKind::RateLimited
-    }
-
-    /// Returns whether the timeout of the call or of a request has elapsed.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        self.kind() == ErrorKind::Timeout
     }
 
     /// Returns the HTTP status of the response that caused this error, or `None` if no response did.

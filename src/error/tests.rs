@@ -152,7 +152,7 @@ fn the_source_can_be_downcast_to_the_type_of_the_field() {
     assert!(size_of::<Error>() <= 128, "{} bytes", size_of::<Error>());
 }
 
-/// Returns the predicates that hold, besides `is_rate_limited` and `is_timeout`, which are separate kinds.
+/// Returns the predicates that hold.
 fn predicates(error: &Error) -> Vec<&'static str> {
     let all = [
         ("is_usage", error.is_usage()),
@@ -206,7 +206,7 @@ fn the_wait_and_the_status_come_from_the_response_or_from_the_gate() {
     let elapsed = Duration::ZERO;
     let refused = Error::Refused { file, attempts: 1, elapsed, source };
     assert_eq!((refused.status(), refused.retry_after()), (Some(429), Some(wait)));
-    assert!(refused.is_rate_limited());
+    assert_eq!(refused.kind(), ErrorKind::RateLimited);
     let held = request_failed(HttpError::RateLimited { url: url(), wait });
     assert_eq!((held.status(), held.retry_after()), (None, Some(wait)));
     let wait = Duration::from_millis(1_001);

@@ -24,6 +24,9 @@ const MAX_SERVERS: usize = 1_000;
 /// The maximum number of `reqwest` clients: two for each of 32 tokio runtimes.
 const MAX_CLIENTS: usize = 64;
 
+/// The maximum number of HTTP/1.1 connections, across all servers. By default, macOS allows 256 open files per process.
+const MAX_HTTP1_CONNECTIONS: usize = 64;
+
 /// The HTTP/2 flow-control window of a connection, and of each of its responses, in bytes (RFC 9113, section 5.2).
 ///
 /// With the default window of 65,535 bytes, an index costs one round trip per 64 kB. With half of this window, the
@@ -36,7 +39,7 @@ pub(super) struct HttpClients {
     guard: Arc<AddressGuard>,
     clients: Mutex<HashMap<ClientKey, Client>>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
-    max_http1_connections: Arc<Semaphore>,
+    http1_permits: Arc<Semaphore>,
 }
 
 /// Identifies a `reqwest` client.
@@ -81,13 +84,12 @@ impl HttpClients {
     /// Does not build a `reqwest` client yet: loading the system's certificates takes longer than starting the
     /// program.
     pub(super) fn new(settings: Arc<HttpSettings>, guard: Arc<AddressGuard>) -> Self {
-        let connections = settings.max_http1_connections.min(Semaphore::MAX_PERMITS);
         Self {
             settings,
             guard,
             clients: Mutex::default(),
             servers: Mutex::default(),
-            max_http1_connections: Arc::new(Semaphore::new(connections)),
+            http1_permits: Arc::new(Semaphore::new(MAX_HTTP1_CONNECTIONS)),
         }
     }
 
@@ -101,11 +103,15 @@ impl HttpClients {
         &self,
         url: &Url,
     ) -> Result<(Client, Option<OwnedSemaphorePermit>), reqwest::Error> {
-        let negotiated = self.negotiated(&url.origin());
-        if url.scheme() == "https" && matches!(negotiated, None | Some(NegotiatedHttp::Http2)) {
+        let is_http2_only = url.scheme() == "https"
+            && match self.negotiated(&url.origin()) {
+                None => !self.expects_http1(),
+                negotiated => negotiated == Some(NegotiatedHttp::Http2),
+            };
+        if is_http2_only {
             return Ok((self.client(true)?, None));
         }
-        let permit = Arc::clone(&self.max_http1_connections).acquire_owned().await;
+        let permit = Arc::clone(&self.http1_permits).acquire_owned().await;
         Ok((self.client(false)?, permit.ok()))
     }
 
@@ -147,6 +153,18 @@ impl HttpClients {
     /// Returns whether an HTTPS server has responded over HTTP/1.1.
     pub(super) fn is_http1(&self, url: &Url) -> bool {
         url.scheme() == "https" && self.negotiated(&url.origin()) == Some(NegotiatedHttp::Http1)
+    }
+
+    /// Returns whether all HTTPS servers so far speak only HTTP/1.1, as behind a proxy that decrypts the traffic. The
+    /// next one then probably does, too.
+    fn expects_http1(&self) -> bool {
+        let servers = lock(&self.servers);
+        let is_https =
+            |origin: &Origin| matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https");
+        let mut versions =
+            servers.iter().filter(|(origin, _)| is_https(origin)).map(|(_, version)| *version);
+        let first = versions.next();
+        first == Some(NegotiatedHttp::Http1) && versions.all(|version| Some(version) == first)
     }
 
     fn negotiated(&self, origin: &Origin) -> Option<NegotiatedHttp> {

@@ -108,8 +108,6 @@ pub(crate) struct HttpSettings {
     pub(crate) max_concurrent_requests: usize,
     /// The fraction of each quota to use, from 0 to 1.
     pub(crate) quota_share: f64,
-    /// The maximum number of HTTP/1.1 connections, across all servers.
-    pub(crate) max_http1_connections: usize,
     /// True to read without the token if the server rejects it.
     pub(crate) anonymous_fallback: bool,
 }
@@ -131,8 +129,6 @@ impl Default for HttpSettings {
             retry_policy: RetryPolicy::default(),
             max_concurrent_requests: 256,
             quota_share: 1.0,
-            // By default, macOS allows 256 open files per process.
-            max_http1_connections: 64,
             anonymous_fallback: true,
         }
     }

@@ -361,7 +361,8 @@ impl RateLimitGate {
             state.hold.as_mut().is_some_and(|hold| !replace(&mut hold.has_warned, true))
         };
         if wait > MIN_WARNED_WAIT && self.with_state(key, take_warning) {
-            tracing::warn!(wait = &*text::duration(wait), server, "rate limit reached");
+            let wait = text::duration(wait);
+            tracing::warn!(server, "rate limit reached; waiting {wait}");
         } else {
             tracing::debug!(server, ?wait, "request held back by a rate limit");
         }

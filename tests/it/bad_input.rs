@@ -51,14 +51,8 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
             starting_with(1_000, 1_007),
             "a header of 1000 bytes does not fit in a file of 1007 bytes",
         ),
-        (
-            File::from_bytes(pointer),
-            "the file is not a safetensors file: it looks like a Git LFS pointer",
-        ),
-        (
-            File::from_bytes(page),
-            "the file is not a safetensors file: it looks like an HTML or XML page",
-        ),
+        (File::from_bytes(pointer), "the file looks like a Git LFS pointer"),
+        (File::from_bytes(page), "the file looks like an HTML or XML page"),
         (
             file_with_header("{nope}", 0),
             "the header is malformed: expected a string key, found `nope` at line 1 column 2",
@@ -135,7 +129,7 @@ pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
     vec![
         (File::from_bytes(conflict), "the index contains an unresolved merge conflict at line 3"),
         (File::from_bytes("{}"), "the index has no `weight_map`"),
-        (File::from_bytes("<html>"), "the file is not an index: it looks like an HTML or XML page"),
+        (File::from_bytes("<html>"), "the file looks like an HTML or XML page"),
         (
             naming("../../../other/resolve/main/a.safetensors"),
             "the index lists tensor `x` in a shard with an unsafe name: \

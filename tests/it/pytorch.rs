@@ -2,21 +2,38 @@
 //!
 //! `tests/oracles/pytorch.py` writes the files. The parser is compared with torch in its own crate.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hf_meta::report::diff::Diff;
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{CountReport, Model, Weights};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tempfile::NamedTempFile;
 
 use crate::hub::{File, Host, LocalHub, Repo};
 use crate::support;
 
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pytorch").join(name)
+}
+
 fn fixture(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pytorch");
-    fs::read(folder.join(name)).unwrap()
+    fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn json<T: DeserializeOwned>(name: &str) -> T {
+    serde_json::from_slice(&fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Returns the names of the files in a folder with an extension, without it.
+fn stems(folder: &str, extension: &str) -> BTreeSet<String> {
+    let names = fs::read_dir(path(folder)).unwrap().map(|file| file.unwrap().file_name());
+    let stem = |name: std::ffi::OsString| Some(name.to_str()?.strip_suffix(extension)?.to_owned());
+    names.filter_map(stem).collect()
 }
 
 /// Starts a hub with one repository, whose files are named after fixtures.
@@ -209,15 +226,209 @@ async fn a_conversion_does_not_differ() {
     }
 }
 
+/// A model as safetensors: dtype and shape of each tensor by name.
+type Header = BTreeMap<String, (String, Vec<u64>)>;
+
+fn safetensors(header: &Header) -> File {
+    File::safetensors(
+        header.iter().map(|(name, (dtype, shape))| (name.as_str(), dtype.as_str(), &shape[..])),
+    )
+}
+
+/// Compares a checkpoint with its conversion in both directions, and returns the number of parameters of each.
+async fn compare(name: &str, pickle: Vec<u8>, converted: &Header, config: &str) -> [u64; 2] {
+    let config = File::from_bytes(config.to_owned());
+    let hub = LocalHub::start([
+        Repo::new("org/pickle")
+            .file("pytorch_model.bin", File::from_bytes(pickle))
+            .file("config.json", config.clone()),
+        Repo::new("org/converted")
+            .file("model.safetensors", safetensors(converted))
+            .file("config.json", config),
+    ])
+    .unwrap();
+    let client = support::client(&hub);
+    let before = client.model("org/pickle").inspect().await.unwrap();
+    let after = client.model("org/converted").inspect().await.unwrap();
+    for diff in [Diff::new(&before, &after), Diff::new(&after, &before)] {
+        assert!(diff.is_empty(), "{name}: {:?}", diff.changes);
+    }
+    let mut totals = [0; 2];
+    for (total, repo) in totals.iter_mut().zip(["org/pickle", "org/converted"]) {
+        let report = client.model(repo).count().await.unwrap();
+        assert!(report.breakdown.is_exact(), "{name}: {:?}", report.findings);
+        *total = report.parameter_count.total();
+    }
+    totals
+}
+
+/// Models of 18 architectures as `save_pretrained` of transformers 4.30 and 5.23 writes them in both formats. Tied
+/// tensors are in the pickle only.
 #[tokio::test]
-async fn the_state_of_an_optimizer_is_not_counted() {
-    let (_hub, model) = hub(&[("last.ckpt", "training.ckpt")]);
-    let report = model.count().await.unwrap();
-    let state = report.findings.iter().find_map(|finding| match finding {
-        Finding::TrainingState { tensors, parameters } => Some((*tensors, *parameters)),
-        _ => None,
+async fn conversions_of_transformers_do_not_differ() {
+    for folder in ["models/transformers-4.30.2", "models/transformers-5.23.0"] {
+        let headers: BTreeMap<String, Header> = json(&format!("{folder}/safetensors.json"));
+        assert_eq!(headers.len(), 18);
+        let mut dropped = 0;
+        for (name, converted) in headers {
+            let pickle = fixture(&format!("{folder}/{name}.bin"));
+            let [found, expected] = compare(&name, pickle, &converted, "{}").await;
+            assert_eq!(found, expected, "{folder}/{name}");
+            let names = stored_names(&format!("{folder}/{name}.bin"));
+            dropped += names.iter().filter(|name| !converted.contains_key(*name)).count();
+        }
+        assert!(dropped >= 10, "{folder}: only {dropped} tied tensors");
+    }
+}
+
+/// Returns the names of all tensors that `torch.load` finds in a model.
+fn stored_names(name: &str) -> BTreeSet<String> {
+    let header = hf_meta::formats::read_header(
+        hf_meta::formats::Format::parser(
+            &hf_meta::formats::pytorch::PyTorch,
+            &"model.bin".parse().unwrap(),
+            1 << 30,
+        ),
+        Some(fixture(name).len() as u64),
+        |range| {
+            let file = fixture(name);
+            let at = |offset: u64| usize::try_from(offset).unwrap().min(file.len());
+            Ok::<_, hf_meta::formats::HeaderError>(file[at(range.start)..at(range.end)].to_vec())
+        },
+    )
+    .unwrap();
+    let aliases = header.pickle().unwrap().aliases().map(|view| view.name.clone());
+    header.tensors().iter().map(|(name, _)| name.to_owned()).chain(aliases).collect()
+}
+
+#[tokio::test]
+async fn shards_of_an_older_transformers_are_read() {
+    let folder = "models/transformers-4.30.2/sharded";
+    let shards = stems(folder, ".bin");
+    assert!(shards.len() > 1, "{shards:?}");
+    let index = "pytorch_model.bin.index.json";
+    let repo =
+        Repo::new("org/model").file(index, File::from_bytes(fixture(&format!("{folder}/{index}"))));
+    let repo = shards.iter().fold(repo, |repo, shard| {
+        repo.file(
+            &format!("{shard}.bin"),
+            File::from_bytes(fixture(&format!("{folder}/{shard}.bin"))),
+        )
     });
-    // For each of four tensors with 12 elements in total: the step, and two averages.
-    assert_eq!(state, Some((12, 24)), "{:?}", report.findings);
-    assert_eq!(report.parameter_count.total(), 40);
+    let hub = LocalHub::start([repo]).unwrap();
+    let report = support::client(&hub).model("org/model").verify().await.unwrap();
+    assert!(report.is_valid(), "{:?}", report.findings);
+    let report = support::client(&hub).model("org/model").count().await.unwrap();
+    // GPT-2 with 40 tokens, 10 positions, 2 layers and 8 channels; the masks of version 4.30 are not persistent.
+    let layer = 4 * 8 + (8 * 24 + 24) + (8 * 8 + 8) + (8 * 32 + 32) + (32 * 8 + 8);
+    assert_eq!(report.parameter_count.total(), 40 * 8 + 10 * 8 + 2 * layer + 2 * 8);
+}
+
+/// The fixture of a quantized model; see `tests/oracles/fixture.py`.
+#[derive(Deserialize)]
+struct Quantized {
+    true_parameters: u64,
+    config: serde_json::Value,
+    tensors: Vec<QuantizedTensor>,
+}
+
+#[derive(Deserialize)]
+struct QuantizedTensor {
+    name: String,
+    dtype: String,
+    shape: Vec<u64>,
+}
+
+/// The state dictionaries of bitsandbytes, GPTQModel and AutoAWQ.
+#[tokio::test]
+async fn quantized_pickles_have_the_counts_of_their_safetensors() {
+    let names = stems("quantized", ".bin");
+    assert!(names.len() >= 11, "{names:?}");
+    for name in names {
+        let Quantized { true_parameters, config, tensors } =
+            json(&format!("quantized/{name}.json"));
+        let tensors = tensors.into_iter();
+        let header = tensors.map(|tensor| (tensor.name, (tensor.dtype, tensor.shape))).collect();
+        let pickle = fixture(&format!("quantized/{name}.bin"));
+        let totals = compare(&name, pickle, &header, &config.to_string()).await;
+        assert_eq!(totals, [true_parameters; 2], "{name}");
+    }
+}
+
+/// Returns the elements of EMA copies and of optimizer states that a report mentions.
+fn training_state(report: &CountReport) -> Option<(u64, u64, u64)> {
+    report.findings.iter().find_map(|finding| match finding {
+        Finding::TrainingState { tensors, copies, states } => Some((*tensors, *copies, *states)),
+        _ => None,
+    })
+}
+
+/// A model of four tensors with 12 elements, its running statistics with 4, and the state of `AdamW`: for each of the
+/// four tensors, the step and two averages.
+#[tokio::test]
+async fn training_state_is_told_apart() {
+    let cases = [
+        ("lightning.ckpt", 16, None),
+        ("training.ckpt", 16, Some((12, 0, 24))),
+        ("torch-1.13.1-training.ckpt", 16, Some((12, 0, 24))),
+        // An EMA copy may be all that a file contains, so it is counted.
+        ("ema.pt", 32, Some((19, 16, 24))),
+        ("adam.pt", 0, Some((8, 0, 24))),
+    ];
+    for (name, parameters, expected) in cases {
+        let (_hub, model) = hub(&[("last.ckpt", name)]);
+        let report = model.count().await.unwrap();
+        assert_eq!(training_state(&report), expected, "{name}: {:?}", report.findings);
+        assert_eq!(report.parameter_count.total(), parameters, "{name}");
+        let elements: u64 = expected.map_or(parameters, |(.., states)| parameters + states);
+        assert_eq!(report.parameter_count.totals().elements, elements, "{name}");
+        let verified = model.verify().await.unwrap();
+        assert!(verified.is_valid(), "{name}: {:?}", verified.findings);
+    }
+}
+
+/// The files that training programs and other formats put next to a checkpoint, or into a repository without one.
+#[tokio::test]
+async fn unrelated_files_are_not_chosen() {
+    let others = [
+        "training_args.bin",
+        "optimizer.pt",
+        "scheduler.pt",
+        "rng_state.pth",
+        "rng_state_1.pth",
+        "tokenizer.bin",
+        "ggml-model-q4.bin",
+        "openvino_model.bin",
+        "openvino_model.xml",
+        "model.onnx",
+        "tf_model.h5",
+        "checkpoint-500/optimizer.pt",
+    ];
+    let unrelated = |repo| {
+        others.iter().fold(repo, |repo: Repo, name| repo.file(name, File::from_bytes("unrelated")))
+    };
+    let with = |name: &str, file| {
+        let repo = unrelated(Repo::new("org/model")).file(name, file);
+        LocalHub::start([repo]).unwrap()
+    };
+    for name in ["pytorch_model.bin", "custom.pth", "checkpoint-500/pytorch_model.bin"] {
+        let hub = with(name, File::from_bytes(fixture("tied.bin")));
+        let model = support::client(&hub).model("org/model");
+        let report = model.count().await.unwrap();
+        assert_eq!((report.filepaths[0].as_str(), report.parameter_count.total()), (name, 28));
+        assert!(model.verify().await.unwrap().is_valid());
+        assert_eq!(model.weight_sets().await.unwrap().unwrap().len(), 1);
+    }
+    let hub = LocalHub::start([unrelated(Repo::new("org/model"))]).unwrap();
+    let error = support::client(&hub).model("org/model").count().await.unwrap_err();
+    let formats = "only GGML (.bin), 1 file; ONNX (.onnx), 1 file; OpenVINO (.bin), 1 file; TensorFlow (.h5), 1 file";
+    assert_eq!((error.code(), error.chain().contains(formats)), ("noWeights", true), "{error}");
+    // Another program's file with a name of ours is read, and rejected with a reason.
+    let hub = with("model.bin", File::from_bytes(&b"\x06\0\0\0\x0c\0WhisperSpec\0\x03\0\0\0"[..]));
+    let error = support::client(&hub).model("org/model").count().await.unwrap_err();
+    assert_eq!(error.code(), "noWeights");
+    assert!(error.chain().ends_with("a CTranslate2 model, not a checkpoint"), "{}", error.chain());
+    // A path selects any file.
+    let (_hub, model) = self::hub(&[("optimizer.pt", "adam.pt")]);
+    assert_eq!(model.path("optimizer.pt").count().await.unwrap().format, "pytorch");
 }

@@ -1,7 +1,8 @@
 //! Servers that send other responses than requested.
 
 use hf_meta::{
-    Client, ClientBuilder, Error, HttpError, RangeError, RetryPolicy, Source, TransportKind,
+    Client, ClientBuilder, Error, ErrorKind, HttpError, RangeError, RetryPolicy, Source,
+    TransportKind,
 };
 use wiremock::matchers::{header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -116,7 +117,7 @@ async fn a_200_response_is_cut_to_the_range() {
     assert_eq!(server.received_requests().await.unwrap().len(), 1, "one body has the header");
     let page = ResponseTemplate::new(200).set_body_string("<html>Please log in</html>");
     let error = parse(page, range(8, last())).await.unwrap_err();
-    assert!(error_chain(&error).ends_with("it looks like an HTML or XML page"), "{error:?}");
+    assert!(error_chain(&error).ends_with("the file looks like an HTML or XML page"), "{error:?}");
 }
 
 /// A server such as `python -m http.server`. The header is longer than the first bytes of the body that are read.
@@ -157,8 +158,8 @@ async fn errors_are_classified_by_status() {
         let error = parse(ResponseTemplate::new(status), range(8, last())).await.unwrap_err();
         assert_eq!(error.is_not_found(), is_not_found, "{error:?}");
         assert_eq!(error.is_transient(), is_transient, "{error:?}");
-        assert_eq!(error.is_rate_limited(), status == 429, "{error:?}");
-        assert!(!error.is_timeout() && !error.has_no_weights(), "{error:?}");
+        assert_eq!(error.kind() == ErrorKind::RateLimited, status == 429, "{error:?}");
+        assert!(error.kind() != ErrorKind::Timeout && !error.has_no_weights(), "{error:?}");
         assert_eq!((error.status(), error.retry_after()), (Some(status), None), "{error:?}");
         assert!(error_chain(&error).contains(&format!("status {status}")), "{error:?}");
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the sizes of caches, measured on the cache objects of `transformers`.
 
-    tests/oracles/memory.py [MODEL_TYPE…]
+    tests/oracles/memory.py [TABLE…]
 
 A line has a configuration, context lengths in tokens, the elements that the cache holds after a forward pass of as many
 tokens, and those that hf-mem computes with all defaults filled in, separated by tabs. Encoder-decoder models get an input of
@@ -10,10 +10,11 @@ the same length.
 `fixtures/memory/transformers.tsv` has each architecture: with the defaults of its class on the meta device, and with a small
 configuration on the CPU whose windows are shorter than the context. An architecture that fails in both ways is listed in a
 comment. `fixtures/memory/configs.tsv` has chosen configurations, whose first two columns are kept: the layouts of well-known
-repositories, and small configurations with other values, missing keys and `null`.
+repositories, and small configurations with other values, missing keys and `null`. `configs-earlier.tsv` has more of them,
+which were measured before this script wrote whole tables.
 
-Needs torch and transformers; without hf-mem, its column is empty. `JOBS` is the number of processes. With MODEL_TYPE, the
-files have only these architectures.
+Needs torch, transformers and hf-mem. `JOBS` is the number of processes. With TABLE, such as `configs.tsv`, only that file
+is written.
 """
 
 import json
@@ -38,10 +39,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES as SEQ2SEQ,
 )
 
-try:
-    from hf_mem.safetensors.kv_cache import compute_safetensors_kv_cache_size
-except ImportError:
-    compute_safetensors_kv_cache_size = None
+from hf_mem.safetensors.kv_cache import compute_safetensors_kv_cache_size
 
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
@@ -133,8 +131,6 @@ def small_configs(name):
 
 def hf_mem(config, lengths):
     """Returns the elements that hf-mem computes, or `-` if it fails."""
-    if compute_safetensors_kv_cache_size is None:
-        return ""
     try:
         values = {key: value for key, value in config.to_dict().items() if value is not None}
         return " ".join(str(compute_safetensors_kv_cache_size(values, "BF16", length) // 2) for length in lengths)
@@ -164,7 +160,11 @@ def attempt(kind, name, changes, lengths, device):
 def lines(kind, name):
     """Returns the lines of an architecture."""
     found, reasons = [], []
-    attempts = [({}, LONG, "meta"), *((changes, SHORT, "cpu") for changes in small_configs(name))]
+    try:
+        attempts = [({}, LONG, "meta"), *((changes, SHORT, "cpu") for changes in small_configs(name))]
+    except Exception as error:
+        # Some classes cannot be built with their own defaults.
+        attempts, reasons = [], [error]
     for changes, lengths, device in attempts:
         if device == "cpu" and found and found[-1][1] == "cpu":
             break
@@ -200,18 +200,19 @@ def work(job):
     return stated_line(*job) if isinstance(job, tuple) else lines(AutoModelForSeq2SeqLM if job in SEQ2SEQ else AutoModelForCausalLM, job)
 
 
+def stated(path):
+    """Returns the configurations and the context lengths in a table."""
+    rows = [text.split("\t")[:2] for text in path.read_text().splitlines() if text[0] != "#"]
+    return [(json.loads(config), tuple(map(int, lengths.split()))) for config, lengths in rows]
+
+
 def main():
-    chosen = sys.argv[1:]
+    chosen = sys.argv[1:] or ["transformers.tsv", "configs.tsv", "configs-earlier.tsv"]
     folder = ROOT / "fixtures/memory"
     names = sorted(set(CAUSAL) - set(SEQ2SEQ) - {"whisper", "trocr"}) + sorted(SEQ2SEQ)
-    stated = [text.split("\t")[:2] for text in (folder / "configs.tsv").read_text().splitlines() if text[0] != "#"]
-    stated = [(json.loads(config), tuple(map(int, lengths.split()))) for config, lengths in stated]
-    files = {
-        "transformers.tsv": [name for name in names if not chosen or name in chosen],
-        "configs.tsv": [(config, lengths) for config, lengths in stated if not chosen or config["model_type"] in chosen],
-    }
-    with multiprocessing.Pool(int(os.environ.get("JOBS", os.cpu_count()))) as pool:
-        for name, jobs in files.items():
+    with multiprocessing.Pool(int(os.environ.get("JOBS", os.cpu_count())), maxtasksperchild=8) as pool:
+        for name in chosen:
+            jobs = names if name == "transformers.tsv" else stated(folder / name)
             with (folder / name).open("w") as file:
                 print(HEADER, file=file)
                 for measured in pool.imap(work, jobs):

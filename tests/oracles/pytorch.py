@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
 """Writes checkpoints with torch, and the tensors that `torch.load` finds in them.
 
-    python -m pip install torch==2.15.0 safetensors==0.8.0
+    python -m pip install torch==1.13.1 transformers==4.30.2 safetensors==0.3.1 'numpy<2'
+    python tests/oracles/pytorch.py fixtures old
+
+    python -m pip install torch==2.15.0 transformers==5.23.0 -r tests/oracles/real.txt
     python tests/oracles/pytorch.py fixtures
 
-`pytorch/oracle.json` lists the tensors of each file, the elements that their storages contain for them, the files that
-must be rejected, and the imports that `torch.load(weights_only=True)` accepts. The test `tests/it/pytorch` compares our
-parser with it. No pickle that calls a function of its choice is ever loaded.
+The first run, in another environment, writes the files of an old version; Python 3.11 has none before torch 1.13. The
+second run writes all other files, and loads those of the first one.
+
+`pytorch/models` has tiny models as `save_pretrained` writes them in both formats, and `pytorch/quantized` has models of
+real quantizers, next to fixtures of the same state dictionaries. `pytorch/oracle.json` lists the tensors of each file,
+the elements that their storages contain for them, the files that must be rejected, and the imports that
+`torch.load(weights_only=True)` accepts. The test `tests/it/pytorch` compares our parser with it. No pickle that calls a function of its choice is ever loaded.
 """
 
 import collections
@@ -21,7 +28,6 @@ import zipfile
 
 import torch
 from safetensors.torch import save_file
-from torch._weights_only_unpickler import _get_allowed_globals
 
 warnings.simplefilter("ignore")
 torch.manual_seed(1)
@@ -129,7 +135,7 @@ def structures():
         "ema.pt": {"model": dict(weights), "ema": ema, "optimizer": adam.state_dict(), "step": 5},
         "adam.pt": adam.state_dict(),
         "parameters.bin": {"p": torch.nn.Parameter(torch.randn(2)), "s": with_state,
-                            "b": torch.nn.Buffer(torch.randn(2))},
+                            "b": getattr(torch.nn, "Buffer", torch.nn.Parameter)(torch.randn(2))},
         "int-keys.bin": {0: torch.randn(1), -7: torch.randn(2), "ü.weight": torch.randn(3)},
         "extras.bin": {"w": torch.randn(2), "n": None, "b": b"x", "f": 0.5, "i": 2**70, "s": {1, 2}, "z": frozenset("a"),
                         "c": collections.Counter("aab"), "d": torch.device("cpu"), "size": torch.Size([2]),
@@ -147,9 +153,13 @@ def all_dtypes():
         tensor = torch.zeros(2, 6, dtype=torch.uint8)
         tensor = tensor.view(dtype) if tensor.element_size() == dtype.itemsize else torch.zeros(2, 3, dtype=dtype)
         yield f"dtype-{name}.bin", {"w": tensor, "scalar": tensor[0, 0].clone()}
+    yield "quantized.bin", quantized_tensors()
+
+
+def quantized_tensors():
     weight = torch.randn(2, 3)
     scales, zeros = torch.tensor([0.1, 0.2], dtype=torch.float64), torch.tensor([0, 0])
-    yield "quantized.bin", {
+    return {
         "per_tensor": torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8),
         "per_channel": torch.quantize_per_channel(weight, scales, zeros, 0, torch.quint8),
         "wide": torch.quantize_per_tensor(weight, 0.1, 0, torch.qint32),
@@ -237,17 +247,148 @@ def rejected(folder):
         archive.writestr("archive/data.pkl", pickle.dumps({"a": [1] * 100}))
     found["compressed.bin"] = "`data.pkl` is compressed"
     (folder / "pointer.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    found["pointer.bin"] = "it looks like a Git LFS pointer"
+    found["pointer.bin"] = "the file looks like a Git LFS pointer"
     (folder / "text.bin").write_bytes(b"hello, world\n")
-    found["text.bin"] = "it looks like text"
+    found["text.bin"] = "the file looks like text"
     save_file({"w": torch.zeros(2)}, folder / "renamed.bin")
     found["renamed.bin"] = "is neither a ZIP archive nor a pickle"
     return found
 
 
+def header_of(path):
+    """Returns dtype and shape of each tensor in a safetensors file."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    header.pop("__metadata__", None)
+    return {name: [tensor["dtype"], tensor["shape"]] for name, tensor in sorted(header.items())}
+
+
+def tiny_models():
+    """Yields the name, the class and the configuration of tiny models: tied, shared between layers, with buffers."""
+    import transformers as t
+
+    small = dict(vocab_size=12, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, max_position_embeddings=10)
+    t5 = dict(vocab_size=12, d_model=8, d_kv=4, d_ff=12, num_layers=1, num_heads=2)
+    bart = dict(vocab_size=12, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2,
+                encoder_ffn_dim=12, decoder_ffn_dim=12, max_position_embeddings=10, pad_token_id=0, eos_token_id=1, forced_eos_token_id=1)
+    yield "gpt2", t.GPT2LMHeadModel, t.GPT2Config(vocab_size=12, n_positions=10, n_embd=8, n_layer=1, n_head=2)
+    yield "bert", t.BertForMaskedLM, t.BertConfig(**small)
+    yield "roberta", t.RobertaForMaskedLM, t.RobertaConfig(**small)
+    yield "distilbert", t.DistilBertForMaskedLM, t.DistilBertConfig(vocab_size=12, dim=8, n_layers=1, n_heads=2, hidden_dim=12, max_position_embeddings=10)
+    yield "albert", t.AlbertForMaskedLM, t.AlbertConfig(**{**small, "num_hidden_layers": 3}, embedding_size=4)
+    yield "electra", t.ElectraForMaskedLM, t.ElectraConfig(**small, embedding_size=4)
+    yield "t5", t.T5ForConditionalGeneration, t.T5Config(**t5)
+    yield "t5-untied", t.T5ForConditionalGeneration, t.T5Config(**t5, tie_word_embeddings=False)
+    yield "bart", t.BartForConditionalGeneration, t.BartConfig(**bart)
+    yield "opt", t.OPTForCausalLM, t.OPTConfig(vocab_size=12, hidden_size=8, num_hidden_layers=1, ffn_dim=12, num_attention_heads=2, max_position_embeddings=10, word_embed_proj_dim=8)
+    yield "gpt-neo", t.GPTNeoForCausalLM, t.GPTNeoConfig(vocab_size=12, hidden_size=8, num_layers=2, attention_types=[[["global", "local"], 1]], num_heads=2, max_position_embeddings=10)
+    yield "llama", t.LlamaForCausalLM, t.LlamaConfig(**small)
+    yield "llama-tied", t.LlamaForCausalLM, t.LlamaConfig(**small, tie_word_embeddings=True)
+    yield "bloom", t.BloomForCausalLM, t.BloomConfig(vocab_size=12, hidden_size=8, n_layer=1, n_head=2)
+    yield "clip", t.CLIPModel, t.CLIPConfig(text_config=small, vision_config=dict(small, image_size=4, patch_size=2), projection_dim=4)
+    yield "whisper", t.WhisperForConditionalGeneration, t.WhisperConfig(**{**bart, "d_model": 8}, num_mel_bins=4, max_source_positions=6, max_target_positions=6)
+    yield "xlnet", t.XLNetLMHeadModel, t.XLNetConfig(vocab_size=12, d_model=8, n_layer=1, n_head=2, d_inner=12)
+    yield "resnet", t.ResNetModel, t.ResNetConfig(embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1])
+
+
+def save_models(folder, write):
+    """Saves tiny models as pickles and as safetensors, and returns the headers of the latter."""
+    import tempfile
+
+    headers = {}
+    for name, kind, config in tiny_models():
+        torch.manual_seed(1)
+        model = kind(config)
+        with tempfile.TemporaryDirectory() as target:
+            model.save_pretrained(target, safe_serialization=True) if write is old_pickle else model.save_pretrained(target)
+            headers[name] = header_of(f"{target}/model.safetensors")
+        write(model, folder / f"{name}.bin")
+    (folder / "safetensors.json").write_text("{\n" + ",\n".join(f'"{name}": {json.dumps(found)}' for name, found in headers.items()) + "\n}\n")
+
+
+def old_pickle(model, path):
+    """Saves a model with an old version of transformers."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as target:
+        model.save_pretrained(target, safe_serialization=False)
+        os.replace(f"{target}/pytorch_model.bin", path)
+
+
+def new_pickle(model, path):
+    torch.save(model.state_dict(), path)
+
+
+def old(folder):
+    """Writes the files of old versions of torch and transformers."""
+    import transformers
+
+    version = torch.__version__.split("+")[0]
+    legacy = dict(_use_new_zipfile_serialization=False)
+    for name, value in [*structures().items(), *shared().items()]:
+        if name in ("state-dict.bin", "lightning.ckpt", "training.ckpt", "adam.pt", "parameters.bin", "extras.bin", "tied.bin", "slices.bin"):
+            torch.save(value, folder / f"torch-{version}-{name}")
+            torch.save(value, folder / f"torch-{version}-legacy-{name}", **legacy)
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    torch.save(module, folder / f"module-torch-{version}.pt")
+    torch.save({"model": {"net": {"state_dict": module.state_dict()}}, "ema": {"shadow": module.state_dict()}}, folder / f"torch-{version}-nested.pth")
+    torch.save(quantized_tensors(), folder / f"torch-{version}-quantized.bin")
+    models = folder / "models" / f"transformers-{transformers.__version__}"
+    models.mkdir(parents=True, exist_ok=True)
+    save_models(models, old_pickle)
+    # Shards of an old `save_pretrained`.
+    config = transformers.GPT2Config(vocab_size=40, n_positions=10, n_embd=8, n_layer=2, n_head=2)
+    transformers.GPT2LMHeadModel(config).save_pretrained(models / "sharded", safe_serialization=False, max_shard_size="5KB")
+    for name in ("config.json", "generation_config.json"):
+        (models / "sharded" / name).unlink(missing_ok=True)
+
+
+QUANTIZED = [
+    "bitsandbytes-real-nf4", "bitsandbytes-real-nf4-double", "bitsandbytes-real-nf4-bfloat16", "bitsandbytes-real-int8",
+    "gptqmodel-real-3bit", "gptqmodel-real-4bit", "gptqmodel-real-4bit-channel", "gptqmodel-real-8bit",
+    "autoawq-real-gemm", "autoawq-real-gemv", "autoawq-real-gemv-fast",
+]
+
+
+def quantized(folder):
+    """Saves the state dictionaries of quantizers, and writes a fixture of each as safetensors."""
+    import real
+    import transformers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    llama, record, save = real.llama, real.record, transformers.PreTrainedModel.save_pretrained
+    state = {}
+
+    def small(**rest):
+        return llama(**{"intermediate_size": 128, "vocab_size": 32, **rest})
+
+    def remember(model, *arguments, **options):
+        state.clear()
+        state.update(model.state_dict())
+        return save(model, *arguments, **options)
+
+    def record_state(name, by, total, modules, found, config, **rest):
+        state.clear()
+        state.update(found)
+        return real_state(name, by, total, modules, found, config, **rest)
+
+    def record_both(name, *arguments, **options):
+        if name in QUANTIZED:
+            record(name, *arguments, **options)
+            torch.save(dict(state), folder / f"{name}.bin")
+
+    real_state, real.FOLDER = real.record_state, folder
+    real.llama, real.record, real.record_state, transformers.PreTrainedModel.save_pretrained = small, record_both, record_state, remember
+    for package in ("bitsandbytes", "gptqmodel", "autoawq"):
+        real.PACKAGES[package]()
+    assert not real.ATTEMPTS, real.ATTEMPTS
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]) / "pytorch"
     folder.mkdir(parents=True, exist_ok=True)
+    if "old" in sys.argv:
+        return old(folder)
     files = {}
 
     def save(name, value, **options):
@@ -268,11 +409,23 @@ def main():
     save("legacy-bf16.bin", {"w": torch.zeros(3, dtype=torch.bfloat16)}, **legacy)
     save("module.pt", torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3)))
     save("module-in-dict.pt", {"model": torch.nn.Linear(2, 3), "ema": None})
+    for path in sorted([*folder.glob("torch-*"), *folder.glob("module-torch-*")]):
+        files[path.name] = described(torch.load(path, weights_only=False))
+    # torch 2.8 and later can omit the checksums.
+    torch.serialization.set_crc32_options(False)
+    save("no-checksums.bin", shared()["tied.bin"])
+    torch.serialization.set_crc32_options(True)
+
+    from torch._weights_only_unpickler import _get_allowed_globals
 
     allowed = sorted(name for name in _get_allowed_globals() if "." in name)
     oracle = {"files": files, "malicious": malicious(folder), "rejected": rejected(folder)}
     oracle["allowed"] = {name: True for name in allowed}
     assert not pathlib.Path("canary").exists()
+    models = folder / "models/transformers-5.23.0"
+    models.mkdir(parents=True, exist_ok=True)
+    save_models(models, new_pickle)
+    quantized(folder / "quantized")
     # One line per file.
     lines = [
         f'"{part}": {{\n' + ",\n".join(f'"{name}": {json.dumps(found)}' for name, found in listed.items()) + "\n}"

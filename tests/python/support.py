@@ -6,6 +6,8 @@ import pathlib
 import socket
 import subprocess
 import sys
+import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -20,6 +22,16 @@ def local_hub(*options):
             yield process.stdout.readline().strip().removeprefix("HF_ENDPOINT=")
         finally:
             process.terminate()
+
+
+def use_local_hub(*options):
+    """Runs a local Hub for the tests of a module, without caches. Returns its endpoint."""
+    context = contextlib.ExitStack()
+    unittest.addModuleCleanup(context.close)
+    endpoint = context.enter_context(local_hub(*options))
+    environment = {"HF_ENDPOINT": endpoint, "HF_META_CACHE": "off", "HF_HUB_CACHE": "/nonexistent"}
+    context.enter_context(mock.patch.dict(os.environ, environment))
+    return endpoint
 
 
 @contextlib.contextmanager

@@ -1,19 +1,27 @@
 """Tables in and out: pyarrow, Polars, pandas, DuckDB, and a census of slices."""
 
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import io
+import itertools
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
 import unittest
-from unittest import mock
 
+import datasets
 import duckdb
 import hf_meta
+import huggingface_hub
 import pandas
 import polars
 import pyarrow
-from support import list_models, local_hub, tables
+import pyarrow.parquet
+from support import list_models, tables, use_local_hub
 
 NAMES = ["bigscience/bloom", "org/none", "gpt2"]
 # `None` is a repository that does not exist.
@@ -21,9 +29,7 @@ TOTALS = [176247271424, None, 137022720]
 
 
 def setUpModule():
-    endpoint = unittest.enterModuleContext(local_hub("--computed", "1000", "--seed", "5", "--quota", "1000000/1s"))
-    environment = {"HF_ENDPOINT": endpoint, "HF_META_CACHE": "off", "HF_HUB_CACHE": "/nonexistent"}
-    unittest.enterModuleContext(mock.patch.dict(os.environ, environment))
+    use_local_hub("--computed", "1000", "--seed", "5", "--quota", "1000000/1s")
 
 
 class Tables(unittest.TestCase):
@@ -61,6 +67,68 @@ class Tables(unittest.TestCase):
         dtypes = duckdb.sql("SELECT repo, unnest(dtypes).dtype FROM rows ORDER BY ALL")
         self.assertEqual(dtypes.fetchall(), [("bigscience/bloom", "BF16"), ("gpt2", "F32")])
 
+    def test_polars_columns_and_lazy_frames(self):
+        self.check(polars.Series(NAMES))
+        self.check(polars.LazyFrame({"repo": NAMES}))
+
+    def test_pandas_columns(self):
+        self.check(pandas.Series(NAMES))
+        self.check(pandas.DataFrame({"id": NAMES, "likes": [1, 2, 3]})["id"])
+
+    def test_datasets(self):
+        dataset = datasets.Dataset.from_dict({"likes": [1, 2, 3, 4], "id": ["other", *NAMES]})
+        self.check(dataset.select([1, 2, 3]))
+        self.check(dataset.filter(lambda row: row["id"] != "other")["id"])
+
+    def test_iterables(self):
+        self.check(iter(NAMES))
+        self.check({"repo": NAMES})
+        self.check({"repo": name, "downloads": 1} for name in NAMES)
+
+    def test_models_of_huggingface_hub(self):
+        sibling = {"rfilename": "model.safetensors"}
+        files = {"gpt2": [sibling], "bigscience/bloom": None, "org/none": None}
+        infos = [huggingface_hub.ModelInfo(id=name, siblings=files[name], gated=False) for name in NAMES]
+        requests = self.check(infos)["requests"].to_pylist()
+        self.assertLess(requests[2], hf_meta.read(["gpt2"])["requests"][0].as_py())
+        api = huggingface_hub.HfApi(endpoint=os.environ["HF_ENDPOINT"], token=False)
+        models = list(api.list_models(filter="safetensors", expand=["sha", "siblings"], limit=50))
+        rows = hf_meta.read(iter(models))
+        self.assertEqual(rows["repo"].to_pylist(), [model.id for model in models])
+        read = [commit for commit, status in zip(rows["commit"].to_pylist(), rows["status"].to_pylist()) if status == "ok"]
+        self.assertLessEqual(set(read), {model.sha for model in models})
+        self.assertGreater(len(read), 25)
+
+    def test_batches(self):
+        taken = []
+        endless = (taken.append(name) or name for name in itertools.cycle(NAMES))
+        batches = hf_meta.read_batches(endless, batch_size=2)
+        self.assertEqual(next(batches)["repo"].to_pylist(), NAMES[:2])
+        self.assertEqual(next(batches)["repo"].to_pylist(), [NAMES[2], NAMES[0]])
+        self.assertEqual(len(taken), 4, "an iterator is read as far as needed")
+        sizes = [batch.num_rows for batch in hf_meta.read_batches(polars.DataFrame({"repo": NAMES * 2}), batch_size=4)]
+        self.assertEqual(sizes, [4, 2])
+
+        async def collect():
+            return [batch.num_rows async for batch in hf_meta.aio.read_batches(iter(NAMES), batch_size=2)]
+
+        self.assertEqual(asyncio.run(collect()), [2, 1])
+
+    def test_the_progress_is_reported_after_each_batch(self):
+        seen = []
+        self.assertEqual(len(list(hf_meta.read_batches(NAMES, batch_size=2, progress=seen.append))), 2)
+        self.assertEqual(seen, [(2, 3, 0), (3, 3, 0)])
+        for batch in hf_meta.read_batches(iter(["gpt2"]), endpoint="http://127.0.0.1:1", timeout=1, progress=seen.append):
+            self.assertEqual(batch["status"].to_pylist(), ["failed"])
+        self.assertEqual(seen[-1], (1, 0, 1))
+        with self.assertRaises(TypeError):
+            hf_meta.read(NAMES, progress=seen.append)
+
+    def test_progress_can_be_a_bar_of_tqdm(self):
+        with contextlib.redirect_stderr(io.StringIO()) as shown, tempfile.TemporaryDirectory() as folder:
+            hf_meta.census.read(["gpt2", "bigscience/bloom"], folder, progress=True)
+        self.assertIn("2/2", shown.getvalue())
+
     def test_an_empty_table(self):
         for repos in [[], pyarrow.table({"repo": pyarrow.array([], pyarrow.string())})]:
             rows = hf_meta.read(repos)
@@ -76,6 +144,9 @@ class Tables(unittest.TestCase):
         for repos in [{"name": NAMES}, {"repo": [1, 2, 3]}]:
             with self.subTest(repos), self.assertRaises(ValueError):
                 hf_meta.read(pyarrow.table(repos))
+        for repos in ["gpt2", [1, 2], 3]:
+            with self.subTest(repos), self.assertRaises(TypeError):
+                hf_meta.read(repos)
 
     def test_the_function_can_be_sent_to_workers(self):
         self.assertIs(pickle.loads(pickle.dumps(hf_meta.read)), hf_meta.read)
@@ -88,18 +159,55 @@ class Census(unittest.TestCase):
             command = [sys.executable, "-m", "hf_meta", "census"]
             list_models(manifest)
             subprocess.run([*command, "read", manifest, "-o", whole], capture_output=True)
-            results = [hf_meta.census(manifest, slices, slice=(k, 3), quota_share=0.5) for k in range(3)]
+            results = [hf_meta.census.read(manifest, slices, slice=(k, 3), quota_share=0.5) for k in range(3)]
             self.assertEqual(tables(slices), tables(whole))
-            again = hf_meta.census(manifest, slices)
-        rows = sum(sum(result["rows"].values()) for result in results)
-        self.assertEqual((again["existing"], sum(again["rows"].values())), (rows, rows))
+            again = hf_meta.census.read(manifest, slices)
+        rows = sum(result.repos for result in results)
+        self.assertEqual((again.already_read, again.repos), (rows, rows))
         self.assertGreater(rows, 950)
+
+    def test_the_functions_are_the_subcommands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            names = "list", "census", "packed", "changed", "recent"
+            manifest, whole, packed, changed, recent = (os.path.join(folder, name) for name in names)
+            seen = []
+            def fail(progress):
+                raise KeyError("from the callback")
+
+            with self.assertRaises(KeyError):
+                hf_meta.census.list(manifest, filter="safetensors", progress=fail)
+            listed = hf_meta.census.list(manifest, filter="safetensors", progress=seen.append)
+            self.assertEqual(seen[-1].done, listed)
+            self.assertEqual(pyarrow.parquet.read_metadata(manifest).num_rows, listed)
+            repos = pyarrow.parquet.read_table(manifest).slice(0, 300)
+            read = hf_meta.census.read(repos, whole, progress=seen.append)
+            self.assertEqual((read.repos, seen[-1][:2]), (300, (300, 300)))
+            self.assertEqual(hf_meta.census.read(polars.DataFrame(repos), whole).already_read, 300)
+            self.assertEqual(hf_meta.census.pack(whole, packed), 300)
+            rows = pyarrow.parquet.read_table(packed)
+            self.assertEqual(rows["repo"].to_pylist(), sorted(repos["repo"].to_pylist()))
+            self.assertEqual(hf_meta.census.count(whole), dataclasses.replace(read, carried_over=0))
+            self.assertEqual(hf_meta.census.retry(whole).rows, read.rows)
+            self.assertEqual(hf_meta.census.diff(whole, packed), [])
+            few = [name for name in repos["repo"].to_pylist()[1:]] + ["org/none"]
+            hf_meta.census.read(iter(few), changed)
+            changes = hf_meta.census.diff(whole, changed)
+            kinds = {(change.change, change.repo) for change in changes if change.change != "changed"}
+            self.assertEqual(kinds, {("removed", repos["repo"][0].as_py()), ("added", "org/none")})
+            self.assertEqual(asyncio.run(hf_meta.aio.census.diff(whole, changed)), changes)
+            now = datetime.datetime.now() + datetime.timedelta(hours=2)
+            for since, expected in [(datetime.date(1990, 1, 1), listed), (now, 0)]:
+                self.assertEqual(hf_meta.census.list(recent, filter="safetensors", since=since), expected)
+            self.assertLessEqual(hf_meta.census.list(recent, filter="safetensors", since=manifest), listed)
 
     def test_wrong_arguments_are_errors(self):
         with self.assertRaises(ValueError):
-            hf_meta.census("repos.parquet", "target", slice=(3, 3))
-        with self.assertRaises(RuntimeError):
-            hf_meta.census("/nonexistent/repos.parquet", "target")
+            hf_meta.census.read("repos.parquet", "target", slice=(3, 3))
+        with self.assertRaises(FileNotFoundError):
+            hf_meta.census.read("/nonexistent/repos.parquet", "target")
+        with self.assertRaises(ValueError), tempfile.TemporaryDirectory() as folder:
+            hf_meta.census.read(["gpt2"], folder)
+            hf_meta.census.read(["bigscience/bloom"], folder)
 
 
 if __name__ == "__main__":

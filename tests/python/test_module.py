@@ -1,15 +1,17 @@
-"""The module: results, errors, threads, processes and signals."""
+"""The module: results, errors, threads, tasks, processes and signals."""
 
-import ast
+import asyncio
+import dataclasses
 import doctest
+import errno
 import faulthandler
 import importlib.metadata
-import inspect
 import json
 import multiprocessing
 import os
 import pathlib
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -20,23 +22,33 @@ from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import hf_meta
-from support import local_hub, silent_server
+import huggingface_hub
+from support import ROOT, local_hub, silent_server, use_local_hub
 
 BLOOM = 176247271424
+QUANTIZED = "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"
 # A call that hangs ends the tests.
 faulthandler.dump_traceback_later(300, exit=True)
 
 
 def setUpModule():
     global hub
-    hub = unittest.enterModuleContext(local_hub())
-    environment = {"HF_ENDPOINT": hub, "HF_META_CACHE": "off", "HF_HUB_CACHE": "/nonexistent"}
-    unittest.enterModuleContext(mock.patch.dict(os.environ, environment))
+    hub = use_local_hub()
     os.environ.pop("HF_TOKEN", None)
 
 
 def total(source):
-    return hf_meta.inspect(source)["parameterTotal"]
+    return hf_meta.inspect(source).parameter_total
+
+
+def plain(value):
+    """Returns a value with dicts in place of dataclasses, and without fields that huggingface_hub does not have."""
+    if dataclasses.is_dataclass(value):
+        names = {field.name for field in dataclasses.fields(value)} | {"parameter_count"}
+        return {name: plain(getattr(value, name)) for name in names - {"pickle"}}
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    return value
 
 
 def code_of_error(source, **settings):
@@ -52,20 +64,20 @@ def run(*arguments, **options):
 
 class Results(unittest.TestCase):
     def test_three_lines_count_the_parameters_of_bloom(self):
-        code = 'import hf_meta\nbloom = hf_meta.inspect("bigscience/bloom")\nprint(bloom["parameterTotal"])'
+        code = 'import hf_meta\nbloom = hf_meta.inspect("bigscience/bloom")\nprint(bloom.parameter_total)'
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
         self.assertEqual(printed.stdout, f"{BLOOM}\n")
 
     def test_memory_is_added_on_request(self):
-        name = "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"
-        self.assertNotIn("memory", hf_meta.inspect(name))
-        memory = hf_meta.inspect(name, memory=1024)["memory"]
-        self.assertEqual((memory["context"], memory["cacheBytes"]), (1024, 1024 * 32 * 2 * 8 * 128 * 2))
+        name = QUANTIZED
+        self.assertIsNone(hf_meta.inspect(name).memory)
+        memory = hf_meta.inspect(name, memory=1024).memory
+        self.assertEqual((memory.context, memory.cache_bytes), (1024, 1024 * 32 * 2 * 8 * 128 * 2))
 
     def test_a_result_is_the_json_of_the_command(self):
         for headers, options in [(False, ["--json", "--summary"]), (True, ["--json"])]:
             command = json.loads(run("gpt2", *options, check=True).stdout)
-            module = hf_meta.inspect("gpt2", headers=headers)
+            module = json.loads(hf_meta.inspect("gpt2", headers=headers).to_json())
             for document in (command, module):
                 del document["fetch"]
             self.assertEqual(module, command)
@@ -85,16 +97,55 @@ class Results(unittest.TestCase):
             finally:
                 os.chdir(before)
 
-    def test_the_stubs_name_every_function_and_parameter(self):
-        stubs = pathlib.Path(hf_meta.__file__).with_suffix(".pyi")
-        functions = {node.name: node.args for node in ast.parse(stubs.read_text()).body if isinstance(node, ast.FunctionDef)}
-        for name in hf_meta.__all__:
-            value = getattr(hf_meta, name)
-            if inspect.isfunction(value):
-                stub = [*functions[name].args, *functions[name].kwonlyargs]
-                self.assertEqual([argument.arg for argument in stub], list(inspect.signature(value).parameters))
-        self.assertTrue(stubs.with_name("py.typed").exists())
+    def test_the_fields_of_a_result_are_those_of_the_json(self):
+        snake_case = lambda key: re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), key)  # noqa: E731
+        seen = set()
 
+        def check(result, document):
+            for key, value in document.items():
+                self.assertTrue(hasattr(result, snake_case(key)), f"{type(result).__name__}.{key}")
+                found = getattr(result, snake_case(key))
+                seen.add((type(result).__name__, key))
+                if type(result).__name__ == "SafetensorsFileMetadata" or key in ("header", "headers"):
+                    continue
+                for found, value in zip(found, value) if isinstance(value, list) else [(found, value)]:
+                    if type(found).__name__ == "Finding":
+                        kept = {"severity", "kind", "message"}
+                        details = {snake_case(key): value[key] for key in value if key not in kept}
+                        self.assertEqual(found.details, details)
+                    elif dataclasses.is_dataclass(found):
+                        check(found, value)
+                    else:
+                        self.assertEqual(found, value)
+
+        repos = {path.relative_to(ROOT / "fixtures").parent for path in ROOT.glob("fixtures/**/*.json")}
+        repos = sorted({"/".join(path.parts[:2]) for path in repos if path.parts} | {"openai/gpt-oss-120b"})
+        for repo in repos:
+            try:
+                report = hf_meta.inspect(repo, headers=True, memory=0)
+            except hf_meta.HfMetaError as error:
+                self.assertIn(error.code, ["repoNotFound", "noWeights", "severalSets", "malformedHeader"])
+                continue
+            check(report, json.loads(report.to_json()))
+        self.assertGreater(len(seen), 70)
+        self.assertIn(("ModelDescription", "contextLength"), seen)
+
+    def test_a_notebook_shows_the_counts(self):
+        table = hf_meta.inspect("gpt2")._repr_html_()
+        self.assertIn("<td>F32</td><td>137,022,720</td><td>137,022,720</td><td>548,090,880</td>", table)
+
+    def test_the_metadata_is_that_of_huggingface_hub(self):
+        api = huggingface_hub.HfApi(endpoint=hub, token=False)
+        for repo, true_total in [("gpt2", 137022720), ("bigscience/bloom", BLOOM), (QUANTIZED, 8030261248)]:
+            theirs, ours = api.get_safetensors_metadata(repo), hf_meta.get_safetensors_metadata(repo, token=False)
+            self.assertEqual(ours.report.parameter_total, true_total)
+            for field in dataclasses.fields(theirs):
+                with self.subTest(repo, field=field.name):
+                    self.assertEqual(plain(getattr(ours, field.name)), plain(getattr(theirs, field.name)))
+
+    def test_the_program_whose_types_are_checked_runs(self):
+        sample = pathlib.Path(__file__).with_name("sample.py")
+        subprocess.run([sys.executable, sample], check=True, stdout=subprocess.DEVNULL)
 
     def test_the_page_shows_what_the_module_returns(self):
         page = pathlib.Path(__file__).parents[2] / "src/docs/python.md"
@@ -116,6 +167,23 @@ class Errors(unittest.TestCase):
             document = json.loads(run(source, "--json").stdout)
             self.assertEqual((document["error"]["code"], document["error"].get("status")), (code, status))
 
+    def test_errors_of_files_are_os_errors(self):
+        with tempfile.TemporaryDirectory() as folder:
+            missing = os.path.join(folder, "missing")
+            for call in [
+                lambda: hf_meta.inspect(pathlib.Path(missing)),
+                lambda: hf_meta.census.read(pathlib.Path(missing), folder),
+                lambda: hf_meta.census.read(["gpt2"], os.path.join(os.devnull, "census")),
+                lambda: hf_meta.census.count(missing),
+            ]:
+                with self.assertRaises(OSError) as caught:
+                    call()
+                copy = pickle.loads(pickle.dumps(caught.exception))
+                self.assertEqual(str(copy), str(caught.exception))
+            with self.assertRaises(FileNotFoundError) as caught:
+                hf_meta.inspect(pathlib.Path(missing))
+            self.assertEqual((caught.exception.errno, caught.exception.filename), (errno.ENOENT, missing))
+
     def test_the_token_comes_from_the_environment(self):
         with silent_server() as (server, endpoint), mock.patch.dict(os.environ, {"HF_TOKEN": "hf_secret"}):
             arguments = {"endpoint": endpoint, "timeout": 1}
@@ -129,12 +197,75 @@ class Errors(unittest.TestCase):
         for settings in [{"plan": "none"}, {"timeout": -1}, {"timeout": float("nan")}]:
             with self.subTest(settings), self.assertRaises(ValueError):
                 hf_meta.inspect("gpt2", **settings)
+        shares = [{"quota_share": share} for share in (0, -1, 1.5, float("nan"))]
+        for settings in [*shares, {"jobs": 0}, {"jobs": 1_001}, {"timeout": 0}]:
+            with self.subTest(settings), self.assertRaises(ValueError):
+                hf_meta.read(["gpt2"], **settings)
+        with self.assertRaises(TypeError):
+            hf_meta.read(["gpt2"], job=1)
         with self.assertRaises(hf_meta.HfMetaError) as caught:
             hf_meta.inspect("gpt2", endpoint="nonsense")
         self.assertEqual(caught.exception.code, "invalidSettings")
 
 
+class Tasks(unittest.IsolatedAsyncioTestCase):
+    async def test_concurrent_calls_have_the_results_of_blocking_ones(self):
+        names = ["gpt2", "bigscience/bloom", "bigscience/bloom-560m"]
+        reports = await asyncio.gather(*map(hf_meta.aio.inspect, names))
+        self.assertEqual([report.parameter_total for report in reports], [total(name) for name in names])
+        with self.assertRaises(hf_meta.HfMetaError) as caught:
+            await hf_meta.aio.inspect("org/none")
+        self.assertEqual(caught.exception.code, "repoNotFound")
+        metadata = await hf_meta.aio.get_safetensors_metadata("gpt2")
+        self.assertEqual(metadata.report.parameter_total, 137022720)
+
+    async def test_a_cancelled_task_ends_its_call_and_never_blocks_the_loop(self):
+        loop = asyncio.get_running_loop()
+        for call in (hf_meta.aio.inspect, lambda name, **settings: hf_meta.aio.read([name], **settings)):
+            with silent_server() as (server, endpoint):
+                server.setblocking(False)
+                task = asyncio.create_task(call("gpt2", endpoint=endpoint))
+                # The loop runs, because the connection is accepted while the task waits.
+                connection, _ = await loop.sock_accept(server)
+                with connection:
+                    connection.setblocking(False)
+                    self.assertTrue(await loop.sock_recv(connection, 10_000))
+                    task.cancel()
+                    with self.assertRaises(asyncio.CancelledError):
+                        await task
+                    while await loop.sock_recv(connection, 10_000):
+                        pass
+
+    async def test_a_timeout_of_asyncio_cancels_a_call(self):
+        with silent_server() as (_, endpoint):
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(hf_meta.aio.inspect("gpt2", endpoint=endpoint), 0.2)
+
+
 class Processes(unittest.TestCase):
+    @unittest.skipUnless(sys.platform == "linux", "counts the entries of /proc/self")
+    def test_tokens_share_threads_and_connections(self):
+        code = """import concurrent.futures, os, hf_meta
+with concurrent.futures.ThreadPoolExecutor(20) as pool:
+    totals = pool.map(lambda number: hf_meta.inspect("gpt2", token=f"hf_{number}").parameter_total, range(100))
+    print(*set(totals))
+print(len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")))"""
+        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+        result, threads, files = map(int, printed.split())
+        self.assertEqual(result, 137022720)
+        # The threads of the runtime, some that end after ten idle seconds, and one connection per call.
+        self.assertLess(threads, 40)
+        self.assertLess(files, 150)
+
+    def test_a_process_ends_while_calls_run(self):
+        with silent_server() as (server, endpoint):
+            code = f"""import hf_meta, threading, time
+for call in range(20):
+    threading.Thread(target=hf_meta.inspect, args=["gpt2"], kwargs={{"endpoint": "{endpoint}"}}, daemon=True).start()
+time.sleep(0.3)"""
+            ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
     def test_a_call_releases_the_gil(self):
         with silent_server() as (server, endpoint):
             with ThreadPoolExecutor(1) as pool:
@@ -157,6 +288,17 @@ class Processes(unittest.TestCase):
         child.join()
         self.assertEqual(child.exitcode, 0)
 
+    def test_a_fork_runs_its_exit_handlers(self):
+        code = """import hf_meta, os, sys
+hf_meta.inspect("gpt2")
+child = os.fork()
+if child == 0:
+    hf_meta.inspect("gpt2")
+    sys.exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
+        ended = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((ended.returncode, ended.stdout), (0, "7\n"))
+
     def interrupted(self, *arguments):
         """Returns the process of a call that was interrupted while it waited for an answer."""
         with silent_server() as (server, endpoint):
@@ -170,6 +312,11 @@ class Processes(unittest.TestCase):
 
     def test_ctrl_c_interrupts_a_call(self):
         status, errors = self.interrupted("-c", 'import hf_meta; hf_meta.inspect("gpt2")')
+        self.assertIn("KeyboardInterrupt", errors)
+        self.assertEqual(status, -signal.SIGINT)
+
+    def test_ctrl_c_interrupts_tasks(self):
+        status, errors = self.interrupted("-c", 'import asyncio, hf_meta; asyncio.run(hf_meta.aio.inspect("gpt2"))')
         self.assertIn("KeyboardInterrupt", errors)
         self.assertEqual(status, -signal.SIGINT)
 

@@ -33,7 +33,7 @@ class LostNodes(unittest.TestCase):
 
     def check(self, manifest, whole, disturbed):
         list_models(manifest)
-        expected = hf_meta.census(manifest, whole)["rows"]
+        expected = hf_meta.census.read(manifest, whole).rows
         cluster = Cluster(initialize_head=True, head_node_args=NODE)
         lost = [cluster.add_node(**NODE) for _ in range(2)]
         ray.init(address=cluster.address, log_to_driver=False)
@@ -54,7 +54,7 @@ class LostNodes(unittest.TestCase):
             cluster.shutdown()
         self.assertEqual(results, [expected])
         self.assertEqual(tables(disturbed), tables(whole))
-        self.assertEqual(hf_meta.census(manifest, disturbed)["existing"], sum(expected.values()))
+        self.assertEqual(hf_meta.census.read(manifest, disturbed).already_read, sum(expected.values()))
 
 
 if __name__ == "__main__":

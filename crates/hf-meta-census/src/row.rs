@@ -79,8 +79,8 @@ pub struct CensusRow {
     pub quant_method: Option<String>,
     /// The active parameters of a mixture-of-experts model.
     pub moe: Option<ActiveParameters>,
-    /// The bytes that each token adds to the cache of a sequence, beyond all windows; absent if the count did not need
-    /// the file that they follow from, or if there is no exact rule.
+    /// The bytes that each token adds to the cache of a sequence, beyond all windows; absent if the count did not read
+    /// the configuration, or if there is no exact rule for the architecture.
     pub cache_token_bytes: Option<i64>,
     /// The bytes of the windows and states in the cache of a sequence; absent as above.
     pub cache_fixed_bytes: Option<i64>,

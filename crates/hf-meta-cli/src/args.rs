@@ -19,7 +19,7 @@ use super::serve::{self, ServeArgs};
 use super::terminal::ColorArgs;
 use super::verify::{self, VerifyArgs};
 
-/// Inspect safetensors and GGUF models on the Hugging Face Hub without downloading them
+/// Inspect safetensors, GGUF and PyTorch models on the Hugging Face Hub without downloading them
 ///
 /// Prints the parameters per dtype of each REPO. Reads only file headers, never the weights: kilobytes
 /// instead of terabytes.

@@ -16,17 +16,16 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) endpoint: Option<String>,
 
-    /// Token for gated and private repositories [default: $HF_TOKEN, else the token from `hf auth login`; for `serve`:
-    /// $HF_META_TOKEN]
+    /// Token for gated and private repositories [default: $HF_TOKEN, else the token from `hf auth login`]
     #[arg(long, value_name = "TOKEN", global = true)]
     pub(crate) token: Option<String>,
 
-    /// Number of retries after a transient failure [default: 4; for `serve`: 2]
+    /// Number of retries after a transient failure [default: 4]
     #[arg(long, value_name = "COUNT", global = true)]
     pub(crate) retries: Option<u8>,
 
-    /// Timeout per repository, in seconds, including retries and waits for rate limits [default: 360, and at most 320 of
-    /// waits for rate limits; for `serve`: 120]
+    /// Timeout per repository, in seconds, including retries and waits for rate limits [default: 360, plus at most 320
+    /// of waits for rate limits]
     #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 

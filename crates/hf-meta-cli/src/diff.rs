@@ -49,7 +49,7 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) color: ColorArgs,
 
-    /// Ignore the files that contain each tensor, so that resharding is no difference
+    /// Ignore which file contains each tensor, for checkpoints that were only split differently
     #[arg(long)]
     ignore_shards: bool,
 

@@ -30,6 +30,9 @@ const MAX_TYPOS: usize = 2;
 /// Names that other programs give to what is here the command without a subcommand.
 const INSPECTION_WORDS: [&str; 5] = ["count", "get", "info", "inspect", "show"];
 
+const UNKNOWN_FORMAT: &str =
+    "only safetensors, GGUF and PyTorch files and their indexes can be read";
+
 /// The hint for an HTML page instead of a file.
 const WEB_PAGE: &str =
     "the response came from a login page or a proxy; open the server's address in a browser";
@@ -46,13 +49,13 @@ pub(crate) struct HintContext {
     pub(crate) has_path: bool,
 }
 
-/// An error with its causes and hints.
+/// An error with its causes and a hint.
 pub(crate) struct ErrorReport {
     /// The place of the source in a list.
     position: Option<String>,
     message: String,
     causes: Vec<String>,
-    hints: Vec<String>,
+    hint: Option<String>,
 }
 
 impl ErrorReport {
@@ -64,10 +67,10 @@ impl ErrorReport {
             message = format!("`{}` is not a repository, URL or path", source.display);
         }
         let position = source.line.map(|line| format!("line {line}"));
-        let hint = hint(source, error, context);
-        let hints = hint.into_iter().chain(local_path(source, error));
-        let hints = hints.chain(misspelled_command(source, error, context)).collect();
-        Self { position, message, causes, hints }
+        let hint = local_path(source, error)
+            .or_else(|| misspelled_command(source, error, context))
+            .or_else(|| hint(source, error, context));
+        Self { position, message, causes, hint }
     }
 
     /// Creates the report of an error that is not about a source.
@@ -76,7 +79,7 @@ impl ErrorReport {
         let hint = client.and_then(|error| client_hint(error, token_source));
         let error = &*error.error;
         let (message, causes) = (error.to_string(), causes(error));
-        Self { position: None, message, causes, hints: Vec::from_iter(hint) }
+        Self { position: None, message, causes, hint }
     }
 
     /// Prints the report to stderr.
@@ -86,20 +89,20 @@ impl ErrorReport {
         print_labeled("", RED, "error", &texts.join(": "))?;
         let mut causes = self.causes.iter();
         causes.try_for_each(|cause| print_labeled("  ", Style::new(), "caused by", cause))?;
-        self.print_hints()
+        self.print_hint()
     }
 
-    /// Prints the report about one of many sources to stderr: one line, and the hints if they are new.
-    pub(crate) fn print_line(&self, source: &RepoArg, has_hints: bool) -> io::Result<()> {
+    /// Prints the report about one of many sources to stderr: one line, and the hint if it is new.
+    pub(crate) fn print_line(&self, source: &RepoArg, has_hint: bool) -> io::Result<()> {
         let name = source.source.is_ok().then(|| source.display.clone());
         let texts = self.position.iter().chain(&name).chain([&self.message]).chain(&self.causes);
         let texts: Vec<_> = texts.map(String::as_str).collect();
         print_labeled("", RED, "error", &texts.join(": "))?;
-        if has_hints { self.print_hints() } else { Ok(()) }
+        if has_hint { self.print_hint() } else { Ok(()) }
     }
 
-    fn print_hints(&self) -> io::Result<()> {
-        self.hints.iter().try_for_each(|hint| print_labeled("  ", BOLD, "help", hint))
+    fn print_hint(&self) -> io::Result<()> {
+        self.hint.iter().try_for_each(|hint| print_labeled("  ", BOLD, "help", hint))
     }
 }
 
@@ -254,6 +257,7 @@ fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<S
         ErrorKind::MalformedListing => {
             return Some(format!("{} the file or folder", select(source, context)));
         }
+        ErrorKind::NoWeights => UNKNOWN_FORMAT,
         ErrorKind::RateLimited => return Some(rate_limit_hint(error.retry_after(), context)),
         _ if error.is_malformed() => invalid_files(source),
         _ if error.is_transient() => "try again later",
@@ -383,9 +387,7 @@ fn other_content(source: &RepoArg, detected: DetectedFormat) -> &'static str {
         DetectedFormat::Zip | DetectedFormat::Pickle => {
             "the extension selects the format: checkpoints of PyTorch end with .bin, .pt, .pth or .ckpt"
         }
-        DetectedFormat::Html | DetectedFormat::Json | DetectedFormat::Text => {
-            "only safetensors, GGUF and PyTorch files and their indexes can be read"
-        }
+        DetectedFormat::Html | DetectedFormat::Json | DetectedFormat::Text => UNKNOWN_FORMAT,
         _ => invalid_files(source),
     }
 }

@@ -178,9 +178,16 @@ pub(crate) fn define(serve: clap::Command) -> clap::Command {
     // `mut_arg` would change the order of the arguments, which a command that is built already relies on.
     serve.mut_args(|arg| {
         let arg = if arg.get_env().is_some_and(is_blank) { arg.env(None::<&str>) } else { arg };
-        match PLATFORM_ADDRESS.as_deref().filter(|_| arg.get_id() == "listen") {
-            Some(address) => arg.default_value(address),
-            None => arg,
+        match (arg.get_id().as_str(), PLATFORM_ADDRESS.as_deref()) {
+            ("listen", Some(address)) => arg.default_value(address),
+            ("token", _) => {
+                arg.help("Token for gated and private repositories [default: $HF_META_TOKEN]")
+            }
+            ("retries", _) => arg.help("Number of retries after a transient failure [default: 2]"),
+            ("timeout", _) => arg.help(
+                "Timeout per repository, in seconds, including retries and waits for rate limits [default: 120]",
+            ),
+            _ => arg,
         }
     })
 }

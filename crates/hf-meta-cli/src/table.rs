@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 
-use super::terminal::{truncate, width, wrap};
+use super::terminal::{truncate, truncate_end, width, wrap};
 
 /// The maximum width of a column, in terminal columns. A longer cell shifts only the rest of its row.
 const MAX_CELL_WIDTH: usize = 80;
@@ -29,7 +29,8 @@ pub(crate) enum Shrink {
     WrapTo(usize),
     /// Its cells are truncated, and the column is dropped below this width.
     DropBelow(usize),
-    /// Its cells are truncated, down to this width, and the column is dropped after other columns have changed.
+    /// Its cells are details. They are truncated at their end, down to this width, and the column is dropped after other
+    /// columns have changed.
     TruncateThenDrop(usize),
     /// The column is dropped before other columns change.
     DropFirst,
@@ -284,6 +285,7 @@ impl<'a, R> Table<'a, R> {
                     rest = lines;
                 }
                 Shrink::Never => {}
+                Shrink::TruncateThenDrop(_) if fits => truncate_end(&mut text, width),
                 _ if fits => truncate(&mut text, width),
                 _ => {}
             }

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
+use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -67,21 +68,35 @@ impl TerminalSize {
     }
 }
 
-/// Returns the number of terminal columns of a text. Chinese characters and emoji take two.
+/// Returns the number of terminal columns of a text. Chinese characters and emoji take two, styles none.
 pub(crate) fn width(text: &str) -> usize {
-    text.width()
+    strip_str(text).map(UnicodeWidthStr::width).sum()
 }
 
-/// Truncates a text to a number of columns: replaces its middle with `…`, because names often differ at the end.
+/// Truncates a text to a number of columns: replaces its middle with `…`, because names often differ at the end. The
+/// lines of a tree before a name remain.
 pub(crate) fn truncate(text: &mut String, max_width: usize) {
     if width(text) <= max_width {
         return;
     }
-    let Some(free) = max_width.checked_sub(1) else { return text.clear() };
-    let end: Vec<_> = fitting(text.chars().rev(), free / 2).collect();
+    let name = text.find("─ ").map_or(0, |at| at + "─ ".len());
+    let (lines, name) =
+        if width(&text[..name]) < max_width { text.split_at(name) } else { ("", &**text) };
+    let Some(free) = max_width.checked_sub(width(lines) + 1) else { return text.clear() };
+    let end: Vec<_> = fitting(name.chars().rev(), free / 2).collect();
     let end: String = end.into_iter().rev().collect();
-    let start: String = fitting(text.chars(), free - width(&end)).collect();
-    *text = format!("{start}…{end}");
+    let start: String = fitting(name.chars(), free - width(&end)).collect();
+    *text = format!("{lines}{start}…{end}");
+}
+
+/// Truncates a text to a number of columns: replaces its end with `…`, because details often come last.
+pub(crate) fn truncate_end(text: &mut String, max_width: usize) {
+    if width(text) <= max_width {
+        return;
+    }
+    let Some(free) = max_width.checked_sub(1) else { return text.clear() };
+    let start: String = fitting(text.chars(), free).collect();
+    *text = format!("{}…", start.trim_end_matches([' ', ',']));
 }
 
 /// Returns the first characters that fit a number of columns.
@@ -136,6 +151,8 @@ mod tests {
             ("模型权重", 7, "模型…重"),
             ("模型权重", 6, "模…重"),
             ("🤗🤗", 3, "🤗…"),
+            ("│  ├─ gate_up_proj", 12, "│  ├─ gat…oj"),
+            ("│  ├─ gate_up_proj", 5, "│ …oj"),
             ("x", 0, ""),
         ] {
             let mut truncated = text.to_owned();
@@ -159,5 +176,7 @@ mod tests {
         assert_eq!(wrap("模型 权重 x", 9), ["模型 权重", "x"]);
         assert_eq!(wrap("a-word-that-is-too-long b", 5), ["a-word-that-is-too-long", "b"]);
         assert_eq!(wrap("", 5), [""]);
+        let styled = format!("{RED}one{RED:#} two three");
+        assert_eq!(wrap(&styled, 7), [format!("{RED}one{RED:#} two"), "three".to_owned()]);
     }
 }

@@ -1,4 +1,4 @@
-//! Parse safetensors and GGUF headers, and count parameters per dtype, without I/O.
+//! Parse headers of safetensors, GGUF and PyTorch files, and count parameters per dtype, without I/O.
 //!
 //! This crate contains everything about model weights that needs no network, no disk and no async runtime. It builds
 //! for `wasm32-unknown-unknown`. The crate `hf-meta` reads the bytes from the Hugging Face Hub and re-exports these

@@ -1,37 +1,67 @@
 //! Errors as Python exceptions.
 
-use hf_meta::Error;
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+
+use hf_meta::formats::chain;
+use hf_meta::{Error, ErrorKind};
 use hf_meta_census::CensusError;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-/// Returns an error of a census as an exception. A table without a column of names is a `ValueError`.
-pub(crate) fn census_exception(py: Python<'_>, error: &CensusError) -> PyErr {
+/// Returns an error as an exception: an `OSError` for files, a `ValueError` for lists that cannot be used, and otherwise
+/// a `hf_meta.HfMetaError`.
+pub(crate) fn exception(error: &CensusError) -> PyErr {
     match error {
-        CensusError::Hub(error) => exception(py, error),
-        CensusError::Manifest { .. } => PyValueError::new_err(chain(error)),
-        _ => PyRuntimeError::new_err(chain(error)),
+        CensusError::Hub(error) => match error {
+            Error::Io { file, .. } | Error::FileNotFound { file, .. } => {
+                let is_local =
+                    error.kind() == ErrorKind::LocalIo || find::<io::Error>(error).is_some();
+                if is_local { os_error(error, file) } else { hub_exception(error) }
+            }
+            _ => hub_exception(error),
+        },
+        CensusError::Io { target, .. } => os_error(error, target),
+        CensusError::NoCensus { .. } => PyFileNotFoundError::new_err(error.to_string()),
+        CensusError::Manifest { .. } | CensusError::ManifestMismatch { .. } => {
+            PyValueError::new_err(chain(error))
+        }
+        _ => match find::<Error>(error) {
+            Some(cause) => hub_exception(cause),
+            None => PyRuntimeError::new_err(chain(error)),
+        },
     }
 }
 
-/// Returns an error as a `hf_meta.HfMetaError`, which is defined in Python.
-pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+/// Returns a `hf_meta.HfMetaError`, which is defined in Python.
+fn hub_exception(error: &Error) -> PyErr {
     let retry_after = error.retry_after().map(|wait| wait.as_secs_f64());
-    let arguments = (chain(error), error.code(), error.status(), retry_after);
-    let class = py.import("hf_meta").and_then(|module| module.getattr("HfMetaError"));
-    match class.and_then(|class| class.call1(arguments)) {
-        Ok(exception) => PyErr::from_value(exception),
-        Err(error) => error,
-    }
+    let arguments = (error.chain(), error.code(), error.status(), retry_after);
+    Python::attach(|py| {
+        let class = py.import("hf_meta").and_then(|module| module.getattr("HfMetaError"));
+        match class.and_then(|class| class.call1(arguments)) {
+            Ok(exception) => PyErr::from_value(exception),
+            Err(error) => error,
+        }
+    })
 }
 
-/// Returns an error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    message
+/// Returns an `OSError`, or the subclass of its number, such as `FileNotFoundError`.
+fn os_error(error: &(dyn StdError + 'static), file: &str) -> PyErr {
+    let cause = find::<io::Error>(error).and_then(|cause| Some((cause.raw_os_error()?, cause)));
+    let Some((number, cause)) = cause else { return PyOSError::new_err(chain(error)) };
+    // The number follows the message.
+    let message = cause.to_string();
+    let message = message.split(" (os error").next().unwrap_or_default();
+    PyOSError::new_err((number, message.to_owned(), file.to_owned()))
+}
+
+/// Returns the first error of a type in a chain of causes.
+fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.into_iter().find_map(|error| {
+        let shared = || error.downcast_ref::<Arc<dyn StdError + Send + Sync>>()?.downcast_ref();
+        error.downcast_ref().or_else(shared)
+    })
 }

@@ -121,6 +121,46 @@ fn memory_is_part_of_the_json_and_of_the_overview() {
     assert!(!plain.contains("memory"), "{plain}");
 }
 
+/// Every field is documented.
+#[test]
+fn the_page_lists_all_fields() {
+    let hub = hub();
+    let page = include_str!("../../../src/docs/json.md");
+    let section = page.split("\n# ").find(|section| section.starts_with("Memory\n")).unwrap();
+    for repo in ["org/sliding", "org/hybrid", "org/unknown"] {
+        let json = run(&hub, &[repo, "--json", "--summary", "--memory"]).stdout;
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let memory = json["memory"].as_object().unwrap();
+        let caches = memory.get("caches").and_then(Value::as_array).into_iter().flatten();
+        for cache in caches.clone() {
+            let kind = cache["kind"].as_str().unwrap();
+            assert!(section.contains(&format!("`{kind}`")), "{kind}");
+        }
+        let fields = caches.filter_map(Value::as_object).chain([memory]).flat_map(|map| map.keys());
+        for field in fields {
+            assert!(section.contains(&format!("`{field}`")), "{field}");
+        }
+    }
+}
+
+/// The configuration is read if the count depends on it, as for experts.
+#[test]
+fn the_default_view_describes_the_architecture() {
+    let config = r#"{"model_type":"mixtral","num_hidden_layers":32,"hidden_size":4096,
+        "num_attention_heads":32,"max_position_embeddings":32768,"num_experts_per_tok":2,"num_local_experts":8}"#;
+    let expert = "model.layers.0.block_sparse_moe.experts.0.w1.weight";
+    let moe = tensors(&[(expert, "BF16", &[8, 4], 2)]);
+    let moe = Repo::new("org/moe")
+        .file("model.safetensors", moe)
+        .file("config.json", File::from_bytes(config));
+    let hub = LocalHub::start([moe, repo("org/dense", DENSE)]).unwrap();
+    let line = "mixtral, 32 layers, hidden size 4,096, context of 32,768 tokens";
+    let text = run(&hub, &["org/moe"]).data();
+    assert!(text.lines().any(|found| found.trim() == line), "{text}");
+    let text = run(&hub, &["org/dense"]).data();
+    assert!(!text.contains("hidden size"), "{text}");
+}
+
 #[test]
 fn options_without_a_view_are_rejected() {
     let hub = hub();

@@ -236,7 +236,7 @@ fn the_spinner_describes_a_wait() {
     let limited = "org/model  waiting for the rate limit, 1 min ";
     if let Some(screen) = screen_until(&hub, "org/model", 80, &[], limited) {
         assert!(screen.contains("(retry 1 of 4)"), "{screen:?}");
-        assert!(screen.contains("rate limit reached (wait: 1 min "), "{screen:?}");
+        assert!(screen.contains("rate limit reached; waiting 1 min "), "{screen:?}");
     }
     hub.inject(|_, _| Some(Fault::Status(503, vec![])));
     screen_until(&hub, "org/model", 80, &[], "org/model  a request failed, retry 2 of 4");

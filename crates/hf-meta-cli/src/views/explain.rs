@@ -13,6 +13,9 @@ use crate::table::{Shrink, Table};
 /// The minimum useful width of the text column.
 const MIN_TEXT_WIDTH: usize = 12;
 
+/// The width of most parts of packed modules with their dtypes.
+const MIN_PARTS_WIDTH: usize = 18;
+
 /// A group of tensors that are counted alike, or the total.
 struct ExplainRow<'a> {
     dtype: &'a str,
@@ -74,9 +77,9 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
             })
             .shrink(Shrink::DropLast)
             .text("size from", |kind| kind.packing.evidence.to_owned())
-            .shrink(Shrink::TruncateTo(MIN_TEXT_WIDTH))
+            .shrink(Shrink::TruncateThenDrop(MIN_TEXT_WIDTH))
             .text("parts", |kind| parts(kind))
-            .shrink(Shrink::WrapTo(MIN_TEXT_WIDTH));
+            .shrink(Shrink::WrapTo(MIN_PARTS_WIDTH));
         writeln!(page.out)?;
         page.table(&table, || kinds.iter().copied())?;
     }

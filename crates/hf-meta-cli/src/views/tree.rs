@@ -19,10 +19,10 @@ use crate::terminal::DIM;
 const BAR_LENGTH: usize = 10;
 
 /// The minimum width of the name column, in characters.
-const MIN_NAME_WIDTH: usize = 16;
+const MIN_NAME_WIDTH: usize = 22;
 
 /// The minimum useful width of the tensor column, in characters.
-const MIN_CONTENT_WIDTH: usize = 24;
+const MIN_CONTENT_WIDTH: usize = 18;
 
 /// The number of terminal lines reserved for headings, totals, notes and the prompt.
 const RESERVED_LINES: usize = 8;

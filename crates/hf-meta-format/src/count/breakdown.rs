@@ -102,7 +102,10 @@ impl CountBreakdown {
             return None;
         }
         let copy = self.tied_output.as_ref().and_then(|output| output.left_out);
-        let total = total.checked_add(copy.unwrap_or_default())?;
+        let states =
+            self.groups.iter().filter(|group| group.counted_as == CountedAs::OptimizerState);
+        let uncounted = copy.into_iter().chain(states.map(|group| group.count.elements));
+        let total = uncounted.fold(total, u64::saturating_add);
         self.module_kinds.iter().try_fold(total, |total, kind| {
             total.checked_sub(kind.parameters)?.checked_add(kind.huggingface_js?)
         })

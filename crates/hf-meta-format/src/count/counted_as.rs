@@ -18,6 +18,8 @@ pub enum CountedAs {
     Scalar,
     /// The tensor is not counted, because it repeats the input embedding, to which `config.json` ties it.
     TiedCopy,
+    /// The tensor is not counted, because it is the state of an optimizer, which no model contains.
+    OptimizerState,
     /// The tensor looks packed, but its size could not be derived. Each element is counted as a parameter.
     Unresolved,
 }
@@ -26,7 +28,10 @@ impl CountedAs {
     /// Returns whether the tensor contributes to the count.
     #[must_use]
     pub fn is_counted(self) -> bool {
-        !matches!(self, Self::AuxiliaryTensor(_) | Self::Scalar | Self::TiedCopy)
+        !matches!(
+            self,
+            Self::AuxiliaryTensor(_) | Self::Scalar | Self::TiedCopy | Self::OptimizerState
+        )
     }
 }
 
@@ -38,6 +43,7 @@ impl fmt::Display for CountedAs {
             Self::AuxiliaryTensor(kind) => write!(f, "{kind}, not counted"),
             Self::Scalar => f.write_str("scalar, not counted"),
             Self::TiedCopy => f.write_str("copy of a tied embedding, not counted"),
+            Self::OptimizerState => f.write_str("optimizer state, not counted"),
             Self::Unresolved => f.write_str("as stored, packing unresolved"),
         }
     }
@@ -138,13 +144,15 @@ pub enum Buffer {
     RouterBias,
     /// Other constants, such as the mean of the inputs, `layer_scalar` in Gemma 4 and `final_logits_bias` in BART.
     Constant,
-    /// A moving average of the weights (EMA), or the state of an optimizer.
-    TrainingState,
+    /// A moving average of the weights (EMA).
+    EmaCopy,
+    /// The state of an optimizer, which is not counted.
+    OptimizerState,
 }
 
 impl Buffer {
     /// The last segments of names.
-    const NAMES: [(Self, &[&str]); 19] = [
+    const NAMES: [(Self, &[&str]); 20] = [
         (Self::AttentionMask, &["masked_bias", "attn_mask", "causal_mask"]),
         (Self::AttentionDecay, &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
         (Self::Ids, &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
@@ -165,7 +173,8 @@ impl Buffer {
         (Self::Constant, &["weight_integer", "bias_integer", "weight_scaling_factor"]),
         (Self::Constant, &["fc_scaling_factor", "act_scaling_factor", "x_min", "x_max"]),
         (Self::Constant, &["input_min", "input_max", "output_min", "output_max"]),
-        (Self::TrainingState, &["exp_avg", "exp_avg_sq", "momentum_buffer"]),
+        (Self::OptimizerState, &["exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer"]),
+        (Self::OptimizerState, &["exp_avg_sq_row", "exp_avg_sq_col", "square_avg"]),
     ];
 
     /// The last two segments of names whose last segment is also the name of weights.
@@ -186,8 +195,8 @@ impl Buffer {
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
         let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
         let parent = || module.rsplit('.').next().unwrap_or_default();
-        if Self::is_training_state(name) {
-            return Some(Self::TrainingState);
+        if let Some(kind) = Self::training_state(name) {
+            return Some(kind);
         }
         if let Some((kind, ..)) = Self::NAMES.iter().find(|(_, names)| names.contains(&last)) {
             return Some(*kind);
@@ -211,17 +220,22 @@ impl Buffer {
         names.chain(Self::NAMES_BELOW.iter().map(|(.., name)| name)).copied()
     }
 
-    /// Returns whether a name begins like the names of EMA copies and optimizer states. Source:
-    /// CompVis/latent-diffusion, `ema_pytorch`, Lightning.
-    pub(super) fn is_training_state(name: &str) -> bool {
+    /// Returns the kind of training state if a name begins like the names of EMA copies or optimizer states. Source:
+    /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning.
+    pub(super) fn training_state(name: &str) -> Option<Self> {
+        let name = name.strip_prefix("state_dict.").unwrap_or(name);
         // Constant lengths make this fast.
-        name.starts_with("model_ema.")
+        let is_copy = name.starts_with("model_ema.")
             || name.starts_with("ema_model.")
             || name.starts_with("ema.")
             || name.starts_with("ema_state_dict.")
-            || name.starts_with("optimizer.")
+            || name.starts_with("state_dict_ema.");
+        let is_state = name.starts_with("optimizer.")
+            || name.starts_with("optimizers.")
             || name.starts_with("optimizer_states.")
-            || name.starts_with("optimizer_state_dict.")
+            || name.starts_with("optimizer_state_dict.");
+        let state = is_state.then_some(Self::OptimizerState);
+        if is_copy { Some(Self::EmaCopy) } else { state }
     }
 }
 
@@ -244,7 +258,8 @@ impl fmt::Display for Buffer {
             Self::Codebook => "codebook",
             Self::RouterBias => "router bias",
             Self::Constant => "constant",
-            Self::TrainingState => "EMA or optimizer state",
+            Self::EmaCopy => "EMA copy",
+            Self::OptimizerState => "optimizer state",
         })
     }
 }
@@ -271,7 +286,7 @@ mod tests {
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {
-        let cases: [(&str, &[u64], Option<Buffer>); 30] = [
+        let cases: [(&str, &[u64], Option<Buffer>); 34] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
             ("h.0.attn.bias", &[2304], None),
@@ -298,8 +313,12 @@ mod tests {
             ("final_logits_bias", &[1, 50_265], Some(Buffer::Constant)),
             ("encoder.LayerNorm.shift", &[1], Some(Buffer::Constant)),
             ("encoder.shift", &[1], None),
-            ("ema.blocks.0.weight", &[4, 4], Some(Buffer::TrainingState)),
-            ("model.layers.0.w.exp_avg", &[4, 4], Some(Buffer::TrainingState)),
+            ("ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
+            ("state_dict.model_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
+            ("state_dict_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
+            ("model.layers.0.w.exp_avg", &[4, 4], Some(Buffer::OptimizerState)),
+            ("optimizer_states.0.state.7.qmap1", &[4, 4], Some(Buffer::OptimizerState)),
+            ("optimizer_head.weight", &[4, 4], None),
             ("schema.blocks.0.weight", &[4, 4], None),
             ("", &[1], None),
         ];

@@ -210,7 +210,7 @@ struct ClassifiedName<'a> {
 impl<'a> ClassifiedName<'a> {
     fn new(name: &'a str, tensor: &TensorInfo) -> Self {
         let (module, component) = split(name);
-        let may_be_buffer = component.may_be_buffer || Buffer::is_training_state(name);
+        let may_be_buffer = component.may_be_buffer || Buffer::training_state(name).is_some();
         let buffer = if may_be_buffer { Buffer::from_tensor(name, tensor) } else { None };
         let is_candidate = !component.is_plain() || may_be_weights(tensor, component.is_bare());
         Self { module, component, buffer, is_pending: is_candidate && buffer.is_none() }

@@ -101,6 +101,8 @@ impl CountSums {
         class: CountedAs,
         buffer: Option<Buffer>,
     ) -> Result<(), CountOverflow> {
+        let is_state = buffer == Some(Buffer::OptimizerState) && class == CountedAs::AsStored;
+        let class = if is_state { CountedAs::OptimizerState } else { class };
         let parameters = if class.is_counted() { tensor.elements() } else { Some(0) };
         let added = parameters
             .and_then(|parameters| self.checked_add(name, tensor, (class, buffer), parameters));

@@ -20,7 +20,7 @@ pub enum HeaderError {
         file_size: u64,
     },
     /// The file is in a different format.
-    #[error("the file is not {expected}: it looks like {detected}")]
+    #[error("the file looks like {detected}")]
     WrongFormat {
         /// The expected format.
         expected: &'static str,

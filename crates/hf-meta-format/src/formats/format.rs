@@ -21,8 +21,8 @@ pub trait Format: Debug + Send + Sync {
     /// Returns the file extension, including the dot.
     fn extension(&self) -> &'static str;
 
-    /// Returns the extension of a path, including the dot, if the path is named like weights in this format. Formats
-    /// with several extensions override this method.
+    /// Returns the extension of a path, including the dot, if it is one of this format. Formats with several
+    /// extensions override this method.
     fn match_extension(&self, path: &str) -> Option<&'static str> {
         path.ends_with(self.extension()).then_some(self.extension())
     }
@@ -32,9 +32,10 @@ pub trait Format: Debug + Send + Sync {
     fn parser(&self, path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser>;
 
     /// Splits a file name, without extension and shard number, into its parts. By default, the whole name is the
-    /// model name.
-    fn split_name(&self, stem: &str) -> WeightFileName {
-        WeightFileName::new(stem)
+    /// model name. Returns `None` if files with this name are not weights, although they have the extension: they are
+    /// read only if their path is given.
+    fn split_name(&self, stem: &str) -> Option<WeightFileName> {
+        Some(WeightFileName::new(stem))
     }
 }
 
@@ -255,7 +256,7 @@ impl Formats {
     #[must_use]
     pub fn is_quantization(&self, text: &str) -> bool {
         let is_one = |parts: WeightFileName| parts.is_quantized && parts.model.is_empty();
-        self.0.iter().any(|format| is_one(format.split_name(text)))
+        self.0.iter().any(|format| format.split_name(text).is_some_and(is_one))
     }
 }
 
@@ -271,8 +272,7 @@ mod tests {
             ("model.gguf.safetensors", Some((0, "safetensors"))),
             ("pytorch_model.bin", Some((2, "pytorch"))),
             ("a/last.ckpt", Some((2, "pytorch"))),
-            ("a/training_args.bin", None),
-            ("openvino_model.bin", None),
+            ("a/training_args.bin", Some((2, "pytorch"))),
             ("gguf", None),
         ];
         for (path, expected) in cases {

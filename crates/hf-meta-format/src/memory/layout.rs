@@ -95,23 +95,19 @@ impl CacheLayout {
     /// cache depends on is missing or invalid.
     pub fn from_config_json(json: &[u8]) -> Result<Self, CacheError> {
         let json = standard_json(json);
-        let mut model: JsonObject<'_> =
-            serde_json::from_slice(&json).map_err(|_| CacheError::NotAnObject)?;
+        let outer = serde_json::from_slice(&json).map_err(|_| CacheError::NotAnObject)?;
         let (mut dtype, mut architecture) = (None, None);
         let (mut is_decoder, mut has_fp8_scheme) = (false, false);
-        loop {
-            dtype = dtype_of(&model).or(dtype);
+        let model = visit_models(outer, |key, model| {
+            dtype = dtype_of(model).or(dtype);
             let quantization = model.get::<JsonObject<'_>>("quantization_config");
             let scheme = quantization.as_ref().and_then(|config| config.raw("kv_cache_scheme"));
             has_fp8_scheme |= scheme.is_some_and(|scheme| scheme.get() != "null");
             // The type of a decoder lacks the cross attention of the model.
-            let own = model.get::<String>("model_type").filter(|_| !is_decoder);
-            architecture = own.or(architecture);
-            let find = |key: &&'static str| Some((*key, model.get::<JsonObject<'_>>(key)?));
-            let Some((key, inner)) = TEXT_MODELS.iter().find_map(find) else { break };
             is_decoder |= key == "decoder";
-            model = inner;
-        }
+            let own = model.get::<String>("model_type").filter(|_| !is_decoder);
+            architecture = own.or(architecture.take());
+        });
         let architecture = architecture.ok_or(CacheError::MissingKey { key: "model_type" })?;
         let layout = Self::new(&architecture, &architecture, &model, dtype)?;
         Ok(Self { has_fp8_scheme, ..layout })
@@ -189,13 +185,26 @@ impl CacheLayout {
     }
 }
 
+/// Visits a configuration and each text model nested in it, with its key. Returns the innermost one.
+fn visit_models<'a>(
+    mut model: JsonObject<'a>,
+    mut visit: impl FnMut(&str, &JsonObject<'a>),
+) -> JsonObject<'a> {
+    let mut key = "";
+    loop {
+        visit(key, &model);
+        let find = |key: &&'static str| Some((*key, model.get(key)?));
+        let Some(inner) = TEXT_MODELS.iter().find_map(find) else { return model };
+        (key, model) = inner;
+    }
+}
+
 /// Returns the language model in a configuration, and its architecture.
 pub(crate) fn text_model(outer: JsonObject<'_>) -> (Option<String>, JsonObject<'_>) {
-    let (mut architecture, mut model) = (outer.get("model_type"), outer);
-    while let Some(inner) = TEXT_MODELS.iter().find_map(|key| model.get::<JsonObject<'_>>(key)) {
-        architecture = inner.get("model_type").or(architecture);
-        model = inner;
-    }
+    let mut architecture = None;
+    let model = visit_models(outer, |_, model| {
+        architecture = model.get("model_type").or(architecture.take());
+    });
     (architecture, model)
 }
 

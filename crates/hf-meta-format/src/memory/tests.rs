@@ -1,3 +1,5 @@
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::definitions::Definitions;
 use super::*;
 
@@ -13,10 +15,11 @@ fn elements(config: &str, context: u64) -> Result<Option<u64>, CacheError> {
 fn caches_have_the_size_of_those_of_transformers() {
     let table = concat!(
         include_str!("../../../../fixtures/memory/transformers.tsv"),
-        include_str!("../../../../fixtures/memory/configs.tsv")
+        include_str!("../../../../fixtures/memory/configs.tsv"),
+        include_str!("../../../../fixtures/memory/configs-earlier.tsv")
     );
     let mut differences = Vec::new();
-    let (mut cases, mut unknown) = (0, 0);
+    let (mut cases, mut unknown) = (0, BTreeSet::new());
     for line in table.lines().filter(|line| !line.starts_with('#')) {
         let [config, tokens, expected, ..] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("{line}")
@@ -24,19 +27,23 @@ fn caches_have_the_size_of_those_of_transformers() {
         for (tokens, expected) in tokens.split(' ').zip(expected.split(' ')) {
             cases += 1;
             let found = elements(config, tokens.parse().unwrap());
-            if matches!(found, Err(CacheError::UnknownArchitecture { .. })) {
-                unknown += 1;
+            if let Err(CacheError::UnknownArchitecture { architecture }) = found {
+                unknown.insert(architecture);
             } else if found != Ok(Some(expected.parse().unwrap())) {
                 differences.push(format!("{config} at {tokens}: {expected}, found {found:?}"));
             }
         }
     }
-    assert!(cases >= 1_000 && 100 * unknown <= cases, "{unknown} of {cases} are unknown");
+    assert!(cases >= 1_400, "{cases}");
     assert!(
         differences.is_empty(),
         "{} of {cases}:\n{}",
         differences.len(),
         differences.join("\n")
+    );
+    assert_eq!(
+        unknown,
+        BTreeSet::from(["encoder-decoder", "nemo_speechlm", "xlstm"].map(str::to_owned))
     );
 }
 
@@ -214,6 +221,94 @@ fn caches_of_gguf_files_follow_from_their_keys() {
     assert_eq!(gguf(&none), Err(CacheError::InvalidKey { key: "attention.head_count_kv" }));
     let long = [&llama[..4], &[("llama.attention.head_count_kv", "(999 numbers)")]].concat();
     assert_eq!(gguf(&long), Err(CacheError::InvalidKey { key: "attention_head_count_kv" }));
+}
+
+/// The keys of states and of the interval of full attention, with values that a file should not have.
+#[test]
+fn keys_of_gguf_states_are_checked() {
+    let hybrid = |changes: &[(&str, Option<&str>)]| {
+        let keys = [
+            ("block_count", "48"),
+            ("attention.head_count", "16"),
+            ("attention.head_count_kv", "2"),
+            ("attention.key_length", "256"),
+            ("attention.value_length", "256"),
+            ("ssm.conv_kernel", "4"),
+            ("ssm.inner_size", "4096"),
+            ("ssm.state_size", "128"),
+            ("ssm.group_count", "16"),
+        ];
+        let mut keys: BTreeMap<_, _> = keys.map(|(key, value)| (key, Some(value))).into();
+        keys.extend(changes.iter().copied());
+        let keys = keys
+            .into_iter()
+            .filter_map(|(key, value)| Some((format!("qwen3next.{key}"), value?.to_owned())));
+        let name = ("general.architecture".to_owned(), "qwen3next".to_owned());
+        CacheLayout::from_gguf(&keys.chain([name]).collect())
+    };
+    let sizes = |changes: &[(&str, Option<&str>)]| {
+        let memory = Memory::new(0, hybrid(changes), at(1));
+        (memory.cache_elements.unwrap(), memory.state_elements.unwrap())
+    };
+    let (full, state) = (2 * 512, 3 * 8_192 + 128 * 4_096);
+    let listed = format!("[{}]", ["1"; 47].join(",") + ",0");
+    let intervals = [
+        (None, 12),
+        (Some(("full_attention_interval", "4")), 12),
+        (Some(("full_attention_interval", "2")), 24),
+        (Some(("full_attention_interval", "1")), 48),
+        (Some(("attention.recurrent_layers", &*listed)), 1),
+    ];
+    for (change, layers) in intervals {
+        let change: Vec<_> = change.map(|(key, value)| (key, Some(value))).into_iter().collect();
+        assert_eq!(sizes(&change), (layers * full, (48 - layers) * state), "{change:?}");
+    }
+    let no_groups = (12 * full, 36 * (3 * 4_096 + 128 * 4_096));
+    assert_eq!(sizes(&[("ssm.group_count", None)]), no_groups);
+    // The layers that draft tokens come last, and are not part of the cache.
+    assert_eq!(sizes(&[("nextn_predict_layers", Some("8"))]), (10 * full, 30 * state));
+    let invalid = |key| CacheError::InvalidKey { key };
+    let conv = "(ssm_conv_kernel-1)*(ssm_inner_size+2*ssm_group_count*ssm_state_size)";
+    let cases = [
+        ("ssm.conv_kernel", None, CacheError::MissingKey { key: "ssm_conv_kernel" }),
+        ("ssm.state_size", Some("many"), invalid("ssm_state_size")),
+        ("ssm.state_size", Some("128.5"), invalid("ssm_state_size")),
+        ("ssm.inner_size", Some("-4096"), invalid("ssm_inner_size")),
+        ("ssm.inner_size", Some("0"), invalid("ssm_inner_size")),
+        ("ssm.state_size", Some("0"), invalid("ssm_state_size")),
+        ("ssm.conv_kernel", Some("0"), CacheError::InvalidResult { formula: conv }),
+        (
+            "ssm.inner_size",
+            Some("18446744073709551615"),
+            CacheError::InvalidResult { formula: conv },
+        ),
+        ("ssm.inner_size", Some("{}"), invalid("ssm_inner_size")),
+        ("attention.head_count_kv", Some("-2"), invalid("attention_head_count_kv")),
+        (
+            "attention.head_count_kv",
+            Some("[2, 2]"),
+            CacheError::WrongLength { key: "attention_head_count_kv" },
+        ),
+        (
+            "attention.recurrent_layers",
+            Some("[1, 0]"),
+            CacheError::WrongLength { key: "attention_recurrent_layers" },
+        ),
+        (
+            "block_count",
+            Some("9223372036854775808"),
+            CacheError::TooManyLayers { layers: 1 << 63, limit: 1_024 },
+        ),
+        ("block_count", Some("many"), invalid("block_count")),
+        ("block_count", None, CacheError::MissingKey { key: "block_count" }),
+    ];
+    for (key, value, expected) in cases {
+        let found = hybrid(&[(key, value)]);
+        assert_eq!(found, Err(expected), "{key} {value:?}");
+    }
+    assert!(hybrid(&[("full_attention_interval", Some("0"))]).is_err());
+    let draft = hybrid(&[("nextn_predict_layers", Some("49"))]);
+    assert!(matches!(draft, Err(CacheError::InvalidResult { .. })), "{draft:?}");
 }
 
 #[test]

@@ -383,16 +383,19 @@ pub enum Finding {
         /// `true` if the output embedding is counted.
         counted: bool,
     },
-    /// The files contain moving averages of the weights (EMA) or the state of an optimizer. They are counted as
-    /// buffers.
+    /// The files contain moving averages of the weights (EMA), which are counted as buffers, or the state of an
+    /// optimizer, which is not counted.
     #[error(
-        "{tensors} tensors with {parameters} elements are EMA copies or optimizer state; they are counted as buffers"
+        "{tensors} tensors are training state: {copies} elements of EMA copies, counted as buffers, and {states} elements of \
+         optimizer state, not counted"
     )]
     TrainingState {
         /// The number of tensors.
         tensors: u64,
-        /// The number of elements.
-        parameters: u64,
+        /// The number of elements of EMA copies.
+        copies: u64,
+        /// The number of elements of the state of optimizers.
+        states: u64,
     },
     /// A pickle imports a function or class that `torch.load(weights_only=True)` rejects, because loading it can
     /// execute any code.

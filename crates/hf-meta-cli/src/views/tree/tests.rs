@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use hf_meta::SafetensorsFileHeader;
 
 use super::*;
@@ -101,6 +103,36 @@ fn bars_are_dropped_before_dtypes_and_shapes() {
         assert!(screen.lines().all(|line| line.chars().count() <= width), "{screen}");
         assert_eq!(screen.contains('█'), has_bar, "{screen}");
     }
+}
+
+/// The name of a tensor in a module is worth more than its guide lines, and the first tensor of a list than the ends of
+/// all of them.
+#[test]
+fn narrow_rows_keep_what_differs() {
+    let experts: [(_, &[u64]); 5] = [
+        ("down_proj_blocks", &[32, 2880, 90, 16]),
+        ("down_proj_scales", &[32, 2880, 90]),
+        ("gate_up_proj_blocks", &[32, 5760, 90, 16]),
+        ("gate_up_proj_scales", &[32, 5760, 90]),
+        ("sinks", &[64]),
+    ];
+    let module = |name: &str| format!("model.layers.0.mlp.{name}");
+    let experts = experts.map(|(name, shape)| (module(&format!("experts.{name}")), shape));
+    let other: [(_, &[u64]); 4] = [
+        (module("router.bias"), &[32]),
+        (module("router.weight"), &[32, 2880]),
+        ("model.layers.0.norm".to_owned(), &[2880]),
+        ("model.norm".to_owned(), &[2880]),
+    ];
+    let screen = drawn(
+        &tree(experts.into_iter().chain(other)),
+        Some(TerminalSize { width: 60, height: 24 }),
+    );
+    let names = screen
+        .iter()
+        .filter_map(|line| line.split("  ").find(|name| name.contains('…') && name.contains('─')));
+    assert_eq!(names.collect::<HashSet<_>>().len(), 4, "{screen:#?}");
+    assert!(screen.iter().any(|line| line.ends_with("bias BF16 [32], w…")), "{screen:#?}");
 }
 
 #[test]

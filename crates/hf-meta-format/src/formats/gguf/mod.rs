@@ -62,8 +62,8 @@ impl Format for Gguf {
         Box::new(GgufParser::new(first_range, max_header_bytes))
     }
 
-    fn split_name(&self, stem: &str) -> WeightFileName {
-        file_name::split(stem)
+    fn split_name(&self, stem: &str) -> Option<WeightFileName> {
+        Some(file_name::split(stem))
     }
 }
 

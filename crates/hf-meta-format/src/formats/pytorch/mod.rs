@@ -41,10 +41,59 @@ pub struct PyTorch;
 /// The extensions of checkpoints, the most common one first.
 const EXTENSIONS: [&str; 4] = [".bin", ".pt", ".pth", ".ckpt"];
 
-/// First words in names of files that share these extensions and contain no weights: the state of a training run
-/// (`transformers`, `accelerate`), and the raw data of `OpenVINO`.
-const OTHER_FILES: [&str; 6] =
-    ["training_args", "optimizer", "scheduler", "scaler", "rng_state", "openvino_"];
+/// Patterns of names, without extension, of files that share these extensions and are not checkpoints of a model.
+const OTHER_FILES: [(&str, OtherFile); 18] = [
+    // transformers and accelerate.
+    ("training_args*", OtherFile::State),
+    ("optimizer*", OtherFile::State),
+    ("scheduler*", OtherFile::State),
+    ("lr_scheduler*", OtherFile::State),
+    ("scaler*", OtherFile::State),
+    ("sampler*", OtherFile::State),
+    ("rng_state*", OtherFile::State),
+    ("random_states*", OtherFile::State),
+    ("dl_state_dict*", OtherFile::State),
+    // DeepSpeed.
+    ("*_optim_states", OtherFile::State),
+    // llama2.c, and the vocabularies of translation models.
+    ("tokenizer", OtherFile::State),
+    ("vocab*", OtherFile::State),
+    // Optimum writes `openvino_model.bin` next to `openvino_model.xml`.
+    ("openvino_*", OtherFile::Weights("OpenVINO (.bin)")),
+    // whisper.cpp, and llama.cpp before GGUF: `ggml-base.bin`, `model.ggmlv3.q4_0.bin`.
+    ("ggml*", OtherFile::Weights("GGML (.bin)")),
+    ("*.ggml*", OtherFile::Weights("GGML (.bin)")),
+    ("*-ggml*", OtherFile::Weights("GGML (.bin)")),
+    ("*.ncnn", OtherFile::Weights("ncnn (.bin)")),
+    // `weights/weight.bin` in the packages of Core ML.
+    ("weight", OtherFile::Weights("Core ML (.bin)")),
+];
+
+/// The content of a file that is not a checkpoint of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::formats) enum OtherFile {
+    /// The state of a training run, or a vocabulary.
+    State,
+    /// Weights in another format.
+    Weights(&'static str),
+}
+
+impl OtherFile {
+    /// Returns the content according to a file name without extension; `None` if it may be a checkpoint.
+    pub(in crate::formats) fn from_stem(stem: &str) -> Option<Self> {
+        let matches = |pattern: &str| {
+            let (inner, is_open) =
+                pattern.strip_suffix('*').map_or((pattern, false), |inner| (inner, true));
+            match (inner.strip_prefix('*'), is_open) {
+                (Some(inner), true) => stem.contains(inner),
+                (Some(inner), false) => stem.ends_with(inner),
+                (None, true) => stem.starts_with(inner),
+                (None, false) => stem == inner,
+            }
+        };
+        OTHER_FILES.iter().find(|(pattern, _)| matches(pattern)).map(|(_, content)| *content)
+    }
+}
 
 impl Format for PyTorch {
     fn name(&self) -> &'static str {
@@ -60,9 +109,7 @@ impl Format for PyTorch {
     }
 
     fn match_extension(&self, path: &str) -> Option<&'static str> {
-        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-        let is_other = OTHER_FILES.iter().any(|start| name.starts_with(start));
-        EXTENSIONS.into_iter().find(|end| !is_other && name.ends_with(end))
+        EXTENSIONS.into_iter().find(|end| path.ends_with(end))
     }
 
     fn parser(&self, _: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
@@ -70,8 +117,9 @@ impl Format for PyTorch {
     }
 
     /// Removes the prefix of `pytorch_model`, the name of the file that `transformers` calls `model` in safetensors.
-    fn split_name(&self, stem: &str) -> WeightFileName {
-        split_variant(stem.strip_prefix("pytorch_").unwrap_or(stem))
+    fn split_name(&self, stem: &str) -> Option<WeightFileName> {
+        let is_other = OtherFile::from_stem(stem).is_some();
+        (!is_other).then(|| split_variant(stem.strip_prefix("pytorch_").unwrap_or(stem)))
     }
 }
 

@@ -17,8 +17,9 @@ const FIRST_RANGE: u64 = 1 << 17;
 /// The number of bytes that tell the formats apart.
 const DETECTION_BYTES: usize = 8;
 
-/// The maximum number of bytes to read of a file. A tensor takes 200 to 400.
-const MAX_LENGTH: u64 = 16 << 20;
+/// The maximum number of bytes to read of a file. A tensor takes 200 to 400. Twice as many bytes are in memory when a
+/// range arrives.
+const MAX_LENGTH: u64 = 8 << 20;
 
 /// The magic number before the other pickles of a file (torch < 1.6), as an integer in two's complement.
 const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
@@ -64,13 +65,15 @@ impl PyTorchParser {
     fn parse_archive(&self, file_size: u64) -> Result<FileHeader, Stop> {
         let archive = Archive::read(&self.parts, file_size)?;
         let (folder, entry) = archive.pickle()?;
-        let mut pickle = Pickle::new(entry.data(&self.parts)?);
+        let data = entry.data(&self.parts)?;
+        let mut pickle = Pickle::new(data);
         let parsed = pickle.load().map_err(|stop| malformed(&pickle, stop)).and_then(|root| {
             for Storage { key, bytes, .. } in pickle.storages() {
                 let key = String::from_utf8_lossy(key);
                 let entry = archive.get(folder, &format!("data/{key}"));
                 check_storage(&key, bytes, entry.map(|entry| entry.size))?;
             }
+            entry.check(data)?;
             Ok(tensors::table(&pickle, root)?)
         });
         let (tensors, summary) = parsed.map_err(|stop| with_imports(stop, &pickle.imports))?;
@@ -125,7 +128,7 @@ impl PyTorchParser {
             PickleStop::Invalid(_) if pickle.opcode_at == 0 => {
                 let start = self.parts.start();
                 let start = &start[..start.len().min(DETECTION_BYTES)];
-                let content = "neither a ZIP archive nor a pickle";
+                let content = other_content(start);
                 let unknown = || PyTorchError::NotACheckpoint { content }.into();
                 DetectedFormat::recognize_or_text(start).map_or_else(unknown, wrong_format)
             }
@@ -169,6 +172,17 @@ impl HeaderParser for PyTorchParser {
             Err(Stop::Invalid(error)) => Err(error),
             Err(Stop::Missing(missing)) => self.next_range(missing, file_size).map(Step::Read),
         }
+    }
+}
+
+/// Returns the content of a file in an unknown format. These programs write files that end with `.bin`, too.
+fn other_content(start: &[u8]) -> &'static str {
+    match *start {
+        // A version, and the length and the text of a name.
+        [_, 0, 0, 0, _, 0, b'A'..=b'Z', b'a'..=b'z'] => "a CTranslate2 model",
+        [0xba, 0x16, 0x4f, 0x2f, ..] => "a fastText model",
+        [b'l' | b't' | b'f', b'm' | b'j', b'g', b'g', ..] => "a GGML file",
+        _ => "neither a ZIP archive nor a pickle",
     }
 }
 

@@ -9,7 +9,7 @@ use super::{PickleSummary, PyTorchError, TensorView};
 use crate::formats::{Dtype, HeaderError, TensorInfo, TensorTable, TensorTableBuilder, clip};
 
 /// The maximum number of tensors and collections in a file.
-const MAX_NODES: usize = 1 << 16;
+const MAX_NODES: usize = 1 << 15;
 
 /// The maximum length of a name in bytes, which also limits the depth of nested dictionaries.
 const MAX_NAME: usize = 512;

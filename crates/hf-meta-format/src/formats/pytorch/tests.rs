@@ -150,6 +150,30 @@ fn other_files_are_rejected_with_a_reason() {
     }
 }
 
+/// The checksum of CRC-32 in every archive of torch finds a changed letter in the name of a tensor.
+#[test]
+fn a_changed_pickle_does_not_match_its_checksum() {
+    let mut file = fs::read(folder().join("tied.bin")).unwrap();
+    let at = file.windows(10).position(|bytes| bytes == b"wte.weight").unwrap();
+    file[at] = b'x';
+    assert!(message(&file).contains("does not match its checksum"), "{}", message(&file));
+}
+
+/// The first bytes that `ctranslate2`, fastText and `llama.cpp` before GGUF write.
+#[test]
+fn other_programs_are_recognized() {
+    let cases: [(&[u8], &str); 4] = [
+        (b"\x06\0\0\0\x0c\0WhisperSpec\0\x03\0\0\0", "a CTranslate2 model"),
+        (b"\xba\x16\x4f\x2f\x0c\0\0\0\x10\0\0\0", "a fastText model"),
+        (b"lmgg\x01\0\0\0\0\x7d\0\0", "a GGML file"),
+        (b"tjgg\x03\0\0\0\0\x7d\0\0", "a GGML file"),
+    ];
+    for (start, expected) in cases {
+        let error = parse(start).unwrap_err().to_string();
+        assert_eq!(error, format!("the file is {expected}, not a checkpoint"));
+    }
+}
+
 #[test]
 fn imports_are_accepted_as_in_torch() {
     let allowed = oracle().allowed;
@@ -297,6 +321,7 @@ fn malformed_archives_are_rejected() {
         (with(start_of_directory, b"x"), "an entry is malformed"),
         (with(start_of_directory + 10, &[8]), "`data.pkl` is compressed"),
         (with(start_of_directory + 46 + 10 + 4 + 8, &huge), "an entry is malformed"),
+        (with(start_of_directory + 16, &[1]), "`data.pkl` does not match its checksum"),
         (with(start_of_directory + 42, &[1]), "`data.pkl` has no local header"),
         (with(26, &[0xff, 0xff]), "bytes are available"),
         (message(&archive(&[("a/data.pkl", b".", 9)])), "entries overlap"),
@@ -340,8 +365,11 @@ fn pickles_that_take_too_much_are_rejected() {
         ("marks", repeated(b"(", million, b"."), "the stack is too deep"),
         (
             "memo",
-            [b"N".to_vec(), (0..million).flat_map(|at| format!("p{at}\n").into_bytes()).collect()]
-                .concat(),
+            [
+                b"N".to_vec(),
+                (0..million / 2).flat_map(|at| format!("p{at}\n").into_bytes()).collect(),
+            ]
+            .concat(),
             "it has too many values",
         ),
         ("lists", repeated(b"]0", million, b"N."), "it has too many values"),
@@ -349,7 +377,7 @@ fn pickles_that_take_too_much_are_rejected() {
         (
             "imports",
             [
-                (0..million).flat_map(|at| format!("cx\n{at}\n0").into_bytes()).collect(),
+                (0..10_000).flat_map(|at| format!("cx\n{at}\n0").into_bytes()).collect(),
                 b"N.".to_vec(),
             ]
             .concat(),
@@ -373,7 +401,7 @@ fn pickles_that_take_too_much_are_rejected() {
             [b"}N".repeat(100_000), b"Ns".to_vec(), b"s".repeat(99_999), b".".to_vec()].concat(),
             "more tensors or longer names",
         ),
-        ("shared tuples", [b"]q\0".to_vec(), b"2\x86".repeat(20_000), b".".to_vec()].concat(), ""),
+        ("shared tuples", [b"]q\0".to_vec(), b"2\x86".repeat(10_000), b".".to_vec()].concat(), ""),
         ("cycle", b"]q\0h\0a.".to_vec(), ""),
         ("extension", b"\x82\x01.".to_vec(), "extension codes are not supported"),
         ("no mark", b"t.".to_vec(), "a mark is missing"),
@@ -427,5 +455,91 @@ fn changed_files_do_not_panic() {
                 }
             }
         }
+    }
+}
+
+/// Returns a file that takes as much memory as the limits allow.
+#[cfg(target_os = "linux")]
+fn hostile_file(name: &str) -> Vec<u8> {
+    let lines = |count: usize, line: &dyn Fn(usize) -> String| {
+        (0..count).map(line).collect::<String>().into_bytes()
+    };
+    match name {
+        "memo" => {
+            checkpoint(&[b"N".to_vec(), lines(340_000, &|at| format!("p{at}\n"))].concat(), &[])
+        }
+        "collections" => {
+            checkpoint(&[b"](".to_vec(), b"]".repeat(200_000), b"e.".to_vec()].concat(), &[])
+        }
+        "one collection" => {
+            let batch = [b"(".to_vec(), b"N".repeat(250_000), b"e".to_vec()].concat();
+            checkpoint(&[b"]".to_vec(), batch.repeat(4), b".".to_vec()].concat(), &[])
+        }
+        "stack" => checkpoint(&b"(".repeat(8_000_000), &[]),
+        "entries" => {
+            let names: Vec<_> = (0..65_000).map(|at| format!("{at:x}")).collect();
+            archive(&names.iter().map(|name| (name.as_str(), &b""[..], 0)).collect::<Vec<_>>())
+        }
+        "imports" => {
+            let import = |at| format!("c{}\n{at:0250}\n0", "m".repeat(250));
+            checkpoint(&[lines(999, &import), b"N.".to_vec()].concat(), &[])
+        }
+        // Tensors with the same elements are listed as views.
+        "tensors" => {
+            let key = "k".repeat(90);
+            let parts = "ctorch._utils\n_rebuild_tensor\np0\n0(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\n\
+                         I10\ntQp1\n0(I2\nI5\ntp2\n0(I5\nI1\ntp3\n0";
+            let tensors = lines(65_000, &|at| format!("S'{at}'\ng0\n(g1\nI0\ng2\ng3\ntRs"));
+            let end = b"s.".to_vec();
+            let start = format!("{parts}}}S'{key}'\n}}").into_bytes();
+            checkpoint(&[start, tensors, end].concat(), &[("0", 40)])
+        }
+        "pickles" => {
+            let magic = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".to_vec();
+            [magic, b"](".to_vec(), b"K\x01".repeat(4_100_000)].concat()
+        }
+        _ => vec![0; 8 << 20],
+    }
+}
+
+/// Parses each file in a separate process, whose peak memory the system records. It includes the file, the test
+/// program, and what the parser keeps.
+#[cfg(target_os = "linux")]
+#[test]
+fn hostile_files_take_less_than_64_mb() {
+    const FILE: &str = "HF_META_TEST_HOSTILE_FILE";
+    const TEST: &str = "formats::pytorch::tests::hostile_files_take_less_than_64_mb";
+
+    if let Ok(name) = std::env::var(FILE) {
+        let file = hostile_file(&name);
+        let result = parse(&file);
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let result = result.map(|header| header.tensors().len());
+        println!("peak {}", peak.trim().trim_end_matches(" kB"));
+        println!("result {result:?} of {} bytes", file.len());
+        return;
+    }
+    let names = [
+        "memo",
+        "collections",
+        "one collection",
+        "stack",
+        "entries",
+        "imports",
+        "tensors",
+        "pickles",
+    ];
+    for name in names {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args([TEST, "--exact", "--nocapture"]).env(FILE, name).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let peak = text.lines().find_map(|line| line.strip_prefix("peak ")?.parse::<u64>().ok());
+        let peak = peak.unwrap_or_else(|| panic!("{name}: {text}"));
+        println!(
+            "{name}: {peak} KiB, {}",
+            text.lines().find(|line| line.starts_with("result")).unwrap()
+        );
+        assert!(peak < 64_000, "{name}: {peak} KiB");
     }
 }

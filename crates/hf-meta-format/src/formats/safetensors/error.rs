@@ -11,7 +11,7 @@ use crate::formats::{DetectedFormat, PathError};
 #[non_exhaustive]
 pub enum IndexError {
     /// The file is in a different format.
-    #[error("the file is not an index: it looks like {detected}")]
+    #[error("the file looks like {detected}")]
     NotAnIndex {
         /// The format that the file appears to have.
         detected: DetectedFormat,

@@ -23,8 +23,8 @@ impl Format for Safetensors {
         Box::new(SafetensorsParser { max_header_bytes, ..SafetensorsParser::default() })
     }
 
-    fn split_name(&self, stem: &str) -> WeightFileName {
-        split_variant(stem)
+    fn split_name(&self, stem: &str) -> Option<WeightFileName> {
+        Some(split_variant(stem))
     }
 }
 

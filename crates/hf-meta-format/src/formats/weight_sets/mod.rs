@@ -9,6 +9,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use self::name::{ShardNumber, Sharding, WeightsName};
+use crate::formats::pytorch::OtherFile;
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
 pub(crate) use self::name::NumberedName;
@@ -504,29 +505,25 @@ const EXTENSIONS: [(&str, &str); 15] = [
     ("pkl", "pickle (.pkl)"),
 ];
 
-/// First words in file names of training state, which shares the extensions of weights.
-const STATES: [&str; 5] = ["training_args", "optimizer", "scheduler", "scaler", "rng_state"];
-
 /// Counts the files of each format.
 fn count_unsupported(files: &[ListedFile]) -> Vec<UnsupportedWeights> {
-    let count =
-        |format| files.iter().filter(|file| unsupported_format(&file.path) == Some(format)).count();
-    let formats = EXTENSIONS.iter().map(|(_, format)| *format).chain([OPENVINO]);
-    let counted = formats.map(|format| UnsupportedWeights { format, files: count(format) });
-    counted.filter(|weights| weights.files > 0).collect()
+    let mut counts = BTreeMap::new();
+    for format in files.iter().filter_map(|file| unsupported_format(&file.path)) {
+        *counts.entry(format).or_insert(0) += 1;
+    }
+    counts.into_iter().map(|(format, files)| UnsupportedWeights { format, files }).collect()
 }
-
-const OPENVINO: &str = "OpenVINO (.bin)";
 
 /// Returns the format of a file by its extension; `None` for files that are not weights.
 fn unsupported_format(path: &RepoPath) -> Option<&'static str> {
     let name = path.segments().last().unwrap_or_default();
     let (stem, extension) = name.rsplit_once('.')?;
-    if STATES.iter().any(|state| stem.starts_with(state)) {
-        return None;
-    }
     let (_, format) = EXTENSIONS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known))?;
-    Some(if stem.starts_with("openvino_") { OPENVINO } else { format })
+    match OtherFile::from_stem(stem) {
+        Some(OtherFile::State) => None,
+        Some(OtherFile::Weights(other)) if extension == "bin" => Some(other),
+        _ => Some(format),
+    }
 }
 
 #[cfg(test)]

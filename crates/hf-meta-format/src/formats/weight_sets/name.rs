@@ -49,21 +49,22 @@ impl WeightsName {
     ) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
         let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
         if let Some((position, format, text)) = formats.find_index(file) {
-            let name = Self::new(folder, format.split_name(&text), Sharding::Index, position);
+            let name = Self::new(folder, format.split_name(&text)?, Sharding::Index, position);
             return Some((name, path.clone(), None));
         }
         let (position, format) = formats.find(file)?;
         let extension = format.match_extension(file)?;
         let text = file.strip_suffix(extension)?;
-        let name =
-            |sharding, text: &str| Self::new(folder, format.split_name(text), sharding, position);
+        let name = |sharding, text: &str| {
+            Some(Self::new(folder, format.split_name(text)?, sharding, position))
+        };
         let Some((parts, shard)) = find_shard(text) else {
-            return Some((name(Sharding::File, text), path.clone(), None));
+            return Some((name(Sharding::File, text)?, path.clone(), None));
         };
         let NumberedName { stem, total, end, .. } = parts;
         let common = RepoPath::new_unchecked(&format!("{stem}*-of-{total}{end}{extension}"));
         let text = format!("{}{end}", &stem[..stem.len() - 1]);
-        Some((name(Sharding::Shards, &text), path.sibling(&common), Some(shard)))
+        Some((name(Sharding::Shards, &text)?, path.sibling(&common), Some(shard)))
     }
 
     fn new(folder: &str, parts: WeightFileName, sharding: Sharding, format: usize) -> Self {

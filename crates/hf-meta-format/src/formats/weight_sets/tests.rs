@@ -12,11 +12,36 @@ fn main(paths: &[&str]) -> String {
 }
 
 /// Lists of files, each with the path of its model.
-const MODELS: [(&[&str], &str); 44] = [
+const MODELS: [(&[&str], &str); 52] = [
     (&[], "-"),
     (&["model.onnx", "config.json"], "-"),
     (&["pytorch_model.bin", "config.json", "training_args.bin"], "pytorch_model.bin"),
     (&["pytorch_model.bin", "model.safetensors"], "model.safetensors"),
+    // The names that training programs and other formats use.
+    (
+        &[
+            "last.ckpt",
+            "training_args.bin",
+            "optimizer.pt",
+            "scheduler.pt",
+            "scaler.pt",
+            "rng_state.pth",
+            "rng_state_3.pth",
+            "sampler.bin",
+            "random_states_0.pt",
+            "dl_state_dict.bin",
+            "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        ],
+        "last.ckpt",
+    ),
+    (&["tokenizer.bin", "vocab.bin", "stories15M.pt"], "stories15M.pt"),
+    (&["custom.pth", "ggml-model-q4.bin", "for-tests-ggml-base.bin"], "custom.pth"),
+    (&["custom.pth", "llama.ggmlv3.q4_0.bin", "llama.ggmlv3.q8_0.bin"], "custom.pth"),
+    (&["custom.pth", "openvino_model.bin", "openvino_model.xml", "a.ncnn.bin"], "custom.pth"),
+    (&["custom.pth", "model.onnx", "tf_model.h5", "saved_model.pb", "m.ckpt.index"], "custom.pth"),
+    (&["custom.pth", "a.mlpackage/Data/com.apple.CoreML/weights/weight.bin"], "custom.pth"),
+    // Only the path selects them.
+    (&["optimizer.pt", "training_args.bin", "ggml-model-q4.bin", "openvino_model.bin"], "-"),
     (&["pytorch_model.bin", "model-Q8_0.gguf"], "model-Q8_0.gguf"),
     (&["any.safetensors"], "any.safetensors"),
     (&["a.safetensors", "b.safetensors"], "-"),
@@ -349,6 +374,6 @@ fn other_formats_are_counted() {
     let counted = count_unsupported(&paths.map(file));
     let counted: Vec<_> = counted.iter().map(|other| (other.format, other.files)).collect();
     let expected =
-        [("PyTorch (.bin)", 2), ("GGUF (.gguf)", 1), ("ONNX (.onnx)", 1), ("OpenVINO (.bin)", 1)];
+        [("GGUF (.gguf)", 1), ("ONNX (.onnx)", 1), ("OpenVINO (.bin)", 1), ("PyTorch (.bin)", 2)];
     assert_eq!(counted, expected);
 }

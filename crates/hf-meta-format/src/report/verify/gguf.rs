@@ -252,7 +252,8 @@ fn quantization_in_name(path: &RepoPath) -> String {
     let numbered = NumberedName::split(&name.replace("*-of-", "0-of-"))
         .last()
         .map(|parts| parts.stem.trim_end_matches('-').to_owned());
-    let variant = Gguf.split_name(numbered.as_deref().unwrap_or(name)).variant;
+    let parts = Gguf.split_name(numbered.as_deref().unwrap_or(name));
+    let variant = parts.unwrap_or_default().variant;
     variant.strip_prefix("FP").map_or(variant.clone(), |bits| format!("F{bits}"))
 }
 

@@ -12,9 +12,7 @@ use serde_json::Value;
 pub use self::embeddings::{check_embeddings, has_input_embedding};
 pub use self::gguf::check_gguf;
 use crate::CommitSha;
-use crate::count::{
-    Buffer, CountBreakdown, DtypeCount, ParameterCount, TensorGroup, UnresolvedModules,
-};
+use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount, UnresolvedModules};
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::report::{FetchStats, Finding, HeaderTotals, Severity, bounded};
@@ -238,12 +236,15 @@ pub fn check_count(
         entries: unused.len() as u64,
         examples: unused.iter().take(UnresolvedModules::MAX_EXAMPLES).cloned().collect(),
     });
-    let is_state = |group: &&TensorGroup| group.buffer == Some(Buffer::TrainingState);
-    let states = breakdown.groups.iter().filter(is_state).map(|group| group.count);
-    let states: DtypeCount = states.sum();
-    let state = (states.tensors > 0).then_some(Finding::TrainingState {
-        tensors: states.tensors,
-        parameters: states.parameters,
+    let [copies, states] = [Buffer::EmaCopy, Buffer::OptimizerState].map(|kind| {
+        let groups = breakdown.groups.iter().filter(|group| group.buffer == Some(kind));
+        groups.map(|group| group.count).sum::<DtypeCount>()
+    });
+    let tensors = copies.tensors.saturating_add(states.tensors);
+    let state = (tensors > 0).then_some(Finding::TrainingState {
+        tensors,
+        copies: copies.elements,
+        states: states.elements,
     });
     let tied = breakdown.tied_output.clone().map(|output| Finding::TiedEmbeddingStored {
         tensor: output.tensor,
@@ -372,7 +373,8 @@ mod tests {
         assert_eq!(
             count("{}", &names),
             [
-                "3 tensors with 192 elements are EMA copies or optimizer state; they are counted as buffers"
+                "3 tensors are training state: 128 elements of EMA copies, counted as buffers, and 64 elements of \
+                 optimizer state, not counted"
             ]
         );
         let tied = r#"{"tie_word_embeddings":true,"num_experts_per_tok":2}"#;

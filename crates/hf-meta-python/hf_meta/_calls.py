@@ -1,0 +1,214 @@
+"""Calls that run on the threads of an engine, and their two faces: functions that block, and functions to await."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import os
+import queue
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
+
+from ._native import Engine, NativeCall
+
+if TYPE_CHECKING:
+    import pyarrow
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+
+T = TypeVar("T")
+
+_DEFAULTS = {"endpoint": None, "token": None, "timeout": None, "jobs": 32, "quota_share": 1.0, "contact": None}
+
+# The time between two reports of progress, in seconds. A timeout also lets Windows handle Ctrl-C.
+_INTERVAL = 0.1
+
+# The threads of an engine do not survive a fork, so each process has its own.
+_engines: dict[int, Engine] = {}
+
+
+class HfMetaError(Exception):
+    """Raised when a repository cannot be read.
+
+    `code` is an error code as in the JSON, such as `repoNotFound`. `status` is the HTTP status of the last response, and
+    `retry_after` the number of seconds until the server accepts requests again; both can be None.
+    """
+
+    def __init__(
+        self, message: str, code: str, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, code, status, retry_after)
+        self.code = code
+        self.status = status
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Progress(NamedTuple):
+    """The number of repositories that are done, the number in total (0 if it is unknown), and those that failed."""
+
+    done: int
+    total: int
+    failed: int
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a call. The defaults of the first three come from the environment.
+
+    `token` can be False, for none. `timeout` is in seconds. At most `jobs` repositories (32) are read concurrently, using
+    up to the fraction `quota_share` (1.0) of the Hub's quota. The Hub sees `contact`, an email address or a URL.
+    `progress` is called with a `Progress` now and then, or is True for a bar of tqdm; `read` has none, `read_batches` does.
+    """
+
+    endpoint: str | None
+    token: str | bool | None
+    timeout: float | None
+    jobs: int
+    quota_share: float | None
+    contact: str | None
+    progress: Callable[[Progress], object] | bool | None
+
+
+def engine() -> Engine:
+    """Returns the engine of this process."""
+    process = os.getpid()
+    if process not in _engines:
+        created = Engine()
+        if _engines.setdefault(process, created) is not created:
+            created.close()
+    return _engines[process]
+
+
+@atexit.register
+def _close() -> None:
+    if os.getpid() in _engines:
+        engine().close()
+
+
+class Call(Generic[T]):
+    """A call of the engine, which starts when it is waited for or awaited, once."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        *arguments: object,
+        convert: Callable[[Any], T] = lambda result: result,
+    ) -> None:
+        if unknown := settings.keys() - _DEFAULTS.keys() - {"progress"}:
+            raise TypeError(f"unexpected settings: {', '.join(sorted(unknown))}")
+        token, progress = settings.get("token"), settings.get("progress")
+        # False is no token, and True is the default one.
+        token = "" if token is False else None if token is True else token
+        self._settings = {**_DEFAULTS, **settings, "token": token}
+        self._name, self._arguments, self._convert = name, arguments, convert
+        self._progress = _Bar() if progress is True else progress or None
+
+    def _start(self, done: Callable[..., None]) -> NativeCall:
+        call: NativeCall = getattr(engine(), self._name)({**self._settings, "done": done}, *self._arguments)
+        return call
+
+    def wait(self) -> T:
+        results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        call = self._start(lambda *result: results.put(result))
+        try:
+            while True:
+                with contextlib.suppress(queue.Empty):
+                    return self._finish(call, *results.get(timeout=_INTERVAL))
+                self._report(call)
+        except BaseException:
+            # Ctrl-C, or an error of `progress`.
+            call.cancel()
+            raise
+
+    async def awaited(self) -> T:
+        loop = asyncio.get_running_loop()
+        finished: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+        def set_result(*result: Any) -> None:
+            if not finished.done():
+                finished.set_result(result)
+
+        def done(*result: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # The loop is closed.
+                loop.call_soon_threadsafe(set_result, *result)
+
+        call = self._start(done)
+        try:
+            while not finished.done():
+                await asyncio.wait([finished], timeout=_INTERVAL if self._progress else None)
+                self._report(call)
+            return self._finish(call, *finished.result())
+        except BaseException:
+            call.cancel()
+            raise
+
+    def _finish(self, call: NativeCall, result: Any, error: BaseException | None) -> T:
+        self._report(call)
+        if isinstance(self._progress, _Bar):
+            self._progress.close()
+        if error is not None:
+            raise error
+        return self._convert(result)
+
+    def _report(self, call: NativeCall) -> None:
+        if self._progress:
+            self._progress(Progress(*call.progress()))
+
+
+class _Bar:
+    """A progress bar of tqdm, for terminals and notebooks."""
+
+    def __init__(self) -> None:
+        from tqdm.auto import tqdm
+
+        self._bar = tqdm(unit="repo")
+        self.close = self._bar.close
+
+    def __call__(self, progress: Progress) -> None:
+        self._bar.total = progress.total or None
+        self._bar.set_postfix(failed=progress.failed, refresh=False)
+        self._bar.update(progress.done - self._bar.n)
+
+
+class BatchProgress:
+    """The progress of a call in batches, which is reported after each."""
+
+    def __init__(self, repos: Any, settings: Settings) -> None:
+        progress = settings.pop("progress", None)
+        self._report = _Bar() if progress is True else progress or None
+        self._progress = Progress(0, len(repos) if hasattr(repos, "__len__") else 0, 0)
+
+    def add(self, rows: pyarrow.RecordBatch) -> None:
+        done, total, failed = self._progress
+        failed += rows["status"].to_pylist().count("failed")
+        self._progress = Progress(done + rows.num_rows, total, failed)
+        if self._report:
+            self._report(self._progress)
+
+
+def blocking(call: Callable[P, Call[T]], module: str) -> Callable[P, T]:
+    """Returns a function of a module that starts a call and waits for its result."""
+
+    @functools.wraps(call)
+    def function(*args: P.args, **kwargs: P.kwargs) -> T:
+        return call(*args, **kwargs).wait()
+
+    function.__module__ = module
+    return function
+
+
+def awaitable(call: Callable[P, Call[T]], module: str) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Returns a function of a module that starts a call, to await its result. Cancelling the task cancels the call."""
+
+    @functools.wraps(call)
+    async def function(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await call(*args, **kwargs).awaited()
+
+    function.__module__ = module
+    return function

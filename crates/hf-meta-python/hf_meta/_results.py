@@ -1,0 +1,341 @@
+"""Results as dataclasses. Their fields are those of the JSON, in snake_case."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from dataclasses import dataclass, field, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+
+@dataclass
+class TensorInfo:
+    """A tensor in a file, with the fields of `huggingface_hub.utils.TensorInfo`."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of elements as stored."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class SafetensorsFileMetadata:
+    """The header of a file, with the fields of `huggingface_hub.utils.SafetensorsFileMetadata`."""
+
+    metadata: dict[str, Any]
+    tensors: dict[str, TensorInfo]
+    pickle: dict[str, Any] | None = None
+
+    @property
+    def parameter_count(self) -> dict[str, int]:
+        """The number of elements as stored, per dtype."""
+        counts: dict[str, int] = {}
+        for tensor in self.tensors.values():
+            counts[tensor.dtype] = counts.get(tensor.dtype, 0) + tensor.parameter_count
+        return counts
+
+
+@dataclass(frozen=True)
+class SafetensorsRepoMetadata:
+    """The headers of a repository, with the fields of `huggingface_hub.utils.SafetensorsRepoMetadata`.
+
+    `parameter_count` counts the elements as stored, as huggingface_hub does. `report` has the true counts: of quantized
+    models, those before quantization.
+    """
+
+    metadata: dict[str, Any] | None
+    sharded: bool
+    weight_map: dict[str, str]
+    files_metadata: dict[str, SafetensorsFileMetadata]
+    report: CountReport = field(repr=False)
+
+    @property
+    def parameter_count(self) -> dict[str, int]:
+        """The number of elements as stored, per dtype."""
+        counts: dict[str, int] = {}
+        for file in self.files_metadata.values():
+            for dtype, count in file.parameter_count.items():
+                counts[dtype] = counts.get(dtype, 0) + count
+        return counts
+
+
+@dataclass(frozen=True)
+class FetchStats:
+    """The requests, bytes and time that a call took."""
+
+    requests: int
+    bytes_read: int
+    weight_bytes: int
+    seconds: float
+    age_seconds: int | None = None
+    stale: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A defect or a peculiarity of the files. `details` has the fields of its kind, in snake_case."""
+
+    severity: str
+    kind: str
+    message: str
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """The model according to the keys of a GGUF file."""
+
+    kind: str | None = None
+    architecture: str | None = None
+    file_type: str | None = None
+    context_length: int | None = None
+    layers: int | None = None
+    draft_layers: int | None = None
+    experts: int | None = None
+    experts_per_token: int | None = None
+    tokenizer: str | None = None
+    vocabulary: int | None = None
+    files: int | None = None
+    tensors: int | None = None
+
+
+@dataclass(frozen=True)
+class WeightSet:
+    """Weights that belong together: a file, or the shards of a model."""
+
+    path: str
+    files: int
+    bytes: int
+    format: str
+    kind: str
+    quantization: str | None = None
+
+
+@dataclass(frozen=True)
+class MixtureOfExperts:
+    """The parameters of a mixture of experts that are active for a token."""
+
+    num_experts: int
+    top_k: int
+    always_active: int
+    routed_active: int
+    draft: int
+    active: int
+    active_without_lookup_tables: int
+    active_is_upper_bound: bool
+    formula: str
+    per_expert: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryUsage:
+    """The memory of the weights and the cache. Values are None if unknown; `unknown` has the reason."""
+
+    context: int
+    batch: int
+    engine: str
+    cache_dtype: str
+    exact: bool
+    weight_bytes: int
+    cache_elements: int | None = None
+    cache_bytes: int | None = None
+    state_elements: int | None = None
+    state_bytes: int | None = None
+    total_bytes: int | None = None
+    architecture: str | None = None
+    max_context: int | None = None
+    layers: int | None = None
+    caches: list[dict[str, Any]] | None = None
+    unknown: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class TensorGroup:
+    """Tensors that are counted for the same reason."""
+
+    dtype: str
+    reason: str
+    tensors: int
+    elements: int
+    parameters: int
+    bytes: int
+    buffer: str | None = None
+
+
+@dataclass(frozen=True)
+class QuantizedModules:
+    """Quantized modules of one kind."""
+
+    layout: str
+    evidence: str
+    parts: dict[str, str]
+    modules: int
+    elements: int
+    parameters: int
+    bits: int | float | None = None
+    huggingface_js: int | None = None
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The explanation of a count."""
+
+    rules: dict[str, str]
+    groups: list[TensorGroup]
+    method: str | None = None
+    modules: list[QuantizedModules] | None = None
+    unresolved: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class CountReport:
+    """The counts of a repository, a URL or a path. `to_json` returns the JSON, with the names of huggingface.js.
+
+    Counts per dtype are dicts. `header`, or `index` and `headers`, exist only with `headers=True`.
+    """
+
+    source: str
+    format: str
+    sharded: bool
+    parameter_count: dict[str, int]
+    parameter_total: int
+    parameter_exact: bool
+    element_count: dict[str, int]
+    element_total: int
+    scalar_count: dict[str, int]
+    buffer_count: dict[str, int]
+    byte_count: dict[str, int]
+    byte_total: int
+    breakdown: Breakdown
+    filepaths: list[str]
+    findings: list[Finding]
+    fetch: FetchStats
+    plan: str
+    checked_against_bytes: bool
+    commit: str | None = None
+    model: ModelDescription | None = None
+    declared_total: int | None = None
+    moe: MixtureOfExperts | None = None
+    moe_unknown: str | None = None
+    other_sets: list[WeightSet] | None = None
+    memory: MemoryUsage | None = None
+    header: SafetensorsFileMetadata | None = field(default=None, repr=False)
+    index: dict[str, Any] | None = field(default=None, repr=False)
+    headers: dict[str, SafetensorsFileMetadata] | None = field(default=None, repr=False)
+    _json: str = field(default="", repr=False, compare=False)
+
+    def to_json(self) -> str:
+        """Returns the JSON that `hf-meta --json` prints: the fields of huggingface.js, and further ones."""
+        return self._json
+
+    def _repr_html_(self) -> str:
+        columns = "dtype", "parameters", "elements", "bytes"
+        names = sorted(self.byte_count, key=lambda dtype: -self.parameter_count.get(dtype, 0))
+        counts = self.parameter_count, self.element_count, self.byte_count
+        rows = {dtype: [count.get(dtype, 0) for count in counts] for dtype in names}
+        rows["total"] = [self.parameter_total, self.element_total, self.byte_total]
+        cells = ["".join(f"<th>{column}</th>" for column in columns)]
+        for dtype, numbers in rows.items():
+            cells.append(f"<td>{html.escape(dtype)}</td>" + "".join(f"<td>{number:,}</td>" for number in numbers))
+        lines = "".join(f"<tr>{line}</tr>" for line in cells)
+        return f"<table><caption>{html.escape(self.source)}</caption>{lines}</table>"
+
+
+@dataclass(frozen=True)
+class CensusSummary:
+    """The number of rows of a census, by status and error code; the code of rows without an error is empty."""
+
+    rows: dict[tuple[str, str], int]
+    already_read: int
+    carried_over: int
+    not_recounted: int
+
+    @property
+    def repos(self) -> int:
+        """The number of rows."""
+        return sum(self.rows.values())
+
+    @property
+    def failed(self) -> int:
+        """The number of rows with the status `failed`."""
+        return sum(count for (status, _), count in self.rows.items() if status == "failed")
+
+
+@dataclass(frozen=True)
+class CensusChange:
+    """A difference between two censuses: a repository was `added` or `removed`, or a column of it has `changed`."""
+
+    change: str
+    repo: str
+    column: str | None
+    before: str | None
+    after: str | None
+
+
+def to_report(text: str) -> CountReport:
+    """Returns the report with this JSON."""
+    report: CountReport = _decode(CountReport, {**json.loads(text), "_json": text})
+    return report
+
+
+def to_repo_metadata(text: str) -> SafetensorsRepoMetadata:
+    """Returns the headers of the report with this JSON as huggingface_hub has them."""
+    report = to_report(text)
+    files = report.headers or {report.filepaths[-1]: report.header or SafetensorsFileMetadata({}, {})}
+    weight_map = {tensor: path for path, file in files.items() for tensor in file.tensors}
+    index = report.index or {}
+    return SafetensorsRepoMetadata(
+        index.get("metadata"), report.sharded, index.get("weight_map", weight_map), files, report
+    )
+
+
+def _decode(hint: Any, value: Any) -> Any:
+    """Converts JSON to a type of this module."""
+    hint = get_args(hint)[0] if isinstance(hint, UnionType) else hint
+    origin, arguments = get_origin(hint), get_args(hint)
+    if value is None or hint is Any:
+        return value
+    if hint is SafetensorsFileMetadata:
+        return _header(value)
+    if hint is Finding:
+        known = {name: value.pop(name) for name in ("severity", "kind", "message")}
+        return Finding(**known, details={_snake_case(key): entry for key, entry in value.items()})
+    if isinstance(hint, type) and is_dataclass(hint):
+        fields = _fields(hint)
+        values = {_snake_case(key): entry for key, entry in value.items()}
+        return hint(**{name: _decode(fields[name], entry) for name, entry in values.items() if name in fields})
+    if origin is list:
+        return [_decode(arguments[0], entry) for entry in value]
+    if origin is dict:
+        return {key: _decode(arguments[1], entry) for key, entry in value.items()}
+    return value
+
+
+def _header(header: dict[str, Any]) -> SafetensorsFileMetadata:
+    """Returns a header. That of a safetensors file has no `tensors`: they are next to its metadata."""
+    metadata, pickle, nested = header.pop("__metadata__", None), None, header.get("tensors")
+    if nested is not None and not isinstance(nested.get("data_offsets"), list):
+        metadata, pickle, header = header.get("metadata"), header.get("pickle"), nested
+    tensors = {
+        name: TensorInfo(tensor["dtype"], tensor["shape"], tuple(tensor["data_offsets"]))
+        for name, tensor in header.items()
+    }
+    return SafetensorsFileMetadata(metadata or {}, tensors, pickle)
+
+
+@cache
+def _fields(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _snake_case(key: str) -> str:
+    return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), key)

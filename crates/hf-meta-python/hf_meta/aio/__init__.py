@@ -1,0 +1,34 @@
+"""The functions of `hf_meta` to await. Cancelling the task cancels the call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from .. import _inspect
+from .._calls import BatchProgress, awaitable
+from .._lists import tables
+from . import census
+
+if TYPE_CHECKING:
+    import pyarrow
+    from typing_extensions import Unpack
+
+    from .._calls import Settings
+
+__all__ = ["census", "get_safetensors_metadata", "inspect", "read", "read_batches"]
+
+inspect = awaitable(_inspect.inspect, __name__)
+get_safetensors_metadata = awaitable(_inspect.get_safetensors_metadata, __name__)
+read = awaitable(_inspect.read, __name__)
+
+
+async def read_batches(
+    repos: Any, *, batch_size: int = 1_000, **settings: Unpack[Settings]
+) -> AsyncIterator[pyarrow.RecordBatch]:
+    """Reads many repositories, and yields a batch of rows at a time. See `hf_meta.read_batches`."""
+    progress = BatchProgress(repos, settings)
+    for table in tables(repos, batch_size):
+        rows = await read(table, **settings)
+        progress.add(rows)
+        yield rows

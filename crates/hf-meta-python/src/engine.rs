@@ -1,0 +1,384 @@
+//! The threads, connections and calls of a process.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arrow_pyarrow::PyArrowType;
+use hf_meta::memory::MemoryOptions;
+use hf_meta::report::Plan;
+use hf_meta::{CacheMode, Client, ClientBuilder, DiskCache, RetryPolicy, Source};
+use hf_meta_census::arrow_array::RecordBatch;
+use hf_meta_census::{
+    Census, CensusChange, CensusError, CensusSummary, Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT,
+    Manifest, diff, read_batch,
+};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
+
+use crate::error::exception;
+
+/// The time that calls have to end when the interpreter exits.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum number of clients. Beyond it, all are dropped, so that endpoints and shares from a loop use a bounded
+/// number of connections. Tokens share a client.
+const MAX_CLIENTS: usize = 16;
+
+/// The number of rows of a census: by status and error code, in existing parts, carried over, and not recounted.
+type Summary = (Vec<((String, String), usize)>, usize, usize, usize);
+
+/// A difference between two censuses: the kind, the repository, the column, and the values before and after.
+type Change = (&'static str, String, Option<&'static str>, Option<String>, Option<String>);
+
+/// The number of repositories that are done, that a call has in total, and that failed.
+type Progress = (usize, usize, usize);
+
+/// A call to start: its settings, and the function `done(result, error)`, which is called on another thread.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Request {
+    done: Py<PyAny>,
+    endpoint: Option<String>,
+    /// No token if empty, and the token of the environment if absent.
+    token: Option<String>,
+    timeout: Option<f64>,
+    /// The share of the quota, for a call that reads many repositories.
+    quota_share: Option<f64>,
+    jobs: usize,
+    contact: Option<String>,
+}
+
+/// The progress of a call, and its limit on concurrent repositories.
+struct Job {
+    jobs: usize,
+    progress: Arc<Mutex<Progress>>,
+}
+
+impl Job {
+    fn set(self, census: Census) -> Census {
+        census.concurrency(self.jobs).on_progress(move |progress| {
+            *lock(&self.progress) = (progress.done, progress.total, progress.failed);
+        })
+    }
+}
+
+/// The settings that calls with the same client have in common.
+type ClientKey = (Option<String>, Option<u64>, Option<Duration>, Option<String>);
+
+/// The threads and clients of all calls. They belong to the process that made them, because a fork has none of the
+/// threads.
+#[pyclass(frozen, module = "hf_meta._native")]
+pub(crate) struct Engine {
+    /// `None` at exit. Never dropped in a fork, which would wait for threads of the other process.
+    runtime: Mutex<Option<ManuallyDrop<Runtime>>>,
+    clients: Mutex<HashMap<ClientKey, Client>>,
+    process: u32,
+}
+
+/// A call that runs.
+#[pyclass(frozen, module = "hf_meta._native")]
+pub(crate) struct NativeCall {
+    work: AbortHandle,
+    progress: Arc<Mutex<Progress>>,
+}
+
+#[pymethods]
+impl NativeCall {
+    /// Stops the call at its next wait. `done` is not called.
+    fn cancel(&self) {
+        self.work.abort();
+    }
+
+    /// Returns the number of repositories that are done, that the call has in total, and that failed.
+    fn progress(&self) -> Progress {
+        *lock(&self.progress)
+    }
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let runtime = Builder::new_multi_thread().enable_all().build()?;
+        let runtime = Mutex::new(Some(ManuallyDrop::new(runtime)));
+        Ok(Self { runtime, clients: Mutex::default(), process: std::process::id() })
+    }
+
+    /// Cancels all calls and waits until none uses Python.
+    fn close(&self, py: Python<'_>) {
+        let runtime = lock(&self.runtime).take().filter(|_| self.process == std::process::id());
+        if let Some(runtime) = runtime {
+            py.detach(|| ManuallyDrop::into_inner(runtime).shutdown_timeout(EXIT_TIMEOUT));
+        }
+    }
+
+    /// Reads the headers of a source. The result is the JSON of `hf-meta --json`.
+    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
+    fn inspect(
+        &self,
+        request: Request,
+        source: String,
+        revision: Option<String>,
+        path: Option<String>,
+        plan: &str,
+        headers: bool,
+        memory: Option<u64>,
+        cache: bool,
+    ) -> PyResult<NativeCall> {
+        let (plan, timeout) = (plan_by_name(plan)?, timeout(request.timeout)?);
+        self.start(request, move |client, _| async move {
+            let source = Source::parse(&source, client.endpoint()).map_err(hf_meta::Error::from)?;
+            let model = client.source(source).plan(plan);
+            let mut model = model.revision(revision.as_deref()).path(path.as_deref());
+            if let Some(timeout) = timeout {
+                model = model.timeout(timeout);
+            }
+            if !cache {
+                model = model.cache_mode(CacheMode::Bypass);
+            }
+            if let Some(context) = memory {
+                let context = Some(context).filter(|context| *context > 0);
+                model = model.memory(MemoryOptions { context, ..MemoryOptions::default() });
+            }
+            let json = if headers {
+                serde_json::to_string(&model.inspect().await?)
+            } else {
+                serde_json::to_string(&model.count().await?)
+            };
+            json.map_err(|error| CensusError::Io {
+                action: "write",
+                target: "JSON".to_owned(),
+                source: error.into(),
+            })
+        })
+    }
+
+    /// Reads the repositories of a record batch. The result is their rows in the same order.
+    fn read(&self, request: Request, repos: PyArrowType<RecordBatch>) -> PyResult<NativeCall> {
+        self.start(request, move |client, job| async move {
+            read_batch(&client, &repos.0, job.jobs).await.map(PyArrowType)
+        })
+    }
+
+    /// Lists the models of a Hub in a file. The result is their number.
+    fn census_list(
+        &self,
+        request: Request,
+        output: PathBuf,
+        filter: Option<String>,
+        author: Option<String>,
+        since: Option<i64>,
+        since_list: Option<PathBuf>,
+    ) -> PyResult<NativeCall> {
+        self.start(request, move |client, job| async move {
+            let mut listing = Listing::new();
+            if let Some(tag) = filter {
+                listing = listing.filter(tag);
+            }
+            if let Some(author) = author {
+                listing = listing.author(author);
+            }
+            let since = since_list.map_or(Ok(since), |list| Listing::started_at(&list).map(Some));
+            if let Some(time) = since? {
+                listing = listing.since(time);
+            }
+            let report = move |models| *lock(&job.progress) = (models, 0, 0);
+            listing.on_progress(report).write(&client, &output).await
+        })
+    }
+
+    /// Reads a slice of a list into a folder or an object store. The result is the [`Summary`].
+    fn census_read(
+        &self,
+        request: Request,
+        list: PathBuf,
+        column: Option<String>,
+        target: String,
+        slice: (usize, usize),
+        previous: Option<String>,
+    ) -> PyResult<NativeCall> {
+        self.start(request, move |client, job| async move {
+            let manifest = Manifest::open(&list, column.as_deref())?;
+            let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
+            let census = match previous {
+                Some(previous) => census.previous(previous),
+                None => census,
+            };
+            census.read(&manifest).await.map(summary)
+        })
+    }
+
+    /// Reads the failed repositories of a census again. The result is the [`Summary`].
+    fn census_retry(&self, request: Request, target: String) -> PyResult<NativeCall> {
+        self.start(request, move |client, job| async move {
+            job.set(Census::open(client, &target)?).retry().await.map(summary)
+        })
+    }
+
+    /// Recounts the stored headers of a census. The result is the [`Summary`].
+    fn census_count(&self, request: Request, target: String) -> PyResult<NativeCall> {
+        self.start(request, move |client, job| async move {
+            job.set(Census::open(client, &target)?).count().await.map(summary)
+        })
+    }
+
+    /// Writes the rows of a census to one file. The result is their number.
+    fn census_pack(
+        &self,
+        request: Request,
+        target: String,
+        output: PathBuf,
+    ) -> PyResult<NativeCall> {
+        self.start(request, move |client, _| async move {
+            Census::open(client, &target)?.pack(&output).await
+        })
+    }
+
+    /// Compares two censuses. The result is a list of [`Change`]s.
+    fn census_diff(&self, request: Request, before: String, after: String) -> PyResult<NativeCall> {
+        self.start(request, move |_, _| async move {
+            let mut changes: Vec<Change> = Vec::new();
+            diff(&before, &after, |change| changes.extend(to_change(change))).await?;
+            Ok(changes)
+        })
+    }
+}
+
+impl Engine {
+    /// Returns the client for these settings and those of the environment. With a share of the quota, it is a client for
+    /// many repositories, which has no cache.
+    fn client(&self, request: &Request) -> PyResult<Client> {
+        let share = request.quota_share.filter(|share| *share > 0.0 && *share <= 1.0);
+        if share != request.quota_share {
+            return Err(PyValueError::new_err("`quota_share` must be above 0 and at most 1"));
+        }
+        if !(1..=1_000).contains(&request.jobs) {
+            return Err(PyValueError::new_err("`jobs` must be between 1 and 1,000"));
+        }
+        let failed = |error: hf_meta::Error| exception(&error.into());
+        let timeout = timeout(request.timeout)?.filter(|_| share.is_some());
+        let (endpoint, contact) = (request.endpoint.clone(), request.contact.clone());
+        let key = (endpoint, share.map(f64::to_bits), timeout, contact);
+        let mut clients = lock(&self.clients);
+        if clients.len() >= MAX_CLIENTS && !clients.contains_key(&key) {
+            clients.clear();
+        }
+        let client = match clients.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(build(request, timeout).map_err(failed)?),
+        };
+        match &request.token {
+            Some(token) => client.with_token(token).map_err(failed),
+            None => Ok(client.clone()),
+        }
+    }
+
+    /// Starts a call.
+    fn start<T, Call>(
+        &self,
+        request: Request,
+        call: impl FnOnce(Client, Job) -> Call,
+    ) -> PyResult<NativeCall>
+    where
+        T: for<'py> IntoPyObject<'py> + Send + 'static,
+        Call: Future<Output = Result<T, CensusError>> + Send + 'static,
+    {
+        let (client, progress) = (self.client(&request)?, Arc::default());
+        let runtime = lock(&self.runtime);
+        let runtime = runtime.as_ref().filter(|_| self.process == std::process::id());
+        let runtime =
+            runtime.ok_or_else(|| PyRuntimeError::new_err("the interpreter is shutting down"))?;
+        let job = Job { jobs: request.jobs, progress: Arc::clone(&progress) };
+        let running = runtime.spawn(call(client, job));
+        let work = running.abort_handle();
+        runtime.spawn(async move {
+            let result = match running.await {
+                Err(error) if error.is_cancelled() => return,
+                result => result,
+            };
+            // Waiting for the interpreter would block the other calls.
+            tokio::task::spawn_blocking(move || {
+                Python::try_attach(|py| {
+                    let result = match result {
+                        Ok(Ok(result)) => result.into_bound_py_any(py),
+                        Ok(Err(error)) => Err(exception(&error)),
+                        Err(_) => Err(PyRuntimeError::new_err("the call has panicked")),
+                    };
+                    let result = match result {
+                        Ok(result) => (Some(result), None),
+                        Err(error) => (None, Some(error)),
+                    };
+                    if let Err(error) = request.done.call1(py, result) {
+                        error.write_unraisable(py, None);
+                    }
+                });
+            });
+        });
+        Ok(NativeCall { work, progress })
+    }
+}
+
+/// Builds a client with the settings of the environment and these.
+fn build(request: &Request, timeout: Option<Duration>) -> Result<Client, hf_meta::Error> {
+    let mut builder = ClientBuilder::from_env();
+    if let Some(endpoint) = &request.endpoint {
+        builder = builder.endpoint(endpoint);
+    }
+    if let Some(timeout) = timeout {
+        builder = builder.call_timeout(timeout);
+    }
+    if let Some(share) = request.quota_share {
+        let contact = request.contact.as_ref();
+        let contact = contact.map_or_else(String::new, |contact| format!(" ({contact})"));
+        let retry = RetryPolicy::default().max_wait(MAX_QUOTA_WAIT);
+        let many = builder.quota_share(share).retry_policy(retry);
+        let many = many.max_total_header_bytes(MAX_HEADER_BYTES);
+        builder = many.user_agent(format!("census{contact}"));
+    } else if let Some(cache) = DiskCache::from_env() {
+        builder = builder.header_cache(cache);
+    }
+    builder.build()
+}
+
+fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
+    let invalid = || PyValueError::new_err("`timeout` must be a positive number of seconds");
+    timeout.map(Some).ok_or_else(invalid)
+}
+
+fn summary(summary: CensusSummary) -> Summary {
+    let CensusSummary { rows, already_read, carried_over, not_recounted, .. } = summary;
+    (rows.into_iter().collect(), already_read, carried_over, not_recounted)
+}
+
+fn to_change(change: CensusChange) -> Option<Change> {
+    Some(match change {
+        CensusChange::Added { repo } => ("added", repo, None, None, None),
+        CensusChange::Removed { repo } => ("removed", repo, None, None, None),
+        CensusChange::Changed { repo, column, before, after } => {
+            ("changed", repo, Some(column), Some(before), Some(after))
+        }
+        _ => return None,
+    })
+}
+
+fn plan_by_name(name: &str) -> PyResult<Plan> {
+    match name {
+        "exact" => Ok(Plan::Exact),
+        "prefetch" => Ok(Plan::Prefetch),
+        "hub" => Ok(Plan::Hub),
+        _ => Err(PyValueError::new_err("`plan` must be `exact`, `prefetch` or `hub`")),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,39 @@
+"""A program whose types mypy and pyright check."""
+# pyright: strict
+
+import asyncio
+from collections.abc import Iterator
+
+import hf_meta
+from hf_meta import CountReport, HfMetaError, Progress
+
+
+def total(name: str) -> int:
+    try:
+        report: CountReport = hf_meta.inspect(name, revision="main", memory=0)
+    except HfMetaError as error:
+        code: str = error.code
+        raise SystemExit(code) from error
+    largest: tuple[str, int] = max(report.parameter_count.items(), key=lambda item: item[1])
+    print(largest, report.fetch.requests, [finding.kind for finding in report.findings], hf_meta.__version__)
+    return report.parameter_total + (report.memory.weight_bytes if report.memory else 0)
+
+
+def tensors(name: str) -> Iterator[tuple[str, list[int]]]:
+    for file in hf_meta.get_safetensors_metadata(name).files_metadata.values():
+        yield from ((tensor, info.shape) for tensor, info in file.tensors.items())
+
+
+def show(progress: Progress) -> None:
+    print(progress.done, progress.total, progress.failed)
+
+
+async def totals(names: list[str]) -> list[int]:
+    reports = await asyncio.gather(*[hf_meta.aio.inspect(name) for name in names])
+    return [report.parameter_total for report in reports]
+
+
+if __name__ == "__main__":
+    print(total("gpt2"), dict(tensors("gpt2")), asyncio.run(totals(["gpt2"])))
+    for rows in hf_meta.read_batches(iter(["gpt2"]), jobs=4, quota_share=0.5, progress=show):
+        print(rows.num_rows)
