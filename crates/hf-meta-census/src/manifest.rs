@@ -100,7 +100,7 @@ impl From<&ListedName> for ListedRepo {
 
 static PUBLIC_HUB: LazyLock<Endpoint> = LazyLock::new(Endpoint::default);
 
-/// Replaces the URL of a page of the public Hub, or `org/name@revision`, by the name and the revision. Returns whether
+/// Replaces the URL of a page of the public Hub, or `org/name@revision`, with the name and the revision. Returns whether
 /// the result is a repository name.
 fn normalize(repo: &mut ListedRepo) -> bool {
     match Source::parse(&repo.repo, &PUBLIC_HUB) {

@@ -61,7 +61,7 @@ pub(super) struct PartFooter {
 
 /// A header table in a temporary file, because the headers of a part may not fit in memory.
 ///
-/// The headers of a repository are in row groups of their own, so that they can be sorted by repository.
+/// The headers of a repository are in separate row groups, so that they can be sorted by repository.
 struct HeaderSpool {
     writer: TableWriter<File, StoredHeader>,
     /// The repository of each row group.
