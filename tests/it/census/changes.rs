@@ -114,7 +114,7 @@ async fn a_change_after_the_list_is_a_row_with_its_reason() {
 async fn a_change_after_the_index_is_a_row_with_its_reason() {
     let status =
         |status, code: &str| Fault::Status(status, vec![("x-error-code", code.to_owned())]);
-    let refused = |status, kind| (status, Some(kind), OLD, None, None);
+    let refused = |status, kind| (status, Some(kind), "", None, None);
     let cases: [(&str, Option<Fault>, Expected); 5] = [
         ("org/deleted", Some(status(401, "RepoNotFound")), refused("gone", "repoNotFound")),
         ("org/gated", Some(status(403, "GatedRepo")), refused("gated", "gated")),
