@@ -157,5 +157,5 @@ fn is_true(row: &CensusRow, truth: &ModelTruth) -> bool {
         }
         Err(kind) => row.error_kind.as_deref() == Some(kind) && row.status != "ok",
     };
-    figures && row.commit.as_deref() == Some(&*truth.commit)
+    figures && row.listed_commit.as_deref() == Some(&*truth.commit)
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hf_meta::Client;
-use hf_meta_census::{Census, CensusRow, CensusSummary, Listing, Manifest};
+use hf_meta_census::{Census, CensusError, CensusRow, CensusSummary, Listing, Manifest};
 use hf_meta_testing::{Fault, LazyRepos as _, MockHubBuilder};
 
 use crate::generated::{GeneratedModels, ModelKind, ModelTruth};
@@ -112,9 +112,18 @@ fn assert_true(rows: &BTreeMap<String, CensusRow>, truths: impl Iterator<Item = 
         };
         assert_eq!(found, truth.parameters, "{row:?}");
         assert_eq!(row.status == "ok", truth.parameters.is_ok(), "{row:?}");
-        assert_eq!(row.commit.as_deref(), Some(&*truth.commit), "{row:?}");
+        assert_eq!(row.listed_commit.as_deref(), Some(&*truth.commit), "{row:?}");
+        let is_read = truth.kind != ModelKind::Gated;
+        assert_eq!(row.commit.as_deref(), is_read.then_some(&*truth.commit), "{row:?}");
+        let is_counted = row.status == "ok";
+        assert_eq!((row.dtypes.is_some(), row.findings.is_some()), (is_counted, is_counted));
         if row.status == "ok" {
             assert_eq!(u64::try_from(row.files.unwrap()).unwrap(), truth.files, "{row:?}");
+            assert_eq!(
+                (row.kind.as_deref(), row.is_complete),
+                (Some("model"), Some(true)),
+                "{row:?}"
+            );
             assert!(row.layout_digest.is_some() && row.parameter_exact == Some(true), "{row:?}");
             assert_eq!(row.hub_total, row.parameter_total, "{row:?}");
         }
@@ -175,6 +184,48 @@ async fn recounting_stored_headers_sends_no_requests() {
     assert_eq!(generated.rows("census"), before);
 }
 
+/// The headers of two reads are equal byte for byte, and so are the rows except for their times.
+#[tokio::test]
+async fn two_reads_of_one_state_are_equal() {
+    let generated = GeneratedHub::new(300);
+    let manifest = generated.list("repos.parquet").await;
+    let mut files = Vec::new();
+    for target in ["one", "two"] {
+        generated.read(&manifest, target).await;
+        let headers = fs::read_dir(generated.folder.path().join(target).join("headers")).unwrap();
+        let mut headers: Vec<_> = headers.map(|file| file.unwrap().path()).collect();
+        headers.sort_unstable();
+        files.push(headers.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>());
+        for file in headers {
+            let headers = hf_meta_census::header_rows(&file).unwrap().map(Result::unwrap);
+            assert!(headers.is_sorted_by_key(|header| (header.repo, header.file)));
+        }
+    }
+    assert!(files[0].len() == 2 && files[0] == files[1]);
+}
+
+#[tokio::test]
+async fn missing_headers_are_reported_and_repaired() {
+    let generated = GeneratedHub::new(300);
+    let manifest = generated.list("repos.parquet").await;
+    generated.read(&manifest, "census").await;
+    let before = generated.rows("census");
+    let census = || Census::open(generated.client.clone(), &generated.path("census")).unwrap();
+    let changes: [fn(&Path) -> std::io::Result<()>; 2] =
+        [|file| fs::remove_file(file), |file| fs::write(file, "PAR1")];
+    for change in changes {
+        let headers = generated.folder.path().join("census/headers");
+        let file = fs::read_dir(&headers).unwrap().next().unwrap().unwrap().path();
+        change(&file).unwrap();
+        let error = census().count().await.unwrap_err();
+        assert!(matches!(error, CensusError::Headers { .. }), "{error}");
+        assert!(error.to_string().contains(file.file_name().unwrap().to_str().unwrap()), "{error}");
+        generated.read(&manifest, "census").await;
+        census().count().await.unwrap();
+    }
+    assert_eq!(without_cost(generated.rows("census")), without_cost(before));
+}
+
 #[tokio::test]
 async fn slices_add_up_to_the_whole() {
     let generated = GeneratedHub::new(400);
@@ -230,11 +281,20 @@ async fn failed_models_are_read_again() {
     let census = Census::open(generated.client.clone(), &generated.path("census")).unwrap();
     let (sender, progress) = std::sync::mpsc::channel();
     let census = census.on_progress(move |progress| sender.send(progress).unwrap());
+    generated.hub.clear_log();
     let summary = census.retry().await.unwrap();
     assert_eq!((summary.failed(), summary.repos()), (0, 300));
+    // The file names of the list are known, so only GGUF files are listed.
+    let listings =
+        generated.hub.log().iter().filter(|request| request.path.contains("/api/")).count();
+    let gguf = generated.truths().filter(|truth| truth.kind == ModelKind::GgufOnly).count();
+    assert!(listings <= gguf, "{listings} listings");
     census.count().await.unwrap();
     let done: Vec<_> = progress.try_iter().map(|progress| progress.done).collect();
-    assert_eq!(done, [0, 256, 300].repeat(2), "both show their progress");
+    // The calls report the start and each repository or part.
+    let failed = done.iter().rposition(|done| *done == 0).unwrap() - 1;
+    assert_eq!(done[..=failed], *(0..=failed).collect::<Vec<_>>());
+    assert_eq!(done[failed + 1..], [0, 256, 300]);
     assert_true(&generated.rows("census"), generated.truths());
 }
 

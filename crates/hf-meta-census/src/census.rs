@@ -2,21 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::mem::take;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use object_store::PutMode;
 
 use super::manifest::REPOS_PER_PART;
-use super::part::{CensusPart, PendingPart};
+use super::outage::{CensusStop, CircuitBreaker, MAX_OUTAGE};
+use super::part::{CensusPart, PartFooter, PendingPart};
 use super::previous::PreviousCensus;
 use super::read_repo::{RepoReader, recount};
 use super::row::CensusRow;
 use super::storage::Storage;
 use super::{CensusError, Manifest, StoredHeader};
-use hf_meta::Client;
+use hf_meta::{Client, ErrorKind};
 
-/// The number of parts to read concurrently, so that one slow repository does not delay all others.
+/// The maximum number of incomplete parts, so that one slow repository does not delay all others.
 const MAX_CONCURRENT_PARTS: usize = 8;
 
 /// The number of parts of an earlier run to check concurrently.
@@ -24,8 +26,9 @@ const MAX_CONCURRENT_CHECKS: usize = 32;
 
 /// A census: the rows and headers of repositories, in a local folder or an object store.
 ///
-/// Repositories are read in parts of 256. A part is stored atomically, once all its repositories have been read. So
-/// an interrupted census resumes with the missing parts, and several processes can each read a slice.
+/// Repositories are read in parts of 256, one part after the other. A part is stored atomically, once all its
+/// repositories have been read or the run ends early. So an interrupted census resumes with the missing repositories,
+/// and several processes can each read a slice.
 ///
 /// ```no_run
 /// use hf_meta_census::{Census, Manifest};
@@ -46,14 +49,34 @@ pub struct Census {
     concurrency: usize,
     slice: (usize, usize),
     previous: Option<String>,
-    on_progress: Option<OnCensusProgress>,
+    max_outage: Duration,
+    stop: CensusStop,
+    progress: Arc<ProgressReporter>,
 }
 
-struct OnCensusProgress(Box<dyn Fn(CensusProgress) + Send + Sync>);
+type OnProgress = dyn Fn(CensusProgress) + Send + Sync;
 
-impl fmt::Debug for OnCensusProgress {
+/// The progress of a run, and the function that is called with it.
+#[derive(Default)]
+pub(super) struct ProgressReporter {
+    current: Mutex<CensusProgress>,
+    on_progress: Option<Box<OnProgress>>,
+}
+
+impl fmt::Debug for ProgressReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnCensusProgress")
+        f.write_str("ProgressReporter")
+    }
+}
+
+impl ProgressReporter {
+    /// Changes the progress and reports it.
+    pub(super) fn update(&self, change: impl FnOnce(&mut CensusProgress)) {
+        let mut progress = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut progress);
+        if let Some(report) = &self.on_progress {
+            report(*progress);
+        }
     }
 }
 
@@ -63,11 +86,12 @@ impl fmt::Debug for OnCensusProgress {
 pub struct CensusProgress {
     /// Repositories that were read or copied from an earlier census.
     pub done: usize,
-    /// Repositories to read, excluding those in existing parts. For [`Census::retry`] and [`Census::count`], the
-    /// maximum number of repositories in the existing parts.
+    /// Repositories to read, or, for [`Census::count`], the maximum number of rows.
     pub total: usize,
     /// Repositories that failed.
     pub failed: usize,
+    /// The kind of the failures during an outage, in which single repositories are read as probes until one succeeds.
+    pub outage: Option<ErrorKind>,
 }
 
 /// The number of rows of a census by status and error code.
@@ -98,11 +122,20 @@ impl CensusSummary {
         failed.map(|(_, rows)| rows).sum()
     }
 
-    fn add(&mut self, rows: &[CensusRow]) {
+    fn add_rows(&mut self, rows: &[CensusRow]) {
         for row in rows {
             let kind = row.error_kind.clone().unwrap_or_default();
             *self.rows.entry((row.status.clone(), kind)).or_default() += 1;
         }
+    }
+
+    fn add(&mut self, part: &Self) {
+        for (status, rows) in &part.rows {
+            *self.rows.entry(status.clone()).or_default() += rows;
+        }
+        self.already_read += part.already_read;
+        self.carried_over += part.carried_over;
+        self.not_recounted += part.not_recounted;
     }
 }
 
@@ -127,7 +160,16 @@ impl Census {
     }
 
     fn new(client: Client, storage: Storage) -> Self {
-        Self { client, storage, concurrency: 32, slice: (0, 1), previous: None, on_progress: None }
+        Self {
+            client,
+            storage,
+            concurrency: 32,
+            slice: (0, 1),
+            previous: None,
+            max_outage: MAX_OUTAGE,
+            stop: CensusStop::default(),
+            progress: Arc::default(),
+        }
     }
 
     /// Sets the number of repositories that are read concurrently, 32 by default.
@@ -147,19 +189,33 @@ impl Census {
         Self { previous: Some(target.into()), ..self }
     }
 
-    /// Sets a function to be called after each repository. [`retry`](Self::retry) and [`count`](Self::count) call it
-    /// after each part.
-    pub fn on_progress(self, report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
-        Self { on_progress: Some(OnCensusProgress(Box::new(report))), ..self }
+    /// Sets the duration of an outage of the Hub or the network that ends a run, 10 minutes by default. An outage begins
+    /// with 16 consecutive failures.
+    pub fn max_outage(self, duration: Duration) -> Self {
+        Self { max_outage: duration, ..self }
     }
 
-    /// Reads the repositories of a manifest. Existing parts with the current counting rules are not read again.
+    /// Sets a function to be called after each repository, and at the start and end of an outage.
+    /// [`count`](Self::count) calls it after each part.
+    pub fn on_progress(self, report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
+        let on_progress: Option<Box<OnProgress>> = Some(Box::new(report));
+        Self { progress: Arc::new(ProgressReporter { on_progress, ..Default::default() }), ..self }
+    }
+
+    /// Returns a handle that ends [`read`](Self::read) and [`retry`](Self::retry) early, for example on a signal.
+    #[must_use]
+    pub fn stop_handle(&self) -> CensusStop {
+        self.stop.clone()
+    }
+
+    /// Reads the repositories of a manifest. Existing rows with the current counting rules are not read again.
     ///
     /// # Errors
     ///
     /// Returns an error if the manifest, the target or the earlier census cannot be read, if the target cannot be
-    /// written, or if it contains the census of a different manifest. A repository that cannot be read becomes a row,
-    /// not an error.
+    /// written, or if it contains the census of a different manifest. Returns an error if the run ends early: in an
+    /// outage, if the Hub rejects the token, or on request. All complete rows are stored in this case, so that the next
+    /// run continues there. A repository that cannot be read becomes a row, not an error.
     pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary, CensusError> {
         let existing = CensusPart::list(&self.storage).await?;
         if existing.iter().any(|part| !part.belongs_to(manifest)) {
@@ -168,113 +224,70 @@ impl Census {
         let (slice, slices) = self.slice;
         let in_slice = (0..manifest.parts()).filter(|number| number % slices == slice);
         let parts: Vec<_> = in_slice.map(|number| CensusPart::new(manifest, number)).collect();
-        let (present, mut missing): (Vec<_>, Vec<_>) =
-            parts.iter().cloned().partition(|part| existing.contains(part));
-        let mut summary = CensusSummary::default();
-        let check = |part: CensusPart| async move {
-            let rows = part.read_current(&self.storage).await?;
-            Ok::<_, CensusError>((part, rows))
-        };
-        let mut checks = stream::iter(present).map(check).buffered(MAX_CONCURRENT_CHECKS);
-        while let Some((part, rows)) = checks.try_next().await? {
-            match rows {
-                Some(rows) => {
-                    summary.already_read += rows.len();
-                    summary.add(&rows);
-                }
-                None => missing.push(part),
-            }
-        }
-        let run = ReadRun::start(self, manifest, existing, &missing).await?;
-        let reads = stream::iter(missing).map(|part| run.read_part(part));
-        let mut reads = reads.buffer_unordered(MAX_CONCURRENT_PARTS);
-        while let Some((rows, carried_over)) = reads.try_next().await? {
-            summary.carried_over += carried_over;
-            summary.add(&rows);
-        }
-        self.check_all_exist(&parts).await?;
-        Ok(summary)
-    }
-
-    /// Checks that all parts exist, because the target may have been removed during the run.
-    async fn check_all_exist(&self, parts: &[CensusPart]) -> Result<(), CensusError> {
+        let summary = self.run(existing, &parts, Some(manifest)).await?;
+        // The target may have been removed during the run.
         let existing = CensusPart::list(&self.storage).await?;
         match parts.iter().filter(|part| !existing.contains(part)).count() {
-            0 => Ok(()),
+            0 => Ok(summary),
             missing => Err(self.incomplete(missing, parts.len())),
+        }
+    }
+
+    /// Reads the repositories whose status is `failed` again, in the same way as [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the target contains no census, or cannot be read or written, or if the run ends early.
+    pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
+        let parts = CensusPart::list_existing(&self.storage).await?;
+        let all: Vec<_> = parts.iter().cloned().collect();
+        self.run(parts, &all, None).await
+    }
+
+    /// Reads the repositories without a row in some parts; without a manifest, those that failed, too.
+    async fn run(
+        &self,
+        existing: BTreeSet<CensusPart>,
+        parts: &[CensusPart],
+        manifest: Option<&Manifest>,
+    ) -> Result<CensusSummary, CensusError> {
+        let mut run = ReadRun::start(self, manifest, existing).await?;
+        let mut summary = CensusSummary::default();
+        let mut todo = run.find_incomplete(parts, &mut summary).await?;
+        loop {
+            let outages = run.breaker.outages();
+            let (mut failed, mut missing) = (Vec::new(), 0);
+            let reads = stream::iter(take(&mut todo)).map(|part| run.read_part(part));
+            let mut reads = reads.buffer_unordered(MAX_CONCURRENT_PARTS);
+            while let Some((part, read)) = reads.try_next().await? {
+                match read {
+                    None => missing += 1,
+                    Some(read) if read.failed() > 0 => failed.push((part, read)),
+                    Some(read) => summary.add(&read),
+                }
+            }
+            drop(reads);
+            run.breaker.result()?;
+            if missing > 0 {
+                return Err(self.incomplete(missing, parts.len()));
+            }
+            if run.breaker.outages() == outages {
+                failed.iter().for_each(|(_, read)| summary.add(read));
+                return Ok(summary);
+            }
+            // The first failures of an outage are rows.
+            run.reads_failed = true;
+            run.existing.extend(failed.iter().map(|(part, _)| part.clone()));
+            let rows = failed.iter().map(|(_, read)| read.failed()).sum::<usize>();
+            self.progress.update(|progress| {
+                (progress.done, progress.failed) = (progress.done - rows, progress.failed - rows);
+            });
+            todo = failed.into_iter().map(|(part, _)| part).collect();
         }
     }
 
     pub(super) fn incomplete(&self, missing: usize, parts: usize) -> CensusError {
         CensusError::Incomplete { target: self.storage.name().to_owned(), missing, parts }
-    }
-
-    fn report(&self, progress: CensusProgress) {
-        if let Some(OnCensusProgress(report)) = &self.on_progress {
-            report(progress);
-        }
-    }
-
-    /// Returns the existing parts and the progress before the first one.
-    async fn existing_parts(&self) -> Result<(BTreeSet<CensusPart>, CensusProgress), CensusError> {
-        let parts = CensusPart::list_existing(&self.storage).await?;
-        let total = parts.len().saturating_mul(REPOS_PER_PART);
-        let progress = CensusProgress { total, ..CensusProgress::default() };
-        self.report(progress);
-        Ok((parts, progress))
-    }
-
-    /// Adds the rows of a part to the summary and the progress.
-    fn add_part(
-        &self,
-        rows: &[CensusRow],
-        summary: &mut CensusSummary,
-        progress: &mut CensusProgress,
-    ) {
-        summary.add(rows);
-        progress.done += rows.len();
-        progress.failed = summary.failed();
-        self.report(*progress);
-    }
-
-    /// Reads the repositories whose status is `failed` again.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the target contains no census, or cannot be read or written.
-    pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
-        let mut summary = CensusSummary::default();
-        let reader = RepoReader::new(&self.client, self.concurrency, true);
-        let (parts, mut progress) = self.existing_parts().await?;
-        for part in parts {
-            let (mut rows, parts) = part.read(&self.storage).await?;
-            if rows.iter().any(CensusRow::has_failed) {
-                let pending = self.without_failed(&part, rows).await?;
-                let read = pending.complete(&reader, |_| ()).await?;
-                rows = part.write(&self.storage, read, parts, PutMode::Overwrite).await?;
-            }
-            self.add_part(&rows, &mut summary, &mut progress);
-        }
-        Ok(summary)
-    }
-
-    /// Returns a part without its failed rows, which are read again.
-    async fn without_failed(
-        &self,
-        part: &CensusPart,
-        rows: Vec<CensusRow>,
-    ) -> Result<PendingPart, CensusError> {
-        let (mut pending, mut failed) = (PendingPart::new(part)?, Vec::new());
-        let copy = |(at, row): (usize, CensusRow)| {
-            if !row.has_failed() {
-                return Some((at, row));
-            }
-            failed.push((at, row.into_listing()));
-            None
-        };
-        pending.copy_rows(&self.storage, part, rows, copy).await?;
-        pending.repos = failed;
-        Ok(pending)
     }
 
     /// Recounts all rows from the stored headers with the current rules, without sending a request.
@@ -284,12 +297,17 @@ impl Census {
     /// Returns an error if the target contains no census, or cannot be read or written.
     pub async fn count(&self) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
-        let (parts, mut progress) = self.existing_parts().await?;
+        let parts = CensusPart::list_existing(&self.storage).await?;
+        let total = parts.len() * REPOS_PER_PART;
+        self.progress.update(|progress| *progress = CensusProgress { total, ..Default::default() });
         for part in parts {
-            let (mut rows, parts) = part.read(&self.storage).await?;
-            summary.not_recounted += self.count_part(&part, &mut rows).await?;
-            part.write_rows(&self.storage, &rows, parts, PutMode::Overwrite).await?;
-            self.add_part(&rows, &mut summary, &mut progress);
+            let (footer, mut rows) = part.read(&self.storage).await?;
+            summary.not_recounted += self.count_part(&part, &footer, &mut rows).await?;
+            part.write_rows(&self.storage, &rows, footer).await?;
+            summary.add_rows(&rows);
+            self.progress.update(|progress| {
+                (progress.done, progress.failed) = (summary.repos(), summary.failed());
+            });
         }
         Ok(summary)
     }
@@ -298,6 +316,7 @@ impl Census {
     async fn count_part(
         &self,
         part: &CensusPart,
+        footer: &PartFooter,
         rows: &mut [CensusRow],
     ) -> Result<usize, CensusError> {
         let (mut waiting, mut not_counted) = (HashMap::new(), 0);
@@ -308,7 +327,7 @@ impl Census {
                 row.set_current();
             }
         }
-        let mut headers = part.read_headers(&self.storage).await?.peekable();
+        let mut headers = part.read_headers(&self.storage, footer).await?.peekable();
         while let Some(first) = headers.next().transpose()? {
             let repo = first.repo.clone();
             let mut of_repo = vec![first];
@@ -328,58 +347,119 @@ impl Census {
     }
 }
 
-/// The state shared by all parts that [`Census::read`] reads.
+/// The state shared by all parts of a run.
 struct ReadRun<'a> {
     census: &'a Census,
-    manifest: &'a Manifest,
+    manifest: Option<&'a Manifest>,
     existing: BTreeSet<CensusPart>,
+    /// True if failed repositories are read again.
+    reads_failed: bool,
     previous: Option<PreviousCensus>,
+    breaker: Arc<CircuitBreaker>,
     reader: RepoReader,
-    progress: Mutex<CensusProgress>,
+    /// Locked by the part whose repositories are started, so that parts are completed one after the other.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl<'a> ReadRun<'a> {
     async fn start(
         census: &'a Census,
-        manifest: &'a Manifest,
+        manifest: Option<&'a Manifest>,
         existing: BTreeSet<CensusPart>,
-        missing: &[CensusPart],
     ) -> Result<Self, CensusError> {
         let previous = match &census.previous {
             Some(target) => Some(PreviousCensus::open(target).await?),
             None => None,
         };
-        let reader = RepoReader::new(&census.client, census.concurrency, false);
-        let total = missing.iter().map(|part| manifest.part_len(part.number)).sum();
-        let progress = Mutex::new(CensusProgress { total, ..CensusProgress::default() });
-        let run = Self { census, manifest, existing, previous, reader, progress };
-        run.report(0, 0);
-        Ok(run)
+        let (stop, progress) = (census.stop.clone(), Arc::clone(&census.progress));
+        let breaker = Arc::new(CircuitBreaker::new(census.max_outage, stop, progress));
+        let reader = RepoReader::new(&census.client, census.concurrency, Arc::clone(&breaker));
+        let (reads_failed, turn) = (manifest.is_none(), Default::default());
+        Ok(Self { census, manifest, existing, reads_failed, previous, breaker, reader, turn })
     }
 
-    /// Reads a part. Returns its rows and the number of rows that were carried over.
-    async fn read_part(&self, part: CensusPart) -> Result<(Vec<CensusRow>, usize), CensusError> {
-        let mut pending = PendingPart::new(&part)?;
-        pending.repos.extend(self.manifest.part(part.number)?.into_iter().enumerate());
+    /// Returns the parts that have to be read, and adds the others to the summary.
+    async fn find_incomplete(
+        &self,
+        parts: &[CensusPart],
+        summary: &mut CensusSummary,
+    ) -> Result<Vec<CensusPart>, CensusError> {
+        let (mut todo, mut total) = (Vec::new(), 0);
+        let check = async |part: &CensusPart| -> Result<_, CensusError> {
+            Ok((part.clone(), self.stored(part).await?))
+        };
+        let mut checks = stream::iter(parts).map(check).buffered(MAX_CONCURRENT_CHECKS);
+        while let Some((part, stored)) = checks.try_next().await? {
+            let unread = match &stored {
+                Some((footer, rows)) => footer.unread(rows, self.reads_failed).count(),
+                None => self.manifest.map_or(0, |manifest| manifest.part_len(part.number)),
+            };
+            total += unread;
+            if unread > 0 {
+                todo.push(part);
+            } else if let Some((_, rows)) = stored {
+                summary.already_read += rows.len();
+                summary.add_rows(&rows);
+            }
+        }
+        self.census
+            .progress
+            .update(|progress| *progress = CensusProgress { total, ..Default::default() });
+        Ok(todo)
+    }
+
+    /// Returns the rows of an existing part to which rows can be added.
+    async fn stored(
+        &self,
+        part: &CensusPart,
+    ) -> Result<Option<(PartFooter, Vec<CensusRow>)>, CensusError> {
+        let storage = &self.census.storage;
+        if !self.existing.contains(part) {
+            return Ok(None);
+        }
+        if self.manifest.is_some() && !self.reads_failed {
+            return part.read_current(storage).await;
+        }
+        part.read(storage).await.map(Some)
+    }
+
+    /// Reads a part and stores it. Returns the number of its rows; `None` if it is incomplete.
+    async fn read_part(
+        &self,
+        part: CensusPart,
+    ) -> Result<(CensusPart, Option<CensusSummary>), CensusError> {
+        if self.breaker.stop().is_stopped() {
+            return Ok((part, None));
+        }
+        let storage = &self.census.storage;
+        let mut pending = match (self.stored(&part).await?, self.manifest) {
+            (Some((footer, rows)), _) => {
+                let unread = footer.unread(&rows, self.reads_failed).cloned().collect();
+                PendingPart::resume(storage, &part, footer, rows, unread).await?
+            }
+            (None, Some(manifest)) => {
+                PendingPart::new(&part, manifest.parts(), manifest.part(part.number)?)?
+            }
+            (None, None) => return Ok((part, None)),
+        };
+        let mut summary = CensusSummary { already_read: pending.rows.len(), ..Default::default() };
         if let Some(previous) = &self.previous {
             previous.carry_over(&mut pending).await?;
+            summary.carried_over = pending.rows.len() - summary.already_read;
+            self.census.progress.update(|progress| progress.done += summary.carried_over);
         }
-        let carried_over = pending.rows.len();
-        if carried_over > 0 {
-            self.report(carried_over, 0);
-        }
-        let report = |row: &CensusRow| self.report(1, usize::from(row.has_failed()));
-        let read = pending.complete(&self.reader, report).await?;
+        let report = |row: &CensusRow| {
+            self.census.progress.update(|progress| {
+                progress.done += 1;
+                progress.failed += usize::from(row.has_failed());
+            });
+        };
+        let turn = self.turn.lock().await;
+        pending.complete(&self.reader, turn, report).await?;
+        let is_complete = pending.is_complete();
         let exists = self.existing.contains(&part);
-        let mode = if exists { PutMode::Overwrite } else { PutMode::Create };
-        let rows = part.write(&self.census.storage, read, self.manifest.parts(), mode).await?;
-        Ok((rows, carried_over))
-    }
-
-    fn report(&self, done: usize, failed: usize) {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.done += done;
-        progress.failed += failed;
-        self.census.report(*progress);
+        let rows = part.write(storage, pending, exists).await?;
+        summary.add_rows(&rows);
+        Ok((part, is_complete.then_some(summary)))
     }
 }

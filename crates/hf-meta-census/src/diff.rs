@@ -28,7 +28,7 @@ pub enum CensusChange {
     Changed {
         /// The repository.
         repo: String,
-        /// The column: `status`, `parameter_total`, `commit` or `rules`.
+        /// The column: `status`, `error_kind`, `parameter_total`, `findings`, `commit` or `rules`.
         column: &'static str,
         /// The old value; empty if absent.
         before: String,
@@ -38,12 +38,16 @@ pub enum CensusChange {
 }
 
 /// The columns that are compared.
-const COLUMNS: [&str; 4] = ["status", "parameter_total", "commit", "rules"];
+const COLUMNS: [&str; 6] =
+    ["status", "error_kind", "parameter_total", "findings", "commit", "rules"];
 
 /// The compared values of a row.
-fn values(row: CensusRow) -> [String; 4] {
+fn values(row: CensusRow) -> [String; 6] {
     let total = row.parameter_total.map(|total| total.to_string());
-    [row.status, total.unwrap_or_default(), row.commit.unwrap_or_default(), row.rules]
+    let findings = row.findings.map(|findings| findings.join(" "));
+    let [error, total, findings, commit] =
+        [row.error_kind, total, findings, row.commit].map(Option::unwrap_or_default);
+    [row.status, error, total, findings, commit, row.rules]
 }
 
 /// Calls `report` for each difference between two censuses. Each census is a folder, a URL, or a file written by
@@ -84,7 +88,7 @@ async fn for_each_row(
     }
     let storage = Storage::open_existing(census)?;
     for part in CensusPart::list_existing(&storage).await? {
-        part.read(&storage).await?.0.into_iter().for_each(&mut function);
+        part.read(&storage).await?.1.into_iter().for_each(&mut function);
     }
     Ok(())
 }

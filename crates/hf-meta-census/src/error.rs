@@ -37,8 +37,10 @@ pub enum CensusError {
         /// The folder or URL.
         target: String,
     },
-    /// Some parts of the census are missing.
-    #[error("{missing} of {parts} parts are missing from `{target}`; run `census read` again")]
+    /// Some parts of the census are missing or incomplete.
+    #[error(
+        "{missing} of {parts} parts are missing from `{target}` or incomplete; run `census read` again"
+    )]
     Incomplete {
         /// The folder or URL.
         target: String,
@@ -46,6 +48,20 @@ pub enum CensusError {
         missing: usize,
         /// The total number of parts.
         parts: usize,
+    },
+    /// The Hub or the network failed for too long. All complete rows are stored.
+    #[error("an outage ended the census; run the command again to continue")]
+    Outage {
+        /// The last failure.
+        source: Error,
+    },
+    /// A file with headers does not belong to its rows.
+    #[error("`{file}` {problem}; `census read` repairs it")]
+    Headers {
+        /// The file.
+        file: String,
+        /// The problem, as the end of a sentence.
+        problem: &'static str,
     },
     /// A file, folder or URL cannot be opened, listed, read or written.
     #[error("failed to {action} `{target}`")]

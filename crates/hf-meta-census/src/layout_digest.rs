@@ -2,6 +2,7 @@
 
 use std::mem::take;
 
+use bytes::Bytes;
 use itertools::Itertools;
 use sha2::{Digest, Sha256};
 
@@ -21,11 +22,11 @@ pub(super) struct LayoutHasher {
     shape: Vec<[u8; HASH_BYTES]>,
 }
 
-/// The finished hashes in hexadecimal.
+/// The finished hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LayoutDigests {
-    pub(super) layout: String,
-    pub(super) shape: String,
+    pub(super) layout: Bytes,
+    pub(super) shape: Bytes,
 }
 
 impl LayoutHasher {
@@ -52,9 +53,16 @@ pub(super) fn short_hash(text: &str) -> [u8; HASH_BYTES] {
     kept
 }
 
-fn digest(mut entries: Vec<[u8; HASH_BYTES]>) -> String {
+fn digest(mut entries: Vec<[u8; HASH_BYTES]>) -> Bytes {
     entries.sort_unstable();
-    hexadecimal(&Sha256::digest(entries.as_flattened()))
+    Bytes::copy_from_slice(&Sha256::digest(entries.as_flattened()))
+}
+
+/// Parses a SHA-256 hash in hexadecimal.
+pub(super) fn digest_from_hex(text: &str) -> Option<Bytes> {
+    let digits: Vec<_> = text.chars().map(|digit| digit.to_digit(16)).collect::<Option<_>>()?;
+    let bytes = digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair.get(1)?).ok());
+    bytes.collect::<Option<Bytes>>().filter(|bytes| bytes.len() == Sha256::output_size())
 }
 
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
@@ -95,10 +103,16 @@ mod tests {
         let both = r#"{"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},
                        "a":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]}}"#;
         let found = digests(&[both]);
+        let layout = "222b08064d26d8a977592d7b5ee3ac731075bc37f03aff8fbc3bdc9e92d3c2bf";
+        let shape = "e8f71e746555f3c5ced1a4752595b5a2f2331b66b6816644f8232c3dc786cd35";
         assert_eq!(
-            found.layout,
-            "222b08064d26d8a977592d7b5ee3ac731075bc37f03aff8fbc3bdc9e92d3c2bf"
+            (hexadecimal(&found.layout), hexadecimal(&found.shape)),
+            (layout.into(), shape.into())
         );
-        assert_eq!(found.shape, "e8f71e746555f3c5ced1a4752595b5a2f2331b66b6816644f8232c3dc786cd35");
+        assert_eq!(digest_from_hex(layout), Some(found.layout));
+        assert!(
+            [&layout[1..], &layout[2..], &layout.replace('b', "g"), ""].map(digest_from_hex)
+                == [const { None }; 4]
+        );
     }
 }

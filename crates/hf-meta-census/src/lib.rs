@@ -20,6 +20,7 @@ mod error;
 mod layout_digest;
 mod listing;
 mod manifest;
+mod outage;
 mod pack;
 mod part;
 mod previous;
@@ -29,6 +30,7 @@ mod storage;
 mod table;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -39,6 +41,7 @@ pub use self::diff::{CensusChange, diff};
 pub use self::error::CensusError;
 pub use self::listing::Listing;
 pub use self::manifest::{ListedRepo, Manifest};
+pub use self::outage::CensusStop;
 pub use self::read_repo::StoredHeader;
 pub use self::row::{ActiveParameters, CensusRow, DtypeSums, OtherWeightSet, SCHEMA_VERSION};
 pub use hf_meta_repo_list::ListedName;
@@ -46,6 +49,7 @@ pub use hf_meta_repo_list::ListedName;
 pub use {arrow_array, arrow_schema};
 
 use self::manifest::{from_columns, name_column};
+use self::outage::{CircuitBreaker, MAX_OUTAGE};
 use self::read_repo::RepoReader;
 use self::table::{BATCH_ROWS, open_rows, schema, table_failed, to_batch};
 use hf_meta::Client;
@@ -117,7 +121,8 @@ pub fn listed_rows(
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such column. A repository that cannot be read becomes a row, not an error.
+/// Returns an error if there is no such column, if the Hub rejects the token, or in an outage of 10 minutes. A repository
+/// that cannot be read becomes a row, not an error.
 pub async fn read_batch(
     client: &Client,
     repos: &RecordBatch,
@@ -131,8 +136,11 @@ pub async fn read_batch(
         rows.push((at, row));
         Ok(())
     };
-    let repos = repos.into_iter().enumerate().collect();
-    RepoReader::new(client, concurrency, false).read_all(repos, add).await?;
+    let (stop, progress) = Default::default();
+    let breaker = Arc::new(CircuitBreaker::new(MAX_OUTAGE, stop, progress));
+    let reader = RepoReader::new(client, concurrency, Arc::clone(&breaker));
+    reader.read_all(repos.into_iter().enumerate(), add).await?;
+    breaker.result()?;
     rows.sort_unstable_by_key(|(at, _)| *at);
     let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
     to_batch(&rows).map_err(table_failed(NAME))

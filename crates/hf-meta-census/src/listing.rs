@@ -20,7 +20,7 @@ use super::{CensusError, ListedRepo};
 use hf_meta::Client;
 
 /// The model properties to request. `expand` replaces the default ones.
-const PROPERTIES: [&str; 12] = [
+const PROPERTIES: [&str; 13] = [
     "author",
     "config",
     "createdAt",
@@ -28,6 +28,7 @@ const PROPERTIES: [&str; 12] = [
     "gated",
     "lastModified",
     "library_name",
+    "likes",
     "pipeline_tag",
     "safetensors",
     "sha",
@@ -244,6 +245,7 @@ struct ListedModel {
     created_at: Option<String>,
     last_modified: Option<String>,
     downloads: Option<i64>,
+    likes: Option<i64>,
     /// `false`, `"auto"` or `"manual"`.
     #[serde(default)]
     gated: Value,
@@ -251,8 +253,7 @@ struct ListedModel {
     pipeline_tag: Option<String>,
     #[serde(rename = "library_name")]
     library: Option<String>,
-    #[serde(default)]
-    tags: Vec<String>,
+    tags: Option<Vec<String>>,
     #[serde(default)]
     config: Value,
     #[serde(default)]
@@ -270,11 +271,21 @@ impl From<ListedModel> for ListedRepo {
         let time = |text: Option<String>| {
             Some(DateTime::parse_from_rfc3339(&text?).ok()?.timestamp_millis())
         };
-        let tag = |prefix| model.tags.iter().find_map(|tag| tag.strip_prefix(prefix));
+        let tags = model.tags.as_deref().unwrap_or_default();
+        let tag = |prefix| tags.iter().find_map(|tag| tag.strip_prefix(prefix));
+        // A base model has two tags: `base_model:org/name`, and `base_model:quantized:org/name` with the relation.
+        let bases = tags.iter().filter_map(|tag| tag.strip_prefix("base_model:"));
+        let (relations, bases): (Vec<_>, Vec<_>) = bases.partition(|base| base.contains(':'));
+        let relation = relations.first().and_then(|base| base.split_once(':'));
         let text = |value: &Value| value.as_str().map(str::to_owned);
         Self {
             license: tag("license:").map(str::to_owned),
-            base_model: tag("base_model:").map(str::to_owned),
+            base_model_relation: relation.map(|(relation, _)| relation.to_owned()),
+            base_models: model
+                .tags
+                .is_some()
+                .then(|| bases.into_iter().map(str::to_owned).collect()),
+            model_type: text(&model.config["model_type"]),
             gated: text(&model.gated),
             architecture: text(&model.config["architectures"][0]),
             hub_total: model.safetensors["total"].as_i64(),
@@ -287,8 +298,10 @@ impl From<ListedModel> for ListedRepo {
             created_at: time(model.created_at),
             last_modified: time(model.last_modified),
             downloads: model.downloads,
+            likes: model.likes,
             pipeline_tag: model.pipeline_tag,
             library: model.library,
+            tags: model.tags,
         }
     }
 }
@@ -315,7 +328,15 @@ mod tests {
             library: text("transformers"),
             license: text("mit"),
             architecture: text("X"),
-            base_model: text("c/d"),
+            model_type: text("x"),
+            base_models: Some(vec!["c/d".to_owned()]),
+            base_model_relation: text("quantized"),
+            likes: Some(1),
+            tags: Some(vec![
+                "license:mit".into(),
+                "base_model:c/d".into(),
+                "base_model:quantized:c/d".into(),
+            ]),
             ..ListedRepo::new("a/b")
         };
         assert_eq!(repo, expected);

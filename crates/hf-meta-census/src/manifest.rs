@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array as _, ArrayRef, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array as _, ArrayRef, PrimitiveArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use itertools::{Either, Itertools};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -22,6 +23,7 @@ use super::CensusError;
 use super::error::{BoxError, failed_to};
 use super::layout_digest::{hexadecimal, short_hash};
 use super::table::{TableRow, rows_of, schema, table_failed};
+use hf_meta::{Endpoint, Source};
 use hf_meta_repo_list::{self as repo_list, ListedName};
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
@@ -66,11 +68,21 @@ pub struct ListedRepo {
     pub license: Option<String>,
     /// The first architecture in `config.json`, such as `LlamaForCausalLM`.
     pub architecture: Option<String>,
-    /// The base model, as tagged.
-    pub base_model: Option<String>,
+    /// The model type in `config.json`, such as `llama`.
+    pub model_type: Option<String>,
+    /// The base models, as tagged.
+    pub base_models: Option<Vec<String>>,
+    /// The relation to the base models: `adapter`, `finetune`, `merge` or `quantized`.
+    pub base_model_relation: Option<String>,
+    /// The number of likes.
+    pub likes: Option<i64>,
+    /// The tags of the Hub.
+    pub tags: Option<Vec<String>>,
 }
 
-impl TableRow for ListedRepo {}
+impl TableRow for ListedRepo {
+    const NAME: &str = "A list of repositories";
+}
 
 impl ListedRepo {
     /// Creates a repository from its name.
@@ -83,6 +95,21 @@ impl ListedRepo {
 impl From<&ListedName> for ListedRepo {
     fn from(listed: &ListedName) -> Self {
         Self::new(&listed.name)
+    }
+}
+
+static PUBLIC_HUB: LazyLock<Endpoint> = LazyLock::new(Endpoint::default);
+
+/// Replaces the URL of a page of the public Hub, or `org/name@revision`, with the name and the revision. Returns whether
+/// the result is a repository name.
+fn normalize(repo: &mut ListedRepo) -> bool {
+    match Source::parse(&repo.repo, &PUBLIC_HUB) {
+        Ok(Source::Repo { repo: name, revision, path: None }) => {
+            repo.repo = name.to_string();
+            repo.commit = repo.commit.take().or(revision.map(|revision| revision.to_string()));
+            true
+        }
+        source => source.is_ok(),
     }
 }
 
@@ -120,13 +147,15 @@ impl Manifest {
     /// Opens a file, or stdin if the path is `-`. In a table, the repository names are in `column`, which defaults to
     /// `repo`, `id`, `modelId` or `repository`.
     ///
-    /// A file that starts with the Parquet magic bytes is a Parquet file. A file with the extension `.csv` is a CSV
-    /// file with a header row, and so is any other file if `column` is given. Otherwise, each line is a name; lines
-    /// that start with `#` are comments.
+    /// A file that starts with the Parquet magic bytes is a Parquet file. A file with the extension `.jsonl` or `.ndjson`
+    /// has a JSON object on each line. A file with the extension `.csv` is a CSV file with a header row, and so is any
+    /// other file if `column` is given. Otherwise, each line is a name; lines that start with `#` are comments. A name
+    /// can have a revision, as in `org/name@main`, or be the URL of a page of the public Hub.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read, has no such column, or contains no repositories.
+    /// Returns an error if the file cannot be read, has no such column, contains no repositories, or has a column of a
+    /// known name whose type has no equivalent.
     pub fn open(path: &Path, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
         let cannot_read = failed_to("read", path);
@@ -171,8 +200,11 @@ impl Manifest {
         let mut manifest =
             Self { repos, rows: 0, digest: String::new(), duplicates: HashSet::new() };
         let (mut names, mut digest) = (HashSet::new(), Sha256::new());
+        let mut has_names = false;
         for repo in manifest.repos.names()? {
-            let ListedRepo { repo, commit, .. } = repo?;
+            let mut repo = repo?;
+            has_names |= normalize(&mut repo);
+            let ListedRepo { repo, commit, .. } = repo;
             // Shorter hashes could collide.
             let hash: [u8; 16] = short_hash(&repo);
             if !names.insert(hash) {
@@ -185,6 +217,9 @@ impl Manifest {
         }
         if manifest.rows == 0 {
             return Err(unusable(name, "contains no repositories"));
+        }
+        if !has_names {
+            return Err(unusable(name, "contains no repository names, only other text"));
         }
         manifest.digest = hexadecimal(&digest.finalize()[..8]);
         Ok(manifest)
@@ -244,7 +279,11 @@ impl Manifest {
             Repos::Parquet(table) => table.rows(&rows)?.try_collect()?,
         };
         let repos = rows.zip(repos).filter(|(at, _)| !self.duplicates.contains(at));
-        Ok(repos.map(|(_, repo)| repo).collect())
+        let normalized = repos.map(|(_, mut repo)| {
+            normalize(&mut repo);
+            repo
+        });
+        Ok(normalized.collect())
     }
 }
 
@@ -306,65 +345,139 @@ impl ParquetTable {
     }
 }
 
-/// Returns the column with the names of the repositories: the first candidate that contains text.
+/// Returns the column with the names of the repositories: the first candidate that contains text. Checks the types of all
+/// columns that are read.
 pub(super) fn name_column(
     table: &str,
-    schema: &Schema,
+    found: &Schema,
     candidates: &[&str],
 ) -> Result<String, CensusError> {
-    let found = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
+    let columns = candidates.iter().filter_map(|name| found.field_with_name(name).ok());
     let is_text = |field: &&Field| is_similar(field.data_type(), &DataType::Utf8);
-    match found.clone().find(is_text).or_else(|| found.clone().next()) {
-        Some(field) if is_text(&field) => Ok(field.name().clone()),
-        Some(field) => Err(unusable(table, &format!("has no text in column `{}`", field.name()))),
-        None => Err(unusable(table, &format!("has no column `{}`", candidates.join("`, `")))),
+    let names = match columns.clone().find(is_text).or_else(|| columns.clone().next()) {
+        Some(field) if is_text(&field) => field.name().clone(),
+        Some(field) => {
+            return Err(unusable(table, &format!("has no text in column `{}`", field.name())));
+        }
+        None => {
+            return Err(unusable(table, &format!("has no column `{}`", candidates.join("`, `"))));
+        }
+    };
+    for field in schema::<ListedRepo>().fields() {
+        let Some(at) = find_column(found, field, &names) else { continue };
+        let (column, expected) = (found.field(at), field.data_type());
+        if !is_similar(column.data_type(), expected) {
+            let (name, data_type) = (column.name(), column.data_type());
+            let reason = format!("has the type {data_type} in column `{name}`, not {expected}");
+            return Err(unusable(table, &reason));
+        }
     }
+    Ok(names)
 }
 
-/// Returns the repositories of a table. `names` is the column with their names. Values of missing columns, and of
-/// columns with another type, are unknown.
+/// Returns the repositories of a table. `names` is the column with their names. Values of missing columns are unknown.
 pub(super) fn from_columns(batch: &RecordBatch, names: &str) -> Result<Vec<ListedRepo>, BoxError> {
     let (found, wanted) = (batch.schema(), schema::<ListedRepo>());
     let columns = wanted.fields().iter().filter_map(|field| {
-        let column = batch.column(find_column(&found, field, names)?);
-        let column = if field.name() == "repo" { text(column) } else { Arc::clone(column) };
-        Some((field.name(), column))
+        let at = find_column(&found, field, names)?;
+        let column = converted(found.field(at).name(), batch.column(at));
+        Some(column.map(|column| match &**field.name() {
+            // A missing name becomes a row with an error.
+            "repo" => {
+                let names = text(&column);
+                let names = names.iter().map(|name| Some(name.unwrap_or_default()));
+                (field.name(), Arc::new(names.collect::<StringArray>()) as ArrayRef)
+            }
+            _ => (field.name(), column),
+        }))
     });
+    let columns: Vec<_> = columns.try_collect()?;
     Ok(serde_arrow::from_record_batch(&RecordBatch::try_from_iter(columns)?)?)
 }
 
-/// Returns the index of the column with the values of a field; `None` if there is none of its type.
+/// Returns the index of the column with the values of a field; `None` if there is none.
 fn find_column(schema: &Schema, field: &Field, names: &str) -> Option<usize> {
-    let (at, found) = match &**field.name() {
+    let (at, _) = match &**field.name() {
         "repo" => schema.column_with_name(names),
         "commit" => COMMIT_COLUMNS.iter().find_map(|name| schema.column_with_name(name)),
         name => schema.column_with_name(name),
     }?;
-    is_similar(found.data_type(), field.data_type()).then_some(at)
+    Some(at)
 }
 
-/// Returns whether two types have the same values. Libraries use different types for text and lists, and different
-/// names for list items.
+/// Returns whether the values of a type have equivalents in the expected type. Libraries use different types for text,
+/// lists and times, dictionaries for repeated text, and floating-point numbers for integers with missing values.
 fn is_similar(found: &DataType, expected: &DataType) -> bool {
-    use DataType::{LargeList, LargeUtf8, List, Utf8, Utf8View};
+    use DataType::{
+        Dictionary, Float64, Int64, LargeList, LargeUtf8, List, Null, Timestamp, Utf8, Utf8View,
+    };
     match (found, expected) {
         (List(found) | LargeList(found), List(expected)) => {
-            is_similar(found.data_type(), expected.data_type())
+            !matches!(found.data_type(), Dictionary(..))
+                && is_similar(found.data_type(), expected.data_type())
         }
-        (LargeUtf8 | Utf8View, Utf8) => true,
+        (Dictionary(_, values), Utf8) => is_similar(values, expected),
+        (Null, _) | (LargeUtf8 | Utf8View, Utf8) | (Timestamp(..), Timestamp(..)) => true,
+        (found, Int64) => found.is_integer() || *found == Float64,
         (found, expected) => found == expected,
     }
 }
 
-/// Returns the names in a column. A missing name is empty, and becomes a row with an error.
-fn text(column: &ArrayRef) -> ArrayRef {
-    let or_empty = |name: Option<&str>| Some(name.unwrap_or_default().to_owned());
-    let names: StringArray = match column.data_type() {
-        DataType::LargeUtf8 => column.as_string::<i64>().iter().map(or_empty).collect(),
-        DataType::Utf8View => column.as_string_view().iter().map(or_empty).collect(),
-        _ => column.as_string::<i32>().iter().map(or_empty).collect(),
+/// Converts a column to a type that can be deserialized: dictionaries to text, times to milliseconds, and floating-point
+/// numbers to integers.
+fn converted(name: &str, column: &ArrayRef) -> Result<ArrayRef, BoxError> {
+    Ok(match column.data_type() {
+        DataType::Dictionary(..) => Arc::new(dictionary_text(column)),
+        DataType::Timestamp(unit, _) => {
+            let raw = column.to_data().into_builder().data_type(DataType::Int64).build()?;
+            let raw: PrimitiveArray<Int64Type> = raw.into();
+            Arc::new(match unit {
+                TimeUnit::Second => raw.unary(|time| time.saturating_mul(1_000)),
+                TimeUnit::Millisecond => raw,
+                TimeUnit::Microsecond => raw.unary(|time| time.div_euclid(1_000)),
+                TimeUnit::Nanosecond => raw.unary(|time| time.div_euclid(1_000_000)),
+            })
+        }
+        DataType::Float64 => {
+            let values = column.as_primitive::<Float64Type>();
+            let is_integer = |value: &f64| value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER;
+            let numbers = values.iter().flatten().filter(|value| !value.is_nan());
+            if let Some(other) = numbers.into_iter().find(|value| !is_integer(value)) {
+                return Err(format!("column `{name}` contains {other}, not an integer").into());
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "the values are small integers")]
+            let integer = |value: f64| (!value.is_nan()).then_some(value as i64);
+            Arc::new(values.unary_opt::<_, Int64Type>(integer))
+        }
+        _ => Arc::clone(column),
+    })
+}
+
+/// The smallest power of two above which a floating-point number may not be the integer that was meant.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+
+/// Returns the text in a dictionary column.
+fn dictionary_text(column: &ArrayRef) -> StringArray {
+    let dictionary = column.as_any_dictionary();
+    let values = text(dictionary.values());
+    if values.is_empty() {
+        return StringArray::new_null(column.len());
+    }
+    let keys = dictionary.normalized_keys().into_iter().enumerate();
+    let value = |(row, key)| {
+        (column.is_valid(row) && values.is_valid(key)).then(|| values.value(key).to_owned())
     };
-    Arc::new(names)
+    keys.map(value).collect()
+}
+
+/// Returns the text in a column.
+fn text(column: &ArrayRef) -> StringArray {
+    match column.data_type() {
+        DataType::LargeUtf8 => column.as_string::<i64>().iter().collect(),
+        DataType::Utf8View => column.as_string_view().iter().collect(),
+        DataType::Utf8 => column.as_string::<i32>().clone(),
+        _ => StringArray::new_null(column.len()),
+    }
 }
 
 /// Returns the error for a list that cannot be used.
@@ -439,6 +552,78 @@ mod tests {
         let repos = from_columns(&RecordBatch::try_from_iter(columns).unwrap(), "id").unwrap();
         let files = Some(vec!["a.safetensors".to_owned()]);
         assert_eq!(repos, [ListedRepo { files, ..ListedRepo::new("org/model") }]);
+    }
+
+    /// The types that DuckDB, pandas and Polars write.
+    #[test]
+    fn equivalent_types_are_converted_and_others_are_rejected() {
+        use arrow_array::types::Int8Type;
+        use arrow_array::{
+            BooleanArray, DictionaryArray, Float64Array, NullArray, TimestampMicrosecondArray,
+            UInt32Array,
+        };
+        let names: DictionaryArray<Int8Type> = ["a/b", "c/d", "a/b"].into_iter().collect();
+        let library: DictionaryArray<Int8Type> = [None, Some("x"), None].into_iter().collect();
+        let time =
+            TimestampMicrosecondArray::from(vec![Some(1_704_164_645_123_456), None, Some(-1)]);
+        let columns: [(&str, ArrayRef); 6] = [
+            ("id", Arc::new(names)),
+            ("library", Arc::new(library)),
+            ("last_modified", Arc::new(time)),
+            ("downloads", Arc::new(Float64Array::from(vec![Some(7.0), None, Some(f64::NAN)]))),
+            ("hub_total", Arc::new(UInt32Array::from(vec![1, 2, 3]))),
+            ("license", Arc::new(NullArray::new(3))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        assert_eq!(name_column("x", &batch.schema(), &["repo", "id"]).unwrap(), "id");
+        let repos = from_columns(&batch, "id").unwrap();
+        let expected = [
+            ListedRepo {
+                last_modified: Some(1_704_164_645_123),
+                downloads: Some(7),
+                hub_total: Some(1),
+                ..ListedRepo::new("a/b")
+            },
+            ListedRepo {
+                library: Some("x".to_owned()),
+                hub_total: Some(2),
+                ..ListedRepo::new("c/d")
+            },
+            ListedRepo { last_modified: Some(-1), hub_total: Some(3), ..ListedRepo::new("a/b") },
+        ];
+        assert_eq!(repos, expected);
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["a/b"]));
+        let of = |name, column: ArrayRef| {
+            RecordBatch::try_from_iter([("repo", Arc::clone(&names)), (name, column)]).unwrap()
+        };
+        let gated = of("gated", Arc::new(BooleanArray::from(vec![false])));
+        let error = name_column("x", &gated.schema(), &["repo"]).unwrap_err();
+        assert!(error.to_string().contains("Boolean in column `gated`"), "{error}");
+        let half = of("downloads", Arc::new(Float64Array::from(vec![0.5])));
+        let error = from_columns(&half, "repo").unwrap_err();
+        assert!(error.to_string().contains("`downloads` contains 0.5"), "{error}");
+    }
+
+    #[test]
+    fn names_may_be_urls_and_have_revisions() {
+        let list = b"https://huggingface.co/a/b/tree/v1\nc/d@main\n{\"id\":1}\n";
+        let manifest = open("list.txt", list, None).unwrap();
+        let repos = manifest.part(0).unwrap();
+        let named = |name, commit: &str| ListedRepo {
+            commit: Some(commit.to_owned()),
+            ..ListedRepo::new(name)
+        };
+        let expected = [named("a/b", "v1"), named("c/d", "main"), ListedRepo::new("{\"id\":1}")];
+        assert_eq!(repos, expected);
+        let json = b"{\"id\": \"a/b\", \"sha\": \"v1\"}\n\n\"c/d\"\n";
+        let repos = open("list.jsonl", json, None).unwrap().part(0).unwrap();
+        assert_eq!(repos, [named("a/b", "v1"), ListedRepo::new("c/d")]);
+        for (name, content) in
+            [("x", &b"id,likes\na/b,1\n"[..]), ("x.jsonl", b"{\"name\":1}"), ("x.jsonl", b"{")]
+        {
+            let error = open(name, content, None).unwrap_err();
+            assert!(matches!(error, CensusError::Manifest { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -1,20 +1,23 @@
 //! Parts: the files of a census. Each has the rows of 256 repositories.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
+use std::mem::take;
 
 use bytes::Bytes;
-use object_store::PutMode;
-use parquet::file::properties::EnabledStatistics;
+use itertools::Itertools;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterPropertiesBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::read_repo::RepoReader;
 use super::row::{CensusRow, SCHEMA_VERSION, TOOL};
 use super::storage::Storage;
-use super::table::{BATCH_ROWS, TableWriter, each_row, encode, read_footer, writer_properties};
+use super::table::{
+    BATCH_ROWS, TableWriter, each_row, encode, read_footer, row_groups, writer_properties,
+};
 use super::{CensusError, ListedRepo, Manifest, StoredHeader};
-use hf_meta::HeaderBytes;
 use hf_meta::count::RuleSet;
 
 /// The folder with rows.
@@ -43,77 +46,173 @@ impl fmt::Display for CensusPart {
 /// The metadata in the footers of a part's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PartFooter {
+pub(super) struct PartFooter {
     part: String,
     rules: String,
     schema_version: i64,
     tool: String,
     /// The number of parts of the census.
-    parts: usize,
+    pub(super) parts: usize,
+    /// The entries of the list that have no row yet, or a row with the status `failed`, by name.
+    unread: BTreeMap<String, ListedRepo>,
+    /// The size of the file with the headers.
+    header_bytes: u64,
 }
 
 /// A header table in a temporary file, because the headers of a part may not fit in memory.
-type HeaderWriter = TableWriter<File, StoredHeader>;
+///
+/// The headers of a repository are in separate row groups, so that they can be sorted by repository.
+struct HeaderSpool {
+    writer: TableWriter<File, StoredHeader>,
+    /// The repository of each row group.
+    groups: Vec<String>,
+}
 
-/// A part before it is written. Each repository has its index in the part.
+impl HeaderSpool {
+    fn new() -> Result<Self, CensusError> {
+        let properties =
+            header_properties().set_compression(Compression::ZSTD(ZstdLevel::default()));
+        let writer = TableWriter::temporary(&(), properties)?;
+        Ok(Self { writer, groups: Vec::new() })
+    }
+
+    /// Adds the headers of a repository.
+    fn add(
+        &mut self,
+        headers: impl Iterator<Item = Result<StoredHeader, CensusError>>,
+    ) -> Result<(), CensusError> {
+        let mut repo = String::new();
+        for header in headers {
+            let header = header?;
+            repo.clone_from(&header.repo);
+            self.writer.write(header)?;
+        }
+        self.groups.resize(self.writer.end_row_group()?, repo);
+        Ok(())
+    }
+
+    /// Returns a table that is sorted by repository and file.
+    fn into_sorted(self, footer: &PartFooter) -> Result<File, CensusError> {
+        let groups = self.groups.into_iter().enumerate().map(|(group, repo)| (repo, group));
+        let groups: Vec<_> = groups.sorted_unstable().map(|(_, group)| group).collect();
+        let mut sorted = TableWriter::temporary(footer, header_properties())?;
+        for header in
+            row_groups::<StoredHeader>(self.writer.into_reader()?, groups, HEADER_BATCH_ROWS)?
+        {
+            sorted.write(header?)?;
+        }
+        sorted.into_reader()
+    }
+}
+
+/// Headers do not repeat, and their first bytes are just their length.
+fn header_properties() -> WriterPropertiesBuilder {
+    writer_properties()
+        .set_column_dictionary_enabled("header".into(), false)
+        .set_column_statistics_enabled("header".into(), EnabledStatistics::None)
+}
+
+/// A part before it is written.
 pub(super) struct PendingPart {
-    pub(super) rows: Vec<(usize, CensusRow)>,
-    /// The repositories that still have no row.
-    pub(super) repos: Vec<(usize, ListedRepo)>,
+    footer: PartFooter,
+    pub(super) rows: Vec<CensusRow>,
+    /// The repositories that are read.
+    pub(super) repos: Vec<ListedRepo>,
     /// The headers of `rows`.
-    headers: HeaderWriter,
+    headers: HeaderSpool,
 }
 
 impl PendingPart {
-    pub(super) fn new(part: &CensusPart) -> Result<Self, CensusError> {
-        // Headers do not repeat, and their first bytes are just their length.
-        let properties = writer_properties()
-            .set_column_dictionary_enabled("header".into(), false)
-            .set_column_statistics_enabled("header".into(), EnabledStatistics::None);
-        let headers = TableWriter::temporary(&PartFooter::new(part, 0, &[]), properties)?;
-        Ok(Self { rows: Vec::new(), repos: Vec::new(), headers })
+    /// Creates a part without rows.
+    pub(super) fn new(
+        part: &CensusPart,
+        parts: usize,
+        repos: Vec<ListedRepo>,
+    ) -> Result<Self, CensusError> {
+        let unread = repos.iter().map(|repo| (repo.repo.clone(), repo.clone())).collect();
+        let footer = PartFooter { unread, ..PartFooter::new(part, parts) };
+        Ok(Self { footer, rows: Vec::new(), repos, headers: HeaderSpool::new()? })
     }
 
-    /// Copies rows of an existing part and their headers. `copy` receives each row with its index, and returns its copy
-    /// with the new index, or `None`.
+    /// Continues an existing part. The rows of `repos` are removed.
+    pub(super) async fn resume(
+        storage: &Storage,
+        part: &CensusPart,
+        footer: PartFooter,
+        rows: Vec<CensusRow>,
+        repos: Vec<ListedRepo>,
+    ) -> Result<Self, CensusError> {
+        let unread: BTreeSet<_> = repos.iter().map(|repo| repo.repo.clone()).collect();
+        let mut pending =
+            Self { footer: footer.clone(), rows: Vec::new(), repos, headers: HeaderSpool::new()? };
+        let copy = |row: CensusRow| (!unread.contains(&row.repo)).then_some(row);
+        pending.copy_rows(storage, part, (&footer, rows), copy).await?;
+        Ok(pending)
+    }
+
+    /// Copies rows of an existing part and their headers.
     pub(super) async fn copy_rows(
         &mut self,
         storage: &Storage,
         part: &CensusPart,
-        rows: Vec<CensusRow>,
-        copy: impl FnMut((usize, CensusRow)) -> Option<(usize, CensusRow)>,
+        (of_part, rows): (&PartFooter, Vec<CensusRow>),
+        copy: impl FnMut(CensusRow) -> Option<CensusRow>,
     ) -> Result<(), CensusError> {
-        let copied: Vec<_> = rows.into_iter().enumerate().filter_map(copy).collect();
-        let commits = copied.iter().map(|(_, row)| (&row.repo, row.commit.as_ref()));
+        let copied: Vec<_> = rows.into_iter().filter_map(copy).collect();
+        let commits = copied.iter().map(|row| (&row.repo, row.commit.as_ref()));
         let commits: HashMap<_, _> = commits.collect();
-        for header in part.read_headers(storage).await? {
-            let header = header?;
-            if commits.get(&header.repo) == Some(&Some(&header.commit)) {
-                self.headers.write(header)?;
-            }
+        let is_copied =
+            |header: &StoredHeader| commits.get(&header.repo) == Some(&Some(&header.commit));
+        let headers = part.read_headers(storage, of_part).await?;
+        let headers = headers.filter_ok(is_copied).chunk_by(|header| {
+            header.as_ref().map_or_else(|_| String::new(), |header| header.repo.clone())
+        });
+        for (_, of_repo) in &headers {
+            self.headers.add(of_repo)?;
         }
-        self.rows.extend(copied);
+        copied.into_iter().for_each(|row| self.add_row(row));
         Ok(())
     }
 
-    /// Reads the repositories that still have no row. Returns all rows, in order, and their headers.
-    pub(super) async fn complete(
-        self,
+    fn add_row(&mut self, row: CensusRow) {
+        if !row.has_failed() {
+            self.footer.unread.remove(&row.repo);
+        }
+        self.rows.push(row);
+    }
+
+    /// Reads the repositories until all have a row or the run ends. Then rows that have failed are left out.
+    pub(super) async fn complete<Turn>(
+        &mut self,
         reader: &RepoReader,
+        turn: Turn,
         on_row: impl Fn(&CensusRow),
-    ) -> Result<(Vec<CensusRow>, HeaderWriter), CensusError> {
-        let Self { mut rows, repos, mut headers } = self;
-        let add = |at, row: CensusRow, read: Option<HeaderBytes>| {
-            for header in read.into_iter().flat_map(|read| StoredHeader::all(&row.repo, read)) {
-                headers.write(header)?;
-            }
-            on_row(&row);
-            rows.push((at, row));
-            Ok(())
-        };
-        reader.read_all(repos, add).await?;
-        rows.sort_unstable_by_key(|(at, _)| *at);
-        Ok((rows.into_iter().map(|(_, row)| row).collect(), headers))
+    ) -> Result<(), CensusError> {
+        let repos = take(&mut self.repos);
+        // Held until the last repository is started.
+        let (mut turn, count) = (Some(turn), repos.len());
+        let started = repos.into_iter().enumerate().map(move |(at, repo)| {
+            turn.take_if(|_| at + 1 == count);
+            (at, repo)
+        });
+        reader
+            .read_all(started, |_, row, read| {
+                let headers = read.into_iter().flat_map(|read| StoredHeader::all(&row.repo, read));
+                self.headers.add(headers.map(Ok))?;
+                on_row(&row);
+                self.add_row(row);
+                Ok(())
+            })
+            .await?;
+        if !self.is_complete() {
+            self.rows.retain(|row| !row.has_failed());
+        }
+        Ok(())
+    }
+
+    /// Returns whether every repository has a row.
+    pub(super) fn is_complete(&self) -> bool {
+        self.footer.unread(&self.rows, false).next().is_none()
     }
 }
 
@@ -145,25 +244,30 @@ impl CensusPart {
         if parts.is_empty() { Err(no_census(storage)) } else { Ok(parts) }
     }
 
-    /// Reads the rows of the part; `None` if the part does not exist, or was written with other counting rules or
-    /// columns.
+    /// Reads the part without its headers; `None` if it does not exist, its headers do not, or it was written with other
+    /// counting rules or columns.
     pub(super) async fn read_current(
         &self,
         storage: &Storage,
-    ) -> Result<Option<Vec<CensusRow>>, CensusError> {
+    ) -> Result<Option<(PartFooter, Vec<CensusRow>)>, CensusError> {
         match self.open(storage).await? {
-            Some((footer, file)) if footer.is_current(self) => self.rows(file).map(Some),
+            Some((footer, file))
+                if footer.is_current(self)
+                    && storage.size(&self.headers()).await? == Some(footer.header_bytes) =>
+            {
+                Ok(Some((footer, self.rows(file)?)))
+            }
             _ => Ok(None),
         }
     }
 
-    /// Reads the part without its headers. Returns its rows and the number of parts of the census.
+    /// Reads the part without its headers.
     pub(super) async fn read(
         &self,
         storage: &Storage,
-    ) -> Result<(Vec<CensusRow>, usize), CensusError> {
+    ) -> Result<(PartFooter, Vec<CensusRow>), CensusError> {
         let (footer, file) = self.open(storage).await?.ok_or_else(|| no_census(storage))?;
-        Ok((self.rows(file)?, footer.parts))
+        Ok((footer, self.rows(file)?))
     }
 
     async fn open(&self, storage: &Storage) -> Result<Option<(PartFooter, Bytes)>, CensusError> {
@@ -175,27 +279,42 @@ impl CensusPart {
         each_row(&self.models(), file, BATCH_ROWS)?.collect()
     }
 
-    /// Returns all headers of the part. The headers of a repository are consecutive.
+    /// Returns all headers of the part, sorted by repository and file.
     pub(super) async fn read_headers(
         &self,
         storage: &Storage,
+        footer: &PartFooter,
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
-        let file = storage.download(&self.headers()).await?.ok_or_else(|| no_census(storage))?;
-        each_row(&self.headers(), file, HEADER_BATCH_ROWS)
+        let headers = self.headers();
+        match storage.download(&headers).await? {
+            Some((file, bytes)) if bytes == footer.header_bytes => {
+                each_row(&headers, file, HEADER_BATCH_ROWS)
+            }
+            found => Err(CensusError::Headers {
+                file: storage.display_path(&headers),
+                problem: if found.is_some() { "has been changed" } else { "is missing" },
+            }),
+        }
     }
 
-    /// Writes the headers and then the rows, because a part exists once its rows do. In the mode `Create`, a part that
-    /// another process wrote first is kept. Returns the rows.
+    /// Writes the headers and then the rows, because a part exists once its rows do. Unless this run found the part, a
+    /// part that another process wrote in the meantime is kept if it has as many rows. Returns the rows.
     pub(super) async fn write(
         &self,
         storage: &Storage,
-        (rows, headers): (Vec<CensusRow>, HeaderWriter),
-        parts: usize,
-        mode: PutMode,
+        pending: PendingPart,
+        exists: bool,
     ) -> Result<Vec<CensusRow>, CensusError> {
-        if mode == PutMode::Overwrite || storage.read(&self.models()).await?.is_none() {
-            storage.upload(&self.headers(), headers.into_reader()?).await?;
-            self.write_rows(storage, &rows, parts, mode).await?;
+        let PendingPart { mut footer, mut rows, headers, .. } = pending;
+        rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
+        let found = self.open(storage).await?.map(|(found, _)| found);
+        let is_kept = |found: &PartFooter| {
+            !exists && found.is_current(self) && found.unread.len() <= footer.unread.len()
+        };
+        if !rows.is_empty() && !found.is_some_and(|found| is_kept(&found)) {
+            let headers = headers.into_sorted(&PartFooter::new(self, footer.parts))?;
+            footer.header_bytes = storage.upload(&self.headers(), headers).await?;
+            self.write_rows(storage, &rows, footer).await?;
         }
         Ok(rows)
     }
@@ -205,11 +324,11 @@ impl CensusPart {
         &self,
         storage: &Storage,
         rows: &[CensusRow],
-        parts: usize,
-        mode: PutMode,
+        footer: PartFooter,
     ) -> Result<(), CensusError> {
-        let rows = encode(&self.models(), rows, &PartFooter::new(self, parts, rows))?;
-        storage.write(&self.models(), rows, mode).await
+        let footer = footer.with_rules(rows);
+        let rows = encode(&self.models(), rows, &footer)?;
+        storage.write(&self.models(), rows).await
     }
 
     fn models(&self) -> String {
@@ -227,17 +346,18 @@ fn no_census(storage: &Storage) -> CensusError {
 }
 
 impl PartFooter {
-    /// Creates the footer of a part. It states the counting rules of the oldest row.
-    fn new(part: &CensusPart, parts: usize, rows: &[CensusRow]) -> Self {
+    /// Creates the footer of a part without rows.
+    fn new(part: &CensusPart, parts: usize) -> Self {
+        let footer = Self { part: part.to_string(), parts, ..Self::default() };
+        footer.with_rules(&[])
+    }
+
+    /// States this program, and the counting rules of the oldest row.
+    fn with_rules(self, rows: &[CensusRow]) -> Self {
         let current = RuleSet::CURRENT.to_string();
         let older = rows.iter().map(|row| &row.rules).find(|rules| **rules != current);
-        Self {
-            part: part.to_string(),
-            rules: older.cloned().unwrap_or(current),
-            schema_version: SCHEMA_VERSION,
-            tool: TOOL.to_owned(),
-            parts,
-        }
+        let rules = older.cloned().unwrap_or(current);
+        Self { rules, schema_version: SCHEMA_VERSION, tool: TOOL.to_owned(), ..self }
     }
 
     /// Returns whether the part was written with the current counting rules and columns.
@@ -245,5 +365,16 @@ impl PartFooter {
         self.part == part.to_string()
             && self.rules == RuleSet::CURRENT.to_string()
             && self.schema_version == SCHEMA_VERSION
+    }
+
+    /// Returns the repositories without a row, and those with a failed row if `failed` is true.
+    pub(super) fn unread<'a>(
+        &'a self,
+        rows: &'a [CensusRow],
+        failed: bool,
+    ) -> impl Iterator<Item = &'a ListedRepo> {
+        let rows = rows.iter().filter(|_| !failed).map(|row| &*row.repo);
+        let rows: HashSet<_> = rows.collect();
+        self.unread.values().filter(move |repo| !rows.contains(&*repo.repo))
     }
 }

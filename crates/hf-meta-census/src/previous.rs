@@ -27,7 +27,7 @@ impl PreviousCensus {
         let parts: Vec<_> = CensusPart::list_existing(&storage).await?.into_iter().collect();
         let mut rows = HashMap::new();
         for (at, part) in parts.iter().enumerate() {
-            let (read, _) = part.read(&storage).await?;
+            let (_, read) = part.read(&storage).await?;
             let copied = read.iter().filter(|row| can_carry_over(row));
             rows.extend(copied.map(|row| (key(&row.repo, row.commit.as_deref()), at)));
         }
@@ -37,23 +37,23 @@ impl PreviousCensus {
     /// Copies the rows and headers of all repositories with an unchanged commit.
     pub(super) async fn carry_over(&self, pending: &mut PendingPart) -> Result<(), CensusError> {
         let mut by_part = BTreeMap::<usize, HashMap<_, _>>::new();
-        for (at, repo) in std::mem::take(&mut pending.repos) {
+        for repo in std::mem::take(&mut pending.repos) {
             match self.rows.get(&key(&repo.repo, repo.commit.as_deref())) {
                 Some(part) => {
                     let name = (repo.repo.clone(), repo.commit.clone());
-                    by_part.entry(*part).or_default().insert(name, (at, repo));
+                    by_part.entry(*part).or_default().insert(name, repo);
                 }
-                None => pending.repos.push((at, repo)),
+                None => pending.repos.push(repo),
             }
         }
         for (part, mut repos) in by_part {
             let Some(part) = self.parts.get(part) else { continue };
-            let (rows, _) = part.read(&self.storage).await?;
-            let copy = |(_, row): (usize, CensusRow)| {
-                let (at, repo) = repos.remove(&(row.repo.clone(), row.commit.clone()))?;
-                Some((at, row.carried_over(repo)))
+            let (footer, rows) = part.read(&self.storage).await?;
+            let copy = |row: CensusRow| {
+                let repo = repos.remove(&(row.repo.clone(), row.commit.clone()))?;
+                Some(row.carried_over(repo))
             };
-            pending.copy_rows(&self.storage, part, rows, copy).await?;
+            pending.copy_rows(&self.storage, part, (&footer, rows), copy).await?;
             // The earlier census may have changed since it was opened.
             pending.repos.extend(repos.into_values());
         }
@@ -63,8 +63,10 @@ impl PreviousCensus {
 
 /// Returns whether neither a retry nor the current rules could change a row.
 fn can_carry_over(row: &CensusRow) -> bool {
-    matches!(&*row.status, "ok" | "no_weights" | "several_sets" | "malformed")
-        && row.commit.is_some()
+    matches!(
+        &*row.status,
+        "ok" | "empty" | "no_weights" | "several_sets" | "malformed" | "too_large"
+    ) && row.commit.is_some()
         && row.rules == RuleSet::CURRENT.to_string()
         && row.schema_version == SCHEMA_VERSION
 }

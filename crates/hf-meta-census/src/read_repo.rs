@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use super::layout_digest::{LayoutHasher, hexadecimal};
+use super::layout_digest::{LayoutHasher, digest_from_hex, hexadecimal};
+use super::outage::CircuitBreaker;
 use super::row::{CensusRow, integer};
 use super::table::TableRow;
 use super::{CensusError, ListedRepo};
@@ -34,14 +36,16 @@ pub struct StoredHeader {
     /// The size of the whole file in bytes.
     pub file_size: i64,
     /// The SHA-256 hash of the whole file, if the Hub reported it.
-    pub file_sha256: Option<String>,
+    pub file_sha256: Option<Bytes>,
     /// The SHA-256 hash of the stored bytes.
-    pub sha256: String,
+    pub sha256: Bytes,
     /// The start of the file, up to the end of its header. Long GGUF arrays that do not affect the counts are zeroed.
     pub header: Bytes,
 }
 
 impl TableRow for StoredHeader {
+    const NAME: &str = "The table `headers`";
+
     fn size(&self) -> usize {
         self.header.len()
     }
@@ -57,8 +61,8 @@ impl StoredHeader {
                 commit: commit.clone(),
                 file: file.path.to_string(),
                 file_size: i64::try_from(file.size).ok()?,
-                file_sha256: file.sha256,
-                sha256: hexadecimal(&Sha256::digest(&file.start)),
+                file_sha256: file.sha256.as_deref().and_then(digest_from_hex),
+                sha256: Bytes::copy_from_slice(&Sha256::digest(&file.start)),
                 header: file.start,
             })
         })
@@ -66,11 +70,11 @@ impl StoredHeader {
 
     /// Returns the stored file; `None` if the row has been changed.
     fn to_file(&self) -> Option<HeaderFile> {
-        let is_unchanged = hexadecimal(&Sha256::digest(&self.header)) == self.sha256;
+        let is_unchanged = Sha256::digest(&self.header)[..] == self.sha256;
         is_unchanged.then_some(HeaderFile {
             path: self.file.parse().ok()?,
             size: u64::try_from(self.file_size).ok()?,
-            sha256: self.file_sha256.clone(),
+            sha256: self.file_sha256.as_deref().map(hexadecimal),
             start: self.header.clone(),
         })
     }
@@ -84,22 +88,22 @@ pub(super) struct RepoReader {
     /// One permit per concurrent repository of all calls.
     repos: Arc<Semaphore>,
     large: LargeCallLimit,
-    /// True if the other sets of weights are listed even if the files are unknown.
-    list_sets: bool,
+    breaker: Arc<CircuitBreaker>,
 }
 
 impl RepoReader {
-    pub(super) fn new(client: &Client, concurrency: usize, list_sets: bool) -> Self {
+    pub(super) fn new(client: &Client, concurrency: usize, breaker: Arc<CircuitBreaker>) -> Self {
         let concurrency = concurrency.max(1);
         let repos = Arc::new(Semaphore::new(concurrency));
         let large = LargeCallLimit::new(MAX_LARGE_READS);
-        Self { client: client.clone(), concurrency, repos, large, list_sets }
+        Self { client: client.clone(), concurrency, repos, large, breaker }
     }
 
-    /// Reads repositories, each with its index, and calls `on_read` with their rows and headers as they complete.
+    /// Reads repositories, each with an index, and calls `on_read` with their rows and headers as they complete, until
+    /// the run ends.
     pub(super) async fn read_all(
         &self,
-        repos: Vec<(usize, ListedRepo)>,
+        repos: impl Iterator<Item = (usize, ListedRepo)>,
         mut on_read: impl FnMut(usize, CensusRow, Option<HeaderBytes>) -> Result<(), CensusError>,
     ) -> Result<(), CensusError> {
         let reader = self.clone();
@@ -109,11 +113,13 @@ impl RepoReader {
                 // The semaphore is never closed. The permit is held until the headers are written, because they take
                 // memory.
                 let permit = Arc::clone(&reader.repos).acquire_owned().await;
-                (at, reader.read(repo).await, permit)
+                let read = reader.breaker.call(|| reader.read(&repo)).await;
+                (at, read, permit)
             }
         };
         let (repos, order) = (stream::iter(repos), ResultOrder::Completion);
-        let mut reads = self.client.run_many(repos, self.concurrency, order, read);
+        let reads = self.client.run_many(repos, self.concurrency, order, read);
+        let mut reads = reads.take_until(Box::pin(self.breaker.stop().clone().stopped()));
         while let Some((at, (row, headers), _permit)) = reads.next().await {
             on_read(at, row, headers)?;
         }
@@ -122,36 +128,37 @@ impl RepoReader {
 
     /// Reads a repository. Errors become rows, too. There are no headers if nothing was read or they are too large to
     /// store.
-    async fn read(&self, listed: ListedRepo) -> (CensusRow, Option<HeaderBytes>) {
+    async fn read(
+        &self,
+        listed: &ListedRepo,
+    ) -> ((CensusRow, Option<HeaderBytes>), i64, Option<Error>) {
         let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
         let hash = Arc::clone(&hasher);
         let meter = self.client.start_call();
-        let model = self.model(&listed).meter(&meter).large_calls(&self.large);
+        let model = self.model(listed).meter(&meter).large_calls(&self.large);
         let model = model.exclude_waits_from_timeout(true);
         let model = model.on_header(move |header| {
             hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
         });
         let recorded = model.count_and_record().await;
-        let mut row = CensusRow::new(listed);
+        let mut row = CensusRow::new(listed.clone());
         row.set_result(recorded.result.as_ref());
         (row.requests, row.bytes_read) = (integer(meter.requests()), integer(meter.bytes()));
         row.set_digests(hasher.lock().unwrap_or_else(PoisonError::into_inner).finish());
-        if let Some(headers) = &recorded.bytes {
-            row.commit = Some(headers.commit().to_string());
-            row.canonical_repo = headers.canonical_name().map(str::to_owned);
-        }
+        row.set_source(recorded.bytes.as_ref());
         if let Ok(report) = &recorded.result {
-            row.path = recorded.path.map(|path| path.to_string());
-            row.file_sha256 =
-                recorded.bytes.as_ref().map_or_else(Vec::new, |headers| hashes(report, headers));
+            let files = listed.files.iter().flatten().filter_map(|path| path.parse().ok());
+            let files: Vec<_> = files.chain(report.filepaths.iter().cloned()).unique().collect();
+            row.set_role(recorded.path.as_ref(), &files);
+            row.file_sha256 = recorded.bytes.as_ref().map(|headers| hashes(report, headers));
         }
-        (row, recorded.bytes)
+        let requests = row.requests;
+        ((row, recorded.bytes), requests, recorded.result.err())
     }
 
     fn model(&self, listed: &ListedRepo) -> Model {
-        let list_sets = self.list_sets || listed.files.is_some();
         let model = self.client.model(&listed.repo).revision(listed.commit.as_deref());
-        let model = model.plan(Plan::Prefetch).other_sets(list_sets);
+        let model = model.plan(Plan::Prefetch).other_sets(listed.files.is_some());
         match &listed.files {
             // A file with an invalid path cannot be requested, so it is ignored.
             Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
@@ -161,9 +168,9 @@ impl RepoReader {
 }
 
 /// Returns the known hashes of the weight files.
-fn hashes(report: &CountReport, headers: &HeaderBytes) -> Vec<String> {
+fn hashes(report: &CountReport, headers: &HeaderBytes) -> Vec<Bytes> {
     let files = report.filepaths.iter().filter(|path| !path.is_index());
-    files.filter_map(|path| headers.sha256(path).map(str::to_owned)).collect()
+    files.filter_map(|path| digest_from_hex(headers.sha256(path)?)).collect()
 }
 
 /// Recounts a row from stored bytes. Returns `None` if the bytes are incomplete.

@@ -4,20 +4,24 @@ use std::collections::BTreeSet;
 use std::mem::swap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
+use itertools::Itertools;
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::WriterPropertiesBuilder;
 use serde::{Deserialize, Serialize};
 
 use super::ListedRepo;
 use super::layout_digest::LayoutDigests;
 use super::table::TableRow;
 use hf_meta::count::{MixtureOfExperts, RuleSet};
-use hf_meta::formats::weight_sets::WeightSet;
-use hf_meta::formats::{chain, clip};
+use hf_meta::formats::weight_sets::{Layout, ListedFile, WeightSet};
+use hf_meta::formats::{Formats, RepoPath, WeightsKind, chain, clip};
 use hf_meta::memory::Memory;
 use hf_meta::report::{CountReport, Finding};
-use hf_meta::{Error, ErrorKind, HubCacheMiss};
+use hf_meta::{CommitSha, Error, ErrorKind, HeaderBytes, HubCacheMiss};
 
 /// The version of the table columns, which increases with every change.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 /// The result for one repository.
 ///
@@ -30,14 +34,23 @@ pub struct CensusRow {
     pub repo: String,
     /// The name that the Hub redirects to, if it is different.
     pub canonical_repo: Option<String>,
-    /// The commit that was read.
+    /// The revision in the list.
+    pub listed_commit: Option<String>,
+    /// The commit that the row describes.
     pub commit: Option<String>,
-    /// `ok`, `no_weights`, `several_sets`, `gated`, `denied`, `gone`, `malformed` or `failed`.
+    /// `ok`, `empty`, `no_weights`, `several_sets`, `gated`, `denied`, `gone`, `malformed`, `too_large`, `invalid_name` or
+    /// `failed`.
     pub status: String,
     /// The error code, such as `malformedHeader`; absent if the status is `ok`.
     pub error_kind: Option<String>,
     /// The error message, including its causes.
     pub error: Option<String>,
+    /// The HTTP status of the response that caused the error.
+    pub http_status: Option<i64>,
+    /// The kind of the counted weights: `model`, `component` of a pipeline, `adapter`, `projector` or `importance_matrix`.
+    pub kind: Option<String>,
+    /// `true` if the counted weights are a whole model.
+    pub is_complete: Option<bool>,
     /// The path of the weights: a file, an index, or a pattern for shards without an index.
     pub path: Option<String>,
     /// The format of the weights: `safetensors`, `gguf` or `pytorch`.
@@ -61,7 +74,7 @@ pub struct CensusRow {
     /// The number of parameters that the Hub reports.
     pub hub_total: Option<i64>,
     /// The totals per dtype.
-    pub dtypes: Vec<DtypeSums>,
+    pub dtypes: Option<Vec<DtypeSums>>,
     /// The quantization method, such as `gptq`.
     pub quant_method: Option<String>,
     /// The active parameters of a mixture-of-experts model.
@@ -72,15 +85,15 @@ pub struct CensusRow {
     /// The bytes of the windows and states in the cache of a sequence; absent as above.
     pub cache_fixed_bytes: Option<i64>,
     /// The kinds of the findings, such as `totalSizeMismatch`.
-    pub findings: Vec<String>,
+    pub findings: Option<Vec<String>>,
     /// The other weight sets, which are not counted, at most 1,000; absent if they were not listed.
     pub other_sets: Option<Vec<OtherWeightSet>>,
     /// The SHA-256 hashes of the weight files, ordered by path, as far as the Hub reported them.
-    pub file_sha256: Vec<String>,
+    pub file_sha256: Option<Vec<Bytes>>,
     /// The hash of the names, dtypes and shapes of all tensors, regardless of how they are split into files.
-    pub layout_digest: Option<String>,
+    pub layout_digest: Option<Bytes>,
     /// The hash of the names and shapes of all tensors, the same for one architecture in different precisions.
-    pub shape_digest: Option<String>,
+    pub shape_digest: Option<Bytes>,
     /// The user or organization that owns the repository.
     pub author: Option<String>,
     /// The time of the first commit, in milliseconds since the Unix epoch.
@@ -99,8 +112,16 @@ pub struct CensusRow {
     pub license: Option<String>,
     /// The architecture, such as `LlamaForCausalLM`.
     pub architecture: Option<String>,
-    /// The base model, as tagged.
-    pub base_model: Option<String>,
+    /// The model type in `config.json`, such as `llama`.
+    pub model_type: Option<String>,
+    /// The base models, as tagged.
+    pub base_models: Option<Vec<String>>,
+    /// The relation to the base models: `adapter`, `finetune`, `merge` or `quantized`.
+    pub base_model_relation: Option<String>,
+    /// The number of likes, at the time of the listing.
+    pub likes: Option<i64>,
+    /// The tags of the Hub.
+    pub tags: Option<Vec<String>>,
     /// The number of HTTP requests for this repository, including redirects.
     pub requests: i64,
     /// The number of bytes read.
@@ -163,7 +184,16 @@ pub struct OtherWeightSet {
     pub bytes: Option<i64>,
 }
 
-impl TableRow for CensusRow {}
+impl TableRow for CensusRow {
+    const NAME: &str = "The table `models`";
+
+    /// A packed census is sorted by its first column, `repo`. Most queries look for single repositories or owners.
+    fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
+        let by_repo = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
+        let properties = properties.set_sorting_columns(Some(vec![by_repo]));
+        properties.set_column_bloom_filter_enabled("repo".into(), true)
+    }
+}
 
 impl CensusRow {
     /// Creates the row of a repository that has not been read.
@@ -182,7 +212,7 @@ impl CensusRow {
     /// Exchanges the columns that a row has in common with a listing.
     fn swap_listing(&mut self, listed: &mut ListedRepo) {
         swap(&mut self.repo, &mut listed.repo);
-        swap(&mut self.commit, &mut listed.commit);
+        swap(&mut self.listed_commit, &mut listed.commit);
         swap(&mut self.author, &mut listed.author);
         swap(&mut self.created_at, &mut listed.created_at);
         swap(&mut self.last_modified, &mut listed.last_modified);
@@ -193,7 +223,11 @@ impl CensusRow {
         swap(&mut self.library, &mut listed.library);
         swap(&mut self.license, &mut listed.license);
         swap(&mut self.architecture, &mut listed.architecture);
-        swap(&mut self.base_model, &mut listed.base_model);
+        swap(&mut self.model_type, &mut listed.model_type);
+        swap(&mut self.base_models, &mut listed.base_models);
+        swap(&mut self.base_model_relation, &mut listed.base_model_relation);
+        swap(&mut self.likes, &mut listed.likes);
+        swap(&mut self.tags, &mut listed.tags);
     }
 
     /// Updates the row of an unchanged repository with a new listing. If the listing has no architecture, the
@@ -222,6 +256,7 @@ impl CensusRow {
 
     fn set_error(&mut self, error: &Error) {
         self.set_failure(status(error), error.code(), clip(&chain(error)));
+        self.http_status = error.status().map(i64::from);
         if let Error::SeveralSets { sets, .. } = error {
             self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
         }
@@ -241,7 +276,7 @@ impl CensusRow {
             let error = "the totals overflow 63 bits".to_owned();
             return self.set_failure("malformed", "countOverflow", error);
         }
-        "ok".clone_into(&mut self.status);
+        if sums.tensors == 0 { "empty" } else { "ok" }.clone_into(&mut self.status);
         if let Some(commit) = &report.commit {
             self.commit = Some(commit.to_string());
         }
@@ -254,13 +289,13 @@ impl CensusRow {
         self.element_total = Some(integer(sums.elements));
         self.byte_total = Some(integer(sums.bytes));
         self.declared_total = report.declared_total.and_then(|total| i64::try_from(total).ok());
-        self.dtypes = report.parameter_count.rows().map(DtypeSums::from).collect();
+        self.dtypes = Some(report.parameter_count.rows().map(DtypeSums::from).collect());
         self.quant_method.clone_from(&report.breakdown.method);
         self.moe = report.breakdown.moe.map(ActiveParameters::from);
         let cache = report.layout.as_deref().and_then(Memory::growth);
         (self.cache_token_bytes, self.cache_fixed_bytes) =
             cache.map(|(token, fixed)| (integer(token), integer(fixed))).unzip();
-        self.findings = kinds(&report.findings);
+        self.findings = Some(kinds(&report.findings));
         if let Some(sets) = &report.other_sets {
             self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
         }
@@ -276,6 +311,36 @@ impl CensusRow {
             digests.map(|digests| (digests.layout, digests.shape)).unzip();
     }
 
+    /// Sets the commit and the canonical name that the Hub responded with. Without a response, results that follow from
+    /// the listed files describe the listed commit.
+    pub(super) fn set_source(&mut self, headers: Option<&HeaderBytes>) {
+        let follows_from_files = matches!(&*self.status, "no_weights" | "several_sets");
+        let is_read = follows_from_files || is_read(&self.status);
+        let listed = self.listed_commit.as_ref().filter(|_| follows_from_files);
+        let listed = listed.filter(|commit| commit.parse::<CommitSha>().is_ok()).cloned();
+        let read = headers.map(|headers| headers.commit().to_string());
+        self.commit = read.or(self.commit.take()).or(listed).filter(|_| is_read);
+        self.canonical_repo =
+            headers.and_then(|headers| headers.canonical_name().map(str::to_owned));
+    }
+
+    /// Sets the path of the counted weights and their role, which follows from the names of the files.
+    pub(super) fn set_role(&mut self, path: Option<&RepoPath>, files: &[RepoPath]) {
+        self.path = path.map(ToString::to_string);
+        let files: Vec<_> =
+            files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
+        let layout = Layout::new(Formats::built_in(), None, &files);
+        let Some(set) = path.and_then(|path| layout.find(path)) else { return };
+        let kind = match set.kind {
+            WeightsKind::Adapter => "adapter",
+            WeightsKind::Projector => "projector",
+            WeightsKind::ImportanceMatrix => "importance_matrix",
+            _ if layout.pipeline_of(set).is_some() => "component",
+            _ => "model",
+        };
+        (self.kind, self.is_complete) = (Some(kind.to_owned()), Some(kind == "model"));
+    }
+
     /// Returns the row with a new count of the same bytes.
     pub(super) fn recounted(&self, result: Result<&CountReport, &Error>) -> Self {
         let mut counted = Self::new(self.clone().into_listing());
@@ -284,10 +349,19 @@ impl CensusRow {
             counted.error.clone_from(&self.error);
         }
         let row = self.clone();
+        // These findings follow from the responses of the Hub, not from the stored bytes.
+        let of_source = row.findings.into_iter().flatten();
+        let of_source = of_source.filter(|kind| SOURCE_FINDINGS.contains(&&**kind));
+        counted.findings = counted
+            .findings
+            .map(|found| found.into_iter().chain(of_source).sorted().dedup().collect());
         Self {
             canonical_repo: row.canonical_repo,
             commit: row.commit,
             path: row.path,
+            kind: row.kind,
+            is_complete: row.is_complete,
+            http_status: row.http_status,
             other_sets: row.other_sets,
             file_sha256: row.file_sha256,
             layout_digest: row.layout_digest,
@@ -301,7 +375,7 @@ impl CensusRow {
 
     /// Returns whether other counting rules could change the row.
     pub(super) fn depends_on_headers(&self) -> bool {
-        matches!(&*self.status, "ok" | "malformed") && self.commit.is_some()
+        is_read(&self.status) && self.commit.is_some()
     }
 
     /// Marks the row as up to date with the current counting rules.
@@ -322,6 +396,14 @@ pub(super) const TOOL: &str = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
 /// The maximum number of other sets in a row. A repository may have 100,000 files.
 const MAX_SETS: usize = 1_000;
 
+/// Returns whether a status follows from the content of the weight files.
+fn is_read(status: &str) -> bool {
+    matches!(status, "ok" | "empty" | "malformed" | "too_large")
+}
+
+/// The findings about the source of a model.
+const SOURCE_FINDINGS: [&str; 2] = ["notPinned", "renamed"];
+
 /// Returns the status of a repository that could not be read.
 fn status(error: &Error) -> &'static str {
     use ErrorKind::{
@@ -336,7 +418,9 @@ fn status(error: &Error) -> &'static str {
         Gated => "gated",
         Forbidden => "denied",
         RepoNotFound | RevisionNotFound | FileNotFound => "gone",
-        InvalidSource | MalformedHeader | MalformedIndex | MissingShards | TooLarge => "malformed",
+        InvalidSource => "invalid_name",
+        MalformedHeader | MalformedIndex | MissingShards => "malformed",
+        TooLarge => "too_large",
         // None of the others, such as an expired token, is a property of the repository.
         _ => "failed",
     }

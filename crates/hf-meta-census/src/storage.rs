@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{Seek, Write};
+use std::io::{self, Seek, Write};
 use std::path::Path as LocalPath;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use futures::stream::TryStreamExt;
 use object_store::buffered::BufWriter;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, parse_url_opts};
+use object_store::{ObjectStore, ObjectStoreExt, parse_url_opts};
 use tokio::io::AsyncWriteExt;
 use url::Url;
 
@@ -74,9 +74,11 @@ impl Storage {
     }
 
     /// Downloads a file to a temporary file, because it may not fit in memory. Returns `None` if it does not exist.
-    pub(super) async fn download(&self, file: &str) -> Result<Option<File>, CensusError> {
+    /// The second value is its size in bytes.
+    pub(super) async fn download(&self, file: &str) -> Result<Option<(File, u64)>, CensusError> {
         let found = self.objects.get(&self.path(file)).await;
         let Some(found) = self.if_found(file, found)? else { return Ok(None) };
+        let size = found.meta.size;
         let (mut chunks, mut copy) = (found.into_stream(), temporary_file()?);
         let cannot_copy = failed_to("write", std::env::temp_dir());
         let cannot_read = failed_to("read", self.display_path(file));
@@ -84,31 +86,36 @@ impl Storage {
             copy.write_all(&chunk).map_err(&cannot_copy)?;
         }
         copy.rewind().map_err(cannot_copy)?;
-        Ok(Some(copy))
+        Ok(Some((copy, size)))
     }
 
-    /// Writes a file. In the mode `Create`, an existing file is kept.
-    pub(super) async fn write(
-        &self,
-        file: &str,
-        bytes: Vec<u8>,
-        mode: PutMode,
-    ) -> Result<(), CensusError> {
-        match self.objects.put_opts(&self.path(file), bytes.into(), mode.into()).await {
-            Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
-            Err(error) => Err(failed_to("write", self.display_path(file))(error)),
-        }
+    /// Returns the size of a file in bytes; `None` if it does not exist.
+    pub(super) async fn size(&self, file: &str) -> Result<Option<u64>, CensusError> {
+        let found = self.objects.head(&self.path(file)).await;
+        Ok(self.if_found(file, found)?.map(|file| file.size))
     }
 
-    /// Creates or replaces a file with the content of a temporary file, in chunks.
-    pub(super) async fn upload(&self, file: &str, content: File) -> Result<(), CensusError> {
+    /// Creates or replaces a file.
+    pub(super) async fn write(&self, file: &str, bytes: Vec<u8>) -> Result<(), CensusError> {
+        let written = self.objects.put(&self.path(file), bytes.into()).await;
+        written.map(|_| ()).map_err(failed_to("write", self.display_path(file)))
+    }
+
+    /// Creates or replaces a file with the content of a temporary file, in chunks. Returns its size in bytes.
+    pub(super) async fn upload(&self, file: &str, content: File) -> Result<u64, CensusError> {
         let mut content = tokio::fs::File::from_std(content);
         let mut writer = BufWriter::new(Arc::clone(&self.objects), self.path(file));
         let written = async {
-            tokio::io::copy(&mut content, &mut writer).await?;
-            writer.shutdown().await
+            let bytes = tokio::io::copy(&mut content, &mut writer).await?;
+            writer.shutdown().await?;
+            Ok::<_, io::Error>(bytes)
         };
-        written.await.map_err(failed_to("write", self.display_path(file)))
+        let written = written.await;
+        if written.is_err() {
+            // Object stores charge for parts of uploads that are neither completed nor aborted.
+            let _ = writer.abort().await;
+        }
+        written.map_err(failed_to("write", self.display_path(file)))
     }
 
     /// Returns `None` if a file does not exist.
@@ -128,7 +135,7 @@ impl Storage {
         file.split('/').fold(self.folder.clone(), Path::join)
     }
 
-    fn display_path(&self, file: &str) -> String {
+    pub(super) fn display_path(&self, file: &str) -> String {
         format!("{}/{file}", self.name.trim_end_matches('/'))
     }
 }

@@ -1,9 +1,10 @@
 //! Tables: rows as Arrow record batches and as Parquet files.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -25,6 +26,7 @@ use serde_arrow::schema::{SchemaLike, TracingOptions};
 
 use super::CensusError;
 use super::error::{BoxError, failed_to};
+use hf_meta::CENSUS_PAGE;
 
 /// The key of our metadata in the footer.
 const FOOTER_KEY: &str = "hf-meta";
@@ -44,31 +46,72 @@ const MAX_ROW_GROUP_BYTES: usize = 16 << 20;
 /// Columns with timestamps.
 const TIMES: [&str; 3] = ["created_at", "last_modified", "read_at"];
 
+/// Columns with SHA-256 hashes.
+const DIGESTS: [&str; 4] = ["file_sha256", "layout_digest", "sha256", "shape_digest"];
+
+/// The key of the description of a column in its Arrow metadata.
+const DESCRIPTION: &str = "description";
+
 /// A row of a table. Its fields are the columns.
 pub(super) trait TableRow: Serialize + DeserializeOwned {
+    /// The heading of the table in the documentation.
+    const NAME: &str;
+
     /// Returns the approximate size of the row in memory, in bytes. Rows without headers take a few kilobytes.
     fn size(&self) -> usize {
         16 << 10
+    }
+
+    /// Adds the settings of a published table.
+    fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
+        properties
     }
 }
 
 /// Returns the schema of a row type.
 pub(super) fn schema<Row: TableRow>() -> SchemaRef {
+    // Schemas are needed for each batch, and building one takes milliseconds.
+    static SCHEMAS: Mutex<BTreeMap<&str, SchemaRef>> = Mutex::new(BTreeMap::new());
+    let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(schemas.entry(Row::NAME).or_insert_with(new_schema::<Row>))
+}
+
+fn new_schema<Row: TableRow>() -> SchemaRef {
     let options = TracingOptions::default()
         .strings_as_large_utf8(false)
         .sequence_as_large_list(false)
         .bytes_as_large_binary(false);
     // Cannot fail: the row types are fixed, and a test covers them.
     let fields = Vec::<FieldRef>::from_type::<Row>(options).unwrap_or_default();
+    let (_, page) = CENSUS_PAGE.split_once(&format!("\n# {}\n", Row::NAME)).unwrap_or_default();
+    let description = |name: &str| {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        row.and_then(|row| row.split('|').nth(3)).unwrap_or_default().trim().to_owned()
+    };
     let fields = fields.into_iter().map(|field| {
-        if TIMES.contains(&&**field.name()) { timestamp(field.name()) } else { field }
+        let data_type = match &**field.name() {
+            name if TIMES.contains(&name) => {
+                DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
+            }
+            name if DIGESTS.contains(&name) => digest_type(field.data_type()),
+            _ => field.data_type().clone(),
+        };
+        let description = (DESCRIPTION.to_owned(), description(field.name()));
+        let field = Field::new(field.name(), data_type, field.is_nullable());
+        field.with_metadata(HashMap::from([description]))
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-fn timestamp(name: &str) -> FieldRef {
-    let utc = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
-    Arc::new(Field::new(name, utc, true))
+/// Returns the type of a column with hashes, which are traced as bytes of any length.
+fn digest_type(traced: &DataType) -> DataType {
+    match traced {
+        DataType::List(item) => {
+            let item = item.as_ref().clone().with_data_type(digest_type(item.data_type()));
+            DataType::List(Arc::new(item))
+        }
+        _ => DataType::FixedSizeBinary(32),
+    }
 }
 
 /// Converts rows to a record batch.
@@ -109,6 +152,13 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
         self.bytes += row.size();
         self.buffered.push(row);
         if self.bytes >= MAX_BUFFERED_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Ends the current row group. Returns the number of row groups.
+    pub(super) fn end_row_group(&mut self) -> Result<usize, CensusError> {
+        self.flush()?;
+        self.writer.flush().map_err(|error| write_failed(&self.name, error))?;
+        Ok(self.writer.flushed_row_groups().len())
     }
 
     fn flush(&mut self) -> Result<(), CensusError> {
@@ -207,7 +257,7 @@ fn write_published<Row: TableRow>(
     rows_per_group: usize,
     rows: impl IntoIterator<Item = Result<Row, CensusError>>,
 ) -> Result<usize, CensusError> {
-    let properties = writer_properties()
+    let properties = Row::published(writer_properties())
         .set_max_row_group_row_count(Some(rows_per_group))
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_content_defined_chunking(Some(CdcOptions::default()));
@@ -265,6 +315,19 @@ pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
     let batches = builder.and_then(|builder| builder.with_batch_size(batch_rows).build());
     let batches = batches.map_err(table_failed(name))?;
     Ok(rows_of(name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?)))
+}
+
+/// Iterates over the rows of some row groups of a temporary table, in this order.
+pub(super) fn row_groups<Row: TableRow>(
+    file: File,
+    groups: Vec<usize>,
+    batch_rows: usize,
+) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
+    let name = std::env::temp_dir().display().to_string();
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(|builder| builder.with_row_groups(groups).with_batch_size(batch_rows).build());
+    let batches = builder.map_err(table_failed(&name))?;
+    Ok(rows_of(&name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?)))
 }
 
 /// Iterates over the rows of record batches.

@@ -2,10 +2,13 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::Duration;
 
 use chrono::DateTime;
 use clap::Subcommand;
 use futures::FutureExt;
+use futures::future::{Either, select};
 use hf_meta::Client;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta_census::{
@@ -13,9 +16,10 @@ use hf_meta_census::{
     MAX_QUOTA_WAIT, Manifest, diff,
 };
 
-use super::connection::{ConnectionArgs, without_connection};
-use super::exit::{CommandError, ExitStatus};
+use super::connection::{ConnectionArgs, seconds, without_connection};
+use super::exit::{CommandError, ExitStatus, failed_to};
 use super::output::Page;
+use super::signal::{end_by, end_on_interrupt, signal};
 use super::stderr::ProgressBars;
 use super::table::Table;
 
@@ -61,6 +65,10 @@ struct CommonReadArgs {
     #[arg(long, value_name = "COUNT", default_value = "32")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     jobs: u16,
+
+    /// Time in seconds after which an outage of the Hub or the network ends the command; complete rows are kept
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
+    max_outage: Duration,
 }
 
 #[derive(Debug, Subcommand)]
@@ -188,7 +196,7 @@ impl From<CensusError> for CommandError {
     fn from(error: CensusError) -> Self {
         let status = match error {
             CensusError::Hub(error) => return error.into(),
-            CensusError::InvalidListing { .. } => ExitStatus::Remote,
+            CensusError::InvalidListing { .. } | CensusError::Outage { .. } => ExitStatus::Remote,
             CensusError::Incomplete { .. } => ExitStatus::CheckFailed,
             CensusError::Manifest { .. }
             | CensusError::ManifestMismatch { .. }
@@ -204,6 +212,9 @@ pub(crate) async fn run(
     connection: &ConnectionArgs,
     bars: &ProgressBars,
 ) -> Result<ExitStatus, CommandError> {
+    if !matches!(args.command, CensusCommand::Read(_) | CensusCommand::Retry(_)) {
+        end_on_interrupt(bars.clone());
+    }
     match &args.command {
         CensusCommand::List(list) => {
             write_list(list, &client(&list.quota, connection)?, bars).await
@@ -213,8 +224,9 @@ pub(crate) async fn run(
             let client = client(&reading.quota, connection)?;
             let bar = CensusBar::new(bars, client.clone());
             let census = Census::open(client, &census.target)?;
-            let census = bar.show(census.concurrency(reading.jobs.into()));
-            print(&bar.finish_with(census.retry().await)?)
+            let census = bar.show(with_limits(census, reading));
+            let read = until_signal(bars, &census, census.retry()).await;
+            print(&bar.finish_with(read)?)
         }
         CensusCommand::Count(census) => {
             let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
@@ -288,12 +300,43 @@ async fn read_manifest(
     let bar = bar.with_manifest(&manifest, args.previous.is_some());
     let (slice, slices) = args.slice;
     let census = Census::create(client, &args.output)?;
-    let mut census = census.concurrency(args.reading.jobs.into()).slice(slice, slices);
+    let mut census = with_limits(census, &args.reading).slice(slice, slices);
     if let Some(previous) = &args.previous {
         census = census.previous(previous);
     }
     let census = bar.show(census);
-    print(&bar.finish_with(census.read(&manifest).boxed().await)?)
+    let read = until_signal(bars, &census, census.read(&manifest).boxed()).await;
+    print(&bar.finish_with(read)?)
+}
+
+fn with_limits(census: Census, args: &CommonReadArgs) -> Census {
+    census.concurrency(args.jobs.into()).max_outage(args.max_outage)
+}
+
+/// Runs a census until its end or a signal. The signal ends the process after all complete rows are stored, and a second
+/// one does so immediately.
+async fn until_signal(
+    bars: &ProgressBars,
+    census: &Census,
+    run: impl Future<Output = Result<CensusSummary, CensusError>>,
+) -> Result<CensusSummary, CommandError> {
+    let listen = || signal().map_err(failed_to("wait for signals"));
+    let (run, first) = (pin!(run), pin!(listen()?));
+    let (signal, run) = match select(run, first).await {
+        Either::Left((result, _)) => return Ok(result?),
+        Either::Right((signal, run)) => (signal, run),
+    };
+    census.stop_handle().stop();
+    bars.hidden_while(|| {
+        // A failure to write to stderr must not affect the census.
+        let _ = writeln!(anstream::stderr(), "interrupted: storing all complete rows");
+    });
+    match select(run, pin!(listen()?)).await {
+        Either::Left((Err(error), _)) if !matches!(error, CensusError::Incomplete { .. }) => {
+            Err(error.into())
+        }
+        _ => end_by(signal, bars),
+    }
 }
 
 /// Prints the number of rows per status.

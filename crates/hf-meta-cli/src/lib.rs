@@ -23,6 +23,7 @@ mod output;
 mod repos;
 #[cfg(feature = "server")]
 mod serve;
+mod signal;
 mod stderr;
 mod table;
 mod terminal;
@@ -80,10 +81,7 @@ async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, Command
         Some(Command::Badge(badge)) => badge::run(badge, &context(args, bars)?).await,
         Some(Command::Verify(verify)) => verify::run(verify, &context(args, bars)?).await,
         Some(Command::Diff(diff)) => diff::run(diff, &context(args, bars)?).await,
-        Some(Command::Census(census)) => {
-            end_on_interrupt(bars.clone());
-            Box::pin(census::run(census, connection, &bars)).await
-        }
+        Some(Command::Census(census)) => Box::pin(census::run(census, connection, &bars)).await,
         Some(Command::Cache(cache)) => local_commands::cache(cache),
         Some(Command::Completions(shell)) => completions::run(shell),
         Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
@@ -93,7 +91,7 @@ async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, Command
 
 /// Sets up a subcommand that reads repositories.
 fn context(args: &Args, bars: ProgressBars) -> Result<CommandContext, CommandError> {
-    end_on_interrupt(bars.clone());
+    signal::end_on_interrupt(bars.clone());
     let client = args.connection.client()?;
     let hints = HintContext {
         endpoint: client.endpoint().clone(),
@@ -109,18 +107,4 @@ fn context(args: &Args, bars: ProgressBars) -> Result<CommandContext, CommandErr
         has_printed: Cell::new(false),
         explained: RefCell::default(),
     })
-}
-
-/// Removes the progress bars on Ctrl-C, and ends the process by the signal, so that a surrounding shell loop ends,
-/// too.
-fn end_on_interrupt(bars: ProgressBars) {
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            bars.hidden_while(|| {
-                let _ =
-                    signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGINT);
-                std::process::exit(130);
-            });
-        }
-    });
 }

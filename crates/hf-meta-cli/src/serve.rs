@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use futures::FutureExt;
 use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, RetryPolicy};
 use hf_meta_server::{IpNet, RedisCache, Service, ServiceConfig, Url, WebhookSecret};
 use tokio::net::TcpListener;
@@ -17,6 +18,7 @@ use super::connection::{ConnectionArgs, seconds};
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::output::Page;
 use super::repos::expand_home;
+use super::signal::signal;
 
 /// Serve badges and JSON counts over HTTP
 ///
@@ -204,7 +206,7 @@ pub(crate) async fn run(
         return Err(CommandError::usage("PORT is not a port number"));
     }
     let client = client(args, connection)?;
-    let shutdown = shutdown_signal()?;
+    let shutdown = signal()?.map(drop);
     let listen = args.listen;
     let failed_to_listen = || failed_to(format!("listen on {listen}"));
     let listener = TcpListener::bind(listen).await.map_err(failed_to_listen())?;
@@ -290,23 +292,4 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     config.drain_delay = args.drain_delay.unwrap_or_default();
     config.shutdown_timeout = args.shutdown_timeout;
     config
-}
-
-/// Completes when Ctrl-C is pressed or the process gets SIGTERM.
-fn shutdown_signal() -> io::Result<impl Future<Output = ()>> {
-    #[cfg(unix)]
-    let mut terminate = {
-        use tokio::signal::unix::{SignalKind, signal};
-        signal(SignalKind::terminate())?
-    };
-    Ok(async move {
-        let interrupt = std::pin::pin!(tokio::signal::ctrl_c());
-        #[cfg(unix)]
-        {
-            let terminate = std::pin::pin!(terminate.recv());
-            futures::future::select(interrupt, terminate).await;
-        }
-        #[cfg(not(unix))]
-        let _ = interrupt.await;
-    })
 }

@@ -5,6 +5,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use serde_json::Value;
 use thiserror::Error;
 
 /// The maximum size of a list in bytes.
@@ -45,6 +46,14 @@ pub enum ColumnError {
         /// The expected headings.
         columns: Vec<String>,
     },
+    /// A line is not JSON, or has no name.
+    #[error("has no repository name in line {line}: {reason}")]
+    Json {
+        /// The number of the line, from 1.
+        line: u64,
+        /// The reason.
+        reason: String,
+    },
     /// The file is not valid CSV.
     #[error("is not a valid CSV file: {0}")]
     Csv(#[from] csv::Error),
@@ -80,20 +89,41 @@ pub fn columns(chosen: Option<&str>) -> Vec<&str> {
     chosen.map_or_else(|| COLUMNS.to_vec(), |column| vec![column])
 }
 
-/// Returns the names in a list. A file with the extension `.csv` is a CSV file with a header row, and so is any file
-/// if a column is chosen. Any other list has one name per line.
+/// Returns the names in a list. A file with the extension `.jsonl` or `.ndjson` has a JSON object or a name in quotes on
+/// each line. A file with the extension `.csv` is a CSV file with a header row, and so is any file if a column is chosen.
+/// Any other list has one name per line.
 ///
 /// # Errors
 ///
-/// Returns an error if a CSV file has no such column or is invalid.
+/// Returns an error if a CSV file has no such column or is invalid, or if a line of a JSON file has no name.
 pub fn parse(
     file: &Path,
     text: &str,
     column: Option<&str>,
 ) -> Result<Vec<ListedName>, ColumnError> {
-    let is_csv =
-        column.is_some() || file.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
+    let has_extension =
+        |name: &str| file.extension().is_some_and(|end| end.eq_ignore_ascii_case(name));
+    if has_extension("jsonl") || has_extension("ndjson") {
+        let names = lines(text).map(|line| json_name(&line, &columns(column)));
+        return names.collect();
+    }
+    let is_csv = column.is_some() || has_extension("csv");
     if is_csv { csv_column(text, &columns(column)) } else { Ok(lines(text).collect()) }
+}
+
+/// Returns the name in a line of JSON, with the commit as its revision.
+fn json_name(line: &ListedName, columns: &[&str]) -> Result<ListedName, ColumnError> {
+    let number = line.line.unwrap_or_default();
+    let failed = |reason: String| ColumnError::Json { line: number, reason };
+    let value: Value =
+        serde_json::from_str(&line.name).map_err(|error| failed(error.to_string()))?;
+    let text = |name: &&str| value[name].as_str();
+    let name = value.as_str().or_else(|| columns.iter().find_map(text));
+    let name = name.ok_or_else(|| failed(format!("no text in `{}`", columns.join("`, `"))))?;
+    Ok(match ["commit", "sha"].iter().find_map(text) {
+        Some(commit) => ListedName::on_line(&format!("{name}@{commit}"), number),
+        None => ListedName::on_line(name, number),
+    })
 }
 
 /// Returns the values of the first of some columns that are not empty.

@@ -1,6 +1,10 @@
 //! A Hub that refuses requests, or does not answer, in the middle of a census.
 
 use std::collections::BTreeMap;
+#[cfg(unix)]
+use std::os::unix::process::ExitStatusExt as _;
+#[cfg(unix)]
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,7 +13,7 @@ use futures::future::join_all;
 use hf_meta_census::CensusRow;
 
 use super::{GeneratedHub, ModelKind, assert_true};
-use crate::cli::run;
+use crate::cli::{hf_meta, run};
 use crate::hub::{Fault, Host, LoggedRequest};
 
 const MODELS: u64 = 150;
@@ -105,38 +109,140 @@ async fn a_burst_of_rejections_fails_no_model() {
     join_all(storms().map(|storm| storm.check(needed))).await;
 }
 
-/// Each failed request is repeated as often as the limit allows, and no more.
+/// Returns the rows of a census, of which none has failed because of an outage that ended it.
+fn rows_without_failures(generated: &GeneratedHub) -> BTreeMap<String, CensusRow> {
+    let rows = generated.rows("census");
+    assert!(rows.values().all(|row| row.status != "failed"), "{rows:?}");
+    rows
+}
+
+/// Asserts that a run sends no request for a repository that had a row before.
+fn assert_continues(generated: &GeneratedHub, before: &BTreeMap<String, CensusRow>) {
+    for request in generated.hub.log() {
+        let mut read = before.keys().filter(|repo| request.path.contains(&format!("/{repo}/")));
+        assert_eq!(read.next(), None, "{}", request.path);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hub_that_stays_down_ends_the_census_and_retry_completes_it() {
-    const RETRIES: u64 = 1;
+async fn a_hub_that_stays_down_ends_the_census_and_the_next_run_continues() {
     for outage in [Fault::Status(503, vec![]), Fault::ConnectionReset] {
-        let generated = GeneratedHub::new(MODELS);
+        let generated = GeneratedHub::new(600);
         let (list, target) = (generated.path("repos.parquet"), generated.path("census"));
         generated.list("repos.parquet").await;
-        let (before, requests) = (generated.hub.counts().total(), AtomicU64::new(0));
-        let fault = outage.clone();
+        let (down, requests) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+        let (fault, failed) = (outage.clone(), Arc::clone(&down));
         generated.hub.inject(move |_, _| {
-            let is_down = requests.fetch_add(1, Ordering::Relaxed) >= BEFORE;
+            let is_down = requests.fetch_add(1, Ordering::Relaxed) >= 1_100;
+            failed.fetch_add(is_down.into(), Ordering::Relaxed);
             is_down.then(|| fault.clone())
         });
-        let retries = RETRIES.to_string();
-        let args = ["-q", "--retries", &retries, "census", "read", &list, "-o", &target];
+        let args = ["census", "read", &list, "-o", &target, "--retries", "0", "--max-outage", "2"];
         let read = run(&generated.hub, &args);
-        let sent = generated.hub.counts().total() - before;
-        assert_eq!((read.code, &*read.stderr), (3, ""), "{outage:?}: {}", read.stdout);
-        let rows = generated.rows("census");
-        let failed: Vec<_> = rows.values().filter(|row| row.status == "failed").collect();
-        assert!(failed.len() > 50 && rows.len() as u64 == MODELS, "{outage:?}: {}", read.stdout);
-        assert!(failed.iter().all(|row| row.error_kind.is_some() && row.parameter_total.is_none()));
-        // An index and `config.json`, or the files that were requested before the outage.
-        let most = BEFORE + 2 * (RETRIES + 1) * failed.len() as u64;
-        assert!(sent <= most, "{outage:?}: {sent} requests for {} models", failed.len());
-        // A second run leaves these rows to `retry`.
-        assert_eq!(run(&generated.hub, &args).code, 3);
-        assert_eq!(generated.hub.counts().total() - before, sent);
+        assert_eq!((read.code, &*read.stdout), (3, ""), "{outage:?}: {}", read.stderr);
+        assert!(read.stderr.contains("waiting for the end of the outage"), "{}", read.stderr);
+        assert!(read.stderr.contains("error: an outage ended the census"), "{}", read.stderr);
+        // 15 rows, the repositories in flight, and two probes, each with at most two files at once.
+        let sent = down.load(Ordering::Relaxed);
+        assert!(sent <= 2 * (15 + 32 + 2), "{outage:?}: {sent} requests in the outage");
+        let rows = rows_without_failures(&generated);
+        assert!(rows.len() > 256, "{outage:?}: only {} rows", rows.len());
+        let packed =
+            run(&generated.hub, &["census", "pack", &target, "-o", &generated.path("all")]);
+        assert!(packed.code == 1 && packed.stderr.contains("incomplete"), "{}", packed.stderr);
         generated.hub.inject(|_, _| None);
-        let completed = run(&generated.hub, &["-q", "census", "retry", &target]);
-        assert_eq!((completed.code, &*completed.stderr), (0, ""), "{}", completed.stdout);
+        generated.hub.clear_log();
+        assert_eq!(run(&generated.hub, &[&["-q"], &args[..]].concat()).code, 0);
+        assert_continues(&generated, &rows);
         assert_true(&generated.rows("census"), generated.truths());
     }
+}
+
+/// Repositories that failed at the beginning of an outage are read again after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_that_ends_leaves_no_trace() {
+    let generated = GeneratedHub::new(600);
+    let (list, target) = (generated.path("repos.parquet"), generated.path("census"));
+    generated.list("repos.parquet").await;
+    let (requests, begun) = (AtomicU64::new(0), Mutex::new(None));
+    generated.hub.inject(move |request, _| {
+        let is_late = requests.fetch_add(1, Ordering::Relaxed) >= BEFORE;
+        let begun = *begun.lock().unwrap().get_or_insert(request.at);
+        let is_down = is_late && request.at < begun + Duration::from_secs(4);
+        is_down.then_some(Fault::ConnectionReset)
+    });
+    let read = run(&generated.hub, &["--retries", "0", "census", "read", &list, "-o", &target]);
+    assert_eq!(read.code, 0, "{}", read.stderr);
+    assert!(read.stderr.contains("the outage has ended"), "{}", read.stderr);
+    assert_true(&generated.rows("census"), generated.truths());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_token_ends_the_census() {
+    let generated = GeneratedHub::new(MODELS);
+    let (list, target) = (generated.path("repos.parquet"), generated.path("census"));
+    generated.list("repos.parquet").await;
+    generated.hub.clear_log();
+    let message = "Invalid credentials in Authorization header".to_owned();
+    let rejected = Fault::Status(401, vec![("x-error-message", message)]);
+    generated.hub.inject(move |_, _| Some(rejected.clone()));
+    let args = ["-q", "--token", "hf_rejected", "census", "read", &list, "-o", &target];
+    let read = run(&generated.hub, &args);
+    assert_eq!((read.code, &*read.stdout), (3, ""), "{}", read.stderr);
+    assert!(read.stderr.contains("token"), "{}", read.stderr);
+    let requests = generated.hub.log().len();
+    assert!(requests <= 2 * 32, "{requests} requests");
+    // Repositories whose listed files include no weights take no request.
+    assert!(rows_without_failures(&generated).values().all(|row| row.requests == 0));
+}
+
+/// The command is ended by SIGTERM at some requests; ten times with `HF_META_SOAK`.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminated_census_stores_complete_rows_and_continues() {
+    let ends = if std::env::var_os("HF_META_SOAK").is_some() { 10 } else { 2 };
+    let generated = GeneratedHub::new(1_000);
+    let (list, target) = (generated.path("repos.parquet"), generated.path("census"));
+    generated.list("repos.parquet").await;
+    let mut before = BTreeMap::new();
+    for end in 0..ends {
+        let (sender, reached) = std::sync::mpsc::channel();
+        let (number, requests) = (100 + end * 631 % 400, AtomicU64::new(0));
+        generated.hub.inject(move |_, _| {
+            if requests.fetch_add(1, Ordering::Relaxed) == number {
+                let _ = sender.send(());
+            }
+            None
+        });
+        generated.hub.clear_log();
+        let mut process = hf_meta(generated.hub.endpoint());
+        process.args(["-q", "census", "read", &list, "-o", &target]);
+        let mut process = process.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while process.try_wait().unwrap().is_none() {
+            if reached.recv_timeout(Duration::from_millis(20)).is_ok() {
+                let id = process.id().to_string();
+                assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+            }
+        }
+        let status = process.wait().unwrap();
+        assert_continues(&generated, &before);
+        let sent = u64::try_from(generated.hub.log().len()).unwrap();
+        let after = rows_without_failures(&generated);
+        assert!(before.keys().all(|repo| after.contains_key(repo)), "rows were lost");
+        if status.success() {
+            break;
+        }
+        assert_eq!(status.signal(), Some(15));
+        // At most 32 repositories were in flight, with eight requests each.
+        let new = after.iter().filter(|(repo, _)| !before.contains_key(*repo));
+        let stored: i64 = new.map(|(_, row)| row.requests).sum();
+        let lost = sent.saturating_sub(stored.cast_unsigned());
+        assert!(lost <= 32 * 8, "{lost} of {sent} requests were lost");
+        before = after;
+    }
+    generated.hub.inject(|_, _| None);
+    generated.hub.clear_log();
+    assert_eq!(run(&generated.hub, &["-q", "census", "read", &list, "-o", &target]).code, 0);
+    assert_continues(&generated, &before);
+    assert_true(&generated.rows("census"), generated.truths());
 }

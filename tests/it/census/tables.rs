@@ -25,6 +25,7 @@ fn type_name(data_type: &DataType) -> String {
         }
         DataType::List(item) => format!("list of {}", type_name(item.data_type())),
         DataType::Struct(_) => "struct".to_owned(),
+        DataType::FixedSizeBinary(32) => "digest".to_owned(),
         other => panic!("{other} has no name"),
     }
 }
@@ -58,6 +59,11 @@ fn the_columns_are_documented() {
     assert_eq!(documented("The table `models`"), columns(&models_schema()));
     assert_eq!(documented("The table `headers`"), columns(&headers_schema()));
     assert_eq!(documented("A list of repositories"), columns(&manifest_schema()));
+    for schema in [models_schema(), headers_schema(), manifest_schema()] {
+        for field in schema.fields() {
+            assert!(field.metadata()["description"].len() > 5, "{field}");
+        }
+    }
 }
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
@@ -79,7 +85,7 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
         column.iter().map(|text| text.unwrap_or("").to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(text("repo"), ["gpt2", "org/none", "bigscience/bloom", "not a name", "gpt2"]);
-    assert_eq!(text("status"), ["ok", "gone", "ok", "malformed", "ok"]);
+    assert_eq!(text("status"), ["ok", "gone", "ok", "invalid_name", "ok"]);
     assert_eq!(text("error_kind")[3], "invalidSource");
     let totals = rows.column_by_name("parameter_total").unwrap();
     assert_eq!(totals.null_count(), 2);
@@ -134,8 +140,12 @@ async fn rows_have_what_the_command_shows() {
         assert_eq!(row.commit, report.commit.as_ref().map(ToString::to_string));
         let files = u64::try_from(row.files.unwrap()).unwrap();
         assert_eq!(files, report.file_count() as u64);
-        assert_eq!(row.file_sha256.len() as u64, files, "{name}");
+        assert_eq!(row.file_sha256.as_ref().unwrap().len() as u64, files, "{name}");
         assert_eq!(row.moe.is_some(), report.breakdown.moe.is_some(), "{name}");
-        assert_eq!(row.dtypes.len(), report.parameter_count.rows().len(), "{name}");
+        assert_eq!(
+            row.dtypes.as_ref().unwrap().len(),
+            report.parameter_count.rows().len(),
+            "{name}"
+        );
     }
 }

@@ -67,7 +67,15 @@ impl CensusBar {
             let estimate = self.estimate(progress.total as u64);
             print_line(bar, &format!("{manifest}; {estimate}"));
         }
-        *lock(&self.status.progress) = progress;
+        let before = std::mem::replace(&mut *lock(&self.status.progress), progress);
+        if let Some(error) = progress.outage.filter(|_| before.outage.is_none()) {
+            print_line(
+                bar,
+                &format!("the Hub does not answer ({error}): waiting for the end of the outage"),
+            );
+        } else if before.outage.is_some() && progress.outage.is_none() {
+            print_line(bar, "the outage has ended");
+        }
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         if bar.is_hidden() && self.lines.is_due() {
@@ -215,7 +223,8 @@ impl CensusStatus {
         let quota = self.client.remaining_quota();
         let quota =
             quota.map_or_else(String::new, |quota| describe_quota(quota.requests, quota.reset));
-        format!("{rate:.0}/s, {requests} requests{quota}, {left} left{failed}")
+        let outage = if progress.outage.is_some() { ", paused by an outage" } else { "" };
+        format!("{rate:.0}/s, {requests} requests{quota}, {left} left{failed}{outage}")
     }
 }
 

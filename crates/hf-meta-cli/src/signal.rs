@@ -1,0 +1,47 @@
+//! Signals that end the process.
+
+#[cfg(any(feature = "census", feature = "server"))]
+use std::io;
+
+use signal_hook::consts::SIGINT;
+
+use super::stderr::ProgressBars;
+
+/// Returns the next signal: Ctrl-C, or SIGTERM.
+#[cfg(any(feature = "census", feature = "server"))]
+pub(crate) fn signal() -> io::Result<impl Future<Output = i32>> {
+    #[cfg(unix)]
+    let mut terminate = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())?
+    };
+    Ok(async move {
+        let interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+        #[cfg(unix)]
+        {
+            use futures::future::{Either, select};
+            let terminate = std::pin::pin!(terminate.recv());
+            if let Either::Right(_) = select(interrupt, terminate).await {
+                return signal_hook::consts::SIGTERM;
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = interrupt.await;
+        SIGINT
+    })
+}
+
+/// Removes the progress bars and ends the process by a signal, so that a surrounding shell loop ends, too.
+pub(crate) fn end_by(signal: i32, bars: &ProgressBars) -> ! {
+    let _ = bars.hidden_while(|| signal_hook::low_level::emulate_default_handler(signal));
+    std::process::exit(128 + signal)
+}
+
+/// Ends the process on Ctrl-C.
+pub(crate) fn end_on_interrupt(bars: ProgressBars) {
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            end_by(SIGINT, &bars);
+        }
+    });
+}
