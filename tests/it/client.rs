@@ -64,7 +64,7 @@ async fn each_request_is_reported_with_its_figures() {
 #[test]
 fn invalid_settings_are_build_errors() {
     let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    for (builder, code) in [
+    for (builder, code) in vec![
         (Client::builder().request_header("Range", "bytes=0-7"), "it is reserved for the client"),
         (Client::builder().request_header("a b", "c"), "the name is invalid"),
         (

@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 # Architectures in which a kind of buffer is a parameter that is not trained.
-FROZEN_PARAMETERS = {"ernie4_5_moe": "router bias", "ernie4_5_vl_moe": "router bias", "laguna": "router bias", "sam": "fixed positions", "sam_hq": "fixed positions"}
+FROZEN_PARAMETERS = {"afmoe": "router bias", "ernie4_5_moe": "router bias", "ernie4_5_vl_moe": "router bias", "laguna": "router bias", "sam": "fixed positions", "sam_hq": "fixed positions"}
 
 
 def header(path):

@@ -1219,8 +1219,8 @@ def expert_list(config, parts):
 
 whole("gptq-3bit-experts", GPTQMODEL)(lambda: expert_list(gptq_config(3, 32, dynamic={"-:.*self_attn.*": {}}), gptq(3, 32)))
 whole("awq-experts", AWQ % "gemm")(lambda: expert_list(awq_config("gemm", 32, modules_to_not_convert=["self_attn", "mlp.gate"]), awq_gemm(32)))
-whole("modelopt-nvfp4-experts", MODELOPT)(lambda: expert_list(modelopt_config("NVFP4", ["*self_attn*"], group_size=16), modelopt_nvfp4))
-whole("quark-mxfp4-experts", QUARK)(lambda: expert_list(quark_config("fp4", "per_group", 32, exclude=["*self_attn*"], scale_format="e8m0"), mx(4, "weight")))
+whole("modelopt-nvfp4-experts", MODELOPT)(lambda: expert_list(modelopt_config("NVFP4", ["model.embed_tokens", "model.layers.0.mlp.gate", "model.layers.0.self_attn*"], group_size=16), modelopt_nvfp4))
+whole("quark-mxfp4-experts", QUARK)(lambda: expert_list(quark_config("fp4", "per_group", 32, exclude=[f"model.layers.0.self_attn.{name}_proj" for name in "qkvo"], scale_format="e8m0"), mx(4, "weight")))
 
 
 def gemma(bits, embedding_bits, down=None):

@@ -272,7 +272,9 @@ impl Census {
                 return Err(self.incomplete(missing, parts.len()));
             }
             if run.breaker.outages() == outages {
-                failed.iter().for_each(|(_, read)| summary.add(read));
+                for (_, read) in &failed {
+                    summary.add(read);
+                }
                 return Ok(summary);
             }
             // The first failures of an outage are rows.
@@ -374,7 +376,7 @@ impl<'a> ReadRun<'a> {
         let (stop, progress) = (census.stop.clone(), Arc::clone(&census.progress));
         let breaker = Arc::new(CircuitBreaker::new(census.max_outage, stop, progress));
         let reader = RepoReader::new(&census.client, census.concurrency, Arc::clone(&breaker));
-        let (reads_failed, turn) = (manifest.is_none(), Default::default());
+        let (reads_failed, turn) = (manifest.is_none(), tokio::sync::Mutex::default());
         Ok(Self { census, manifest, existing, reads_failed, previous, breaker, reader, turn })
     }
 

@@ -554,7 +554,7 @@ mod tests {
         assert_eq!(repos, [ListedRepo { files, ..ListedRepo::new("org/model") }]);
     }
 
-    /// The types that DuckDB, pandas and Polars write.
+    /// The types that `DuckDB`, pandas and Polars write.
     #[test]
     fn equivalent_types_are_converted_and_others_are_rejected() {
         use arrow_array::types::Int8Type;

@@ -124,7 +124,7 @@ impl CircuitBreaker {
         match error {
             Some(error) if error.kind() == RejectedToken => {
                 self.end(&mut state, error.into());
-                return false;
+                false
             }
             Some(error) if matches!(error.kind(), Network | RateLimited | Refused | Timeout) => {
                 let began = *state.first_failure.get_or_insert_with(Instant::now);

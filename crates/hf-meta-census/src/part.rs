@@ -170,7 +170,9 @@ impl PendingPart {
         for (_, of_repo) in &headers {
             self.headers.add(of_repo)?;
         }
-        copied.into_iter().for_each(|row| self.add_row(row));
+        for row in copied {
+            self.add_row(row);
+        }
         Ok(())
     }
 

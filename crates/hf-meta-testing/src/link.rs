@@ -2,12 +2,13 @@
 //!
 //! The simulation covers the effects that a client can measure. A connection, a TLS handshake and a request each take
 //! at least one round trip, and concurrent ones overlap. Bytes from the client arrive a full round trip late, and bytes
-//! to the client are not delayed, because a client cannot observe in which direction a delay occurs. A connection opens one round trip after it was made. The operating system accepts it
-//! earlier, so bytes sent before that count as sent when it opens.
+//! to the client are not delayed, because a client cannot observe in which direction a delay occurs. A connection opens
+//! one round trip after it was made. The operating system accepts it earlier, so bytes sent before that count as sent
+//! when it opens.
 //!
-//! Not simulated: bandwidth, packet loss, TCP slow start and windows (a real response of more than about 14 kB takes additional
-//! round trips on a new connection), name resolution, and server work. Times measured here are therefore lower
-//! bounds.
+//! Not simulated: bandwidth, packet loss, TCP slow start and windows (a real response of more than about 14 kB takes
+//! additional round trips on a new connection), name resolution, and server work. Times measured here are therefore
+//! lower bounds.
 
 use std::io;
 use std::time::Duration;
@@ -114,8 +115,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn both_sides_can_close_the_connection() {
         let (mut client, server) = tokio::io::duplex(CHUNK);
-        let server = with_latency(server, ROUND_TRIP);
-        drop(server);
+        with_latency(server, ROUND_TRIP).shutdown().await.unwrap();
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
         let (client, server) = tokio::io::duplex(CHUNK);
         let mut server = with_latency(server, ROUND_TRIP);

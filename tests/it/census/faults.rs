@@ -190,8 +190,9 @@ async fn a_rejected_token_ends_the_census() {
     let read = run(&generated.hub, &args);
     assert_eq!((read.code, &*read.stdout), (3, ""), "{}", read.stderr);
     assert!(read.stderr.contains("token"), "{}", read.stderr);
+    // Each of the 32 concurrent calls may have sent requests for several files.
     let requests = generated.hub.log().len();
-    assert!(requests <= 2 * 32, "{requests} requests");
+    assert!(requests <= 3 * 32, "{requests} requests");
     // Repositories whose listed files include no weights take no request.
     assert!(rows_without_failures(&generated).values().all(|row| row.requests == 0));
 }
@@ -236,8 +237,8 @@ async fn a_terminated_census_stores_complete_rows_and_continues() {
         // At most 32 repositories were in flight, with eight requests each.
         let new = after.iter().filter(|(repo, _)| !before.contains_key(*repo));
         let stored: i64 = new.map(|(_, row)| row.requests).sum();
-        let lost = sent.saturating_sub(stored.cast_unsigned());
-        assert!(lost <= 32 * 8, "{lost} of {sent} requests were lost");
+        let repeated = sent.saturating_sub(stored.cast_unsigned());
+        assert!(repeated <= 32 * 8, "{repeated} of {sent} requests are sent again");
         before = after;
     }
     generated.hub.inject(|_, _| None);

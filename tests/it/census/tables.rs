@@ -75,8 +75,8 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let hub = support::fixtures_hub();
     let names = ["gpt2", "org/none", "bigscience/bloom", "not a name", "gpt2"];
     let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
-    let likes: ArrayRef = Arc::new(StringArray::from(vec!["1", "2", "3", "4", "5"]));
-    let repos = batch(vec![("likes", likes), ("id", names)]);
+    let notes: ArrayRef = Arc::new(StringArray::from(vec!["1", "2", "3", "4", "5"]));
+    let repos = batch(vec![("note", notes), ("id", names)]);
     let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4).await.unwrap();
     assert_eq!(rows.schema(), models_schema());
     let text = |column: &str| {

@@ -231,12 +231,15 @@ impl UnresolvedModules {
         Self { reason, modules: 0, examples: Vec::new(), elements: 0 }
     }
 
-    /// Adds a module.
+    /// Adds a module. The order of the modules makes no difference.
     pub(super) fn add(&mut self, module: &str, elements: u64) {
         self.modules += 1;
         self.elements = self.elements.saturating_add(elements);
-        if self.examples.len() < Self::MAX_EXAMPLES {
-            self.examples.push(clip(module));
+        let example = clip(module);
+        let at = self.examples.partition_point(|other| *other <= example);
+        if at < Self::MAX_EXAMPLES {
+            self.examples.insert(at, example);
+            self.examples.truncate(Self::MAX_EXAMPLES);
         }
     }
 }

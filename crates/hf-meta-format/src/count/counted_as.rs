@@ -152,7 +152,7 @@ pub enum Buffer {
 
 impl Buffer {
     /// The last segments of names.
-    const NAMES: [(Self, &[&str]); 20] = [
+    const NAMES: [(Self, &[&str]); 21] = [
         (Self::AttentionMask, &["masked_bias", "attn_mask", "causal_mask"]),
         (Self::AttentionDecay, &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
         (Self::Ids, &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
@@ -163,6 +163,7 @@ impl Buffer {
         (Self::Codebook, &["embed_avg", "embed_sum", "cluster_size", "cluster_usage"]),
         (Self::Codebook, &["inited", "initialized"]),
         (Self::RouterBias, &["e_score_correction_bias", "balancing_biases"]),
+        (Self::RouterBias, &["expert_bias", "router_bias"]),
         (Self::Constant, &["layer_scalar", "final_logits_bias", "empty_weight"]),
         (Self::Constant, &["attn_mask_probs", "num_points_scale", "n_points_scale"]),
         // Means and deviations of inputs, and in Gemma 4 of outputs.

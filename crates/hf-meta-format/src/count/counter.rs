@@ -81,6 +81,7 @@ impl Counter {
             // Integers with plain names are pending.
             if found.component.is_bare()
                 && found.buffer.is_none()
+                && !tensor.is_scalar()
                 && container_bits(&tensor.dtype).is_some()
             {
                 self.sums.add_integers(name, tensor);
