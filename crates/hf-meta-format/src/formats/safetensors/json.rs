@@ -204,7 +204,10 @@ impl<'a> JsonReader<'a> {
                 let lines = rest.split_inclusive('\n').take(error.line().saturating_sub(1));
                 let end = lines.map(str::len).sum::<usize>() + error.column();
                 let offset = end.saturating_sub(1);
-                if offset + 1 >= rest.len() && rest.ends_with(['-', '+', '.', 'e', 'E']) {
+                // The next bytes may continue the number, and the position is its end.
+                let is_number =
+                    rest.ends_with(|end: char| "+-.eE".contains(end) || end.is_ascii_digit());
+                if offset + 1 >= rest.len() && is_number {
                     return Err(JsonError::Incomplete);
                 }
                 self.at += offset;

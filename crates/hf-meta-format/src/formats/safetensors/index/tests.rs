@@ -426,6 +426,7 @@ fn errors_have_a_line_and_a_column() {
             "a key in `metadata` appears twice at line 4 column 9",
         ),
         ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at line 2 column 18"),
+        ("{\"metadata\":{\"a\":11e9994407}}", "number out of range at line 1 column 27"),
         ("{\"weight_map\":{\"\\x\":", "invalid escape at line 1 column 16"),
     ];
     for (json, message) in cases {
