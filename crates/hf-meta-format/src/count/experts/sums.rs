@@ -6,7 +6,7 @@ use super::config::ExpertConfigs;
 use super::group::ExpertGroup;
 use super::position::{Embedding, TensorPosition};
 use super::{MixtureOfExperts, UnknownActive};
-use crate::count::{CountedAs, DtypeCount};
+use crate::count::{CountedAs, DtypeCount, split_name};
 use crate::formats::{Dtype, TensorInfo, clip};
 
 /// Per-layer sums, from which the parameters of a mixture of experts are computed.
@@ -86,7 +86,9 @@ impl ExpertSums {
             Some(Embedding::Output) => Some(&mut self.output),
             Some(Embedding::LookupTable) | None => None,
         };
+        // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.
         if let Some(known) = known
+            && !split_name(name).1.is_bare()
             && known.as_ref().is_none_or(|known| known.count.parameters < parameters)
         {
             let (name, dtype) = (clip(name), tensor.dtype.clone());

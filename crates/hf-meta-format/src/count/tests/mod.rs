@@ -36,6 +36,21 @@ const EXPERTS: [(&str, Dtype, &[u64]); 6] = [
     ("h.0.experts.1.q.scales", Dtype::F16, &[2, 16]),
 ];
 
+/// The bias of a tied embedding is stored, and SigLIP has a vector in a module named `head`.
+#[test]
+fn vectors_are_not_tied_embeddings() {
+    let embedding = ("model.embed_tokens.weight", Dtype::F32, &[32, 8][..]);
+    for (name, shape, is_tied) in [
+        ("vision_tower.head.probe", &[1, 1, 8][..], false),
+        ("lm_head.bias", &[32], false),
+        ("lm_head.weight", &[32, 8], true),
+    ] {
+        let tensors = [embedding.clone(), (name, Dtype::F32, shape)];
+        let (_, found) = counting(r#"{"tie_word_embeddings":true}"#, &tensors).unwrap();
+        assert_eq!(found.tied_output.is_some(), is_tied, "{name}");
+    }
+}
+
 #[test]
 fn tensors_are_grouped_by_class() {
     let rest: [(&str, Dtype, &[u64]); 4] = [
