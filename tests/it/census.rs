@@ -203,7 +203,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// What differs is in the table of runs.
+/// The table of runs contains everything that differs.
 #[tokio::test]
 async fn two_reads_of_one_state_are_equal_byte_for_byte() {
     let generated = GeneratedHub::new(300);
