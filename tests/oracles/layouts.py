@@ -174,7 +174,8 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 FORMULAS = [
     ">vocab_size", *EXPERTS, "$hidden", "3*$hidden", "4*$hidden", "2*$hidden", QUERIES, f"2*{QUERIES}", KEYS, f"2*{KEYS}", BOTH, "head_dim", "intermediate_size", "2*intermediate_size", "ffn_dim", "n_inner",
     "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "ffn_hidden_size", "2*ffn_hidden_size", "moe_intermediate_size", "2*moe_intermediate_size", "shared_expert_intermediate_size",
-    "moe_shared_expert_intermediate_size", "n_shared_experts*moe_intermediate_size", "num_shared_experts*moe_intermediate_size", "shared_intermediate_size", "2*shared_intermediate_size",
+    "moe_shared_expert_intermediate_size", "n_shared_experts*moe_intermediate_size", "num_shared_experts*moe_intermediate_size", "moe_num_shared_experts*moe_intermediate_size",
+    "moe_num_shared_experts*intermediate_size", "shared_intermediate_size", "2*shared_intermediate_size",
     "num_experts*moe_intermediate_size", "q_lora_rank", "kv_lora_rank", "kv_lora_rank+qk_rope_head_dim", "$heads*(qk_nope_head_dim+qk_rope_head_dim)", "$heads*(qk_nope_head_dim+v_head_dim)", "$heads*v_head_dim",
     "num_key_value_heads*v_head_dim", LINEAR_VALUES, LINEAR_KEYS, f"2*{LINEAR_KEYS}+{LINEAR_VALUES}", f"2*({LINEAR_KEYS}+{LINEAR_VALUES})", "linear_value_head_dim", "linear_num_value_heads",
     "2*linear_num_value_heads", "$heads", "d_kv*$heads", "word_embed_proj_dim", "embedding_size", "max_position_embeddings", "n_positions", "type_vocab_size", "mamba_expand*hidden_size", "2*mamba_expand*hidden_size",

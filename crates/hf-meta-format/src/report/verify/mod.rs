@@ -368,6 +368,25 @@ mod tests {
         }
     }
 
+    /// transformers declares totals without buffers.
+    #[test]
+    fn a_total_may_leave_buffers_out() {
+        let mut counter = Counter::new();
+        for (name, length) in
+            [("h.0.mlp.gate.weight", 32), ("h.0.mlp.gate.e_score_correction_bias", 4)]
+        {
+            counter.add(name, &TensorInfo::new(Dtype::F32, vec![length], (0, 0))).unwrap();
+        }
+        let (count, breakdown) = counter.finish().unwrap();
+        for (declared, findings) in [(36, 0), (32, 0), (31, 1)] {
+            assert_eq!(
+                check_count(&count, &breakdown, Some(declared)).len(),
+                findings,
+                "{declared}"
+            );
+        }
+    }
+
     #[test]
     fn training_state_and_tied_copies_are_findings() {
         let count = |config: &str, names: &[&str]| {
