@@ -89,7 +89,7 @@ impl Counter {
             self.sums.add(name, tensor, class_as_stored(tensor), found.buffer)?;
             self.has_experts = self.has_experts || self.sums.has_experts();
         }
-        self.needs_config |= self.has_experts;
+        self.needs_config |= self.has_experts || self.sums.has_router();
         Ok(())
     }
 
@@ -194,8 +194,10 @@ impl Counter {
 /// to request `config.json` before all headers have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
-    ClassifiedName::new(name, tensor).may_be_packed(tensor)
+    let found = ClassifiedName::new(name, tensor);
+    found.may_be_packed(tensor)
         || is_routed(name, tensor)
+        || !found.is_pending && is_router(name, tensor)
         || is_quantized_output(name, tensor)
 }
 
@@ -238,6 +240,11 @@ impl<'a> ClassifiedName<'a> {
 /// Returns whether a tensor contains parameters of routed experts.
 fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
     !tensor.is_scalar() && TensorPosition::new(name).is_routed(tensor)
+}
+
+/// Returns whether a tensor may belong to a router, although no tensor has the name of an expert.
+fn is_router(name: &str, tensor: &TensorInfo) -> bool {
+    TensorPosition::new(name).routed_experts(tensor).is_some()
 }
 
 /// Returns whether a tensor is an output embedding that was quantized, possibly from a tied embedding.
