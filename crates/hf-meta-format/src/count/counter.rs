@@ -12,7 +12,7 @@ use super::{
     AuxiliaryTensor, Buffer, CountBreakdown, CountOverflow, CountedAs, ParameterCount,
     UnresolvedReason,
 };
-use crate::formats::{FileHeader, TensorInfo};
+use crate::formats::{Dtype, FileHeader, TensorInfo};
 
 /// Counts the parameters of a weight set, tensor by tensor.
 ///
@@ -71,6 +71,9 @@ impl Counter {
             self.needs_config || found.may_be_packed(tensor) || is_quantized_output(name, tensor);
         if found.buffer.is_none() && !tensor.is_scalar() {
             self.siblings.add_tensor(name, found.module, found.component);
+        }
+        if let Some(side) = found.unpacked_side(tensor) {
+            self.shapes.add_side(side);
         }
         if found.is_pending {
             self.has_experts = self.has_experts || is_routed(name, tensor);
@@ -225,6 +228,16 @@ impl<'a> ClassifiedName<'a> {
         let buffer = if may_be_buffer { Buffer::from_tensor(name, tensor) } else { None };
         let is_candidate = !component.is_plain() || may_be_weights(tensor, component.is_bare());
         Self { module, component, buffer, is_pending: is_candidate && buffer.is_none() }
+    }
+
+    /// Returns a side of a weight matrix that is certainly not packed: the length of a vector, or the rows of signed
+    /// bytes.
+    fn unpacked_side(&self, tensor: &TensorInfo) -> Option<u64> {
+        match tensor.shape[..] {
+            [length] if !self.is_pending && length > 1 => Some(length),
+            [rows, _] if self.is_pending && tensor.dtype == Dtype::I8 => Some(rows),
+            _ => None,
+        }
     }
 
     /// Returns whether the tensor may be packed.

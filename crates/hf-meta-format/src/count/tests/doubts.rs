@@ -154,6 +154,27 @@ fn inputs_that_are_no_dimension_of_the_model_may_be_padded() {
     assert_eq!(reasons(&rest(&[92_007]).unwrap().1), [UnresolvedReason::Padded]);
 }
 
+/// Without a configuration, only the sides of other tensors show whether a signed byte with a scale per row holds one
+/// or two weights.
+#[test]
+fn bytes_with_half_as_many_inputs_as_a_side_are_a_doubt() {
+    let model = |inputs: &'static [u64], down: &'static [u64]| {
+        let bytes: [Tensor<'_>; 5] = [
+            ("h.0.norm.weight", Dtype::F16, &[64]),
+            ("h.0.up.weight", Dtype::I8, inputs),
+            ("h.0.up.weight_scale", Dtype::F32, &[96]),
+            ("h.0.down.weight", Dtype::I8, down),
+            ("h.0.down.weight_scale", Dtype::F32, &[64, 1]),
+        ];
+        let config = r#"{"hidden_size":64}"#;
+        let int8 = r#"{"quantization_config":{"quant_method":"compressed-tensors","bits":8}}"#;
+        ["{}", config, int8].map(|config| counting(config, &bytes).unwrap().1.is_exact())
+    };
+    assert_eq!(model(&[96, 64], &[64, 96]), [true; 3]);
+    assert_eq!(model(&[96, 32], &[64, 48]), [false, false, true]);
+    assert_eq!(model(&[96, 64], &[64, 48]), [false, false, true]);
+}
+
 #[test]
 fn entries_that_select_no_module_are_listed() {
     let entry = r#""h.0.experts.0.k":{"bits":4},"language_model.h.0.experts.1.q":{"bits":4}"#;
