@@ -437,7 +437,7 @@ impl Error {
         }
     }
 
-    /// Converts the error of one shard into that of the call. A shard that is missing from a cache may exist in the
+    /// Converts the error of one shard into the error of the call. A shard that is missing from a cache may exist in the
     /// repository.
     pub(crate) fn of_shard(self) -> Self {
         match self {

@@ -231,8 +231,8 @@ impl ClientBuilder {
         Self { proxy_from_env: enabled, ..self }
     }
 
-    /// Adds PEM-encoded root certificates, such as that of a corporate CA. They are trusted in addition to Mozilla's
-    /// or those of the [system](Self::system_certificates).
+    /// Adds PEM-encoded root certificates, such as the certificate of a corporate CA. They are trusted in addition to
+    /// the certificates of Mozilla or of the [system](Self::system_certificates).
     #[cfg(feature = "rustls-no-provider")]
     pub fn root_certificate_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
         let added = self.http.root_certificates.add_pem(pem.as_ref());

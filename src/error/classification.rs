@@ -61,7 +61,7 @@ impl Error {
         self.kind().code()
     }
 
-    /// Returns the HTTP status that a service should answer with: that of the [kind](ErrorKind::http_status), or 502 if a
+    /// Returns the HTTP status that a service should answer with: the [status of the kind](ErrorKind::http_status), or 502 if a
     /// server refused the request, or the network failed, and repeating the call does not help.
     #[must_use]
     pub fn http_status(&self) -> u16 {

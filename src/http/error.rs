@@ -143,7 +143,7 @@ pub enum RangeError {
         /// The file size in bytes according to `Content-Range`.
         file_size: u64,
     },
-    /// The length of the body, or its `Content-Length`, differs from that of the range.
+    /// The length of the body, or its `Content-Length`, differs from the length of the range.
     #[error("expected {expected} bytes, got {found}")]
     WrongLength {
         /// The length of the range in bytes.

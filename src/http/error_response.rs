@@ -1,4 +1,4 @@
-//! Responses with an error status. Their headers and codes are those of the Hub; other servers send none of them.
+//! Responses with an error status. Only the Hub sends these headers and codes.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

@@ -19,7 +19,7 @@ mod with_tls {
 
     use super::TlsFailure;
 
-    /// Root certificates to trust in addition to those of the system or Mozilla's.
+    /// Root certificates to trust in addition to the certificates of the system or Mozilla.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct RootCertificates(Vec<Certificate>);
 

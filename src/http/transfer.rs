@@ -71,7 +71,7 @@ pub struct CallMeter {
 pub(crate) struct WaitLimits {
     /// The end of the call; `None` if its timeout excludes waits for rate limits.
     pub(crate) deadline: Option<Instant>,
-    /// The maximum total time that the call waits for rate limits; `None` for that of the retry policy.
+    /// The maximum total time that the call waits for rate limits; `None` for the limit of the retry policy.
     pub(crate) max_wait: Option<Duration>,
     /// True if the timeout also excludes waits for memory.
     pub(crate) excludes_memory_waits: bool,

@@ -224,7 +224,7 @@ impl Call {
         Err(Error::FileNotFound { file: self.files.file_name(path), source: shared(source) })
     }
 
-    /// Finds the main set among the listed sets that `choose` keeps. The other sets are those of the same format.
+    /// Finds the main set among the listed sets that `choose` keeps. The other sets have the same format.
     async fn find_main(
         &self,
         folder: Option<&RepoPath>,

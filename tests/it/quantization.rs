@@ -108,7 +108,7 @@ async fn without_a_configuration_weights_are_counted_as_stored() {
     let parsed = support::parse(&hub, "org/model").await.unwrap();
     assert_eq!(config_requests(&hub).len(), 1);
     assert_eq!(counts(&parsed), rows(&STORED));
-    assert!(!parsed.report().breakdown.is_exact());
+    assert!(!parsed.report().is_exact());
     let findings = &parsed.report().findings;
     assert!(matches!(findings[..], [Finding::UnresolvedModule { .. }]), "{findings:?}");
 }

@@ -50,7 +50,7 @@ impl<'a> Row<'a> {
         let config = File::from_bytes(self.config.to_owned());
         let hub = LocalHub::start([repo.file("config.json", config)]).unwrap();
         let parsed = support::parse(&hub, "org/case").await.unwrap();
-        let is_exact = parsed.report().breakdown.is_exact();
+        let is_exact = parsed.report().is_exact();
         let is_note = |finding: &Finding| finding.severity() == Severity::Note;
         assert_eq!(parsed.report().findings.iter().all(is_note), is_exact, "{}", self.rule);
         let groups = parsed.report().breakdown.groups.iter().map(shown);

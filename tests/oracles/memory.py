@@ -124,7 +124,7 @@ def measure(kind, config, lengths, device):
 def small_configs(name):
     """Returns small configurations with ever fewer changes, as the changed values."""
     keys = CONFIG_MAPPING[name]().to_dict()
-    # Without the last groups, the model would be too large. `configs.jsonl` has configurations for those that need others.
+    # Without the last groups, the model would be too large. `configs.tsv` has configurations for those that need others.
     for kept in range(3):
         yield {key: value for group in SMALL[kept:] for key, value in group.items() if key in keys and value is not None}
 

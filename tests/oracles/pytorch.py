@@ -251,7 +251,7 @@ def rejected(folder):
     (folder / "text.bin").write_bytes(b"hello, world\n")
     found["text.bin"] = "the file looks like text"
     save_file({"w": torch.zeros(2)}, folder / "renamed.bin")
-    found["renamed.bin"] = "is neither a ZIP archive nor a pickle"
+    found["renamed.bin"] = "is in an unknown format"
     return found
 
 

@@ -59,7 +59,7 @@ impl MetricValues {
             shards: Some(report.file_count() as u64),
             memory: memory.and_then(|memory| Some((memory.total_bytes?, memory.context))),
             is_verified: true,
-            is_exact: report.breakdown.is_exact(),
+            is_exact: report.is_exact(),
             ..Self::from_unverified(
                 count.iter().map(|(dtype, count)| (dtype.clone(), count)),
                 count.total(),

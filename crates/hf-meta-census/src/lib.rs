@@ -121,7 +121,7 @@ pub fn listed_rows(
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such column, if the Hub rejects the token, or in an outage of 10 minutes. A repository
+/// Returns an error if the column is missing, if the Hub rejects the token, or in an outage of 10 minutes. A repository
 /// that cannot be read becomes a row, not an error.
 pub async fn read_batch(
     client: &Client,

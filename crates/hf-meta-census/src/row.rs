@@ -80,7 +80,7 @@ pub struct CensusRow {
     /// The active parameters of a mixture-of-experts model.
     pub moe: Option<ActiveParameters>,
     /// The bytes that each token adds to the cache of a sequence, beyond all windows; absent if the count did not read
-    /// the configuration, or if there is no exact rule for the architecture.
+    /// the configuration, or if no exact rule for the architecture is known.
     pub cache_token_bytes: Option<i64>,
     /// The bytes of the windows and states in the cache of a sequence; absent as above.
     pub cache_fixed_bytes: Option<i64>,

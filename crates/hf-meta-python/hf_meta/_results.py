@@ -1,4 +1,4 @@
-"""Results as dataclasses. Their fields are those of the JSON, in snake_case."""
+"""Results as dataclasses, with the fields of the JSON in snake_case."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Returns the client for these settings and those of the environment. With a share of the quota, it is a client for
+    /// Returns the client for these settings and the settings of the environment. With a share of the quota, it is a client for
     /// many repositories, which has no cache.
     fn client(&self, request: &Request) -> PyResult<Client> {
         let share = request.quota_share.filter(|share| *share > 0.0 && *share <= 1.0);

@@ -39,7 +39,7 @@ async fn the_preferred_quantization_is_read_in_one_range() {
     let report = gguf(&model(&hub)).await;
     assert_eq!(report.filepaths[0].as_str(), "Llama-3.2-1B-Q4_K_M.gguf");
     assert_eq!((report.format, report.parameter_count.total()), ("gguf", PARAMETERS));
-    assert!(report.breakdown.is_exact() && report.findings.is_empty(), "{:?}", report.findings);
+    assert!(report.is_exact() && report.findings.is_empty(), "{:?}", report.findings);
     assert_eq!(cdn_requests(&hub), 1);
     // Two usual names, the listing, the file, and its redirect.
     assert_eq!(report.fetch.requests, 5);
@@ -230,7 +230,7 @@ async fn every_fixture_has_as_many_parameters_as_elements() {
         let elements = figures.tensors.iter().filter(|tensor| !tensor.shape.is_empty());
         let elements: u64 = elements.map(|tensor| tensor.elements).sum();
         assert_eq!(report.parameter_count.total(), elements, "{name}");
-        assert!(report.breakdown.is_exact(), "{name}");
+        assert!(report.is_exact(), "{name}");
         assert_eq!(report.fetch.weight_bytes, figures.size, "{name}");
         let bytes: u64 = figures.tensors.iter().map(|tensor| tensor.bytes).sum();
         assert_eq!(report.parameter_count.totals().bytes, bytes, "{name}");

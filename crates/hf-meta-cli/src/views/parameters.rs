@@ -66,7 +66,7 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
 /// differ from the parameters, as in a quantized model. A `~` marks uncertain parameters.
 fn write_dtypes(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
     let count = &report.parameter_count;
-    let mark = if report.breakdown.is_exact() { "" } else { "~" };
+    let mark = if report.is_exact() { "" } else { "~" };
     let total = count.totals();
     let is_packed = count.rows().any(|(_, row)| row.parameters != row.elements);
     let mut rows: Vec<_> = count.rows().map(|(dtype, row)| (dtype.as_str(), row)).collect();

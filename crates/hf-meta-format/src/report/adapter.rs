@@ -148,7 +148,7 @@ pub(super) struct AdaptedModule<'a> {
 }
 
 impl<'a> AdaptedModule<'a> {
-    /// Chooses the method that explains most parts. Returns `None` if there is no part of a method.
+    /// Chooses the method that explains most parts. Returns `None` if no tensor is a part of a known method.
     fn new(parts: BTreeMap<&'static str, (&'a str, TensorInfo)>) -> Option<Self> {
         let methods = METHODS.iter().filter(|method| {
             method.parts.iter().any(|part| part.is_required && parts.contains_key(part.name))

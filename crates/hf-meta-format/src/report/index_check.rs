@@ -24,7 +24,7 @@ pub(super) struct IndexCheck {
     /// For each tensor of the index, the 1-based index in `shards` of the first shard that contains it; 0 if none
     /// does.
     first_shards: Vec<u16>,
-    /// Further occurrences of indexed tensors: the position of the tensor in the index, and that of the shard in `shards`.
+    /// Further occurrences of indexed tensors: the positions of the tensor in the index and of the shard in `shards`.
     duplicates: Vec<(u32, u16)>,
     /// For each shard, the tensors that the index does not list.
     unindexed: Vec<NameList>,

@@ -199,6 +199,13 @@ impl CountReport {
         self.filepaths.iter().filter(|path| !path.is_index()).count()
     }
 
+    /// Returns whether the parameters of every module are known, as `parameterExact` in the JSON. If not, a finding
+    /// gives the reason.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.breakdown.is_exact()
+    }
+
     /// Returns the quantization of the weights: the method, such as `gptq`, or the file type of a GGUF file, such as
     /// `Q4_K_M` or `BF16`. `None` if no method and no type is known.
     #[must_use]

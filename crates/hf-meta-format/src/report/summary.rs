@@ -8,7 +8,7 @@ use super::{CountReport, FetchStats};
 use crate::CommitSha;
 use crate::formats::{Dtype, RepoPath};
 
-/// The main values of a [`CountReport`], which can be read from its JSON: that of the command, the badge service, the
+/// The main values of a [`CountReport`], which can be read from the JSON of the command, the badge service, the
 /// Python module, or `serde_json::to_string`.
 ///
 /// ```
@@ -59,7 +59,7 @@ impl From<&CountReport> for CountSummary {
             sharded: report.sharded,
             parameter_count: count.iter().map(|(dtype, count)| (dtype.clone(), count)).collect(),
             parameter_total: count.total(),
-            parameter_exact: report.breakdown.is_exact(),
+            parameter_exact: report.is_exact(),
             element_total: totals.elements,
             byte_total: totals.bytes,
             filepaths: report.filepaths.clone(),

@@ -182,7 +182,7 @@ fn other_content(start: &[u8]) -> &'static str {
         [_, 0, 0, 0, _, 0, b'A'..=b'Z', b'a'..=b'z'] => "a CTranslate2 model",
         [0xba, 0x16, 0x4f, 0x2f, ..] => "a fastText model",
         [b'l' | b't' | b'f', b'm' | b'j', b'g', b'g', ..] => "a GGML file",
-        _ => "neither a ZIP archive nor a pickle",
+        _ => "in an unknown format",
     }
 }
 
