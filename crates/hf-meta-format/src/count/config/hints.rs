@@ -242,8 +242,12 @@ impl<'a> Hints<'a> {
         }
     }
 
-    /// Returns the unpadded length of a side: the largest model dimension that would be padded to it.
+    /// Returns the unpadded length of a side: its length if a bias or norm has the same, or the largest model dimension
+    /// that would be padded to it.
     pub(crate) fn unpadded(&self, side: u64, multiple: u64) -> Side {
+        if self.shapes.sides.contains(&side) {
+            return Side { length: side, is_certain: true };
+        }
         let listed = self.dimensions(side.saturating_sub(multiple - 1)..=side).next();
         Side { length: listed.unwrap_or(side), is_certain: listed == Some(side) }
     }

@@ -9,7 +9,7 @@ fn reasons(breakdown: &CountBreakdown) -> Vec<UnresolvedReason> {
 /// A tensor that may belong to an unknown method is next to or below the weights.
 #[test]
 fn an_unknown_tensor_next_to_weights_is_a_doubt() {
-    let cases: [(&str, &str, &[u64], bool); 17] = [
+    let cases: [(&str, &str, &[u64], bool); 19] = [
         ("h.0.q.weight", "h.0.q.rotate.weight", &[16, 16], true),
         ("h.0.q.weight", "h.0.q.a.b.c.weight", &[16], true),
         ("h.0.q.weight", "h.0.q.amax", &[1], true),
@@ -20,6 +20,8 @@ fn an_unknown_tensor_next_to_weights_is_a_doubt() {
         ("h.0.norm.weight", "h.0.norm.amax", &[1], false),
         ("h.0.q.weight", "h.0.q.lora_A.weight", &[8, 64], false),
         ("h.0.q.weight", "h.0.q.lora_A.default.weight", &[8, 64], false),
+        ("h.0.q.weight", "h.0.q.lora.down.weight", &[8, 64], false),
+        ("h.0.q.weight", "h.0.q.lora2.weight", &[8, 64], true),
         ("h.0.gate.weight", "h.0.gate.e_score_correction_bias", &[64], false),
         ("h.0.gate.weight", "h.0.gate.global_scale", &[1], false),
         ("h.0.q.weight", "h.0.q.some_scale", &[1], true),
