@@ -136,6 +136,12 @@ impl Client {
         self.context.http.quota()
     }
 
+    /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`].
+    #[must_use]
+    pub fn quota_share(&self) -> f64 {
+        self.context.http.quota_share()
+    }
+
     /// Returns the endpoint of the Hub that this client reads from.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {

@@ -53,7 +53,7 @@ def check_readers():
 
     datasets.disable_progress_bars()
     counts = {}
-    for table in ["repos.parquet", "models.parquet", "census/models/*.parquet", "census/headers/*.parquet"]:
+    for table in ["repos.parquet", "models.parquet", "census/repos/*.parquet", "census/files/*.parquet"]:
         files = sorted(map(str, pathlib.Path().glob(table)))
         frame = pandas.concat(map(pandas.read_parquet, files))
         loaded = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir="datasets")
@@ -123,7 +123,7 @@ def check_object_store(census, environment, rows):
         census("count", "s3://bucket/census")
         census("pack", "s3://bucket/census", "-o", "from-s3.parquet")
         store = pyarrow.fs.S3FileSystem(access_key="test", secret_key="test", endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1")
-        for table in ["models", "headers"]:
+        for table in ["repos", "files"]:
             read = pyarrow.parquet.read_table(f"bucket/census/{table}", filesystem=store)
             assert len(read) == rows[f"census/{table}/*.parquet"], table
         assert len(pyarrow.parquet.read_table("from-s3.parquet")) == rows["models.parquet"]

@@ -45,6 +45,15 @@ impl Storage {
         Ok(Self { objects, folder, name: target.to_owned() })
     }
 
+    /// Returns the folder and the name of an object, if the text is its URL.
+    pub(super) fn open_object(target: &str) -> Result<Option<(Self, String)>, CensusError> {
+        let Some((folder, name)) = target.rsplit_once('/').filter(|_| parse_url(target).is_some())
+        else {
+            return Ok(None);
+        };
+        Ok(Some((Self::create_or_open(folder)?, name.to_owned())))
+    }
+
     /// Opens an existing local folder, or a URL.
     pub(super) fn open_existing(target: &str) -> Result<Self, CensusError> {
         if parse_url(target).is_none() && !LocalPath::new(target).is_dir() {
