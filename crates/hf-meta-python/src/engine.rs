@@ -13,8 +13,8 @@ use hf_meta::report::Plan;
 use hf_meta::{CacheMode, Client, ClientBuilder, DiskCache, RetryPolicy, Source};
 use hf_meta_census::arrow_array::RecordBatch;
 use hf_meta_census::{
-    Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT,
-    Manifest, PublishOptions, diff, read_batch, verify,
+    Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, MAX_HEADER_BYTES,
+    MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, read_batch, verify,
 };
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

@@ -95,8 +95,9 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let totals = rows.column_by_name("parameter_total").unwrap();
     assert_eq!(totals.null_count(), 2);
     let without_names = batch(vec![("likes", Arc::new(StringArray::from(vec!["1"])))]);
-    let error =
-        hf_meta_census::read_batch(&support::client(&hub), &without_names, 4, |_| ()).await.unwrap_err();
+    let error = hf_meta_census::read_batch(&support::client(&hub), &without_names, 4, |_| ())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("has no column `repo`"), "{error}");
 }
 
