@@ -358,7 +358,7 @@ fn self_describing_files_are_counted_by_elements() {
 /// The Hub counts a request for `config.json` as a download.
 #[test]
 fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
-    let cases: [(&str, Dtype, &[u64], bool); 21] = [
+    let cases: [(&str, Dtype, &[u64], bool); 23] = [
         ("q.weight", Dtype::BF16, &[64, 64], false),
         ("q.weight", Dtype::F8_E4M3, &[64, 64], false),
         ("q.weight", Dtype::I8, &[64, 64], true),
@@ -382,6 +382,8 @@ fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
         ("h.0.mlp.experts.0.up.bias", Dtype::BF16, &[4], true),
         ("h.0.mlp.experts.0.up.bias", Dtype::BF16, &[], false),
         ("h.0.mlp.experts.norm", Dtype::BF16, &[4], false),
+        ("h.0.moe.gate.weight", Dtype::BF16, &[4, 64], true),
+        ("h.0.mlp.gate.weight", Dtype::BF16, &[1_024, 4_096], false),
         ("h.0.mlp.shared_experts.0.weight", Dtype::BF16, &[4, 4], false),
     ];
     for (name, dtype, shape, expected) in cases {
