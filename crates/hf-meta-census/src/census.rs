@@ -73,6 +73,18 @@ impl fmt::Debug for ProgressReporter {
 }
 
 impl ProgressReporter {
+    pub(super) fn new(report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
+        Self { current: Mutex::default(), on_progress: Some(Box::new(report)) }
+    }
+
+    /// Counts a repository and reports the progress.
+    pub(super) fn add(&self, row: &CensusRow) {
+        self.update(|progress| {
+            progress.done += 1;
+            progress.failed += usize::from(row.has_failed());
+        });
+    }
+
     fn lock(&self) -> MutexGuard<'_, CensusProgress> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,8 +224,7 @@ impl Census {
     /// Sets a function to be called after each repository, and at the start and end of an outage.
     /// [`count`](Self::count) calls it after each part.
     pub fn on_progress(self, report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
-        let on_progress: Option<Box<OnProgress>> = Some(Box::new(report));
-        Self { progress: Arc::new(ProgressReporter { on_progress, ..Default::default() }), ..self }
+        Self { progress: Arc::new(ProgressReporter::new(report)), ..self }
     }
 
     /// Returns a handle that ends [`read`](Self::read) and [`retry`](Self::retry) early, for example on a signal.
@@ -485,12 +496,7 @@ impl<'a> ReadRun<'a> {
             summary.carried_over = pending.rows.len() - summary.already_read;
             self.census.progress.update(|progress| progress.done += summary.carried_over);
         }
-        let report = |row: &CensusRow| {
-            self.census.progress.update(|progress| {
-                progress.done += 1;
-                progress.failed += usize::from(row.has_failed());
-            });
-        };
+        let report = |row: &CensusRow| self.census.progress.add(row);
         let turn = self.turn.lock().await;
         pending.complete(&self.reader, turn, report).await?;
         let is_complete = pending.is_complete();

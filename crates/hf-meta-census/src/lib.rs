@@ -56,6 +56,7 @@ pub use hf_meta_repo_list::ListedName;
 /// The third-party crates whose types appear in the public API of this module.
 pub use {arrow_array, arrow_schema};
 
+use self::census::ProgressReporter;
 use self::manifest::{from_columns, name_column};
 use self::outage::{CircuitBreaker, MAX_OUTAGE};
 use self::read_repo::RepoReader;
@@ -159,7 +160,7 @@ pub fn listed_rows(
 /// Reads the repositories in a record batch and returns their [`CensusRow`]s in the same order.
 ///
 /// The batch has the columns of a manifest. Only the column of repository names is required: `repo`, `id`, `modelId`
-/// or `repository`. At most `concurrency` repositories are read at the same time.
+/// or `repository`. At most `concurrency` repositories are read at the same time. `on_progress` is called after each.
 ///
 /// # Errors
 ///
@@ -169,17 +170,21 @@ pub async fn read_batch(
     client: &Client,
     repos: &RecordBatch,
     concurrency: usize,
+    on_progress: impl Fn(CensusProgress) + Send + Sync + 'static,
 ) -> Result<RecordBatch, CensusError> {
     const NAME: &str = "record batch";
     let names = name_column(NAME, &repos.schema(), &COLUMNS)?;
     let repos = from_columns(repos, &names).map_err(table_failed(NAME))?;
     let mut rows = Vec::new();
-    let add = |at, row, _| {
+    let progress = Arc::new(ProgressReporter::new(on_progress));
+    progress.update(|progress| progress.total = repos.len());
+    let report = Arc::clone(&progress);
+    let add = |at, row: CensusRow, _| {
+        report.add(&row);
         rows.push((at, row));
         Ok(())
     };
-    let (stop, progress) = Default::default();
-    let breaker = Arc::new(CircuitBreaker::new(MAX_OUTAGE, stop, progress));
+    let breaker = Arc::new(CircuitBreaker::new(MAX_OUTAGE, CensusStop::default(), progress));
     let reader = RepoReader::new(client, concurrency, Arc::clone(&breaker));
     reader.read_all(repos.into_iter().enumerate(), add).await?;
     breaker.result()?;

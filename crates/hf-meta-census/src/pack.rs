@@ -34,7 +34,7 @@ struct PackFooter<'a> {
 }
 
 /// A sorted table in a temporary file.
-type Run = Box<dyn Iterator<Item = Result<CensusRow, CensusError>>>;
+type Run = Box<dyn Iterator<Item = Result<CensusRow, CensusError>> + Send>;
 
 impl Census {
     /// Writes all rows to one Parquet file, sorted by repository: a local file, or the URL of an object. Returns the
@@ -74,7 +74,7 @@ impl Census {
 /// Returns the rows of a census, sorted by repository: a folder, a URL, or a packed file.
 pub(super) async fn sorted_rows(
     census: &str,
-) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>>, CensusError> {
+) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>> + Send, CensusError> {
     let mut sorter = RowSorter::default();
     for_each_part(census, |rows| sorter.add(rows)).await?;
     Ok(sorter.finish())
@@ -113,7 +113,7 @@ impl RowSorter {
         Ok(())
     }
 
-    fn finish(self) -> impl Iterator<Item = Result<CensusRow, CensusError>> {
+    fn finish(self) -> impl Iterator<Item = Result<CensusRow, CensusError>> + Send {
         let runs = self.levels.into_iter().flatten().chain([sorted(self.rows)]);
         runs.kmerge_by(|one, other| order(one, other).is_lt())
     }

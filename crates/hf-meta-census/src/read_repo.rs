@@ -158,7 +158,7 @@ impl RepoReader {
     ) -> ((CensusRow, Option<HeaderBytes>), u64, Option<Error>) {
         let meter = self.client.start_call();
         let model = self.model(listed).meter(&meter).large_calls(&self.large);
-        let (recorded, digests) = record(model).await;
+        let (recorded, digests) = record(&self.client, model).await;
         let mut row = CensusRow::new(listed.clone());
         row.set_result(recorded.result.as_ref());
         row.set_digests(digests);
@@ -184,13 +184,15 @@ impl RepoReader {
 }
 
 /// Counts a model, and returns the bytes and the layout hashes, too.
-async fn record(model: Model) -> (RecordedCount, Option<LayoutDigests>) {
+async fn record(client: &Client, model: Model) -> (RecordedCount, Option<LayoutDigests>) {
     let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
     let hash = Arc::clone(&hasher);
     let model = model.on_header(move |header| {
         hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
     });
-    let recorded = model.exclude_waits_from_timeout(true).count_and_record().await;
+    // A timeout that was set holds for everything.
+    let model = model.exclude_waits_from_timeout(client.call_timeout().is_none());
+    let recorded = model.count_and_record().await;
     let digests = hasher.lock().unwrap_or_else(PoisonError::into_inner).finish();
     (recorded, digests)
 }
@@ -199,7 +201,7 @@ async fn record(model: Model) -> (RecordedCount, Option<LayoutDigests>) {
 pub(super) async fn read_again(client: &Client, row: &CensusRow) -> Result<CensusRow, Error> {
     let model = client.model(&row.repo).revision(row.commit.as_deref());
     let model = model.path(row.path.as_deref()).plan(Plan::Prefetch);
-    let (recorded, digests) = record(model).await;
+    let (recorded, digests) = record(client, model).await;
     let mut found = row.recounted(recorded.result.as_ref());
     found.set_digests(digests);
     match recorded.result {

@@ -354,6 +354,11 @@ async fn write_list(
                     "`--output` would overwrite the list passed to `--since`",
                 ));
             }
+            Err(_) if !Path::new(since).exists() => {
+                return Err(CommandError::usage(
+                    "`--since` is neither a date, a time nor an existing list",
+                ));
+            }
             Err(_) => Listing::started_at(Path::new(since))?,
         };
         listing = listing.since(time);

@@ -192,10 +192,11 @@ async fn usage_errors_are_one_sentence() {
     damaged[4..64].fill(0xff);
     fs::write(path("damaged"), damaged).unwrap();
     let no_list = format!("failed to read the table `{}`", path("damaged"));
-    let cases: [(&[&str], i32, &str); 15] = [
+    let cases: [(&[&str], i32, &str); 16] = [
         (&["list", "-o", &path(".")], 4, "failed to write"),
         (&["list", "-o", &path("folder")], 4, "it is not a regular file"),
         (&["list", "--since", &path("list"), "-o", &path("./list")], 2, "would overwrite"),
+        (&["list", "--since", "2026-13-01", "-o", &path("x")], 2, "neither a date"),
         (&["list", "--offline", "-o", &path("x")], 2, "cannot read `"),
         (&["read", &path("missing"), "-o", &path("x")], 4, "failed to read"),
         (&["read", &path("empty"), "-o", &path("x")], 2, "contains no repositories"),

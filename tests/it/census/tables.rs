@@ -82,7 +82,7 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
     let notes: ArrayRef = Arc::new(StringArray::from(vec!["1", "2", "3", "4", "5"]));
     let repos = batch(vec![("note", notes), ("id", names)]);
-    let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4).await.unwrap();
+    let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4, |_| ()).await.unwrap();
     assert_eq!(rows.schema(), repos_schema());
     let text = |column: &str| {
         let column = rows.column_by_name(column).unwrap().as_any();
@@ -95,8 +95,9 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let totals = rows.column_by_name("parameter_total").unwrap();
     assert_eq!(totals.null_count(), 2);
     let without_names = batch(vec![("likes", Arc::new(StringArray::from(vec!["1"])))]);
-    let error =
-        hf_meta_census::read_batch(&support::client(&hub), &without_names, 4).await.unwrap_err();
+    let error = hf_meta_census::read_batch(&support::client(&hub), &without_names, 4, |_| ())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("has no column `repo`"), "{error}");
 }
 
