@@ -213,7 +213,9 @@ impl<'a> TensorPosition<'a> {
             (Segment::FeedForward, None) if is_in_gguf_layer => {
                 self.expert = new(ExpertKind::Numbered(number));
             }
-            (Segment::List, None) => self.expert = new(ExpertKind::Listed(number)),
+            (Segment::List, None) if self.layer.is_some() => {
+                self.expert = new(ExpertKind::Listed(number));
+            }
             // `Other` is a list with one tensor per expert, such as `experts.gate_up_projs.3`.
             (Segment::Experts | Segment::Other, Some(list)) if list.kind == ExpertKind::Stacked => {
                 self.expert = Some(ExpertPosition { kind: ExpertKind::Numbered(number), ..list });
@@ -426,7 +428,7 @@ mod tests {
         use ExpertPart::{Numbered, Rows, Stacked};
         type Case = (&'static str, &'static [u64], Option<(&'static str, ExpertPart)>);
 
-        let cases: [Case; 43] = [
+        let cases: [Case; 44] = [
             ("h.0.mlp.experts.3.w", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.mlp.experts.up_projs.3.weight", &[9, 1], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.mlp.experts.up_projs.3.bias", &[9], Some(("h.0.mlp.experts", Numbered(3)))),
@@ -477,6 +479,8 @@ mod tests {
             ("h.0.mlp.expert_bias", &[4], None),
             ("h.0.mlp.weight", &[4, 2, 3], None),
             ("h.0.ffns.3.gate.weight", &[2, 3], Some(("h.0.ffns", Numbered(3)))),
+            // FlauBERT and XLM have a list with the feed-forward layers of all layers.
+            ("transformer.ffns.3.lin1.weight", &[2, 3], None),
             ("h.0.mlp.expert.3.w", &[2, 3], Some(("h.0.mlp.expert", Numbered(3)))),
             ("h.0.mlp.expert_3.w", &[2], Some(("h.0.mlp", Numbered(3)))),
             ("h.0.moe.mlp.w1", &[8, 2], Some(("h.0.moe.mlp", Rows))),
