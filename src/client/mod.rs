@@ -12,6 +12,7 @@ mod model_call;
 mod shared_calls;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::blocking::block_on;
 pub use self::builder::ClientBuilder;
@@ -134,6 +135,18 @@ impl Client {
     #[must_use]
     pub fn remaining_quota(&self) -> Option<RemainingQuota> {
         self.context.http.quota()
+    }
+
+    /// Returns the timeout of calls, if [`ClientBuilder::call_timeout`] has set it.
+    #[must_use]
+    pub fn call_timeout(&self) -> Option<Duration> {
+        self.context.call_timeout
+    }
+
+    /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`].
+    #[must_use]
+    pub fn quota_share(&self) -> f64 {
+        self.context.http.quota_share()
     }
 
     /// Returns the endpoint of the Hub that this client reads from.

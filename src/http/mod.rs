@@ -210,6 +210,11 @@ impl Http {
         self.gate.quota(&GateKey::for_files(&self.endpoint))
     }
 
+    /// Returns the share of quotas that this client uses.
+    pub(crate) fn quota_share(&self) -> f64 {
+        self.settings.quota_share
+    }
+
     /// Returns the configured headers. Like the token, they are part of cache keys.
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.settings.headers

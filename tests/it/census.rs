@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hf_meta::Client;
@@ -83,20 +84,11 @@ impl GeneratedHub {
 /// All rows of a census by repository. A repository has one row.
 fn rows(target: &Path) -> BTreeMap<String, CensusRow> {
     let mut rows = BTreeMap::new();
-    for file in fs::read_dir(target.join("models")).unwrap() {
-        for row in hf_meta_census::model_rows(&file.unwrap().path()).unwrap() {
+    for file in fs::read_dir(target.join("repos")).unwrap() {
+        for row in hf_meta_census::repo_rows(&file.unwrap().path()).unwrap() {
             let row = row.unwrap();
             assert_eq!(rows.insert(row.repo.clone(), row), None);
         }
-    }
-    rows
-}
-
-/// Rows without what differs from run to run.
-fn without_cost(rows: BTreeMap<String, CensusRow>) -> Vec<CensusRow> {
-    let mut rows: Vec<_> = rows.into_values().collect();
-    for row in &mut rows {
-        (row.requests, row.bytes_read, row.read_at) = (0, 0, None);
     }
     rows
 }
@@ -146,6 +138,23 @@ fn needed_requests(truth: &ModelTruth) -> u64 {
     }
 }
 
+/// Counts the requests for each repository from now on.
+fn count_requests(hub: &LocalHub) -> Arc<Mutex<BTreeMap<String, u64>>> {
+    let requests = Arc::new(Mutex::new(BTreeMap::<String, u64>::new()));
+    let counted = Arc::clone(&requests);
+    hub.inject(move |request, _| {
+        *counted.lock().unwrap().entry(repo(&request.path)).or_default() += 1;
+        None
+    });
+    requests
+}
+
+/// Returns the repository in the path of a request.
+fn repo(path: &str) -> String {
+    let path = ["/api/models/", "/models/", "/"].iter().find_map(|start| path.strip_prefix(start));
+    path.unwrap_or_default().splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
+}
+
 /// Ten thousand models against a Hub that allows 3,000 requests in 2 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_model_has_one_correct_row_and_one_request_per_file() {
@@ -154,12 +163,14 @@ async fn each_model_has_one_correct_row_and_one_request_per_file() {
     let quota = |hub: MockHubBuilder| hub.quota(3_000, Duration::from_secs(2)).without_log();
     let generated = GeneratedHub::with(models, quota);
     let manifest = generated.list("repos.parquet").await;
+    let requests = count_requests(&generated.hub);
     let summary = generated.read(&manifest, "census").await;
     assert_eq!((summary.repos(), summary.failed(), summary.already_read), (10_000, 0, 0));
     let rows = generated.rows("census");
     assert_true(&rows, generated.truths());
+    let requests = requests.lock().unwrap();
     for truth in generated.truths().filter(|truth| truth.parameters.is_ok()) {
-        let requests = u64::try_from(rows[&truth.repo].requests).unwrap();
+        let requests = requests.get(&truth.repo).copied().unwrap_or_default();
         assert!(requests <= needed_requests(&truth), "{requests} requests: {truth:?}");
     }
     // A second run reads nothing.
@@ -184,24 +195,44 @@ async fn recounting_stored_headers_sends_no_requests() {
     assert_eq!(generated.rows("census"), before);
 }
 
-/// The headers of two reads are equal byte for byte, and so are the rows except for their times.
+/// Returns the files of a table, by name.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    files
+        .map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap()))
+        .collect()
+}
+
+/// The table of runs contains everything that differs.
 #[tokio::test]
-async fn two_reads_of_one_state_are_equal() {
+async fn two_reads_of_one_state_are_equal_byte_for_byte() {
     let generated = GeneratedHub::new(300);
     let manifest = generated.list("repos.parquet").await;
-    let mut files = Vec::new();
+    let folder = |name: &str| generated.folder.path().join(name);
     for target in ["one", "two"] {
+        generated.hub.clear_log();
         generated.read(&manifest, target).await;
-        let headers = fs::read_dir(generated.folder.path().join(target).join("headers")).unwrap();
-        let mut headers: Vec<_> = headers.map(|file| file.unwrap().path()).collect();
-        headers.sort_unstable();
-        files.push(headers.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>());
-        for file in headers {
-            let headers = hf_meta_census::header_rows(&file).unwrap().map(Result::unwrap);
-            assert!(headers.is_sorted_by_key(|header| (header.repo, header.file)));
-        }
+        let sent = generated.hub.log().len();
+        let runs: Vec<_> = fs::read_dir(folder(target).join("runs")).unwrap().collect();
+        assert_eq!(runs.len(), 1);
+        let mut runs = hf_meta_census::run_rows(&runs[0].as_ref().unwrap().path()).unwrap();
+        let run = runs.next().unwrap().unwrap();
+        assert_eq!((&*run.action, run.repos, run.error.as_deref()), ("read", 300, None));
+        // The first missing shard ends the reading, and chance decides whether the requests for others are sent.
+        let requests = usize::try_from(run.requests).unwrap();
+        assert!((sent..sent + 50).contains(&requests), "{sent} requests: {run:?}");
+        assert!(run.endpoint.starts_with(generated.hub.endpoint()) && run.bytes_read > 0);
+        assert!(run.ended_at >= run.started_at && run.started_at > 0, "{run:?}");
     }
-    assert!(files[0].len() == 2 && files[0] == files[1]);
+    for table in ["repos", "files"] {
+        let of_first = files(&folder("one").join(table));
+        assert!(of_first.len() == 2 && of_first == files(&folder("two").join(table)), "{table}");
+    }
+    for name in files(&folder("one").join("files")).keys() {
+        let file = folder("one").join("files").join(name);
+        let headers = hf_meta_census::file_rows(&file).unwrap().map(Result::unwrap);
+        assert!(headers.is_sorted_by_key(|header| (header.repo, header.path)));
+    }
 }
 
 #[tokio::test]
@@ -214,7 +245,7 @@ async fn missing_headers_are_reported_and_repaired() {
     let changes: [fn(&Path) -> std::io::Result<()>; 2] =
         [|file| fs::remove_file(file), |file| fs::write(file, "PAR1")];
     for change in changes {
-        let headers = generated.folder.path().join("census/headers");
+        let headers = generated.folder.path().join("census/files");
         let file = fs::read_dir(&headers).unwrap().next().unwrap().unwrap().path();
         change(&file).unwrap();
         let error = census().count().await.unwrap_err();
@@ -223,7 +254,7 @@ async fn missing_headers_are_reported_and_repaired() {
         generated.read(&manifest, "census").await;
         census().count().await.unwrap();
     }
-    assert_eq!(without_cost(generated.rows("census")), without_cost(before));
+    assert_eq!(generated.rows("census"), before);
 }
 
 #[tokio::test]
@@ -235,7 +266,7 @@ async fn slices_add_up_to_the_whole() {
         let census = Census::create(generated.client.clone(), &generated.path("slices")).unwrap();
         census.slice(slice, 2).read(&manifest).await.unwrap();
     }
-    assert_eq!(without_cost(generated.rows("slices")), without_cost(generated.rows("whole")));
+    assert_eq!(generated.rows("slices"), generated.rows("whole"));
 }
 
 #[tokio::test]

@@ -181,8 +181,12 @@ async fn statuses(client: &Client, names: &[&str]) -> Vec<(String, bool)> {
     let target = folder.path().display().to_string();
     hf_meta_census::Census::create(client.clone(), &target).unwrap().read(&manifest).await.unwrap();
     let packed = folder.path().join("rows.parquet");
-    hf_meta_census::Census::open(client.clone(), &target).unwrap().pack(&packed).await.unwrap();
-    let rows = hf_meta_census::model_rows(&packed).unwrap().map(Result::unwrap);
+    hf_meta_census::Census::open(client.clone(), &target)
+        .unwrap()
+        .pack(&packed.display().to_string())
+        .await
+        .unwrap();
+    let rows = hf_meta_census::repo_rows(&packed).unwrap().map(Result::unwrap);
     let mut rows: Vec<_> =
         rows.map(|row| (row.repo, row.status, row.parameter_total.is_some())).collect();
     rows.sort();

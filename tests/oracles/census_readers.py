@@ -3,7 +3,7 @@
 
     tests/oracles/census_readers.py HF_META LOCAL_HUB [--update]
 
-HF_META and LOCAL_HUB are the programs. Needs the packages duckdb, pandas, polars, pyarrow, datasets and moto[server].
+HF_META and LOCAL_HUB are the programs. Needs the packages duckdb, pandas, polars, pyarrow, datasets, mlcroissant and moto[server].
 The queries of src/docs/census.md must print what the page shows; --update writes it.
 """
 
@@ -38,6 +38,8 @@ def main():
             census("pack", "census", "-o", "models.parquet")
             rows = check_readers()
             check_queries("--update" in sys.argv)
+            census("publish", "census", "-o", "published", "--tensors", "--license", "cc0-1.0")
+            check_publication()
             check_object_store(census, environment, rows)
         finally:
             hub.terminate()
@@ -53,7 +55,7 @@ def check_readers():
 
     datasets.disable_progress_bars()
     counts = {}
-    for table in ["repos.parquet", "models.parquet", "census/models/*.parquet", "census/headers/*.parquet"]:
+    for table in ["repos.parquet", "models.parquet", "census/repos/*.parquet", "census/files/*.parquet"]:
         files = sorted(map(str, pathlib.Path().glob(table)))
         frame = pandas.concat(map(pandas.read_parquet, files))
         loaded = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir="datasets")
@@ -74,6 +76,40 @@ def check_readers():
             assert total == polars.read_parquet(files)["parameter_total"].sum()
     print("duckdb, pandas, polars and datasets agree:", counts)
     return counts
+
+
+def check_publication():
+    """Compares the readers of a published data set, and validates its Croissant file."""
+    import datasets
+    import duckdb
+    import mlcroissant
+    import polars
+    import pyarrow.parquet
+
+    counts = {}
+    for table in ["repos", "files", "runs", "tensors"]:
+        file = f"published/{table}.parquet"
+        loaded = datasets.load_dataset("published", table, split="train", cache_dir="datasets")
+        lengths = {
+            "datasets": len(loaded),
+            "duckdb": duckdb.sql(f"SELECT count(*) FROM '{file}'").fetchall()[0][0],
+            "polars": polars.read_parquet(file).height,
+            "pyarrow": pyarrow.parquet.read_table(file).num_rows,
+        }
+        assert len(set(lengths.values())) == 1 and lengths["duckdb"] > 0, (table, lengths)
+        counts[table] = lengths["duckdb"]
+    loaded = datasets.load_dataset("published", split="train", cache_dir="datasets")
+    assert loaded["repo"] == sorted(loaded["repo"]) and len(loaded) == counts["repos"]
+    dataset = mlcroissant.Dataset(jsonld="published/croissant.json")
+    assert not dataset.metadata.ctx.issues.errors, dataset.metadata.ctx.issues.report()
+    records = list(dataset.records("repos"))
+    total = sum(int(record["repos/parameter_total"] or 0) for record in records if record["repos/status"] == b"ok")
+    expected = duckdb.sql("SELECT sum(parameter_total)::BIGINT FROM 'published/repos.parquet'").fetchall()[0][0]
+    assert (len(records), total) == (counts["repos"], expected), (len(records), total, expected)
+    tensors = """SELECT count(*) FROM (SELECT repo, count(*) AS found FROM 'published/tensors.parquet' GROUP BY repo)
+        JOIN 'published/repos.parquet' USING (repo) WHERE status = 'ok' AND format != 'pytorch' AND found != tensors"""
+    print("repositories whose tensors differ:", duckdb.sql(tensors).fetchall()[0][0])
+    print("duckdb, polars, pyarrow, datasets and mlcroissant agree:", counts)
 
 
 def check_queries(update):
@@ -123,7 +159,7 @@ def check_object_store(census, environment, rows):
         census("count", "s3://bucket/census")
         census("pack", "s3://bucket/census", "-o", "from-s3.parquet")
         store = pyarrow.fs.S3FileSystem(access_key="test", secret_key="test", endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1")
-        for table in ["models", "headers"]:
+        for table in ["repos", "files"]:
             read = pyarrow.parquet.read_table(f"bucket/census/{table}", filesystem=store)
             assert len(read) == rows[f"census/{table}/*.parquet"], table
         assert len(pyarrow.parquet.read_table("from-s3.parquet")) == rows["models.parquet"]

@@ -7,9 +7,10 @@
 
 `build` writes three checkpoints of each architecture without weights, as `architectures.py` does: of the default size
 (`default`), with other numbers (`small`), and with yet other numbers, a stated `head_dim` and inverted settings
-(`other`). Of several sets of numbers, it takes the first one with which the model can be built.
+(`other`). Of several sets of numbers, it takes the first one with which the model can be built. Then it changes each
+key of `small` alone, and writes the checkpoints whose tensors differ (`keys`).
 
-`derive` looks for a formula of each dimension of each module that holds in all three checkpoints, with at least two
+`derive` looks for a formula of each dimension of each module that holds in all checkpoints, with at least two
 different values. A dimension without a formula is `_`. Architectures with fewer checkpoints, or without a single input
 embedding, are left out.
 
@@ -22,6 +23,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -118,9 +120,51 @@ def prepare(folder):
     (folder / "not-built").write_text("\n".join(reasons))
 
 
+def other_values(key, value):
+    """Returns the values to try in place of a value of `small`."""
+    if key.startswith(KEPT) or key.endswith(("_token_id", "_index", "_idx", "dtype")) or isinstance(value, (str, float)):
+        return ()
+    if value is None:
+        return (52, 2) if re.search("inner|size|dim|heads|rank|layers|experts|inter", key) else ()
+    if isinstance(value, bool):
+        return (not value,)
+    if isinstance(value, int):
+        return (2 * value, value + 1, value - 1) if value > 1 else (value + 1,)
+    if isinstance(value, list) and len(set(map(str, value))) > 1:
+        return ([*value[1:], value[0]],)
+    return ([1],) if value == [] else ()
+
+
+def prepare_keys(folder):
+    """Writes the checkpoints in which one key of `small` differs."""
+    from transformers import CONFIG_MAPPING
+
+    small = folder.parent.parent / "small" / folder.name
+    if folder.exists() or not (small / "total").exists():
+        return
+    folder.mkdir(parents=True)
+    config = json.loads((small / "config.json").read_text())
+    known = set(CONFIG_MAPPING[folder.name]().to_dict()) - {"architectures", "model_type", "transformers_version"}
+    _, _, stored = load(small)
+    part = next((key for key in TEXT_MODELS if isinstance(config.get(key), dict)), None)
+    keys = [*((None, key, value) for key, value in config.items() if key in known), *((part, key, value) for key, value in config.get(part, {}).items())]
+    for inside, key, value in keys:
+        for other in other_values(key, value):
+            settings = {key: value for key, value in config.items() if key in known}
+            settings.update({inside: {**config[inside], key: other}} if inside else {key: other})
+            try:
+                target = folder / key
+                write(target, build(folder.name, settings))
+                if load(target)[2] == stored:
+                    shutil.rmtree(target)
+                break
+            except Exception:
+                shutil.rmtree(target, ignore_errors=True)
+
+
 # The keys of nested language models, as in `memory/layout.rs`, and the alternatives of names in `architectures.txt`.
 TEXT_MODELS = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
-NAMES = {"$layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "$heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+NAMES = {"$layers": ("decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"), "$heads": ("decoder_attention_heads", "num_decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
          "$hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "emb_dim", "embed_dim")}
 EMBEDDINGS = ("embed_tokens", "wte", "embeddings.word_embeddings", "word_embeddings", "embed_in", "tok_embeddings", "shared", "embeddings")
 QUERIES, KEYS, BOTH = "$heads*head_dim", "num_key_value_heads*head_dim", "($heads+2*num_key_value_heads)*head_dim"
@@ -130,7 +174,8 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 FORMULAS = [
     ">vocab_size", *EXPERTS, "$hidden", "3*$hidden", "4*$hidden", "2*$hidden", QUERIES, f"2*{QUERIES}", KEYS, f"2*{KEYS}", BOTH, "head_dim", "intermediate_size", "2*intermediate_size", "ffn_dim", "n_inner",
     "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "ffn_hidden_size", "2*ffn_hidden_size", "moe_intermediate_size", "2*moe_intermediate_size", "shared_expert_intermediate_size",
-    "moe_shared_expert_intermediate_size", "n_shared_experts*moe_intermediate_size", "num_shared_experts*moe_intermediate_size", "shared_intermediate_size", "2*shared_intermediate_size",
+    "moe_shared_expert_intermediate_size", "n_shared_experts*moe_intermediate_size", "num_shared_experts*moe_intermediate_size", "moe_num_shared_experts*moe_intermediate_size",
+    "moe_num_shared_experts*intermediate_size", "shared_intermediate_size", "2*shared_intermediate_size",
     "num_experts*moe_intermediate_size", "q_lora_rank", "kv_lora_rank", "kv_lora_rank+qk_rope_head_dim", "$heads*(qk_nope_head_dim+qk_rope_head_dim)", "$heads*(qk_nope_head_dim+v_head_dim)", "$heads*v_head_dim",
     "num_key_value_heads*v_head_dim", LINEAR_VALUES, LINEAR_KEYS, f"2*{LINEAR_KEYS}+{LINEAR_VALUES}", f"2*({LINEAR_KEYS}+{LINEAR_VALUES})", "linear_value_head_dim", "linear_num_value_heads",
     "2*linear_num_value_heads", "$heads", "d_kv*$heads", "word_embed_proj_dim", "embedding_size", "max_position_embeddings", "n_positions", "type_vocab_size", "mamba_expand*hidden_size", "2*mamba_expand*hidden_size",
@@ -217,7 +262,7 @@ def layout(samples):
         for (key, path), stored in elements.items():
             lists[key].append((config, pattern(path)[1], stored))
     for key, instances in lists.items():
-        for formula in (*(("$layers",) if key.count("#") == 1 else ()), *EXPERTS):
+        for formula in (*(("$layers", "encoder_layers", "num_layers") if key.count("#") == 1 else ()), *EXPERTS):
             lengths = [evaluate(formula, config, next(iter(places), None)) for config, places, _ in instances]
             fits = all(length is not None and set(stored) == set(range(length)) for length, (_, _, stored) in zip(lengths, instances))
             if fits and len(set(lengths)) > 1:
@@ -253,7 +298,11 @@ def derive(folder, table):
         for path in sorted(path for path in (folder / sample).iterdir() if (path / "total").exists()):
             architecture, config, modules = load(path)
             samples[architecture].append((config, modules))
-    layouts = {name: layout(found) for name, found in samples.items() if len(found) >= len(SAMPLES) and all(modules for _, modules in found)}
+    samples = {name: found for name, found in samples.items() if len(found) >= len(SAMPLES)}
+    for path in sorted((folder / "keys").glob("*/*/total")):
+        architecture, config, modules = load(path.parent)
+        samples.get(architecture, []).append((config, modules))
+    layouts = {name: layout(found) for name, found in samples.items() if all(modules for _, modules in found)}
     groups = collections.defaultdict(list)
     for name, found in sorted(layouts.items()):
         if found:
@@ -277,7 +326,8 @@ def derive(folder, table):
 def check(folder, program):
     source = (ROOT / "crates/hf-meta-format/src/report/rules/mismatch.rs").read_text()
     kinds = {name[0].lower() + name[1:] for name in re.findall(r"^    ([A-Z]\w+),$", source, re.MULTILINE)}
-    checkpoints = sorted(path for sample in SAMPLES for path in (folder / sample).iterdir() if (path / "total").exists())
+    samples = [*(folder / sample for sample in SAMPLES), *(folder / "keys").iterdir()]
+    checkpoints = sorted(path for sample in samples for path in sample.iterdir() if (path / "total").exists())
     wrong = 0
     for path in checkpoints:
         report = json.loads(subprocess.run([program, "verify", "--json", str(path)], capture_output=True, text=True).stdout)
@@ -297,9 +347,10 @@ def main():
 
         from transformers import CONFIG_MAPPING
 
-        paths = [folder / sample / name for sample in SAMPLES for name in rest or sorted(CONFIG_MAPPING.keys())]
+        names = rest or sorted(CONFIG_MAPPING.keys())
         with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=40) as pool:
-            pool.map(prepare, paths, chunksize=1)
+            pool.map(prepare, [folder / sample / name for sample in SAMPLES for name in names], chunksize=1)
+            pool.map(prepare_keys, [folder / "keys" / name for name in names], chunksize=1)
     else:
         {"derive": derive, "check": check}[command](folder, *rest)
 

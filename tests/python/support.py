@@ -48,10 +48,9 @@ def list_models(manifest):
 
 
 def tables(folder):
-    """Returns the rows of a census, without times and costs."""
+    """Returns the rows of a census."""
     import pyarrow
     import pyarrow.parquet
 
-    files = sorted(pathlib.Path(folder, "models").glob("*.parquet"))
-    rows = pyarrow.concat_tables(pyarrow.parquet.read_table(file) for file in files).sort_by("repo")
-    return rows.drop_columns(["requests", "bytes_read", "read_at"])
+    files = sorted(pathlib.Path(folder, "repos").glob("*.parquet"))
+    return pyarrow.concat_tables(pyarrow.parquet.read_table(file) for file in files).sort_by("repo")

@@ -121,8 +121,26 @@ class Tables(unittest.TestCase):
         for batch in hf_meta.read_batches(iter(["gpt2"]), endpoint="http://127.0.0.1:1", timeout=1, progress=seen.append):
             self.assertEqual(batch["status"].to_pylist(), ["failed"])
         self.assertEqual(seen[-1], (1, 0, 1))
-        with self.assertRaises(TypeError):
-            hf_meta.read(NAMES, progress=seen.append)
+        hf_meta.read(NAMES, progress=seen.append)
+        self.assertEqual(seen[-1], (3, 3, 0))
+
+    def test_an_interrupted_census_stores_its_complete_rows(self):
+        class Interrupted(BaseException):
+            pass
+
+        def interrupt(progress):
+            if progress.done:
+                raise Interrupted
+
+        with tempfile.TemporaryDirectory() as folder:
+            manifest, target = os.path.join(folder, "list"), os.path.join(folder, "census")
+            hf_meta.census.list(manifest, filter="safetensors")
+            repos = pyarrow.parquet.read_table(manifest).slice(0, 250)
+            with self.assertRaises(Interrupted):
+                hf_meta.census.read(repos, target, jobs=1, progress=interrupt)
+            stored = tables(target).num_rows
+            self.assertTrue(0 < stored < 250, stored)
+            self.assertEqual(hf_meta.census.read(repos, target).repos, 250)
 
     def test_progress_can_be_a_bar_of_tqdm(self):
         with contextlib.redirect_stderr(io.StringIO()) as shown, tempfile.TemporaryDirectory() as folder:
@@ -189,6 +207,10 @@ class Census(unittest.TestCase):
             self.assertEqual(hf_meta.census.count(whole), dataclasses.replace(read, carried_over=0))
             self.assertEqual(hf_meta.census.retry(whole).rows, read.rows)
             self.assertEqual(hf_meta.census.diff(whole, packed), [])
+            self.assertEqual(hf_meta.census.verify(packed, sample=20, seed=1), [])
+            published = os.path.join(folder, "published")
+            self.assertEqual(hf_meta.census.publish(whole, published, license="cc0-1.0", tensors=True), 300)
+            self.assertIn("croissant.json", os.listdir(published))
             few = [name for name in repos["repo"].to_pylist()[1:]] + ["org/none"]
             hf_meta.census.read(iter(few), changed)
             changes = hf_meta.census.diff(whole, changed)

@@ -44,7 +44,7 @@ class LostNodes(unittest.TestCase):
             run.start()
             for number, node in enumerate(lost, 1):
                 # Each node is lost while it reads, after some parts were written.
-                while run.is_alive() and len(list(pathlib.Path(disturbed).glob("models/*.parquet"))) < 2 * number:
+                while run.is_alive() and len(list(pathlib.Path(disturbed).glob("repos/*.parquet"))) < 2 * number:
                     time.sleep(0.05)
                 cluster.remove_node(node, allow_graceful=False)
             self.assertTrue(run.is_alive())

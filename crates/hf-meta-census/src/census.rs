@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::mem::take;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -13,9 +13,11 @@ use super::outage::{CensusStop, CircuitBreaker, MAX_OUTAGE};
 use super::part::{CensusPart, PartFooter, PendingPart};
 use super::previous::PreviousCensus;
 use super::read_repo::{RepoReader, recount};
-use super::row::CensusRow;
+use super::row::{CensusRow, TOOL, integer};
+use super::run::CensusRun;
 use super::storage::Storage;
 use super::{CensusError, Manifest, StoredHeader};
+use hf_meta::formats::{chain, clip};
 use hf_meta::{Client, ErrorKind};
 
 /// The maximum number of incomplete parts, so that one slow repository does not delay all others.
@@ -44,12 +46,13 @@ const MAX_CONCURRENT_CHECKS: usize = 32;
 #[derive(Debug)]
 #[must_use]
 pub struct Census {
-    client: Client,
+    pub(super) client: Client,
     pub(super) storage: Storage,
     concurrency: usize,
     slice: (usize, usize),
     previous: Option<String>,
     max_outage: Duration,
+    pub(super) tool: String,
     stop: CensusStop,
     progress: Arc<ProgressReporter>,
 }
@@ -70,9 +73,25 @@ impl fmt::Debug for ProgressReporter {
 }
 
 impl ProgressReporter {
+    pub(super) fn new(report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
+        Self { current: Mutex::default(), on_progress: Some(Box::new(report)) }
+    }
+
+    /// Counts a repository and reports the progress.
+    pub(super) fn add(&self, row: &CensusRow) {
+        self.update(|progress| {
+            progress.done += 1;
+            progress.failed += usize::from(row.has_failed());
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CensusProgress> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Changes the progress and reports it.
     pub(super) fn update(&self, change: impl FnOnce(&mut CensusProgress)) {
-        let mut progress = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.lock();
         change(&mut progress);
         if let Some(report) = &self.on_progress {
             report(*progress);
@@ -167,6 +186,7 @@ impl Census {
             slice: (0, 1),
             previous: None,
             max_outage: MAX_OUTAGE,
+            tool: TOOL.to_owned(),
             stop: CensusStop::default(),
             progress: Arc::default(),
         }
@@ -195,11 +215,16 @@ impl Census {
         Self { max_outage: duration, ..self }
     }
 
+    /// Sets the program, its version and its commit for the [`runs`](CensusRun::tool) table, `hf-meta` and its version by
+    /// default.
+    pub fn tool(self, tool: impl Into<String>) -> Self {
+        Self { tool: tool.into(), ..self }
+    }
+
     /// Sets a function to be called after each repository, and at the start and end of an outage.
     /// [`count`](Self::count) calls it after each part.
     pub fn on_progress(self, report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
-        let on_progress: Option<Box<OnProgress>> = Some(Box::new(report));
-        Self { progress: Arc::new(ProgressReporter { on_progress, ..Default::default() }), ..self }
+        Self { progress: Arc::new(ProgressReporter::new(report)), ..self }
     }
 
     /// Returns a handle that ends [`read`](Self::read) and [`retry`](Self::retry) early, for example on a signal.
@@ -224,7 +249,7 @@ impl Census {
         let (slice, slices) = self.slice;
         let in_slice = (0..manifest.parts()).filter(|number| number % slices == slice);
         let parts: Vec<_> = in_slice.map(|number| CensusPart::new(manifest, number)).collect();
-        let summary = self.run(existing, &parts, Some(manifest)).await?;
+        let summary = self.recorded("read", self.run(existing, &parts, Some(manifest))).await?;
         // The target may have been removed during the run.
         let existing = CensusPart::list(&self.storage).await?;
         match parts.iter().filter(|part| !existing.contains(part)).count() {
@@ -241,7 +266,7 @@ impl Census {
     pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
         let parts = CensusPart::list_existing(&self.storage).await?;
         let all: Vec<_> = parts.iter().cloned().collect();
-        self.run(parts, &all, None).await
+        self.recorded("retry", self.run(parts, &all, None)).await
     }
 
     /// Reads the repositories without a row in some parts; without a manifest, those that failed, too.
@@ -288,6 +313,23 @@ impl Census {
         }
     }
 
+    /// Stores a row about a run in the table `runs`.
+    async fn recorded(
+        &self,
+        action: &str,
+        run: impl Future<Output = Result<CensusSummary, CensusError>>,
+    ) -> Result<CensusSummary, CensusError> {
+        *self.progress.lock() = CensusProgress::default();
+        let (mut row, before) = CensusRun::start(action, &self.client, &self.tool);
+        (row.slice, row.slices) = (integer(self.slice.0 as u64), integer(self.slice.1 as u64));
+        let result = run.await;
+        row.error = result.as_ref().err().map(|error| clip(&chain(error)));
+        let progress = *self.progress.lock();
+        let written = row.write(&self.storage, &before, &self.client.stats(), progress).await;
+        // The error of the run is more important.
+        result.and_then(|summary| written.map(|()| summary))
+    }
+
     pub(super) fn incomplete(&self, missing: usize, parts: usize) -> CensusError {
         CensusError::Incomplete { target: self.storage.name().to_owned(), missing, parts }
     }
@@ -298,8 +340,12 @@ impl Census {
     ///
     /// Returns an error if the target contains no census, or cannot be read or written.
     pub async fn count(&self) -> Result<CensusSummary, CensusError> {
-        let mut summary = CensusSummary::default();
         let parts = CensusPart::list_existing(&self.storage).await?;
+        self.recorded("count", self.count_parts(parts)).await
+    }
+
+    async fn count_parts(&self, parts: BTreeSet<CensusPart>) -> Result<CensusSummary, CensusError> {
+        let mut summary = CensusSummary::default();
         let total = parts.len() * REPOS_PER_PART;
         self.progress.update(|progress| *progress = CensusProgress { total, ..Default::default() });
         for part in parts {
@@ -450,12 +496,7 @@ impl<'a> ReadRun<'a> {
             summary.carried_over = pending.rows.len() - summary.already_read;
             self.census.progress.update(|progress| progress.done += summary.carried_over);
         }
-        let report = |row: &CensusRow| {
-            self.census.progress.update(|progress| {
-                progress.done += 1;
-                progress.failed += usize::from(row.has_failed());
-            });
-        };
+        let report = |row: &CensusRow| self.census.progress.add(row);
         let turn = self.turn.lock().await;
         pending.complete(&self.reader, turn, report).await?;
         let is_complete = pending.is_complete();

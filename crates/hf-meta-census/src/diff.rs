@@ -1,57 +1,82 @@
 //! Compares two censuses.
 
-use std::collections::HashMap;
-use std::path::Path;
+use itertools::{EitherOrBoth, Itertools};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
-use itertools::{Itertools, izip};
-
-use super::part::CensusPart;
+use super::CensusError;
+use super::layout_digest::hexadecimal;
+use super::pack::{order, sorted_rows};
 use super::row::CensusRow;
-use super::storage::Storage;
-use super::{CensusError, model_rows};
+use super::table::is_digest;
 
 /// A difference between two censuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub enum CensusChange {
+pub struct CensusChange {
+    /// The kind of the difference.
+    pub change: ChangeKind,
+    /// The repository.
+    pub repo: String,
+    /// The column whose value has changed; `None` if the whole row was added or removed.
+    pub column: Option<String>,
+    /// The old value. Digests are hexadecimal.
+    pub before: Value,
+    /// The new value.
+    pub after: Value,
+}
+
+/// The kind of a difference between two censuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ChangeKind {
     /// The repository is only in the new census.
-    Added {
-        /// The repository.
-        repo: String,
-    },
+    Added,
     /// The repository is only in the old census.
-    Removed {
-        /// The repository.
-        repo: String,
-    },
+    Removed,
     /// The value of a column has changed.
-    Changed {
-        /// The repository.
-        repo: String,
-        /// The column: `status`, `error_kind`, `parameter_total`, `findings`, `commit` or `rules`.
-        column: &'static str,
-        /// The old value; empty if absent.
-        before: String,
-        /// The new value; empty if absent.
-        after: String,
-    },
+    Changed,
 }
 
-/// The columns that are compared.
-const COLUMNS: [&str; 6] =
-    ["status", "error_kind", "parameter_total", "findings", "commit", "rules"];
+impl CensusChange {
+    fn whole_row(change: ChangeKind, repo: String) -> Self {
+        Self { change, repo, column: None, before: Value::Null, after: Value::Null }
+    }
 
-/// The compared values of a row.
-fn values(row: CensusRow) -> [String; 6] {
-    let total = row.parameter_total.map(|total| total.to_string());
-    let findings = row.findings.map(|findings| findings.join(" "));
-    let [error, total, findings, commit] =
-        [row.error_kind, total, findings, row.commit].map(Option::unwrap_or_default);
-    [row.status, error, total, findings, commit, row.rules]
+    /// Compares all columns of two rows.
+    pub(super) fn between(
+        before: &CensusRow,
+        after: &CensusRow,
+    ) -> impl Iterator<Item = Self> + use<> {
+        let (repo, mut after) = (before.repo.clone(), values(after));
+        values(before).into_iter().filter_map(move |(column, before)| {
+            let after = after.remove(&column).unwrap_or_default();
+            let (change, repo) = (ChangeKind::Changed, repo.clone());
+            (before != after).then_some(Self { change, repo, column: Some(column), before, after })
+        })
+    }
 }
 
-/// Calls `report` for each difference between two censuses. Each census is a folder, a URL, or a file written by
-/// [`Census::pack`](super::Census::pack).
+/// Returns the values of a row by column.
+fn values(row: &CensusRow) -> Map<String, Value> {
+    // A row is an object with text as keys, so that it is always valid JSON.
+    let Ok(Value::Object(mut values)) = serde_json::to_value(row) else { return Map::new() };
+    values.iter_mut().filter(|(name, _)| is_digest(name)).for_each(|(_, value)| to_text(value));
+    values
+}
+
+/// Converts the bytes of a digest, or of a list of digests, to text.
+fn to_text(value: &mut Value) {
+    let Value::Array(items) = value else { return };
+    match items.iter().map(|byte| u8::try_from(byte.as_u64()?).ok()).collect::<Option<Vec<_>>>() {
+        Some(bytes) if !bytes.is_empty() => *value = hexadecimal(&bytes).into(),
+        _ => items.iter_mut().for_each(to_text),
+    }
+}
+
+/// Calls `report` for each difference between two censuses, sorted by repository. Each census is a folder, a URL, or a
+/// file written by [`Census::pack`](super::Census::pack).
 ///
 /// # Errors
 ///
@@ -61,34 +86,19 @@ pub async fn diff(
     after: &str,
     mut report: impl FnMut(CensusChange),
 ) -> Result<(), CensusError> {
-    let mut old = HashMap::new();
-    for_each_row(before, |row| drop(old.insert(row.repo.clone(), values(row)))).await?;
-    for_each_row(after, |row| {
-        let repo = row.repo.clone();
-        let Some(before) = old.remove(&repo) else { return report(CensusChange::Added { repo }) };
-        for (column, before, after) in izip!(COLUMNS, before, values(row)) {
-            if before != after {
-                report(CensusChange::Changed { repo: repo.clone(), column, before, after });
+    let (before, after) = (sorted_rows(before).await?, sorted_rows(after).await?);
+    for rows in before.merge_join_by(after, order) {
+        match rows {
+            EitherOrBoth::Both(before, after) => {
+                CensusChange::between(&before?, &after?).for_each(&mut report);
+            }
+            EitherOrBoth::Left(row) => {
+                report(CensusChange::whole_row(ChangeKind::Removed, row?.repo));
+            }
+            EitherOrBoth::Right(row) => {
+                report(CensusChange::whole_row(ChangeKind::Added, row?.repo));
             }
         }
-    })
-    .await?;
-    for repo in old.into_keys().sorted_unstable() {
-        report(CensusChange::Removed { repo });
-    }
-    Ok(())
-}
-
-async fn for_each_row(
-    census: &str,
-    mut function: impl FnMut(CensusRow),
-) -> Result<(), CensusError> {
-    if Path::new(census).is_file() {
-        return model_rows(Path::new(census))?.try_for_each(|row| row.map(&mut function));
-    }
-    let storage = Storage::open_existing(census)?;
-    for part in CensusPart::list_existing(&storage).await? {
-        part.read(&storage).await?.1.into_iter().for_each(&mut function);
     }
     Ok(())
 }

@@ -9,6 +9,8 @@
 //! | recount stored headers | [`Census::count`] |
 //! | write all rows to one sorted file | [`Census::pack`] |
 //! | compare two censuses | [`diff`] |
+//! | read a random sample again | [`verify`] |
+//! | write a data set for publication | [`Census::publish`] |
 //! | read a record batch of repositories, without files | [`read_batch`] |
 //!
 //! A repository that cannot be read still has a row, with a [status](CensusRow::status): every repository of the
@@ -24,10 +26,13 @@ mod outage;
 mod pack;
 mod part;
 mod previous;
+mod publish;
 mod read_repo;
 mod row;
+mod run;
 mod storage;
 mod table;
+mod verify;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,17 +42,21 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 pub use self::census::{Census, CensusProgress, CensusSummary};
-pub use self::diff::{CensusChange, diff};
+pub use self::diff::{CensusChange, ChangeKind, diff};
 pub use self::error::CensusError;
 pub use self::listing::Listing;
 pub use self::manifest::{ListedRepo, Manifest};
 pub use self::outage::CensusStop;
+pub use self::publish::{PublishOptions, TensorRow};
 pub use self::read_repo::StoredHeader;
 pub use self::row::{ActiveParameters, CensusRow, DtypeSums, OtherWeightSet, SCHEMA_VERSION};
+pub use self::run::CensusRun;
+pub use self::verify::verify;
 pub use hf_meta_repo_list::ListedName;
 /// The third-party crates whose types appear in the public API of this module.
 pub use {arrow_array, arrow_schema};
 
+use self::census::ProgressReporter;
 use self::manifest::{from_columns, name_column};
 use self::outage::{CircuitBreaker, MAX_OUTAGE};
 use self::read_repo::RepoReader;
@@ -63,16 +72,28 @@ pub const MAX_QUOTA_WAIT: Duration = Duration::from_secs(24 * 3_600);
 /// [`ClientBuilder::max_total_header_bytes`](hf_meta::ClientBuilder::max_total_header_bytes). The largest known headers total 120 MB.
 pub const MAX_HEADER_BYTES: u64 = 128 << 20;
 
-/// Returns the schema of the `models` table, whose columns are the fields of [`CensusRow`].
+/// Returns the schema of the `repos` table, whose columns are the fields of [`CensusRow`].
 #[must_use]
-pub fn models_schema() -> SchemaRef {
+pub fn repos_schema() -> SchemaRef {
     schema::<CensusRow>()
 }
 
-/// Returns the schema of the `headers` table, whose columns are the fields of [`StoredHeader`].
+/// Returns the schema of the `files` table, whose columns are the fields of [`StoredHeader`].
 #[must_use]
-pub fn headers_schema() -> SchemaRef {
+pub fn files_schema() -> SchemaRef {
     schema::<StoredHeader>()
+}
+
+/// Returns the schema of the `runs` table, whose columns are the fields of [`CensusRun`].
+#[must_use]
+pub fn runs_schema() -> SchemaRef {
+    schema::<CensusRun>()
+}
+
+/// Returns the schema of the `tensors` table, whose columns are the fields of [`TensorRow`].
+#[must_use]
+pub fn tensors_schema() -> SchemaRef {
+    schema::<TensorRow>()
 }
 
 /// Returns the schema of a manifest, whose columns are the fields of [`ListedRepo`].
@@ -81,26 +102,48 @@ pub fn manifest_schema() -> SchemaRef {
     schema::<ListedRepo>()
 }
 
-/// Returns the rows of a `models` table in a Parquet file: a part or a packed file.
+/// Returns the rows of a `repos` table in a Parquet file: a part or a packed file.
 ///
 /// # Errors
 ///
-/// Returns an error if the file cannot be read or is not a `models` table. Each item can also be an error.
-pub fn model_rows(
+/// Returns an error if the file cannot be read or is not a `repos` table. Each item can also be an error.
+pub fn repo_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>> + use<>, CensusError> {
     open_rows(file, BATCH_ROWS)
 }
 
-/// Returns the rows of a `headers` table in a Parquet file.
+/// Returns the rows of a `files` table in a Parquet file.
 ///
 /// # Errors
 ///
-/// Returns an error if the file cannot be read or is not a `headers` table. Each item can also be an error.
-pub fn header_rows(
+/// Returns an error if the file cannot be read or is not a `files` table. Each item can also be an error.
+pub fn file_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
     open_rows(file, 1)
+}
+
+/// Returns the rows of a `runs` table in a Parquet file.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read or is not a `runs` table. Each item can also be an error.
+pub fn run_rows(
+    file: &Path,
+) -> Result<impl Iterator<Item = Result<CensusRun, CensusError>> + use<>, CensusError> {
+    open_rows(file, BATCH_ROWS)
+}
+
+/// Returns the rows of a `tensors` table in a Parquet file.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read or is not a `tensors` table. Each item can also be an error.
+pub fn tensor_rows(
+    file: &Path,
+) -> Result<impl Iterator<Item = Result<TensorRow, CensusError>> + use<>, CensusError> {
+    open_rows(file, BATCH_ROWS)
 }
 
 /// Returns the rows of a list of repositories, a Parquet file that [`Listing::write`] wrote.
@@ -117,7 +160,7 @@ pub fn listed_rows(
 /// Reads the repositories in a record batch and returns their [`CensusRow`]s in the same order.
 ///
 /// The batch has the columns of a manifest. Only the column of repository names is required: `repo`, `id`, `modelId`
-/// or `repository`. At most `concurrency` repositories are read at the same time.
+/// or `repository`. At most `concurrency` repositories are read at the same time. `on_progress` is called after each.
 ///
 /// # Errors
 ///
@@ -127,17 +170,21 @@ pub async fn read_batch(
     client: &Client,
     repos: &RecordBatch,
     concurrency: usize,
+    on_progress: impl Fn(CensusProgress) + Send + Sync + 'static,
 ) -> Result<RecordBatch, CensusError> {
     const NAME: &str = "record batch";
     let names = name_column(NAME, &repos.schema(), &COLUMNS)?;
     let repos = from_columns(repos, &names).map_err(table_failed(NAME))?;
     let mut rows = Vec::new();
-    let add = |at, row, _| {
+    let progress = Arc::new(ProgressReporter::new(on_progress));
+    progress.update(|progress| progress.total = repos.len());
+    let report = Arc::clone(&progress);
+    let add = |at, row: CensusRow, _| {
+        report.add(&row);
         rows.push((at, row));
         Ok(())
     };
-    let (stop, progress) = Default::default();
-    let breaker = Arc::new(CircuitBreaker::new(MAX_OUTAGE, stop, progress));
+    let breaker = Arc::new(CircuitBreaker::new(MAX_OUTAGE, CensusStop::default(), progress));
     let reader = RepoReader::new(client, concurrency, Arc::clone(&breaker));
     reader.read_all(repos.into_iter().enumerate(), add).await?;
     breaker.result()?;

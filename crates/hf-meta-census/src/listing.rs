@@ -17,7 +17,7 @@ use super::manifest::unusable;
 use super::row::unix_millis;
 use super::table::{BATCH_ROWS, open_rows, publish, read_footer, replaceable, with_suffix};
 use super::{CensusError, ListedRepo};
-use hf_meta::Client;
+use hf_meta::{Client, ErrorKind};
 
 /// The model properties to request. `expand` replaces the default ones.
 const PROPERTIES: [&str; 13] = [
@@ -151,8 +151,14 @@ impl Listing {
         let (mut pages, mut footer) = self.resume(&folder, &self.first_page(client)?);
         let mut listed = pages.saturating_mul(MODELS_PER_PAGE);
         let mut seen = HashSet::new();
-        while let Some(page) = footer.next.take() {
-            let (models, next) = self.request(client, &page).await?;
+        while let Some(mut page) = footer.next.take() {
+            let (models, next) = loop {
+                let requested = self.request(client, &page).await;
+                match smaller_page(&page).filter(|_| is_too_large(&requested)) {
+                    Some(smaller) => page = smaller,
+                    None => break requested?,
+                }
+            };
             if next.as_ref().is_some_and(|next| !seen.insert(next.clone())) {
                 return Err(invalid("the pages form a cycle"));
             }
@@ -220,6 +226,21 @@ impl Listing {
         let next = next.filter(|_| changed.len() == count);
         Ok((changed, next.map(String::from)))
     }
+}
+
+fn is_too_large<T>(requested: &Result<T, CensusError>) -> bool {
+    matches!(requested, Err(CensusError::Hub(error)) if error.kind() == ErrorKind::TooLarge)
+}
+
+/// Returns the URL of a page with half as many models; `None` if it has only one.
+fn smaller_page(page: &str) -> Option<String> {
+    let mut url = Url::parse(page).ok()?;
+    let mut pairs: Vec<_> = url.query_pairs().into_owned().collect();
+    let (_, limit) = pairs.iter_mut().find(|(name, _)| name == "limit")?;
+    let models = limit.parse::<usize>().ok()? / 2;
+    *limit = models.to_string();
+    url.query_pairs_mut().clear().extend_pairs(pairs);
+    (models > 0).then(|| url.into())
 }
 
 /// Returns the file of a saved page.
@@ -343,6 +364,15 @@ mod tests {
         let least = r#"{"id":"a/b","gated":false,"config":null}"#;
         let least: ListedModel = serde_json::from_str(least).unwrap();
         assert_eq!(ListedRepo::from(least), ListedRepo::new("a/b"));
+    }
+
+    #[test]
+    fn a_page_is_halved_down_to_one_model() {
+        let page = "https://hub.example/api/models?filter=a%26b&limit=5&cursor=x";
+        let smaller = smaller_page(page).unwrap();
+        assert_eq!(smaller, page.replace("limit=5", "limit=2"));
+        let single = smaller_page(&smaller).unwrap();
+        assert!(single.contains("limit=1&") && smaller_page(&single).is_none());
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl CircuitBreaker {
     /// requests, and its error.
     pub(super) async fn call<T, Reading>(&self, call: impl Fn() -> Reading) -> T
     where
-        Reading: Future<Output = (T, i64, Option<Error>)>,
+        Reading: Future<Output = (T, u64, Option<Error>)>,
     {
         loop {
             let mut probe = None;

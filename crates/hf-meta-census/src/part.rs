@@ -8,23 +8,23 @@ use std::mem::take;
 use bytes::Bytes;
 use itertools::Itertools;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterPropertiesBuilder};
+use parquet::file::properties::WriterPropertiesBuilder;
 use serde::{Deserialize, Serialize};
 
 use super::read_repo::RepoReader;
-use super::row::{CensusRow, SCHEMA_VERSION, TOOL};
+use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
 use super::table::{
-    BATCH_ROWS, TableWriter, each_row, encode, read_footer, row_groups, writer_properties,
+    BATCH_ROWS, TableRow, TableWriter, each_row, encode, read_footer, row_groups, writer_properties,
 };
 use super::{CensusError, ListedRepo, Manifest, StoredHeader};
 use hf_meta::count::RuleSet;
 
 /// The folder with rows.
-const MODELS: &str = "models";
+const REPOS: &str = "repos";
 
 /// The folder with headers.
-const HEADERS: &str = "headers";
+const FILES: &str = "files";
 
 /// The number of headers in memory while a part is copied. Each may be as large as the limit for a header.
 const HEADER_BATCH_ROWS: usize = 1;
@@ -50,7 +50,6 @@ pub(super) struct PartFooter {
     part: String,
     rules: String,
     schema_version: i64,
-    tool: String,
     /// The number of parts of the census.
     pub(super) parts: usize,
     /// The entries of the list that have no row yet, or a row with the status `failed`, by name.
@@ -105,11 +104,8 @@ impl HeaderSpool {
     }
 }
 
-/// Headers do not repeat, and their first bytes are just their length.
 fn header_properties() -> WriterPropertiesBuilder {
-    writer_properties()
-        .set_column_dictionary_enabled("header".into(), false)
-        .set_column_statistics_enabled("header".into(), EnabledStatistics::None)
+    StoredHeader::published(writer_properties())
 }
 
 /// A part before it is written.
@@ -237,7 +233,7 @@ impl CensusPart {
 
     /// Lists the parts of a census.
     pub(super) async fn list(storage: &Storage) -> Result<BTreeSet<Self>, CensusError> {
-        Ok(storage.list(MODELS).await?.iter().filter_map(|file| Self::parse(file)).collect())
+        Ok(storage.list(REPOS).await?.iter().filter_map(|file| Self::parse(file)).collect())
     }
 
     /// Lists the parts of a census, of which there must be at least one.
@@ -255,7 +251,7 @@ impl CensusPart {
         match self.open(storage).await? {
             Some((footer, file))
                 if footer.is_current(self)
-                    && storage.size(&self.headers()).await? == Some(footer.header_bytes) =>
+                    && storage.size(&self.files()).await? == Some(footer.header_bytes) =>
             {
                 Ok(Some((footer, self.rows(file)?)))
             }
@@ -273,12 +269,12 @@ impl CensusPart {
     }
 
     async fn open(&self, storage: &Storage) -> Result<Option<(PartFooter, Bytes)>, CensusError> {
-        let file = storage.read(&self.models()).await?;
+        let file = storage.read(&self.repos()).await?;
         Ok(file.map(|file| (read_footer(&file).unwrap_or_default(), file)))
     }
 
     fn rows(&self, file: Bytes) -> Result<Vec<CensusRow>, CensusError> {
-        each_row(&self.models(), file, BATCH_ROWS)?.collect()
+        each_row(&self.repos(), file, BATCH_ROWS)?.collect()
     }
 
     /// Returns all headers of the part, sorted by repository and file.
@@ -287,7 +283,7 @@ impl CensusPart {
         storage: &Storage,
         footer: &PartFooter,
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
-        let headers = self.headers();
+        let headers = self.files();
         match storage.download(&headers).await? {
             Some((file, bytes)) if bytes == footer.header_bytes => {
                 each_row(&headers, file, HEADER_BATCH_ROWS)
@@ -315,7 +311,7 @@ impl CensusPart {
         };
         if !rows.is_empty() && !found.is_some_and(|found| is_kept(&found)) {
             let headers = headers.into_sorted(&PartFooter::new(self, footer.parts))?;
-            footer.header_bytes = storage.upload(&self.headers(), headers).await?;
+            footer.header_bytes = storage.upload(&self.files(), headers).await?;
             self.write_rows(storage, &rows, footer).await?;
         }
         Ok(rows)
@@ -329,16 +325,16 @@ impl CensusPart {
         footer: PartFooter,
     ) -> Result<(), CensusError> {
         let footer = footer.with_rules(rows);
-        let rows = encode(&self.models(), rows, &footer)?;
-        storage.write(&self.models(), rows).await
+        let rows = encode(&self.repos(), rows, &footer)?;
+        storage.write(&self.repos(), rows).await
     }
 
-    fn models(&self) -> String {
-        format!("{MODELS}/{self}.parquet")
+    fn repos(&self) -> String {
+        format!("{REPOS}/{self}.parquet")
     }
 
-    fn headers(&self) -> String {
-        format!("{HEADERS}/{self}.parquet")
+    fn files(&self) -> String {
+        format!("{FILES}/{self}.parquet")
     }
 }
 
@@ -354,19 +350,23 @@ impl PartFooter {
         footer.with_rules(&[])
     }
 
-    /// States this program, and the counting rules of the oldest row.
+    /// States the schema, and the counting rules of the oldest row.
     fn with_rules(self, rows: &[CensusRow]) -> Self {
         let current = RuleSet::CURRENT.to_string();
         let older = rows.iter().map(|row| &row.rules).find(|rules| **rules != current);
         let rules = older.cloned().unwrap_or(current);
-        Self { rules, schema_version: SCHEMA_VERSION, tool: TOOL.to_owned(), ..self }
+        Self { rules, schema_version: SCHEMA_VERSION, ..self }
     }
 
     /// Returns whether the part was written with the current counting rules and columns.
     fn is_current(&self, part: &CensusPart) -> bool {
         self.part == part.to_string()
             && self.rules == RuleSet::CURRENT.to_string()
-            && self.schema_version == SCHEMA_VERSION
+            && self.has_current_columns()
+    }
+
+    pub(super) fn has_current_columns(&self) -> bool {
+        self.schema_version == SCHEMA_VERSION
     }
 
     /// Returns the repositories without a row, and those with a failed row if `failed` is true.

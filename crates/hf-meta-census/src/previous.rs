@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::CensusError;
 use super::layout_digest::short_hash;
 use super::part::{CensusPart, PendingPart};
-use super::row::{CensusRow, SCHEMA_VERSION};
+use super::row::CensusRow;
 use super::storage::Storage;
 use hf_meta::count::RuleSet;
 
@@ -27,8 +27,9 @@ impl PreviousCensus {
         let parts: Vec<_> = CensusPart::list_existing(&storage).await?.into_iter().collect();
         let mut rows = HashMap::new();
         for (at, part) in parts.iter().enumerate() {
-            let (_, read) = part.read(&storage).await?;
-            let copied = read.iter().filter(|row| can_carry_over(row));
+            let (footer, read) = part.read(&storage).await?;
+            let copied =
+                read.iter().filter(|row| footer.has_current_columns() && can_carry_over(row));
             rows.extend(copied.map(|row| (key(&row.repo, row.commit.as_deref()), at)));
         }
         Ok(Self { storage, parts, rows })
@@ -68,7 +69,6 @@ fn can_carry_over(row: &CensusRow) -> bool {
         "ok" | "empty" | "no_weights" | "several_sets" | "malformed" | "too_large"
     ) && row.commit.is_some()
         && row.rules == RuleSet::CURRENT.to_string()
-        && row.schema_version == SCHEMA_VERSION
 }
 
 fn key(repo: &str, commit: Option<&str>) -> [u8; 16] {

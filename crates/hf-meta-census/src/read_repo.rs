@@ -1,21 +1,26 @@
 //! Reads repositories: their rows, and the headers from which the rows are computed.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use itertools::Itertools;
+use parquet::file::properties::{EnabledStatistics, WriterPropertiesBuilder};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use super::layout_digest::{LayoutHasher, digest_from_hex, hexadecimal};
+use super::layout_digest::{LayoutDigests, LayoutHasher, digest_from_hex, hexadecimal};
 use super::outage::CircuitBreaker;
-use super::row::{CensusRow, integer};
+use super::row::CensusRow;
 use super::table::TableRow;
-use super::{CensusError, ListedRepo};
+use super::{CensusError, ListedRepo, MAX_HEADER_BYTES};
+use hf_meta::formats::{FileHeader, Formats, HeaderError, read_header};
 use hf_meta::report::{CountReport, Plan};
-use hf_meta::{Client, Error, HeaderBytes, HeaderFile, LargeCallLimit, Model, ResultOrder};
+use hf_meta::{
+    Client, Error, HeaderBytes, HeaderFile, LargeCallLimit, Model, RecordedCount, ResultOrder,
+};
 
 /// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
 /// header takes 240 MB.
@@ -23,7 +28,7 @@ const MAX_LARGE_READS: usize = 2;
 
 /// The stored bytes of a file in a repository: its header, or all of it if it is a small file.
 ///
-/// The fields are the columns of the `headers` table.
+/// The fields are the columns of the `files` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredHeader {
@@ -32,22 +37,29 @@ pub struct StoredHeader {
     /// The commit.
     pub commit: String,
     /// The path of the file.
-    pub file: String,
+    pub path: String,
     /// The size of the whole file in bytes.
-    pub file_size: i64,
+    pub size: i64,
     /// The SHA-256 hash of the whole file, if the Hub reported it.
-    pub file_sha256: Option<Bytes>,
+    pub sha256: Option<Bytes>,
     /// The SHA-256 hash of the stored bytes.
-    pub sha256: Bytes,
+    pub header_sha256: Bytes,
     /// The start of the file, up to the end of its header. Long GGUF arrays that do not affect the counts are zeroed.
     pub header: Bytes,
 }
 
 impl TableRow for StoredHeader {
-    const NAME: &str = "The table `headers`";
+    const NAME: &str = "The table `files`";
 
-    fn size(&self) -> usize {
+    fn memory(&self) -> usize {
         self.header.len()
+    }
+
+    /// Headers do not repeat, and their first bytes are just their length.
+    fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
+        properties
+            .set_column_dictionary_enabled("header".into(), false)
+            .set_column_statistics_enabled("header".into(), EnabledStatistics::None)
     }
 }
 
@@ -59,22 +71,34 @@ impl StoredHeader {
             Some(Self {
                 repo: repo.clone(),
                 commit: commit.clone(),
-                file: file.path.to_string(),
-                file_size: i64::try_from(file.size).ok()?,
-                file_sha256: file.sha256.as_deref().and_then(digest_from_hex),
-                sha256: Bytes::copy_from_slice(&Sha256::digest(&file.start)),
+                path: file.path.to_string(),
+                size: i64::try_from(file.size).ok()?,
+                sha256: file.sha256.as_deref().and_then(digest_from_hex),
+                header_sha256: Bytes::copy_from_slice(&Sha256::digest(&file.start)),
                 header: file.start,
             })
         })
     }
 
+    /// Returns the header; `None` if the file has none.
+    pub(super) fn parse(&self) -> Option<FileHeader> {
+        let (_, format) = Formats::built_in().find(&self.path)?;
+        let parser = format.parser(&self.path.parse().ok()?, MAX_HEADER_BYTES);
+        let size = u64::try_from(self.size).ok();
+        let read = |range: Range<u64>| {
+            let position = |at| usize::try_from(at).unwrap_or(usize::MAX).min(self.header.len());
+            Ok::<_, HeaderError>(self.header[position(range.start)..position(range.end)].to_vec())
+        };
+        read_header(parser, size, read).ok()
+    }
+
     /// Returns the stored file; `None` if the row has been changed.
     fn to_file(&self) -> Option<HeaderFile> {
-        let is_unchanged = Sha256::digest(&self.header)[..] == self.sha256;
+        let is_unchanged = Sha256::digest(&self.header)[..] == self.header_sha256;
         is_unchanged.then_some(HeaderFile {
-            path: self.file.parse().ok()?,
-            size: u64::try_from(self.file_size).ok()?,
-            sha256: self.file_sha256.as_deref().map(hexadecimal),
+            path: self.path.parse().ok()?,
+            size: u64::try_from(self.size).ok()?,
+            sha256: self.sha256.as_deref().map(hexadecimal),
             start: self.header.clone(),
         })
     }
@@ -131,20 +155,13 @@ impl RepoReader {
     async fn read(
         &self,
         listed: &ListedRepo,
-    ) -> ((CensusRow, Option<HeaderBytes>), i64, Option<Error>) {
-        let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
-        let hash = Arc::clone(&hasher);
+    ) -> ((CensusRow, Option<HeaderBytes>), u64, Option<Error>) {
         let meter = self.client.start_call();
         let model = self.model(listed).meter(&meter).large_calls(&self.large);
-        let model = model.exclude_waits_from_timeout(true);
-        let model = model.on_header(move |header| {
-            hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
-        });
-        let recorded = model.count_and_record().await;
+        let (recorded, digests) = record(&self.client, model).await;
         let mut row = CensusRow::new(listed.clone());
         row.set_result(recorded.result.as_ref());
-        (row.requests, row.bytes_read) = (integer(meter.requests()), integer(meter.bytes()));
-        row.set_digests(hasher.lock().unwrap_or_else(PoisonError::into_inner).finish());
+        row.set_digests(digests);
         row.set_source(recorded.bytes.as_ref());
         if let Ok(report) = &recorded.result {
             let files = listed.files.iter().flatten().filter_map(|path| path.parse().ok());
@@ -152,8 +169,7 @@ impl RepoReader {
             row.set_role(recorded.path.as_ref(), &files);
             row.file_sha256 = recorded.bytes.as_ref().map(|headers| hashes(report, headers));
         }
-        let requests = row.requests;
-        ((row, recorded.bytes), requests, recorded.result.err())
+        ((row, recorded.bytes), meter.requests(), recorded.result.err())
     }
 
     fn model(&self, listed: &ListedRepo) -> Model {
@@ -165,6 +181,37 @@ impl RepoReader {
             None => model,
         }
     }
+}
+
+/// Counts a model, and returns the bytes and the layout hashes, too.
+async fn record(client: &Client, model: Model) -> (RecordedCount, Option<LayoutDigests>) {
+    let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
+    let hash = Arc::clone(&hasher);
+    let model = model.on_header(move |header| {
+        hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
+    });
+    // A timeout that was set holds for everything.
+    let model = model.exclude_waits_from_timeout(client.call_timeout().is_none());
+    let recorded = model.count_and_record().await;
+    let digests = hasher.lock().unwrap_or_else(PoisonError::into_inner).finish();
+    (recorded, digests)
+}
+
+/// Reads the weights of a row again, and returns the row with the new counts. Fails if another attempt may succeed.
+pub(super) async fn read_again(client: &Client, row: &CensusRow) -> Result<CensusRow, Error> {
+    let model = client.model(&row.repo).revision(row.commit.as_deref());
+    let model = model.path(row.path.as_deref()).plan(Plan::Prefetch);
+    let (recorded, digests) = record(client, model).await;
+    let mut found = row.recounted(recorded.result.as_ref());
+    found.set_digests(digests);
+    match recorded.result {
+        Ok(report) => {
+            found.file_sha256 = recorded.bytes.as_ref().map(|headers| hashes(&report, headers));
+        }
+        Err(error) if found.has_failed() => return Err(error),
+        Err(_) => {}
+    }
+    Ok(found)
 }
 
 /// Returns the known hashes of the weight files.

@@ -21,11 +21,11 @@ use hf_meta::report::{CountReport, Finding};
 use hf_meta::{CommitSha, Error, ErrorKind, HeaderBytes, HubCacheMiss};
 
 /// The version of the table columns, which increases with every change.
-pub const SCHEMA_VERSION: i64 = 3;
+pub const SCHEMA_VERSION: i64 = 4;
 
 /// The result for one repository.
 ///
-/// The fields are the columns of the `models` table. If a repository has no counts, [`status`](Self::status) is the
+/// The fields are the columns of the `repos` table. If a repository has no counts, [`status`](Self::status) is the
 /// reason. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -122,18 +122,8 @@ pub struct CensusRow {
     pub likes: Option<i64>,
     /// The tags of the Hub.
     pub tags: Option<Vec<String>>,
-    /// The number of HTTP requests for this repository, including redirects.
-    pub requests: i64,
-    /// The number of bytes read.
-    pub bytes_read: i64,
-    /// The time at which the repository was read, in milliseconds since the Unix epoch.
-    pub read_at: Option<i64>,
     /// The version of the counting rules, such as `hf-meta 1`.
     pub rules: String,
-    /// The program name and version.
-    pub tool: String,
-    /// The version of the table columns: [`SCHEMA_VERSION`].
-    pub schema_version: i64,
 }
 
 /// The totals of the tensors of one dtype.
@@ -185,7 +175,7 @@ pub struct OtherWeightSet {
 }
 
 impl TableRow for CensusRow {
-    const NAME: &str = "The table `models`";
+    const NAME: &str = "The table `repos`";
 
     /// A packed census is sorted by its first column, `repo`. Most queries look for single repositories or owners.
     fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
@@ -198,13 +188,7 @@ impl TableRow for CensusRow {
 impl CensusRow {
     /// Creates the row of a repository that has not been read.
     pub(super) fn new(mut listed: ListedRepo) -> Self {
-        let mut row = Self {
-            read_at: Some(unix_millis()),
-            rules: RuleSet::CURRENT.to_string(),
-            tool: TOOL.to_owned(),
-            schema_version: SCHEMA_VERSION,
-            ..Self::default()
-        };
+        let mut row = Self { rules: RuleSet::CURRENT.to_string(), ..Self::default() };
         row.swap_listing(&mut listed);
         row
     }
@@ -232,11 +216,10 @@ impl CensusRow {
 
     /// Updates the row of an unchanged repository with a new listing. If the listing has no architecture, the
     /// architecture of the weights is kept. This costs no requests.
-    pub(super) fn carried_over(self, mut listed: ListedRepo) -> Self {
-        let mut row = Self { requests: 0, bytes_read: 0, ..self };
-        listed.architecture = listed.architecture.or_else(|| row.architecture.take());
-        row.swap_listing(&mut listed);
-        row
+    pub(super) fn carried_over(mut self, mut listed: ListedRepo) -> Self {
+        listed.architecture = listed.architecture.or_else(|| self.architecture.take());
+        self.swap_listing(&mut listed);
+        self
     }
 
     /// Returns the repository as a listing entry, to read it again.
@@ -366,9 +349,6 @@ impl CensusRow {
             file_sha256: row.file_sha256,
             layout_digest: row.layout_digest,
             shape_digest: row.shape_digest,
-            requests: row.requests,
-            bytes_read: row.bytes_read,
-            read_at: row.read_at,
             ..counted
         }
     }
@@ -381,7 +361,6 @@ impl CensusRow {
     /// Marks the row as up to date with the current counting rules.
     pub(super) fn set_current(&mut self) {
         self.rules = RuleSet::CURRENT.to_string();
-        TOOL.clone_into(&mut self.tool);
     }
 
     /// Returns whether another attempt may succeed.

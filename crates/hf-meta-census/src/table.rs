@@ -16,9 +16,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{
-    CdcOptions, EnabledStatistics, WriterProperties, WriterPropertiesBuilder,
-};
+use parquet::file::properties::{CdcOptions, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::reader::ChunkReader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +35,9 @@ const ZSTD_LEVEL: i32 = 3;
 /// The number of rows in memory while a table without headers is read.
 pub(super) const BATCH_ROWS: usize = 256;
 
+/// The number of rows per row group of a published table.
+pub(super) const ROWS_PER_GROUP: usize = 100_000;
+
 /// The number of bytes of rows to buffer before they are encoded.
 const MAX_BUFFERED_BYTES: usize = 4 << 20;
 
@@ -44,13 +45,19 @@ const MAX_BUFFERED_BYTES: usize = 4 << 20;
 const MAX_ROW_GROUP_BYTES: usize = 16 << 20;
 
 /// Columns with timestamps.
-const TIMES: [&str; 3] = ["created_at", "last_modified", "read_at"];
+const TIMES: [&str; 4] = ["created_at", "ended_at", "last_modified", "started_at"];
 
 /// Columns with SHA-256 hashes.
-const DIGESTS: [&str; 4] = ["file_sha256", "layout_digest", "sha256", "shape_digest"];
+const DIGESTS: [&str; 5] =
+    ["file_sha256", "header_sha256", "layout_digest", "sha256", "shape_digest"];
+
+/// Returns whether a column contains SHA-256 hashes.
+pub(super) fn is_digest(column: &str) -> bool {
+    DIGESTS.contains(&column)
+}
 
 /// The key of the description of a column in its Arrow metadata.
-const DESCRIPTION: &str = "description";
+pub(super) const DESCRIPTION: &str = "description";
 
 /// A row of a table. Its fields are the columns.
 pub(super) trait TableRow: Serialize + DeserializeOwned {
@@ -58,7 +65,7 @@ pub(super) trait TableRow: Serialize + DeserializeOwned {
     const NAME: &str;
 
     /// Returns the approximate size of the row in memory, in bytes. Rows without headers take a few kilobytes.
-    fn size(&self) -> usize {
+    fn memory(&self) -> usize {
         16 << 10
     }
 
@@ -93,7 +100,10 @@ fn new_schema<Row: TableRow>() -> SchemaRef {
             name if TIMES.contains(&name) => {
                 DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
             }
-            name if DIGESTS.contains(&name) => digest_type(field.data_type()),
+            // pandas cannot read lists of hashes of a fixed size.
+            name if is_digest(name) && *field.data_type() == DataType::Binary => {
+                DataType::FixedSizeBinary(32)
+            }
             _ => field.data_type().clone(),
         };
         let description = (DESCRIPTION.to_owned(), description(field.name()));
@@ -101,17 +111,6 @@ fn new_schema<Row: TableRow>() -> SchemaRef {
         field.with_metadata(HashMap::from([description]))
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// Returns the type of a column with hashes, which are traced as bytes of any length.
-fn digest_type(traced: &DataType) -> DataType {
-    match traced {
-        DataType::List(item) => {
-            let item = item.as_ref().clone().with_data_type(digest_type(item.data_type()));
-            DataType::List(Arc::new(item))
-        }
-        _ => DataType::FixedSizeBinary(32),
-    }
 }
 
 /// Converts rows to a record batch.
@@ -149,7 +148,7 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
     }
 
     pub(super) fn write(&mut self, row: Row) -> Result<(), CensusError> {
-        self.bytes += row.size();
+        self.bytes += row.memory();
         self.buffered.push(row);
         if self.bytes >= MAX_BUFFERED_BYTES { self.flush() } else { Ok(()) }
     }
@@ -189,6 +188,25 @@ impl<Row: TableRow> TableWriter<File, Row> {
         properties: WriterPropertiesBuilder,
     ) -> Result<Self, CensusError> {
         Self::new(temporary_file()?, std::env::temp_dir(), footer, properties)
+    }
+
+    /// Starts a table for publication.
+    pub(super) fn published(
+        output: File,
+        name: &Path,
+        footer: &impl Serialize,
+        rows_per_group: usize,
+    ) -> Result<Self, CensusError> {
+        let properties = Row::published(writer_properties())
+            .set_max_row_group_row_count(Some(rows_per_group))
+            .set_content_defined_chunking(Some(CdcOptions::default()));
+        Self::new(output, name.to_owned(), footer, properties)
+    }
+
+    /// Ends the table, and waits until it is on the disk.
+    pub(super) fn close(self) -> Result<(), CensusError> {
+        let name = self.name.clone();
+        self.finish()?.sync_all().map_err(failed_to("write", name))
     }
 
     /// Returns the file, rewound to its start.
@@ -257,18 +275,14 @@ fn write_published<Row: TableRow>(
     rows_per_group: usize,
     rows: impl IntoIterator<Item = Result<Row, CensusError>>,
 ) -> Result<usize, CensusError> {
-    let properties = Row::published(writer_properties())
-        .set_max_row_group_row_count(Some(rows_per_group))
-        .set_statistics_enabled(EnabledStatistics::Page)
-        .set_content_defined_chunking(Some(CdcOptions::default()));
     let output = File::create(output).map_err(failed_to("write", name))?;
-    let mut writer = TableWriter::new(output, name.to_owned(), footer, properties)?;
+    let mut writer = TableWriter::published(output, name, footer, rows_per_group)?;
     let mut written = 0;
     for row in rows {
         writer.write(row?)?;
         written += 1;
     }
-    writer.finish()?.sync_all().map_err(failed_to("write", name))?;
+    writer.close()?;
     Ok(written)
 }
 

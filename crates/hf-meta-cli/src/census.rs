@@ -12,16 +12,20 @@ use futures::future::{Either, select};
 use hf_meta::Client;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta_census::{
-    Census, CensusChange, CensusError, CensusSummary, ListedName, Listing, MAX_HEADER_BYTES,
-    MAX_QUOTA_WAIT, Manifest, diff,
+    Census, CensusChange, CensusError, CensusSummary, ChangeKind, ListedName, Listing,
+    MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
 };
+use serde_json::Value;
 
 use super::connection::{ConnectionArgs, seconds, without_connection};
 use super::exit::{CommandError, ExitStatus, failed_to};
-use super::output::Page;
+use super::output::{Page, print_json};
 use super::signal::{end_by, end_on_interrupt, signal};
 use super::stderr::ProgressBars;
-use super::table::Table;
+use super::table::{OutputFormat, Shrink, Table};
+
+/// The minimum useful width of a value in a table of differences.
+const MIN_VALUE_WIDTH: usize = 12;
 
 mod progress;
 
@@ -83,8 +87,12 @@ enum CensusCommand {
     Count(TargetArgs),
     /// Write all rows to one Parquet file, sorted by repository
     Pack(PackArgs),
-    /// Print the differences between two censuses as tab-separated values
+    /// Print the differences between two censuses
     Diff(CensusDiffArgs),
+    /// Write a data set for publication: tables, data card, schema page and Croissant file
+    Publish(PublishArgs),
+    /// Read a random sample again from the Hub and print the differences
+    Verify(VerifySampleArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -158,9 +166,55 @@ struct PackArgs {
     #[arg(value_name = "TARGET")]
     target: String,
 
-    /// Output file
-    #[arg(long, short, value_name = "FILE")]
+    /// Output file, or the URL of an object
+    #[arg(long, short, value_name = "FILE|URL")]
+    output: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct PublishArgs {
+    /// Folder or URL of the census
+    #[arg(value_name = "TARGET")]
+    target: String,
+
+    /// Output folder
+    #[arg(long, short, value_name = "FOLDER")]
     output: PathBuf,
+
+    /// Title of the data set
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+
+    /// License of the counts, such as cc0-1.0
+    #[arg(long, value_name = "ID")]
+    license: Option<String>,
+
+    /// Add a table of all tensors
+    #[arg(long)]
+    tensors: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct VerifySampleArgs {
+    /// Folder, URL or packed file of the census
+    #[arg(value_name = "TARGET")]
+    target: String,
+
+    /// Number of repositories to read
+    #[arg(long, value_name = "COUNT", default_value = "100")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sample: u32,
+
+    /// Seed of the random sample
+    #[arg(long, value_name = "SEED", default_value = "0")]
+    seed: u64,
+
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    format: OutputFormat,
+
+    #[command(flatten)]
+    quota: QuotaArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -172,11 +226,15 @@ struct CensusDiffArgs {
     /// Folder, URL or packed file of the new census
     #[arg(value_name = "NEW")]
     after: String,
+
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    format: OutputFormat,
 }
 
 /// Hides the connection options of subcommands that send no requests.
 pub(crate) fn define(census: clap::Command) -> clap::Command {
-    ["count", "pack", "diff"]
+    ["count", "pack", "diff", "publish"]
         .into_iter()
         .fold(census, |census, name| census.mut_subcommand(name, without_connection))
 }
@@ -231,15 +289,38 @@ pub(crate) async fn run(
         CensusCommand::Count(census) => {
             let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
             let bar = CensusBar::new(bars, client.clone());
-            let census = bar.show(Census::open(client, &census.target)?);
+            let census = bar.show(Census::open(client, &census.target)?.tool(tool()));
             print(&bar.finish_with(census.count().await)?)
         }
         CensusCommand::Pack(pack) => {
             let census = Census::open(connection.builder().build()?, &pack.target)?;
-            let rows = census.pack(&pack.output).await?;
+            let rows = census.tool(tool()).pack(&pack.output).await?;
             print_written(&counted(rows as u64, "row"), &pack.output)
         }
-        CensusCommand::Diff(compared) => print_changes(compared).await,
+        CensusCommand::Diff(CensusDiffArgs { before, after, format }) => {
+            let mut changes = Vec::new();
+            diff(before, after, |change| changes.push(change)).await?;
+            print_changes(&changes, *format, "no differences")
+        }
+        CensusCommand::Publish(published) => {
+            let census = Census::open(connection.builder().build()?, &published.target)?;
+            let mut options = PublishOptions::default();
+            options.title.clone_from(&published.title);
+            options.license.clone_from(&published.license);
+            options.tensors = published.tensors;
+            let repos = census.tool(tool()).publish(&published.output, &options).await?;
+            print_written(&counted(repos as u64, "row"), &published.output.display().to_string())
+        }
+        CensusCommand::Verify(sample) => {
+            let client = client(&sample.quota, connection)?;
+            let (repos, changes) =
+                verify(&client, &sample.target, sample.sample as usize, sample.seed).await?;
+            let repos = match repos {
+                1 => "1 repository".to_owned(),
+                repos => format!("{} repositories", thousands(repos as u64)),
+            };
+            print_changes(&changes, sample.format, &format!("no differences in {repos}"))
+        }
     }
 }
 
@@ -273,6 +354,11 @@ async fn write_list(
                     "`--output` would overwrite the list passed to `--since`",
                 ));
             }
+            Err(_) if !Path::new(since).exists() => {
+                return Err(CommandError::usage(
+                    "`--since` is neither a date, a time nor an existing list",
+                ));
+            }
             Err(_) => Listing::started_at(Path::new(since))?,
         };
         listing = listing.since(time);
@@ -282,7 +368,7 @@ async fn write_list(
     let models = listing.on_progress(move |models| report.update(models));
     let models = models.write(client, &args.output).await;
     bar.finish();
-    print_written(&counted(models? as u64, "model"), &args.output)
+    print_written(&counted(models? as u64, "model"), &args.output.display().to_string())
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -310,7 +396,14 @@ async fn read_manifest(
 }
 
 fn with_limits(census: Census, args: &CommonReadArgs) -> Census {
-    census.concurrency(args.jobs.into()).max_outage(args.max_outage)
+    census.concurrency(args.jobs.into()).max_outage(args.max_outage).tool(tool())
+}
+
+/// Returns the name, the version and the commit of this program.
+fn tool() -> String {
+    let version = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
+    option_env!("HF_META_COMMIT")
+        .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
 }
 
 /// Runs a census until its end or a signal. The signal ends the process after all complete rows are stored, and a second
@@ -358,27 +451,41 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
     Ok(if summary.failed() == 0 { ExitStatus::Success } else { ExitStatus::Remote })
 }
 
-async fn print_changes(args: &CensusDiffArgs) -> Result<ExitStatus, CommandError> {
-    let mut lines = vec!["change\trepo\tcolumn\tbefore\tafter".to_owned()];
-    diff(&args.before, &args.after, |change| lines.extend(change_line(&change))).await?;
-    Page::print(|page| lines.iter().try_for_each(|line| writeln!(page.out, "{line}")))?;
-    Ok(if lines.len() == 1 { ExitStatus::Success } else { ExitStatus::CheckFailed })
+/// Prints the differences between two censuses.
+fn print_changes(
+    changes: &[CensusChange],
+    format: OutputFormat,
+    none: &str,
+) -> Result<ExitStatus, CommandError> {
+    let kind = |change: &CensusChange| match change.change {
+        ChangeKind::Added => "added".to_owned(),
+        ChangeKind::Removed => "removed".to_owned(),
+        _ => "changed".to_owned(),
+    };
+    let text = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => escape(text),
+        value => escape(&value.to_string()),
+    };
+    let table = Table::new()
+        .text("change", |change: &&CensusChange| kind(change))
+        .text("repo", |change| escape(&change.repo))
+        .text("column", |change| change.column.clone().unwrap_or_default())
+        .text("before", |change| text(&change.before))
+        .shrink(Shrink::TruncateTo(MIN_VALUE_WIDTH))
+        .text("after", |change| text(&change.after))
+        .shrink(Shrink::TruncateTo(MIN_VALUE_WIDTH));
+    match (format, format.rows()) {
+        (OutputFormat::Json, _) => changes.iter().try_for_each(print_json)?,
+        (_, Some(rows)) => Page::print(|page| table.write_rows(page.out, rows, changes))?,
+        _ if changes.is_empty() => Page::print(|page| page.line(none))?,
+        _ => Page::print(|page| page.table(&table, || changes))?,
+    }
+    Ok(if changes.is_empty() { ExitStatus::Success } else { ExitStatus::CheckFailed })
 }
 
-fn change_line(change: &CensusChange) -> Option<String> {
-    Some(match change {
-        CensusChange::Added { repo } => format!("added\t{}\t\t\t", escape(repo)),
-        CensusChange::Removed { repo } => format!("removed\t{}\t\t\t", escape(repo)),
-        CensusChange::Changed { repo, column, before, after } => {
-            let (repo, before, after) = (escape(repo), escape(before), escape(after));
-            format!("changed\t{repo}\t{column}\t{before}\t{after}")
-        }
-        _ => return None,
-    })
-}
-
-fn print_written(rows: &str, file: &Path) -> Result<ExitStatus, CommandError> {
-    let file = escape(&file.display().to_string());
+fn print_written(rows: &str, target: &str) -> Result<ExitStatus, CommandError> {
+    let file = escape(target);
     Page::print(|page| writeln!(page.out, "wrote {rows} to {file}"))?;
     Ok(ExitStatus::Success)
 }

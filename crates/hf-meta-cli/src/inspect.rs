@@ -8,7 +8,7 @@ use super::exit::{CommandError, ExitStatus};
 use super::memory::{self, MemoryArgs};
 use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
-use super::table::RowFormat;
+use super::table::{OutputFormat, RowFormat};
 use super::terminal::ColorArgs;
 use super::views::overview::{OverviewRow, SortKey};
 use super::views::{explain, headers, overview, parameters, tree};
@@ -88,21 +88,6 @@ struct ViewArgs {
     format: Option<OutputFormat>,
 }
 
-/// The formats of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum OutputFormat {
-    /// A human-readable table
-    Table,
-    /// Tab-separated values
-    Tsv,
-    /// Comma-separated values
-    Csv,
-    /// A Markdown table
-    Md,
-    /// One line of JSON per repository, same as --json --summary
-    Json,
-}
-
 /// The view that the options select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
@@ -140,10 +125,7 @@ impl InspectArgs {
         let has_rows = (repos > 1 || self.sort.is_some()) && !self.sets;
         match format {
             Some(OutputFormat::Json) => View::JsonSummary,
-            Some(OutputFormat::Table) => View::Overview(None),
-            Some(OutputFormat::Tsv) => View::Overview(Some(RowFormat::Tsv)),
-            Some(OutputFormat::Csv) => View::Overview(Some(RowFormat::Csv)),
-            Some(OutputFormat::Md) => View::Overview(Some(RowFormat::Markdown)),
+            Some(format) => View::Overview(format.rows()),
             None if json && self.summary => View::JsonSummary,
             None if json => View::Json,
             None if tensors => View::Tensors,

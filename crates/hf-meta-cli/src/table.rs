@@ -58,6 +58,33 @@ impl Shrink {
     }
 }
 
+/// The formats of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// A human-readable table
+    Table,
+    /// Tab-separated values
+    Tsv,
+    /// Comma-separated values
+    Csv,
+    /// A Markdown table
+    Md,
+    /// One line of JSON per row
+    Json,
+}
+
+impl OutputFormat {
+    /// Returns the format of rows for other programs; `None` for a table, and for JSON, which has no columns.
+    pub(crate) fn rows(self) -> Option<RowFormat> {
+        match self {
+            Self::Table | Self::Json => None,
+            Self::Tsv => Some(RowFormat::Tsv),
+            Self::Csv => Some(RowFormat::Csv),
+            Self::Md => Some(RowFormat::Markdown),
+        }
+    }
+}
+
 /// A format for other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowFormat {

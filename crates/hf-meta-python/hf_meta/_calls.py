@@ -62,7 +62,7 @@ class Settings(TypedDict, total=False):
 
     `token` can be False, for none. `timeout` is in seconds. At most `jobs` repositories (32) are read concurrently, using
     up to the fraction `quota_share` (1.0) of the Hub's quota. The Hub sees `contact`, an email address or a URL.
-    `progress` is called with a `Progress` now and then, or is True for a bar of tqdm; `read` has none, `read_batches` does.
+    `progress` is called with a `Progress` now and then, or is True for a bar of tqdm.
     """
 
     endpoint: str | None
@@ -122,8 +122,14 @@ class Call(Generic[T]):
                     return self._finish(call, *results.get(timeout=_INTERVAL))
                 self._report(call)
         except BaseException:
-            # Ctrl-C, or an error of `progress`.
-            call.cancel()
+            # Ctrl-C, or an error of `progress`. A census stores its complete rows first, until the next Ctrl-C.
+            try:
+                while call.stop():
+                    with contextlib.suppress(queue.Empty):
+                        results.get(timeout=_INTERVAL)
+                        break
+            finally:
+                call.cancel()
             raise
 
     async def awaited(self) -> T:
@@ -145,7 +151,12 @@ class Call(Generic[T]):
                 self._report(call)
             return self._finish(call, *finished.result())
         except BaseException:
-            call.cancel()
+            # A census stores its complete rows first.
+            try:
+                if call.stop():
+                    await asyncio.wait([finished])
+            finally:
+                call.cancel()
             raise
 
     def _finish(self, call: NativeCall, result: Any, error: BaseException | None) -> T:

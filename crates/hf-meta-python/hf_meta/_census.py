@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from datetime import date, datetime, time, timezone
@@ -87,8 +88,32 @@ def count(target: StrPath, **settings: Unpack[Settings]) -> Call[CensusSummary]:
 
 
 def pack(target: StrPath, output: StrPath, **settings: Unpack[Settings]) -> Call[int]:
-    """Writes the rows of a census to one Parquet file, sorted by repository, and returns their number."""
+    """Writes the rows of a census to one Parquet file or object, sorted by repository, and returns their number."""
     return Call("census_pack", settings, os.fspath(target), os.fspath(output))
+
+
+def publish(
+    target: StrPath,
+    output: StrPath,
+    *,
+    title: str | None = None,
+    license: str | None = None,
+    tensors: bool = False,
+    **settings: Unpack[Settings],
+) -> Call[int]:
+    """Writes a data set to a folder, for `datasets.load_dataset`, and returns the number of repositories.
+
+    It has the tables `repos`, `files` and `runs`, and `tensors` if that is True, a data card, a schema page and a
+    Croissant file. `license` is the license of the counts, such as `cc0-1.0`.
+    """
+    return Call("census_publish", settings, os.fspath(target), os.fspath(output), title, license, tensors)
+
+
+def verify(
+    target: StrPath, *, sample: int = 100, seed: int = 0, **settings: Unpack[Settings]
+) -> Call[builtins.list[CensusChange]]:
+    """Reads a random sample of a census again from the Hub, at the same commits, and returns the differences."""
+    return Call("census_verify", settings, os.fspath(target), sample, seed, convert=_changes)
 
 
 def diff(before: StrPath, after: StrPath) -> Call[builtins.list[CensusChange]]:
@@ -102,4 +127,4 @@ def _summary(result: Any) -> CensusSummary:
 
 
 def _changes(result: Any) -> builtins.list[CensusChange]:
-    return [CensusChange(*change) for change in result]
+    return [CensusChange(**change) for change in json.loads(result)]

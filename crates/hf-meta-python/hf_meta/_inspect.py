@@ -75,8 +75,6 @@ def read(repos: Any, **settings: Unpack[Settings]) -> Call[pyarrow.RecordBatch]:
     """
     import pyarrow
 
-    if settings.get("progress"):
-        raise TypeError("`read` has no `progress`; `read_batches` does")
     table = to_table(repos)
     columns = [column.combine_chunks() for column in table.columns]
     batch = pyarrow.record_batch(columns, schema=table.schema)

@@ -271,13 +271,16 @@ class CensusSummary:
 
 @dataclass(frozen=True)
 class CensusChange:
-    """A difference between two censuses: a repository was `added` or `removed`, or a column of it has `changed`."""
+    """A difference between two censuses: a repository was `added` or `removed`, or a column of it has `changed`.
+
+    `before` and `after` are the values, with times in milliseconds since 1970 and digests in hexadecimal.
+    """
 
     change: str
     repo: str
     column: str | None
-    before: str | None
-    after: str | None
+    before: Any
+    after: Any
 
 
 def to_report(text: str) -> CountReport:

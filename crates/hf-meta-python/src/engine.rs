@@ -13,12 +13,13 @@ use hf_meta::report::Plan;
 use hf_meta::{CacheMode, Client, ClientBuilder, DiskCache, RetryPolicy, Source};
 use hf_meta_census::arrow_array::RecordBatch;
 use hf_meta_census::{
-    Census, CensusChange, CensusError, CensusSummary, Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT,
-    Manifest, diff, read_batch,
+    Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, MAX_HEADER_BYTES,
+    MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, read_batch, verify,
 };
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
@@ -33,9 +34,6 @@ const MAX_CLIENTS: usize = 16;
 
 /// The number of rows of a census: by status and error code, in existing parts, carried over, and not recounted.
 type Summary = (Vec<((String, String), usize)>, usize, usize, usize);
-
-/// A difference between two censuses: the kind, the repository, the column, and the values before and after.
-type Change = (&'static str, String, Option<&'static str>, Option<String>, Option<String>);
 
 /// The number of repositories that are done, that a call has in total, and that failed.
 type Progress = (usize, usize, usize);
@@ -55,17 +53,24 @@ struct Request {
     contact: Option<String>,
 }
 
-/// The progress of a call, and its limit on concurrent repositories.
+/// The progress of a call, its end, and its limit on concurrent repositories.
 struct Job {
     jobs: usize,
     progress: Arc<Mutex<Progress>>,
+    stop: Arc<Mutex<Option<CensusStop>>>,
 }
 
 impl Job {
     fn set(self, census: Census) -> Census {
-        census.concurrency(self.jobs).on_progress(move |progress| {
+        *lock(&self.stop) = Some(census.stop_handle());
+        census.concurrency(self.jobs).on_progress(self.report())
+    }
+
+    /// Returns the function that records the progress of a census.
+    fn report(self) -> impl Fn(CensusProgress) + Send + Sync + 'static {
+        move |progress| {
             *lock(&self.progress) = (progress.done, progress.total, progress.failed);
-        })
+        }
     }
 }
 
@@ -87,6 +92,8 @@ pub(crate) struct Engine {
 pub(crate) struct NativeCall {
     work: AbortHandle,
     progress: Arc<Mutex<Progress>>,
+    /// Ends a census after all complete rows are stored.
+    stop: Arc<Mutex<Option<CensusStop>>>,
 }
 
 #[pymethods]
@@ -94,6 +101,12 @@ impl NativeCall {
     /// Stops the call at its next wait. `done` is not called.
     fn cancel(&self) {
         self.work.abort();
+    }
+
+    /// Ends the call early, if it is a census: all complete rows are stored before `done` is called. Returns false for
+    /// other calls.
+    fn stop(&self) -> bool {
+        lock(&self.stop).as_ref().map(CensusStop::stop).is_some()
     }
 
     /// Returns the number of repositories that are done, that the call has in total, and that failed.
@@ -147,23 +160,14 @@ impl Engine {
                 let context = Some(context).filter(|context| *context > 0);
                 model = model.memory(MemoryOptions { context, ..MemoryOptions::default() });
             }
-            let json = if headers {
-                serde_json::to_string(&model.inspect().await?)
-            } else {
-                serde_json::to_string(&model.count().await?)
-            };
-            json.map_err(|error| CensusError::Io {
-                action: "write",
-                target: "JSON".to_owned(),
-                source: error.into(),
-            })
+            if headers { to_json(&model.inspect().await?) } else { to_json(&model.count().await?) }
         })
     }
 
     /// Reads the repositories of a record batch. The result is their rows in the same order.
     fn read(&self, request: Request, repos: PyArrowType<RecordBatch>) -> PyResult<NativeCall> {
         self.start(request, move |client, job| async move {
-            read_batch(&client, &repos.0, job.jobs).await.map(PyArrowType)
+            read_batch(&client, &repos.0, job.jobs, job.report()).await.map(PyArrowType)
         })
     }
 
@@ -234,19 +238,49 @@ impl Engine {
         &self,
         request: Request,
         target: String,
-        output: PathBuf,
+        output: String,
     ) -> PyResult<NativeCall> {
         self.start(request, move |client, _| async move {
             Census::open(client, &target)?.pack(&output).await
         })
     }
 
-    /// Compares two censuses. The result is a list of [`Change`]s.
+    /// Writes a data set for publication to a folder. The result is the number of repositories.
+    fn census_publish(
+        &self,
+        request: Request,
+        target: String,
+        output: PathBuf,
+        title: Option<String>,
+        license: Option<String>,
+        tensors: bool,
+    ) -> PyResult<NativeCall> {
+        self.start(request, move |client, _| async move {
+            let mut options = PublishOptions::default();
+            (options.title, options.license, options.tensors) = (title, license, tensors);
+            Census::open(client, &target)?.publish(&output, &options).await
+        })
+    }
+
+    /// Compares two censuses. The result is the JSON of the changes.
     fn census_diff(&self, request: Request, before: String, after: String) -> PyResult<NativeCall> {
         self.start(request, move |_, _| async move {
-            let mut changes: Vec<Change> = Vec::new();
-            diff(&before, &after, |change| changes.extend(to_change(change))).await?;
-            Ok(changes)
+            let mut changes = Vec::new();
+            diff(&before, &after, |change| changes.push(change)).await?;
+            to_json(&changes)
+        })
+    }
+
+    /// Reads a sample of a census again. The result is the JSON of the changes.
+    fn census_verify(
+        &self,
+        request: Request,
+        target: String,
+        sample: usize,
+        seed: u64,
+    ) -> PyResult<NativeCall> {
+        self.start(request, move |client, _| async move {
+            to_json(&verify(&client, &target, sample, seed).await?.1)
         })
     }
 }
@@ -297,12 +331,14 @@ impl Engine {
         T: for<'py> IntoPyObject<'py> + Send + 'static,
         Call: Future<Output = Result<T, CensusError>> + Send + 'static,
     {
-        let (client, progress) = (self.client(&request)?, Arc::default());
+        let client = self.client(&request)?;
+        let (progress, stop) = (Arc::default(), Arc::default());
         let runtime = lock(&self.runtime);
         let runtime = runtime.as_ref().filter(|_| self.process == std::process::id());
         let runtime =
             runtime.ok_or_else(|| PyRuntimeError::new_err("the interpreter is shutting down"))?;
-        let job = Job { jobs: request.jobs, progress: Arc::clone(&progress) };
+        let (jobs, shared) = (request.jobs, (Arc::clone(&progress), Arc::clone(&stop)));
+        let job = Job { jobs, progress: shared.0, stop: shared.1 };
         let running = runtime.spawn(call(client, job));
         let work = running.abort_handle();
         runtime.spawn(async move {
@@ -328,7 +364,7 @@ impl Engine {
                 });
             });
         });
-        Ok(NativeCall { work, progress })
+        Ok(NativeCall { work, progress, stop })
     }
 }
 
@@ -366,14 +402,11 @@ fn summary(summary: CensusSummary) -> Summary {
     (rows.into_iter().collect(), already_read, carried_over, not_recounted)
 }
 
-fn to_change(change: CensusChange) -> Option<Change> {
-    Some(match change {
-        CensusChange::Added { repo } => ("added", repo, None, None, None),
-        CensusChange::Removed { repo } => ("removed", repo, None, None, None),
-        CensusChange::Changed { repo, column, before, after } => {
-            ("changed", repo, Some(column), Some(before), Some(after))
-        }
-        _ => return None,
+fn to_json(value: &impl Serialize) -> Result<String, CensusError> {
+    serde_json::to_string(value).map_err(|error| CensusError::Io {
+        action: "write",
+        target: "JSON".to_owned(),
+        source: error.into(),
     })
 }
 

@@ -53,8 +53,8 @@ async fn a_full_disk_ends_the_census_and_the_next_run_completes_it() {
     assert_eq!(run(hub, &["census", "list", "-o", &list]).code, 0);
     run_full(8, &["read", &list, "-o", &census], &temporary, 4);
     let few = path("few");
-    run_full(4, &["read", &path("names"), "-o", &few], &format!("{few}/models/"), 4);
-    assert_eq!(tables(format!("{few}/models").as_ref()), [""; 0]);
+    run_full(4, &["read", &path("names"), "-o", &few], &format!("{few}/repos/"), 4);
+    assert_eq!(tables(format!("{few}/repos").as_ref()), [""; 0]);
     for (list, target) in [(&list, &census), (&path("names"), &few)] {
         assert_eq!(run(hub, &["-q", "census", "read", list, "-o", target]).code, 0);
     }
@@ -62,7 +62,7 @@ async fn a_full_disk_ends_the_census_and_the_next_run_completes_it() {
     assert_true(&generated.rows("census"), generated.truths());
     // A part is replaced as a whole, or remains.
     let before = generated.rows("few");
-    run_full(4, &["count", &few], &format!("{few}/models/"), 4);
+    run_full(4, &["count", &few], &format!("{few}/repos/"), 4);
     assert_eq!(generated.rows("few"), before);
     run_full(8, &["pack", &census, "-o", &packed], &temporary, 4);
     assert!(!fs::exists(format!("{packed}.part")).unwrap());
@@ -92,7 +92,7 @@ fn a_target_that_disappears_is_an_error_and_the_next_run_completes_it() {
             if !request.path.contains("/model-256/") || damaged.load(Ordering::Relaxed) {
                 return None;
             }
-            if tables(format!("{target}/models").as_ref()).is_empty() {
+            if tables(format!("{target}/repos").as_ref()).is_empty() {
                 return Some(Fault::Status(503, vec![]));
             }
             damage(&target);

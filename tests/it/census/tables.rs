@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hf_meta_census::arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use hf_meta_census::arrow_schema::{DataType, Schema};
-use hf_meta_census::{headers_schema, manifest_schema, models_schema};
+use hf_meta_census::{files_schema, manifest_schema, repos_schema, runs_schema, tensors_schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -17,6 +17,7 @@ fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 => "string".to_owned(),
         DataType::Int64 => "int64".to_owned(),
+        DataType::Float64 => "float64".to_owned(),
         DataType::Boolean => "bool".to_owned(),
         DataType::Binary => "binary".to_owned(),
         DataType::Timestamp(_, zone) => {
@@ -56,10 +57,14 @@ fn columns(schema: &Schema) -> Vec<(String, String)> {
 
 #[test]
 fn the_columns_are_documented() {
-    assert_eq!(documented("The table `models`"), columns(&models_schema()));
-    assert_eq!(documented("The table `headers`"), columns(&headers_schema()));
+    assert_eq!(documented("The table `repos`"), columns(&repos_schema()));
+    assert_eq!(documented("The table `files`"), columns(&files_schema()));
+    assert_eq!(documented("The table `runs`"), columns(&runs_schema()));
+    assert_eq!(documented("The table `tensors`"), columns(&tensors_schema()));
     assert_eq!(documented("A list of repositories"), columns(&manifest_schema()));
-    for schema in [models_schema(), headers_schema(), manifest_schema()] {
+    let schemas =
+        [repos_schema(), files_schema(), runs_schema(), tensors_schema(), manifest_schema()];
+    for schema in schemas {
         for field in schema.fields() {
             assert!(field.metadata()["description"].len() > 5, "{field}");
         }
@@ -77,8 +82,8 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
     let notes: ArrayRef = Arc::new(StringArray::from(vec!["1", "2", "3", "4", "5"]));
     let repos = batch(vec![("note", notes), ("id", names)]);
-    let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4).await.unwrap();
-    assert_eq!(rows.schema(), models_schema());
+    let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4, |_| ()).await.unwrap();
+    assert_eq!(rows.schema(), repos_schema());
     let text = |column: &str| {
         let column = rows.column_by_name(column).unwrap().as_any();
         let column = column.downcast_ref::<StringArray>().unwrap();
@@ -90,8 +95,9 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let totals = rows.column_by_name("parameter_total").unwrap();
     assert_eq!(totals.null_count(), 2);
     let without_names = batch(vec![("likes", Arc::new(StringArray::from(vec!["1"])))]);
-    let error =
-        hf_meta_census::read_batch(&support::client(&hub), &without_names, 4).await.unwrap_err();
+    let error = hf_meta_census::read_batch(&support::client(&hub), &without_names, 4, |_| ())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("has no column `repo`"), "{error}");
 }
 

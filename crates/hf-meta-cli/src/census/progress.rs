@@ -19,6 +19,9 @@ const LINE_INTERVAL: Duration = Duration::from_secs(30);
 /// (<https://huggingface.co/docs/hub/rate-limits>).
 const ANONYMOUS_QUOTA: f64 = 3_000.0;
 
+/// The number of API requests that the Hub allows anonymous readers per 5 minutes.
+const ANONYMOUS_API_QUOTA: f64 = 500.0;
+
 /// The progress of a census. Clones share it.
 #[derive(Clone)]
 pub(super) struct CensusBar {
@@ -28,6 +31,8 @@ pub(super) struct CensusBar {
     lines: LineTimer,
     /// The description of the manifest; `None` if existing rows are read again.
     manifest: Option<String>,
+    /// The share of repositories that take a request to the API.
+    api_share: f64,
     /// True if rows of unchanged repositories are copied from a previous census.
     copies_rows: bool,
 }
@@ -37,7 +42,8 @@ impl CensusBar {
     pub(super) fn new(bars: &ProgressBars, client: Client) -> Self {
         let status = CensusStatus { client, started: Instant::now(), progress: Arc::default() };
         let bar = (!bars.is_quiet).then(|| bars.add(status.style()));
-        Self { bar, status, lines: LineTimer::default(), manifest: None, copies_rows: false }
+        let (lines, manifest) = (LineTimer::default(), None);
+        Self { bar, status, lines, manifest, api_share: 0.0, copies_rows: false }
     }
 
     /// Describes the manifest before the first repository is read.
@@ -46,13 +52,15 @@ impl CensusBar {
             0 => String::new(),
             names => format!("; {} ignored", counted(names, "duplicate name")),
         };
+        #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
+        let api_share = manifest.gguf_repos() as f64 / manifest.repos() as f64;
         let parts = counted(manifest.parts() as u64, "part");
         let repos = match manifest.repos() as u64 {
             1 => "1 repository".to_owned(),
             repos => format!("{} repositories", thousands(repos)),
         };
         let manifest = format!("{repos} in {parts}{duplicates}");
-        Self { manifest: Some(manifest), copies_rows, ..self }
+        Self { manifest: Some(manifest), api_share, copies_rows, ..self }
     }
 
     /// Shows the progress of a census.
@@ -103,13 +111,18 @@ impl CensusBar {
             return format!("{shown} to read, or to copy if unchanged");
         }
         #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-        let seconds = repos as f64 / ANONYMOUS_QUOTA * 300.0;
+        let repos = repos as f64;
+        let share = self.status.client.quota_share();
+        let files = (repos / ANONYMOUS_QUOTA, ANONYMOUS_QUOTA, "");
+        let api = (repos * self.api_share / ANONYMOUS_API_QUOTA, ANONYMOUS_API_QUOTA, "API ");
+        let (windows, quota, kind) = if api.0 > files.0 { api } else { files };
+        let (seconds, quota) = (windows / share * 300.0, quota * share);
         if seconds < 60.0 {
             return format!("{shown} to read");
         }
         let time = time(seconds);
         format!(
-            "{shown} to read with at least one request each, which takes at least {time} at 3,000 requests per 5 minutes"
+            "{shown} to read with at least one request each, which takes at least {time} at {quota:.0} {kind}requests per 5 minutes"
         )
     }
 }

@@ -200,10 +200,9 @@ pub enum UnresolvedReason {
     /// The weights are padded by an unknown amount. The module is counted including its padding.
     #[error("the weights may be padded by an unknown amount")]
     Padded,
-    /// Integer tensors look like packed weights, but the configuration specifies no known quantization method.
-    #[error(
-        "the integers look like packed weights, but no configuration specifies a known quantization method"
-    )]
+    /// Integers may be packed weights: they are in `weight` of an unquantized model, or many large tensors have names
+    /// that no known method uses.
+    #[error("the integers may be packed weights, but no known quantization method explains them")]
     SuspectedPacking,
 }
 

@@ -12,7 +12,7 @@ use super::{
     AuxiliaryTensor, Buffer, CountBreakdown, CountOverflow, CountedAs, ParameterCount,
     UnresolvedReason,
 };
-use crate::formats::{FileHeader, TensorInfo};
+use crate::formats::{Dtype, FileHeader, TensorInfo};
 
 /// Counts the parameters of a weight set, tensor by tensor.
 ///
@@ -72,6 +72,9 @@ impl Counter {
         if found.buffer.is_none() && !tensor.is_scalar() {
             self.siblings.add_tensor(name, found.module, found.component);
         }
+        if let Some(side) = found.unpacked_side(tensor) {
+            self.shapes.add_side(side);
+        }
         if found.is_pending {
             self.has_experts = self.has_experts || is_routed(name, tensor);
             let pushed = self.pending.push(found.module, found.component, tensor);
@@ -89,7 +92,7 @@ impl Counter {
             self.sums.add(name, tensor, class_as_stored(tensor), found.buffer)?;
             self.has_experts = self.has_experts || self.sums.has_experts();
         }
-        self.needs_config |= self.has_experts;
+        self.needs_config |= self.has_experts || self.sums.has_router();
         Ok(())
     }
 
@@ -194,8 +197,10 @@ impl Counter {
 /// to request `config.json` before all headers have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
-    ClassifiedName::new(name, tensor).may_be_packed(tensor)
+    let found = ClassifiedName::new(name, tensor);
+    found.may_be_packed(tensor)
         || is_routed(name, tensor)
+        || !found.is_pending && is_router(name, tensor)
         || is_quantized_output(name, tensor)
 }
 
@@ -225,6 +230,16 @@ impl<'a> ClassifiedName<'a> {
         Self { module, component, buffer, is_pending: is_candidate && buffer.is_none() }
     }
 
+    /// Returns a side of a weight matrix that is certainly not packed: the length of a vector, or the rows of signed
+    /// bytes.
+    fn unpacked_side(&self, tensor: &TensorInfo) -> Option<u64> {
+        match tensor.shape[..] {
+            [length] if !self.is_pending && length > 1 => Some(length),
+            [rows, _] if self.is_pending && tensor.dtype == Dtype::I8 => Some(rows),
+            _ => None,
+        }
+    }
+
     /// Returns whether the tensor may be packed.
     fn may_be_packed(&self, tensor: &TensorInfo) -> bool {
         !tensor.is_scalar()
@@ -238,6 +253,11 @@ impl<'a> ClassifiedName<'a> {
 /// Returns whether a tensor contains parameters of routed experts.
 fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
     !tensor.is_scalar() && TensorPosition::new(name).is_routed(tensor)
+}
+
+/// Returns whether a tensor may belong to a router, although no tensor has the name of an expert.
+fn is_router(name: &str, tensor: &TensorInfo) -> bool {
+    TensorPosition::new(name).routed_experts(tensor).is_some()
 }
 
 /// Returns whether a tensor is an output embedding that was quantized, possibly from a tied embedding.

@@ -26,8 +26,10 @@ const KNOWN_PARTS: [&str; 7] = [
     "eoi_embedding", // embeddings of T5Gemma 2
 ];
 
-/// The prefix of the names of adapters, which may be stored next to the weights that they adapt.
-const ADAPTER: &str = "lora_";
+/// Returns whether a part has the name of an adapter, which may be stored next to the weights that it adapts.
+fn is_adapter(part: &str) -> bool {
+    part.strip_prefix("lora").is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+}
 
 /// The kinds of paths: a module with a weight matrix, and the parent of another tensor.
 const MATRIX: u8 = 1;
@@ -63,7 +65,7 @@ impl SiblingCheck {
                 return;
             }
             path = parent;
-            if KNOWN_PARTS.contains(&part) || part.starts_with(ADAPTER) {
+            if KNOWN_PARTS.contains(&part) || is_adapter(part) {
                 continue;
             }
             if let Some(recent) = self.recent.get_mut(recent) {
@@ -100,8 +102,9 @@ impl SiblingCheck {
     /// Adds a tensor that is counted, although quantizers use the name for auxiliary tensors.
     pub(super) fn add_counted_part(&mut self, module: &str, component: &Component) {
         let has_matrix = |kinds| kinds & MATRIX != 0;
-        let is_adapter = component.name.starts_with(ADAPTER);
-        if !is_adapter && self.paths.get(&hash(module)).copied().is_some_and(has_matrix) {
+        if !is_adapter(component.name)
+            && self.paths.get(&hash(module)).copied().is_some_and(has_matrix)
+        {
             self.insert(module, PARENT);
         }
     }

@@ -225,6 +225,11 @@ impl CountSums {
         self.experts.has_experts()
     }
 
+    /// Returns true if any tensor may belong to a router.
+    pub(super) fn has_router(&self) -> bool {
+        self.experts.has_router()
+    }
+
     /// Finds an output embedding that is stored although it is tied. Removes it from the count if `counts_once` is set
     /// and both embeddings have the same size.
     fn find_tied_output(&mut self, counts_once: bool) -> Option<TiedOutput> {

@@ -331,8 +331,8 @@ pub enum Finding {
         /// The number of elements stored for their weights.
         elements: u64,
     },
-    /// Integers look like packed weights, but no configuration specifies a quantization method. They are counted as
-    /// stored.
+    /// Integers may be packed weights: they are in `weight` of an unquantized model, or many large tensors have names
+    /// that no known method uses. They are counted as stored.
     #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::SuspectedPacking)]
     SuspectedPacking {
         /// The number of modules.

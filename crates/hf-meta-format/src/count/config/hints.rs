@@ -213,6 +213,11 @@ impl<'a> Hints<'a> {
         self.dimensions.lengths.contains(&dimension)
     }
 
+    /// Returns whether the configuration contains a dimension, or a tensor has a side of this length.
+    pub(crate) fn is_side(&self, length: u64) -> bool {
+        self.is_dimension(length) || self.shapes.sides.contains(&length)
+    }
+
     /// Returns the model dimensions in a range, in descending order.
     pub(crate) fn dimensions(
         &self,
@@ -237,8 +242,12 @@ impl<'a> Hints<'a> {
         }
     }
 
-    /// Returns the unpadded length of a side: the largest model dimension that would be padded to it.
+    /// Returns the unpadded length of a side: its length if a bias or norm has the same, or the largest model dimension
+    /// that would be padded to it.
     pub(crate) fn unpadded(&self, side: u64, multiple: u64) -> Side {
+        if self.shapes.sides.contains(&side) {
+            return Side { length: side, is_certain: true };
+        }
         let listed = self.dimensions(side.saturating_sub(multiple - 1)..=side).next();
         Side { length: listed.unwrap_or(side), is_certain: listed == Some(side) }
     }
@@ -308,6 +317,8 @@ pub(crate) struct MetadataShapes {
     /// The modules with two weights per byte, according to the layouts that `ComfyUI` lists for all modules:
     /// `"_quantization_metadata": {"layers": {"blocks.0.to_q": {"format": "convrot_w4a4"}}}`.
     packed: HashSet<Box<str>>,
+    /// The lengths of vectors and the numbers of rows of signed bytes: sides of matrices that packing leaves alone.
+    sides: BTreeSet<u64>,
 }
 
 /// The key of the layouts of `ComfyUI`.
@@ -335,6 +346,16 @@ impl MetadataShapes {
             if format.is_some_and(|format| COMFY_PACKED.contains(&&*format)) {
                 self.packed.insert(module.into());
             }
+        }
+    }
+
+    /// Adds a side of a matrix that is not packed along it.
+    pub(crate) fn add_side(&mut self, side: u64) {
+        /// Models have a few dozen.
+        const MAX_SIDES: usize = 1024;
+
+        if self.sides.len() < MAX_SIDES {
+            self.sides.insert(side);
         }
     }
 

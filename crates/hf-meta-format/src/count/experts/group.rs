@@ -27,6 +27,11 @@ impl ExpertGroup {
         self.numbered.len()
     }
 
+    /// Returns whether the group consists of this many numbered experts of equal size.
+    pub(super) fn is_list_of(&self, experts: u64) -> bool {
+        self.numbered.len() as u64 == experts && common_size(&self.numbered).is_ok()
+    }
+
     /// Adds a tensor; `None` if its expert number is too large.
     pub(super) fn add(&mut self, part: ExpertPart, parameters: u64) -> Option<()> {
         match part {

@@ -97,8 +97,10 @@ pub enum UnknownActive {
     /// The tensors and the configuration disagree about the number of experts.
     #[error("the tensors and the configuration disagree about the number of experts")]
     ConflictingExpertCount,
-    /// The configuration specifies experts, but no tensor has the name of an expert.
-    #[error("the configuration specifies experts, but no tensor has the name of an expert")]
+    /// The configuration or a router implies experts, but no tensor has the name of an expert.
+    #[error(
+        "the configuration or a router implies experts, but no tensor has the name of an expert"
+    )]
     NoExperts,
     /// Some experts are missing from the tensors.
     #[error("some experts are missing from the tensors")]

@@ -11,6 +11,8 @@ pub(crate) struct TensorPosition<'a> {
     /// The routed expert, or all routed experts if the tensor contains them. `None` for shared experts and routers,
     /// which every token uses.
     pub(crate) expert: Option<ExpertPosition<'a>>,
+    /// True if a segment names a router outside of the experts.
+    is_router: bool,
     /// The kind of embedding. Inside a layer, only lookup tables are recognized.
     pub(crate) embedding: Option<Embedding>,
 }
@@ -39,6 +41,8 @@ enum ExpertKind {
     Numbered(u64),
     /// One element of a list, such as `ffns.3`. Other models have lists of a single element with this name.
     Listed(u64),
+    /// One element of any other list in a layer, such as `specialists.3` or `w1_3`. Only a router proves an expert.
+    Unnamed(u64),
     /// All experts, such as `experts.gate_up_proj`.
     Stacked,
     /// A tensor in a block that contains experts and other tensors, such as `block_sparse_moe.input_linear`.
@@ -66,11 +70,13 @@ impl ExpertPosition<'_> {
 
     /// Returns the part of the experts that a tensor contains; `None` if it is not routed, such as a norm.
     pub(crate) fn part(&self, tensor: &TensorInfo) -> Option<ExpertPart> {
-        use ExpertKind::{Block, BlockMlp, Listed, Mlp, Numbered, Stacked};
+        use ExpertKind::{Block, BlockMlp, Listed, Mlp, Numbered, Stacked, Unnamed};
 
         let is_bias = self.last.ends_with(b"bias");
         match (self.kind, &tensor.shape[..]) {
-            (Numbered(number) | Listed(number), _) => Some(ExpertPart::Numbered(number)),
+            (Numbered(number) | Listed(number) | Unnamed(number), _) => {
+                Some(ExpertPart::Numbered(number))
+            }
             (Mlp, [_, rows, .., columns]) if *rows.min(columns) < Self::MIN_SIDE => None,
             (_, [experts, _, _, ..]) if *experts > 1 => Some(ExpertPart::Stacked(*experts)),
             (Stacked | Mlp, [experts, _]) if is_bias && *experts > 1 => {
@@ -88,6 +94,7 @@ impl ExpertPosition<'_> {
         let may_be_dense = match self.kind {
             ExpertKind::Listed(number) => number == 0,
             ExpertKind::Mlp => tensor.shape.len() < 3,
+            ExpertKind::Unnamed(_) => true,
             _ => false,
         };
         !may_be_dense && self.part(tensor).is_some()
@@ -95,7 +102,14 @@ impl ExpertPosition<'_> {
 
     /// Returns whether later segments of the name may locate the experts more precisely.
     fn is_block(&self) -> bool {
-        matches!(self.kind, ExpertKind::Block | ExpertKind::BlockMlp | ExpertKind::Mlp)
+        use ExpertKind::{Block, BlockMlp, Mlp, Unnamed};
+
+        matches!(self.kind, Block | BlockMlp | Mlp | Unnamed(_))
+    }
+
+    /// Returns whether only a router can prove that this is an expert.
+    pub(super) fn is_unnamed(&self) -> bool {
+        matches!(self.kind, ExpertKind::Unnamed(_))
     }
 }
 
@@ -160,6 +174,9 @@ impl<'a> TensorPosition<'a> {
                 Segment::Draft => found.is_draft = true,
                 Segment::LookupTable => found.embedding = Some(Embedding::LookupTable),
                 Segment::Number(number) => found.add_number(&name[..end], number, previous),
+                Segment::Suffix(number, digits) => {
+                    found.add_unnamed(&name[..end - digits], number);
+                }
                 _ => found.add_experts(name, (start, end), kind, previous),
             }
             start = end + 1;
@@ -174,9 +191,13 @@ impl<'a> TensorPosition<'a> {
             }
             found.embedding = Embedding::from_module(module, parent);
         }
-        let is_one = |kind| matches!(kind, ExpertKind::Numbered(_) | ExpertKind::Listed(_));
+        let is_one = |kind| {
+            use ExpertKind::{Listed, Numbered, Unnamed};
+            matches!(kind, Numbered(_) | Listed(_) | Unnamed(_))
+        };
         let expert = found.expert.filter(|found| !is_shared && (!is_router || is_one(found.kind)));
         found.expert = expert.map(|expert| ExpertPosition { last, ..expert });
+        found.is_router = is_router && !is_shared && expert.is_none();
         found
     }
 
@@ -192,7 +213,9 @@ impl<'a> TensorPosition<'a> {
             (Segment::FeedForward, None) if is_in_gguf_layer => {
                 self.expert = new(ExpertKind::Numbered(number));
             }
-            (Segment::List, None) => self.expert = new(ExpertKind::Listed(number)),
+            (Segment::List, None) if self.layer.is_some() => {
+                self.expert = new(ExpertKind::Listed(number));
+            }
             // `Other` is a list with one tensor per expert, such as `experts.gate_up_projs.3`.
             (Segment::Experts | Segment::Other, Some(list)) if list.kind == ExpertKind::Stacked => {
                 self.expert = Some(ExpertPosition { kind: ExpertKind::Numbered(number), ..list });
@@ -200,7 +223,19 @@ impl<'a> TensorPosition<'a> {
             (Segment::Stack, None) if self.layer.is_none() => {
                 self.layer = Some(LayerPosition { key, number });
             }
+            (Segment::Other | Segment::Block | Segment::Mlp, None) => {
+                self.add_unnamed(key.rsplit_once('.').unwrap_or_default().0, number);
+            }
             _ => {}
+        }
+    }
+
+    /// Handles an element of a list with an ordinary name. The first list in a layer may contain its experts.
+    fn add_unnamed(&mut self, group: &'a str, number: u64) {
+        let is_known = self.expert.is_some_and(|expert| !expert.is_block() || expert.is_unnamed());
+        if self.layer.is_some() && !is_known {
+            self.expert =
+                Some(ExpertPosition { group, kind: ExpertKind::Unnamed(number), last: b"" });
         }
     }
 
@@ -223,7 +258,9 @@ impl<'a> TensorPosition<'a> {
             (Segment::Experts, _) => (&name[..end], ExpertKind::Stacked),
             (Segment::Block, None) => (&name[..end], ExpertKind::Block),
             (Segment::Mlp, None) if is_in_block => (&name[..end], ExpertKind::BlockMlp),
-            (Segment::Mlp, None) => (&name[..end], ExpertKind::Mlp),
+            (Segment::Mlp, None) if self.expert.is_none_or(|expert| !expert.is_unnamed()) => {
+                (&name[..end], ExpertKind::Mlp)
+            }
             _ => return,
         };
         self.expert = Some(ExpertPosition { group, kind, last: b"" });
@@ -233,6 +270,25 @@ impl<'a> TensorPosition<'a> {
     pub(crate) fn is_routed(&self, tensor: &TensorInfo) -> bool {
         !self.is_draft && self.expert.is_some_and(|expert| expert.is_proof(tensor))
     }
+
+    /// Returns the number of experts if the tensor may be the weight matrix of a router.
+    pub(crate) fn routed_experts(&self, tensor: &TensorInfo) -> Option<u64> {
+        /// The gates of gated linear units have the same names and are larger.
+        const MAX_EXPERTS: u64 = 512;
+
+        let [rows, columns] = tensor.shape[..] else { return None };
+        let experts = rows.min(columns);
+        let may_be_router = self.is_router && !self.is_draft && rows != columns;
+        (may_be_router && (2..=MAX_EXPERTS).contains(&experts)).then_some(experts)
+    }
+
+    /// Returns the first dimension of a tensor that may contain all experts of a layer, without the name of one.
+    pub(super) fn unnamed_stack(&self, tensor: &TensorInfo) -> Option<u64> {
+        let [experts, rows, columns] = tensor.shape[..] else { return None };
+        let may_be_stack = !self.is_router && self.expert.is_none() && self.layer.is_some();
+        let is_matrix = rows.min(columns) >= ExpertPosition::MIN_SIDE;
+        (may_be_stack && is_matrix).then_some(experts)
+    }
 }
 
 /// The meaning of a segment of a name.
@@ -240,6 +296,8 @@ impl<'a> TensorPosition<'a> {
 enum Segment {
     Other,
     Number(u64),
+    /// A name that ends in `_`, a number and this many digits.
+    Suffix(u64, usize),
     /// A list of layers.
     Stack,
     /// A list of experts, or tensors that contain all of them.
@@ -276,7 +334,7 @@ impl Segment {
             b"moe" => Self::Block,
             b"ffn_gate" | b"ffn_up" | b"ffn_down" => Self::FeedForward,
             b"expert" | b"ffns" => Self::List,
-            b"gate" | b"router" => Self::Router,
+            b"gate" | b"router" | b"moe_gate" | b"moe_router" => Self::Router,
             b"embed_tokens_per_layer" | b"per_layer_token_embd" | b"ngram_embedding" => {
                 Self::LookupTable
             }
@@ -291,10 +349,15 @@ impl Segment {
             [b'm' | b'e' | b's' | b'n', ..] if Self::is_draft(segment) => Self::Draft,
             // `shared_experts`, `shared_mlp`, `share_expert`
             [b's', b'h', b'a', b'r', b'e', ..] => Self::Shared,
-            [b'e', b'x', b'p', b'e', b'r', b't', b'_', rest @ ..] => {
-                number(rest).map_or(Self::Other, Self::Expert)
+            [b'e', b'x', b'p', b'e', b'r', b't', rest @ ..] => {
+                let rest = rest.strip_prefix(b"s").unwrap_or(rest);
+                number(rest.strip_prefix(b"_").unwrap_or(rest)).map_or(Self::Other, Self::Expert)
             }
             [.., b'_', b'm', b'o', b'e'] => Self::Block,
+            [.., b'0'..=b'9'] => {
+                let digits = segment.rsplit(|&byte| byte == b'_').next().unwrap_or_default();
+                number(digits).map_or(Self::Other, |number| Self::Suffix(number, digits.len()))
+            }
             [.., b's'] => Self::from_plural(segment),
             _ => Self::Other,
         }
@@ -365,7 +428,7 @@ mod tests {
         use ExpertPart::{Numbered, Rows, Stacked};
         type Case = (&'static str, &'static [u64], Option<(&'static str, ExpertPart)>);
 
-        let cases: [Case; 43] = [
+        let cases: [Case; 44] = [
             ("h.0.mlp.experts.3.w", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.mlp.experts.up_projs.3.weight", &[9, 1], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.mlp.experts.up_projs.3.bias", &[9], Some(("h.0.mlp.experts", Numbered(3)))),
@@ -416,6 +479,8 @@ mod tests {
             ("h.0.mlp.expert_bias", &[4], None),
             ("h.0.mlp.weight", &[4, 2, 3], None),
             ("h.0.ffns.3.gate.weight", &[2, 3], Some(("h.0.ffns", Numbered(3)))),
+            // FlauBERT and XLM have a list with the feed-forward layers of all layers.
+            ("transformer.ffns.3.lin1.weight", &[2, 3], None),
             ("h.0.mlp.expert.3.w", &[2, 3], Some(("h.0.mlp.expert", Numbered(3)))),
             ("h.0.mlp.expert_3.w", &[2], Some(("h.0.mlp", Numbered(3)))),
             ("h.0.moe.mlp.w1", &[8, 2], Some(("h.0.moe.mlp", Rows))),

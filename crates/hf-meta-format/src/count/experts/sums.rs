@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::ExpertConfigs;
 use super::group::ExpertGroup;
-use super::position::{Embedding, TensorPosition};
+use super::position::{Embedding, ExpertPart, TensorPosition};
 use super::{MixtureOfExperts, UnknownActive};
-use crate::count::{CountedAs, DtypeCount};
+use crate::count::{CountedAs, DtypeCount, split_name};
 use crate::formats::{Dtype, TensorInfo, clip};
 
 /// Per-layer sums, from which the parameters of a mixture of experts are computed.
@@ -29,6 +29,7 @@ pub(crate) struct ExpertSums {
     /// The largest output embedding.
     output: Option<StoredEmbedding>,
     has_experts: bool,
+    has_router: bool,
     /// The number of expert groups, over all layers.
     groups: usize,
     experts: usize,
@@ -52,6 +53,10 @@ struct LayerSums {
     parameters: u64,
     /// The parameters of lookup tables besides the input embedding.
     lookup_tables: u64,
+    /// The numbers of experts that the shapes of possible routers imply.
+    routers: Vec<u64>,
+    /// The first dimensions of tensors that may contain all experts.
+    stacks: Vec<u64>,
     groups: BTreeMap<Box<str>, ExpertGroup>,
 }
 
@@ -61,6 +66,9 @@ impl ExpertSums {
     const MAX_LAYERS: usize = 4096;
     const MAX_GROUPS: usize = 8192;
     pub(super) const MAX_EXPERTS: usize = 1 << 18;
+    /// The maximum numbers of routers and of stacks per layer, and of experts in a list with an ordinary name.
+    const MAX_ROUTERS: usize = 8;
+    const MAX_UNNAMED: u64 = 512;
     /// The maximum length of the name of a layer or of an expert group.
     const MAX_NAME_LENGTH: usize = 200;
 
@@ -86,7 +94,9 @@ impl ExpertSums {
             Some(Embedding::Output) => Some(&mut self.output),
             Some(Embedding::LookupTable) | None => None,
         };
+        // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.
         if let Some(known) = known
+            && !split_name(name).1.is_bare()
             && known.as_ref().is_none_or(|known| known.count.parameters < parameters)
         {
             let (name, dtype) = (clip(name), tensor.dtype.clone());
@@ -94,6 +104,7 @@ impl ExpertSums {
         }
         let is_routed = position.is_routed(tensor);
         self.has_experts |= is_routed;
+        self.has_router = self.has_router || position.routed_experts(tensor).is_some();
         if !self.is_too_large {
             let added = self.add_to_layer(&position, tensor, is_routed, parameters);
             self.is_too_large = added.is_none();
@@ -122,8 +133,22 @@ impl ExpertSums {
         if position.embedding == Some(Embedding::LookupTable) {
             layer.lookup_tables = layer.lookup_tables.saturating_add(parameters);
         }
+        let sizes = [
+            (&mut layer.routers, position.routed_experts(tensor)),
+            (&mut layer.stacks, position.unnamed_stack(tensor)),
+        ];
+        for (known, size) in sizes {
+            known.extend(
+                size.filter(|size| known.len() < Self::MAX_ROUTERS && !known.contains(size)),
+            );
+        }
         let Some(expert) = position.expert else { return Some(()) };
         let Some(part) = expert.part(tensor) else { return Some(()) };
+        if let (true, ExpertPart::Numbered(number)) = (expert.is_unnamed(), part)
+            && (number >= Self::MAX_UNNAMED || self.groups >= Self::MAX_GROUPS / 2)
+        {
+            return Some(());
+        }
         let before = layer.groups.len();
         let group = layer.group(expert.group.get(key.len()..)?)?;
         let experts = group.numbered_len();
@@ -165,14 +190,37 @@ impl ExpertSums {
         self.has_experts
     }
 
+    /// Returns true if any tensor may belong to a router.
+    pub(crate) fn has_router(&self) -> bool {
+        self.has_router
+    }
+
+    /// Finds experts with ordinary names: a list with as many equal elements as the router of its layer has outputs.
+    fn find_unnamed(&mut self) {
+        for layer in &mut self.layers {
+            for group in layer.groups.values_mut() {
+                let is_routed = |size: &u64| group.is_list_of(*size);
+                group.is_proven |= layer.routers.iter().any(is_routed);
+                self.has_experts |= group.is_proven;
+            }
+        }
+    }
+
     /// Returns the parameters of the mixture; `None` for a model without routed experts.
     pub(crate) fn mixture(
-        &self,
+        &mut self,
         configs: &ExpertConfigs,
         total: u64,
     ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
+        if !self.has_experts && self.has_router {
+            self.find_unnamed();
+        }
         if !self.has_experts {
-            return if configs.has_experts { Err(UnknownActive::NoExperts) } else { Ok(None) };
+            let is_routed =
+                |layer: &LayerSums| layer.routers.iter().any(|e| layer.stacks.contains(e));
+            let has_stacks = self.layers.iter().any(is_routed);
+            let is_mixture = configs.has_experts || has_stacks;
+            return if is_mixture { Err(UnknownActive::NoExperts) } else { Ok(None) };
         }
         if self.is_too_large {
             return Err(UnknownActive::TooManyExperts);
@@ -389,6 +437,68 @@ mod tests {
         let moe = mixture(r#"{"num_experts":4,"num_experts_per_tok":2}"#, &tensors).unwrap();
         let moe = moe.unwrap();
         assert_eq!((moe.active(), moe.routed, moe.is_upper_bound), (1_026, 46, true));
+    }
+
+    /// A list with as many equal elements as a router has outputs consists of experts. A stack is reported, because it
+    /// may have biases and scales under names that say as little.
+    #[test]
+    fn a_router_proves_experts_with_ordinary_names() {
+        let lists = [
+            "specialists.N.w",
+            "specialists.N.gate.weight",
+            "specialists.N.mlp.0.w",
+            "moe.mlps.N.up.weight",
+            "expertN.w",
+            "experts_N.w",
+            "mlp.expert_mlps.N.w",
+            "moe.w1_N",
+            "moe_ffn.N.w",
+            "moe.N.w",
+            "ffns.N.w",
+            "expert.N.w",
+        ];
+        let config = r#"{"num_experts":4,"num_experts_per_tok":2}"#;
+        let active = |config: &str, tensors: &[(String, Vec<u64>)]| {
+            let tensors: Vec<_> = tensors.iter().map(|(name, shape)| (&**name, &**shape)).collect();
+            mixture(config, &tensors).map(|moe| moe.map(|moe| (moe.active(), moe.routed)))
+        };
+        let router = |name: &str| (format!("layers.0.{name}.weight"), vec![4, 64]);
+        for list in lists {
+            let name = |expert: u64| format!("layers.0.{}", list.replace('N', &expert.to_string()));
+            let mut tensors: Vec<_> = (0..4).map(|expert| (name(expert), vec![64, 32])).collect();
+            tensors.push(router("moe.gate"));
+            let routed = 4 * 64 * 32;
+            let expected = Ok(Some((1_000 + 4 * 64 + routed / 2, routed)));
+            assert_eq!(active(config, &tensors), expected, "{list}");
+            assert_eq!(active("{}", &tensors), Err(UnknownActive::MissingTopK), "{list}");
+            tensors[0].1 = vec![64, 31];
+            let is_unknown = active(config, &tensors).is_err();
+            assert!(is_unknown, "{list}");
+        }
+        for stack in ["moe_w1", "ffn.w1", "ffn.w1.weight", "mlp_stack.up"] {
+            let stack = |experts| (format!("layers.0.{stack}"), vec![experts, 64, 32]);
+            let found = ["{}", config].map(|config| active(config, &[router("router"), stack(4)]));
+            assert_eq!(found, [Err(UnknownActive::NoExperts); 2]);
+            assert_eq!(active("{}", &[router("router"), stack(5)]), Ok(None));
+            assert_eq!(active("{}", &[stack(4)]), Ok(None));
+        }
+        // Lists without a router, with another number of elements, in a router, or of a shared expert.
+        let dense = [
+            ("layers.0.fc_N.weight", "up"),
+            ("layers.0.fc.N.weight", "up"),
+            ("layers.0.router.fc.N.weight", "up"),
+            ("layers.0.shared_experts.fc.N.weight", "gate"),
+            ("layers.0.fc.1N.weight", "gate"),
+            ("fc.N.weight", "gate"),
+        ];
+        for (list, other) in dense {
+            let name = |at: u64| list.replace('N', &at.to_string());
+            let mut tensors: Vec<_> = (0..4).map(|at| (name(at), vec![64, 32])).collect();
+            tensors.push(router(other));
+            assert_eq!(active("{}", &tensors), Ok(None), "{list}");
+            tensors.push((name(4), vec![64, 32]));
+            assert_eq!(active("{}", &tensors), Ok(None), "{list}");
+        }
     }
 
     /// The lists `ffns` of object detectors have one element, and feed-forward layers may be convolutions.

@@ -67,8 +67,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         return solve_convrot(module, hints, name, weights);
     }
     check_scales(weights, scales, bits)?;
-    let is_double =
-        |inputs: u64| !hints.is_dimension(inputs) && hints.is_dimension(inputs.saturating_mul(2));
+    let is_double = |inputs: u64| !hints.is_side(inputs) && hints.is_side(inputs.saturating_mul(2));
     // One scale per row does not show whether a byte holds one or two weights.
     let is_per_row = scales.elements() > Some(1) && bits.is_none();
     if is_per_row && Matrix::new(weights).is_some_and(|weights| is_double(weights.columns)) {

@@ -9,7 +9,7 @@ fn reasons(breakdown: &CountBreakdown) -> Vec<UnresolvedReason> {
 /// A tensor that may belong to an unknown method is next to or below the weights.
 #[test]
 fn an_unknown_tensor_next_to_weights_is_a_doubt() {
-    let cases: [(&str, &str, &[u64], bool); 17] = [
+    let cases: [(&str, &str, &[u64], bool); 19] = [
         ("h.0.q.weight", "h.0.q.rotate.weight", &[16, 16], true),
         ("h.0.q.weight", "h.0.q.a.b.c.weight", &[16], true),
         ("h.0.q.weight", "h.0.q.amax", &[1], true),
@@ -20,6 +20,8 @@ fn an_unknown_tensor_next_to_weights_is_a_doubt() {
         ("h.0.norm.weight", "h.0.norm.amax", &[1], false),
         ("h.0.q.weight", "h.0.q.lora_A.weight", &[8, 64], false),
         ("h.0.q.weight", "h.0.q.lora_A.default.weight", &[8, 64], false),
+        ("h.0.q.weight", "h.0.q.lora.down.weight", &[8, 64], false),
+        ("h.0.q.weight", "h.0.q.lora2.weight", &[8, 64], true),
         ("h.0.gate.weight", "h.0.gate.e_score_correction_bias", &[64], false),
         ("h.0.gate.weight", "h.0.gate.global_scale", &[1], false),
         ("h.0.q.weight", "h.0.q.some_scale", &[1], true),
@@ -152,6 +154,27 @@ fn inputs_that_are_no_dimension_of_the_model_may_be_padded() {
     assert_eq!(total - 64 * 128, 92_008);
     assert_eq!(reasons(&rest(&[92_008]).unwrap().1), []);
     assert_eq!(reasons(&rest(&[92_007]).unwrap().1), [UnresolvedReason::Padded]);
+}
+
+/// Without a configuration, only the sides of other tensors show whether a signed byte with a scale per row holds one
+/// or two weights.
+#[test]
+fn bytes_with_half_as_many_inputs_as_a_side_are_a_doubt() {
+    let model = |inputs: &'static [u64], down: &'static [u64]| {
+        let bytes: [Tensor<'_>; 5] = [
+            ("h.0.norm.weight", Dtype::F16, &[64]),
+            ("h.0.up.weight", Dtype::I8, inputs),
+            ("h.0.up.weight_scale", Dtype::F32, &[96]),
+            ("h.0.down.weight", Dtype::I8, down),
+            ("h.0.down.weight_scale", Dtype::F32, &[64, 1]),
+        ];
+        let config = r#"{"hidden_size":64}"#;
+        let int8 = r#"{"quantization_config":{"quant_method":"compressed-tensors","bits":8}}"#;
+        ["{}", config, int8].map(|config| counting(config, &bytes).unwrap().1.is_exact())
+    };
+    assert_eq!(model(&[96, 64], &[64, 96]), [true; 3]);
+    assert_eq!(model(&[96, 32], &[64, 48]), [false, false, true]);
+    assert_eq!(model(&[96, 64], &[64, 48]), [false, false, true]);
 }
 
 #[test]

@@ -36,6 +36,21 @@ const EXPERTS: [(&str, Dtype, &[u64]); 6] = [
     ("h.0.experts.1.q.scales", Dtype::F16, &[2, 16]),
 ];
 
+/// The bias of a tied embedding is stored, and SigLIP has a vector in a module named `head`.
+#[test]
+fn vectors_are_not_tied_embeddings() {
+    let embedding = ("model.embed_tokens.weight", Dtype::F32, &[32, 8][..]);
+    for (name, shape, is_tied) in [
+        ("vision_tower.head.probe", &[1, 1, 8][..], false),
+        ("lm_head.bias", &[32], false),
+        ("lm_head.weight", &[32, 8], true),
+    ] {
+        let tensors = [embedding.clone(), (name, Dtype::F32, shape)];
+        let (_, found) = counting(r#"{"tie_word_embeddings":true}"#, &tensors).unwrap();
+        assert_eq!(found.tied_output.is_some(), is_tied, "{name}");
+    }
+}
+
 #[test]
 fn tensors_are_grouped_by_class() {
     let rest: [(&str, Dtype, &[u64]); 4] = [
@@ -343,7 +358,7 @@ fn self_describing_files_are_counted_by_elements() {
 /// The Hub counts a request for `config.json` as a download.
 #[test]
 fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
-    let cases: [(&str, Dtype, &[u64], bool); 21] = [
+    let cases: [(&str, Dtype, &[u64], bool); 23] = [
         ("q.weight", Dtype::BF16, &[64, 64], false),
         ("q.weight", Dtype::F8_E4M3, &[64, 64], false),
         ("q.weight", Dtype::I8, &[64, 64], true),
@@ -367,6 +382,8 @@ fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
         ("h.0.mlp.experts.0.up.bias", Dtype::BF16, &[4], true),
         ("h.0.mlp.experts.0.up.bias", Dtype::BF16, &[], false),
         ("h.0.mlp.experts.norm", Dtype::BF16, &[4], false),
+        ("h.0.moe.gate.weight", Dtype::BF16, &[4, 64], true),
+        ("h.0.mlp.gate.weight", Dtype::BF16, &[1_024, 4_096], false),
         ("h.0.mlp.shared_experts.0.weight", Dtype::BF16, &[4, 4], false),
     ];
     for (name, dtype, shape, expected) in cases {

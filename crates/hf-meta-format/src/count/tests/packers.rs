@@ -94,6 +94,18 @@ pub(super) const CASES: &[Case] = &[
         expected: Exact(208 * 320),
     },
     Case {
+        name: "NVFP4 of ComfyUI with padded tiles of scales, of sides with a bias and a norm",
+        config: "{}",
+        tensors: &[
+            ("a.weight", "U8", &[208, 160]),
+            ("a.weight_scale", "F8_E4M3", &[256, 20]),
+            ("a.weight_scale_2", "F32", &[]),
+            ("a.bias", "BF16", &[208]),
+            ("norm.weight", "BF16", &[320]),
+        ],
+        expected: Exact(208 * 320 + 208 + 320),
+    },
+    Case {
         name: "NVFP4 of ComfyUI with 500 inputs, padded to 512",
         config: r#"{"hidden_size":500,"intermediate_size":576}"#,
         tensors: &[

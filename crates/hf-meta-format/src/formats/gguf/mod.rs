@@ -67,12 +67,19 @@ impl Format for Gguf {
     }
 }
 
+const IMPORTANCE_MATRIX: &str = "an importance matrix";
+
+/// Returns whether a tensor has the name of activation statistics. Source: `tools/imatrix/imatrix.cpp` of `llama.cpp`.
+fn is_importance(tensor: &str) -> bool {
+    [".in_sum2", ".counts"].iter().any(|end| tensor.ends_with(end))
+}
+
 /// Returns the content of a file that is not a model: the importance matrices and control vectors that `llama-imatrix`
 /// and `llama-cvector-generator` of `llama.cpp` write.
 fn other_content(metadata: &BTreeMap<String, String>) -> Option<&'static str> {
     let is = |key: &str, value: &str| metadata.get(key).is_some_and(|found| found == value);
     let contents = [
-        ("general.type", "imatrix", "an importance matrix"),
+        ("general.type", "imatrix", IMPORTANCE_MATRIX),
         ("general.architecture", "controlvector", "a control vector"),
     ];
     contents.iter().find(|(key, value, _)| is(key, value)).map(|(.., content)| *content)

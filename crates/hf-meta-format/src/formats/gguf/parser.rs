@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::keys::{Keys, Vocabulary};
 use super::tensors::TensorEntries;
 use super::values::{Bounds, Cursor, CursorStop};
-use super::{describe, other_content};
+use super::{IMPORTANCE_MATRIX, describe, is_importance, other_content};
 use crate::formats::buffer::HeaderBuffer;
 use crate::formats::{DetectedFormat, FileHeader, GgufError, HeaderError, HeaderParser, Step};
 
@@ -86,6 +86,10 @@ impl GgufParser {
         let data_size = file_size.map(|size| size.saturating_sub(data_start));
         let model = describe(&keys.metadata, vocabulary.map(|found| found.tokens));
         let header = FileHeader::new(tensors.finish(data_size)?, 0..data_start);
+        // Some importance matrices lack `general.type`.
+        if header.tensors().iter().next().is_some_and(|(name, _)| is_importance(name)) {
+            return Err(GgufError::NotAModel { content: IMPORTANCE_MATRIX }.into());
+        }
         // Programs ignore bytes after the data, which is often padded.
         let file_size = file_size.map_or(header.file_size(), |size| size.max(header.file_size()));
         let header = header.with_file_size(file_size).with_metadata(Some(keys.metadata));

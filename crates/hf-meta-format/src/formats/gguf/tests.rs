@@ -311,6 +311,10 @@ fn invalid_keys_are_errors() {
         let writer = Writer::new().text_key(key, value).tensor("x", &[8], 0, 0);
         assert_eq!(error(&writer.file(32, 32)).to_string(), message);
     }
+    for statistics in ["blk.0.attn_q.weight.in_sum2", "blk.0.attn_q.weight.counts"] {
+        let writer = Writer::new().tensor(statistics, &[8], 0, 0);
+        assert_eq!(error(&writer.file(32, 32)).to_string(), contents[0].2);
+    }
     let mut file = Writer::new().u32_key("ab", 1).file(32, 0);
     file[32] = 0xff;
     assert_eq!(error(&file).to_string(), "the name of key 0 is not valid UTF-8");

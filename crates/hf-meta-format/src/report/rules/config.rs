@@ -3,7 +3,7 @@
 //! `layouts.txt` lists the modules of each architecture with formulas of their shapes.
 //! `tests/oracles/layouts.py` derives it from `transformers` 5.23.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use super::MismatchKind;
@@ -41,10 +41,13 @@ struct Rule {
     shape: &'static str,
 }
 
-/// The bit of all modules that a layout does not contain.
+/// The bit of modules for which no other bit is left.
 const UNKNOWN: u128 = 1 << 127;
 
-/// The modules of each element of a list, as bits.
+/// The maximum number of different sets of modules in a list whose elements are compared.
+const MAX_KINDS: usize = 64;
+
+/// The modules of each element of a list, as bits. The modules of the layout have the lowest bits.
 type List = BTreeMap<u64, u128>;
 
 /// Compares all tensors of a model with the contents of `config.json`. Returns nothing for unknown layouts.
@@ -70,6 +73,7 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
     let embedding = check.rules.get("@")?.shape;
     let prefix = prefix(headers, embedding)?;
     let mut lists = BTreeMap::<_, List>::new();
+    let mut unknown = HashMap::<String, u128>::new();
     let (mut rows, mut is_language_model, mut has_drafts) = ([None; 2], true, false);
     for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
         has_drafts |= TensorPosition::new(name).is_draft;
@@ -85,12 +89,21 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
         let place = Place::new(inside);
         let rule = check.rules.get(&*place.pattern).copied();
         is_language_model &= rule.is_some();
+        let known = rule.map(|rule| rule.bit).or_else(|| unknown.get(&place.pattern).copied());
+        let bit = known.unwrap_or_else(|| {
+            let used = check.rules.len() + unknown.len();
+            let bit = UNKNOWN >> 127_usize.saturating_sub(used);
+            if bit != UNKNOWN {
+                unknown.insert(place.pattern.clone(), bit);
+            }
+            bit
+        });
         for (at, &(end, start, number)) in place.numbers.iter().enumerate() {
             let layer = if at == 0 { 0 } else { place.layer() };
             if let Some((list, _)) = check.rules.get_key_value(&place.pattern[..end]) {
                 let path = &module[..module.len() - inside.len() + start];
                 let list = lists.entry((*list, layer, path.trim_end_matches('.'))).or_default();
-                *list.entry(number).or_default() |= rule.map_or(UNKNOWN, |rule| rule.bit);
+                *list.entry(number).or_default() |= bit;
             }
         }
         if let Some(rule) =
@@ -270,8 +283,9 @@ impl ConfigCheck<'_> {
         let Some((length, keys)) = self.evaluate(rule.shape, layer) else { return false };
         let inside = || found.range(..length).map(|(number, modules)| (*number, *modules));
         let stored = inside().count() as u64;
+        let known = (1 << self.rules.len()) - 1;
         let spare =
-            found.range(length..).filter(|(_, modules)| **modules & UNKNOWN == 0).count() as u64;
+            found.range(length..).filter(|(_, modules)| **modules & !known == 0).count() as u64;
         for (kind, count) in [
             (MismatchKind::MissingBlocks, stored),
             // Layers with unknown modules may draft tokens.
@@ -281,16 +295,16 @@ impl ConfigCheck<'_> {
                 self.mismatches.add(kind, (path, list), &keys, (length, count));
             }
         }
-        let all = inside().fold(0, |all, (_, modules)| all | modules);
         let is_child = |name: &str| name.rfind('#').is_some_and(|end| name[..=end] == *list);
-        let required: Vec<_> = self
-            .rules
-            .iter()
-            .filter(|(name, rule)| rule.is_required && rule.bit & all != 0 && is_child(name))
-            .map(|(name, rule)| (*name, rule.bit))
-            .collect();
-        for (number, modules) in inside() {
-            for (name, _) in required.iter().filter(|(_, bit)| modules & bit == 0) {
+        let children = self.rules.iter().filter(|(name, rule)| rule.is_required && is_child(name));
+        let required: Vec<_> = children.map(|(name, rule)| (*name, rule.bit)).collect();
+        let kinds: BTreeSet<_> = inside().map(|(_, modules)| modules).collect();
+        for (number, modules) in inside().filter(|_| kinds.len() <= MAX_KINDS) {
+            // An element with a module that the others lack is of another kind, such as a dense layer between others
+            // with experts, or a layer with a convolution in place of attention.
+            let larger = kinds.iter().filter(|kind| *kind & modules == modules);
+            let missing = larger.fold(0, |all, kind| all | kind) & !modules;
+            for (name, _) in required.iter().filter(|(_, bit)| missing & bit != 0) {
                 let module = format!("{path}.{number}{}", &name[list.len()..]);
                 self.mismatches.add(MismatchKind::MissingModule, (&module, name), &keys, (1, 0));
             }

@@ -212,7 +212,22 @@ fn sound_checkpoints_have_no_mismatch() {
 /// Padded embeddings, spare keys and other legal differences.
 #[test]
 fn legal_differences_have_no_mismatch() {
-    let cases: [(&str, &[&str]); 19] = [
+    let cases: [(&str, &[&str]); 21] = [
+        // `n_inner` states the width.
+        (
+            "llama",
+            &[
+                "-model.",
+                r#"model_type="gpt2""#,
+                "n_inner=100",
+                "num_hidden_layers=1",
+                "wte.weight:[96, 64]",
+                "h.0.mlp.c_fc.weight:[64, 100]",
+                "h.0.mlp.c_proj.weight:[100, 64]",
+            ],
+        ),
+        // A layer of another kind.
+        ("llama", &["-model.layers.1.self_attn.", "model.layers.1.conv.in_proj.weight:[64, 64]"]),
         ("llama", &["vocab_size=90"]),
         ("llama", &["-lm_head", "tie_word_embeddings=true"]),
         (
