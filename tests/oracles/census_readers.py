@@ -92,7 +92,7 @@ def check_publication():
         loaded = datasets.load_dataset("published", table, split="train", cache_dir="datasets")
         lengths = {
             "datasets": len(loaded),
-            "duckdb": duckdb.sql(f"SELECT count(*) FROM '{file}'").fetchone()[0],
+            "duckdb": duckdb.sql(f"SELECT count(*) FROM '{file}'").fetchall()[0][0],
             "polars": polars.read_parquet(file).height,
             "pyarrow": pyarrow.parquet.read_table(file).num_rows,
         }
@@ -104,11 +104,11 @@ def check_publication():
     assert not dataset.metadata.ctx.issues.errors, dataset.metadata.ctx.issues.report()
     records = list(dataset.records("repos"))
     total = sum(int(record["repos/parameter_total"] or 0) for record in records if record["repos/status"] == b"ok")
-    expected = duckdb.sql("SELECT sum(parameter_total)::BIGINT FROM 'published/repos.parquet'").fetchone()[0]
+    expected = duckdb.sql("SELECT sum(parameter_total)::BIGINT FROM 'published/repos.parquet'").fetchall()[0][0]
     assert (len(records), total) == (counts["repos"], expected), (len(records), total, expected)
     tensors = """SELECT count(*) FROM (SELECT repo, count(*) AS found FROM 'published/tensors.parquet' GROUP BY repo)
         JOIN 'published/repos.parquet' USING (repo) WHERE status = 'ok' AND format != 'pytorch' AND found != tensors"""
-    print("repositories whose tensors differ:", duckdb.sql(tensors).fetchone()[0])
+    print("repositories whose tensors differ:", duckdb.sql(tensors).fetchall()[0][0])
     print("duckdb, polars, pyarrow, datasets and mlcroissant agree:", counts)
 
 

@@ -100,7 +100,10 @@ fn new_schema<Row: TableRow>() -> SchemaRef {
             name if TIMES.contains(&name) => {
                 DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
             }
-            name if is_digest(name) => digest_type(field.data_type()),
+            // pandas cannot read lists of hashes of a fixed size.
+            name if is_digest(name) && *field.data_type() == DataType::Binary => {
+                DataType::FixedSizeBinary(32)
+            }
             _ => field.data_type().clone(),
         };
         let description = (DESCRIPTION.to_owned(), description(field.name()));
@@ -108,17 +111,6 @@ fn new_schema<Row: TableRow>() -> SchemaRef {
         field.with_metadata(HashMap::from([description]))
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// Returns the type of a column with hashes, which are traced as bytes of any length.
-fn digest_type(traced: &DataType) -> DataType {
-    match traced {
-        DataType::List(item) => {
-            let item = item.as_ref().clone().with_data_type(digest_type(item.data_type()));
-            DataType::List(Arc::new(item))
-        }
-        _ => DataType::FixedSizeBinary(32),
-    }
 }
 
 /// Converts rows to a record batch.
