@@ -467,8 +467,8 @@ mod tests {
             let name = |expert: u64| format!("layers.0.{}", list.replace('N', &expert.to_string()));
             let mut tensors: Vec<_> = (0..4).map(|expert| (name(expert), vec![64, 32])).collect();
             tensors.push(router("moe.gate"));
-            let routed = 4 * 64 * 32;
-            let expected = Ok(Some((1_000 + 4 * 64 + routed / 2, routed)));
+            let parameters = 4 * 64 * 32;
+            let expected = Ok(Some((1_000 + 4 * 64 + parameters / 2, parameters)));
             assert_eq!(active(config, &tensors), expected, "{list}");
             assert_eq!(active("{}", &tensors), Err(UnknownActive::MissingTopK), "{list}");
             tensors[0].1 = vec![64, 31];
