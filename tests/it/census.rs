@@ -168,7 +168,7 @@ async fn each_model_has_one_correct_row_and_one_request_per_file() {
     assert_eq!((summary.repos(), summary.failed(), summary.already_read), (10_000, 0, 0));
     let rows = generated.rows("census");
     assert_true(&rows, generated.truths());
-    let requests = requests.lock().unwrap();
+    let requests = requests.lock().unwrap().clone();
     for truth in generated.truths().filter(|truth| truth.parameters.is_ok()) {
         let requests = requests.get(&truth.repo).copied().unwrap_or_default();
         assert!(requests <= needed_requests(&truth), "{requests} requests: {truth:?}");

@@ -36,7 +36,7 @@ const EXPERTS: [(&str, Dtype, &[u64]); 6] = [
     ("h.0.experts.1.q.scales", Dtype::F16, &[2, 16]),
 ];
 
-/// The bias of a tied embedding is stored, and SigLIP has a vector in a module named `head`.
+/// The bias of a tied embedding is stored, and `SigLIP` has a vector in a module named `head`.
 #[test]
 fn vectors_are_not_tied_embeddings() {
     let embedding = ("model.embed_tokens.weight", Dtype::F32, &[32, 8][..]);
