@@ -53,7 +53,7 @@ pub enum CensusError {
     #[error("an outage ended the census; run the command again to continue")]
     Outage {
         /// The last failure.
-        source: Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A file with headers does not belong to its rows.
     #[error("`{file}` {problem}; `census read` repairs it")]

@@ -132,7 +132,7 @@ impl CircuitBreaker {
                 let is_open = state.probe_delay().is_some();
                 state.outages += usize::from(is_open && !was_open);
                 if is_open && is_probe && began.elapsed() >= self.max_outage {
-                    self.end(&mut state, CensusError::Outage { source: error });
+                    self.end(&mut state, CensusError::Outage { source: error.into() });
                 } else if is_open && !was_open {
                     self.progress.update(|progress| progress.outage = Some(error.kind()));
                 }

@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import _inspect, aio, census
+from . import _inspect, _native, aio, census
 from ._calls import BatchProgress, HfMetaError, Progress, Settings, blocking
 from ._lists import tables
-from ._native import __version__
 from ._results import (
     Breakdown,
     CensusChange,
@@ -39,6 +38,8 @@ from ._results import (
 if TYPE_CHECKING:
     import pyarrow
     from typing_extensions import Unpack
+
+__version__: str = _native.__version__
 
 __all__ = [
     "Breakdown",

@@ -116,21 +116,22 @@ class Call(Generic[T]):
     def wait(self) -> T:
         results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         call = self._start(lambda *result: results.put(result))
+        result = None
         try:
-            while True:
+            while result is None:
                 with contextlib.suppress(queue.Empty):
-                    return self._finish(call, *results.get(timeout=_INTERVAL))
+                    result = results.get(timeout=_INTERVAL)
                 self._report(call)
         except BaseException:
             # Ctrl-C, or an error of `progress`. A census stores its complete rows first, until the next Ctrl-C.
             try:
-                while call.stop():
+                while result is None and call.stop():
                     with contextlib.suppress(queue.Empty):
-                        results.get(timeout=_INTERVAL)
-                        break
+                        result = results.get(timeout=_INTERVAL)
             finally:
                 call.cancel()
             raise
+        return self._finish(*result)
 
     async def awaited(self) -> T:
         loop = asyncio.get_running_loop()
@@ -149,7 +150,7 @@ class Call(Generic[T]):
             while not finished.done():
                 await asyncio.wait([finished], timeout=_INTERVAL if self._progress else None)
                 self._report(call)
-            return self._finish(call, *finished.result())
+            return self._finish(*finished.result())
         except BaseException:
             # A census stores its complete rows first.
             try:
@@ -159,8 +160,7 @@ class Call(Generic[T]):
                 call.cancel()
             raise
 
-    def _finish(self, call: NativeCall, result: Any, error: BaseException | None) -> T:
-        self._report(call)
+    def _finish(self, result: Any, error: BaseException | None) -> T:
         if isinstance(self._progress, _Bar):
             self._progress.close()
         if error is not None:

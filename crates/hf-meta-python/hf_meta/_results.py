@@ -227,6 +227,7 @@ class CountReport:
     moe_unknown: str | None = None
     other_sets: list[WeightSet] | None = None
     memory: MemoryUsage | None = None
+    adapter: dict[str, Any] | None = None
     header: SafetensorsFileMetadata | None = field(default=None, repr=False)
     index: dict[str, Any] | None = field(default=None, repr=False)
     headers: dict[str, SafetensorsFileMetadata] | None = field(default=None, repr=False)
