@@ -190,7 +190,7 @@ async fn record(client: &Client, model: Model) -> (RecordedCount, Option<LayoutD
     let model = model.on_header(move |header| {
         hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
     });
-    // A timeout that was set holds for everything.
+    // A timeout that the user sets includes waits for rate limits; the default one does not.
     let model = model.exclude_waits_from_timeout(client.call_timeout().is_none());
     let recorded = model.count_and_record().await;
     let digests = hasher.lock().unwrap_or_else(PoisonError::into_inner).finish();

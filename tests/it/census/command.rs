@@ -62,7 +62,7 @@ async fn the_command_lists_reads_packs_and_compares() {
     assert!(changes("table").starts_with("change "));
 }
 
-/// The tables of a publication are those of the census, and the sums over files and tensors are those of the rows.
+/// A publication has the rows of the census, and its files and tensors add up to the totals of the rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_publication_has_all_tables() {
     let generated = GeneratedHub::new(300);
