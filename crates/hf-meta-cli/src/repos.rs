@@ -20,7 +20,7 @@ pub(crate) struct RepoListArgs {
     ///
     /// Each REPO is a repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
     /// `hf://org/name@revision/path`), the URL of its page on huggingface.co, the URL of a
-    /// `.safetensors` or `.gguf` file or an index on any server, a local file, or a local folder
+    /// safetensors, GGUF or PyTorch file or an index on any server, a local file, or a local folder
     /// written with a slash (`./folder` or `folder/`). `org/name:Q4_K_M` selects a quantization.
     /// Lists contain one REPO per line.
     #[arg(value_name = "REPO", value_hint = ValueHint::AnyPath)]

@@ -75,7 +75,7 @@ impl CountBreakdown {
     }
 
     /// Compares the count with the size that the configuration implies. Buffers and draft layers are not part of that
-    /// size. A size that fits confirms modules that might be padded.
+    /// size. A size that fits refutes all doubts.
     pub(super) fn compare_with_config(&mut self, found: u64, configs: &Configs) {
         let Some(expected) = configs.expected else { return };
         let buffers = self.groups.iter().filter(|group| group.buffer.is_some());
@@ -89,7 +89,8 @@ impl CountBreakdown {
                 && expected.is_between(without_draft.saturating_sub(buffers), without_draft);
         if fits {
             let is_doubt = |reason| {
-                matches!(reason, UnresolvedReason::Padded | UnresolvedReason::UnknownTensors)
+                use UnresolvedReason::{Padded, SuspectedPacking, UnknownTensors};
+                matches!(reason, Padded | SuspectedPacking | UnknownTensors)
             };
             self.unresolved.retain(|found| !is_doubt(found.reason));
         }
@@ -200,9 +201,9 @@ pub enum UnresolvedReason {
     /// The weights are padded by an unknown amount. The module is counted including its padding.
     #[error("the weights may be padded by an unknown amount")]
     Padded,
-    /// Integers may be packed weights: they are in `weight` of an unquantized model, or many large tensors have names
-    /// that no known method uses.
-    #[error("the integers may be packed weights, but no known quantization method explains them")]
+    /// Weights may be packed: integers are in `weight` of an unquantized model or in many large tensors under unknown
+    /// names, or the shapes of floats do not fit the vectors of the model.
+    #[error("the weights may be packed, but no known quantization method explains them")]
     SuspectedPacking,
 }
 

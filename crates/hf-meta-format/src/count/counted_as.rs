@@ -179,8 +179,9 @@ impl Buffer {
     ];
 
     /// The last two segments of names whose last segment is also the name of weights.
-    const NAMES_BELOW: [(Self, &str, &str); 9] = [
+    const NAMES_BELOW: [(Self, &str, &str); 10] = [
         (Self::RotaryFrequencies, "rotary_emb", "alpha"),
+        (Self::RotaryFrequencies, "lerope", "alpha"),
         (Self::FixedPositions, "pos_embed", "pos_embed"),
         (Self::FixedPositions, "visual_temporal_embed", "pos_idx_to_embed"),
         (Self::Codebook, "codebook", "embed"),
@@ -206,7 +207,6 @@ impl Buffer {
             ("bias", shape) if is_mask(shape) && parent().starts_with("att") => Self::AttentionMask,
             // Learned embeddings have a row per position, or a third dimension.
             ("positional_embedding", [2, _]) => Self::FixedPositions,
-            ("position_embedding", [_, _]) if parent() == "embeddings" => Self::FixedPositions,
             ("freqs", _) if module.contains("timestep_embeddings") => Self::RotaryFrequencies,
             _ => {
                 let is_found = |(_, found, name): &&(_, _, _)| *name == last && parent() == *found;
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {
-        let cases: [(&str, &[u64], Option<Buffer>); 34] = [
+        let cases: [(&str, &[u64], Option<Buffer>); 36] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
             ("h.0.attn.bias", &[2304], None),
@@ -298,6 +298,8 @@ mod tests {
             ("roberta.embeddings.position_ids", &[1, 514], Some(Buffer::Ids)),
             ("position_ids", &[1, 514], Some(Buffer::Ids)),
             ("model.rotary_emb.inv_freq", &[64], Some(Buffer::RotaryFrequencies)),
+            ("lerope.alpha", &[32], Some(Buffer::RotaryFrequencies)),
+            ("visual.embeddings.position_embedding", &[1024, 1024], None),
             ("attn.relative_position_index", &[49, 49], Some(Buffer::RelativePositions)),
             ("attn.relative_position_bias_table", &[169, 3], None),
             ("bn1.running_mean", &[64], Some(Buffer::Statistics)),

@@ -152,7 +152,9 @@ impl Counter {
         let mut sums = std::mem::take(&mut self.sums);
         sums = self.solve(sums, &configs, &mut siblings)?;
         sums.add_doubt(siblings.finish());
-        sums.doubt_integers();
+        if !self.is_self_describing {
+            sums.doubt_packing();
+        }
         let (parameters, mut breakdown) = sums.finish(&configs, self.needs_config);
         breakdown.needs_config = self.needs_config;
         if !self.needs_config && !self.is_self_describing {

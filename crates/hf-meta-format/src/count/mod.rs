@@ -48,6 +48,7 @@ mod module;
 mod name_index;
 mod parameter_count;
 mod pending;
+mod shape_check;
 mod siblings;
 mod solver;
 mod sums;

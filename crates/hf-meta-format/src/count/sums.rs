@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::experts::ExpertSums;
 use super::method::Solved;
 use super::methods::is_known;
-use super::module::{Component, Module};
+use super::module::{Component, Module, container_bits};
+use super::shape_check::ShapeCheck;
 use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
     ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
@@ -20,6 +21,7 @@ pub(super) struct CountSums {
     /// The groups of recent tensors, which later tensors usually share. They are not in `groups` yet.
     recent: Vec<(GroupKey, DtypeCount)>,
     experts: ExpertSums,
+    shapes: ShapeCheck,
     kinds: Vec<KindSum>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
     /// The integers that are counted as stored, and their bytes. Their names belong to no known method.
@@ -105,10 +107,14 @@ impl CountSums {
     ) -> Result<(), CountOverflow> {
         let is_state = buffer == Some(Buffer::OptimizerState) && class == CountedAs::AsStored;
         let class = if is_state { CountedAs::OptimizerState } else { class };
+        let overflow = || CountOverflow::new(name);
         let parameters = if class.is_counted() { tensor.elements() } else { Some(0) };
-        let added = parameters
-            .and_then(|parameters| self.checked_add(name, tensor, (class, buffer), parameters));
-        added.ok_or_else(|| CountOverflow::new(name))
+        let parameters = parameters.ok_or_else(overflow)?;
+        let is_embedding =
+            self.checked_add(name, tensor, (class, buffer), parameters).ok_or_else(overflow)?;
+        // Only the sides of embeddings matter: a model may have more of them than of other weights.
+        self.shapes.add(name, tensor, class, if is_embedding { 0 } else { parameters });
+        Ok(())
     }
 
     /// Adds the weights of a module.
@@ -121,9 +127,16 @@ impl CountSums {
         let is_as_stored = tensor.elements() == Some(solved.parameters);
         let class =
             if is_as_stored { CountedAs::AsStored } else { CountedAs::Unpacked(solved.packing) };
+        if is_as_stored && container_bits(&tensor.dtype).is_none() {
+            self.shapes.add(name, tensor, class, solved.parameters);
+        } else {
+            self.shapes.add_packed(solved.parameters);
+        }
         let added = self.checked_add(name, tensor, (class, None), solved.parameters);
-        added.ok_or_else(|| CountOverflow::new(name))
+        added.map(|_| ()).ok_or_else(|| CountOverflow::new(name))
     }
+
+    /// Returns whether the tensor is an embedding; `None` if a sum overflows.
 
     fn checked_add(
         &mut self,
@@ -131,7 +144,7 @@ impl CountSums {
         tensor: &TensorInfo,
         (class, buffer): (CountedAs, Option<Buffer>),
         parameters: u64,
-    ) -> Option<()> {
+    ) -> Option<bool> {
         let count = DtypeCount {
             tensors: 1,
             counted: u64::from(class.is_counted()),
@@ -142,7 +155,7 @@ impl CountSums {
         };
         // The total bounds every group, so no other sum can overflow.
         self.total = self.total.checked_add(&count)?;
-        self.experts.add(name, tensor, class, &count);
+        let is_embedding = self.experts.add(name, tensor, class, &count);
         let is_group = |(key, _): &&mut (GroupKey, DtypeCount)| {
             (key.1, key.2) == (class, buffer) && key.0 == tensor.dtype
         };
@@ -154,7 +167,7 @@ impl CountSums {
             }
             self.recent.push(((tensor.dtype.clone(), class, buffer), count));
         }
-        Some(())
+        Some(is_embedding)
     }
 
     /// Moves the recent groups to the map.
@@ -187,14 +200,20 @@ impl CountSums {
         *bytes = bytes.saturating_add(tensor.byte_length());
     }
 
-    /// Records integers under unknown names, if they are too many and too large for tables and masks.
-    pub(super) fn doubt_integers(&mut self) {
+    /// Records weights that may be packed: integers under unknown names that are too many and too large for tables and
+    /// masks, and floats of unexpected shapes.
+    pub(super) fn doubt_packing(&mut self) {
         const MIN_TENSORS: u64 = 4;
-        const MIN_SHARE: u64 = 10;
+        const MIN_SHARE: u64 = 4;
 
-        let Some((found, bytes)) = self.integers.take() else { return };
-        let is_large = bytes.saturating_mul(MIN_SHARE) > self.total.bytes;
-        if found.modules >= MIN_TENSORS && is_large {
+        // Each bit may be a weight.
+        let is_large =
+            |bytes: u64| bytes.saturating_mul(8).saturating_mul(MIN_SHARE) > self.total.parameters;
+        let integers = self.integers.take();
+        let integers = integers
+            .filter(|(found, bytes)| found.modules >= MIN_TENSORS && is_large(*bytes))
+            .map(|(found, _)| found);
+        for found in [integers, std::mem::take(&mut self.shapes).finish()].into_iter().flatten() {
             self.unresolved.entry(found.reason).or_insert(found);
         }
     }

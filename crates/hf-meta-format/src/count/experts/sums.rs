@@ -72,22 +72,22 @@ impl ExpertSums {
     /// The maximum length of the name of a layer or of an expert group.
     const MAX_NAME_LENGTH: usize = 200;
 
-    /// Adds a tensor. The sums cannot overflow, because the total was checked.
+    /// Adds a tensor. Returns whether it is an embedding. The sums cannot overflow, because the total was checked.
     pub(crate) fn add(
         &mut self,
         name: &str,
         tensor: &TensorInfo,
         class: CountedAs,
         count: &DtypeCount,
-    ) {
+    ) -> bool {
         let parameters = count.parameters;
         if parameters == 0 {
-            return;
+            return false;
         }
         let position = TensorPosition::new(name);
         if position.is_draft {
             self.draft = self.draft.saturating_add(parameters);
-            return;
+            return false;
         }
         let known = match position.embedding {
             Some(Embedding::Input) => Some(&mut self.input),
@@ -109,6 +109,7 @@ impl ExpertSums {
             let added = self.add_to_layer(&position, tensor, is_routed, parameters);
             self.is_too_large = added.is_none();
         }
+        position.embedding.is_some()
     }
 
     /// Adds a tensor to the sums of its layer; `None` if a limit is exceeded.

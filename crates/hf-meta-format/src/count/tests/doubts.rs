@@ -209,3 +209,55 @@ fn experts_that_are_not_found_are_reported() {
     let (_, breakdown) = counting(GPTQ, &[("q.weight", Dtype::BF16, &[4, 4])]).unwrap();
     assert_eq!(breakdown.moe_unknown, None);
 }
+
+/// Floats into which several weights are packed, under names that no method uses. Only the other tensors show it.
+#[test]
+fn floats_in_shapes_that_fit_no_vector_are_a_doubt() {
+    let embedding = ("model.embed_tokens.weight", Dtype::BF16, &[640, 64][..]);
+    let norm = ("h.0.norm.weight", Dtype::BF16, &[64][..]);
+    let is_exact = |name: &str, shapes: [&[u64]; 2]| {
+        let [up, down] = ["up", "down"].map(|module| format!("h.0.{module}.{name}"));
+        let layer = [(&*up, Dtype::F16, shapes[0]), (&*down, Dtype::F16, shapes[1])];
+        let (_, breakdown) =
+            counting("{}", &[&[embedding.clone(), norm.clone()][..], &layer].concat()).unwrap();
+        let found = reasons(&breakdown);
+        assert!(matches!(found[..], [] | [UnresolvedReason::SuspectedPacking]), "{found:?}");
+        found.is_empty()
+    };
+    let cases: [(&str, [&[u64]; 2], bool); 8] = [
+        ("weight", [&[96, 64], &[64, 96]], true),
+        ("codes", [&[96, 64], &[64, 96]], true),
+        // Four weights in each element: along the inputs, along the outputs, and in one dimension.
+        ("weight", [&[96, 16], &[64, 24]], false),
+        ("codes", [&[24, 64], &[16, 96]], false),
+        ("weight", [&[1536], &[1536]], false),
+        ("codes", [&[1536], &[1536]], false),
+        // Experts.
+        ("weight", [&[8, 96, 64], &[8, 64, 96]], true),
+        ("weight", [&[8, 96, 16], &[8, 64, 24]], false),
+    ];
+    for (name, shapes, expected) in cases {
+        assert_eq!(is_exact(name, shapes), expected, "{name} {shapes:?}");
+    }
+}
+
+/// Models without norms and biases, and models most of which are tables or convolutions, have nothing to compare.
+#[test]
+fn shapes_prove_nothing_without_vectors_or_in_lookup_tables() {
+    let cases: [&[Tensor<'_>]; 3] = [
+        &[("h.0.up.weight", Dtype::F16, &[96, 64]), ("h.0.down.weight", Dtype::F16, &[64, 96])],
+        &[
+            ("model.embed_tokens.weight", Dtype::F16, &[640, 64]),
+            ("model.embed_tokens_per_layer.weight", Dtype::F16, &[640, 48]),
+            ("model.norm.weight", Dtype::F16, &[64]),
+        ],
+        &[
+            ("conv.weight", Dtype::F16, &[24, 16, 3, 3]),
+            ("head.weight", Dtype::F16, &[10, 24]),
+            ("head.bias", Dtype::F16, &[10]),
+        ],
+    ];
+    for tensors in cases {
+        assert_eq!(reasons(&counting("{}", tensors).unwrap().1), [], "{tensors:?}");
+    }
+}

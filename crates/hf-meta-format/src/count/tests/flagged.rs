@@ -89,9 +89,9 @@ const CASES: &[Case] = &[
             ("h.0.k.bits", "U8", &[64, 8]),
             ("h.1.q.bits", "U8", &[64, 8]),
             ("h.1.k.bits", "U8", &[64, 8]),
-            ("embed.weight", "BF16", &[256, 64]),
+            ("embed.weight", "BF16", &[1024, 64]),
         ],
-        expected: Exact(4 * 64 * 8 + 256 * 64),
+        expected: Exact(4 * 64 * 8 + 1024 * 64),
     },
     // Names that are not enough to prove a method.
     Case {
