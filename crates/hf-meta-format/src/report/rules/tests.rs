@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Mismatch, check_adapter, check_model, check_recipe};
+use super::{Mismatch, check_adapter, check_model, check_recipe, recipe_file};
 use crate::count::Configs;
+use crate::count::config::QUANTIZE_CONFIG;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, TensorTableBuilder};
 use crate::report::{Adapter, Finding, Severity, Weights};
 use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
@@ -32,8 +33,12 @@ impl Checkpoint {
             let shape = serde_json::from_value(tensor["shape"].clone()).unwrap();
             (text("name"), (text("dtype"), shape))
         });
+        let mut config = fixture["config"].clone();
+        if let Some(file) = fixture["files"].get(QUANTIZE_CONFIG) {
+            config = json!({"quantize_config": file});
+        }
         Self {
-            config: fixture["config"].clone(),
+            config,
             tensors: tensors.collect(),
             metadata: serde_json::from_value(fixture["metadata"].clone()).unwrap(),
             base: serde_json::from_value(fixture["base"].clone()).unwrap(),
@@ -45,7 +50,7 @@ impl Checkpoint {
         Self::from_fixture(&fixtures().join(format!("{fixture}.json")))
     }
 
-    /// Applies an edit: `key.key=JSON` sets a key, `-name` removes the tensors with this start, `name:[1, 2]` sets a
+    /// Applies an edit: `key.key=JSON` sets a key (of `quantize_config.json` below `quantize_config`), `-name` removes the tensors with this start, `name:[1, 2]` sets a
     /// shape, `name>name` renames. `@` edits a tensor of the base model, and `@+` adds a prefix to all of them.
     fn edit(&mut self, edit: &str) {
         let base = edit.strip_prefix('@').zip(self.base.as_mut());
@@ -120,7 +125,14 @@ impl Checkpoint {
 
     fn mismatches(&self) -> Vec<Mismatch> {
         let headers = self.headers();
-        let config = self.config.to_string();
+        let mut config = self.config.clone();
+        let file = config.as_object_mut().and_then(|config| config.remove("quantize_config"));
+        let config = config.to_string();
+        let mut configs = Configs::from_config_json(config.as_bytes()).unwrap_or_default();
+        if let Some(file) = file {
+            assert_eq!(recipe_file(&configs, &headers), Some(QUANTIZE_CONFIG));
+            configs.add_file(QUANTIZE_CONFIG, file.to_string().as_bytes()).unwrap();
+        }
         let found = if self.is_adapter {
             let mut found = check_adapter(self.adapter_json().as_deref(), &headers);
             let base = self.adapter().zip(self.base());
@@ -128,7 +140,7 @@ impl Checkpoint {
             found
         } else {
             let mut found = check_model(config.as_bytes(), &headers);
-            found.extend(check_recipe(config.as_bytes(), &headers));
+            found.extend(check_recipe(config.as_bytes(), &configs, &headers));
             found
         };
         let mismatch = |finding| match finding {
