@@ -57,7 +57,8 @@ pub struct Configs {
 pub(crate) const QUANTIZE_CONFIG: &str = "quantize_config.json";
 
 /// The keys of quantization sections, in order of precedence.
-pub(crate) const SECTIONS: [&str; 3] = ["quantization_config", "quantization", "compression_config"];
+pub(crate) const SECTIONS: [&str; 3] =
+    ["quantization_config", "quantization", "compression_config"];
 
 impl Configs {
     /// The default maximum size of `config.json`, in bytes. huggingface.js uses the same limit.

@@ -69,10 +69,7 @@ type Parts = BTreeMap<&'static str, (&'static Component, TensorInfo)>;
 
 /// Returns the name of the file that may contain the recipe, if `config.json` does not.
 #[must_use]
-pub fn recipe_file(
-    configs: &Configs,
-    headers: &[(RepoPath, FileHeader)],
-) -> Option<&'static str> {
+pub fn recipe_file(configs: &Configs, headers: &[(RepoPath, FileHeader)]) -> Option<&'static str> {
     let mut names = headers.iter().flat_map(|(_, header)| header.tensors().names());
     let is_packed = configs.is_unquantized() && names.any(|name| name.ends_with(".qweight"));
     is_packed.then_some(QUANTIZE_CONFIG)

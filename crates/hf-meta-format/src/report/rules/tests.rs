@@ -51,7 +51,7 @@ impl Checkpoint {
     }
 
     /// Applies an edit: `key.key=JSON` sets a key (of `quantize_config.json` below `quantize_config`), `-name` removes the tensors with this start, `name:[1, 2]` sets a
-    /// shape, `name>name` renames. `@` edits a tensor of the base model, and `@+` adds a prefix to all of them.
+    /// shape, `name>name` copies, `+` adds a prefix to all names. `@` edits a tensor of the base model, and `@+` adds a prefix to all of them.
     fn edit(&mut self, edit: &str) {
         let base = edit.strip_prefix('@').zip(self.base.as_mut());
         if let Some((edit, base)) = base {
@@ -67,6 +67,10 @@ impl Checkpoint {
                 }
                 None => assert!(base.remove(&edit[1..]).is_some(), "{edit}"),
             }
+        } else if let Some(prefix) = edit.strip_prefix('+') {
+            let names = std::mem::take(&mut self.tensors).into_iter();
+            self.tensors =
+                names.map(|(name, tensor)| (format!("{prefix}{name}"), tensor)).collect();
         } else if let Some(start) = edit.strip_prefix('-') {
             let before = self.tensors.len();
             self.tensors.retain(|name, _| !name.starts_with(start));
@@ -224,7 +228,7 @@ fn sound_checkpoints_have_no_mismatch() {
 /// Padded embeddings, spare keys and other legal differences.
 #[test]
 fn legal_differences_have_no_mismatch() {
-    let cases: [(&str, &[&str]); 21] = [
+    let cases: [(&str, &[&str]); 25] = [
         // `n_inner` states the width.
         (
             "llama",
@@ -271,6 +275,8 @@ fn legal_differences_have_no_mismatch() {
         // Without a single input embedding, the language model is not known.
         ("llama", &["x.embed_tokens.weight:[1, 2]", "hidden_size=1"]),
         ("llama", &["vision_config={}", "visual.x.weight:[8, 8]"]),
+        ("llama", &[r#"mm_vision_tower="clip""#, "model.vision_tower.x.weight:[8, 8]"]),
+        ("llama", &["auto_map={}", "model.vision_tower.x.weight:[8, 8]"]),
         (
             "llama",
             &[
@@ -283,6 +289,8 @@ fn legal_differences_have_no_mismatch() {
         ("adapters/lora", &[r#"target_modules=".*(?<!x)q_proj""#]),
         ("adapters/lora-rank-pattern", &[r#"rank_pattern={"(?<!x)q_proj": 1}"#]),
         ("adapters/lora", &["target_modules=null"]),
+        ("adapters/lora", &[r#"modules_to_save=["classifier", "score"]"#]),
+        ("adapters/lora", &["layers_to_transform=1", r#"layers_pattern="h""#]),
         ("adapters/lora", &["r=8.0", r#"lora_alpha="16""#]),
         // Experts with several matrices of each kind.
         (
