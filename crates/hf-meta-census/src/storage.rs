@@ -161,17 +161,15 @@ impl Storage {
         let mut content = tokio::fs::File::from_std(content.try_clone()?);
         content.rewind().await?;
         let mut writer = BufWriter::new(Arc::clone(&self.objects), self.path(file));
-        let written = async {
-            let bytes = tokio::io::copy(&mut content, &mut writer).await?;
-            writer.shutdown().await?;
-            Ok::<_, io::Error>(bytes)
-        };
-        let written = written.await;
-        if written.is_err() {
-            // Object stores charge for parts of uploads that are neither completed nor aborted.
+        let copied = tokio::io::copy(&mut content, &mut writer).await;
+        if copied.is_err() {
+            // Object stores charge for parts of uploads that are neither completed nor aborted. A failed shutdown aborts
+            // the upload itself, and must not be followed by another abort.
             let _ = writer.abort().await;
+        } else {
+            writer.shutdown().await?;
         }
-        written
+        copied
     }
 
     /// Returns `None` if a file does not exist.
