@@ -339,6 +339,28 @@ impl Model {
         self.call(async |mut call| call.with_token_fallback(|call| call.list_sets().boxed()).await)
     }
 
+    /// Returns the weight sets that are loaded together with a main weight set: the other components of a diffusers
+    /// pipeline, or the other modules of a `sentence-transformers` model. `main` is the path of the main set.
+    ///
+    /// Lists the files unless they are [known](Self::known_files), and reads `model_index.json` if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the files cannot be listed or read, or if the timeout elapses ([`Error::DeadlineExceeded`]).
+    pub fn loaded_with(
+        &self,
+        main: &RepoPath,
+    ) -> impl Future<Output = Result<Vec<WeightSet>, Error>> + Send + use<> {
+        let main = main.clone();
+        self.call_alone(async move |mut call: Call| {
+            call.with_token_fallback(|call| {
+                let main = main.clone();
+                async move { call.loaded_with(&main).await }.boxed()
+            })
+            .await
+        })
+    }
+
     /// Reads a small file at the revision of this model, such as `config.json`. `path` starts at the root of the
     /// repository. Does not use the header cache.
     ///

@@ -223,7 +223,9 @@ impl Call {
             let _ = self.config().await;
         }
         let mut config = self.state.config.take().transpose()?.unwrap_or_default();
-        self.read_other_config(&assembly, &mut config).await?;
+        if let Some(name) = assembly.other_config_file(&config.configs) {
+            self.read_other_config(name, &mut config).await?;
+        }
         let filepaths = assembly.filepaths(&path);
         let assembled = assembly.finish(&config.configs);
         let report = assembled.report(filepaths);

@@ -5,7 +5,7 @@ use crate::HubCacheMiss;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::report::{Finding, ReportBuilder};
+use crate::report::Finding;
 
 /// The name of the configuration file, which is next to the weights or at the root of the repository.
 const CONFIG: &str = "config.json";
@@ -92,13 +92,12 @@ impl Call {
         }
     }
 
-    /// Reads the other file that may describe the quantization or the experts, if the count depends on it.
+    /// Reads the other file that may describe the quantization, the experts or the adapter.
     pub(super) async fn read_other_config(
         &self,
-        assembly: &ReportBuilder,
+        name: &'static str,
         config: &mut ConfigFile,
     ) -> Result<(), Error> {
-        let Some(name) = assembly.other_config_file(&config.configs) else { return Ok(()) };
         let path = self.next_to_weights(name);
         let json = match self.files.read_whole(&path, self.limits.config).await {
             Ok(json) => self.check_commit(&path, json)?,

@@ -336,10 +336,14 @@ impl Call {
             let _ = self.config().await;
         }
         let mut config = self.config_or_finding(&mut findings);
-        if let Err(error) = self.read_other_config(&assembly, &mut config).await {
-            let name = assembly.other_config_file(&config.configs).unwrap_or_default();
+        let other = rules::recipe_file(&config.configs, assembly.headers());
+        let other = other.or_else(|| assembly.other_config_file(&config.configs));
+        if let Some(name) = other
+            && let Err(error) = self.read_other_config(name, &mut config).await
+        {
             findings.push(file_finding(&self.next_to_weights(name), error));
         }
+        findings.extend(config.finding.take());
         // The index may list a tied embedding that is not stored. The count is right in that case.
         if checks_embeddings && let Some(json) = &config.json {
             verify::check_embeddings(json, assembly.headers(), &mut findings);
@@ -378,7 +382,7 @@ impl Call {
             && let Some(json) = &config.json
         {
             findings.extend(rules::check_model(json, &assembled.headers));
-            findings.extend(rules::check_recipe(json, &assembled.headers));
+            findings.extend(rules::check_recipe(json, &config.configs, &assembled.headers));
         }
         findings.extend(bounded(leading_spaces(path, &assembled.headers)));
         let set = VerifiedSet::new(path.clone(), files, assembled.totals, parameters);
@@ -412,10 +416,7 @@ impl Call {
     /// Returns the configuration, or an empty one if reading failed. The error becomes the first finding.
     fn config_or_finding(&mut self, findings: &mut Vec<Finding>) -> ConfigFile {
         match self.state.config.take() {
-            Some(Ok(mut config)) => {
-                findings.extend(config.finding.take());
-                config
-            }
+            Some(Ok(config)) => config,
             Some(Err(error)) => {
                 findings.insert(0, file_finding(&self.config_path(), error));
                 ConfigFile::default()

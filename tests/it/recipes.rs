@@ -27,6 +27,7 @@ fn run(hub: &LocalHub, folder: &Path, recipe: &str, env: &[(&str, &str)]) -> Com
 
 /// Returns the recipe after a heading.
 fn recipe(heading: &str) -> &'static str {
+    assert_eq!(PAGE.matches("```bash\n").count(), 3, "a new recipe needs a test");
     let (_, rest) = PAGE.split_once(&format!("\n# {heading}\n")).unwrap();
     let (_, recipe) = rest.split_once("```bash\n").unwrap();
     recipe.split("```").next().unwrap()

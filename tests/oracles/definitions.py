@@ -889,14 +889,6 @@ case("auto-round-awq-4bit", "auto_round/export/export_to_awq/utils.py @ 0.16.1",
      quantized("auto-round", bits=4, group_size=128, sym=False, packing_format="auto_round:auto_awq"))(awq_gemm(128))
 
 
-@case("auto-round-mixed", "auto_round/export/export_to_autoround/export.py @ 0.16.1",
-      lambda linear: quantized("auto-round", bits=4, group_size=128, sym=True, packing_format="auto_round:auto_gptq",
-                               extra_config={**{module: {"bits": 8, "group_size": 32} for module in linear if "down_proj" in module},
-                                             **{module.replace("self_attn.q_proj", "mlp.gate_proj"): {"bits": 16} for module in linear if "q_proj" in module}}), skip=["gate_proj"])
-def _(module, o, i):
-    return (gptq(8, 32, with_g_idx=False) if "down_proj" in module else gptq(4, with_g_idx=False))(module, o, i)
-
-
 # Formats of GPTQModel besides GPTQ and AWQ
 
 

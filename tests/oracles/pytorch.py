@@ -142,6 +142,8 @@ def structures():
                         "type": torch.float16, "neg": -5, "big": 2**40, "neg_big": -(2**40), "j": 3j},
         "no-tensors.pt": {"epoch": 1},
         "many.bin": {f"h.{at}.mlp.weight": torch.zeros(1) for at in range(100)},
+        # An adapter of PEFT.
+        "lora.bin": {f"base_model.model.model.layers.{at}.self_attn.q_proj.lora_{side}.weight": torch.zeros(shape) for at in range(2) for side, shape in (("A", (2, 8)), ("B", (6, 2)))},
     }
 
 

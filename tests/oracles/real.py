@@ -421,6 +421,7 @@ def auto_round():
         ("mxfp4", "auto_round", dict(scheme="MXFP4")),
         ("mxfp8", "auto_round", dict(scheme="MXFP8")),
         ("w4a16-llmcompressor", "llm_compressor", dict(scheme="W4A16")),
+        ("mixed", "auto_round", dict(scheme="W4A16", layer_config={"model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 32}, "model.layers.0.mlp.gate_proj": {"bits": 16}})),
         ("w4a16-padded", "auto_round", dict(scheme="W4A16", sizes=dict(intermediate_size=416), inexact="inputs are padded to the group size; only the dimensions of the model state them")),
     ):
         attempt(name, lambda: run(f"auto-round-real-{name}", form, **scheme))

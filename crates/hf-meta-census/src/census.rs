@@ -51,6 +51,7 @@ pub struct Census {
     concurrency: usize,
     slice: (usize, usize),
     previous: Option<String>,
+    all_quantizations: bool,
     max_outage: Duration,
     pub(super) tool: String,
     stop: CensusStop,
@@ -185,6 +186,7 @@ impl Census {
             concurrency: 32,
             slice: (0, 1),
             previous: None,
+            all_quantizations: false,
             max_outage: MAX_OUTAGE,
             tool: TOOL.to_owned(),
             stop: CensusStop::default(),
@@ -207,6 +209,12 @@ impl Census {
     /// request.
     pub fn previous(self, target: impl Into<String>) -> Self {
         Self { previous: Some(target.into()), ..self }
+    }
+
+    /// Sets whether the `files` table contains the headers of all quantizations of GGUF repositories, not only of the
+    /// counted one; `false` by default.
+    pub fn all_quantizations(self, enabled: bool) -> Self {
+        Self { all_quantizations: enabled, ..self }
     }
 
     /// Sets the duration of an outage of the Hub or the network that ends a run, 10 minutes by default. An outage begins
@@ -422,6 +430,7 @@ impl<'a> ReadRun<'a> {
         let (stop, progress) = (census.stop.clone(), Arc::clone(&census.progress));
         let breaker = Arc::new(CircuitBreaker::new(census.max_outage, stop, progress));
         let reader = RepoReader::new(&census.client, census.concurrency, Arc::clone(&breaker));
+        let reader = reader.all_quantizations(census.all_quantizations);
         let (reads_failed, turn) = (manifest.is_none(), tokio::sync::Mutex::default());
         Ok(Self { census, manifest, existing, reads_failed, previous, breaker, reader, turn })
     }

@@ -17,6 +17,7 @@
 //! manifest has exactly one row. [`docs::census`](hf_meta::docs::census) describes the tables.
 
 mod census;
+mod columns;
 mod diff;
 mod error;
 mod layout_digest;
@@ -49,7 +50,9 @@ pub use self::manifest::{ListedRepo, Manifest};
 pub use self::outage::CensusStop;
 pub use self::publish::{PublishOptions, TensorRow};
 pub use self::read_repo::StoredHeader;
-pub use self::row::{ActiveParameters, CensusRow, DtypeSums, OtherWeightSet, SCHEMA_VERSION};
+pub use self::row::{
+    ActiveParameters, CensusRow, ComponentCount, DtypeSums, OtherWeightSet, SCHEMA_VERSION,
+};
 pub use self::run::CensusRun;
 pub use self::verify::verify;
 pub use hf_meta_repo_list::ListedName;
@@ -57,7 +60,7 @@ pub use hf_meta_repo_list::ListedName;
 pub use {arrow_array, arrow_schema};
 
 use self::census::ProgressReporter;
-use self::manifest::{from_columns, name_column};
+use self::columns::{from_columns, name_column};
 use self::outage::{CircuitBreaker, MAX_OUTAGE};
 use self::read_repo::RepoReader;
 use self::table::{BATCH_ROWS, open_rows, schema, table_failed, to_batch};

@@ -13,6 +13,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::error::failed_to;
+use super::layout_digest::short_hash;
 use super::manifest::unusable;
 use super::row::unix_millis;
 use super::table::{BATCH_ROWS, open_rows, publish, read_footer, replaceable, with_suffix};
@@ -67,6 +68,8 @@ const LISTING_OVERLAP_MS: i64 = 3_600_000;
 pub struct Listing {
     conditions: Vec<(&'static str, String)>,
     since: Option<i64>,
+    /// An earlier listing, whose models are added.
+    earlier: Option<PathBuf>,
     on_progress: Option<OnListed>,
 }
 
@@ -118,22 +121,25 @@ impl Listing {
         Self { since: Some(time), ..self }
     }
 
-    /// Sets a function to be called with the number of models listed so far, after each page.
-    pub fn on_progress(self, report: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        Self { on_progress: Some(OnListed(Arc::new(report))), ..self }
-    }
-
-    /// Returns the time at which an earlier listing started, in milliseconds since the Unix epoch, from its file.
+    /// Requests only models modified since an earlier listing, and adds the other models of its file. So the result is
+    /// a listing of all models, which still contains deleted ones.
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be read or [`write`](Self::write) did not write it.
-    pub fn started_at(file: &Path) -> Result<i64, CensusError> {
+    pub fn update(self, file: &Path) -> Result<Self, CensusError> {
         let opened = File::open(file).map_err(failed_to("read", file))?;
         match read_footer::<ListingFooter>(&opened) {
-            Some(footer) => Ok(footer.started_at),
+            Some(footer) => {
+                Ok(Self { earlier: Some(file.to_owned()), ..self.since(footer.started_at) })
+            }
             None => Err(unusable(file, "is not a listing written by `census list`")),
         }
+    }
+
+    /// Sets a function to be called with the number of models listed so far, after each page.
+    pub fn on_progress(self, report: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        Self { on_progress: Some(OnListed(Arc::new(report))), ..self }
     }
 
     /// Requests the listing and writes it to a Parquet file. Returns the number of models.
@@ -171,8 +177,13 @@ impl Listing {
             publish(&page_file(&folder, pages), &footer, ROWS_PER_GROUP, models)?;
             pages += 1;
         }
-        let read = |page| open_rows::<ListedRepo>(&page_file(&folder, page), BATCH_ROWS);
-        let models = (0..pages).map(read).flatten_ok().map(|model| model.and_then(|model| model));
+        let files = (0..pages).map(|page| page_file(&folder, page)).chain(self.earlier.clone());
+        let models = files.map(|file| open_rows::<ListedRepo>(&file, BATCH_ROWS)).flatten_ok();
+        let mut listed = HashSet::new();
+        let models = models.map(|model| model.and_then(|model| model)).filter_ok(|model| {
+            // The earlier listing comes last, so that changed models replace its models.
+            self.earlier.is_none() || listed.insert(short_hash(&model.repo))
+        });
         let models = publish(file, &footer, ROWS_PER_GROUP, models)?;
         fs::remove_dir_all(&folder).map_err(failed_to("delete", &folder))?;
         Ok(models)

@@ -130,7 +130,8 @@ impl Census {
         for part in CensusPart::list_existing(&self.storage).await? {
             let (footer, _) = part.read(&self.storage).await?;
             for header in part.read_headers(&self.storage, &footer).await? {
-                let header = header?;
+                // The rules may have changed since the file was read.
+                let header = header?.with_counts();
                 if let (Some(tensors), (_, Some(count))) = (&mut tensors, &mut rows) {
                     for tensor in header.tensors() {
                         tensors.write(tensor)?;
@@ -223,7 +224,7 @@ fn day(time: i64) -> Option<String> {
 const CARD_INTRODUCTION: &str = "\
 A census of model repositories: one row per repository, with parameters per dtype, quantization, mixture of experts and
 size, computed from the headers of the weight files. Every listed repository has a row; without counts, `status` is the
-reason. A sum over models needs `kind = 'model'`.
+reason. A sum over models needs `WHERE is_complete`, because adapters are a part of a model.
 
 ```python
 import datasets

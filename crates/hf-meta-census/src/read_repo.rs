@@ -1,5 +1,6 @@
 //! Reads repositories: their rows, and the headers from which the rows are computed.
 
+use std::mem::take;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,13 +14,16 @@ use tokio::sync::Semaphore;
 
 use super::layout_digest::{LayoutDigests, LayoutHasher, digest_from_hex, hexadecimal};
 use super::outage::CircuitBreaker;
-use super::row::CensusRow;
+use super::row::{CensusRow, ComponentCount, MODULES, integer};
 use super::table::TableRow;
 use super::{CensusError, ListedRepo, MAX_HEADER_BYTES};
-use hf_meta::formats::{FileHeader, Formats, HeaderError, read_header};
+use hf_meta::count::Counter;
+use hf_meta::formats::weight_sets::{PIPELINE, WeightSet};
+use hf_meta::formats::{FileHeader, Formats, HeaderError, RepoPath, WeightsKind, read_header};
 use hf_meta::report::{CountReport, Plan};
 use hf_meta::{
-    Client, Error, HeaderBytes, HeaderFile, LargeCallLimit, Model, RecordedCount, ResultOrder,
+    Client, CommitSha, Error, HeaderBytes, HeaderFile, LargeCallLimit, Model, RecordedCount,
+    ResultOrder,
 };
 
 /// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
@@ -42,6 +46,10 @@ pub struct StoredHeader {
     pub size: i64,
     /// The SHA-256 hash of the whole file, if the Hub reported it.
     pub sha256: Option<Bytes>,
+    /// The number of tensors in the file; absent if the stored bytes are not the header of the weight file.
+    pub tensors: Option<i64>,
+    /// The number of parameters in the file; absent if they depend on other files.
+    pub parameters: Option<i64>,
     /// The SHA-256 hash of the stored bytes.
     pub header_sha256: Bytes,
     /// The start of the file, up to the end of its header. Long GGUF arrays that do not affect the counts are zeroed.
@@ -68,7 +76,7 @@ impl StoredHeader {
     pub(super) fn all(repo: &str, headers: HeaderBytes) -> impl Iterator<Item = Self> + use<> {
         let (repo, commit) = (repo.to_owned(), headers.commit().to_string());
         headers.into_files().filter_map(move |file| {
-            Some(Self {
+            let header = Self {
                 repo: repo.clone(),
                 commit: commit.clone(),
                 path: file.path.to_string(),
@@ -76,8 +84,20 @@ impl StoredHeader {
                 sha256: file.sha256.as_deref().and_then(digest_from_hex),
                 header_sha256: Bytes::copy_from_slice(&Sha256::digest(&file.start)),
                 header: file.start,
-            })
+                ..Self::default()
+            };
+            Some(header.with_counts())
         })
+    }
+
+    /// Counts the file with the current rules.
+    pub(super) fn with_counts(self) -> Self {
+        if Formats::built_in().find(&self.path).is_none() {
+            return Self { tensors: Some(0), parameters: Some(0), ..self };
+        }
+        let header = self.parse();
+        let tensors = header.as_ref().map(|header| integer(header.tensors().len() as u64));
+        Self { tensors, parameters: header.as_ref().and_then(count_alone), ..self }
     }
 
     /// Returns the header; `None` if the file has none.
@@ -104,11 +124,20 @@ impl StoredHeader {
     }
 }
 
+/// Returns the number of parameters in a file; `None` if other files could change it.
+fn count_alone(header: &FileHeader) -> Option<i64> {
+    let mut counter = Counter::new();
+    counter.add_file(header).ok()?;
+    let (parameters, breakdown) = counter.finish().ok()?;
+    i64::try_from(parameters.total()).ok().filter(|_| breakdown.is_exact())
+}
+
 /// Reads repositories with the limits of one run.
 #[derive(Clone, Debug)]
 pub(super) struct RepoReader {
     client: Client,
     concurrency: usize,
+    all_quantizations: bool,
     /// One permit per concurrent repository of all calls.
     repos: Arc<Semaphore>,
     large: LargeCallLimit,
@@ -120,7 +149,13 @@ impl RepoReader {
         let concurrency = concurrency.max(1);
         let repos = Arc::new(Semaphore::new(concurrency));
         let large = LargeCallLimit::new(MAX_LARGE_READS);
-        Self { client: client.clone(), concurrency, repos, large, breaker }
+        let (client, all_quantizations) = (client.clone(), false);
+        Self { client, concurrency, all_quantizations, repos, large, breaker }
+    }
+
+    /// Sets whether the headers of all quantizations of GGUF repositories are read.
+    pub(super) fn all_quantizations(self, enabled: bool) -> Self {
+        Self { all_quantizations: enabled, ..self }
     }
 
     /// Reads repositories, each with an index, and calls `on_read` with their rows and headers as they complete, until
@@ -157,56 +192,202 @@ impl RepoReader {
         listed: &ListedRepo,
     ) -> ((CensusRow, Option<HeaderBytes>), u64, Option<Error>) {
         let meter = self.client.start_call();
-        let model = self.model(listed).meter(&meter).large_calls(&self.large);
-        let (recorded, digests) = record(&self.client, model).await;
+        let with_limits = |model: Model| model.meter(&meter).large_calls(&self.large);
+        let mut read = RepoRead::new(&self.client, with_limits(self.model(listed))).await;
+        if let (Ok(report), Some(main)) = (&read.result, &read.path) {
+            let others = self.client.model(&listed.repo).plan(Plan::Prefetch);
+            let others = others.revision(report.commit.as_ref().map(CommitSha::as_str));
+            let others = with_limits(with_files(others, listed));
+            let quantizations = if self.all_quantizations { quantizations(report) } else { vec![] };
+            // Components are in folders, or below the folder of the file that lists them.
+            let is_listed = |file: &String| file.ends_with(PIPELINE) || file.ends_with(MODULES);
+            let has_components = match &listed.files {
+                Some(files) => files.iter().any(is_listed),
+                None => main.folder().is_some(),
+            };
+            if has_components {
+                let loaded = others.loaded_with(main).await;
+                read.add_loaded(&others, loaded).await;
+            }
+            read.add_quantizations(&others, quantizations).await;
+        }
         let mut row = CensusRow::new(listed.clone());
-        row.set_result(recorded.result.as_ref());
-        row.set_digests(digests);
-        row.set_source(recorded.bytes.as_ref());
-        if let Ok(report) = &recorded.result {
+        row.set_result(read.result.as_ref());
+        row.set_digests(read.digests());
+        row.set_source(read.bytes.as_ref());
+        if let Ok(report) = &read.result {
+            row.components = read.components.take();
             let files = listed.files.iter().flatten().filter_map(|path| path.parse().ok());
             let files: Vec<_> = files.chain(report.filepaths.iter().cloned()).unique().collect();
-            row.set_role(recorded.path.as_ref(), &files);
-            row.file_sha256 = recorded.bytes.as_ref().map(|headers| hashes(report, headers));
+            row.set_role(read.path.as_ref(), &files, report.adapter.is_some());
+            row.file_sha256 = read.bytes.as_ref().map(|headers| hashes(report, headers));
         }
-        ((row, recorded.bytes), meter.requests(), recorded.result.err())
+        ((row, read.bytes), meter.requests(), read.result.err())
     }
 
     fn model(&self, listed: &ListedRepo) -> Model {
         let model = self.client.model(&listed.repo).revision(listed.commit.as_deref());
         let model = model.plan(Plan::Prefetch).other_sets(listed.files.is_some());
-        match &listed.files {
-            // A file with an invalid path cannot be requested, so it is ignored.
-            Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
-            None => model,
-        }
+        with_files(model, listed)
     }
 }
 
-/// Counts a model, and returns the bytes and the layout hashes, too.
-async fn record(client: &Client, model: Model) -> (RecordedCount, Option<LayoutDigests>) {
-    let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
-    let hash = Arc::clone(&hasher);
+/// Sets the files of a repository if the list contains them.
+fn with_files(model: Model, listed: &ListedRepo) -> Model {
+    match &listed.files {
+        // A file with an invalid path cannot be requested, so it is ignored.
+        Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
+        None => model,
+    }
+}
+
+/// Returns the paths of the quantizations that were not counted.
+fn quantizations(report: &CountReport) -> Vec<RepoPath> {
+    let is_quantization = |set: &&WeightSet| {
+        let is_model = set.quantization.is_some() && set.kind == WeightsKind::Model;
+        is_model && set.format == report.format
+    };
+    let sets = report.other_sets.iter().flatten().filter(is_quantization);
+    sets.map(|set| set.path.clone()).collect()
+}
+
+/// A repository whose weights are read: a set of weights, or several that are loaded together.
+struct RepoRead {
+    result: Result<CountReport, Error>,
+    path: Option<RepoPath>,
+    bytes: Option<HeaderBytes>,
+    /// The counts of each set, if there are several.
+    components: Option<Vec<ComponentCount>>,
+    hasher: Arc<Mutex<LayoutHasher>>,
+    excludes_waits: bool,
+}
+
+impl RepoRead {
+    /// Reads the main set.
+    async fn new(client: &Client, model: Model) -> Self {
+        // A timeout that the user sets includes waits for rate limits; the default one does not.
+        let excludes_waits = client.call_timeout().is_none();
+        let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
+        let recorded = record(model, &hasher, excludes_waits).await;
+        let RecordedCount { result, path, bytes, .. } = recorded;
+        Self { result, path, bytes, components: None, hasher, excludes_waits }
+    }
+
+    async fn add_loaded(&mut self, model: &Model, loaded: Result<Vec<WeightSet>, Error>) {
+        match loaded {
+            Ok(sets) => self.add_components(model, sets.into_iter().map(|set| set.path)).await,
+            Err(error) => self.result = Err(error),
+        }
+    }
+
+    /// Reads the other components of the main set, until one fails.
+    async fn add_components(&mut self, model: &Model, paths: impl Iterator<Item = RepoPath>) {
+        let mut counts = ComponentCounts::default();
+        for path in paths {
+            let more = record(model.clone().path(path.as_str()), &self.hasher, self.excludes_waits);
+            let more = more.await;
+            let bytes = self.bytes.take().zip(more.bytes);
+            self.bytes = bytes.map(|(bytes, more)| merged(bytes, more));
+            match more.result {
+                Ok(report) => counts.add(&path, report),
+                Err(error) => {
+                    self.result = Err(error);
+                    return;
+                }
+            }
+        }
+        if let (Ok(report), Some(main)) = (&mut self.result, &self.path) {
+            self.components = counts.add_to(main, report);
+        }
+    }
+
+    /// Adds the headers of quantizations that are not counted. Malformed ones are left out.
+    async fn add_quantizations(&mut self, model: &Model, paths: Vec<RepoPath>) {
+        for path in paths {
+            let model = model.clone().path(path.as_str());
+            let more = model.exclude_waits_from_timeout(self.excludes_waits).count_and_record();
+            match more.await {
+                RecordedCount { result: Err(error), .. } if !error.is_malformed() => {
+                    self.result = Err(error);
+                    return;
+                }
+                RecordedCount { bytes: Some(more), .. } => {
+                    self.bytes = self.bytes.take().map(|bytes| merged(bytes, more));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn digests(&self) -> Option<LayoutDigests> {
+        self.hasher.lock().unwrap_or_else(PoisonError::into_inner).finish()
+    }
+}
+
+/// Counts a set of weights, and hashes its layout.
+async fn record(
+    model: Model,
+    hasher: &Arc<Mutex<LayoutHasher>>,
+    excludes_waits: bool,
+) -> RecordedCount {
+    let hash = Arc::clone(hasher);
     let model = model.on_header(move |header| {
         hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
     });
-    // A timeout that the user sets includes waits for rate limits; the default one does not.
-    let model = model.exclude_waits_from_timeout(client.call_timeout().is_none());
-    let recorded = model.count_and_record().await;
-    let digests = hasher.lock().unwrap_or_else(PoisonError::into_inner).finish();
-    (recorded, digests)
+    model.exclude_waits_from_timeout(excludes_waits).count_and_record().await
+}
+
+fn merged(mut bytes: HeaderBytes, more: HeaderBytes) -> HeaderBytes {
+    more.into_files().for_each(|file| bytes.add(file));
+    bytes
+}
+
+/// The counts of the components of a model, without its main set.
+#[derive(Default)]
+struct ComponentCounts(Vec<(ComponentCount, CountReport)>);
+
+impl ComponentCounts {
+    fn add(&mut self, path: &RepoPath, report: CountReport) {
+        self.0.push((ComponentCount::new(path, &report), report));
+    }
+
+    /// Adds the counts to the report of the main set. Returns the counts of all sets, the main one first; `None` if it
+    /// is the only one.
+    fn add_to(self, main: &RepoPath, sum: &mut CountReport) -> Option<Vec<ComponentCount>> {
+        let mut counts = vec![ComponentCount::new(main, sum)];
+        for (count, report) in self.0 {
+            counts.push(count);
+            let parameters = [take(&mut sum.parameter_count), report.parameter_count];
+            sum.parameter_count = parameters.into_iter().sum();
+            sum.filepaths.extend(report.filepaths);
+            sum.findings.extend(report.findings);
+            if sum.breakdown.is_exact() && !report.breakdown.is_exact() {
+                sum.breakdown = report.breakdown;
+            }
+        }
+        if counts.len() == 1 {
+            return None;
+        }
+        sum.filepaths.sort_unstable();
+        (sum.sharded, sum.declared_total, sum.layout) = (true, None, None);
+        let others = sum.other_sets.take();
+        sum.add_other_sets(others);
+        Some(counts)
+    }
 }
 
 /// Reads the weights of a row again, and returns the row with the new counts. Fails if another attempt may succeed.
 pub(super) async fn read_again(client: &Client, row: &CensusRow) -> Result<CensusRow, Error> {
-    let model = client.model(&row.repo).revision(row.commit.as_deref());
-    let model = model.path(row.path.as_deref()).plan(Plan::Prefetch);
-    let (recorded, digests) = record(client, model).await;
-    let mut found = row.recounted(recorded.result.as_ref());
-    found.set_digests(digests);
-    match recorded.result {
+    let model = client.model(&row.repo).revision(row.commit.as_deref()).plan(Plan::Prefetch);
+    let mut read = RepoRead::new(client, model.clone().path(row.path.as_deref())).await;
+    if read.result.is_ok() {
+        read.add_components(&model, row.other_components()).await;
+    }
+    let mut found = row.recounted(read.result.as_ref(), read.components.take());
+    found.set_digests(read.digests());
+    match read.result {
         Ok(report) => {
-            found.file_sha256 = recorded.bytes.as_ref().map(|headers| hashes(&report, headers));
+            found.file_sha256 = read.bytes.as_ref().map(|headers| hashes(&report, headers));
         }
         Err(error) if found.has_failed() => return Err(error),
         Err(_) => {}
@@ -234,11 +415,22 @@ pub(super) async fn recount(
         bytes.add(file);
     }
     let model = client.model(&row.repo).revision(commit.as_str());
-    let model = match row.path.as_deref() {
-        Some(path) => model.path(path),
-        None => model.known_files(files),
+    let main = match row.path.as_deref() {
+        Some(path) => model.clone().path(path),
+        None => model.clone().known_files(files),
     };
-    let result = model.recount(bytes).await;
+    let (mut result, mut counts) = (main.recount(bytes.clone()).await, ComponentCounts::default());
+    for path in row.other_components() {
+        match model.clone().path(path.as_str()).recount(bytes.clone()).await {
+            Ok(report) => counts.add(&path, report),
+            Err(error) => result = result.and(Err(error)),
+        }
+    }
+    let main = row.path.as_deref().and_then(|path| path.parse().ok());
+    let components = match (&mut result, main) {
+        (Ok(report), Some(main)) => counts.add_to(&main, report),
+        _ => None,
+    };
     let is_final = result.as_ref().err().is_none_or(Error::is_malformed);
-    is_final.then(|| row.recounted(result.as_ref()))
+    is_final.then(|| row.recounted(result.as_ref(), components))
 }

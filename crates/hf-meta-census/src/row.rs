@@ -21,7 +21,7 @@ use hf_meta::report::{CountReport, Finding};
 use hf_meta::{CommitSha, Error, ErrorKind, HeaderBytes, HubCacheMiss};
 
 /// The version of the table columns, which increases with every change.
-pub const SCHEMA_VERSION: i64 = 4;
+pub const SCHEMA_VERSION: i64 = 5;
 
 /// The result for one repository.
 ///
@@ -47,7 +47,7 @@ pub struct CensusRow {
     pub error: Option<String>,
     /// The HTTP status of the response that caused the error.
     pub http_status: Option<i64>,
-    /// The kind of the counted weights: `model`, `component` of a pipeline, `adapter`, `projector` or `importance_matrix`.
+    /// The kind of the counted weights: `model`, `pipeline`, `adapter`, `projector` or `importance_matrix`.
     pub kind: Option<String>,
     /// `true` if the counted weights are a whole model.
     pub is_complete: Option<bool>,
@@ -88,6 +88,8 @@ pub struct CensusRow {
     pub findings: Option<Vec<String>>,
     /// The other weight sets, which are not counted, at most 1,000; absent if they were not listed.
     pub other_sets: Option<Vec<OtherWeightSet>>,
+    /// The sets of weights whose counts the row adds up; absent if it is one set.
+    pub components: Option<Vec<ComponentCount>>,
     /// The SHA-256 hashes of the weight files, ordered by path, as far as the Hub reported them.
     pub file_sha256: Option<Vec<Bytes>>,
     /// The hash of the names, dtypes and shapes of all tensors, regardless of how they are split into files.
@@ -172,6 +174,35 @@ pub struct OtherWeightSet {
     pub files: i64,
     /// The total size of the files in bytes; absent if unknown.
     pub bytes: Option<i64>,
+}
+
+/// The counts of a component of a pipeline, or of a module of a `sentence-transformers` model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ComponentCount {
+    /// The path of the file, the index or the shards.
+    pub path: String,
+    /// The format: `safetensors`, `gguf` or `pytorch`.
+    pub format: String,
+    /// The number of tensors.
+    pub tensors: i64,
+    /// The number of parameters.
+    pub parameters: i64,
+    /// The total size of all tensors in bytes.
+    pub bytes: i64,
+}
+
+impl ComponentCount {
+    pub(super) fn new(path: &RepoPath, report: &CountReport) -> Self {
+        let sums = report.parameter_count.totals();
+        Self {
+            path: path.to_string(),
+            format: report.format.to_owned(),
+            tensors: integer(sums.tensors),
+            parameters: integer(sums.parameters),
+            bytes: integer(sums.bytes),
+        }
+    }
 }
 
 impl TableRow for CensusRow {
@@ -307,25 +338,43 @@ impl CensusRow {
             headers.and_then(|headers| headers.canonical_name().map(str::to_owned));
     }
 
-    /// Sets the path of the counted weights and their role, which follows from the names of the files.
-    pub(super) fn set_role(&mut self, path: Option<&RepoPath>, files: &[RepoPath]) {
+    /// Returns the paths of the components, without the main one.
+    pub(super) fn other_components(&self) -> impl Iterator<Item = RepoPath> {
+        let components = self.components.iter().flatten().skip(1);
+        components.filter_map(|component| component.path.parse().ok())
+    }
+
+    /// Sets the path of the counted weights and their role, which follows from the names of the files and the tensors.
+    pub(super) fn set_role(
+        &mut self,
+        path: Option<&RepoPath>,
+        files: &[RepoPath],
+        is_adapter: bool,
+    ) {
         self.path = path.map(ToString::to_string);
         let files: Vec<_> =
             files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
         let layout = Layout::new(Formats::built_in(), None, &files);
         let Some(set) = path.and_then(|path| layout.find(path)) else { return };
+        let has_name = |name| set.path.file_name().as_str().starts_with(name);
         let kind = match set.kind {
-            WeightsKind::Adapter => "adapter",
             WeightsKind::Projector => "projector",
             WeightsKind::ImportanceMatrix => "importance_matrix",
-            _ if layout.pipeline_of(set).is_some() => "component",
+            WeightsKind::Adapter => "adapter",
+            _ if is_adapter || ADAPTERS.iter().any(has_name) => "adapter",
+            _ if self.components.is_some() => "pipeline",
             _ => "model",
         };
-        (self.kind, self.is_complete) = (Some(kind.to_owned()), Some(kind == "model"));
+        let is_complete = matches!(kind, "model" | "pipeline");
+        (self.kind, self.is_complete) = (Some(kind.to_owned()), Some(is_complete));
     }
 
     /// Returns the row with a new count of the same bytes.
-    pub(super) fn recounted(&self, result: Result<&CountReport, &Error>) -> Self {
+    pub(super) fn recounted(
+        &self,
+        result: Result<&CountReport, &Error>,
+        components: Option<Vec<ComponentCount>>,
+    ) -> Self {
         let mut counted = Self::new(self.clone().into_listing());
         counted.set_result(result);
         if counted.error_kind == self.error_kind {
@@ -346,6 +395,7 @@ impl CensusRow {
             is_complete: row.is_complete,
             http_status: row.http_status,
             other_sets: row.other_sets,
+            components,
             file_sha256: row.file_sha256,
             layout_digest: row.layout_digest,
             shape_digest: row.shape_digest,
@@ -371,6 +421,12 @@ impl CensusRow {
 
 /// The name and the version of this program.
 pub(super) const TOOL: &str = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
+
+/// The file that lists the modules of a `sentence-transformers` model.
+pub(super) const MODULES: &str = "modules.json";
+
+/// The standard names of adapters, which may have no tensors.
+const ADAPTERS: [&str; 2] = ["adapter_model.", "pytorch_lora_weights."];
 
 /// The maximum number of other sets in a row. A repository may have 100,000 files.
 const MAX_SETS: usize = 1_000;

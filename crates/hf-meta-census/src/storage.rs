@@ -1,8 +1,10 @@
 //! Stores files in a local folder or in an object store.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Seek, Write};
+use std::iter::successors;
 use std::path::Path as LocalPath;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::TryStreamExt;
 use object_store::buffered::BufWriter;
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, parse_url_opts};
@@ -28,32 +31,22 @@ pub(super) struct Storage {
     objects: Arc<dyn ObjectStore>,
     folder: Path,
     name: String,
-    is_remote: bool,
 }
 
-/// The time before the first retry of a request to an object store. It doubles after each retry. The library itself does
-/// not repeat all requests whose connection was refused.
+/// The time before the first retry of a request to an object store. It doubles after each retry.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The maximum time between two retries.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(16);
 
-/// An error of a request to an object store.
-trait IsMissing {
-    /// Returns whether the file does not exist, so that another attempt is pointless.
-    fn is_missing(&self) -> bool;
-}
-
-impl IsMissing for object_store::Error {
-    fn is_missing(&self) -> bool {
-        matches!(self, Self::NotFound { .. })
-    }
-}
-
-impl IsMissing for io::Error {
-    fn is_missing(&self) -> bool {
-        self.kind() == io::ErrorKind::NotFound
-    }
+/// Returns whether a request to an object store got no response, so that another attempt may succeed.
+///
+/// The library repeats requests with the status 5xx, but not all requests whose connection was refused or closed.
+fn is_unanswered(error: &(dyn Error + 'static)) -> bool {
+    use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
+    successors(Some(error), |cause| (*cause).source())
+        .filter_map(|cause| cause.downcast_ref::<HttpError>())
+        .any(|error| matches!(error.kind(), Connect | Interrupted | Request | Timeout))
 }
 
 impl Storage {
@@ -69,8 +62,7 @@ impl Storage {
             let objects = LocalFileSystem::new_with_prefix(target).map_err(cannot_open)?;
             (Arc::new(objects.with_fsync(true)), Path::default())
         };
-        let is_remote = parse_url(target).is_some();
-        Ok(Self { objects, folder, name: target.to_owned(), is_remote })
+        Ok(Self { objects, folder, name: target.to_owned() })
     }
 
     /// Returns the folder and the name of an object, if the text is its URL.
@@ -95,17 +87,16 @@ impl Storage {
         &self.name
     }
 
-    /// Makes a request to an object store, and repeats it if it fails, for at most 30 seconds. Operations on local files are
-    /// not repeated.
-    async fn request<T, E, Request>(&self, request: impl Fn() -> Request) -> Result<T, E>
+    /// Makes a request, and repeats it for at most 30 seconds as long as an object store does not respond.
+    async fn request<T, E, Request>(request: impl Fn() -> Request) -> Result<T, E>
     where
         Request: Future<Output = Result<T, E>>,
-        E: IsMissing,
+        E: Error + 'static,
     {
         let mut delay = FIRST_RETRY_DELAY;
         loop {
             match request().await {
-                Err(error) if self.is_remote && delay <= MAX_RETRY_DELAY && !error.is_missing() => {
+                Err(error) if delay <= MAX_RETRY_DELAY && is_unanswered(&error) => {
                     tokio::time::sleep(delay).await;
                     delay *= 2;
                 }
@@ -117,7 +108,7 @@ impl Storage {
     /// Returns the names of all files in a folder.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>, CensusError> {
         let path = self.path(folder);
-        let listed = self.request(|| self.objects.list(Some(&path)).try_collect::<Vec<_>>()).await;
+        let listed = Self::request(|| self.objects.list(Some(&path)).try_collect::<Vec<_>>()).await;
         let listed = listed.map_err(failed_to("list", self.display_path(folder)))?;
         Ok(listed.iter().filter_map(|file| file.location.filename().map(str::to_owned)).collect())
     }
@@ -125,7 +116,7 @@ impl Storage {
     /// Reads a file; `None` if it does not exist.
     pub(super) async fn read(&self, file: &str) -> Result<Option<Bytes>, CensusError> {
         let path = &self.path(file);
-        let read = self.request(|| async { self.objects.get(path).await?.bytes().await });
+        let read = Self::request(|| async { self.objects.get(path).await?.bytes().await });
         self.if_found(file, read.await)
     }
 
@@ -133,7 +124,7 @@ impl Storage {
     /// The second value is its size in bytes.
     pub(super) async fn download(&self, file: &str) -> Result<Option<(File, u64)>, CensusError> {
         let path = self.path(file);
-        let found = self.request(|| self.objects.get(&path)).await;
+        let found = Self::request(|| self.objects.get(&path)).await;
         let Some(found) = self.if_found(file, found)? else { return Ok(None) };
         let size = found.meta.size;
         let (mut chunks, mut copy) = (found.into_stream(), temporary_file()?);
@@ -149,20 +140,20 @@ impl Storage {
     /// Returns the size of a file in bytes; `None` if it does not exist.
     pub(super) async fn size(&self, file: &str) -> Result<Option<u64>, CensusError> {
         let path = self.path(file);
-        let found = self.request(|| self.objects.head(&path)).await;
+        let found = Self::request(|| self.objects.head(&path)).await;
         Ok(self.if_found(file, found)?.map(|file| file.size))
     }
 
     /// Creates or replaces a file.
     pub(super) async fn write(&self, file: &str, bytes: Vec<u8>) -> Result<(), CensusError> {
         let (path, bytes) = (self.path(file), Bytes::from(bytes));
-        let written = self.request(|| self.objects.put(&path, bytes.clone().into())).await;
+        let written = Self::request(|| self.objects.put(&path, bytes.clone().into())).await;
         written.map(|_| ()).map_err(failed_to("write", self.display_path(file)))
     }
 
     /// Creates or replaces a file with the content of a temporary file, in chunks. Returns its size in bytes.
     pub(super) async fn upload(&self, file: &str, content: File) -> Result<u64, CensusError> {
-        let written = self.request(|| self.try_upload(file, &content)).await;
+        let written = Self::request(|| self.try_upload(file, &content)).await;
         written.map_err(failed_to("write", self.display_path(file)))
     }
 
@@ -170,17 +161,15 @@ impl Storage {
         let mut content = tokio::fs::File::from_std(content.try_clone()?);
         content.rewind().await?;
         let mut writer = BufWriter::new(Arc::clone(&self.objects), self.path(file));
-        let written = async {
-            let bytes = tokio::io::copy(&mut content, &mut writer).await?;
-            writer.shutdown().await?;
-            Ok::<_, io::Error>(bytes)
-        };
-        let written = written.await;
-        if written.is_err() {
-            // Object stores charge for parts of uploads that are neither completed nor aborted.
+        let copied = tokio::io::copy(&mut content, &mut writer).await;
+        if copied.is_err() {
+            // Object stores charge for parts of uploads that are neither completed nor aborted. A failed shutdown aborts
+            // the upload itself, and must not be followed by another abort.
             let _ = writer.abort().await;
+        } else {
+            writer.shutdown().await?;
         }
-        written
+        copied
     }
 
     /// Returns `None` if a file does not exist.
@@ -224,28 +213,85 @@ fn object_store_setting((name, value): (OsString, OsString)) -> Option<(String, 
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::net::TcpListener;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use object_store::RetryConfig;
+    use object_store::aws::AmazonS3Builder;
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn failed_requests_to_an_object_store_are_repeated() {
-        let storage = |url| Storage::create_or_open(url).unwrap();
-        let attempts = async |storage: &Storage, failures, kind: io::ErrorKind| {
-            let count = AtomicUsize::new(0);
-            let attempt = || {
-                let is_failure = count.fetch_add(1, Ordering::Relaxed) < failures;
-                std::future::ready(if is_failure { Err(io::Error::from(kind)) } else { Ok(()) })
-            };
-            (storage.request(attempt).await.is_ok(), count.load(Ordering::Relaxed))
+    /// Returns the number of attempts at a request that fails some times.
+    async fn attempts(failures: usize, error: impl Fn() -> object_store::Error) -> (bool, usize) {
+        let count = AtomicUsize::new(0);
+        let attempt = || {
+            let is_failure = count.fetch_add(1, Ordering::Relaxed) < failures;
+            std::future::ready(if is_failure { Err(error()) } else { Ok(()) })
         };
-        let remote = storage("memory:///census");
-        let refused = io::ErrorKind::ConnectionRefused;
-        assert_eq!(attempts(&remote, 3, refused).await, (true, 4));
-        assert_eq!(attempts(&remote, 100, refused).await, (false, 7));
-        assert_eq!(attempts(&remote, 1, io::ErrorKind::NotFound).await, (false, 1));
-        let folder = tempfile::tempdir().unwrap();
-        let local = storage(folder.path().to_str().unwrap());
-        assert_eq!(attempts(&local, 1, refused).await, (false, 1));
+        (Storage::request(attempt).await.is_ok(), count.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_requests_without_a_response_are_repeated() {
+        let io_error = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        let unanswered = |kind| {
+            let source = Box::new(HttpError::new(kind, io_error()));
+            object_store::Error::Generic { store: "S3", source }
+        };
+        let connect = || unanswered(HttpErrorKind::Connect);
+        assert_eq!(attempts(3, connect).await, (true, 4));
+        assert_eq!(attempts(100, connect).await, (false, 7));
+        assert_eq!(attempts(1, || unanswered(HttpErrorKind::Decode)).await, (false, 1));
+        let (path, local) = (String::new, || Box::new(io_error()));
+        let not_found = || object_store::Error::NotFound { path: path(), source: local() };
+        let denied = || object_store::Error::PermissionDenied { path: path(), source: local() };
+        assert_eq!(attempts(1, not_found).await, (false, 1));
+        assert_eq!(attempts(1, denied).await, (false, 1));
+    }
+
+    /// A bucket on this computer, whose requests the library does not repeat.
+    fn bucket(port: u16) -> Storage {
+        let builder = AmazonS3Builder::new().with_endpoint(format!("http://127.0.0.1:{port}"));
+        let builder = builder.with_allow_http(true).with_bucket_name("bucket");
+        let builder = builder.with_access_key_id("wrong").with_secret_access_key("wrong");
+        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        let objects = Arc::new(builder.with_retry(retry).build().unwrap());
+        Storage { objects, folder: Path::default(), name: String::new() }
+    }
+
+    #[tokio::test]
+    async fn wrong_credentials_end_at_once_and_refused_connections_do_not() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let denied = bucket(server.local_addr().unwrap().port());
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        thread::spawn(move || {
+            for connection in server.incoming() {
+                let mut connection = connection.unwrap();
+                let _ = connection.read(&mut [0; 1 << 16]).unwrap();
+                counted.fetch_add(1, Ordering::Relaxed);
+                let response =
+                    "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                connection.write_all(response.as_bytes()).unwrap();
+            }
+        });
+        let content = || tempfile::tempfile().unwrap();
+        denied.list("repos").await.unwrap_err();
+        denied.read("x").await.unwrap_err();
+        denied.size("x").await.unwrap_err();
+        denied.write("x", vec![1]).await.unwrap_err();
+        denied.upload("x", content()).await.unwrap_err();
+        assert_eq!(requests.load(Ordering::Relaxed), 5);
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let refused = bucket(closed.port());
+        let path = &refused.path("x");
+        let errors: [Box<dyn Error>; 3] = [
+            Box::new(refused.objects.get(path).await.unwrap_err()),
+            Box::new(refused.objects.put(path, Bytes::new().into()).await.unwrap_err()),
+            Box::new(refused.try_upload("x", &content()).await.unwrap_err()),
+        ];
+        assert!(errors.iter().all(|error| is_unanswered(&**error)), "{errors:?}");
     }
 }

@@ -73,6 +73,10 @@ struct CommonReadArgs {
     /// Time in seconds after which an outage of the Hub or the network ends the command; complete rows are kept
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
     max_outage: Duration,
+
+    /// Read the headers of all quantizations of a GGUF repository into the table `files`, not only of the counted one
+    #[arg(long)]
+    all_quantizations: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -105,7 +109,8 @@ struct ListArgs {
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
 
-    /// List only models changed since a date (2026-01-31), a time (2026-01-31T12:00:00Z) or an earlier list (a file)
+    /// List only models changed since a date (2026-01-31) or a time (2026-01-31T12:00:00Z), or update an earlier list (a
+    /// file): request the models changed since then, and add its other models
     #[arg(long, value_name = "TIME|FILE")]
     since: Option<String>,
 
@@ -119,8 +124,8 @@ struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 struct ReadArgs {
-    /// List of repositories: the output of `census list`, any other Parquet file, a CSV file, or one name per line;
-    /// `-` reads it from stdin
+    /// List of repositories: the output of `census list`, any other Parquet file, a CSV or JSON Lines file, or one name
+    /// per line; `-` reads it from stdin
     #[arg(value_name = "LIST")]
     manifest: PathBuf,
 
@@ -347,8 +352,8 @@ async fn write_list(
     if let Some(since) = &args.since {
         let midnight = format!("{since}T00:00:00Z");
         let time = DateTime::parse_from_rfc3339(since);
-        let time = match time.or_else(|_| DateTime::parse_from_rfc3339(&midnight)) {
-            Ok(time) => time.timestamp_millis(),
+        listing = match time.or_else(|_| DateTime::parse_from_rfc3339(&midnight)) {
+            Ok(time) => listing.since(time.timestamp_millis()),
             Err(_) if is_same_file(Path::new(since), &args.output) => {
                 return Err(CommandError::usage(
                     "`--output` would overwrite the list passed to `--since`",
@@ -359,9 +364,8 @@ async fn write_list(
                     "`--since` is neither a date, a time nor an existing list",
                 ));
             }
-            Err(_) => Listing::started_at(Path::new(since))?,
+            Err(_) => listing.update(Path::new(since))?,
         };
-        listing = listing.since(time);
     }
     let bar = ListingBar::new(bars);
     let report = bar.clone();
@@ -396,7 +400,8 @@ async fn read_manifest(
 }
 
 fn with_limits(census: Census, args: &CommonReadArgs) -> Census {
-    census.concurrency(args.jobs.into()).max_outage(args.max_outage).tool(tool())
+    let census = census.concurrency(args.jobs.into()).max_outage(args.max_outage).tool(tool());
+    census.all_quantizations(args.all_quantizations)
 }
 
 /// Returns the name, the version and the commit of this program.

@@ -30,8 +30,9 @@ def list(
 ) -> Call[int]:
     """Lists the models on the Hub in a Parquet file, and returns their number. Resumes an interrupted listing.
 
-    `filter` is a tag such as `safetensors`, and `author` a user or an organization. With `since`, a date, a time or the
-    file of an earlier list, only models that changed since then are listed. A time without a zone is local time.
+    `filter` is a tag such as `safetensors`, and `author` a user or an organization. With `since`, a date or a time, only
+    models that changed since then are listed. A time without a zone is local time. If `since` is the file of an earlier
+    list, the models that changed since then are requested, and its other models are added.
     """
     millis = None
     if isinstance(since, date):
@@ -47,13 +48,15 @@ def read(
     column: str | None = None,
     slice: tuple[int, int] = (0, 1),
     previous: StrPath | None = None,
+    all_quantizations: bool = False,
     **settings: Unpack[Settings],
 ) -> Call[CensusSummary]:
     """Reads repositories into tables of a folder or a URL such as `s3://bucket/census`. Resumes an interrupted census.
 
     `repos` is the path of a list, or a list as for `hf_meta.read`. `column` contains the names. `slice=(k, n)` reads
     every n-th part, starting with part k (counted from 0). `previous` is an earlier census, from which the rows of
-    unchanged repositories are copied.
+    unchanged repositories are copied. With `all_quantizations`, the table `files` contains the headers of all
+    quantizations of GGUF repositories.
 
     Raises ValueError if the list or a setting is invalid, and OSError if a file cannot be read or written.
     """
@@ -73,13 +76,15 @@ def read(
             folder.cleanup()
         return _summary(result)
 
-    options = repos, column, os.fspath(target), slice, previous
+    options = repos, column, os.fspath(target), slice, previous, all_quantizations
     return Call("census_read", settings, *options, convert=convert)
 
 
-def retry(target: StrPath, **settings: Unpack[Settings]) -> Call[CensusSummary]:
-    """Reads the failed repositories of a census again."""
-    return Call("census_retry", settings, os.fspath(target), convert=_summary)
+def retry(
+    target: StrPath, *, all_quantizations: bool = False, **settings: Unpack[Settings]
+) -> Call[CensusSummary]:
+    """Reads the failed repositories of a census again, as `read` does."""
+    return Call("census_retry", settings, os.fspath(target), all_quantizations, convert=_summary)
 
 
 def count(target: StrPath, **settings: Unpack[Settings]) -> Call[CensusSummary]:

@@ -189,8 +189,10 @@ impl Engine {
             if let Some(author) = author {
                 listing = listing.author(author);
             }
-            let since = since_list.map_or(Ok(since), |list| Listing::started_at(&list).map(Some));
-            if let Some(time) = since? {
+            if let Some(list) = since_list {
+                listing = listing.update(&list)?;
+            }
+            if let Some(time) = since {
                 listing = listing.since(time);
             }
             let report = move |models| *lock(&job.progress) = (models, 0, 0);
@@ -207,10 +209,12 @@ impl Engine {
         target: String,
         slice: (usize, usize),
         previous: Option<String>,
+        all_quantizations: bool,
     ) -> PyResult<NativeCall> {
         self.start(request, move |client, job| async move {
             let manifest = Manifest::open(&list, column.as_deref())?;
             let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
+            let census = census.all_quantizations(all_quantizations);
             let census = match previous {
                 Some(previous) => census.previous(previous),
                 None => census,
@@ -220,9 +224,15 @@ impl Engine {
     }
 
     /// Reads the failed repositories of a census again. The result is the [`Summary`].
-    fn census_retry(&self, request: Request, target: String) -> PyResult<NativeCall> {
+    fn census_retry(
+        &self,
+        request: Request,
+        target: String,
+        all_quantizations: bool,
+    ) -> PyResult<NativeCall> {
         self.start(request, move |client, job| async move {
-            job.set(Census::open(client, &target)?).retry().await.map(summary)
+            let census = job.set(Census::open(client, &target)?);
+            census.all_quantizations(all_quantizations).retry().await.map(summary)
         })
     }
 

@@ -109,6 +109,32 @@ async fn a_change_after_the_list_is_a_row_with_its_reason() {
     assert_rows(&found, newest);
 }
 
+#[tokio::test]
+async fn an_earlier_list_is_updated_with_the_changed_models() {
+    let listed =
+        |repo: Repo, year: &str| repo.listed("lastModified", format!("{year}-01-01T00:00:00.000Z"));
+    let folder = tempfile::tempdir().unwrap();
+    let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+    let hub =
+        LocalHub::start(["org/kept", "org/pushed"].map(|name| listed(old(name), "2020"))).unwrap();
+    let count = Listing::new().write(&support::client(&hub), &before).await.unwrap();
+    assert_eq!(count, 2);
+    // Deleted repositories remain.
+    let changed = [listed(pushed("org/pushed"), "2999"), listed(old("org/new"), "2998")];
+    let hub =
+        LocalHub::start(changed.into_iter().chain([listed(old("org/other"), "2020")])).unwrap();
+    let listing = Listing::new().update(&before).unwrap();
+    assert_eq!(listing.write(&support::client(&hub), &after).await.unwrap(), 3);
+    let rows = hf_meta_census::listed_rows(&after).unwrap().map(Result::unwrap);
+    let rows: Vec<_> = rows.map(|row| (row.repo, row.commit.unwrap())).collect();
+    let expected = [("org/pushed", NEW), ("org/new", OLD), ("org/kept", OLD)];
+    assert_eq!(rows, expected.map(|(repo, commit)| (repo.to_owned(), commit.to_owned())));
+    assert!(Listing::new().update(&folder.path().join("none")).is_err());
+    // The updated list can be updated, too.
+    let again = Listing::new().update(&after).unwrap();
+    assert_eq!(again.write(&support::client(&hub), &before).await.unwrap(), 3);
+}
+
 /// A change of a repository of two shards after its index was read: the responses for its shards, and the row.
 #[tokio::test]
 async fn a_change_after_the_index_is_a_row_with_its_reason() {

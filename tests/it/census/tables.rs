@@ -1,15 +1,21 @@
 //! The columns of the tables, and record batches.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use hf_meta_census::arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use hf_meta_census::arrow_schema::{DataType, Schema};
-use hf_meta_census::{files_schema, manifest_schema, repos_schema, runs_schema, tensors_schema};
+use hf_meta_census::{
+    Census, Listing, Manifest, OtherWeightSet, files_schema, manifest_schema, repos_schema,
+    runs_schema, tensors_schema,
+};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
+use crate::hub::Fault;
 use crate::support;
 
 /// The name of a type in the documentation.
@@ -125,6 +131,94 @@ fn every_common_compression_of_lists_is_supported() {
         let names = manifest.names().unwrap().into_iter().map(|repo| repo.name);
         assert!(names.eq(["gpt2", "org/model"]), "{codec:?}");
     }
+}
+
+/// The number of parameters of each file of a repository; `None` if it depends on other files.
+fn parameters_of_files(target: &Path) -> BTreeMap<String, Vec<(String, Option<i64>)>> {
+    let mut repos = BTreeMap::<_, Vec<_>>::new();
+    for file in fs::read_dir(target.join("files")).unwrap() {
+        for header in hf_meta_census::file_rows(&file.unwrap().path()).unwrap() {
+            let header = header.unwrap();
+            assert!(
+                !header.path.ends_with(".json") || header.tensors == Some(0),
+                "{}",
+                header.path
+            );
+            repos.entry(header.repo).or_default().push((header.path, header.parameters));
+        }
+    }
+    repos
+}
+
+#[tokio::test]
+async fn a_pipeline_is_the_sum_of_its_components_and_a_model_of_its_files() {
+    let hub = support::fixtures_hub();
+    let (client, folder) = (support::client(&hub), tempfile::tempdir().unwrap());
+    let (list, target) = (folder.path().join("list"), folder.path().join("census"));
+    Listing::new().write(&client, &list).await.unwrap();
+    let name = target.display().to_string();
+    let census = Census::create(client.clone(), &name).unwrap().all_quantizations(true);
+    census.read(&Manifest::open(&list, None).unwrap()).await.unwrap();
+    let rows = super::rows(&target);
+    let pipeline = &rows["CompVis/stable-diffusion-v1-4"];
+    let components = pipeline.components.iter().flatten();
+    let components: Vec<_> = components.map(|set| (&*set.path, set.parameters)).collect();
+    let expected = [
+        ("unet/diffusion_pytorch_model.safetensors", 859_520_964),
+        ("text_encoder/model.safetensors", 123_060_557),
+        ("vae/diffusion_pytorch_model.safetensors", 83_653_863),
+    ];
+    assert_eq!(components, expected);
+    let sum = expected.iter().map(|(_, parameters)| parameters).sum();
+    assert_eq!((pipeline.kind.as_deref(), pipeline.parameter_total), (Some("pipeline"), Some(sum)));
+    assert_eq!((pipeline.files, pipeline.is_complete), (Some(3), Some(true)), "{pipeline:?}");
+    assert_eq!(pipeline.other_sets.as_ref().unwrap().len(), 3, "{pipeline:?}");
+    let encoder = rows["sentence-transformers/LaBSE"].parameter_total;
+    assert_eq!(encoder, Some(470_926_848 + 512 + 590_592));
+    for name in ["example/lora", "example/lora-without-weights"] {
+        let row = &rows[name];
+        assert_eq!(
+            (row.kind.as_deref(), row.is_complete),
+            (Some("adapter"), Some(false)),
+            "{name}"
+        );
+    }
+    // Each file has its count, and they add up.
+    let (files, mut unknown) = (parameters_of_files(&target), Vec::new());
+    for (repo, row) in &rows {
+        let (Some(files), Some(path)) = (files.get(repo), &row.path) else { continue };
+        if row.format.as_deref() == Some("gguf") {
+            let is_model = |set: &&OtherWeightSet| !set.path.starts_with("mmproj");
+            let others = row.other_sets.iter().flatten().filter(is_model);
+            let counted = files.iter().filter(|(_, parameters)| parameters.is_some()).count();
+            let sets = others.map(|set| set.files).sum::<i64>() + row.files.unwrap();
+            assert_eq!(i64::try_from(counted).unwrap(), sets, "{repo}: {path}");
+            continue;
+        }
+        match files.iter().map(|(_, parameters)| *parameters).sum::<Option<i64>>() {
+            Some(sum) => assert_eq!(Some(sum), row.parameter_total, "{repo}"),
+            None => unknown.push(repo.as_str()),
+        }
+    }
+    assert_eq!(unknown, ["RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16"]);
+    // The stored headers have all components, and the Hub confirms them.
+    census.count().await.unwrap();
+    assert_eq!(super::rows(&target), rows);
+    let (_, changes) = hf_meta_census::verify(&client, &name, 100, 0).await.unwrap();
+    assert_eq!(changes, []);
+    // Without a list of files, the components are listed. A missing one is an error.
+    let names = || Manifest::from_names([pipeline.repo.clone()]).unwrap();
+    let read = async |target: &str| {
+        let target = folder.path().join(target);
+        let census = Census::create(client.clone(), &target.display().to_string()).unwrap();
+        census.read(&names()).await.unwrap();
+        super::rows(&target)[&pipeline.repo].clone()
+    };
+    let named = read("named").await;
+    assert_eq!((&named.components, &named.kind), (&pipeline.components, &pipeline.kind));
+    hub.inject(|request, _| request.path.contains("/vae/").then(|| Fault::Status(404, vec![])));
+    let missing = read("missing").await;
+    assert_eq!((&*missing.status, missing.parameter_total), ("gone", None), "{missing:?}");
 }
 
 /// The rows of the fixtures are what the command shows.

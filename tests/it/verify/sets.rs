@@ -283,6 +283,78 @@ fn adapters_are_compared_with_their_configuration_and_base_model() {
     assert_eq!(run(&hub, &["verify", "org/sound", "--base", "org/none"]).code, 3);
 }
 
+/// Adapters of PEFT and diffusers in the format that both wrote before safetensors.
+#[test]
+fn pickled_adapters_are_checked_and_described() {
+    let lora = || File::from_bytes(include_bytes!("../../../fixtures/pytorch/lora.bin").to_vec());
+    let config = |rank: u64| {
+        let config = json!({
+            "peft_type": "LORA", "r": rank, "lora_alpha": 8, "target_modules": ["q_proj"],
+            "base_model_name_or_path": "org/base",
+        });
+        File::from_bytes(config.to_string())
+    };
+    let peft = |id: &str, rank: u64| {
+        let repo = Repo::new(id).file("adapter_model.bin", lora());
+        repo.file("adapter_config.json", config(rank))
+    };
+    let invalid = peft("org/invalid", 2).file("adapter_config.json", File::from_bytes("[]"));
+    let diffusers = Repo::new("org/diffusers").file("pytorch_lora_weights.bin", lora());
+    let diffusers = diffusers.file("old/pytorch_lora_weights.bin", lora());
+    let repos = [peft("org/sound", 2), peft("org/rank", 4), invalid, diffusers];
+    let hub = LocalHub::start(repos).unwrap();
+    for (id, expected) in [
+        ("org/sound", &["pickledWeights"][..]),
+        ("org/rank", &["pickledWeights", "rankMismatch"]),
+        ("org/invalid", &["unusableConfig", "pickledWeights"]),
+        ("org/diffusers", &["pickledWeights"]),
+    ] {
+        let done = run(&hub, &["verify", id, "--json"]);
+        let report: Value = serde_json::from_str(&done.stdout).unwrap();
+        let kinds = report["findings"].as_array().unwrap().iter().map(|found| &found["kind"]);
+        assert_eq!(kinds.collect::<Vec<_>>(), expected, "{id}: {report}");
+        assert_eq!(report["adapter"]["ranks"], json!({"2": 2}), "{id}");
+        let shown = run(&hub, &[id, "--json", "--summary"]);
+        let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+        assert_eq!(shown["adapter"], report["adapter"], "{id}");
+    }
+}
+
+/// A recipe in the file of AutoGPTQ, which `config.json` replaced.
+#[tokio::test]
+async fn a_recipe_in_a_separate_file_is_compared() {
+    let model = |id: &str, config: Value, recipe: &str| {
+        let tensors = [
+            ("model.layers.0.mlp.down_proj.qweight", "I32", &[8, 32][..]),
+            ("model.layers.0.mlp.down_proj.qzeros", "I32", &[2, 4]),
+            ("model.layers.0.mlp.down_proj.scales", "F16", &[2, 32]),
+        ];
+        let repo = Repo::new(id).file("model.safetensors", File::safetensors(tensors));
+        let repo = repo.file("config.json", File::from_bytes(config.to_string()));
+        repo.file("quantize_config.json", File::from_bytes(recipe.to_owned()))
+    };
+    let in_config =
+        json!({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}});
+    let repos = [
+        model("org/sound", json!({}), r#"{"bits": 4, "group_size": 32}"#),
+        model("org/group", json!({}), r#"{"bits": 4, "group_size": 64}"#),
+        model("org/invalid", json!({}), "[]"),
+        model("org/ignored", in_config, r#"{"bits": 4, "group_size": 64}"#),
+    ];
+    let hub = LocalHub::start(repos).unwrap();
+    for (id, expected) in [
+        ("org/sound", &[][..]),
+        ("org/group", &["partShapeMismatch", "partShapeMismatch"]),
+        ("org/invalid", &["unusableConfig"]),
+        ("org/ignored", &[]),
+    ] {
+        let report = verify(&hub, id, false).await;
+        let kinds = report.findings.iter().map(|found| serde_json::to_value(found).unwrap());
+        let kinds: Vec<_> = kinds.map(|found| found["kind"].clone()).collect();
+        assert_eq!(kinds, expected, "{id}: {:?}", report.findings);
+    }
+}
+
 /// The configuration at the root may describe another model than the weights in a folder.
 #[tokio::test]
 async fn weights_are_compared_with_the_configuration_next_to_them() {

@@ -1,6 +1,6 @@
 //! The counter that all reading paths share.
 
-use super::config::{Configs, MetadataShapes};
+use super::config::{Configs, MetadataShapes, QUANTIZE_CONFIG};
 use super::experts::{Embedding, TensorPosition};
 use super::module::{Component, container_bits};
 use super::name_index::split;
@@ -48,10 +48,6 @@ pub struct Counter {
     siblings: SiblingCheck,
     shapes: MetadataShapes,
 }
-
-/// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
-/// this is the only one whose shapes can be ambiguous.
-const QUANTIZE_CONFIG: &str = "quantize_config.json";
 
 impl Counter {
     /// Creates an empty counter.

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::gemma4;
 use super::json_object::{JsonObject, read};
+use crate::count::module::divide;
 
 /// The parameter counts that fit a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) struct ExpectedParameters {
     pub(crate) total: u64,
     /// The total if a tied output embedding is stored anyway, or if the default of an omitted setting is different.
     alternative: u64,
+    hidden: u64,
+    vocabulary: u64,
 }
 
 /// A family of language models with the same layers.
@@ -25,6 +28,8 @@ struct Family {
     head_norms: HeadNorms,
     biases: Biases,
     feed_forward: FeedForward,
+    /// The settings that the model class reads. It ignores others in the configuration.
+    settings: &'static [&'static str],
 }
 
 /// The norms of the queries and keys of a layer.
@@ -58,35 +63,36 @@ enum FeedForward {
     BiasedExperts,
 }
 
-const FAMILIES: [Family; 17] = {
+const FAMILIES: [Family; 20] = {
     use Biases::{Configured, ConfiguredInputs, Inputs};
     use FeedForward::{BiasedExperts, Dense, Experts};
     use HeadNorms::{Latent, PerHead, Shared, Without};
 
+    const BIAS: &[&str] = &["attention_bias"];
+    const BIAS_AND_NORM: &[&str] = &["attention_bias", "use_qk_norm"];
+    const BIASES: &[&str] = &["attention_bias", "mlp_bias"];
+
     [
-        family(
-            &["llama", "mistral", "ministral3", "granite", "phi3", "smollm3"],
-            2,
-            Without,
-            Configured,
-            Dense,
-        ),
-        family(&["gemma"], 2, Without, Configured, Dense),
-        family(&["gemma2"], 4, Without, Configured, Dense),
-        family(&["gemma3_text"], 4, Shared, Configured, Dense),
-        family(&["qwen2"], 2, Without, Inputs, Dense),
-        family(&["qwen3", "exaone4"], 2, Shared, Configured, Dense),
-        family(&["glm"], 2, Without, ConfiguredInputs, Dense),
-        family(&["glm4"], 4, Without, ConfiguredInputs, Dense),
-        family(&["olmo2", "olmo3"], 2, PerHead, Configured, Dense),
-        family(&["mixtral", "granitemoe"], 2, Without, Configured, Experts),
-        family(&["qwen2_moe"], 2, Without, Inputs, Experts),
-        family(&["qwen3_moe"], 2, Shared, Configured, Experts),
-        family(&["olmoe"], 2, PerHead, Configured, Experts),
-        family(&["glm4_moe"], 2, Without, ConfiguredInputs, Experts),
-        family(&["deepseek_v2", "deepseek_v3", "kimi_k2"], 2, Latent, Configured, Experts),
-        family(&["minimax_m2"], 2, PerHead, Configured, Experts),
-        family(&["gpt_oss"], 2, Without, Configured, BiasedExperts),
+        family(&["llama", "granite", "smollm3"], 2, Without, Configured, Dense, BIASES),
+        family(&["mistral", "ministral3", "phi3"], 2, Without, Configured, Dense, &[]),
+        family(&["gemma"], 2, Without, Configured, Dense, BIAS),
+        family(&["gemma2"], 4, Without, Configured, Dense, BIAS),
+        family(&["gemma3_text"], 4, Shared, Configured, Dense, BIAS),
+        family(&["qwen2"], 2, Without, Inputs, Dense, &[]),
+        family(&["qwen3"], 2, Shared, Configured, Dense, BIAS),
+        family(&["exaone4"], 2, Shared, Configured, Dense, &[]),
+        family(&["glm"], 2, Without, ConfiguredInputs, Dense, BIAS),
+        family(&["glm4"], 4, Without, ConfiguredInputs, Dense, BIAS),
+        family(&["olmo2", "olmo3"], 2, PerHead, Configured, Dense, BIAS),
+        family(&["mixtral"], 2, Without, Configured, Experts, &[]),
+        family(&["granitemoe"], 2, Without, Configured, Experts, BIAS),
+        family(&["qwen2_moe"], 2, Without, Inputs, Experts, &[]),
+        family(&["qwen3_moe"], 2, Shared, Configured, Experts, BIAS),
+        family(&["olmoe"], 2, PerHead, Configured, Experts, BIAS),
+        family(&["glm4_moe"], 2, Without, ConfiguredInputs, Experts, BIAS_AND_NORM),
+        family(&["deepseek_v2", "deepseek_v3", "kimi_k2"], 2, Latent, Configured, Experts, BIAS),
+        family(&["minimax_m2"], 2, PerHead, Configured, Experts, &[]),
+        family(&["gpt_oss"], 2, Without, Configured, BiasedExperts, BIAS),
     ]
 };
 
@@ -96,8 +102,9 @@ const fn family(
     head_norms: HeadNorms,
     biases: Biases,
     feed_forward: FeedForward,
+    settings: &'static [&'static str],
 ) -> Family {
-    Family { model_types, norms, head_norms, biases, feed_forward }
+    Family { model_types, norms, head_norms, biases, feed_forward, settings }
 }
 
 /// The keys of the number of experts in these families.
@@ -137,12 +144,31 @@ impl ExpectedParameters {
             None if model_type(text)?.starts_with("gemma") => (one, two),
             None => (two, one),
         };
-        Some(Self { total, alternative })
+        let [hidden, vocabulary] =
+            [hidden, number(text, "vocab_size")?].map(|number| u64::try_from(number).ok());
+        Some(Self { total, alternative, hidden: hidden?, vocabulary: vocabulary? })
     }
 
     /// Returns whether the size of a model is between two numbers of parameters.
     pub(crate) fn is_between(self, least: u64, most: u64) -> bool {
-        [self.total, self.alternative].iter().any(|total| (least..=most).contains(total))
+        let sizes = [self.total, self.alternative];
+        sizes.iter().any(|total| (least..=most).contains(total)) || self.is_padded(most)
+    }
+
+    /// Returns whether a size is that of a model whose vocabulary was padded, as `resize_token_embeddings` does.
+    fn is_padded(self, size: u64) -> bool {
+        /// The smallest common multiple of padded vocabularies.
+        const MULTIPLE: u64 = 64;
+        /// The largest common one.
+        const MAX_ROWS: u64 = 1024;
+
+        let sizes = [self.total, self.alternative];
+        let with_output = self.total.max(self.alternative);
+        let mut rows = sizes.iter().filter_map(|total| {
+            let copies = if *total == with_output { 2 } else { 1 };
+            divide(size.checked_sub(*total)?, copies * self.hidden)
+        });
+        rows.any(|rows| rows < MAX_ROWS && (self.vocabulary + rows).is_multiple_of(MULTIPLE))
     }
 }
 
@@ -192,7 +218,7 @@ impl<'a> LanguageModel<'a> {
     }
 
     fn has(&self, key: &str) -> bool {
-        self.config.get(key).unwrap_or(false)
+        self.family.settings.contains(&key) && self.config.get(key).unwrap_or(false)
     }
 
     /// Returns the parameters of all layers.
@@ -213,6 +239,8 @@ impl<'a> LanguageModel<'a> {
             && self.family.feed_forward != FeedForward::BiasedExperts
             && !model_type(self.config)?.starts_with("gemma");
         let width = match self.number("head_dim") {
+            // Its norms have another width than its heads.
+            Some(_) if model_type(self.config)? == "olmoe" => return None,
             Some(width) => width,
             None if is_width_known => self.hidden.checked_div(heads)?,
             None => return None,
@@ -251,7 +279,9 @@ impl<'a> LanguageModel<'a> {
         };
         let keys = self.hidden * (rank + rope) + rank + rank * heads * (nope + values);
         let outputs = heads * values * self.hidden;
-        (!self.has("attention_bias")).then_some(queries + keys + outputs)
+        // DeepSeek V2 adds biases to some of its feed-forward blocks.
+        let is_biased = self.has("attention_bias") || self.config.get("mlp_bias") == Some(true);
+        (!is_biased).then_some(queries + keys + outputs)
     }
 
     /// Returns the parameters of the feed-forward blocks of all layers.
@@ -273,12 +303,13 @@ impl<'a> LanguageModel<'a> {
             FeedForward::BiasedExperts => (hidden + 1, 2 * width + hidden),
             _ => (hidden, 0),
         };
-        let shared = match self.number("shared_expert_intermediate_size") {
+        let shared = if self.family.biases == Biases::Inputs {
             // Qwen2 has a gate for the shared expert.
-            Some(width) => gated(width) + hidden,
-            None if self.family.biases == Biases::Inputs => return None,
-            None if self.number("n_routed_experts").is_none() => 0,
-            None => gated(width) * self.number("n_shared_experts")?,
+            gated(self.number("shared_expert_intermediate_size")?) + hidden
+        } else if self.number("n_routed_experts").is_none() {
+            0
+        } else {
+            gated(width) * self.number("n_shared_experts")?
         };
         let sparse = experts * (gated(width) + router + biases) + shared;
         let dense_layers = self.dense_layers()?;
@@ -287,7 +318,9 @@ impl<'a> LanguageModel<'a> {
 
     /// Returns the number of layers without experts; `None` if it is not certain.
     fn dense_layers(&self) -> Option<u128> {
-        if let Some(types) = self.config.get::<Vec<String>>("mlp_layer_types") {
+        let has_dense_layers = self.number("n_routed_experts").is_some();
+        let types = self.config.get::<Vec<String>>("mlp_layer_types");
+        if let Some(types) = types.filter(|_| has_dense_layers) {
             let is_known = types.iter().all(|kind| ["dense", "sparse"].contains(&&**kind));
             let dense = types.iter().filter(|kind| *kind == "dense").count();
             return u128::try_from(dense).ok().filter(|_| is_known);
@@ -295,10 +328,7 @@ impl<'a> LanguageModel<'a> {
         let is_one = |key: &str| self.number(key).is_none_or(|step| step == 1);
         let listed = self.config.raw("mlp_only_layers").and_then(read::<Vec<&RawValue>>);
         let has_pattern = listed.is_some_and(|layers| !layers.is_empty());
-        let first = match self.number("n_routed_experts") {
-            Some(_) => self.number("first_k_dense_replace")?,
-            None => 0,
-        };
+        let first = if has_dense_layers { self.number("first_k_dense_replace")? } else { 0 };
         (is_one("decoder_sparse_step") && is_one("moe_layer_freq") && !has_pattern).then_some(first)
     }
 }
@@ -350,6 +380,38 @@ mod tests {
         }
     }
 
+    /// The model classes of transformers build the same modules with and without these settings.
+    #[test]
+    fn settings_that_a_family_ignores_do_not_change_the_size() {
+        const WIDTH: &str = r#","head_dim":2"#;
+        const EXPERTS: &str = r#","num_local_experts":4"#;
+
+        let size = |model_type: &str, rest: &str| {
+            let json = format!(
+                r#"{{"architectures":["XForCausalLM"],"model_type":"{model_type}","vocab_size":8,"hidden_size":4,
+                "intermediate_size":8,"num_hidden_layers":2,"num_attention_heads":2{rest}}}"#
+            );
+            parameters(&json)
+        };
+        for (model_type, needed, setting) in [
+            ("llama", "", r#","use_qk_norm":true"#),
+            ("mistral", "", r#","attention_bias":true,"mlp_bias":true"#),
+            ("gemma2", WIDTH, r#","mlp_bias":true"#),
+            ("exaone4", WIDTH, r#","attention_bias":true"#),
+            ("mixtral", EXPERTS, r#","mlp_layer_types":["dense","sparse"]"#),
+            ("mixtral", EXPERTS, r#","shared_expert_intermediate_size":16"#),
+        ] {
+            let expected = size(model_type, needed);
+            assert!(expected.is_some(), "{model_type}");
+            assert_eq!(size(model_type, &format!("{needed}{setting}")), expected, "{setting}");
+        }
+        assert!(size("olmoe", EXPERTS).is_some());
+        assert_eq!(size("olmoe", &[EXPERTS, WIDTH].concat()), None);
+        for setting in [r#","attention_bias":true"#, r#","mlp_bias":true"#] {
+            assert_ne!(size("llama", setting), size("llama", ""), "{setting}");
+        }
+    }
+
     #[test]
     fn unsupported_configurations_return_none() {
         let llama = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":8,"hidden_size":4,
@@ -363,6 +425,9 @@ mod tests {
         }
         let allows = |size: u64| tied.is_between(size, size);
         assert_eq!([204, 236, 0, 220].map(allows), [true, true, false, false]);
+        // 56 more rows of each embedding make 64. 57 do not.
+        let padded = [204 + 56 * 4, 236 + 2 * 56 * 4, 204 + 57 * 4, 204 + (56 + 1024) * 4];
+        assert_eq!(padded.map(allows), [true, true, false, false]);
         for (from, to) in [
             ("\"llama\"", "\"bloom\""),
             ("\"hidden_size\":4", "\"hidden_size\":4.5"),

@@ -48,10 +48,17 @@ pub struct Configs {
     pub(super) is_tied: bool,
     /// The content of `adapter_config.json`.
     adapter: Option<Box<[u8]>>,
+    /// The content of `quantize_config.json`, if `config.json` does not describe the quantization.
+    recipe: Option<Box<[u8]>>,
 }
 
+/// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
+/// this is the only one whose shapes can be ambiguous.
+pub(crate) const QUANTIZE_CONFIG: &str = "quantize_config.json";
+
 /// The keys of quantization sections, in order of precedence.
-const SECTIONS: [&str; 3] = ["quantization_config", "quantization", "compression_config"];
+pub(crate) const SECTIONS: [&str; 3] =
+    ["quantization_config", "quantization", "compression_config"];
 
 impl Configs {
     /// The default maximum size of `config.json`, in bytes. huggingface.js uses the same limit.
@@ -91,6 +98,7 @@ impl Configs {
             huggingface_js: HuggingFaceJsRules::from_config(&model),
             is_tied: is_tied(&model),
             adapter: None,
+            recipe: None,
         })
     }
 
@@ -129,6 +137,7 @@ impl Configs {
         };
         if self.quantization.is_empty() {
             self.quantization = quantization;
+            self.recipe = (name == QUANTIZE_CONFIG).then(|| json.into());
         }
         if self.experts.is_empty() {
             self.experts = experts;
@@ -140,6 +149,16 @@ impl Configs {
     #[must_use]
     pub fn adapter(&self) -> Option<&[u8]> {
         self.adapter.as_deref()
+    }
+
+    /// Returns the content of the file that describes the quantization in place of `config.json`, if it was added.
+    pub(crate) fn recipe(&self) -> Option<&[u8]> {
+        self.recipe.as_deref()
+    }
+
+    /// Returns whether no file describes a quantization.
+    pub(crate) fn is_unquantized(&self) -> bool {
+        self.quantization.is_empty()
     }
 
     /// Returns the quantization as solvers see it.

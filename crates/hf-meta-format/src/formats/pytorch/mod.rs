@@ -119,7 +119,8 @@ impl Format for PyTorch {
     /// Removes the prefix of `pytorch_model`, the name of the file that `transformers` calls `model` in safetensors.
     fn split_name(&self, stem: &str) -> Option<WeightFileName> {
         let is_other = OtherFile::from_stem(stem).is_some();
-        (!is_other).then(|| split_variant(stem.strip_prefix("pytorch_").unwrap_or(stem)))
+        let name = stem.strip_prefix("pytorch_").filter(|name| name.starts_with("model"));
+        (!is_other).then(|| split_variant(name.unwrap_or(stem)))
     }
 }
 

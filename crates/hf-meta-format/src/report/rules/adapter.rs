@@ -6,7 +6,7 @@ use super::MismatchKind;
 use super::config::Place;
 use super::mismatch::Mismatches;
 use crate::count::config::Pattern;
-use crate::count::config::json_object::{number, standard_json};
+use crate::count::config::json_object::{number, read, standard_json};
 use crate::count::{container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath};
 use crate::report::adapter::{
@@ -41,6 +41,7 @@ pub fn check_adapter(json: Option<&[u8]>, headers: &[(RepoPath, FileHeader)]) ->
     }
     for config in &configs {
         check_config(config, &adapter, &mut found);
+        check_saved(config, headers, &mut found);
     }
     check_alphas(&adapter, headers, &mut found);
     found.into_findings()
@@ -187,6 +188,26 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
     check_ranks(&modules, rank, found);
 }
 
+/// Checks that the modules which PEFT trains in full are stored.
+fn check_saved(
+    config: &AdapterConfig<'_>,
+    headers: &[(RepoPath, FileHeader)],
+    found: &mut Mismatches,
+) {
+    /// The names that PEFT adds for classifiers, of which a model has one or none.
+    const CLASSIFIERS: [&str; 2] = ["classifier", "score"];
+
+    let names = config.list("modules_to_save").unwrap_or_default();
+    let Some(name) = names.iter().find(|name| !CLASSIFIERS.contains(&name.as_str())) else {
+        return;
+    };
+    let parts: Vec<_> = names.iter().map(|name| format!(".{name}.")).collect();
+    let mut tensors = headers.iter().flat_map(|(_, header)| header.tensors().names());
+    if !tensors.any(|tensor| parts.iter().any(|part| tensor.contains(part.as_str()))) {
+        found.add(MismatchKind::MissingPart, (name, ""), "modules_to_save", ("stored", "missing"));
+    }
+}
+
 /// Compares the ranks of modules with the ranks that the configuration states.
 fn check_ranks(
     modules: &[(&str, &AdaptedModule<'_>)],
@@ -232,12 +253,22 @@ fn check_targets<'a>(
         let names = modules.iter().map(|(name, _)| *name);
         selected.extend(names.filter(|name| expression.matches(name).is_some()));
     }
+    let layers =
+        config.raw("layers_to_transform").filter(|_| config.raw("layers_pattern").is_none());
+    let layers =
+        layers.and_then(|value| read::<Vec<u64>>(value).or_else(|| Some(vec![number(value)?])));
     for (name, _) in modules {
-        if !selected.contains(name) && parents.find(name).is_none() {
-            let group = Place::new(name).pattern;
-            let values = ("a target", "stored");
-            found.add(MismatchKind::UntargetedModule, (name, &group), "target_modules", values);
-        }
+        let place = Place::new(name);
+        let layer = place.only_number();
+        let key = if !selected.contains(name) && parents.find(name).is_none() {
+            "target_modules"
+        } else if layers.as_ref().zip(layer).is_some_and(|(layers, at)| !layers.contains(&at)) {
+            "layers_to_transform"
+        } else {
+            continue;
+        };
+        let values = ("a target", "stored");
+        found.add(MismatchKind::UntargetedModule, (name, &place.pattern), key, values);
     }
     for (at, name) in list.iter().flatten().enumerate() {
         if !is_used.contains(&at) {

@@ -32,6 +32,12 @@ const DRAFT_LAYERS: [&str; 4] =
 /// The output embedding, which is next to the language model or inside of it.
 const HEAD: &str = "lm_head";
 
+/// The names of vision towers, which are the first or second segment of a name.
+const TOWERS: [&str; 3] = ["visual", "vision_model", "vision_tower"];
+
+/// Parts of a configuration that describe images in some way, or a model with other code.
+const IMAGE_KEYS: [&str; 6] = ["vis", "image", "img", "mm_", "clip", "auto_map"];
+
 /// A module of a layout.
 #[derive(Clone, Copy)]
 struct Rule {
@@ -61,6 +67,7 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
     let outer: JsonObject<'_> = serde_json::from_slice(&json).ok()?;
     let (is_tied, has_vision) =
         (is_tied(&outer), outer.get::<JsonObject<'_>>("vision_config").is_some());
+    let whole = outer.get::<String>("model_type");
     let (architecture, model) = text_model(outer);
     let architecture = architecture?;
     let definitions = Definitions::find(&architecture).or_else(Definitions::root)?;
@@ -72,11 +79,22 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
     };
     let embedding = check.rules.get("@")?.shape;
     let prefix = prefix(headers, embedding)?;
+    // Training programs wrap models, and loaders do not know their names.
+    let is_wrapper = |(at, part): &(usize, &str)| {
+        *part == "module" && *at == 0 || ["_orig_mod", "_fsdp_wrapped_module"].contains(part)
+    };
+    if let Some((_, wrapper)) = prefix.split('.').enumerate().find(is_wrapper) {
+        let kind = MismatchKind::WrappedNames;
+        check.mismatches.add(kind, (wrapper, ""), "model_type", ("no prefix", prefix));
+    }
     let mut lists = BTreeMap::<_, List>::new();
     let mut unknown = HashMap::<String, u128>::new();
     let (mut rows, mut is_language_model, mut has_drafts) = ([None; 2], true, false);
+    let mut tower = None;
     for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
         has_drafts |= TensorPosition::new(name).is_draft;
+        tower = tower
+            .or_else(|| name.split('.').take(2).any(|part| TOWERS.contains(&part)).then_some(name));
         let (module, component) = split_name(name);
         let (module, is_bias) =
             module.strip_suffix(".bias").map_or((module, false), |module| (module, true));
@@ -130,6 +148,11 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
     }
     if has_vision && is_language_model {
         add(MismatchKind::MissingVisionTower, "", "vision_config", 1, 0);
+    }
+    let text = std::str::from_utf8(&json).unwrap_or_default();
+    let has_images = IMAGE_KEYS.iter().any(|key| text.contains(key));
+    if let Some(tower) = tower.filter(|_| !has_images && whole == Some(architecture)) {
+        add(MismatchKind::SpareVisionTower, tower, "model_type", 0, 1);
     }
     let drafts = DRAFT_LAYERS.iter().find_map(|key| Some((key, model.number(key)?)));
     if let Some((key, layers @ 1..)) = drafts
@@ -201,6 +224,11 @@ impl Place {
             start += segment.len() + 1;
         }
         Self { pattern, numbers }
+    }
+
+    /// Returns the number in the name, if there is exactly one.
+    pub(super) fn only_number(&self) -> Option<u64> {
+        if let [(_, _, number)] = self.numbers[..] { Some(number) } else { None }
     }
 
     /// Returns the number of the layer; 0 outside of layers.

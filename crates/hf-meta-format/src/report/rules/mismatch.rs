@@ -57,6 +57,10 @@ pub enum MismatchKind {
     TiedShapeMismatch,
     /// The configuration describes a vision tower, but only the language model is stored.
     MissingVisionTower,
+    /// A vision tower is stored, but the configuration describes only a language model.
+    SpareVisionTower,
+    /// All names have the prefix of a wrapper, which training programs add and loaders do not expect.
+    WrappedNames,
     /// The configuration describes layers that draft tokens, but none are stored.
     MissingDraftLayers,
     /// An adapter has no tensors.
@@ -97,6 +101,8 @@ impl MismatchKind {
             | Self::SparePart
             | Self::TiedShapeMismatch
             | Self::MissingVisionTower
+            | Self::SpareVisionTower
+            | Self::WrappedNames
             | Self::MissingAlpha
             | Self::UntargetedModule => Severity::Warning,
             Self::MissingDraftLayers
@@ -138,6 +144,12 @@ impl fmt::Display for Mismatch {
             }
             Kind::MissingVisionTower => {
                 write!(f, "`{key}` describes a vision tower, but only a language model is stored")
+            }
+            Kind::SpareVisionTower => {
+                write!(f, "{module} of a vision tower is stored, but `{key}` is a language model")
+            }
+            Kind::WrappedNames => {
+                write!(f, "names begin with `{found}`, but loaders expect them without {module}")
             }
             Kind::MissingDraftLayers => {
                 write!(f, "`{key}` implies {expected} layers that draft tokens, but none is stored")

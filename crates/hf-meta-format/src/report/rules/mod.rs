@@ -13,4 +13,4 @@ mod tests;
 pub use self::adapter::check_adapter;
 pub use self::config::check_model;
 pub use self::mismatch::{Mismatch, MismatchKind};
-pub use self::recipe::check_recipe;
+pub use self::recipe::{check_recipe, recipe_file};

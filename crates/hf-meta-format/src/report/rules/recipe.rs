@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-use serde_json::json;
-
 use super::MismatchKind;
 use super::config::Place;
 use super::mismatch::Mismatches;
-use crate::count::config::json_object::{JsonObject, read, standard_json, strings};
-use crate::count::config::{Hints, MetadataShapes, Pattern};
+use crate::count::config::json_object::{JsonObject, number, read, standard_json, strings};
+use crate::count::config::{Hints, MetadataShapes, Pattern, QUANTIZE_CONFIG, SECTIONS};
 use crate::count::{Component, Configs, TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::memory::definitions::{Definitions, ModelNames, parse};
@@ -22,6 +20,21 @@ static RECIPES: LazyLock<HashMap<&'static str, Definitions>> =
 /// Keys of recipes with the variant of the method.
 const FORMATS: [&str; 5] =
     ["format", "checkpoint_format", "packing_format", "version", "quant_algo"];
+
+/// The method of recipes without one.
+const MLX: &str = "mlx";
+
+/// The keys of whole numbers and flags in formulas.
+const NUMBERS: [&str; 8] = [
+    "load_in_4bit",
+    "zero_point",
+    "num_codebooks",
+    "nbits_per_codebook",
+    "in_group_size",
+    "out_group_size",
+    "axis",
+    "view_as_float",
+];
 
 /// Keys of recipes with modules that stay as they are.
 const IGNORED: [&str; 8] = [
@@ -48,26 +61,43 @@ const SELECTED: [&str; 5] = [
 const MAX_IGNORED: usize = 10_000;
 
 /// Names in formulas that are not keys of a recipe.
-const SIDES: [&str; 7] = ["is_float", "rows", "columns", "word", "inputs", "outputs", "groups"];
+const SIDES: [&str; 8] =
+    ["is_float", "rows", "columns", "word", "values", "inputs", "outputs", "groups"];
 
 /// The tensors of a module.
 type Parts = BTreeMap<&'static str, (&'static Component, TensorInfo)>;
 
-/// Compares all modules with the quantization recipe in `config.json`. Returns nothing without a known recipe.
+/// Returns the name of the file that may contain the recipe, if `config.json` does not.
 #[must_use]
-pub fn check_recipe(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Vec<Finding> {
-    find_mismatches(config_json, headers).unwrap_or_default().into_findings()
+pub fn recipe_file(configs: &Configs, headers: &[(RepoPath, FileHeader)]) -> Option<&'static str> {
+    let mut names = headers.iter().flat_map(|(_, header)| header.tensors().names());
+    let is_packed = configs.is_unquantized() && names.any(|name| name.ends_with(".qweight"));
+    is_packed.then_some(QUANTIZE_CONFIG)
 }
 
-fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Option<Mismatches> {
-    let json = standard_json(config_json);
+/// Compares all modules with the quantization recipe in `config.json`, or in the [file](recipe_file) that was added to
+/// `configs`. Returns nothing without a known recipe.
+#[must_use]
+pub fn check_recipe(
+    config_json: &[u8],
+    configs: &Configs,
+    headers: &[(RepoPath, FileHeader)],
+) -> Vec<Finding> {
+    find_mismatches(config_json, configs, headers).unwrap_or_default().into_findings()
+}
+
+fn find_mismatches(
+    config_json: &[u8],
+    configs: &Configs,
+    headers: &[(RepoPath, FileHeader)],
+) -> Option<Mismatches> {
+    let json = standard_json(configs.recipe().unwrap_or(config_json));
     let outer: JsonObject<'_> = serde_json::from_slice(&json).ok()?;
     let text = outer.get::<JsonObject<'_>>("text_config").unwrap_or_default();
-    let section = ["quantization_config", "quantization", "compression_config"];
-    let section = section.iter().find_map(|key| outer.get(key).or_else(|| text.get(key)))?;
-    let configs = Configs::from_config_json(config_json).ok()?;
+    let section = SECTIONS.iter().find_map(|key| outer.get(key).or_else(|| text.get(key)));
+    let section = section.or_else(|| configs.recipe().map(|_| outer))?;
     let shapes = MetadataShapes::default();
-    let recipe = Recipe::new(&section, &configs, &shapes)?;
+    let recipe = Recipe::new(&section, configs, &shapes)?;
     let mut modules = BTreeMap::<&str, Parts>::new();
     for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
         let (module, component) = split_name(name);
@@ -126,7 +156,7 @@ struct Recipe<'a> {
     selected: Vec<String>,
     is_mlx: bool,
     /// The values in formulas that all modules share.
-    common: serde_json::Value,
+    common: BTreeMap<&'static str, u64>,
 }
 
 impl<'a> Recipe<'a> {
@@ -135,8 +165,11 @@ impl<'a> Recipe<'a> {
         configs: &'a Configs,
         shapes: &'a MetadataShapes,
     ) -> Option<Self> {
-        let method = configs.method().unwrap_or("mlx");
-        let format = FORMATS.iter().find_map(|key| section.get::<String>(key));
+        let unstated = if configs.recipe().is_some() { "gptq" } else { MLX };
+        let method = configs.method().unwrap_or(unstated);
+        let is_format = |text: &String| !text.starts_with(|digit: char| digit.is_ascii_digit());
+        let mut formats = FORMATS.iter().filter_map(|key| section.get::<String>(key));
+        let format = formats.find(is_format);
         let name = format
             .map_or(method.to_owned(), |format| format!("{method}:{}", format.to_lowercase()));
         let mut ignored = Vec::new();
@@ -163,23 +196,30 @@ impl<'a> Recipe<'a> {
                 .filter(|_| is_only)?
                 .get::<JsonObject<'_>>(part)?
                 .get::<bool>(key)
-                .map(u8::from)
+                .map(u64::from)
         };
         let block = section.get::<[u64; 2]>("weight_block_size");
+        let named = [
+            ("symmetric", flag("weights", "symmetric")),
+            ("dynamic", flag("input_activations", "dynamic")),
+            ("block_rows", block.map(|block| block[0])),
+            ("block_columns", block.map(|block| block[1])),
+        ];
+        let named = named.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        // HQQ states the packing of all modules in a section of the section.
+        let inner = section.get::<JsonObject<'_>>("quant_config").unwrap_or_default();
+        let inner = inner.get::<JsonObject<'_>>("weight_quant_params").unwrap_or_default();
+        let numbers = NUMBERS.iter().filter_map(|key| {
+            let value = section.raw(key).or_else(|| inner.raw(key))?;
+            Some((*key, read::<bool>(value).map(u64::from).or_else(|| number(value))?))
+        });
         Some(Self {
             hints: configs.hints(shapes),
             layout: RECIPES.get(&*name),
             ignored,
             selected: selected.filter(|text| text != "null").collect(),
-            is_mlx: configs.method().is_none(),
-            common: json!({
-                "symmetric": flag("weights", "symmetric"),
-                "dynamic": flag("input_activations", "dynamic"),
-                "load_in_4bit": section.get::<bool>("load_in_4bit").map(u8::from),
-                "zero_point": section.get::<bool>("zero_point").map(u8::from),
-                "block_rows": block.map(|block| block[0]),
-                "block_columns": block.map(|block| block[1]),
-            }),
+            is_mlx: method == MLX,
+            common: named.chain(numbers).collect(),
         })
     }
 
@@ -214,8 +254,6 @@ impl<'a> Recipe<'a> {
         let word = weights.dtype.bits()?;
         let bits = self.hints.bits(module);
         let mut values = self.common.clone();
-        let object = values.as_object_mut()?;
-        object.retain(|_, value| !value.is_null());
         let group = self.hints.choose(module, |scheme| scheme.group_size).ok()?;
         let known = [
             ("rows", Some(rows)),
@@ -225,18 +263,20 @@ impl<'a> Recipe<'a> {
             ("group_size", group),
             ("is_float", Some(u64::from(weights.dtype.is_narrow_float()))),
         ];
-        object.extend(
-            known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into()))),
-        );
-        let json = values.to_string();
+        values.extend(known.into_iter().filter_map(|(key, value)| Some((key, value?))));
+        // The formulas of ExLlama compare parts with each other.
+        values.extend(parts.iter().filter_map(|(name, (_, tensor))| {
+            if let [length] = tensor.shape[..] { Some((*name, length)) } else { None }
+        }));
+        let json = serde_json::to_string(&values).ok()?;
         let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
         let names = ModelNames::new(layout, &config);
         let most = names.defined("inputs").and_then(Result::ok);
         // The last word may contain padding.
         let least = most
             .map(|most| most.saturating_sub(bits.map_or(0, |bits| word / bits.max(1))).max(1) + 1);
-        values.as_object_mut()?.extend(least.map(|least| ("inputs".to_owned(), least.into())));
-        let json = values.to_string();
+        values.extend(least.map(|least| ("inputs", least)));
+        let json = serde_json::to_string(&values).ok()?;
         let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
         let padded = ModelNames::new(layout, &config);
         for (name, formulas) in layout.own().0 {

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Mismatch, check_adapter, check_model, check_recipe};
+use super::{Mismatch, check_adapter, check_model, check_recipe, recipe_file};
 use crate::count::Configs;
+use crate::count::config::QUANTIZE_CONFIG;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, TensorTableBuilder};
 use crate::report::{Adapter, Finding, Severity, Weights};
 use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
@@ -32,8 +33,12 @@ impl Checkpoint {
             let shape = serde_json::from_value(tensor["shape"].clone()).unwrap();
             (text("name"), (text("dtype"), shape))
         });
+        let mut config = fixture["config"].clone();
+        if let Some(file) = fixture["files"].get(QUANTIZE_CONFIG) {
+            config = json!({"quantize_config": file});
+        }
         Self {
-            config: fixture["config"].clone(),
+            config,
             tensors: tensors.collect(),
             metadata: serde_json::from_value(fixture["metadata"].clone()).unwrap(),
             base: serde_json::from_value(fixture["base"].clone()).unwrap(),
@@ -45,8 +50,8 @@ impl Checkpoint {
         Self::from_fixture(&fixtures().join(format!("{fixture}.json")))
     }
 
-    /// Applies an edit: `key.key=JSON` sets a key, `-name` removes the tensors with this start, `name:[1, 2]` sets a
-    /// shape, `name>name` renames. `@` edits a tensor of the base model, and `@+` adds a prefix to all of them.
+    /// Applies an edit: `key.key=JSON` sets a key (of `quantize_config.json` below `quantize_config`), `-name` removes the tensors with this start, `name:[1, 2]` sets a
+    /// shape, `name>name` copies, `+` adds a prefix to all names. `@` edits a tensor of the base model, and `@+` adds a prefix to all of them.
     fn edit(&mut self, edit: &str) {
         let base = edit.strip_prefix('@').zip(self.base.as_mut());
         if let Some((edit, base)) = base {
@@ -62,6 +67,10 @@ impl Checkpoint {
                 }
                 None => assert!(base.remove(&edit[1..]).is_some(), "{edit}"),
             }
+        } else if let Some(prefix) = edit.strip_prefix('+') {
+            let names = std::mem::take(&mut self.tensors).into_iter();
+            self.tensors =
+                names.map(|(name, tensor)| (format!("{prefix}{name}"), tensor)).collect();
         } else if let Some(start) = edit.strip_prefix('-') {
             let before = self.tensors.len();
             self.tensors.retain(|name, _| !name.starts_with(start));
@@ -120,7 +129,14 @@ impl Checkpoint {
 
     fn mismatches(&self) -> Vec<Mismatch> {
         let headers = self.headers();
-        let config = self.config.to_string();
+        let mut config = self.config.clone();
+        let file = config.as_object_mut().and_then(|config| config.remove("quantize_config"));
+        let config = config.to_string();
+        let mut configs = Configs::from_config_json(config.as_bytes()).unwrap_or_default();
+        if let Some(file) = file {
+            assert_eq!(recipe_file(&configs, &headers), Some(QUANTIZE_CONFIG));
+            configs.add_file(QUANTIZE_CONFIG, file.to_string().as_bytes()).unwrap();
+        }
         let found = if self.is_adapter {
             let mut found = check_adapter(self.adapter_json().as_deref(), &headers);
             let base = self.adapter().zip(self.base());
@@ -128,7 +144,7 @@ impl Checkpoint {
             found
         } else {
             let mut found = check_model(config.as_bytes(), &headers);
-            found.extend(check_recipe(config.as_bytes(), &headers));
+            found.extend(check_recipe(config.as_bytes(), &configs, &headers));
             found
         };
         let mismatch = |finding| match finding {
@@ -212,7 +228,7 @@ fn sound_checkpoints_have_no_mismatch() {
 /// Padded embeddings, spare keys and other legal differences.
 #[test]
 fn legal_differences_have_no_mismatch() {
-    let cases: [(&str, &[&str]); 21] = [
+    let cases: [(&str, &[&str]); 25] = [
         // `n_inner` states the width.
         (
             "llama",
@@ -259,6 +275,8 @@ fn legal_differences_have_no_mismatch() {
         // Without a single input embedding, the language model is not known.
         ("llama", &["x.embed_tokens.weight:[1, 2]", "hidden_size=1"]),
         ("llama", &["vision_config={}", "visual.x.weight:[8, 8]"]),
+        ("llama", &[r#"mm_vision_tower="clip""#, "model.vision_tower.x.weight:[8, 8]"]),
+        ("llama", &["auto_map={}", "model.vision_tower.x.weight:[8, 8]"]),
         (
             "llama",
             &[
@@ -271,6 +289,8 @@ fn legal_differences_have_no_mismatch() {
         ("adapters/lora", &[r#"target_modules=".*(?<!x)q_proj""#]),
         ("adapters/lora-rank-pattern", &[r#"rank_pattern={"(?<!x)q_proj": 1}"#]),
         ("adapters/lora", &["target_modules=null"]),
+        ("adapters/lora", &[r#"modules_to_save=["classifier", "score"]"#]),
+        ("adapters/lora", &["layers_to_transform=1", r#"layers_pattern="h""#]),
         ("adapters/lora", &["r=8.0", r#"lora_alpha="16""#]),
         // Experts with several matrices of each kind.
         (
