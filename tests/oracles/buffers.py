@@ -21,6 +21,8 @@ import sys
 
 # Architectures in which a kind of buffer is a parameter that is not trained.
 FROZEN_PARAMETERS = {"afmoe": "router bias", "ernie4_5_moe": "router bias", "ernie4_5_vl_moe": "router bias", "laguna": "router bias", "sam": "fixed positions", "sam_hq": "fixed positions"}
+# Architectures in which the bias of a router is a buffer. Others learn a tensor with this name.
+ROUTER_BUFFERS = {"deepseek_v4", "inkling2", "inkling2_text", "inkling_mm_model"}
 
 
 def header(path):
@@ -42,6 +44,9 @@ def derive(model_type, count, tensors):
         if part == "running_mean" and f"{module}.num_batches_tracked" not in tensors:
             derived -= 2 * math.prod(shape)
             causes.add("frozen batch norm")
+        if part == "bias" and module.endswith(".gate") and model_type in ROUTER_BUFFERS:
+            derived -= math.prod(shape)
+            causes.add("router bias")
     if kind := FROZEN_PARAMETERS.get(model_type):
         derived += sum(group["parameters"] for group in groups if group.get("buffer") == kind)
     return derived, sorted(causes)

@@ -207,6 +207,10 @@ impl Buffer {
             ("bias", shape) if is_mask(shape) && parent().starts_with("att") => Self::AttentionMask,
             // Learned embeddings have a row per position, or a third dimension.
             ("positional_embedding", [2, _]) => Self::FixedPositions,
+            // VideoPrism. Other models learn embeddings with this name.
+            ("position_embedding", [_, _]) if module.ends_with("text_model.embeddings") => {
+                Self::FixedPositions
+            }
             ("freqs", _) if module.contains("timestep_embeddings") => Self::RotaryFrequencies,
             _ => {
                 let is_found = |(_, found, name): &&(_, _, _)| *name == last && parent() == *found;
@@ -287,7 +291,7 @@ mod tests {
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {
-        let cases: [(&str, &[u64], Option<Buffer>); 36] = [
+        let cases: [(&str, &[u64], Option<Buffer>); 37] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
             ("h.0.attn.bias", &[2304], None),
@@ -299,6 +303,7 @@ mod tests {
             ("position_ids", &[1, 514], Some(Buffer::Ids)),
             ("model.rotary_emb.inv_freq", &[64], Some(Buffer::RotaryFrequencies)),
             ("lerope.alpha", &[32], Some(Buffer::RotaryFrequencies)),
+            ("text_model.embeddings.position_embedding", &[64, 768], Some(Buffer::FixedPositions)),
             ("visual.embeddings.position_embedding", &[1024, 1024], None),
             ("attn.relative_position_index", &[49, 49], Some(Buffer::RelativePositions)),
             ("attn.relative_position_bias_table", &[169, 3], None),
