@@ -383,6 +383,9 @@ mod tests {
     /// The model classes of transformers build the same modules with and without these settings.
     #[test]
     fn settings_that_a_family_ignores_do_not_change_the_size() {
+        const WIDTH: &str = r#","head_dim":2"#;
+        const EXPERTS: &str = r#","num_local_experts":4"#;
+
         let size = |model_type: &str, rest: &str| {
             let json = format!(
                 r#"{{"architectures":["XForCausalLM"],"model_type":"{model_type}","vocab_size":8,"hidden_size":4,
@@ -390,8 +393,6 @@ mod tests {
             );
             parameters(&json)
         };
-        const WIDTH: &str = r#","head_dim":2"#;
-        const EXPERTS: &str = r#","num_local_experts":4"#;
         for (model_type, needed, setting) in [
             ("llama", "", r#","use_qk_norm":true"#),
             ("mistral", "", r#","attention_bias":true,"mlp_bias":true"#),
