@@ -7,6 +7,7 @@ use std::mem::take;
 use std::path::Path;
 
 use itertools::Itertools;
+use parquet::file::properties::EnabledStatistics;
 use serde::Serialize;
 
 use super::census::Census;
@@ -20,7 +21,7 @@ use super::{CensusError, repo_rows};
 /// The number of rows to sort in memory at a time, about 30 MB.
 const ROWS_PER_RUN: usize = 16_384;
 
-/// The maximum number of runs to merge at a time. One row group of each is in memory.
+/// The maximum number of runs to merge at a time. One page of each column of each run is in memory.
 const MAX_RUNS: usize = 16;
 
 /// The metadata in the footer of a packed file.
@@ -142,8 +143,13 @@ fn add_run(levels: &mut Vec<Vec<Run>>, run: Run) -> Result<(), CensusError> {
 
 /// Writes a run to a temporary file.
 fn write_run(rows: Run) -> Result<Run, CensusError> {
-    // Small row groups, because one of each run is in memory while the runs are merged.
-    let properties = writer_properties().set_max_row_group_row_count(Some(BATCH_ROWS));
+    // Small pages without dictionaries, but large row groups: one page of each column of each run is in memory while the
+    // runs are merged, and the description of all row groups.
+    let properties = writer_properties()
+        .set_max_row_group_row_count(Some(ROWS_PER_RUN))
+        .set_data_page_row_count_limit(BATCH_ROWS)
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::None);
     let mut writer = TableWriter::temporary(&(), properties)?;
     for row in rows {
         writer.write(row?)?;

@@ -1,7 +1,8 @@
 //! The threads, connections and calls of a process.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::hash::{Hash, Hasher};
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,8 +75,9 @@ impl Job {
     }
 }
 
-/// The settings that calls with the same client have in common.
-type ClientKey = (Option<String>, Option<u64>, Option<Duration>, Option<String>);
+/// The settings that calls with the same client have in common. The last one is a hash of the environment, which a
+/// program may change between two calls.
+type ClientKey = (Option<String>, Option<u64>, Option<Duration>, Option<String>, u64);
 
 /// The threads and clients of all calls. They belong to the process that made them, because a fork has none of the
 /// threads.
@@ -309,7 +311,9 @@ impl Engine {
         let failed = |error: hf_meta::Error| exception(&error.into());
         let timeout = timeout(request.timeout)?.filter(|_| share.is_some());
         let (endpoint, contact) = (request.endpoint.clone(), request.contact.clone());
-        let key = (endpoint, share.map(f64::to_bits), timeout, contact);
+        let mut environment = DefaultHasher::new();
+        std::env::vars_os().for_each(|variable| variable.hash(&mut environment));
+        let key = (endpoint, share.map(f64::to_bits), timeout, contact, environment.finish());
         // The clients are locked only without Python, which may switch to a thread that waits for them.
         let client = self.shared_client(key, request).map_err(failed)?;
         request
