@@ -65,9 +65,9 @@ impl ShapeCheck {
     const MAX_RECENT: usize = 24;
     /// The maximum number of shapes. Models have a few hundred.
     const MAX_SHAPES: usize = 4096;
-    /// A count is doubtful if more than one of so many parameters is in tensors without a known side. In all
-    /// unquantized architectures of transformers 5.23, which `tests/oracles/architectures.py` builds, at most one in
-    /// seven is.
+    /// A count is uncertain if more than a quarter of the parameters are in tensors without a known side. In all
+    /// unquantized architectures of transformers 5.23, which `tests/oracles/architectures.py` builds, at most a seventh
+    /// are.
     const MIN_SHARE: u64 = 4;
 
     /// Adds the parameters of a packed tensor.
