@@ -137,7 +137,6 @@ impl CountSums {
     }
 
     /// Returns whether the tensor is an embedding; `None` if a sum overflows.
-
     fn checked_add(
         &mut self,
         name: &str,
