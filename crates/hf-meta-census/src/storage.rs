@@ -270,7 +270,7 @@ mod tests {
         thread::spawn(move || {
             for connection in server.incoming() {
                 let mut connection = connection.unwrap();
-                let _ = connection.read(&mut [0; 1 << 16]).unwrap();
+                let _ = connection.read(&mut vec![0; 1 << 16]).unwrap();
                 counted.fetch_add(1, Ordering::Relaxed);
                 let response =
                     "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";

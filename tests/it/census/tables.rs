@@ -139,11 +139,8 @@ fn parameters_of_files(target: &Path) -> BTreeMap<String, Vec<(String, Option<i6
     for file in fs::read_dir(target.join("files")).unwrap() {
         for header in hf_meta_census::file_rows(&file.unwrap().path()).unwrap() {
             let header = header.unwrap();
-            assert!(
-                !header.path.ends_with(".json") || header.tensors == Some(0),
-                "{}",
-                header.path
-            );
+            let is_config = Path::new(&header.path).extension().is_some_and(|end| end == "json");
+            assert!(!is_config || header.tensors == Some(0), "{}", header.path);
             repos.entry(header.repo).or_default().push((header.path, header.parameters));
         }
     }
@@ -207,11 +204,11 @@ async fn a_pipeline_is_the_sum_of_its_components_and_a_model_of_its_files() {
     let (_, changes) = hf_meta_census::verify(&client, &name, 100, 0).await.unwrap();
     assert_eq!(changes, []);
     // Without a list of files, the components are listed. A missing one is an error.
-    let names = || Manifest::from_names([pipeline.repo.clone()]).unwrap();
+    let list = || Manifest::from_names([pipeline.repo.clone()]).unwrap();
     let read = async |target: &str| {
         let target = folder.path().join(target);
         let census = Census::create(client.clone(), &target.display().to_string()).unwrap();
-        census.read(&names()).await.unwrap();
+        census.read(&list()).await.unwrap();
         super::rows(&target)[&pipeline.repo].clone()
     };
     let named = read("named").await;
