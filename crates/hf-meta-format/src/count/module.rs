@@ -1,10 +1,12 @@
 //! Quantized modules: the tensors that belong together, their names and roles, and the view that solvers get.
 
+use std::cmp::Ordering;
+
 use super::AuxiliaryTensor;
 use crate::formats::{Dtype, TensorInfo};
 
 /// A name that quantizers give to a tensor of a module.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub(crate) struct Component {
     /// The position among all components, which identifies and orders them.
     pub(super) index: u16,
@@ -20,7 +22,7 @@ pub(crate) struct Component {
 }
 
 /// The role of a component in its module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The weights, with several in one element.
     Weights,
@@ -28,6 +30,26 @@ pub(crate) enum Role {
     Auxiliary(AuxiliaryTensor),
     /// A tensor that is auxiliary in every quantized model, even in modules without packed weights.
     AlwaysAuxiliary(AuxiliaryTensor),
+}
+
+impl PartialEq for Component {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+
+impl Eq for Component {}
+
+impl PartialOrd for Component {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Component {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.index.cmp(&other.index)
+    }
 }
 
 impl Component {

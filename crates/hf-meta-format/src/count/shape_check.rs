@@ -6,18 +6,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CountedAs, UnresolvedModules, UnresolvedReason};
+use memchr::memrchr;
+
+use super::{UnresolvedModules, UnresolvedReason};
 use crate::formats::{TensorInfo, clip};
 
 /// The tensors that are counted as stored, by their shapes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShapeCheck {
     tensors: BTreeMap<Shape, Tensors>,
-    /// The shapes of recent tensors, which later tensors usually share. They are not in `tensors` yet.
-    recent: Vec<(Shape, Tensors)>,
+    /// The shapes of recent tensors, which later tensors usually share, in slots by their hashes. They are not in
+    /// `tensors` yet.
+    recent: [Option<(Shape, Tensors)>; RECENT],
     /// The parameters of all tensors, including packed ones.
     parameters: u64,
 }
+
+/// The number of recent shapes. A layer has about a dozen.
+const RECENT: usize = 32;
 
 /// The shape of a vector, a matrix or a stack of matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +51,7 @@ impl Shape {
         let matrix = |sides| Some(Self { sides, is_norm_or_bias: false });
         match tensor.shape[..] {
             [length] => {
-                let last = name.rsplit('.').next().unwrap_or_default();
+                let last = memrchr(b'.', name.as_bytes()).map_or(name, |dot| &name[dot + 1..]);
                 let is_norm_or_bias = length > 1 && NORMS_AND_BIASES.contains(&last);
                 Some(Self { sides: [0, 0, length], is_norm_or_bias })
             }
@@ -55,14 +61,22 @@ impl Shape {
         }
     }
 
+    /// Returns a slot for the shape.
+    fn slot(&self) -> usize {
+        /// Spreads small numbers over the upper bits.
+        const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+
+        let [stacked, rows, columns] = self.sides;
+        let sides = stacked ^ rows.rotate_left(21) ^ columns.rotate_left(42);
+        (sides.wrapping_mul(FACTOR) >> 32) as usize % RECENT
+    }
+
     fn is_vector(&self) -> bool {
         self.sides[1] == 0
     }
 }
 
 impl ShapeCheck {
-    /// The number of recent shapes. A layer has about a dozen.
-    const MAX_RECENT: usize = 24;
     /// The maximum number of shapes. Models have a few hundred.
     const MAX_SHAPES: usize = 4096;
     /// A count is uncertain if more than a quarter of the parameters are in tensors without a known side. In all
@@ -75,18 +89,12 @@ impl ShapeCheck {
         self.parameters = self.parameters.saturating_add(parameters);
     }
 
-    /// Adds a tensor. `parameters` is 0 if only its sides matter.
-    pub(super) fn add(
-        &mut self,
-        name: &str,
-        tensor: &TensorInfo,
-        class: CountedAs,
-        parameters: u64,
-    ) {
+    /// Adds a tensor that is counted as stored. `parameters` is 0 if only its sides matter.
+    pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
         self.add_packed(parameters);
-        let shape = Shape::new(name, tensor).filter(|_| class == CountedAs::AsStored);
-        let Some(shape) = shape else { return };
-        if let Some((_, known)) = self.recent.iter_mut().find(|(recent, _)| *recent == shape) {
+        let Some(shape) = Shape::new(name, tensor) else { return };
+        let Some(slot) = self.recent.get_mut(shape.slot()) else { return };
+        if let Some((_, known)) = slot.as_mut().filter(|(recent, _)| *recent == shape) {
             known.number += 1;
             known.parameters = known.parameters.saturating_add(parameters);
             if name < known.example.as_str() {
@@ -94,28 +102,28 @@ impl ShapeCheck {
             }
             return;
         }
-        if self.recent.len() == Self::MAX_RECENT {
-            self.flush();
-        }
-        self.recent.push((shape, Tensors { number: 1, parameters, example: clip(name) }));
+        let found = Tensors { number: 1, parameters, example: clip(name) };
+        let other = slot.replace((shape, found));
+        self.store(other);
     }
 
-    /// Moves the recent shapes to the map.
-    fn flush(&mut self) {
-        for (shape, found) in self.recent.drain(..) {
-            if let Some(known) = self.tensors.get_mut(&shape) {
-                known.number += found.number;
-                known.parameters = known.parameters.saturating_add(found.parameters);
-                known.example = std::mem::take(&mut known.example).min(found.example);
-            } else if self.tensors.len() < Self::MAX_SHAPES {
-                self.tensors.insert(shape, found);
-            }
+    /// Adds a recent shape to the map.
+    fn store(&mut self, recent: Option<(Shape, Tensors)>) {
+        let Some((shape, found)) = recent else { return };
+        if let Some(known) = self.tensors.get_mut(&shape) {
+            known.number += found.number;
+            known.parameters = known.parameters.saturating_add(found.parameters);
+            known.example = std::mem::take(&mut known.example).min(found.example);
+        } else if self.tensors.len() < Self::MAX_SHAPES {
+            self.tensors.insert(shape, found);
         }
     }
 
     /// Returns the tensors without a known side, if they contain too many of the parameters.
     pub(super) fn finish(mut self) -> Option<UnresolvedModules> {
-        self.flush();
+        for recent in std::mem::take(&mut self.recent) {
+            self.store(recent);
+        }
         let matrices = self.tensors.keys().filter(|shape| !shape.is_vector());
         let sides: BTreeSet<u64> = matrices.flat_map(|shape| shape.sides).collect();
         // Weights may be packed into long vectors, which prove nothing.

@@ -113,7 +113,12 @@ impl CountSums {
         let is_embedding =
             self.checked_add(name, tensor, (class, buffer), parameters).ok_or_else(overflow)?;
         // Only the sides of embeddings matter: a model may have more of them than of other weights.
-        self.shapes.add(name, tensor, class, if is_embedding { 0 } else { parameters });
+        let parameters = if is_embedding { 0 } else { parameters };
+        if class == CountedAs::AsStored {
+            self.shapes.add(name, tensor, parameters);
+        } else {
+            self.shapes.add_packed(parameters);
+        }
         Ok(())
     }
 
@@ -128,7 +133,7 @@ impl CountSums {
         let class =
             if is_as_stored { CountedAs::AsStored } else { CountedAs::Unpacked(solved.packing) };
         if is_as_stored && container_bits(&tensor.dtype).is_none() {
-            self.shapes.add(name, tensor, class, solved.parameters);
+            self.shapes.add(name, tensor, solved.parameters);
         } else {
             self.shapes.add_packed(solved.parameters);
         }
