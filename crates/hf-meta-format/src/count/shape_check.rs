@@ -17,7 +17,7 @@ pub(super) struct ShapeCheck {
     tensors: BTreeMap<Shape, Tensors>,
     /// The shapes of recent tensors, which later tensors usually share, in slots by their hashes. They are not in
     /// `tensors` yet.
-    recent: [Option<(Shape, Tensors)>; RECENT],
+    recent: Vec<Option<(Shape, Tensors)>>,
     /// The parameters of all tensors, including packed ones.
     parameters: u64,
 }
@@ -93,6 +93,9 @@ impl ShapeCheck {
     pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
         self.add_packed(parameters);
         let Some(shape) = Shape::new(name, tensor) else { return };
+        if self.recent.is_empty() {
+            self.recent.resize_with(RECENT, || None);
+        }
         let Some(slot) = self.recent.get_mut(shape.slot()) else { return };
         if let Some((_, known)) = slot.as_mut().filter(|(recent, _)| *recent == shape) {
             known.number += 1;
