@@ -120,7 +120,7 @@ impl fmt::Display for Mismatch {
         let Self { kind, module, modules, key, expected, found } = self;
         let module = match modules {
             0 | 1 => format!("`{module}`"),
-            modules => format!("`{module}` and {} more", thousands(modules - 1)),
+            modules => format!("`{module}` (and {} more)", thousands(modules - 1)),
         };
         match kind {
             Kind::InvalidConfigValue => {

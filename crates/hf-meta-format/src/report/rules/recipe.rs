@@ -105,11 +105,14 @@ fn find_mismatches(
     }
     let mut found = Mismatches::default();
     let (mut packed, mut plain) = (BTreeSet::new(), Vec::new());
+    let mut has_packed_experts = false;
     for (module, parts) in &modules {
         let weights = parts.values().find(|(component, _)| component.is_weights());
         let Some((component, tensor)) = weights else { continue };
         let pattern = Place::new(module).pattern;
+        let is_expert = TensorPosition::new(module).is_routed(tensor);
         if is_packed(component, tensor) {
+            has_packed_experts |= is_expert;
             recipe.check_parts(module, &pattern, parts, &mut found);
             if let Some(key) = recipe.ignores(module, Pattern::is_whole) {
                 found.add(
@@ -121,13 +124,18 @@ fn find_mismatches(
             }
             packed.insert(pattern);
         } else if component.name == "weight" && tensor.shape.len() == 2 {
-            plain.push((*module, pattern));
+            plain.push((*module, pattern, is_expert));
         }
     }
     let lists: BTreeSet<_> =
         packed.iter().filter_map(|pattern: &String| pattern.split_once('#')).collect();
     let stacks: BTreeSet<_> = lists.into_iter().map(|(stack, _)| stack).collect();
-    for (module, pattern) in plain {
+    if !has_packed_experts {
+        // transformers keeps the experts of a layer in stacked parameters and stores them one by one. Libraries for linear
+        // layers leave such parameters as they are.
+        plain.retain(|(.., is_expert)| !is_expert);
+    }
+    for (module, pattern, _) in plain {
         let last = module.rsplit('.').next().unwrap_or_default();
         let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
         let position = TensorPosition::new(module);

@@ -228,7 +228,7 @@ fn sound_checkpoints_have_no_mismatch() {
 /// Padded embeddings, spare keys and other legal differences.
 #[test]
 fn legal_differences_have_no_mismatch() {
-    let cases: [(&str, &[&str]); 25] = [
+    let cases: [(&str, &[&str]); 26] = [
         // `n_inner` states the width.
         (
             "llama",
@@ -309,6 +309,14 @@ fn legal_differences_have_no_mismatch() {
                 "-base_model.model.model.layers.1.",
                 "base_model.model.model.layers.0.self_attn.q_proj.base_layer.weight:[80, 64]",
                 "base_model.model.model.layers.0.self_attn.v_proj.base_layer.weight:[40, 64]",
+            ],
+        ),
+        // Libraries for linear layers leave experts as they are.
+        (
+            "quantized/bitsandbytes-real-nf4",
+            &[
+                "model.layers.0.mlp.experts.0.up_proj.weight:[64, 128]",
+                "model.layers.0.mlp.experts.1.up_proj.weight:[64, 128]",
             ],
         ),
         // A base model with another prefix, or with packed weights.
