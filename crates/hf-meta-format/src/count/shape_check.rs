@@ -76,6 +76,12 @@ impl Shape {
     }
 }
 
+/// Returns whether a tensor adapts another model, and may have other sides than the modules that are stored with it, such as
+/// a new classifier. Source: the names of `peft`, kohya and `LyCORIS`.
+fn is_adapter(name: &str) -> bool {
+    name.starts_with("base_model.") || name.starts_with("lycoris_") || name.contains("lora")
+}
+
 impl ShapeCheck {
     /// The maximum number of shapes. Models have a few hundred.
     const MAX_SHAPES: usize = 4096;
@@ -135,7 +141,8 @@ impl ShapeCheck {
         let known: BTreeSet<u64> = lengths.filter(|length| sides.contains(length)).collect();
         let mut found = UnresolvedModules::new(UnresolvedReason::SuspectedPacking);
         for (shape, tensors) in &self.tensors {
-            if tensors.parameters > 0 && !shape.sides.iter().any(|side| known.contains(side)) {
+            let is_known = shape.sides.iter().any(|side| known.contains(side));
+            if tensors.parameters > 0 && !is_known && !is_adapter(&tensors.example) {
                 found.add(&tensors.example, tensors.parameters);
                 found.modules += tensors.number - 1;
             }

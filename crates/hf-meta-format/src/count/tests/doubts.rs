@@ -241,10 +241,10 @@ fn floats_in_shapes_that_fit_no_vector_are_a_doubt() {
     }
 }
 
-/// Models without norms and biases, and models most of which are tables or convolutions, have nothing to compare.
+/// Models without norms and biases, models most of which are tables or convolutions, and adapters have nothing to compare.
 #[test]
-fn shapes_prove_nothing_without_vectors_or_in_lookup_tables() {
-    let cases: [&[Tensor<'_>]; 3] = [
+fn shapes_prove_nothing_without_vectors_and_in_tables_and_adapters() {
+    let cases: [&[Tensor<'_>]; 4] = [
         &[("h.0.up.weight", Dtype::F16, &[96, 64]), ("h.0.down.weight", Dtype::F16, &[64, 96])],
         &[
             ("model.embed_tokens.weight", Dtype::F16, &[640, 64]),
@@ -255,6 +255,12 @@ fn shapes_prove_nothing_without_vectors_or_in_lookup_tables() {
             ("conv.weight", Dtype::F16, &[24, 16, 3, 3]),
             ("head.weight", Dtype::F16, &[10, 24]),
             ("head.bias", Dtype::F16, &[10]),
+        ],
+        &[
+            ("base_model.model.h.0.up.lora_A.weight", Dtype::F32, &[8, 64]),
+            ("base_model.model.h.0.up.lora_B.weight", Dtype::F32, &[96, 8]),
+            ("base_model.model.head.weight", Dtype::F32, &[2, 64]),
+            ("base_model.model.head.bias", Dtype::F32, &[2]),
         ],
     ];
     for tensors in cases {
