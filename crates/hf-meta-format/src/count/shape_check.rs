@@ -139,10 +139,14 @@ impl ShapeCheck {
         let vectors = self.tensors.keys().filter(|shape| shape.is_norm_or_bias);
         let lengths = vectors.map(|shape| shape.sides[2]);
         let known: BTreeSet<u64> = lengths.filter(|length| sides.contains(length)).collect();
+        // Packing makes a side shorter. If all vectors are norms of attention heads, nothing is known about longer sides.
+        let longest = known.last().copied().unwrap_or_default();
+        let is_long = |shape: &Shape| shape.sides[1].min(shape.sides[2]) > longest;
         let mut found = UnresolvedModules::new(UnresolvedReason::SuspectedPacking);
         for (shape, tensors) in &self.tensors {
             let is_known = shape.sides.iter().any(|side| known.contains(side));
-            if tensors.parameters > 0 && !is_known && !is_adapter(&tensors.example) {
+            let is_unpacked = is_known || is_long(shape) || is_adapter(&tensors.example);
+            if tensors.parameters > 0 && !is_unpacked {
                 found.add(&tensors.example, tensors.parameters);
                 found.modules += tensors.number - 1;
             }

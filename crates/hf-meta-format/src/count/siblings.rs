@@ -15,8 +15,9 @@ use crate::formats::{TensorInfo, clip};
 /// The names of tensors and modules, besides buffers, that unquantized architectures store next to or below a weight
 /// matrix.
 ///
-/// Source: all architectures of transformers 5.23, which `tests/oracles/architectures.py` compares with the counts.
-const KNOWN_PARTS: [&str; 7] = [
+/// Source: the models of diffusers 0.42, and all architectures of transformers 5.23, which
+/// `tests/oracles/architectures.py` compares with the counts.
+const KNOWN_PARTS: [&str; 8] = [
     "bias",
     "rms_norm",      // linear layers of BitNet
     "expert_bias",   // routers of Bailing
@@ -24,6 +25,7 @@ const KNOWN_PARTS: [&str; 7] = [
     "weight_1",      // routers of ERNIE 4.5 VL
     "embed_norm",    // embeddings of Inkling
     "eoi_embedding", // embeddings of T5Gemma 2
+    "act_fn",        // convolutions of Wan
 ];
 
 /// Returns whether a part has the name of an adapter, which may be stored next to the weights that it adapts.

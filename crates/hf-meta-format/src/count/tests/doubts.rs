@@ -244,7 +244,7 @@ fn floats_in_shapes_that_fit_no_vector_are_a_doubt() {
 /// Models without norms and biases, models most of which are tables or convolutions, and adapters have nothing to compare.
 #[test]
 fn shapes_prove_nothing_without_vectors_and_in_tables_and_adapters() {
-    let cases: [&[Tensor<'_>]; 4] = [
+    let cases: [&[Tensor<'_>]; 5] = [
         &[("h.0.up.weight", Dtype::F16, &[96, 64]), ("h.0.down.weight", Dtype::F16, &[64, 96])],
         &[
             ("model.embed_tokens.weight", Dtype::F16, &[640, 64]),
@@ -255,6 +255,13 @@ fn shapes_prove_nothing_without_vectors_and_in_tables_and_adapters() {
             ("conv.weight", Dtype::F16, &[24, 16, 3, 3]),
             ("head.weight", Dtype::F16, &[10, 24]),
             ("head.bias", Dtype::F16, &[10]),
+        ],
+        // Flux 2 has norms of attention heads only.
+        &[
+            ("x_embedder.weight", Dtype::BF16, &[96, 8]),
+            ("blocks.0.attn.norm_q.weight", Dtype::BF16, &[8]),
+            ("blocks.0.attn.to_q.weight", Dtype::BF16, &[96, 96]),
+            ("blocks.0.ff.linear_in.weight", Dtype::BF16, &[288, 96]),
         ],
         &[
             ("base_model.model.h.0.up.lora_A.weight", Dtype::F32, &[8, 64]),
