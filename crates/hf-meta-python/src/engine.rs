@@ -203,6 +203,7 @@ impl Engine {
     }
 
     /// Reads a slice of a list into a folder or an object store. The result is the [`Summary`].
+    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
     fn census_read(
         &self,
         request: Request,
