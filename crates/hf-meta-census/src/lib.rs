@@ -63,7 +63,7 @@ use self::census::ProgressReporter;
 use self::columns::{from_columns, name_column};
 use self::outage::{CircuitBreaker, MAX_OUTAGE};
 use self::read_repo::RepoReader;
-use self::table::{BATCH_ROWS, open_rows, schema, table_failed, to_batch};
+use self::table::{open_rows, schema, table_failed, to_batch};
 use hf_meta::Client;
 use hf_meta_repo_list::COLUMNS;
 
@@ -113,7 +113,7 @@ pub fn manifest_schema() -> SchemaRef {
 pub fn repo_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>> + use<>, CensusError> {
-    open_rows(file, BATCH_ROWS)
+    open_rows(file)
 }
 
 /// Returns the rows of a `files` table in a Parquet file.
@@ -124,7 +124,7 @@ pub fn repo_rows(
 pub fn file_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
-    open_rows(file, 1)
+    open_rows(file)
 }
 
 /// Returns the rows of a `runs` table in a Parquet file.
@@ -135,7 +135,7 @@ pub fn file_rows(
 pub fn run_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<CensusRun, CensusError>> + use<>, CensusError> {
-    open_rows(file, BATCH_ROWS)
+    open_rows(file)
 }
 
 /// Returns the rows of a `tensors` table in a Parquet file.
@@ -146,7 +146,7 @@ pub fn run_rows(
 pub fn tensor_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<TensorRow, CensusError>> + use<>, CensusError> {
-    open_rows(file, BATCH_ROWS)
+    open_rows(file)
 }
 
 /// Returns the rows of a list of repositories, a Parquet file that [`Listing::write`] wrote.
@@ -157,7 +157,7 @@ pub fn tensor_rows(
 pub fn listed_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>> + use<>, CensusError> {
-    open_rows(file, BATCH_ROWS)
+    open_rows(file)
 }
 
 /// Reads the repositories in a record batch and returns their [`CensusRow`]s in the same order.

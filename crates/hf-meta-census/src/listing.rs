@@ -16,7 +16,7 @@ use super::error::failed_to;
 use super::layout_digest::short_hash;
 use super::manifest::unusable;
 use super::row::unix_millis;
-use super::table::{BATCH_ROWS, open_rows, publish, read_footer, replaceable, with_suffix};
+use super::table::{open_rows, publish, read_footer, replaceable, with_suffix};
 use super::{CensusError, ListedRepo};
 use hf_meta::{Client, ErrorKind};
 
@@ -42,9 +42,6 @@ const MODELS_PER_PAGE: usize = 1_000;
 
 /// The maximum size of one page in bytes. A model has a few kilobytes of file names.
 const MAX_PAGE_BYTES: u64 = 64_000_000;
-
-/// The number of rows per row group of a manifest. A part is read from one or two row groups.
-const ROWS_PER_GROUP: usize = 10_000;
 
 /// The overlap with the previous listing, in milliseconds: changes shortly before its start are listed again, because
 /// listings lag behind.
@@ -174,17 +171,17 @@ impl Listing {
                 report(listed);
             }
             let models = models.into_iter().map(Ok);
-            publish(&page_file(&folder, pages), &footer, ROWS_PER_GROUP, models)?;
+            publish(&page_file(&folder, pages), &footer, models)?;
             pages += 1;
         }
         let files = (0..pages).map(|page| page_file(&folder, page)).chain(self.earlier.clone());
-        let models = files.map(|file| open_rows::<ListedRepo>(&file, BATCH_ROWS)).flatten_ok();
+        let models = files.map(|file| open_rows::<ListedRepo>(&file)).flatten_ok();
         let mut listed = HashSet::new();
         let models = models.map(|model| model.and_then(|model| model)).filter_ok(|model| {
             // The earlier listing comes last, so that changed models replace its models.
             self.earlier.is_none() || listed.insert(short_hash(&model.repo))
         });
-        let models = publish(file, &footer, ROWS_PER_GROUP, models)?;
+        let models = publish(file, &footer, models)?;
         fs::remove_dir_all(&folder).map_err(failed_to("delete", &folder))?;
         Ok(models)
     }

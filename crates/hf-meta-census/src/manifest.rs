@@ -76,6 +76,9 @@ pub struct ListedRepo {
 
 impl TableRow for ListedRepo {
     const NAME: &str = "A list of repositories";
+
+    /// A part is read from one or two row groups.
+    const ROWS_PER_GROUP: usize = 10_000;
 }
 
 impl ListedRepo {

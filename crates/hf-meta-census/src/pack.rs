@@ -1,14 +1,19 @@
 //! Sorts all rows of a census, and writes them to one file for publication.
+//!
+//! The rows of a part are sorted. Sixteen parts at a time are merged into a temporary file, sixteen of these files into
+//! another one, and so on.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::{BufWriter, Seek};
 use std::mem::take;
 use std::path::Path;
 
+use arrow_ipc::CompressionType;
+use arrow_ipc::reader::StreamReader;
+use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use itertools::Itertools;
-use parquet::basic::Compression;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use serde::Serialize;
 
 use super::census::Census;
@@ -16,11 +21,11 @@ use super::error::failed_to;
 use super::part::CensusPart;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
-use super::table::{BATCH_ROWS, ROWS_PER_GROUP, TableWriter, each_row, publish};
-use super::{CensusError, repo_rows};
+use super::table::{TableRow, publish, rows_in, schema, temporary_file, to_batch};
+use super::{CensusError, StoredHeader, repo_rows};
 
-/// The number of rows to sort in memory at a time, about 30 MB.
-const ROWS_PER_RUN: usize = 16_384;
+/// The number of rows of a packed file to sort in memory at a time, about 10 MB.
+const ROWS_PER_RUN: usize = 4_096;
 
 /// The maximum number of runs to merge at a time. One page of each column of each run is in memory.
 const MAX_RUNS: usize = 16;
@@ -35,21 +40,23 @@ struct PackFooter<'a> {
     tool: &'a str,
 }
 
-/// A sorted table in a temporary file.
-type Run = Box<dyn Iterator<Item = Result<CensusRow, CensusError>> + Send>;
+/// A row with a key.
+pub(super) trait SortedRow: TableRow + Send + 'static {
+    /// Returns the values by which tables are sorted.
+    fn key(&self) -> (&str, &str);
+}
 
 impl Census {
     /// Writes all rows to one Parquet file, sorted by repository: a local file, or the URL of an object. Returns the
     /// number of rows.
     ///
-    /// Memory use grows only with the logarithm of the number of rows: sorted runs are stored in temporary files, and at
-    /// most 16 at a time are merged.
+    /// Memory use grows only with the logarithm of the number of rows.
     ///
     /// # Errors
     ///
     /// Returns an error if the target contains no census or only part of one, or if a file cannot be read or written.
     pub async fn pack(&self, file: &str) -> Result<usize, CensusError> {
-        let (mut sorter, mut rules) = (RowSorter::default(), BTreeSet::new());
+        let (mut merger, mut rules) = (Merger::default(), BTreeSet::new());
         let found = CensusPart::list_existing(&self.storage).await?;
         for part in &found {
             let (footer, rows) = part.read(&self.storage).await?;
@@ -58,18 +65,30 @@ impl Census {
                 return Err(self.incomplete(missing, footer.parts));
             }
             rules.extend(rows.iter().map(|row| row.rules.clone()));
-            sorter.add(rows)?;
+            merger.add(sorted(rows))?;
         }
         let footer = PackFooter { rules, schema_version: SCHEMA_VERSION, tool: &self.tool };
         let Some((storage, name)) = Storage::open_object(file)? else {
-            return publish(file.as_ref(), &footer, ROWS_PER_GROUP, sorter.finish());
+            return publish(file.as_ref(), &footer, merger.finish());
         };
         let folder = tempfile::tempdir().map_err(failed_to("write", std::env::temp_dir()))?;
         let packed = folder.path().join("rows");
-        let rows = publish(&packed, &footer, ROWS_PER_GROUP, sorter.finish())?;
+        let rows = publish(&packed, &footer, merger.finish())?;
         let packed = File::open(&packed).map_err(failed_to("read", &packed))?;
         storage.upload(&name, packed).await?;
         Ok(rows)
+    }
+
+    /// Returns all headers, sorted by repository and file.
+    pub(super) async fn sorted_headers(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + Send, CensusError> {
+        let mut merger = Merger::default();
+        for part in CensusPart::list_existing(&self.storage).await? {
+            let (footer, _) = part.read(&self.storage).await?;
+            merger.add(Box::new(part.read_headers(&self.storage, &footer).await?))?;
+        }
+        Ok(merger.finish())
     }
 }
 
@@ -77,9 +96,9 @@ impl Census {
 pub(super) async fn sorted_rows(
     census: &str,
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>> + Send, CensusError> {
-    let mut sorter = RowSorter::default();
-    for_each_part(census, |rows| sorter.add(rows)).await?;
-    Ok(sorter.finish())
+    let mut merger = Merger::default();
+    for_each_part(census, |rows| merger.add(sorted(rows))).await?;
+    Ok(merger.finish())
 }
 
 /// Calls a function with the rows of a census: a folder, a URL, or a packed file.
@@ -88,7 +107,7 @@ pub(super) async fn for_each_part(
     mut on_rows: impl FnMut(Vec<CensusRow>) -> Result<(), CensusError>,
 ) -> Result<(), CensusError> {
     if Path::new(census).is_file() {
-        let rows = repo_rows(census.as_ref())?.chunks(BATCH_ROWS);
+        let rows = repo_rows(census.as_ref())?.chunks(ROWS_PER_RUN);
         return rows.into_iter().try_for_each(|rows| on_rows(rows.try_collect()?));
     }
     let storage = Storage::open_existing(census)?;
@@ -98,76 +117,71 @@ pub(super) async fn for_each_part(
     Ok(())
 }
 
-/// Sorts rows by repository, in temporary files.
+/// A sorted table.
+type Run<Row> = Box<dyn Iterator<Item = Result<Row, CensusError>> + Send>;
+
+/// Merges sorted tables, in temporary files.
 #[derive(Default)]
-struct RowSorter {
-    rows: Vec<CensusRow>,
+struct Merger<Row> {
     /// The runs of each level result from `MAX_RUNS` runs of the level below.
-    levels: Vec<Vec<Run>>,
+    levels: Vec<Vec<Run<Row>>>,
 }
 
-impl RowSorter {
-    fn add(&mut self, mut rows: Vec<CensusRow>) -> Result<(), CensusError> {
-        self.rows.append(&mut rows);
-        if self.rows.len() >= ROWS_PER_RUN {
-            add_run(&mut self.levels, sorted(take(&mut self.rows)))?;
+impl<Row: SortedRow> Merger<Row> {
+    /// Adds a run, and merges full levels.
+    fn add(&mut self, mut run: Run<Row>) -> Result<(), CensusError> {
+        for level in &mut self.levels {
+            level.push(run);
+            if level.len() < MAX_RUNS {
+                return Ok(());
+            }
+            run = write_run(
+                take(level).into_iter().kmerge_by(|one, other| order(one, other).is_lt()),
+            )?;
         }
+        self.levels.push(vec![run]);
         Ok(())
     }
 
-    fn finish(self) -> impl Iterator<Item = Result<CensusRow, CensusError>> + Send {
-        let runs = self.levels.into_iter().flatten().chain([sorted(self.rows)]);
-        runs.kmerge_by(|one, other| order(one, other).is_lt())
+    fn finish(self) -> impl Iterator<Item = Result<Row, CensusError>> + Send {
+        self.levels.into_iter().flatten().kmerge_by(|one, other| order(one, other).is_lt())
     }
 }
 
-fn sorted(mut rows: Vec<CensusRow>) -> Run {
-    rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
+fn sorted<Row: SortedRow>(mut rows: Vec<Row>) -> Run<Row> {
+    rows.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
     Box::new(rows.into_iter().map(Ok))
 }
 
-/// Stores a run, and merges full levels.
-fn add_run(levels: &mut Vec<Vec<Run>>, run: Run) -> Result<(), CensusError> {
-    let mut run = write_run(run)?;
-    for level in levels.iter_mut() {
-        level.push(run);
-        if level.len() < MAX_RUNS {
-            return Ok(());
-        }
-        run = write_run(Box::new(
-            take(level).into_iter().kmerge_by(|one, other| order(one, other).is_lt()),
-        ))?;
+/// Writes a run to a temporary file. A reader has one batch in memory.
+fn write_run<Row: SortedRow>(
+    rows: impl Iterator<Item = Result<Row, CensusError>>,
+) -> Result<Run<Row>, CensusError> {
+    let folder = std::env::temp_dir();
+    let file = BufWriter::new(temporary_file()?);
+    let mut writer = IpcWriteOptions::default()
+        .try_with_compression(Some(CompressionType::LZ4_FRAME))
+        .and_then(|options| StreamWriter::try_new_with_options(file, &schema::<Row>(), options))
+        .map_err(failed_to("write", &folder))?;
+    for batch in &rows.chunks(Row::BATCH_ROWS) {
+        let batch = to_batch::<Row>(&batch.collect::<Result<Vec<_>, _>>()?);
+        let batch = batch.map_err(failed_to("write", &folder))?;
+        writer.write(&batch).map_err(failed_to("write", &folder))?;
     }
-    levels.push(vec![run]);
-    Ok(())
-}
-
-/// Writes a run to a temporary file.
-fn write_run(rows: Run) -> Result<Run, CensusError> {
-    // Small pages without dictionaries, but large row groups: one page of each column of each run is in memory while the
-    // runs are merged, and the description of all row groups. A reader of Zstandard takes 0.1 MB per column, one of LZ4
-    // nothing.
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::LZ4_RAW)
-        .set_max_row_group_row_count(Some(ROWS_PER_RUN))
-        .set_data_page_row_count_limit(BATCH_ROWS)
-        .set_dictionary_enabled(false)
-        .set_statistics_enabled(EnabledStatistics::None);
-    let mut writer = TableWriter::temporary(&(), properties)?;
-    for row in rows {
-        writer.write(row?)?;
-    }
-    let name = std::env::temp_dir().display().to_string();
-    Ok(Box::new(each_row(&name, writer.into_reader()?, BATCH_ROWS)?))
+    let file = writer.into_inner().map_err(failed_to("write", &folder))?;
+    let mut file = file.into_inner().map_err(failed_to("write", &folder))?;
+    file.rewind().map_err(failed_to("read", &folder))?;
+    let batches = StreamReader::try_new_buffered(file, None).map_err(failed_to("read", &folder))?;
+    Ok(Box::new(rows_in(&folder.display().to_string(), batches)))
 }
 
 /// Returns the order of two rows. Errors come first.
-pub(super) fn order(
-    one: &Result<CensusRow, CensusError>,
-    other: &Result<CensusRow, CensusError>,
+pub(super) fn order<Row: SortedRow>(
+    one: &Result<Row, CensusError>,
+    other: &Result<Row, CensusError>,
 ) -> Ordering {
     match (one, other) {
-        (Ok(one), Ok(other)) => one.repo.cmp(&other.repo),
+        (Ok(one), Ok(other)) => one.key().cmp(&other.key()),
         (one, other) => other.is_err().cmp(&one.is_err()),
     }
 }

@@ -15,7 +15,7 @@ use super::read_repo::RepoReader;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
 use super::table::{
-    BATCH_ROWS, TableRow, TableWriter, each_row, encode, read_footer, row_groups, writer_properties,
+    TableRow, TableWriter, each_row, encode, read_footer, row_groups, writer_properties,
 };
 use super::{CensusError, ListedRepo, Manifest, StoredHeader};
 use hf_meta::count::RuleSet;
@@ -25,9 +25,6 @@ const REPOS: &str = "repos";
 
 /// The folder with headers.
 const FILES: &str = "files";
-
-/// The number of headers in memory while a part is copied. Each may be as large as the limit for a header.
-const HEADER_BATCH_ROWS: usize = 1;
 
 /// The name of a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,9 +92,7 @@ impl HeaderSpool {
         let groups = self.groups.into_iter().enumerate().map(|(group, repo)| (repo, group));
         let groups: Vec<_> = groups.sorted_unstable().map(|(_, group)| group).collect();
         let mut sorted = TableWriter::temporary(footer, header_properties())?;
-        for header in
-            row_groups::<StoredHeader>(self.writer.into_reader()?, groups, HEADER_BATCH_ROWS)?
-        {
+        for header in row_groups::<StoredHeader>(self.writer.into_reader()?, groups)? {
             sorted.write(header?)?;
         }
         sorted.into_reader()
@@ -274,7 +269,7 @@ impl CensusPart {
     }
 
     fn rows(&self, file: Bytes) -> Result<Vec<CensusRow>, CensusError> {
-        each_row(&self.repos(), file, BATCH_ROWS)?.collect()
+        each_row(&self.repos(), file)?.collect()
     }
 
     /// Returns all headers of the part, sorted by repository and file.
@@ -285,9 +280,7 @@ impl CensusPart {
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
         let headers = self.files();
         match storage.download(&headers).await? {
-            Some((file, bytes)) if bytes == footer.header_bytes => {
-                each_row(&headers, file, HEADER_BATCH_ROWS)
-            }
+            Some((file, bytes)) if bytes == footer.header_bytes => each_row(&headers, file),
             found => Err(CensusError::Headers {
                 file: storage.display_path(&headers),
                 problem: if found.is_some() { "has been changed" } else { "is missing" },

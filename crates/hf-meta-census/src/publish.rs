@@ -8,6 +8,7 @@ use std::path::Path;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use chrono::DateTime;
 use itertools::Itertools;
+use parquet::file::properties::WriterPropertiesBuilder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -15,10 +16,9 @@ use sha2::{Digest, Sha256};
 use super::census::Census;
 use super::error::failed_to;
 use super::layout_digest::hexadecimal;
-use super::part::CensusPart;
 use super::row::integer;
 use super::run::{CensusRun, read_runs};
-use super::table::{DESCRIPTION, ROWS_PER_GROUP, TableRow, TableWriter, publish, schema};
+use super::table::{DESCRIPTION, TableRow, open_rows, publish, schema, sorted_by};
 use super::{CensusError, CensusRow, StoredHeader};
 use hf_meta::formats::TensorInfo;
 
@@ -64,6 +64,10 @@ impl TableRow for TensorRow {
     fn memory(&self) -> usize {
         512
     }
+
+    fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
+        sorted_by(&[0, 2], properties)
+    }
 }
 
 /// A published table.
@@ -96,15 +100,20 @@ impl Census {
         fs::create_dir_all(folder).map_err(failed_to("create", folder))?;
         let file = |name: &str| folder.join(format!("{name}.parquet"));
         let repos = self.pack(&file("repos").display().to_string()).await?;
-        let (files, tensors) = self.publish_files(folder, options.tensors).await?;
+        // The rules may have changed since the files were read.
+        let headers = self.sorted_headers().await?.map_ok(StoredHeader::with_counts);
+        let files = publish(&file("files"), &(), headers)?;
         let runs = read_runs(&self.storage).await?;
-        publish(&file("runs"), &(), ROWS_PER_GROUP, runs.iter().cloned().map(Ok))?;
+        publish(&file("runs"), &(), runs.iter().cloned().map(Ok))?;
         let mut tables = vec![
             PublishedTable::new::<CensusRow>("repos", &["repo"], repos),
             PublishedTable::new::<StoredHeader>("files", &["repo", "path"], files),
             PublishedTable::new::<CensusRun>("runs", &["started_at", "slice"], runs.len()),
         ];
-        if let Some(tensors) = tensors {
+        if options.tensors {
+            let headers = open_rows(&file("files"))?;
+            let tensors = headers.map_ok(|header: StoredHeader| header.tensors()).flatten_ok();
+            let tensors = publish(&file("tensors"), &(), tensors)?;
             let key = &["repo", "path", "name"];
             tables.push(PublishedTable::new::<TensorRow>("tensors", key, tensors));
         }
@@ -116,41 +125,6 @@ impl Census {
         write("README.md", data_card(&tables, &runs, options))?;
         Ok(repos)
     }
-
-    /// Writes the tables `files` and `tensors`. Returns the numbers of their rows.
-    async fn publish_files(
-        &self,
-        folder: &Path,
-        with_tensors: bool,
-    ) -> Result<(usize, Option<usize>), CensusError> {
-        let mut files = create(&folder.join("files.parquet"))?;
-        let path = folder.join("tensors.parquet");
-        let mut tensors = with_tensors.then(|| create(&path)).transpose()?;
-        let mut rows = (0, tensors.is_some().then_some(0));
-        for part in CensusPart::list_existing(&self.storage).await? {
-            let (footer, _) = part.read(&self.storage).await?;
-            for header in part.read_headers(&self.storage, &footer).await? {
-                // The rules may have changed since the file was read.
-                let header = header?.with_counts();
-                if let (Some(tensors), (_, Some(count))) = (&mut tensors, &mut rows) {
-                    for tensor in header.tensors() {
-                        tensors.write(tensor)?;
-                        *count += 1;
-                    }
-                }
-                files.write(header)?;
-                rows.0 += 1;
-            }
-        }
-        files.close()?;
-        tensors.map_or(Ok(()), TableWriter::close)?;
-        Ok(rows)
-    }
-}
-
-fn create<Row: TableRow>(file: &Path) -> Result<TableWriter<File, Row>, CensusError> {
-    let output = File::create(file).map_err(failed_to("write", file))?;
-    TableWriter::published(output, file, &(), ROWS_PER_GROUP)
 }
 
 impl StoredHeader {

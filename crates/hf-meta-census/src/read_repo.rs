@@ -14,8 +14,9 @@ use tokio::sync::Semaphore;
 
 use super::layout_digest::{LayoutDigests, LayoutHasher, digest_from_hex, hexadecimal};
 use super::outage::CircuitBreaker;
+use super::pack::SortedRow;
 use super::row::{CensusRow, ComponentCount, MODULES, integer};
-use super::table::TableRow;
+use super::table::{TableRow, sorted_by};
 use super::{CensusError, ListedRepo, MAX_HEADER_BYTES};
 use hf_meta::count::Counter;
 use hf_meta::formats::weight_sets::{PIPELINE, WeightSet};
@@ -59,13 +60,16 @@ pub struct StoredHeader {
 impl TableRow for StoredHeader {
     const NAME: &str = "The table `files`";
 
+    /// Each may be as large as the limit for a header.
+    const BATCH_ROWS: usize = 1;
+
     fn memory(&self) -> usize {
         self.header.len()
     }
 
     /// Headers do not repeat, and their first bytes are just their length.
     fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
-        properties
+        sorted_by(&[0, 2], properties)
             .set_column_dictionary_enabled("header".into(), false)
             .set_column_statistics_enabled("header".into(), EnabledStatistics::None)
     }
@@ -121,6 +125,12 @@ impl StoredHeader {
             sha256: self.sha256.as_deref().map(hexadecimal),
             start: self.header.clone(),
         })
+    }
+}
+
+impl SortedRow for StoredHeader {
+    fn key(&self) -> (&str, &str) {
+        (&self.repo, &self.path)
     }
 }
 

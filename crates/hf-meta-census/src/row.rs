@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use itertools::Itertools;
-use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::WriterPropertiesBuilder;
 use serde::{Deserialize, Serialize};
 
 use super::ListedRepo;
 use super::layout_digest::LayoutDigests;
-use super::table::TableRow;
+use super::pack::SortedRow;
+use super::table::{TableRow, sorted_by};
 use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::{Layout, ListedFile, WeightSet};
 use hf_meta::formats::{Formats, RepoPath, WeightsKind, chain, clip};
@@ -208,11 +208,14 @@ impl ComponentCount {
 impl TableRow for CensusRow {
     const NAME: &str = "The table `repos`";
 
-    /// A packed census is sorted by its first column, `repo`. Most queries look for single repositories or owners.
     fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
-        let by_repo = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
-        let properties = properties.set_sorting_columns(Some(vec![by_repo]));
-        properties.set_column_bloom_filter_enabled("repo".into(), true)
+        sorted_by(&[0], properties)
+    }
+}
+
+impl SortedRow for CensusRow {
+    fn key(&self) -> (&str, &str) {
+        (&self.repo, "")
     }
 }
 

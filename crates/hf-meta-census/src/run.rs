@@ -8,7 +8,7 @@ use super::CensusError;
 use super::census::CensusProgress;
 use super::row::{SCHEMA_VERSION, integer, unix_millis};
 use super::storage::Storage;
-use super::table::{BATCH_ROWS, TableRow, each_row, encode};
+use super::table::{TableRow, each_row, encode};
 use hf_meta::count::RuleSet;
 use hf_meta::{Client, ClientStats};
 
@@ -65,7 +65,7 @@ pub(super) async fn read_runs(storage: &Storage) -> Result<Vec<CensusRun>, Censu
     for name in storage.list(RUNS).await? {
         let name = format!("{RUNS}/{name}");
         let Some(file) = storage.read(&name).await? else { continue };
-        for run in each_row::<CensusRun, _>(&name, file, BATCH_ROWS)? {
+        for run in each_row::<CensusRun, _>(&name, file)? {
             runs.push(run?);
         }
     }

@@ -15,7 +15,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{CdcOptions, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::reader::ChunkReader;
 use serde::Serialize;
@@ -32,17 +32,11 @@ const FOOTER_KEY: &str = "hf-meta";
 /// The compression level of `zstd`. Headers shrink to a tenth, and higher levels gain little.
 const ZSTD_LEVEL: i32 = 3;
 
-/// The number of rows in memory while a table without headers is read.
-pub(super) const BATCH_ROWS: usize = 256;
-
-/// The number of rows per row group of a published table.
-pub(super) const ROWS_PER_GROUP: usize = 100_000;
-
 /// The number of bytes of rows to buffer before they are encoded.
-const MAX_BUFFERED_BYTES: usize = 4 << 20;
+const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
-/// The number of bytes of a row group to buffer before it is written.
-const MAX_ROW_GROUP_BYTES: usize = 16 << 20;
+/// The number of bytes of a row group, all of which is in memory before it is written.
+const MAX_ROW_GROUP_BYTES: usize = 12 << 20;
 
 /// Columns with timestamps.
 const TIMES: [&str; 4] = ["created_at", "ended_at", "last_modified", "started_at"];
@@ -64,6 +58,12 @@ pub(super) trait TableRow: Serialize + DeserializeOwned {
     /// The heading of the table in the documentation.
     const NAME: &str;
 
+    /// The number of rows in memory while a table is read.
+    const BATCH_ROWS: usize = 64;
+
+    /// The number of rows per row group of a published table.
+    const ROWS_PER_GROUP: usize = 100_000;
+
     /// Returns the approximate size of the row in memory, in bytes. Rows without headers take a few kilobytes.
     fn memory(&self) -> usize {
         16 << 10
@@ -73,6 +73,20 @@ pub(super) trait TableRow: Serialize + DeserializeOwned {
     fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
         properties
     }
+}
+
+/// Marks a table as sorted by columns. Most queries look for single repositories or owners.
+pub(super) fn sorted_by(
+    columns: &[i32],
+    properties: WriterPropertiesBuilder,
+) -> WriterPropertiesBuilder {
+    let ascending = |column_idx: &i32| SortingColumn {
+        column_idx: *column_idx,
+        descending: false,
+        nulls_first: false,
+    };
+    let properties = properties.set_sorting_columns(Some(columns.iter().map(ascending).collect()));
+    properties.set_column_bloom_filter_enabled("repo".into(), true)
 }
 
 /// Returns the schema of a row type.
@@ -120,7 +134,9 @@ pub(super) fn to_batch<Row: TableRow>(rows: &[Row]) -> Result<RecordBatch, serde
 
 pub(super) fn writer_properties() -> WriterPropertiesBuilder {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default();
-    WriterProperties::builder().set_compression(Compression::ZSTD(level))
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_max_row_group_bytes(Some(MAX_ROW_GROUP_BYTES))
 }
 
 /// Writes a table row by row. Buffers at most a few megabytes.
@@ -168,11 +184,7 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
 
     fn write_batch(&mut self, rows: &[Row]) -> Result<(), CensusError> {
         let batch = to_batch(rows).map_err(failed_to("write", &self.name))?;
-        let mut written = self.writer.write(&batch);
-        if self.writer.in_progress_size() > MAX_ROW_GROUP_BYTES {
-            written = written.and_then(|()| self.writer.flush());
-        }
-        written.map_err(|error| write_failed(&self.name, error))
+        self.writer.write(&batch).map_err(|error| write_failed(&self.name, error))
     }
 
     fn finish(mut self) -> Result<W, CensusError> {
@@ -195,10 +207,9 @@ impl<Row: TableRow> TableWriter<File, Row> {
         output: File,
         name: &Path,
         footer: &impl Serialize,
-        rows_per_group: usize,
     ) -> Result<Self, CensusError> {
         let properties = Row::published(writer_properties())
-            .set_max_row_group_row_count(Some(rows_per_group))
+            .set_max_row_group_row_count(Some(Row::ROWS_PER_GROUP))
             .set_content_defined_chunking(Some(CdcOptions::default()));
         Self::new(output, name.to_owned(), footer, properties)
     }
@@ -251,12 +262,11 @@ pub(super) fn encode<Row: TableRow>(
 pub(super) fn publish<Row: TableRow>(
     file: &Path,
     footer: &impl Serialize,
-    rows_per_group: usize,
     rows: impl IntoIterator<Item = Result<Row, CensusError>>,
 ) -> Result<usize, CensusError> {
     let target = replaceable(file)?;
     let temporary = with_suffix(&target, ".part");
-    let written = write_published(&temporary, file, footer, rows_per_group, rows);
+    let written = write_published(&temporary, file, footer, rows);
     let renamed = written.and_then(|rows| {
         fs::rename(&temporary, &target).map_err(failed_to("write", file))?;
         Ok(rows)
@@ -272,11 +282,10 @@ fn write_published<Row: TableRow>(
     output: &Path,
     name: &Path,
     footer: &impl Serialize,
-    rows_per_group: usize,
     rows: impl IntoIterator<Item = Result<Row, CensusError>>,
 ) -> Result<usize, CensusError> {
     let output = File::create(output).map_err(failed_to("write", name))?;
-    let mut writer = TableWriter::published(output, name, footer, rows_per_group)?;
+    let mut writer = TableWriter::published(output, name, footer)?;
     let mut written = 0;
     for row in rows {
         writer.write(row?)?;
@@ -313,35 +322,44 @@ pub(super) fn read_footer<Footer: DeserializeOwned>(file: &impl ChunkReader) -> 
 /// Iterates over the rows of a local table.
 pub(super) fn open_rows<Row: TableRow>(
     file: &Path,
-    batch_rows: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
     let opened = File::open(file).map_err(failed_to("read", file))?;
-    each_row(&file.display().to_string(), opened, batch_rows)
+    each_row(&file.display().to_string(), opened)
 }
 
-/// Iterates over the rows of a table, with `batch_rows` rows in memory. Errors contain the file name.
+/// Iterates over the rows of a table. Errors contain the file name.
 pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
     name: &str,
     file: Input,
-    batch_rows: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row, Input>, CensusError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file);
-    let batches = builder.and_then(|builder| builder.with_batch_size(batch_rows).build());
+    let batches = builder.and_then(|builder| builder.with_batch_size(Row::BATCH_ROWS).build());
     let batches = batches.map_err(table_failed(name))?;
-    Ok(rows_of(name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?)))
+    Ok(rows_in(name, batches))
 }
 
 /// Iterates over the rows of some row groups of a temporary table, in this order.
 pub(super) fn row_groups<Row: TableRow>(
     file: File,
     groups: Vec<usize>,
-    batch_rows: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
     let name = std::env::temp_dir().display().to_string();
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.with_row_groups(groups).with_batch_size(batch_rows).build());
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).and_then(|builder| {
+        builder.with_row_groups(groups).with_batch_size(Row::BATCH_ROWS).build()
+    });
     let batches = builder.map_err(table_failed(&name))?;
-    Ok(rows_of(&name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?)))
+    Ok(rows_in(&name, batches))
+}
+
+/// Iterates over the rows of record batches with the columns of a table.
+pub(super) fn rows_in<Row: TableRow, Batches>(
+    name: &str,
+    batches: Batches,
+) -> impl Iterator<Item = Result<Row, CensusError>> + use<Row, Batches>
+where
+    Batches: Iterator<Item = Result<RecordBatch, ArrowError>>,
+{
+    rows_of(name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?))
 }
 
 /// Iterates over the rows of record batches.

@@ -1,12 +1,13 @@
 //! `hf-meta census` as people use it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use hf_meta_census::CensusRow;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
 
 use super::{GeneratedHub, assert_true};
 use crate::cli::{hf_meta, run};
@@ -81,9 +82,21 @@ async fn a_publication_has_all_tables() {
     let runs = hf_meta_census::run_rows(&file("runs.parquet")).unwrap().map(Result::unwrap);
     let runs: Vec<_> = runs.collect();
     assert!(runs.len() == 1 && runs[0].repos == 300 && runs[0].tool.starts_with("hf-meta "));
-    let mut tensors = BTreeMap::<String, i64>::new();
-    for tensor in hf_meta_census::tensor_rows(&file("tensors.parquet")).unwrap() {
-        *tensors.entry(tensor.unwrap().repo).or_default() += 1;
+    let files = hf_meta_census::file_rows(&file("files.parquet")).unwrap().map(Result::unwrap);
+    assert!(files.is_sorted_by_key(|file| (file.repo, file.path)));
+    let all = hf_meta_census::tensor_rows(&file("tensors.parquet")).unwrap().map(Result::unwrap);
+    let all: Vec<_> = all.collect();
+    assert!(all.is_sorted_by_key(|tensor| (&tensor.repo, &tensor.path)));
+    let mut tensors = BTreeMap::<_, i64>::new();
+    for tensor in &all {
+        *tensors.entry(&tensor.repo).or_default() += 1;
+    }
+    for table in ["repos", "files", "tensors"] {
+        let table = File::open(file(&format!("{table}.parquet"))).unwrap();
+        let reader = SerializedFileReader::new(table).unwrap();
+        let group = reader.metadata().row_group(0);
+        assert_eq!(group.sorting_columns().unwrap()[0].column_idx, 0);
+        assert!(group.column(0).bloom_filter_offset().is_some());
     }
     for row in rows.values().filter(|row| row.status == "ok") {
         assert_eq!(tensors.get(&row.repo).copied(), row.tensors, "{row:?}");

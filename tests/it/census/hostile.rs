@@ -111,7 +111,7 @@ fn endless_kinds() -> Vec<Kind> {
     let index = Repo::new("x").file(INDEX, File::from_bytes("{"));
     vec![
         ("endless-config", packed("{}"), "ok", None),
-        ("endless-index", index, "malformed", Some("tooLarge")),
+        ("endless-index", index, "too_large", Some("tooLarge")),
         ("endless-header", plain(), "failed", Some("network")),
         ("stalled", plain(), "failed", Some("timeout")),
         ("slow", single(long_header(10_000)), "failed", Some("timeout")),
