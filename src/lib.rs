@@ -135,7 +135,7 @@ pub use self::{
         Cache, CacheKey, CacheMode, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile,
         MemoryCache,
     },
-    client::{Client, ClientBuilder, Model, ResultOrder, TokenSource, block_on},
+    client::{Client, ClientBuilder, Model, ResultOrder, TokenSource, block_on, environment_token},
     error::{Cause, Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::transfer::{CallMeter, CallWait, RangeBytes},

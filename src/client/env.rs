@@ -105,6 +105,12 @@ fn token() -> Option<(String, TokenSource)> {
     variable("HF_TOKEN").or_else(|| variable("HUGGING_FACE_HUB_TOKEN")).or_else(saved_token)
 }
 
+/// Returns the token of the environment, which [`ClientBuilder::from_env`] uses: `HF_TOKEN`, or a saved one.
+#[must_use]
+pub fn environment_token() -> Option<String> {
+    token().map(|(token, _)| token)
+}
+
 /// Returns the token that `huggingface-cli login` saved.
 fn saved_token() -> Option<(String, TokenSource)> {
     let path = path("HF_TOKEN_PATH").or_else(|| Some(hub_home()?.join("token")))?;

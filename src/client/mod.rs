@@ -18,7 +18,7 @@ pub use self::blocking::block_on;
 pub use self::builder::ClientBuilder;
 use self::builder::bearer;
 use self::context::ClientContext;
-pub use self::env::TokenSource;
+pub use self::env::{TokenSource, environment_token};
 pub use self::many::ResultOrder;
 pub use self::model::Model;
 use crate::error::Error;

@@ -54,7 +54,7 @@ pub struct Census {
     all_quantizations: bool,
     max_outage: Duration,
     pub(super) tool: String,
-    stop: CensusStop,
+    pub(super) stop: CensusStop,
     progress: Arc<ProgressReporter>,
 }
 
@@ -235,7 +235,7 @@ impl Census {
         Self { progress: Arc::new(ProgressReporter::new(report)), ..self }
     }
 
-    /// Returns a handle that ends [`read`](Self::read) and [`retry`](Self::retry) early, for example on a signal.
+    /// Returns a handle that ends every run early, for example on a signal.
     #[must_use]
     pub fn stop_handle(&self) -> CensusStop {
         self.stop.clone()
@@ -255,7 +255,7 @@ impl Census {
             return Err(CensusError::ManifestMismatch { target: self.storage.name().to_owned() });
         }
         let (slice, slices) = self.slice;
-        let in_slice = (0..manifest.parts()).filter(|number| number % slices == slice);
+        let in_slice = manifest.part_numbers().filter(|number| number % slices == slice);
         let parts: Vec<_> = in_slice.map(|number| CensusPart::new(manifest, number)).collect();
         let summary = self.recorded("read", self.run(existing, &parts, Some(manifest))).await?;
         // The target may have been removed during the run.
@@ -346,7 +346,7 @@ impl Census {
     ///
     /// # Errors
     ///
-    /// Returns an error if the target contains no census, or cannot be read or written.
+    /// Returns an error if the target contains no census, cannot be read or written, or if the run ends on request.
     pub async fn count(&self) -> Result<CensusSummary, CensusError> {
         let parts = CensusPart::list_existing(&self.storage).await?;
         self.recorded("count", self.count_parts(parts)).await
@@ -356,9 +356,10 @@ impl Census {
         let mut summary = CensusSummary::default();
         let total = parts.len() * REPOS_PER_PART;
         self.progress.update(|progress| *progress = CensusProgress { total, ..Default::default() });
-        for part in parts {
+        for part in &parts {
+            self.stop.check()?;
             let (footer, mut rows) = part.read(&self.storage).await?;
-            summary.not_recounted += self.count_part(&part, &footer, &mut rows).await?;
+            summary.not_recounted += self.count_part(part, &footer, &mut rows).await?;
             part.write_rows(&self.storage, &rows, footer).await?;
             summary.add_rows(&rows);
             self.progress.update(|progress| {
@@ -407,6 +408,8 @@ impl Census {
 struct ReadRun<'a> {
     census: &'a Census,
     manifest: Option<&'a Manifest>,
+    /// The number of parts of the manifest.
+    parts: usize,
     existing: BTreeSet<CensusPart>,
     /// True if failed repositories are read again.
     reads_failed: bool,
@@ -432,7 +435,18 @@ impl<'a> ReadRun<'a> {
         let reader = RepoReader::new(&census.client, census.concurrency, Arc::clone(&breaker));
         let reader = reader.all_quantizations(census.all_quantizations);
         let (reads_failed, turn) = (manifest.is_none(), tokio::sync::Mutex::default());
-        Ok(Self { census, manifest, existing, reads_failed, previous, breaker, reader, turn })
+        let parts = manifest.map_or(0, Manifest::parts);
+        Ok(Self {
+            census,
+            manifest,
+            parts,
+            existing,
+            reads_failed,
+            previous,
+            breaker,
+            reader,
+            turn,
+        })
     }
 
     /// Returns the parts that have to be read, and adds the others to the summary.
@@ -495,7 +509,7 @@ impl<'a> ReadRun<'a> {
                 PendingPart::resume(storage, &part, footer, rows, unread).await?
             }
             (None, Some(manifest)) => {
-                PendingPart::new(&part, manifest.parts(), manifest.part(part.number)?)?
+                PendingPart::new(&part, self.parts, manifest.part(part.number)?)?
             }
             (None, None) => return Ok((part, None)),
         };

@@ -49,6 +49,9 @@ pub enum CensusError {
         /// The total number of parts.
         parts: usize,
     },
+    /// A [stop handle](super::Census::stop_handle) ended the run.
+    #[error("the run was stopped")]
+    Stopped,
     /// The Hub or the network failed for too long. All complete rows are stored.
     #[error("an outage ended the census; run the command again to continue")]
     Outage {

@@ -61,7 +61,8 @@ pub use {arrow_array, arrow_schema};
 
 use self::census::ProgressReporter;
 use self::columns::{from_columns, name_column};
-use self::outage::{CircuitBreaker, MAX_OUTAGE};
+use self::manifest::normalize;
+use self::outage::CircuitBreaker;
 use self::read_repo::RepoReader;
 use self::table::{open_rows, schema, table_failed, to_batch};
 use hf_meta::Client;
@@ -167,17 +168,21 @@ pub fn listed_rows(
 ///
 /// # Errors
 ///
-/// Returns an error if the column is missing, if the Hub rejects the token, or in an outage of 10 minutes. A repository
-/// that cannot be read becomes a row, not an error.
+/// Returns an error if the column is missing, if the Hub rejects the token, or after an outage of `max_outage`. A
+/// repository that cannot be read becomes a row, not an error.
 pub async fn read_batch(
     client: &Client,
     repos: &RecordBatch,
     concurrency: usize,
+    max_outage: Duration,
     on_progress: impl Fn(CensusProgress) + Send + Sync + 'static,
 ) -> Result<RecordBatch, CensusError> {
     const NAME: &str = "record batch";
     let names = name_column(NAME, &repos.schema(), &COLUMNS)?;
-    let repos = from_columns(repos, &names).map_err(table_failed(NAME))?;
+    let mut repos = from_columns(repos, &names).map_err(table_failed(NAME))?;
+    for repo in &mut repos {
+        normalize(repo);
+    }
     let mut rows = Vec::new();
     let progress = Arc::new(ProgressReporter::new(on_progress));
     progress.update(|progress| progress.total = repos.len());
@@ -187,7 +192,7 @@ pub async fn read_batch(
         rows.push((at, row));
         Ok(())
     };
-    let breaker = Arc::new(CircuitBreaker::new(MAX_OUTAGE, CensusStop::default(), progress));
+    let breaker = Arc::new(CircuitBreaker::new(max_outage, CensusStop::default(), progress));
     let reader = RepoReader::new(client, concurrency, Arc::clone(&breaker));
     reader.read_all(repos.into_iter().enumerate(), add).await?;
     breaker.result()?;

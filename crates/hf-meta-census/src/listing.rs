@@ -157,7 +157,7 @@ impl Listing {
         while let Some(mut page) = footer.next.take() {
             let (models, next) = loop {
                 let requested = self.request(client, &page).await;
-                match smaller_page(&page).filter(|_| is_too_large(&requested)) {
+                match with_limit(&page, |models| models / 2).filter(|_| is_too_large(&requested)) {
                     Some(smaller) => page = smaller,
                     None => break requested?,
                 }
@@ -165,7 +165,8 @@ impl Listing {
             if next.as_ref().is_some_and(|next| !seen.insert(next.clone())) {
                 return Err(invalid("the pages form a cycle"));
             }
-            footer.next = next;
+            // The server repeats the size of the page.
+            footer.next = next.map(|next| with_limit(&next, |_| MODELS_PER_PAGE).unwrap_or(next));
             listed += models.len();
             if let Some(OnListed(report)) = &self.on_progress {
                 report(listed);
@@ -240,12 +241,12 @@ fn is_too_large<T>(requested: &Result<T, CensusError>) -> bool {
     matches!(requested, Err(CensusError::Hub(error)) if error.kind() == ErrorKind::TooLarge)
 }
 
-/// Returns the URL of a page with half as many models; `None` if it has only one.
-fn smaller_page(page: &str) -> Option<String> {
+/// Returns the URL of a page with another number of models; `None` if that is zero.
+fn with_limit(page: &str, change: impl Fn(usize) -> usize) -> Option<String> {
     let mut url = Url::parse(page).ok()?;
     let mut pairs: Vec<_> = url.query_pairs().into_owned().collect();
     let (_, limit) = pairs.iter_mut().find(|(name, _)| name == "limit")?;
-    let models = limit.parse::<usize>().ok()? / 2;
+    let models = change(limit.parse().ok()?);
     *limit = models.to_string();
     url.query_pairs_mut().clear().extend_pairs(pairs);
     (models > 0).then(|| url.into())
@@ -376,11 +377,12 @@ mod tests {
 
     #[test]
     fn a_page_is_halved_down_to_one_model() {
+        let half = |page: &str| with_limit(page, |models| models / 2);
         let page = "https://hub.example/api/models?filter=a%26b&limit=5&cursor=x";
-        let smaller = smaller_page(page).unwrap();
+        let smaller = half(page).unwrap();
         assert_eq!(smaller, page.replace("limit=5", "limit=2"));
-        let single = smaller_page(&smaller).unwrap();
-        assert!(single.contains("limit=1&") && smaller_page(&single).is_none());
+        let single = half(&smaller).unwrap();
+        assert!(single.contains("limit=1&") && half(&single).is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Manifests: the lists of repositories to read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -23,8 +23,7 @@ use super::table::{TableRow, rows_of, schema, table_failed};
 use hf_meta::{Endpoint, Source};
 use hf_meta_repo_list::{self as repo_list, ListedName};
 
-/// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
-/// take four minutes, which is the most work lost if the process is killed.
+/// The number of repositories per part. Parts are read one after the other.
 pub(super) const REPOS_PER_PART: usize = 256;
 
 /// The first bytes of a Parquet file.
@@ -99,7 +98,7 @@ static PUBLIC_HUB: LazyLock<Endpoint> = LazyLock::new(Endpoint::default);
 
 /// Replaces the URL of a page of the public Hub, or `org/name@revision`, with the name and the revision. Returns whether
 /// the result is a repository name.
-fn normalize(repo: &mut ListedRepo) -> bool {
+pub(super) fn normalize(repo: &mut ListedRepo) -> bool {
     match Source::parse(&repo.repo, &PUBLIC_HUB) {
         Ok(Source::Repo { repo: name, revision, path: None }) => {
             repo.repo = name.to_string();
@@ -153,8 +152,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read, has no such column, contains no repositories, or has a column of a
-    /// known name whose type has no equivalent.
+    /// Returns an error if the file cannot be read, has no such column, contains no repositories, contains a repository
+    /// with two revisions, or has a column of a known name that cannot be read.
     pub fn open(path: &Path, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
         let cannot_read = failed_to("read", path);
@@ -176,7 +175,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are no names.
+    /// Returns an error if there are no names, or if a repository has two revisions.
     pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self, CensusError> {
         Self::new("-", Repos::Names(names.into_iter().map(ListedName::from).collect()))
     }
@@ -199,7 +198,7 @@ impl Manifest {
         let mut manifest =
             Self { repos, rows: 0, digest: String::new(), duplicates: HashSet::new(), gguf: 0 };
         let (mut names, mut digest) = (HashSet::new(), Sha256::new());
-        let mut has_names = false;
+        let (mut has_names, mut repeated) = (false, HashMap::new());
         for repo in manifest.repos.names()? {
             let mut repo = repo?;
             has_names |= normalize(&mut repo);
@@ -208,14 +207,16 @@ impl Manifest {
             manifest.gguf += usize::from(has_tag("gguf") && !has_tag("safetensors"));
             // Shorter hashes could collide.
             let hash: [u8; 16] = short_hash(&repo);
+            digest.update(hash);
+            digest.update(commit.as_deref().unwrap_or_default());
+            digest.update("\n");
             if !names.insert(hash) {
                 manifest.duplicates.insert(manifest.rows);
+                repeated.insert(repo, commit);
             }
             manifest.rows += 1;
-            digest.update(hash);
-            digest.update(commit.unwrap_or_default());
-            digest.update("\n");
         }
+        manifest.check_revisions(name, &repeated)?;
         if manifest.rows == 0 {
             return Err(unusable(name, "contains no repositories"));
         }
@@ -224,6 +225,26 @@ impl Manifest {
         }
         manifest.digest = hexadecimal(&digest.finalize()[..8]);
         Ok(manifest)
+    }
+
+    /// Returns an error if a repeated name has two revisions, because a census has one row per name.
+    fn check_revisions(
+        &self,
+        list: &str,
+        repeated: &HashMap<String, Option<String>>,
+    ) -> Result<(), CensusError> {
+        if repeated.is_empty() {
+            return Ok(());
+        }
+        for repo in self.repos.names()? {
+            let mut repo = repo?;
+            normalize(&mut repo);
+            if repeated.get(&repo.repo).is_some_and(|commit| *commit != repo.commit) {
+                let reason = format!("contains `{}` with two revisions", repo.repo);
+                return Err(unusable(list, &reason));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the number of distinct repositories.
@@ -262,7 +283,12 @@ impl Manifest {
     /// Returns the number of parts of up to 256 repositories.
     #[must_use]
     pub fn parts(&self) -> usize {
-        self.rows.div_ceil(REPOS_PER_PART)
+        self.part_numbers().count()
+    }
+
+    /// Returns the numbers of the parts. A part of nothing but repeated names does not exist.
+    pub(super) fn part_numbers(&self) -> impl Iterator<Item = usize> {
+        (0..self.rows.div_ceil(REPOS_PER_PART)).filter(|part| self.part_len(*part) > 0)
     }
 
     /// Returns the number of repositories in a part.
@@ -385,6 +411,12 @@ mod tests {
         let lines = open("list.txt", b"gpt2\n# a comment\n\n a/b \ngpt2\n", None).unwrap();
         assert_eq!(names(&lines), ["gpt2", "a/b", "gpt2"]);
         assert_eq!((lines.repos(), lines.duplicates()), (2, 1));
+        let twice = open("list.txt", b"a/b@v1\na/b@v2\n", None).unwrap_err();
+        assert!(twice.to_string().ends_with("contains `a/b` with two revisions"), "{twice}");
+        // The second part has only repeated names.
+        let all: Vec<_> = (0..256).map(|n| format!("a/{n}")).collect();
+        let joined = Manifest::from_names([&all[..], &all, &["b".to_owned()]].concat()).unwrap();
+        assert_eq!((joined.parts(), joined.part_numbers().collect::<Vec<_>>()), (2, vec![0, 2]));
         let csv = b"likes,id\n1,gpt2\n2,a/b\n";
         assert_eq!(names(&open("list.csv", csv, None).unwrap()), ["gpt2", "a/b"]);
         assert_eq!(names(&open("list.txt", csv, Some("likes")).unwrap()), ["1", "2"]);

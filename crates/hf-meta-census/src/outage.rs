@@ -35,6 +35,10 @@ impl CensusStop {
         *self.0.borrow()
     }
 
+    pub(super) fn check(&self) -> Result<(), CensusError> {
+        if self.is_stopped() { Err(CensusError::Stopped) } else { Ok(()) }
+    }
+
     /// Waits until the run has to end.
     pub(super) async fn stopped(self) {
         let mut receiver = self.0.subscribe();
@@ -47,7 +51,7 @@ impl CensusStop {
 ///
 /// An outage begins with 16 consecutive failures. Then only one call at a time reads its repository, as a probe, after a
 /// growing delay. Each probe is a different repository, so a series of defective repositories is passed. The first
-/// success ends the outage.
+/// success ends the outage, and the repositories that failed in it are read again.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     state: Mutex<BreakerState>,
@@ -88,7 +92,7 @@ impl CircuitBreaker {
         Self { state, probe, max_outage, stop, progress }
     }
 
-    /// Makes a call, and repeats it for as long as it fails in an outage. The call returns its result, the number of its
+    /// Makes a call, and repeats it as a probe if it fails in an outage. The call returns its result, the number of its
     /// requests, and its error.
     pub(super) async fn call<T, Reading>(&self, call: impl Fn() -> Reading) -> T
     where
@@ -106,7 +110,7 @@ impl CircuitBreaker {
             }
             let (result, requests, error) = call().await;
             // Without a request, a call says nothing about the Hub.
-            if requests == 0 || self.is_final(error, probe.is_some()) {
+            if requests == 0 || self.is_final(error, probe.is_some()) || probe.is_some() {
                 return result;
             }
         }
@@ -119,6 +123,10 @@ impl CircuitBreaker {
     /// Records the result of a call. Returns whether it is final.
     fn is_final(&self, error: Option<Error>, is_probe: bool) -> bool {
         use ErrorKind::{Network, RateLimited, Refused, RejectedToken, Timeout};
+        let is_outage = |error: &Error| {
+            let kind = error.kind();
+            error.is_transient() && matches!(kind, Network | RateLimited | Refused | Timeout)
+        };
         let mut state = self.lock();
         let was_open = state.probe_delay().is_some();
         match error {
@@ -126,7 +134,7 @@ impl CircuitBreaker {
                 self.end(&mut state, error.into());
                 false
             }
-            Some(error) if matches!(error.kind(), Network | RateLimited | Refused | Timeout) => {
+            Some(error) if is_outage(&error) => {
                 let began = *state.first_failure.get_or_insert_with(Instant::now);
                 state.failures += u32::from(is_probe || !was_open);
                 let is_open = state.probe_delay().is_some();

@@ -54,11 +54,13 @@ impl Census {
     ///
     /// # Errors
     ///
-    /// Returns an error if the target contains no census or only part of one, or if a file cannot be read or written.
+    /// Returns an error if the target contains no census or only part of one, if a file cannot be read or written, or if
+    /// the run is stopped.
     pub async fn pack(&self, file: &str) -> Result<usize, CensusError> {
         let (mut merger, mut rules) = (Merger::default(), BTreeSet::new());
         let found = CensusPart::list_existing(&self.storage).await?;
         for part in &found {
+            self.stop.check()?;
             let (footer, rows) = part.read(&self.storage).await?;
             let incomplete = usize::from(footer.unread(&rows, false).next().is_some());
             if let missing @ 1.. = footer.parts.saturating_sub(found.len()) + incomplete {
@@ -67,13 +69,14 @@ impl Census {
             rules.extend(rows.iter().map(|row| row.rules.clone()));
             merger.add(sorted(rows))?;
         }
+        let rows = self.until_stopped(merger.finish());
         let footer = PackFooter { rules, schema_version: SCHEMA_VERSION, tool: &self.tool };
         let Some((storage, name)) = Storage::open_object(file)? else {
-            return publish(file.as_ref(), &footer, merger.finish());
+            return publish(file.as_ref(), &footer, rows);
         };
         let folder = tempfile::tempdir().map_err(failed_to("write", std::env::temp_dir()))?;
         let packed = folder.path().join("rows");
-        let rows = publish(&packed, &footer, merger.finish())?;
+        let rows = publish(&packed, &footer, rows)?;
         let packed = File::open(&packed).map_err(failed_to("read", &packed))?;
         storage.upload(&name, packed).await?;
         Ok(rows)
@@ -85,10 +88,20 @@ impl Census {
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + Send, CensusError> {
         let mut merger = Merger::default();
         for part in CensusPart::list_existing(&self.storage).await? {
+            self.stop.check()?;
             let (footer, _) = part.read(&self.storage).await?;
             merger.add(Box::new(part.read_headers(&self.storage, &footer).await?))?;
         }
-        Ok(merger.finish())
+        Ok(self.until_stopped(merger.finish()))
+    }
+
+    /// Ends rows with an error if the run is stopped.
+    fn until_stopped<Row>(
+        &self,
+        rows: impl Iterator<Item = Result<Row, CensusError>> + Send,
+    ) -> impl Iterator<Item = Result<Row, CensusError>> + Send {
+        let stop = self.stop.clone();
+        rows.map(move |row| stop.check().and(row))
     }
 }
 

@@ -197,7 +197,7 @@ impl PendingPart {
                 Ok(())
             })
             .await?;
-        if !self.is_complete() {
+        if !self.is_complete() || reader.is_stopped() {
             self.rows.retain(|row| !row.has_failed());
         }
         Ok(())
@@ -288,8 +288,8 @@ impl CensusPart {
         }
     }
 
-    /// Writes the headers and then the rows, because a part exists once its rows do. Unless this run found the part, a
-    /// part that another process wrote in the meantime is kept if it has as many rows. Returns the rows.
+    /// Writes the headers and then the rows, because a part exists once its rows do. A part that another process wrote in
+    /// the meantime is kept if it has more rows, or as many and this run did not find it. Returns the rows.
     pub(super) async fn write(
         &self,
         storage: &Storage,
@@ -300,7 +300,8 @@ impl CensusPart {
         rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
         let found = self.open(storage).await?.map(|(found, _)| found);
         let is_kept = |found: &PartFooter| {
-            !exists && found.is_current(self) && found.unread.len() <= footer.unread.len()
+            let most = footer.unread.len() + usize::from(!exists);
+            found.is_current(self) && found.unread.len() < most
         };
         if !rows.is_empty() && !found.is_some_and(|found| is_kept(&found)) {
             let headers = headers.into_sorted(&PartFooter::new(self, footer.parts))?;

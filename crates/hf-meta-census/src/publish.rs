@@ -91,7 +91,8 @@ impl Census {
     ///
     /// # Errors
     ///
-    /// Returns an error if the target contains no census or only part of one, or if a file cannot be read or written.
+    /// Returns an error if the target contains no census or only part of one, if a file cannot be read or written, or if
+    /// the run is stopped.
     pub async fn publish(
         &self,
         folder: &Path,
@@ -116,6 +117,9 @@ impl Census {
             let tensors = publish(&file("tensors"), &(), tensors)?;
             let key = &["repo", "path", "name"];
             tables.push(PublishedTable::new::<TensorRow>("tensors", key, tensors));
+        } else if file("tensors").exists() {
+            // It belongs to an earlier publication.
+            fs::remove_file(file("tensors")).map_err(failed_to("delete", file("tensors")))?;
         }
         let write = |name: &str, text: String| {
             fs::write(folder.join(name), text).map_err(failed_to("write", folder.join(name)))

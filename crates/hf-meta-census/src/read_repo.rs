@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use super::layout_digest::{LayoutDigests, LayoutHasher, digest_from_hex, hexadecimal};
 use super::outage::CircuitBreaker;
 use super::pack::SortedRow;
-use super::row::{CensusRow, ComponentCount, MODULES, integer};
+use super::row::{CensusRow, ComponentCount, MAX_SETS, MODULES, integer};
 use super::table::{TableRow, sorted_by};
 use super::{CensusError, ListedRepo, MAX_HEADER_BYTES};
 use hf_meta::count::Counter;
@@ -29,7 +29,10 @@ use hf_meta::{
 
 /// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
 /// header takes 240 MB.
-const MAX_LARGE_READS: usize = 2;
+pub(super) const MAX_LARGE_READS: usize = 2;
+
+/// The maximum number of components of a model. Each takes a few requests.
+const MAX_COMPONENTS: usize = 100;
 
 /// The stored bytes of a file in a repository: its header, or all of it if it is a small file.
 ///
@@ -168,6 +171,10 @@ impl RepoReader {
         Self { all_quantizations: enabled, ..self }
     }
 
+    pub(super) fn is_stopped(&self) -> bool {
+        self.breaker.stop().is_stopped()
+    }
+
     /// Reads repositories, each with an index, and calls `on_read` with their rows and headers as they complete, until
     /// the run ends.
     pub(super) async fn read_all(
@@ -222,10 +229,16 @@ impl RepoReader {
             read.add_quantizations(&others, quantizations).await;
         }
         let mut row = CensusRow::new(listed.clone());
-        row.set_result(read.result.as_ref());
+        match &read.result {
+            Ok(_) if read.has_too_many_components => {
+                let error = format!("the model has more than {MAX_COMPONENTS} components");
+                row.set_failure("too_large", "tooLarge", error);
+            }
+            result => row.set_result(result.as_ref()),
+        }
         row.set_digests(read.digests());
         row.set_source(read.bytes.as_ref());
-        if let Ok(report) = &read.result {
+        if let (Ok(report), "ok" | "empty") = (&read.result, &*row.status) {
             row.components = read.components.take();
             let files = listed.files.iter().flatten().filter_map(|path| path.parse().ok());
             let files: Vec<_> = files.chain(report.filepaths.iter().cloned()).unique().collect();
@@ -268,6 +281,9 @@ struct RepoRead {
     bytes: Option<HeaderBytes>,
     /// The counts of each set, if there are several.
     components: Option<Vec<ComponentCount>>,
+    has_too_many_components: bool,
+    /// The size of the headers that were added to those of the main set.
+    added_bytes: usize,
     hasher: Arc<Mutex<LayoutHasher>>,
     excludes_waits: bool,
 }
@@ -280,11 +296,22 @@ impl RepoRead {
         let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
         let recorded = record(model, &hasher, excludes_waits).await;
         let RecordedCount { result, path, bytes, .. } = recorded;
-        Self { result, path, bytes, components: None, hasher, excludes_waits }
+        let (components, has_too_many_components, added_bytes) = Default::default();
+        Self {
+            result,
+            path,
+            bytes,
+            components,
+            has_too_many_components,
+            added_bytes,
+            hasher,
+            excludes_waits,
+        }
     }
 
     async fn add_loaded(&mut self, model: &Model, loaded: Result<Vec<WeightSet>, Error>) {
         match loaded {
+            Ok(sets) if sets.len() > MAX_COMPONENTS => self.has_too_many_components = true,
             Ok(sets) => self.add_components(model, sets.into_iter().map(|set| set.path)).await,
             Err(error) => self.result = Err(error),
         }
@@ -296,8 +323,7 @@ impl RepoRead {
         for path in paths {
             let more = record(model.clone().path(path.as_str()), &self.hasher, self.excludes_waits);
             let more = more.await;
-            let bytes = self.bytes.take().zip(more.bytes);
-            self.bytes = bytes.map(|(bytes, more)| merged(bytes, more));
+            self.add_bytes(more.bytes);
             match more.result {
                 Ok(report) => counts.add(&path, report),
                 Err(error) => {
@@ -311,22 +337,30 @@ impl RepoRead {
         }
     }
 
-    /// Adds the headers of quantizations that are not counted. Malformed ones are left out.
+    /// Adds the headers of quantizations that are not counted. Those that cannot be read are left out.
     async fn add_quantizations(&mut self, model: &Model, paths: Vec<RepoPath>) {
-        for path in paths {
+        for path in paths.into_iter().take(MAX_SETS) {
             let model = model.clone().path(path.as_str());
             let more = model.exclude_waits_from_timeout(self.excludes_waits).count_and_record();
             match more.await {
-                RecordedCount { result: Err(error), .. } if !error.is_malformed() => {
+                RecordedCount { result: Err(error), .. } if error.is_transient() => {
                     self.result = Err(error);
                     return;
                 }
-                RecordedCount { bytes: Some(more), .. } => {
-                    self.bytes = self.bytes.take().map(|bytes| merged(bytes, more));
-                }
+                RecordedCount { bytes: more @ Some(_), .. } => self.add_bytes(more),
                 _ => {}
             }
         }
+    }
+
+    /// Adds the headers of a set. None are kept if those of one set are unknown, or if all are too large to store.
+    fn add_bytes(&mut self, more: Option<HeaderBytes>) {
+        let Some((mut bytes, more)) = self.bytes.take().zip(more) else { return };
+        for file in more.into_files() {
+            self.added_bytes += file.start.len();
+            bytes.add(file);
+        }
+        self.bytes = Some(bytes).filter(|_| self.added_bytes as u64 <= MAX_HEADER_BYTES);
     }
 
     fn digests(&self) -> Option<LayoutDigests> {
@@ -345,11 +379,6 @@ async fn record(
         hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
     });
     model.exclude_waits_from_timeout(excludes_waits).count_and_record().await
-}
-
-fn merged(mut bytes: HeaderBytes, more: HeaderBytes) -> HeaderBytes {
-    more.into_files().for_each(|file| bytes.add(file));
-    bytes
 }
 
 /// The counts of the components of a model, without its main set.
@@ -387,8 +416,13 @@ impl ComponentCounts {
 }
 
 /// Reads the weights of a row again, and returns the row with the new counts. Fails if another attempt may succeed.
-pub(super) async fn read_again(client: &Client, row: &CensusRow) -> Result<CensusRow, Error> {
+pub(super) async fn read_again(
+    client: &Client,
+    row: &CensusRow,
+    large: &LargeCallLimit,
+) -> Result<CensusRow, Error> {
     let model = client.model(&row.repo).revision(row.commit.as_deref()).plan(Plan::Prefetch);
+    let model = model.large_calls(large);
     let mut read = RepoRead::new(client, model.clone().path(row.path.as_deref())).await;
     if read.result.is_ok() {
         read.add_components(&model, row.other_components()).await;
@@ -427,7 +461,7 @@ pub(super) async fn recount(
     let model = client.model(&row.repo).revision(commit.as_str());
     let main = match row.path.as_deref() {
         Some(path) => model.clone().path(path),
-        None => model.clone().known_files(files),
+        None => model.clone().known_files(files.iter().cloned()),
     };
     let (mut result, mut counts) = (main.recount(bytes.clone()).await, ComponentCounts::default());
     for path in row.other_components() {
@@ -442,5 +476,10 @@ pub(super) async fn recount(
         _ => None,
     };
     let is_final = result.as_ref().err().is_none_or(Error::is_malformed);
-    is_final.then(|| row.recounted(result.as_ref(), components))
+    let mut counted = row.recounted(result.as_ref(), components);
+    if let (Ok(report), None) = (&result, &row.kind) {
+        let main = files.iter().find(|path| path.is_index()).or(report.filepaths.first());
+        counted.set_role(main, &files, report.adapter.is_some());
+    }
+    is_final.then_some(counted)
 }

@@ -279,7 +279,7 @@ impl CensusRow {
         }
     }
 
-    fn set_failure(&mut self, status: &str, kind: &str, error: String) {
+    pub(super) fn set_failure(&mut self, status: &str, kind: &str, error: String) {
         status.clone_into(&mut self.status);
         (self.error_kind, self.error) = (Some(kind.to_owned()), Some(error));
     }
@@ -390,18 +390,19 @@ impl CensusRow {
         counted.findings = counted
             .findings
             .map(|found| found.into_iter().chain(of_source).sorted().dedup().collect());
+        let has_counts = counted.error_kind.is_none();
         Self {
             canonical_repo: row.canonical_repo,
             commit: row.commit,
             path: row.path,
-            kind: row.kind,
-            is_complete: row.is_complete,
+            kind: row.kind.filter(|_| has_counts),
+            is_complete: row.is_complete.filter(|_| has_counts),
             http_status: row.http_status,
             other_sets: row.other_sets,
             components,
             file_sha256: row.file_sha256,
-            layout_digest: row.layout_digest,
-            shape_digest: row.shape_digest,
+            layout_digest: row.layout_digest.filter(|_| has_counts),
+            shape_digest: row.shape_digest.filter(|_| has_counts),
             ..counted
         }
     }
@@ -432,7 +433,7 @@ pub(super) const MODULES: &str = "modules.json";
 const ADAPTERS: [&str; 2] = ["adapter_model.", "pytorch_lora_weights."];
 
 /// The maximum number of other sets in a row. A repository may have 100,000 files.
-const MAX_SETS: usize = 1_000;
+pub(super) const MAX_SETS: usize = 1_000;
 
 /// Returns whether a status follows from the content of the weight files.
 fn is_read(status: &str) -> bool {

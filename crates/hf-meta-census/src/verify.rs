@@ -8,9 +8,9 @@ use super::CensusError;
 use super::diff::CensusChange;
 use super::layout_digest::short_hash;
 use super::pack::for_each_part;
-use super::read_repo::read_again;
+use super::read_repo::{MAX_LARGE_READS, read_again};
 use super::row::CensusRow;
-use hf_meta::Client;
+use hf_meta::{Client, LargeCallLimit};
 
 /// The number of repositories that are read concurrently.
 const MAX_CONCURRENT_READS: usize = 32;
@@ -41,8 +41,9 @@ pub async fn verify(
     })
     .await?;
     let count = sample.len();
+    let large = &LargeCallLimit::new(MAX_LARGE_READS);
     let reads = stream::iter(sample.into_values()).map(|row| async move {
-        let found = read_again(client, &row).await?;
+        let found = read_again(client, &row, large).await?;
         Ok::<_, CensusError>(CensusChange::between(&row, &found).collect::<Vec<_>>())
     });
     let changes: Vec<_> = reads.buffered(MAX_CONCURRENT_READS).try_collect().await?;

@@ -41,7 +41,7 @@ Examples:
   hf-meta census list --filter safetensors -o repos.parquet
   hf-meta census read repos.parquet -o census
   hf-meta census pack census -o models.parquet
-  duckdb -c \"SELECT sum(parameter_total) FROM 'models.parquet'\"")]
+  duckdb -c \"SELECT sum(parameter_total) FROM 'models.parquet' WHERE is_complete\"")]
 pub(crate) struct CensusArgs {
     #[command(subcommand)]
     command: CensusCommand,

@@ -11,6 +11,7 @@ has its own threads and connections. The functions in `hf_meta.aio` are to be aw
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -81,11 +82,11 @@ def read_batches(
 
     The arguments are those of `read`. An iterator, such as `huggingface_hub.list_models()`, is read as far as needed.
     """
-    progress = BatchProgress(repos, settings)
-    for table in tables(repos, batch_size):
-        rows = read(table, **settings)
-        progress.add(rows)
-        yield rows
+    with contextlib.closing(BatchProgress(repos, settings)) as progress:
+        for table in tables(repos, batch_size):
+            rows = read(table, **settings)
+            progress.add(rows)
+            yield rows
 
 
 # Where users find the classes.

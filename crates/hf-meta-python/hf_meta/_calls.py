@@ -6,9 +6,11 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import inspect
 import os
 import queue
-from collections.abc import Callable, Coroutine
+import warnings
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from ._native import Engine, NativeCall
@@ -21,10 +23,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_DEFAULTS = {"endpoint": None, "token": None, "timeout": None, "jobs": 32, "quota_share": 1.0, "contact": None}
+_DEFAULTS = {
+    "endpoint": None,
+    "token": None,
+    "timeout": None,
+    "jobs": 32,
+    "quota_share": 1.0,
+    "contact": None,
+    "max_outage": 600.0,
+}
 
 # The time between two reports of progress, in seconds. A timeout also lets Windows handle Ctrl-C.
 _INTERVAL = 0.1
+
+# The time between two checks for an outage of an awaited call without progress, in seconds.
+_OUTAGE_INTERVAL = 5.0
 
 # The threads of an engine do not survive a fork, so each process has its own.
 _engines: dict[int, Engine] = {}
@@ -50,27 +63,32 @@ class HfMetaError(Exception):
 
 
 class Progress(NamedTuple):
-    """The number of repositories that are done, the number in total (0 if it is unknown), and those that failed."""
+    """The number of repositories that are done, the number in total (0 if it is unknown), and those that failed.
+
+    In an outage of the Hub or the network, `outage` is the error code of the failures, and otherwise None.
+    """
 
     done: int
     total: int
     failed: int
+    outage: str | None = None
 
 
 class Settings(TypedDict, total=False):
     """The settings of a call. The defaults of the first three come from the environment.
 
     `token` can be False, for none. `timeout` is in seconds. At most `jobs` repositories (32) are read concurrently, using
-    up to the fraction `quota_share` (1.0) of the Hub's quota. The Hub sees `contact`, an email address or a URL.
-    `progress` is called with a `Progress` now and then, or is True for a bar of tqdm.
+    up to the fraction `quota_share` (1.0) of the Hub's quota. The Hub sees `contact`, an email address or a URL. An
+    outage of `max_outage` seconds (600) ends a call that reads many repositories. `progress` is called with a `Progress` now and then, or is True for a bar of tqdm.
     """
 
     endpoint: str | None
     token: str | bool | None
     timeout: float | None
     jobs: int
-    quota_share: float | None
+    quota_share: float
     contact: str | None
+    max_outage: float
     progress: Callable[[Progress], object] | bool | None
 
 
@@ -105,9 +123,14 @@ class Call(Generic[T]):
         token, progress = settings.get("token"), settings.get("progress")
         # False is no token, and True is the default one.
         token = "" if token is False else None if token is True else token
-        self._settings = {**_DEFAULTS, **settings, "token": token}
+        self._settings: dict[str, object] = {**_DEFAULTS, **settings, "token": token}
+        if name == "inspect":
+            self._settings["quota_share"] = None
+        elif self._settings["quota_share"] is None:
+            raise ValueError("`quota_share` must be above 0 and at most 1")
         self._name, self._arguments, self._convert = name, arguments, convert
         self._progress = _Bar() if progress is True else progress or None
+        self._outage: str | None = None
 
     def _start(self, done: Callable[..., None]) -> NativeCall:
         call: NativeCall = getattr(engine(), self._name)({**self._settings, "done": done}, *self._arguments)
@@ -130,6 +153,7 @@ class Call(Generic[T]):
                         result = results.get(timeout=_INTERVAL)
             finally:
                 call.cancel()
+                self._close()
             raise
         return self._finish(*result)
 
@@ -148,7 +172,7 @@ class Call(Generic[T]):
         call = self._start(done)
         try:
             while not finished.done():
-                await asyncio.wait([finished], timeout=_INTERVAL if self._progress else None)
+                await asyncio.wait([finished], timeout=_INTERVAL if self._progress else _OUTAGE_INTERVAL)
                 self._report(call)
             return self._finish(*finished.result())
         except BaseException:
@@ -158,18 +182,27 @@ class Call(Generic[T]):
                     await asyncio.wait([finished])
             finally:
                 call.cancel()
+                self._close()
             raise
 
-    def _finish(self, result: Any, error: BaseException | None) -> T:
+    def _close(self) -> None:
         if isinstance(self._progress, _Bar):
             self._progress.close()
+
+    def _finish(self, result: Any, error: BaseException | None) -> T:
+        self._close()
         if error is not None:
             raise error
         return self._convert(result)
 
     def _report(self, call: NativeCall) -> None:
+        progress = Progress(*call.progress())
+        if progress.outage and not self._outage:
+            message = f"the Hub does not answer ({progress.outage}): waiting for the end of the outage"
+            warnings.warn(message, RuntimeWarning, stacklevel=5)
+        self._outage = progress.outage
         if self._progress:
-            self._progress(Progress(*call.progress()))
+            self._progress(progress)
 
 
 class _Bar:
@@ -193,14 +226,19 @@ class BatchProgress:
     def __init__(self, repos: Any, settings: Settings) -> None:
         progress = settings.pop("progress", None)
         self._report = _Bar() if progress is True else progress or None
-        self._progress = Progress(0, len(repos) if hasattr(repos, "__len__") else 0, 0)
+        has_rows = hasattr(repos, "__len__") and not isinstance(repos, Mapping)
+        self._progress = Progress(0, len(repos) if has_rows else 0, 0)
 
     def add(self, rows: pyarrow.RecordBatch) -> None:
-        done, total, failed = self._progress
+        done, total, failed, _ = self._progress
         failed += rows["status"].to_pylist().count("failed")
         self._progress = Progress(done + rows.num_rows, total, failed)
         if self._report:
             self._report(self._progress)
+
+    def close(self) -> None:
+        if isinstance(self._report, _Bar):
+            self._report.close()
 
 
 def blocking(call: Callable[P, Call[T]], module: str) -> Callable[P, T]:
@@ -210,7 +248,7 @@ def blocking(call: Callable[P, Call[T]], module: str) -> Callable[P, T]:
     def function(*args: P.args, **kwargs: P.kwargs) -> T:
         return call(*args, **kwargs).wait()
 
-    function.__module__ = module
+    _describe(function, call, module)
     return function
 
 
@@ -221,5 +259,12 @@ def awaitable(call: Callable[P, Call[T]], module: str) -> Callable[P, Coroutine[
     async def function(*args: P.args, **kwargs: P.kwargs) -> T:
         return await call(*args, **kwargs).awaited()
 
-    function.__module__ = module
+    _describe(function, call, module)
     return function
+
+
+def _describe(function: Any, call: Callable[..., Any], module: str) -> None:
+    """Sets the module of a function, and its signature, in which the result of the call takes the place of the call."""
+    returned = call.__annotations__["return"].removeprefix("Call[").removesuffix("]")
+    function.__module__, function.__annotations__ = module, {**call.__annotations__, "return": returned}
+    function.__signature__ = inspect.signature(call).replace(return_annotation=returned)

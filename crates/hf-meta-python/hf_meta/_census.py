@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -31,10 +32,13 @@ def list(
     """Lists the models on the Hub in a Parquet file, and returns their number. Resumes an interrupted listing.
 
     `filter` is a tag such as `safetensors`, and `author` a user or an organization. With `since`, a date or a time, only
-    models that changed since then are listed. A time without a zone is local time. If `since` is the file of an earlier
+    models that changed since then are listed; a date may be text, as in "2026-01-31". A time without a zone is local time. If `since` is the file of an earlier
     list, the models that changed since then are requested, and its other models are added.
     """
     millis = None
+    if isinstance(since, str):
+        with contextlib.suppress(ValueError):
+            since = date.fromisoformat(since)
     if isinstance(since, date):
         start = since if isinstance(since, datetime) else datetime.combine(since, time.min, timezone.utc)
         millis, since = int(start.timestamp() * 1_000), None
@@ -68,7 +72,8 @@ def read(
 
         folder = tempfile.TemporaryDirectory()
         table, repos = to_table(repos), os.path.join(folder.name, "list")
-        pyarrow.parquet.write_table(table, repos)
+        # A part is read from one or two row groups.
+        pyarrow.parquet.write_table(table, repos, row_group_size=10_000)
     previous = None if previous is None else os.fspath(previous)
 
     def convert(result: Any) -> CensusSummary:

@@ -39,7 +39,7 @@ def inspect(
     """
     # `"gpt2"` is a repository, and `Path("gpt2")` a local folder.
     name = os.path.abspath(source) if isinstance(source, os.PathLike) else source
-    settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout, "quota_share": None}
+    settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
     return Call("inspect", settings, name, revision, path, plan, headers, memory, cache, convert=to_report)
 
 
@@ -58,7 +58,7 @@ def get_safetensors_metadata(
     """
     if repo_type not in (None, "model"):
         repo_id = f"{repo_type}s/{repo_id}"
-    settings: Settings = {"token": token, "timeout": timeout, "quota_share": None}
+    settings: Settings = {"token": token, "timeout": timeout}
     return Call("inspect", settings, repo_id, revision, None, "exact", True, None, True, convert=to_repo_metadata)
 
 

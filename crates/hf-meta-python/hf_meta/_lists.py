@@ -21,6 +21,8 @@ _ATTRIBUTES = {
     "gated": "gated",
     "pipeline_tag": "pipeline_tag",
     "library": "library_name",
+    "likes": "likes",
+    "tags": "tags",
 }
 
 
@@ -40,7 +42,9 @@ def to_table(repos: Any) -> pyarrow.Table:
         is_stream = hasattr(repos, "__arrow_c_stream__")
         values = pyarrow.chunked_array(repos if is_stream else [pyarrow.array(repos)])
         if pyarrow.types.is_struct(values.type):
-            return pyarrow.Table.from_struct_array(values)
+            # Without the schema, older versions of `pyarrow` fail if there are no rows.
+            rows = map(pyarrow.RecordBatch.from_struct_array, values.chunks)
+            return pyarrow.Table.from_batches(rows, pyarrow.schema(list(values.type)))
         return pyarrow.table({"repo": values})
     if isinstance(repos, Mapping) or hasattr(repos, "columns"):
         return pyarrow.table(repos)
@@ -52,6 +56,8 @@ def to_table(repos: Any) -> pyarrow.Table:
 
 def tables(repos: Any, rows: int) -> Iterator[pyarrow.Table]:
     """Yields a list in tables of at most this number of rows. An iterable is read as far as needed."""
+    if rows < 1:
+        raise ValueError("`batch_size` must be at least 1")
     if hasattr(repos, "__iter__") and not hasattr(repos, "__len__") and not hasattr(repos, "__arrow_c_stream__"):
         repos = iter(repos)
         while chunk := list(itertools.islice(repos, rows)):

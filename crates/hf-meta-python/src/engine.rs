@@ -11,7 +11,9 @@ use std::time::Duration;
 use arrow_pyarrow::PyArrowType;
 use hf_meta::memory::MemoryOptions;
 use hf_meta::report::Plan;
-use hf_meta::{CacheMode, Client, ClientBuilder, DiskCache, RetryPolicy, Source};
+use hf_meta::{
+    CacheMode, Client, ClientBuilder, DiskCache, ErrorKind, RetryPolicy, Source, environment_token,
+};
 use hf_meta_census::arrow_array::RecordBatch;
 use hf_meta_census::{
     Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, MAX_HEADER_BYTES,
@@ -21,7 +23,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use serde::Serialize;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
 use crate::error::exception;
@@ -36,8 +38,8 @@ const MAX_CLIENTS: usize = 16;
 /// The number of rows of a census: by status and error code, in existing parts, carried over, and not recounted.
 type Summary = (Vec<((String, String), usize)>, usize, usize, usize);
 
-/// The number of repositories that are done, that a call has in total, and that failed.
-type Progress = (usize, usize, usize);
+/// The number of repositories that are done, that a call has in total, and that failed, and the error code of an outage.
+type Progress = (usize, usize, usize, Option<&'static str>);
 
 /// A call to start: its settings, and the function `done(result, error)`, which is called on another thread.
 #[derive(FromPyObject)]
@@ -50,13 +52,16 @@ struct Request {
     timeout: Option<f64>,
     /// The share of the quota, for a call that reads many repositories.
     quota_share: Option<f64>,
-    jobs: usize,
+    jobs: i64,
     contact: Option<String>,
+    /// The time in seconds after which an outage ends a call that reads many repositories.
+    max_outage: f64,
 }
 
-/// The progress of a call, its end, and its limit on concurrent repositories.
+/// The progress of a call, its end, and its limits on concurrent repositories and on an outage.
 struct Job {
     jobs: usize,
+    max_outage: Duration,
     progress: Arc<Mutex<Progress>>,
     stop: Arc<Mutex<Option<CensusStop>>>,
 }
@@ -64,19 +69,21 @@ struct Job {
 impl Job {
     fn set(self, census: Census) -> Census {
         *lock(&self.stop) = Some(census.stop_handle());
-        census.concurrency(self.jobs).on_progress(self.report())
+        let census = census.max_outage(self.max_outage).concurrency(self.jobs).tool(tool());
+        census.on_progress(self.report())
     }
 
     /// Returns the function that records the progress of a census.
     fn report(self) -> impl Fn(CensusProgress) + Send + Sync + 'static {
         move |progress| {
-            *lock(&self.progress) = (progress.done, progress.total, progress.failed);
+            let outage = progress.outage.map(ErrorKind::code);
+            *lock(&self.progress) = (progress.done, progress.total, progress.failed, outage);
         }
     }
 }
 
-/// The settings that calls with the same client have in common. The last one is a hash of the environment, which a
-/// program may change between two calls.
+/// The settings that calls with the same client have in common. The last one is a hash of the environment and its token,
+/// which a program may change between two calls.
 type ClientKey = (Option<String>, Option<u64>, Option<Duration>, Option<String>, u64);
 
 /// The threads and clients of all calls. They belong to the process that made them, because a fork has none of the
@@ -111,7 +118,8 @@ impl NativeCall {
         lock(&self.stop).as_ref().map(CensusStop::stop).is_some()
     }
 
-    /// Returns the number of repositories that are done, that the call has in total, and that failed.
+    /// Returns the number of repositories that are done, that the call has in total, and that failed, and the error code of
+    /// an outage.
     fn progress(&self) -> Progress {
         *lock(&self.progress)
     }
@@ -144,10 +152,12 @@ impl Engine {
         path: Option<String>,
         plan: &str,
         headers: bool,
-        memory: Option<u64>,
+        memory: Option<i64>,
         cache: bool,
     ) -> PyResult<NativeCall> {
         let (plan, timeout) = (plan_by_name(plan)?, timeout(request.timeout)?);
+        let memory = memory.map(u64::try_from).transpose();
+        let memory = memory.map_err(|_| PyValueError::new_err("`memory` must not be negative"))?;
         self.start(request, move |client, _| async move {
             let source = Source::parse(&source, client.endpoint()).map_err(hf_meta::Error::from)?;
             let model = client.source(source).plan(plan);
@@ -169,7 +179,9 @@ impl Engine {
     /// Reads the repositories of a record batch. The result is their rows in the same order.
     fn read(&self, request: Request, repos: PyArrowType<RecordBatch>) -> PyResult<NativeCall> {
         self.start(request, move |client, job| async move {
-            read_batch(&client, &repos.0, job.jobs, job.report()).await.map(PyArrowType)
+            let (jobs, max_outage) = (job.jobs, job.max_outage);
+            let rows = read_batch(&client, &repos.0, jobs, max_outage, job.report()).await;
+            rows.map(PyArrowType)
         })
     }
 
@@ -197,7 +209,7 @@ impl Engine {
             if let Some(time) = since {
                 listing = listing.since(time);
             }
-            let report = move |models| *lock(&job.progress) = (models, 0, 0);
+            let report = move |models| *lock(&job.progress) = (models, 0, 0, None);
             listing.on_progress(report).write(&client, &output).await
         })
     }
@@ -253,8 +265,8 @@ impl Engine {
         target: String,
         output: String,
     ) -> PyResult<NativeCall> {
-        self.start(request, move |client, _| async move {
-            Census::open(client, &target)?.pack(&output).await
+        self.start(request, move |client, job| {
+            blocking(async move { job.set(Census::open(client, &target)?).pack(&output).await })
         })
     }
 
@@ -268,19 +280,23 @@ impl Engine {
         license: Option<String>,
         tensors: bool,
     ) -> PyResult<NativeCall> {
-        self.start(request, move |client, _| async move {
-            let mut options = PublishOptions::default();
-            (options.title, options.license, options.tensors) = (title, license, tensors);
-            Census::open(client, &target)?.publish(&output, &options).await
+        self.start(request, move |client, job| {
+            blocking(async move {
+                let mut options = PublishOptions::default();
+                (options.title, options.license, options.tensors) = (title, license, tensors);
+                job.set(Census::open(client, &target)?).publish(&output, &options).await
+            })
         })
     }
 
     /// Compares two censuses. The result is the JSON of the changes.
     fn census_diff(&self, request: Request, before: String, after: String) -> PyResult<NativeCall> {
-        self.start(request, move |_, _| async move {
-            let mut changes = Vec::new();
-            diff(&before, &after, |change| changes.push(change)).await?;
-            to_json(&changes)
+        self.start(request, move |_, _| {
+            blocking(async move {
+                let mut changes = Vec::new();
+                diff(&before, &after, |change| changes.push(change)).await?;
+                to_json(&changes)
+            })
         })
     }
 
@@ -314,6 +330,7 @@ impl Engine {
         let (endpoint, contact) = (request.endpoint.clone(), request.contact.clone());
         let mut environment = DefaultHasher::new();
         std::env::vars_os().for_each(|variable| variable.hash(&mut environment));
+        environment_token().hash(&mut environment);
         let key = (endpoint, share.map(f64::to_bits), timeout, contact, environment.finish());
         // The clients are locked only without Python, which may switch to a thread that waits for them.
         let client = self.shared_client(key, request).map_err(failed)?;
@@ -348,12 +365,15 @@ impl Engine {
     {
         let client = self.client(&request)?;
         let (progress, stop) = (Arc::default(), Arc::default());
+        let jobs = usize::try_from(request.jobs).unwrap_or_default();
+        let max_outage = Duration::try_from_secs_f64(request.max_outage)
+            .map_err(|_| PyValueError::new_err("`max_outage` must be a number of seconds"))?;
         let runtime = lock(&self.runtime);
         let runtime = runtime.as_ref().filter(|_| self.process == std::process::id());
         let runtime =
             runtime.ok_or_else(|| PyRuntimeError::new_err("the interpreter is shutting down"))?;
-        let (jobs, shared) = (request.jobs, (Arc::clone(&progress), Arc::clone(&stop)));
-        let job = Job { jobs, progress: shared.0, stop: shared.1 };
+        let shared = (Arc::clone(&progress), Arc::clone(&stop));
+        let job = Job { jobs, max_outage, progress: shared.0, stop: shared.1 };
         let running = runtime.spawn(call(client, job));
         let work = running.abort_handle();
         runtime.spawn(async move {
@@ -381,6 +401,25 @@ impl Engine {
         });
         Ok(NativeCall { work, progress, stop })
     }
+}
+
+/// Runs work that reads and writes files on a thread of its own, because it would block the other calls.
+async fn blocking<T: Send + 'static>(
+    work: impl Future<Output = Result<T, CensusError>> + Send + 'static,
+) -> Result<T, CensusError> {
+    let runtime = Handle::current();
+    let work = tokio::task::spawn_blocking(move || runtime.block_on(work)).await;
+    work.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Err(CensusError::Stopped),
+    })
+}
+
+/// Returns the name and the version of this module.
+fn tool() -> String {
+    let version = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
+    option_env!("HF_META_COMMIT")
+        .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
 }
 
 /// Builds a client with the settings of the environment and these.

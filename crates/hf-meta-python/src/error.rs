@@ -10,8 +10,8 @@ use hf_meta_census::CensusError;
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-/// Returns an error as an exception: an `OSError` for files, a `ValueError` for lists that cannot be used, and otherwise
-/// a `hf_meta.HfMetaError`.
+/// Returns an error as an exception: an `OSError` for files, a `ValueError` for lists and tables that cannot be used, a
+/// `hf_meta.HfMetaError` for the Hub, and a `RuntimeError` for an incomplete census.
 pub(crate) fn exception(error: &CensusError) -> PyErr {
     match error {
         CensusError::Hub(error) => match error {
@@ -24,9 +24,9 @@ pub(crate) fn exception(error: &CensusError) -> PyErr {
         },
         CensusError::Io { target, .. } => os_error(error, target),
         CensusError::NoCensus { .. } => PyFileNotFoundError::new_err(error.to_string()),
-        CensusError::Manifest { .. } | CensusError::ManifestMismatch { .. } => {
-            PyValueError::new_err(chain(error))
-        }
+        CensusError::Manifest { .. }
+        | CensusError::ManifestMismatch { .. }
+        | CensusError::Table { .. } => PyValueError::new_err(chain(error)),
         _ => match find::<Error>(error) {
             Some(cause) => hub_exception(chain(error), cause),
             None => PyRuntimeError::new_err(chain(error)),

@@ -14,6 +14,9 @@ const MAX_LIST: u64 = 1 << 30;
 /// The default headings of a column of names.
 pub const COLUMNS: [&str; 4] = ["repo", "id", "modelId", "repository"];
 
+/// The headings of a column of commits.
+const COMMITS: [&str; 2] = ["commit", "sha"];
+
 /// A name in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -91,7 +94,7 @@ pub fn columns(chosen: Option<&str>) -> Vec<&str> {
 
 /// Returns the names in a list. A file with the extension `.jsonl` or `.ndjson` has a JSON object or a name in quotes on
 /// each line. A file with the extension `.csv` is a CSV file with a header row, and so is any file if a column is chosen.
-/// Any other list has one name per line.
+/// A column `commit` or `sha` is the revision. Any other list has one name per line.
 ///
 /// # Errors
 ///
@@ -120,10 +123,15 @@ fn json_name(line: &ListedName, columns: &[&str]) -> Result<ListedName, ColumnEr
     let text = |name: &&str| value[name].as_str();
     let name = value.as_str().or_else(|| columns.iter().find_map(text));
     let name = name.ok_or_else(|| failed(format!("no text in `{}`", columns.join("`, `"))))?;
-    Ok(match ["commit", "sha"].iter().find_map(text) {
-        Some(commit) => ListedName::on_line(&format!("{name}@{commit}"), number),
-        None => ListedName::on_line(name, number),
-    })
+    Ok(ListedName::on_line(&at_commit(name, COMMITS.iter().find_map(text)), number))
+}
+
+/// Returns a name with a commit as its revision, unless it has one.
+fn at_commit(name: &str, commit: Option<&str>) -> String {
+    match commit.filter(|commit| !commit.is_empty() && !name.contains(['@', ':'])) {
+        Some(commit) => format!("{name}@{commit}"),
+        None => name.to_owned(),
+    }
 }
 
 /// Returns the values of the first of some columns that are not empty.
@@ -135,12 +143,14 @@ fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<ListedName>, ColumnErr
     let at = columns.iter().find_map(position).ok_or_else(|| ColumnError::Missing {
         columns: columns.iter().copied().map(str::to_owned).collect(),
     })?;
+    let commit = COMMITS.iter().find_map(position);
     let mut values = Vec::new();
     for record in reader.records() {
         let record = record?;
-        let value = record.get(at).map(str::trim).filter(|value| !value.is_empty());
+        let value = |at| record.get(at).map(str::trim).filter(|value| !value.is_empty());
         let line = record.position().map_or(0, |position| first_line(bytes, position));
-        values.extend(value.map(|name| ListedName::on_line(name, line)));
+        let name = value(at).map(|name| at_commit(name, commit.and_then(value)));
+        values.extend(name.map(|name| ListedName::on_line(&name, line)));
     }
     Ok(values)
 }

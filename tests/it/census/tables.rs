@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hf_meta_census::arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use hf_meta_census::arrow_schema::{DataType, Schema};
@@ -17,6 +18,9 @@ use parquet::file::properties::WriterProperties;
 
 use crate::hub::Fault;
 use crate::support;
+
+/// A limit on outages, which the tests never reach.
+const OUTAGE: Duration = Duration::from_secs(600);
 
 /// The name of a type in the documentation.
 fn type_name(data_type: &DataType) -> String {
@@ -88,7 +92,9 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
     let notes: ArrayRef = Arc::new(StringArray::from(vec!["1", "2", "3", "4", "5"]));
     let repos = batch(vec![("note", notes), ("id", names)]);
-    let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4, |_| ()).await.unwrap();
+    let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4, OUTAGE, |_| ())
+        .await
+        .unwrap();
     assert_eq!(rows.schema(), repos_schema());
     let text = |column: &str| {
         let column = rows.column_by_name(column).unwrap().as_any();
@@ -101,9 +107,10 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let totals = rows.column_by_name("parameter_total").unwrap();
     assert_eq!(totals.null_count(), 2);
     let without_names = batch(vec![("likes", Arc::new(StringArray::from(vec!["1"])))]);
-    let error = hf_meta_census::read_batch(&support::client(&hub), &without_names, 4, |_| ())
-        .await
-        .unwrap_err();
+    let error =
+        hf_meta_census::read_batch(&support::client(&hub), &without_names, 4, OUTAGE, |_| ())
+            .await
+            .unwrap_err();
     assert!(error.to_string().contains("has no column `repo`"), "{error}");
 }
 

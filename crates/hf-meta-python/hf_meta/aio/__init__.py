@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +29,10 @@ async def read_batches(
     repos: Any, *, batch_size: int = 1_000, **settings: Unpack[Settings]
 ) -> AsyncIterator[pyarrow.RecordBatch]:
     """Reads many repositories, and yields a batch of rows at a time. See `hf_meta.read_batches`."""
-    progress = BatchProgress(repos, settings)
-    for table in tables(repos, batch_size):
-        rows = await read(table, **settings)
-        progress.add(rows)
-        yield rows
+    with contextlib.closing(BatchProgress(repos, settings)) as progress:
+        batches = tables(repos, batch_size)
+        # An iterator may send requests.
+        while (table := await asyncio.to_thread(next, batches, None)) is not None:
+            rows = await read(table, **settings)
+            progress.add(rows)
+            yield rows
