@@ -124,12 +124,45 @@ class Tables(unittest.TestCase):
     def test_the_progress_is_reported_after_each_batch(self):
         seen = []
         self.assertEqual(len(list(hf_meta.read_batches(NAMES, batch_size=2, progress=seen.append))), 2)
-        self.assertEqual(seen, [(2, 3, 0), (3, 3, 0)])
+        self.assertEqual(seen, [(2, 3, 0, None), (3, 3, 0, None)])
         for batch in hf_meta.read_batches(iter(["gpt2"]), endpoint="http://127.0.0.1:1", timeout=1, progress=seen.append):
             self.assertEqual(batch["status"].to_pylist(), ["failed"])
-        self.assertEqual(seen[-1], (1, 0, 1))
+        self.assertEqual(seen[-1], (1, 0, 1, None))
         hf_meta.read(NAMES, progress=seen.append)
-        self.assertEqual(seen[-1], (3, 3, 0))
+        self.assertEqual(seen[-1], (3, 3, 0, None))
+
+    def test_an_outage_is_announced_and_ends_the_call(self):
+        seen, names = [], [f"org/{number}" for number in range(40)]
+        settings = {"endpoint": "http://127.0.0.1:1", "timeout": 1, "max_outage": 0.1}
+        with self.assertWarnsRegex(RuntimeWarning, "waiting for the end of the outage"):
+            with self.assertRaises(hf_meta.HfMetaError) as raised:
+                hf_meta.read(names, progress=seen.append, **settings)
+        self.assertEqual(raised.exception.code, seen[-1].outage)
+        with self.assertRaises(ValueError):
+            hf_meta.read(names, max_outage=-1)
+
+    def test_urls_and_revisions_are_names(self):
+        rows = hf_meta.read(["gpt2@main", "https://huggingface.co/bigscience/bloom"])
+        self.assertEqual(rows["repo"].to_pylist(), ["gpt2", "bigscience/bloom"])
+        self.assertEqual(rows["parameter_total"].to_pylist(), [TOTALS[2], TOTALS[0]])
+
+    def test_stopped_calls_leave_files_in_place(self):
+        class Interrupted(BaseException):
+            pass
+
+        def interrupt(progress):
+            raise Interrupted
+
+        with tempfile.TemporaryDirectory() as folder:
+            target, packed = os.path.join(folder, "census"), os.path.join(folder, "packed")
+            hf_meta.census.read(NAMES, target)
+            rows = tables(target)
+            for call in [hf_meta.census.count, hf_meta.census.pack, hf_meta.census.publish]:
+                output = [] if call is hf_meta.census.count else [packed]
+                with self.subTest(call.__name__), contextlib.suppress(Interrupted):
+                    call(target, *output, progress=interrupt)
+            self.assertEqual(tables(target), rows)
+            self.assertFalse(os.path.exists(packed + ".part"))
 
     def test_an_interrupted_census_stores_its_complete_rows(self):
         class Interrupted(BaseException):
@@ -163,6 +196,18 @@ class Tables(unittest.TestCase):
     def test_columns_of_a_list_save_requests(self):
         listed = {"repo": ["gpt2"], "files": [["config.json", "model.safetensors"]]}
         self.assertLess(sent_requests(pyarrow.table(listed)), sent_requests(["gpt2"]))
+
+    def test_wrong_settings_are_errors(self):
+        for settings in [{"jobs": -1}, {"jobs": 0}, {"quota_share": None}, {"quota_share": 0}]:
+            with self.subTest(settings), self.assertRaises(ValueError):
+                hf_meta.read(NAMES, **settings)
+        with self.assertRaises(ValueError):
+            next(hf_meta.read_batches(iter(NAMES), batch_size=0))
+        with tempfile.TemporaryDirectory() as folder, self.assertRaises(ValueError):
+            listed = os.path.join(folder, "list")
+            with open(listed, "wb") as file:
+                file.write(b"PAR1garbage")
+            hf_meta.census.read(listed, os.path.join(folder, "census"))
 
     def test_wrong_tables_are_errors(self):
         for repos in [{"name": NAMES}, {"repo": [1, 2, 3]}]:

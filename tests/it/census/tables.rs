@@ -16,7 +16,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-use crate::hub::Fault;
+use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support;
 
 /// A limit on outages, which the tests never reach.
@@ -223,6 +223,28 @@ async fn a_pipeline_is_the_sum_of_its_components_and_a_model_of_its_files() {
     hub.inject(|request, _| request.path.contains("/vae/").then(|| Fault::Status(404, vec![])));
     let missing = read("missing").await;
     assert_eq!((&*missing.status, missing.parameter_total), ("gone", None), "{missing:?}");
+}
+
+/// Each component takes a few requests, so a repository cannot have any number of them.
+#[tokio::test]
+async fn a_model_has_at_most_a_hundred_components() {
+    let weights = || File::safetensors([("a", "F32", &[2][..])]);
+    let repo = |name: &str, modules: usize| {
+        let index = Repo::new(name).file("modules.json", File::from_bytes("[]"));
+        (0..modules).fold(index.file("model.safetensors", weights()), |repo, at| {
+            repo.file(&format!("{at}_Dense/model.safetensors"), weights())
+        })
+    };
+    let hub = LocalHub::builder().repos([repo("a/few", 100), repo("a/many", 101)]).start().unwrap();
+    let (client, folder) = (support::client(&hub), tempfile::tempdir().unwrap());
+    let (list, target) = (folder.path().join("list"), folder.path().join("census"));
+    Listing::new().write(&client, &list).await.unwrap();
+    let census = Census::create(client, &target.display().to_string()).unwrap();
+    census.read(&Manifest::open(&list, None).unwrap()).await.unwrap();
+    let rows = super::rows(&target);
+    assert_eq!(rows["a/few"].parameter_total, Some(202), "{:?}", rows["a/few"]);
+    let many = &rows["a/many"];
+    assert_eq!((&*many.status, many.parameter_total), ("too_large", None), "{many:?}");
 }
 
 /// The rows of the fixtures are what the command shows.
