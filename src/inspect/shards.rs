@@ -133,11 +133,20 @@ impl Call {
                     set = ShardResults { assembly: assembly.await, failures };
                     drop(permit);
                 }
-                Err(error) if fail_fast => return Err(error.of_shard()),
+                Err(error) if fail_fast => {
+                    let error = error.of_shard();
+                    if !(self.options.reads_all_shards && error.is_malformed()) {
+                        return Err(error);
+                    }
+                    set.failures.push((shard, error));
+                }
                 Err(error) => set.failures.push((shard, error)),
             }
         }
         set.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if fail_fast && !set.failures.is_empty() {
+            return Err(set.failures.swap_remove(0).1);
+        }
         Ok(set)
     }
 

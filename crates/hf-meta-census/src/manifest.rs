@@ -90,7 +90,7 @@ impl ListedRepo {
 
 impl From<&ListedName> for ListedRepo {
     fn from(listed: &ListedName) -> Self {
-        Self::new(&listed.name)
+        Self { commit: listed.commit.clone(), ..Self::new(&listed.name) }
     }
 }
 
@@ -461,6 +461,9 @@ mod tests {
         assert_eq!(repos, expected);
         let json = b"{\"id\": \"a/b\", \"sha\": \"v1\"}\n\n\"c/d\"\n";
         let repos = open("list.jsonl", json, None).unwrap().part(0).unwrap();
+        assert_eq!(repos, [named("a/b", "v1"), ListedRepo::new("c/d")]);
+        let csv = b"commit,repo\nv1,a/b\n,c/d\n";
+        let repos = open("list.csv", csv, None).unwrap().part(0).unwrap();
         assert_eq!(repos, [named("a/b", "v1"), ListedRepo::new("c/d")]);
         for (name, content) in
             [("x", &b"id,likes\na/b,1\n"[..]), ("x.jsonl", b"{\"name\":1}"), ("x.jsonl", b"{")]

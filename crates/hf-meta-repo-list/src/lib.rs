@@ -23,6 +23,8 @@ const COMMITS: [&str; 2] = ["commit", "sha"];
 pub struct ListedName {
     /// The name of a repository, unchecked.
     pub name: String,
+    /// The revision in a column of its own.
+    pub commit: Option<String>,
     /// The number of its line, from 1. In a CSV file, it is the line on which the row begins. `None` if the list is not
     /// a text file.
     pub line: Option<u64>,
@@ -30,13 +32,13 @@ pub struct ListedName {
 
 impl ListedName {
     fn on_line(name: &str, line: u64) -> Self {
-        Self { name: name.to_owned(), line: Some(line) }
+        Self { name: name.to_owned(), commit: None, line: Some(line) }
     }
 }
 
 impl From<String> for ListedName {
     fn from(name: String) -> Self {
-        Self { name, line: None }
+        Self { name, commit: None, line: None }
     }
 }
 
@@ -94,7 +96,7 @@ pub fn columns(chosen: Option<&str>) -> Vec<&str> {
 
 /// Returns the names in a list. A file with the extension `.jsonl` or `.ndjson` has a JSON object or a name in quotes on
 /// each line. A file with the extension `.csv` is a CSV file with a header row, and so is any file if a column is chosen.
-/// A column `commit` or `sha` is the revision. Any other list has one name per line.
+/// A column `commit` or `sha` contains the commits. Any other list has one name per line.
 ///
 /// # Errors
 ///
@@ -114,7 +116,7 @@ pub fn parse(
     if is_csv { csv_column(text, &columns(column)) } else { Ok(lines(text).collect()) }
 }
 
-/// Returns the name in a line of JSON, with the commit as its revision.
+/// Returns the name in a line of JSON.
 fn json_name(line: &ListedName, columns: &[&str]) -> Result<ListedName, ColumnError> {
     let number = line.line.unwrap_or_default();
     let failed = |reason: String| ColumnError::Json { line: number, reason };
@@ -123,15 +125,8 @@ fn json_name(line: &ListedName, columns: &[&str]) -> Result<ListedName, ColumnEr
     let text = |name: &&str| value[name].as_str();
     let name = value.as_str().or_else(|| columns.iter().find_map(text));
     let name = name.ok_or_else(|| failed(format!("no text in `{}`", columns.join("`, `"))))?;
-    Ok(ListedName::on_line(&at_commit(name, COMMITS.iter().find_map(text)), number))
-}
-
-/// Returns a name with a commit as its revision, unless it has one.
-fn at_commit(name: &str, commit: Option<&str>) -> String {
-    match commit.filter(|commit| !commit.is_empty() && !name.contains(['@', ':'])) {
-        Some(commit) => format!("{name}@{commit}"),
-        None => name.to_owned(),
-    }
+    let commit = COMMITS.iter().find_map(text).map(str::to_owned);
+    Ok(ListedName { commit, ..ListedName::on_line(name, number) })
 }
 
 /// Returns the values of the first of some columns that are not empty.
@@ -149,8 +144,9 @@ fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<ListedName>, ColumnErr
         let record = record?;
         let value = |at| record.get(at).map(str::trim).filter(|value| !value.is_empty());
         let line = record.position().map_or(0, |position| first_line(bytes, position));
-        let name = value(at).map(|name| at_commit(name, commit.and_then(value)));
-        values.extend(name.map(|name| ListedName::on_line(&name, line)));
+        let commit = commit.and_then(value).map(str::to_owned);
+        values
+            .extend(value(at).map(|name| ListedName { commit, ..ListedName::on_line(name, line) }));
     }
     Ok(values)
 }
