@@ -187,6 +187,7 @@ impl Model {
             meter,
             memory: CallMemory::new(&self.context.memory),
             large: self.large_calls.as_ref().map(|limit| Arc::new(limit.start_call())),
+            reads_all_shards: false,
             state: CallState::default(),
         })
     }

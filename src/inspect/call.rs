@@ -56,6 +56,8 @@ pub(crate) struct Call {
     pub(crate) memory: CallMemory,
     /// The permit to use a lot of memory.
     pub(crate) large: Option<Arc<LargeCall>>,
+    /// True to read all shards even if one is malformed, so that equal repositories have equal records.
+    pub(crate) reads_all_shards: bool,
     pub(crate) state: CallState,
 }
 
@@ -69,8 +71,6 @@ pub(crate) struct ReadOptions {
     pub(crate) list_sets: bool,
     /// True to verify all sets of weights.
     pub(crate) all_sets: bool,
-    /// True to read all shards even if one is malformed, so that equal repositories have equal records.
-    pub(crate) reads_all_shards: bool,
     /// The conditions for which to compute the memory of the model.
     pub(crate) memory: Option<MemoryOptions>,
     pub(crate) cache_mode: CacheMode,
@@ -140,7 +140,7 @@ impl Call {
     /// Like [`Call::count`], but without the cache. Also returns the bytes that were read.
     pub(crate) async fn record(mut self) -> RecordedCount {
         self.files = CallFiles::recorded(self.files.origin.clone());
-        self.options.reads_all_shards = true;
+        self.reads_all_shards = true;
         let (path, result) = match self.read(false).await {
             Ok(Inspected { path, report, .. }) => (Some(path), Ok(report)),
             Err(error) => (None, Err(error)),

@@ -135,7 +135,7 @@ impl Call {
                 }
                 Err(error) if fail_fast => {
                     let error = error.of_shard();
-                    if !(self.options.reads_all_shards && error.is_malformed()) {
+                    if !(self.reads_all_shards && error.is_malformed()) {
                         return Err(error);
                     }
                     set.failures.push((shard, error));

@@ -16,7 +16,7 @@ use super::read_repo::{RepoReader, recount};
 use super::row::{CensusRow, TOOL, integer};
 use super::run::CensusRun;
 use super::storage::Storage;
-use super::{CensusError, Manifest, StoredHeader};
+use super::{CensusError, ListedRepo, Manifest, StoredHeader};
 use hf_meta::formats::{chain, clip};
 use hf_meta::{Client, ErrorKind};
 
@@ -288,7 +288,6 @@ impl Census {
         let mut summary = CensusSummary::default();
         let mut todo = run.find_incomplete(parts, &mut summary).await?;
         loop {
-            let outages = run.breaker.outages();
             let (mut failed, mut missing) = (Vec::new(), 0);
             let reads = stream::iter(take(&mut todo)).map(|part| run.read_part(part));
             let mut reads = reads.buffer_unordered(MAX_CONCURRENT_PARTS);
@@ -304,16 +303,18 @@ impl Census {
             if missing > 0 {
                 return Err(self.incomplete(missing, parts.len()));
             }
-            if run.breaker.outages() == outages {
+            let suspects = run.breaker.take_suspects();
+            if suspects.is_empty() {
                 for (_, read) in &failed {
                     summary.add(read);
                 }
                 return Ok(summary);
             }
-            // The first failures of an outage are rows.
-            run.reads_failed = true;
+            // The first failures of an outage, and its probes, are rows.
             run.existing.extend(failed.iter().map(|(part, _)| part.clone()));
             let rows = failed.iter().map(|(_, read)| read.failed()).sum::<usize>();
+            let rows = rows.min(suspects.len());
+            (run.reads_failed, run.suspects) = (true, Some(suspects));
             self.progress.update(|progress| {
                 (progress.done, progress.failed) = (progress.done - rows, progress.failed - rows);
             });
@@ -413,6 +414,8 @@ struct ReadRun<'a> {
     existing: BTreeSet<CensusPart>,
     /// True if failed repositories are read again.
     reads_failed: bool,
+    /// The failed repositories to read again; `None` for all.
+    suspects: Option<BTreeSet<String>>,
     previous: Option<PreviousCensus>,
     breaker: Arc<CircuitBreaker>,
     reader: RepoReader,
@@ -434,7 +437,8 @@ impl<'a> ReadRun<'a> {
         let breaker = Arc::new(CircuitBreaker::new(census.max_outage, stop, progress));
         let reader = RepoReader::new(&census.client, census.concurrency, Arc::clone(&breaker));
         let reader = reader.all_quantizations(census.all_quantizations);
-        let (reads_failed, turn) = (manifest.is_none(), tokio::sync::Mutex::default());
+        let (reads_failed, suspects) = (manifest.is_none(), None);
+        let turn = tokio::sync::Mutex::default();
         let parts = manifest.map_or(0, Manifest::parts);
         Ok(Self {
             census,
@@ -442,6 +446,7 @@ impl<'a> ReadRun<'a> {
             parts,
             existing,
             reads_failed,
+            suspects,
             previous,
             breaker,
             reader,
@@ -505,7 +510,16 @@ impl<'a> ReadRun<'a> {
         let storage = &self.census.storage;
         let mut pending = match (self.stored(&part).await?, self.manifest) {
             (Some((footer, rows)), _) => {
-                let unread = footer.unread(&rows, self.reads_failed).cloned().collect();
+                let is_suspect = |repo: &&ListedRepo| {
+                    self.suspects.as_ref().is_none_or(|suspects| suspects.contains(&repo.repo))
+                };
+                let unread = footer.unread(&rows, self.reads_failed).filter(is_suspect);
+                let unread: Vec<_> = unread.cloned().collect();
+                if unread.is_empty() {
+                    let mut summary = CensusSummary::default();
+                    summary.add_rows(&rows);
+                    return Ok((part, Some(summary)));
+                }
                 PendingPart::resume(storage, &part, footer, rows, unread).await?
             }
             (None, Some(manifest)) => {

@@ -1,5 +1,7 @@
 //! Ends a run early: on request, in an outage, or if the Hub rejects the token.
 
+use std::collections::BTreeSet;
+use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,9 +51,10 @@ impl CensusStop {
 
 /// A circuit breaker for the calls of a run.
 ///
-/// An outage begins with 16 consecutive failures. Then only one call at a time reads its repository, as a probe, after a
-/// growing delay. Each probe is a different repository, so a series of defective repositories is passed. The first
-/// success ends the outage, and the repositories that failed in it are read again.
+/// An outage begins with 16 consecutive failures of calls that began after the last success. Failures of older calls do
+/// not count, because successes are faster, so that in the end all calls could be failures. Then only one call at a time
+/// reads its repository, as a probe, after a growing delay. Each probe is a different repository, so a series of defective
+/// repositories is passed. The first success ends the outage, and the repositories that failed in it are read again.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     state: Mutex<BreakerState>,
@@ -68,8 +71,13 @@ struct BreakerState {
     failures: u32,
     /// The time of the first of these failures.
     first_failure: Option<Instant>,
-    /// The number of outages.
-    outages: usize,
+    last_success: Option<Instant>,
+    /// The repositories that have failed since the last success.
+    failed: Vec<String>,
+    /// The end of the last outage.
+    outage_end: Option<Instant>,
+    /// The repositories that failed in an outage.
+    suspects: BTreeSet<String>,
     /// The reason for the end of the run.
     error: Option<CensusError>,
 }
@@ -92,9 +100,9 @@ impl CircuitBreaker {
         Self { state, probe, max_outage, stop, progress }
     }
 
-    /// Makes a call, and repeats it as a probe if it fails in an outage. The call returns its result, the number of its
-    /// requests, and its error.
-    pub(super) async fn call<T, Reading>(&self, call: impl Fn() -> Reading) -> T
+    /// Makes the call for a repository, and repeats it as a probe if it fails in an outage. The call returns its result,
+    /// the number of its requests, and its error.
+    pub(super) async fn call<T, Reading>(&self, repo: &str, call: impl Fn() -> Reading) -> T
     where
         Reading: Future<Output = (T, u64, Option<Error>)>,
     {
@@ -108,9 +116,10 @@ impl CircuitBreaker {
                 Some(delay) => tokio::time::sleep(delay.min(self.max_outage)).await,
                 None => drop(probe.take()),
             }
+            let began = Instant::now();
             let (result, requests, error) = call().await;
             // Without a request, a call says nothing about the Hub.
-            if requests == 0 || self.is_final(error, probe.is_some()) || probe.is_some() {
+            if requests == 0 || self.is_final(repo, began, error, probe.is_some()) {
                 return result;
             }
         }
@@ -121,7 +130,7 @@ impl CircuitBreaker {
     }
 
     /// Records the result of a call. Returns whether it is final.
-    fn is_final(&self, error: Option<Error>, is_probe: bool) -> bool {
+    fn is_final(&self, repo: &str, began: Instant, error: Option<Error>, is_probe: bool) -> bool {
         use ErrorKind::{Network, RateLimited, Refused, RejectedToken, Timeout};
         let is_outage = |error: &Error| {
             let kind = error.kind();
@@ -135,20 +144,28 @@ impl CircuitBreaker {
                 false
             }
             Some(error) if is_outage(&error) => {
-                let began = *state.first_failure.get_or_insert_with(Instant::now);
-                state.failures += u32::from(is_probe || !was_open);
+                let first = *state.first_failure.get_or_insert_with(Instant::now);
+                let is_new = state.last_success.is_none_or(|success| success <= began);
+                state.failures += u32::from(is_probe || (is_new && !was_open));
+                if state.outage_end.is_some_and(|end| began < end) {
+                    state.suspects.insert(repo.to_owned());
+                } else {
+                    state.failed.push(repo.to_owned());
+                }
                 let is_open = state.probe_delay().is_some();
-                state.outages += usize::from(is_open && !was_open);
-                if is_open && is_probe && began.elapsed() >= self.max_outage {
+                if is_open && is_probe && first.elapsed() >= self.max_outage {
                     self.end(&mut state, CensusError::Outage { source: error.into() });
                 } else if is_open && !was_open {
                     self.progress.update(|progress| progress.outage = Some(error.kind()));
                 }
-                !is_open
+                !is_open || is_probe
             }
             _ => {
-                (state.failures, state.first_failure) = (0, None);
+                let (now, failed) = (Instant::now(), take(&mut state.failed));
+                (state.failures, state.first_failure, state.last_success) = (0, None, Some(now));
                 if was_open {
+                    state.outage_end = Some(now);
+                    state.suspects.extend(failed);
                     self.progress.update(|progress| progress.outage = None);
                 }
                 true
@@ -161,8 +178,9 @@ impl CircuitBreaker {
         self.stop.stop();
     }
 
-    pub(super) fn outages(&self) -> usize {
-        self.lock().outages
+    /// Takes the repositories that failed in an outage that has ended.
+    pub(super) fn take_suspects(&self) -> BTreeSet<String> {
+        take(&mut self.lock().suspects)
     }
 
     /// Returns the reason for the end of the run, if it is an error.

@@ -183,13 +183,13 @@ impl RepoReader {
         mut on_read: impl FnMut(usize, CensusRow, Option<HeaderBytes>) -> Result<(), CensusError>,
     ) -> Result<(), CensusError> {
         let reader = self.clone();
-        let read = move |_, (at, repo)| {
+        let read = move |_, (at, repo): (usize, ListedRepo)| {
             let reader = reader.clone();
             async move {
                 // The semaphore is never closed. The permit is held until the headers are written, because they take
                 // memory.
                 let permit = Arc::clone(&reader.repos).acquire_owned().await;
-                let read = reader.breaker.call(|| reader.read(&repo)).await;
+                let read = reader.breaker.call(&repo.repo, || reader.read(&repo)).await;
                 (at, read, permit)
             }
         };
