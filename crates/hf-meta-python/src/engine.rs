@@ -403,7 +403,7 @@ impl Engine {
     }
 }
 
-/// Runs work that reads and writes files on a thread of its own, because it would block the other calls.
+/// Runs work that reads and writes files on a separate thread, because it would block the other calls.
 async fn blocking<T: Send + 'static>(
     work: impl Future<Output = Result<T, CensusError>> + Send + 'static,
 ) -> Result<T, CensusError> {

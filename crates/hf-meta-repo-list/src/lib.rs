@@ -23,7 +23,7 @@ const COMMITS: [&str; 2] = ["commit", "sha"];
 pub struct ListedName {
     /// The name of a repository, unchecked.
     pub name: String,
-    /// The revision in a column of its own.
+    /// The commit in a separate column.
     pub commit: Option<String>,
     /// The number of its line, from 1. In a CSV file, it is the line on which the row begins. `None` if the list is not
     /// a text file.
