@@ -40,8 +40,8 @@ use self::progress::{CensusBar, ListingBar};
 Examples:
   hf-meta census list --filter safetensors -o repos.parquet
   hf-meta census read repos.parquet -o census
-  hf-meta census pack census -o models.parquet
-  duckdb -c \"SELECT sum(parameter_total) FROM 'models.parquet' WHERE is_complete\"")]
+  hf-meta census pack census -o all.parquet
+  duckdb -c \"SELECT sum(parameter_total) FROM 'all.parquet' WHERE is_complete\"")]
 pub(crate) struct CensusArgs {
     #[command(subcommand)]
     command: CensusCommand,
