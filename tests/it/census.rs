@@ -9,19 +9,19 @@ mod hostile;
 mod storage;
 mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hf_meta::Client;
+use hf_meta::{Client, ErrorKind};
 use hf_meta_census::{Census, CensusError, CensusRow, CensusSummary, Listing, Manifest};
 use hf_meta_testing::{Fault, LazyRepos as _, MockHubBuilder};
 
 use crate::generated::{GeneratedModels, ModelKind, ModelTruth};
-use crate::hub::LocalHub;
+use crate::hub::{LocalHub, Repo};
 use crate::support;
 
 /// A Hub of generated models, and a folder.
@@ -233,6 +233,30 @@ async fn two_reads_of_one_state_are_equal_byte_for_byte() {
         let headers = hf_meta_census::file_rows(&file).unwrap().map(Result::unwrap);
         assert!(headers.is_sorted_by_key(|header| (header.repo, header.path)));
     }
+}
+
+/// Otherwise, chance would decide which shards are stored.
+#[tokio::test]
+async fn all_shards_are_stored_although_one_is_missing() {
+    let index =
+        support::index(&[("w", "a.safetensors"), ("x", "b.safetensors"), ("y", "c.safetensors")]);
+    let repo = Repo::new("a/b").file("model.safetensors.index.json", index);
+    let repo = repo.file("b.safetensors", support::weights(&["x"]));
+    let repo = repo.file("c.safetensors", support::weights(&["y"]));
+    let hub = LocalHub::builder().repos([repo]).start().unwrap();
+    // The shards arrive after the error.
+    let seen = Mutex::new(BTreeSet::new());
+    hub.inject(move |request, _| {
+        let is_shard =
+            request.path.ends_with("/b.safetensors") || request.path.ends_with("/c.safetensors");
+        let is_late = is_shard && seen.lock().unwrap().insert(request.path.clone());
+        is_late.then(|| Fault::Status(503, vec![]))
+    });
+    let recorded = support::client(&hub).model("a/b").count_and_record().await;
+    assert_eq!(recorded.result.unwrap_err().kind(), ErrorKind::MissingShards);
+    let files = recorded.bytes.unwrap().into_files().map(|file| file.path.to_string());
+    let expected = ["b.safetensors", "c.safetensors", "model.safetensors.index.json"];
+    assert_eq!(files.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]
