@@ -89,8 +89,9 @@ mod without_tls {
 
     /// No certificates.
     #[derive(Clone, Debug, Default)]
-    pub(crate) struct RootCertificates;
+    pub(crate) struct RootCertificates {}
 
+    #[expect(clippy::unused_self, reason = "the methods of the type with certificates")]
     impl RootCertificates {
         pub(crate) fn is_empty(&self) -> bool {
             true

@@ -43,6 +43,7 @@ pub(crate) mod census {
         ready(super::not_included("census"))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "the function that reads Parquet files can fail")]
     pub(crate) fn read_names(
         _file: &Path,
         _column: Option<&str>,
