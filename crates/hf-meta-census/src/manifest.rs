@@ -175,7 +175,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are no names, or if a repository has two revisions.
+    /// Returns an error if the list is empty, or if a repository has two revisions.
     pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self, CensusError> {
         Self::new("-", Repos::Names(names.into_iter().map(ListedName::from).collect()))
     }

@@ -311,13 +311,16 @@ impl RepoRead {
 
     async fn add_loaded(&mut self, model: &Model, loaded: Result<Vec<WeightSet>, Error>) {
         match loaded {
-            Ok(sets) if sets.len() > MAX_COMPONENTS => self.has_too_many_components = true,
+            Ok(sets) if sets.len() > MAX_COMPONENTS => {
+                (self.has_too_many_components, self.bytes) = (true, None);
+            }
             Ok(sets) => self.add_components(model, sets.into_iter().map(|set| set.path)).await,
             Err(error) => self.result = Err(error),
         }
     }
 
-    /// Reads the other components of the main set, until one fails.
+    /// Reads the other components of the main set, until one fails. Then no headers are kept, because a recount of them
+    /// would take the main set for the whole model.
     async fn add_components(&mut self, model: &Model, paths: impl Iterator<Item = RepoPath>) {
         let mut counts = ComponentCounts::default();
         for path in paths {
@@ -327,7 +330,7 @@ impl RepoRead {
             match more.result {
                 Ok(report) => counts.add(&path, report),
                 Err(error) => {
-                    self.result = Err(error);
+                    (self.result, self.bytes) = (Err(error), None);
                     return;
                 }
             }

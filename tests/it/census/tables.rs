@@ -235,7 +235,10 @@ async fn a_model_has_at_most_a_hundred_components() {
             repo.file(&format!("{at}_Dense/model.safetensors"), weights())
         })
     };
-    let hub = LocalHub::builder().repos([repo("a/few", 100), repo("a/many", 101)]).start().unwrap();
+    let malformed =
+        repo("a/bad", 1).file("1_Dense/model.safetensors", File::from_bytes("no header"));
+    let repos = [repo("a/few", 100), repo("a/many", 101), malformed];
+    let hub = LocalHub::builder().repos(repos).start().unwrap();
     let (client, folder) = (support::client(&hub), tempfile::tempdir().unwrap());
     let (list, target) = (folder.path().join("list"), folder.path().join("census"));
     Listing::new().write(&client, &list).await.unwrap();
@@ -245,6 +248,11 @@ async fn a_model_has_at_most_a_hundred_components() {
     assert_eq!(rows["a/few"].parameter_total, Some(202), "{:?}", rows["a/few"]);
     let many = &rows["a/many"];
     assert_eq!((&*many.status, many.parameter_total), ("too_large", None), "{many:?}");
+    let bad = &rows["a/bad"];
+    assert_eq!((&*bad.status, bad.parameter_total), ("malformed", None), "{bad:?}");
+    // The main set alone is not the model.
+    census.count().await.unwrap();
+    assert_eq!(super::rows(&target), rows);
 }
 
 /// The rows of the fixtures are what the command shows.
