@@ -4,7 +4,9 @@
 
 use std::{collections::BTreeMap, io, io::Write, ops::Range};
 
-use hf_meta::formats::{FileHeader, Format, HeaderError, HeaderParser, Step, TensorTableBuilder};
+use hf_meta::formats::{
+    FileHeader, Format, HeaderError, HeaderErrorKind, HeaderParser, Step, TensorTableBuilder,
+};
 use hf_meta::{Client, RepoPath, Source, TensorInfo, Tree};
 
 /// Magic bytes and version.
@@ -82,7 +84,7 @@ fn header(metadata: &[u8], range: Range<u64>, size: u64) -> Result<FileHeader, H
 }
 
 fn error(message: &str) -> HeaderError {
-    HeaderError::Other { message: message.to_owned() }
+    HeaderError::new(HeaderErrorKind::Other, message)
 }
 
 #[tokio::main]

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::Error;
 use crate::error_kind::ErrorKind;
-use crate::formats::pytorch::PyTorchError;
-use crate::formats::{HeaderError, chain};
+use crate::formats::{HeaderError, HeaderErrorKind, chain};
 use crate::http::{HttpError, HubError, TransportKind};
 
 impl Error {
@@ -31,7 +30,7 @@ impl Error {
             // Other programs, and other kinds of pickles, use the extensions of checkpoints.
             Self::NoWeights { .. }
             | Self::InvalidHeader {
-                source: HeaderError::PyTorch(PyTorchError::NotACheckpoint { .. }),
+                source: HeaderError { kind: HeaderErrorKind::NotACheckpoint, .. },
                 ..
             } => ErrorKind::NoWeights,
             Self::SeveralSets { .. } => ErrorKind::SeveralSets,

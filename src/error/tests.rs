@@ -4,6 +4,7 @@ use url::Url;
 
 use super::*;
 use crate::error_kind::ErrorKind;
+use crate::formats::HeaderErrorKind;
 use crate::http::{SafeUrl, TransportKind};
 
 /// A row of the table: code, predicate and status.
@@ -103,7 +104,7 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
             Error::IncompleteShards { set: location, found: 1, total: 2, first_missing: None },
         ],
         ErrorKind::MalformedHeader => {
-            let source = HeaderError::FileTooShort { file_size: 7 };
+            let source = HeaderError::new(HeaderErrorKind::FileTooShort, "the file is too short");
             vec![Error::InvalidHeader { file, format: "safetensors", source }]
         }
         ErrorKind::MalformedIndex => {

@@ -19,7 +19,7 @@ use crate::cache::{
 };
 use crate::error::Error;
 use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
-use crate::formats::{Format, HeaderError, RepoPath, chain};
+use crate::formats::{Format, HeaderErrorKind, RepoPath, chain};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::CallMeter;
 use crate::hub::{CommitSha, Revision};
@@ -351,7 +351,7 @@ fn warn_of_corrupt_entry(key: &CacheKey, error: &dyn Display) {
 fn is_over_limit(error: &Error) -> bool {
     match error {
         Error::TooLarge { .. } | Error::HeadersTooLarge { .. } => true,
-        Error::InvalidHeader { source, .. } => matches!(source, HeaderError::TooLarge { .. }),
+        Error::InvalidHeader { source, .. } => source.kind == HeaderErrorKind::TooLarge,
         _ => false,
     }
 }

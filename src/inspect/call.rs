@@ -332,7 +332,7 @@ impl Call {
     pub(super) fn index_error(&self, path: &RepoPath, source: IndexError) -> Error {
         match source {
             IndexError::CountOverflow { tensor } => {
-                self.header_error(path, HeaderError::Overflow { tensor })
+                self.header_error(path, HeaderError::overflow(&tensor))
             }
             source => Error::InvalidIndex { file: self.files.file_name(path), source },
         }

@@ -7,7 +7,7 @@ use super::call::Call;
 use super::memory::MemoryPermit;
 use crate::count::needs_config;
 use crate::error::Error;
-use crate::formats::{FileHeader, HeaderError, HeaderParser, RepoPath, Step};
+use crate::formats::{FileHeader, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, Step};
 use crate::http::Callback;
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::RangeBytes;
@@ -123,7 +123,7 @@ impl Call {
 fn no_progress(range: &Range<u64>) -> HeaderError {
     let Range { start, end } = range;
     let message = format!("the parser requested the bytes from {start} to {end} twice");
-    HeaderError::Other { message }
+    HeaderError::new(HeaderErrorKind::Other, message)
 }
 
 /// A header that is not yet counted.

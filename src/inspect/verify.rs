@@ -14,10 +14,10 @@ use super::locate::{FoundWeights, Located};
 use super::shards::ShardResults;
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::error::{Error, HubCacheMiss};
-use crate::formats::gguf::{Gguf, GgufError};
+use crate::formats::gguf::Gguf;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
-use crate::formats::{FileHeader, Format, HeaderError, RepoPath, chain, clip};
+use crate::formats::{FileHeader, Format, HeaderErrorKind, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubReportedCount};
 use crate::report::rules;
@@ -473,11 +473,11 @@ fn failed_set(set: &WeightSet, error: Error) -> VerifyReport {
 
 /// Returns whether a file is valid but contains no model.
 fn is_other_content(findings: &[Finding]) -> bool {
-    let reason = findings.iter().find_map(|finding| match finding {
-        Finding::MalformedHeader { reason, .. } => Some(reason),
+    let kind = findings.iter().find_map(|finding| match finding {
+        Finding::MalformedHeader { reason, .. } => Some(reason.kind),
         _ => None,
     });
-    matches!(reason, Some(HeaderError::Gguf(GgufError::NotAModel { .. })))
+    kind == Some(HeaderErrorKind::NotAModel)
 }
 
 fn malformed_index(path: &RepoPath, reason: IndexError) -> Finding {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
-use hf_meta::formats::safetensors::{DetectedFormat, HeaderError, IndexError};
+use hf_meta::formats::safetensors::{DetectedFormat, HeaderError, HeaderErrorKind, IndexError};
 use hf_meta::report::text::{duration, escape, thousands};
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{
@@ -199,7 +199,10 @@ fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String
             "run `hf-meta verify {}` to list everything that is missing",
             source.display
         )),
-        Error::InvalidHeader { source: HeaderError::WrongFormat { detected, .. }, .. }
+        Error::InvalidHeader {
+            source: HeaderError { kind: HeaderErrorKind::WrongFormat(detected), .. },
+            ..
+        }
         | Error::InvalidIndex { source: IndexError::NotAnIndex { detected }, .. } => {
             Some(other_content(source, *detected).to_owned())
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hf_meta::count::Counter;
-use hf_meta::formats::safetensors::{HeaderError, HeaderLength};
+use hf_meta::formats::safetensors::{HeaderError, HeaderErrorKind, HeaderLength};
 use hf_meta::{SafetensorsFileHeader, TensorInfo};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, SafeTensorError};
@@ -120,17 +120,17 @@ fn read(file: &[u8]) -> Result<SafetensorsFileHeader, HeaderError> {
 }
 
 fn stage(error: &HeaderError) -> Stage {
-    match error {
-        HeaderError::FileTooShort { .. } => Stage::NoPrefix,
-        HeaderError::TooLarge { .. } | HeaderError::WrongFormat { .. } => Stage::OverLimit,
-        HeaderError::ExceedsFile { .. } => Stage::PastEnd,
-        HeaderError::FileSizeMismatch { .. } => Stage::FileSize,
-        HeaderError::Empty
-        | HeaderError::NotAnObject { .. }
-        | HeaderError::NotUtf8 { .. }
-        | HeaderError::NulPadding { .. }
-        | HeaderError::InvalidJson { .. }
-        | HeaderError::InvalidEntry { .. } => Stage::Text,
+    match error.kind {
+        HeaderErrorKind::FileTooShort => Stage::NoPrefix,
+        HeaderErrorKind::TooLarge | HeaderErrorKind::WrongFormat(_) => Stage::OverLimit,
+        HeaderErrorKind::ExceedsFile => Stage::PastEnd,
+        HeaderErrorKind::FileSizeMismatch => Stage::FileSize,
+        HeaderErrorKind::Empty
+        | HeaderErrorKind::NotAnObject
+        | HeaderErrorKind::NotUtf8
+        | HeaderErrorKind::NulPadding
+        | HeaderErrorKind::InvalidJson
+        | HeaderErrorKind::InvalidEntry => Stage::Text,
         _ => Stage::Tensors,
     }
 }

@@ -1,216 +1,158 @@
 //! Errors of headers.
 
+use std::fmt::Display;
+
 use thiserror::Error;
 
-use super::pytorch::PyTorchError;
-use super::{Dtype, clip};
+use super::clip;
 
 /// The error returned for a file with an invalid header.
 ///
 /// Text from the file, such as a tensor name, is truncated to 200 characters but otherwise unchanged: escape control
 /// characters before printing it to a terminal. Sizes and offsets are in bytes. Tensor offsets are relative to the
 /// start of the data section.
+///
+/// ```
+/// use hf_meta_format::SafetensorsFileHeader;
+/// use hf_meta_format::formats::HeaderErrorKind;
+///
+/// let json = br#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}}"#;
+/// let error = SafetensorsFileHeader::from_json(json).unwrap_err();
+/// assert_eq!((error.kind, error.tensor.as_deref()), (HeaderErrorKind::SizeMismatch, Some("w")));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
 #[non_exhaustive]
-pub enum HeaderError {
+pub struct HeaderError {
+    /// The kind of the violated rule.
+    pub kind: HeaderErrorKind,
+    /// The name of the tensor that violates the rule, if it concerns one.
+    pub tensor: Option<String>,
+    /// The violated rule, with the numbers that violate it.
+    pub message: String,
+}
+
+/// The kind of rule that an invalid header violates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HeaderErrorKind {
     /// The file is too short to contain the 8-byte header length.
-    #[error("the file has only {file_size} bytes; a safetensors file has at least 8")]
-    FileTooShort {
-        /// The size of the file.
-        file_size: u64,
-    },
-    /// The file is in a different format.
-    #[error("the file looks like {detected}")]
-    WrongFormat {
-        /// The expected format.
-        expected: &'static str,
-        /// The format that the file appears to have.
-        detected: DetectedFormat,
-    },
+    FileTooShort,
+    /// The file is in this format instead of the expected one.
+    WrongFormat(DetectedFormat),
     /// The header is truncated.
-    #[error("the header ends at byte {expected}, but only {found} bytes are available")]
-    Truncated {
-        /// The end offset of the header.
-        expected: u64,
-        /// The number of bytes available.
-        found: u64,
-    },
+    Truncated,
     /// The header exceeds the size limit.
-    #[error("a header of {length} bytes exceeds the limit of {limit} bytes")]
-    TooLarge {
-        /// The length of the header.
-        length: u64,
-        /// The maximum accepted length.
-        limit: u64,
-    },
+    TooLarge,
     /// The header is longer than the file.
-    #[error("a header of {length} bytes does not fit in a file of {file_size} bytes")]
-    ExceedsFile {
-        /// The length of the header.
-        length: u64,
-        /// The size of the file.
-        file_size: u64,
-    },
+    ExceedsFile,
     /// The header is empty.
-    #[error("the header is empty")]
     Empty,
     /// The header is not a JSON object.
-    #[error("the header starts with byte 0x{first:02x} instead of `{{`")]
-    NotAnObject {
-        /// The first byte of the header.
-        first: u8,
-    },
-    /// The header is not valid UTF-8.
-    #[error("the header is not valid UTF-8 at byte {at}")]
-    NotUtf8 {
-        /// The offset of the first invalid byte in the header.
-        at: usize,
-    },
+    NotAnObject,
+    /// The header, or a name in it, is not valid UTF-8.
+    NotUtf8,
     /// The header is padded with NUL bytes.
-    #[error("the header is padded with NUL bytes from byte {at}; it must be padded with spaces")]
-    NulPadding {
-        /// The offset of the first NUL byte in the header.
-        at: usize,
-    },
+    NulPadding,
     /// The header is not JSON with the expected structure.
-    #[error("the header is malformed: {message}")]
-    InvalidJson {
-        /// The reason, with line and column.
-        message: String,
-    },
+    InvalidJson,
     /// An entry does not describe a tensor.
-    #[error("the entry of tensor `{tensor}` is malformed: {message}")]
-    InvalidEntry {
-        /// The name of the tensor.
-        tensor: String,
-        /// The reason, with line and column.
-        message: String,
-    },
+    InvalidEntry,
     /// Two tensors have the same name.
-    #[error("tensor `{tensor}` appears twice in the header")]
-    DuplicateTensor {
-        /// The name of the tensor.
-        tensor: String,
-    },
+    DuplicateTensor,
     /// The data of a tensor ends before it begins.
-    #[error("tensor `{tensor}` ends at byte {end}, before it begins at byte {begin}")]
-    ReversedOffsets {
-        /// The name of the tensor.
-        tensor: String,
-        /// The offset of its first byte.
-        begin: u64,
-        /// The offset past its last byte.
-        end: u64,
-    },
+    ReversedOffsets,
     /// The size of a tensor overflows 64 bits.
-    #[error("the size of tensor `{tensor}` overflows 64 bits")]
-    Overflow {
-        /// The name of the tensor.
-        tensor: String,
-    },
-    /// The elements of a tensor do not fill whole bytes.
-    #[error(
-        "tensor `{tensor}` has {elements} elements of {dtype}, which is not a whole number of bytes"
-    )]
-    PartialByte {
-        /// The name of the tensor.
-        tensor: String,
-        /// The dtype of the tensor.
-        dtype: Dtype,
-        /// The number of elements.
-        elements: u64,
-    },
+    Overflow,
+    /// The elements of a tensor do not fill whole bytes or blocks.
+    PartialBlock,
     /// The shape and dtype of a tensor do not match its offsets.
-    #[error(
-        "tensor `{tensor}` has {elements} elements of {dtype}, which is {expected} bytes, but spans {found} bytes"
-    )]
-    SizeMismatch {
-        /// The name of the tensor.
-        tensor: String,
-        /// The dtype of the tensor.
-        dtype: Dtype,
-        /// The number of elements.
-        elements: u64,
-        /// The number of bytes implied by shape and dtype.
-        expected: u64,
-        /// The number of bytes between its offsets.
-        found: u64,
-    },
+    SizeMismatch,
     /// A tensor of an unknown dtype has less than one bit per element.
-    #[error("tensor `{tensor}` has {elements} elements of {dtype}, too many for its {found} bytes")]
-    TooManyElements {
-        /// The name of the tensor.
-        tensor: String,
-        /// The dtype of the tensor.
-        dtype: Dtype,
-        /// The number of elements.
-        elements: u64,
-        /// The number of bytes between its offsets.
-        found: u64,
-    },
+    TooManyElements,
     /// The data of a tensor is preceded by bytes that belong to no tensor.
-    #[error("the data has a gap from byte {expected} to byte {begin}, before tensor `{tensor}`")]
-    Gap {
-        /// The name of the tensor.
-        tensor: String,
-        /// The offset of its first byte.
-        begin: u64,
-        /// The offset at which the data before it ends.
-        expected: u64,
-    },
+    Gap,
     /// The data of a tensor overlaps that of another.
-    #[error(
-        "tensor `{tensor}` begins at byte {begin} of the data, inside a tensor that ends at byte {expected}"
-    )]
-    Overlap {
-        /// The name of the tensor.
-        tensor: String,
-        /// The offset of its first byte.
-        begin: u64,
-        /// The offset at which the data before it ends.
-        expected: u64,
-    },
+    Overlap,
     /// The file does not have the size that its header implies.
-    #[error(
-        "according to its header, the file ends with {} at byte {expected}, but it has {found} bytes",
-        last(tensor.as_deref())
-    )]
-    FileSizeMismatch {
-        /// The name of the last tensor in the file, or `None` if the file has no tensor data.
-        tensor: Option<String>,
-        /// The size that the header implies.
-        expected: u64,
-        /// The actual size of the file.
-        found: u64,
-    },
-    /// The file violates the GGUF format.
-    #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// The file violates the rules of PyTorch checkpoints.
-    #[error(transparent)]
-    PyTorch(#[from] PyTorchError),
-    /// The file violates a custom format.
-    #[error("{message}")]
-    Other {
-        /// The violated rule.
-        message: String,
-    },
+    FileSizeMismatch,
+    /// The GGUF file is valid, but contains something other than a model, such as an importance matrix.
+    NotAModel,
+    /// The file contains something other than a PyTorch checkpoint.
+    NotACheckpoint,
+    /// A file with another error imports functions or classes that `torch.load(weights_only=True)` rejects.
+    UnsafeImports,
+    /// The file uses a version or a feature of its format that this crate does not support.
+    Unsupported,
+    /// The file violates any other rule of its format.
+    Other,
 }
 
 impl HeaderError {
+    /// Creates an error that concerns no single tensor.
+    #[must_use]
+    pub fn new(kind: HeaderErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, tensor: None, message: message.into() }
+    }
+
+    /// Creates the error of a tensor. The message is the name of the tensor followed by `rule`.
+    #[must_use]
+    pub fn of_tensor(kind: HeaderErrorKind, name: &str, rule: impl Display) -> Self {
+        let message = format!("tensor `{}` {rule}", clip(name));
+        Self { kind, tensor: Some(clip(name)), message }
+    }
+
     /// Creates the error for a tensor whose size does not fit in 64 bits.
-    pub(crate) fn overflow(tensor: &str) -> Self {
-        Self::Overflow { tensor: clip(tensor) }
+    #[must_use]
+    pub fn overflow(tensor: &str) -> Self {
+        let message = format!("the size of tensor `{}` overflows 64 bits", clip(tensor));
+        Self { kind: HeaderErrorKind::Overflow, tensor: Some(clip(tensor)), message }
+    }
+
+    /// Creates the error for the data of a tensor that begins before or after the `expected` offset.
+    pub(super) fn misplaced(tensor: &str, begin: u64, expected: u64) -> Self {
+        if begin < expected {
+            let rule = format!(
+                "begins at byte {begin} of the data, inside a tensor that ends at byte {expected}"
+            );
+            return Self::of_tensor(HeaderErrorKind::Overlap, tensor, rule);
+        }
+        let tensor = clip(tensor);
+        let message = format!(
+            "the data has a gap from byte {expected} to byte {begin}, before tensor `{tensor}`"
+        );
+        Self { kind: HeaderErrorKind::Gap, tensor: Some(tensor), message }
+    }
+
+    /// Creates the error for a header that ends at byte `expected`, if only `found` bytes are available.
+    pub(super) fn truncated(expected: u64, found: u64) -> Self {
+        let message =
+            format!("the header ends at byte {expected}, but only {found} bytes are available");
+        Self::new(HeaderErrorKind::Truncated, message)
+    }
+
+    /// Creates the error for a header of `length` bytes, which are more than the limit.
+    pub(super) fn too_large(length: u64, limit: u64) -> Self {
+        let message = format!("a header of {length} bytes exceeds the limit of {limit} bytes");
+        Self::new(HeaderErrorKind::TooLarge, message)
+    }
+
+    /// Creates the error for a header of `length` bytes, which are more than the file has.
+    pub(super) fn exceeds_file(length: u64, file_size: u64) -> Self {
+        let message =
+            format!("a header of {length} bytes does not fit in a file of {file_size} bytes");
+        Self::new(HeaderErrorKind::ExceedsFile, message)
+    }
+
+    /// Creates the error for a file in a format other than the expected one.
+    pub(super) fn wrong_format(detected: DetectedFormat) -> Self {
+        let message = format!("the file looks like {detected}");
+        Self::new(HeaderErrorKind::WrongFormat(detected), message)
     }
 }
 
-/// Describes the last part of a file: a tensor, or the header if there is no data.
-fn last(tensor: Option<&str>) -> String {
-    tensor.map_or_else(|| "its header".to_owned(), |tensor| format!("tensor `{tensor}`"))
-}
-
 /// The actual format of a file with an unexpected format, detected from its first eight bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DetectedFormat {
     /// A Git LFS pointer, the text file that Git stores in place of a large file.
@@ -281,105 +223,4 @@ impl std::fmt::Display for DetectedFormat {
             Self::Text => "text",
         })
     }
-}
-
-/// A rule of the GGUF format that a header violates.
-///
-/// Text from the file is truncated to 200 characters but otherwise unchanged. Violations that are not specific to
-/// GGUF are variants of [`HeaderError`].
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum GgufError {
-    /// The file does not start with the magic bytes.
-    #[error("the file starts with the bytes {found:02x?} instead of `GGUF`")]
-    InvalidMagic {
-        /// The first four bytes.
-        found: [u8; 4],
-    },
-    /// The version is neither 2 nor 3.
-    #[error("unsupported GGUF version {version}; only 2 and 3 are supported")]
-    UnsupportedVersion {
-        /// The version.
-        version: u32,
-    },
-    /// The file contains something other than the weights of a model.
-    #[error("the file contains {content}, not a model")]
-    NotAModel {
-        /// The content: an importance matrix or a control vector.
-        content: &'static str,
-    },
-    /// There are more keys than in any known model.
-    #[error("the header has {keys} keys, which exceeds the limit of {limit}")]
-    TooManyKeys {
-        /// The number of keys.
-        keys: u64,
-        /// The maximum number of keys.
-        limit: u64,
-    },
-    /// A key or a tensor name is empty or too long.
-    #[error("the name of {what} {at} has {length} bytes; it must have 1 to {limit}")]
-    InvalidNameLength {
-        /// The kind of item: `key` or `tensor`.
-        what: &'static str,
-        /// The position of the key or tensor, counted from 0.
-        at: u64,
-        /// The length of the name in bytes.
-        length: u64,
-        /// The maximum length of the name, in bytes.
-        limit: u64,
-    },
-    /// A key or a tensor name is not valid UTF-8.
-    #[error("the name of {what} {at} is not valid UTF-8")]
-    NotUtf8 {
-        /// The kind of item: `key` or `tensor`.
-        what: &'static str,
-        /// The position of the key or tensor, counted from 0.
-        at: u64,
-    },
-    /// A key appears twice.
-    #[error("key `{key}` appears twice")]
-    DuplicateKey {
-        /// The key.
-        key: String,
-    },
-    /// A value has an unknown type.
-    #[error("key `{key}` has a value of unknown type {number}")]
-    UnknownValueType {
-        /// The key.
-        key: String,
-        /// The type number.
-        number: u32,
-    },
-    /// A value is an array of arrays.
-    #[error("key `{key}` has an array of arrays")]
-    NestedArray {
-        /// The key.
-        key: String,
-    },
-    /// The alignment is not a 32-bit power of two.
-    #[error("`general.alignment` is `{value}`; it must be a 32-bit power of two")]
-    InvalidAlignment {
-        /// The value.
-        value: String,
-    },
-    /// A tensor has too many dimensions.
-    #[error("tensor `{tensor}` has {dimensions} dimensions; the maximum is 4")]
-    TooManyDimensions {
-        /// The name of the tensor.
-        tensor: String,
-        /// The number of dimensions.
-        dimensions: u32,
-    },
-    /// The rows of a tensor are not a whole number of blocks.
-    #[error(
-        "tensor `{tensor}` has rows of {row} elements, which is not a multiple of the block size {block}"
-    )]
-    PartialBlock {
-        /// The name of the tensor.
-        tensor: String,
-        /// The number of elements per row.
-        row: u64,
-        /// The number of elements per block.
-        block: u64,
-    },
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::pytorch::PickleSummary;
-use super::{HeaderError, TensorTable, clip};
+use super::{HeaderError, HeaderErrorKind, TensorTable, clip};
 
 /// The validated header of a weight file, in any format.
 ///
@@ -135,23 +135,21 @@ impl FileHeader {
     ///
     /// # Errors
     ///
-    /// Returns [`HeaderError::FileSizeMismatch`] if the file is shorter or longer.
+    /// Returns [`HeaderErrorKind::FileSizeMismatch`] if the file is shorter or longer.
     pub fn check_file_size(&self, file_size: u64) -> Result<(), HeaderError> {
         let expected = self.file_size();
         if expected == file_size {
             return Ok(());
         }
-        Err(HeaderError::FileSizeMismatch {
-            tensor: self.last_tensor(),
-            expected,
-            found: file_size,
-        })
-    }
-
-    /// Returns the name of the tensor whose data comes last in the file.
-    fn last_tensor(&self) -> Option<String> {
-        let (name, _) = self.tensors.iter().max_by_key(|(_, tensor)| tensor.data_offsets)?;
-        Some(clip(name))
+        let last = self.tensors.iter().max_by_key(|(_, tensor)| tensor.data_offsets);
+        let tensor = last.map(|(name, _)| clip(name));
+        let end = tensor
+            .as_ref()
+            .map_or_else(|| "its header".to_owned(), |name| format!("tensor `{name}`"));
+        let message = format!(
+            "according to its header, the file ends with {end} at byte {expected}, but it has {file_size} bytes"
+        );
+        Err(HeaderError { tensor, ..HeaderError::new(HeaderErrorKind::FileSizeMismatch, message) })
     }
 
     /// Returns the number of parameters declared in the metadata (`total_parameters`).

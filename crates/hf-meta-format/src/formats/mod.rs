@@ -29,8 +29,7 @@ mod text;
 pub mod weight_sets;
 
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
-use error::GgufError;
-pub use error::{DetectedFormat, HeaderError};
+pub use error::{DetectedFormat, HeaderError, HeaderErrorKind};
 pub use format::{Format, Formats, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
 pub use header::{FileHeader, ModelDescription};
 pub use path::{PathError, RepoPath};

@@ -1,11 +1,10 @@
 //! Tensor tables.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::names::{NameList, Names};
 use super::records::Records;
-use super::{HeaderError, TensorInfo, clip};
+use super::{HeaderError, HeaderErrorKind, TensorInfo};
 
 /// The tensors in a file, in header order.
 ///
@@ -109,7 +108,7 @@ impl TensorTable {
     fn check_data(&self, alignment: u64) -> Result<u64, HeaderError> {
         let mut spans = Vec::with_capacity(self.len());
         self.for_each(|_, tensor| spans.push(tensor.data_offsets));
-        data_length(&spans, alignment, |at| clip(self.names.get(at)))
+        data_length(&spans, alignment, |at| self.names.get(at).to_owned())
     }
 }
 
@@ -229,7 +228,10 @@ impl TensorTableBuilder {
     pub fn finish(self) -> Result<TensorTable, HeaderError> {
         let Self { names, mut records, alignment, data_end, error } = self;
         let names = names.into_names();
-        let names = names.map_err(|tensor| HeaderError::DuplicateTensor { tensor })?;
+        let names = names.map_err(|name| {
+            let rule = "appears twice in the header";
+            HeaderError::of_tensor(HeaderErrorKind::DuplicateTensor, &name, rule)
+        })?;
         error.map_or(Ok(()), Err)?;
         records.shrink_to_fit();
         let table = TensorTable { names, records, data_length: 0 };
@@ -256,10 +258,10 @@ fn data_length(
         let at = at as usize;
         let (begin, end) = spans[at];
         let expected = expected.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
-        match begin.cmp(&expected) {
-            Ordering::Equal => Ok(end),
-            Ordering::Greater => Err(HeaderError::Gap { tensor: name(at), begin, expected }),
-            Ordering::Less => Err(HeaderError::Overlap { tensor: name(at), begin, expected }),
+        if begin == expected {
+            Ok(end)
+        } else {
+            Err(HeaderError::misplaced(&name(at), begin, expected))
         }
     })
 }
@@ -306,30 +308,18 @@ mod tests {
 
     #[test]
     fn holes_and_overlaps_are_errors() {
-        assert_eq!(
-            length(&[(1, 2)], 1),
-            Err(HeaderError::Gap { tensor: "0".to_owned(), begin: 1, expected: 0 })
-        );
-        assert_eq!(
-            length(&[(5, 6), (0, 4)], 1),
-            Err(HeaderError::Gap { tensor: "0".to_owned(), begin: 5, expected: 4 })
-        );
-        assert_eq!(
-            length(&[(0, 4), (3, 6)], 1),
-            Err(HeaderError::Overlap { tensor: "1".to_owned(), begin: 3, expected: 4 })
-        );
-        assert_eq!(
-            length(&[(0, 4), (2, 2)], 1),
-            Err(HeaderError::Overlap { tensor: "1".to_owned(), begin: 2, expected: 4 })
-        );
+        assert_eq!(length(&[(1, 2)], 1), Err(HeaderError::misplaced("0", 1, 0)));
+        assert_eq!(length(&[(5, 6), (0, 4)], 1), Err(HeaderError::misplaced("0", 5, 4)));
+        assert_eq!(length(&[(0, 4), (3, 6)], 1), Err(HeaderError::misplaced("1", 3, 4)));
+        assert_eq!(length(&[(0, 4), (2, 2)], 1), Err(HeaderError::misplaced("1", 2, 4)));
     }
 
     #[test]
     fn each_span_begins_at_a_multiple_of_the_alignment() {
         assert_eq!(length(&[(32, 40), (0, 4)], 32), Ok(40));
-        let hole = HeaderError::Gap { tensor: "1".to_owned(), begin: 64, expected: 32 };
+        let hole = HeaderError::misplaced("1", 64, 32);
         assert_eq!(length(&[(0, 4), (64, 65)], 32), Err(hole));
-        let overlap = HeaderError::Overlap { tensor: "1".to_owned(), begin: 16, expected: 32 };
+        let overlap = HeaderError::misplaced("1", 16, 32);
         assert_eq!(length(&[(0, 4), (16, 20)], 32), Err(overlap));
     }
 }

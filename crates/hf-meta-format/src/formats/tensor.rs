@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Dtype, HeaderError, clip};
+use super::{Dtype, HeaderError, HeaderErrorKind};
 
 /// The dtype, shape and data offsets of one tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -56,7 +56,8 @@ impl TensorInfo {
     pub(super) fn check(&self, name: &str) -> Result<(), HeaderError> {
         let (begin, end) = self.data_offsets;
         if end < begin {
-            return Err(HeaderError::ReversedOffsets { tensor: clip(name), begin, end });
+            let rule = format!("ends at byte {end}, before it begins at byte {begin}");
+            return Err(HeaderError::of_tensor(HeaderErrorKind::ReversedOffsets, name, rule));
         }
         let overflow = || HeaderError::overflow(name);
         let elements = self.elements().ok_or_else(overflow)?;
@@ -66,20 +67,19 @@ impl TensorInfo {
         let bits = (elements / block.elements).checked_mul(block.bytes * 8);
         let bytes = bits.ok_or_else(overflow)? / 8;
         if !elements.is_multiple_of(block.elements) {
-            return Err(HeaderError::PartialByte {
-                tensor: clip(name),
-                dtype: self.dtype.clone(),
-                elements,
-            });
+            let rule = format!(
+                "has {elements} elements of {}, which is not a whole number of bytes",
+                self.dtype
+            );
+            return Err(HeaderError::of_tensor(HeaderErrorKind::PartialBlock, name, rule));
         }
         if bytes != end - begin {
-            return Err(HeaderError::SizeMismatch {
-                tensor: clip(name),
-                dtype: self.dtype.clone(),
-                elements,
-                expected: bytes,
-                found: end - begin,
-            });
+            let rule = format!(
+                "has {elements} elements of {}, which is {bytes} bytes, but spans {} bytes",
+                self.dtype,
+                end - begin
+            );
+            return Err(HeaderError::of_tensor(HeaderErrorKind::SizeMismatch, name, rule));
         }
         Ok(())
     }
@@ -89,8 +89,9 @@ impl TensorInfo {
         if elements.div_ceil(8) <= found {
             return Ok(());
         }
-        let (tensor, dtype) = (clip(name), self.dtype.clone());
-        Err(HeaderError::TooManyElements { tensor, dtype, elements, found })
+        let rule =
+            format!("has {elements} elements of {}, too many for its {found} bytes", self.dtype);
+        Err(HeaderError::of_tensor(HeaderErrorKind::TooManyElements, name, rule))
     }
 }
 

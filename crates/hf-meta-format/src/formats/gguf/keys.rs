@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::values::{Cursor, CursorStop, List, ValueType, read_name};
-use crate::formats::{GgufError, clip};
+use super::values::{Cursor, CursorStop, List, ValueType, invalid_key, read_name};
+use crate::formats::{HeaderError, HeaderErrorKind, clip};
 
 /// The key of the data alignment.
 const ALIGNMENT: &str = "general.alignment";
@@ -35,9 +35,11 @@ impl Keys {
     /// The minimum size of a key and its value in bytes: length, one letter, type and value.
     pub(super) const MIN_SIZE: u64 = 8 + 1 + 4 + 1;
 
-    pub(super) fn new(keys: u64) -> Result<Self, GgufError> {
+    pub(super) fn new(keys: u64) -> Result<Self, HeaderError> {
         if keys > Self::MAX_KEYS {
-            return Err(GgufError::TooManyKeys { keys, limit: Self::MAX_KEYS });
+            let limit = Self::MAX_KEYS;
+            let message = format!("the header has {keys} keys, which exceeds the limit of {limit}");
+            return Err(HeaderError::new(HeaderErrorKind::Other, message));
         }
         let alignment = DEFAULT_ALIGNMENT;
         Ok(Self { remaining: keys, metadata: BTreeMap::new(), alignment, list: None, total: keys })
@@ -47,7 +49,7 @@ impl Keys {
     pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
         let key = read_name(cursor, "key", self.total - self.remaining, Self::MAX_KEY_LENGTH)?;
         if self.metadata.contains_key(key) {
-            return Err(GgufError::DuplicateKey { key: clip(key) }.into());
+            return Err(invalid_key(key, "appears twice").into());
         }
         let value_type = ValueType::read(cursor, key)?;
         if value_type == ValueType::List {
@@ -69,10 +71,14 @@ impl Keys {
 }
 
 /// Returns the alignment from the value of its key.
-fn alignment(value_type: ValueType, value: &str) -> Result<u64, GgufError> {
+fn alignment(value_type: ValueType, value: &str) -> Result<u64, HeaderError> {
     let alignment = value.parse::<u32>().ok().filter(|alignment| alignment.is_power_of_two());
     let alignment = alignment.filter(|_| value_type == ValueType::U32);
-    alignment.map(u64::from).ok_or_else(|| GgufError::InvalidAlignment { value: clip(value) })
+    alignment.map(u64::from).ok_or_else(|| {
+        let value = clip(value);
+        let message = format!("`{ALIGNMENT}` is `{value}`; it must be a 32-bit power of two");
+        HeaderError::new(HeaderErrorKind::Other, message)
+    })
 }
 
 /// The key that states the kind of tokenizer.

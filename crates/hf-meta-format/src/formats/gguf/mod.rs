@@ -25,7 +25,6 @@ use std::collections::BTreeMap;
 use self::parser::GgufParser;
 use self::tensors::file_type;
 pub(crate) use self::tensors::is_file_type;
-pub use super::error::GgufError;
 use super::weight_sets::NumberedName;
 use super::{Format, HeaderParser, ModelDescription, RepoPath, WeightFileName};
 

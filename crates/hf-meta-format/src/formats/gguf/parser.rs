@@ -7,7 +7,9 @@ use super::tensors::TensorEntries;
 use super::values::{Bounds, Cursor, CursorStop};
 use super::{IMPORTANCE_MATRIX, describe, is_importance, other_content};
 use crate::formats::buffer::HeaderBuffer;
-use crate::formats::{DetectedFormat, FileHeader, GgufError, HeaderError, HeaderParser, Step};
+use crate::formats::{
+    DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, HeaderParser, Step,
+};
 
 /// The size of a tensor entry in bytes, rounded up. Names have about 25 bytes.
 const BYTES_PER_TENSOR: u64 = 80;
@@ -74,10 +76,10 @@ impl GgufParser {
     fn finish(&mut self, file_size: Option<u64>) -> Result<FileHeader, HeaderError> {
         let end = self.buffer.position();
         let Some(Content { keys, tensors, vocabulary, .. }) = self.content.take() else {
-            return Err(HeaderError::Empty);
+            return Err(HeaderError::new(HeaderErrorKind::Empty, "the header is empty"));
         };
         if let Some(content) = other_content(&keys.metadata) {
-            return Err(GgufError::NotAModel { content }.into());
+            return Err(not_a_model(content));
         }
         let has_data = tensors.total > 0;
         let data_start =
@@ -88,7 +90,7 @@ impl GgufParser {
         let header = FileHeader::new(tensors.finish(data_size)?, 0..data_start);
         // Some importance matrices lack `general.type`.
         if header.tensors().iter().next().is_some_and(|(name, _)| is_importance(name)) {
-            return Err(GgufError::NotAModel { content: IMPORTANCE_MATRIX }.into());
+            return Err(not_a_model(IMPORTANCE_MATRIX));
         }
         // Programs ignore bytes after the data, which is often padded.
         let file_size = file_size.map_or(header.file_size(), |size| size.max(header.file_size()));
@@ -118,7 +120,7 @@ impl HeaderParser for GgufParser {
             }
             Err(CursorStop::Invalid(error)) => Err(error),
             Err(CursorStop::Missing(end)) if self.buffer.is_at_end(file_size) => {
-                Err(HeaderError::Truncated { expected: end, found: self.buffer.arrived() })
+                Err(HeaderError::truncated(end, self.buffer.arrived()))
             }
             Err(CursorStop::Missing(end)) => Ok(Step::Read(self.next_range(end, bounds))),
         }
@@ -137,7 +139,8 @@ impl Content {
         let is_big_endian = version.trailing_zeros() >= 16;
         let version = if is_big_endian { version.swap_bytes() } else { version };
         if !matches!(version, 2 | 3) {
-            return Err(GgufError::UnsupportedVersion { version }.into());
+            let message = format!("unsupported GGUF version {version}; only 2 and 3 are supported");
+            return Err(HeaderError::new(HeaderErrorKind::Unsupported, message).into());
         }
         let [tensors, keys] = [cursor.u64()?, cursor.u64()?];
         let [tensors, keys] =
@@ -232,12 +235,20 @@ impl Content {
 fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> CursorStop {
     let start = cursor.all();
     match DetectedFormat::recognize(start) {
-        Some(detected) => HeaderError::WrongFormat { expected: "a GGUF file", detected }.into(),
+        Some(detected) => HeaderError::wrong_format(detected).into(),
         None if start.len() < DETECTION_BYTES && DetectedFormat::is_possible(start) => {
             CursorStop::Missing(DETECTION_BYTES as u64)
         }
-        None => GgufError::InvalidMagic { found }.into(),
+        None => {
+            let message = format!("the file starts with the bytes {found:02x?} instead of `GGUF`");
+            HeaderError::new(HeaderErrorKind::Other, message).into()
+        }
     }
+}
+
+fn not_a_model(content: &str) -> HeaderError {
+    let message = format!("the file contains {content}, not a model");
+    HeaderError::new(HeaderErrorKind::NotAModel, message)
 }
 
 /// The number of bytes used to detect other formats.

@@ -2,7 +2,7 @@
 
 use super::values::{Cursor, CursorStop, read_name};
 use crate::formats::{
-    Dtype, GgufError, HeaderError, TensorInfo, TensorTable, TensorTableBuilder, clip,
+    Dtype, HeaderError, HeaderErrorKind, TensorInfo, TensorTable, TensorTableBuilder,
 };
 
 /// The tensors read so far.
@@ -47,7 +47,8 @@ impl TensorEntries {
         let name = read_name(cursor, "tensor", at, Self::MAX_NAME_LENGTH)?;
         let dimensions = cursor.u32()?;
         if dimensions > Self::MAX_DIMENSIONS {
-            return Err(GgufError::TooManyDimensions { tensor: clip(name), dimensions }.into());
+            let rule = format!("has {dimensions} dimensions; the maximum is 4");
+            return Err(HeaderError::of_tensor(HeaderErrorKind::Other, name, rule).into());
         }
         // The file lists the fastest-varying dimension first.
         let mut shape = (0..dimensions).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
@@ -68,19 +69,12 @@ impl TensorEntries {
     /// Checks that a tensor's data begins where the data before it ends, because GGML reads the data in the order of
     /// the entries. The table detects overlaps, too, but an empty tensor overlaps nothing.
     fn check_offset(&self, name: &str, begin: u64) -> Result<(), HeaderError> {
-        let tensor = || clip(name);
         let expected = match self.next {
             Some(expected) => expected,
             // The size of the previous tensor is unknown.
             None => begin.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX),
         };
-        match begin {
-            _ if begin > expected => Err(HeaderError::Gap { tensor: tensor(), begin, expected }),
-            _ if begin < expected => {
-                Err(HeaderError::Overlap { tensor: tensor(), begin, expected })
-            }
-            _ => Ok(()),
-        }
+        if begin == expected { Ok(()) } else { Err(HeaderError::misplaced(name, begin, expected)) }
     }
 
     /// Adds the last tensor to the table. If its size is unknown, `limit` is the end of its data.
@@ -112,8 +106,11 @@ fn end(name: &str, tensor: &TensorInfo) -> Result<Option<u64>, HeaderError> {
     let Some(block) = tensor.dtype.block() else { return Ok(None) };
     let row = tensor.shape.last().copied().unwrap_or(1);
     if !row.is_multiple_of(block.elements) {
-        let tensor = clip(name);
-        return Err(GgufError::PartialBlock { tensor, row, block: block.elements }.into());
+        let block = block.elements;
+        let rule = format!(
+            "has rows of {row} elements, which is not a multiple of the block size {block}"
+        );
+        return Err(HeaderError::of_tensor(HeaderErrorKind::PartialBlock, name, rule));
     }
     let end = tensor
         .dtype

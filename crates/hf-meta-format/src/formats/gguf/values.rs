@@ -1,6 +1,8 @@
 //! Reads numbers, strings and lists from the unparsed bytes.
 
-use crate::formats::{GgufError, HeaderError, clip};
+use std::fmt::Display;
+
+use crate::formats::{HeaderError, HeaderErrorKind, clip};
 
 /// The reason an item cannot be read.
 #[derive(Debug)]
@@ -30,12 +32,10 @@ impl Bounds {
     /// Checks that the header may extend to an offset.
     pub(super) fn check(self, end: u64) -> Result<(), HeaderError> {
         if end > self.limit {
-            return Err(HeaderError::TooLarge { length: end, limit: self.limit });
+            return Err(HeaderError::too_large(end, self.limit));
         }
         match self.file_size {
-            Some(file_size) if end > file_size => {
-                Err(HeaderError::ExceedsFile { length: end, file_size })
-            }
+            Some(file_size) if end > file_size => Err(HeaderError::exceeds_file(end, file_size)),
             _ => Ok(()),
         }
     }
@@ -120,10 +120,20 @@ pub(super) fn read_name<'a>(
     let mut ahead = cursor.clone();
     let length = ahead.u64()?;
     if length == 0 || length > limit {
-        return Err(GgufError::InvalidNameLength { what, at, length, limit }.into());
+        let message =
+            format!("the name of {what} {at} has {length} bytes; it must have 1 to {limit}");
+        return Err(HeaderError::new(HeaderErrorKind::Other, message).into());
     }
     let name = std::str::from_utf8(cursor.string()?);
-    name.map_err(|_| GgufError::NotUtf8 { what, at }.into())
+    name.map_err(|_| {
+        let message = format!("the name of {what} {at} is not valid UTF-8");
+        HeaderError::new(HeaderErrorKind::NotUtf8, message).into()
+    })
+}
+
+/// Returns the error for a key that violates a rule.
+pub(super) fn invalid_key(key: &str, rule: impl Display) -> HeaderError {
+    HeaderError::new(HeaderErrorKind::Other, format!("key `{}` {rule}", clip(key)))
 }
 
 /// The maximum length of a stored string, and of a list stored as text, in bytes. Names, licenses and languages are
@@ -170,7 +180,8 @@ impl ValueType {
     pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, CursorStop> {
         let number = cursor.u32()?;
         let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));
-        found.copied().ok_or_else(|| GgufError::UnknownValueType { key: clip(key), number }.into())
+        let unknown = || invalid_key(key, format!("has a value of unknown type {number}"));
+        found.copied().ok_or_else(|| unknown().into())
     }
 
     /// Returns the size of a value in bytes; `None` for strings and lists.
@@ -241,7 +252,7 @@ impl List {
     pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, CursorStop> {
         let element = ValueType::read(cursor, key)?;
         if element == ValueType::List {
-            return Err(GgufError::NestedArray { key: clip(key) }.into());
+            return Err(invalid_key(key, "has an array of arrays").into());
         }
         let length = cursor.u64()?;
         cursor.check(length.saturating_mul(element.min_size()))?;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::PyTorchError;
 use super::parts::{FileParts, Stop};
+use crate::formats::{HeaderError, HeaderErrorKind};
 
 /// The length of the end of the file to read, in bytes. A comment has up to 65,535 bytes, and the directory has
 /// about 90 bytes per tensor.
@@ -84,8 +84,8 @@ impl Archive {
     }
 
     /// Returns the folder of the checkpoint with a trailing slash, and the entry of its pickle.
-    pub(super) fn pickle(&self) -> Result<(&str, Entry), PyTorchError> {
-        let other = |content| Err(PyTorchError::NotACheckpoint { content });
+    pub(super) fn pickle(&self) -> Result<(&str, Entry), HeaderError> {
+        let other = |content| Err(not_a_checkpoint(content));
         let folders = self.0.keys().filter_map(|name| name.strip_suffix("data.pkl"));
         let mut folders = folders.filter(|name| name.find('/') == name.len().checked_sub(1));
         match (folders.next(), folders.next()) {
@@ -189,6 +189,14 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, next)
 }
 
-fn malformed(reason: &'static str) -> Stop {
-    PyTorchError::MalformedArchive { reason }.into()
+/// Returns the error for a malformed archive.
+pub(super) fn malformed(reason: &str) -> Stop {
+    let message = format!("the ZIP archive is malformed: {reason}");
+    HeaderError::new(HeaderErrorKind::Other, message).into()
+}
+
+/// Returns the error for a file with another content.
+pub(super) fn not_a_checkpoint(content: &str) -> HeaderError {
+    let message = format!("the file is {content}, not a checkpoint");
+    HeaderError::new(HeaderErrorKind::NotACheckpoint, message)
 }

@@ -18,7 +18,6 @@
 //! 2.15, and `Lib/pickle.py` of `CPython` 3.14.
 
 mod archive;
-mod error;
 mod imports;
 mod parser;
 mod parts;
@@ -28,7 +27,6 @@ mod values;
 
 use serde::Serialize;
 
-pub use self::error::PyTorchError;
 pub use self::imports::is_allowed_import;
 use self::parser::PyTorchParser;
 use super::safetensors::split_variant;

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::archive::Archive;
+use super::archive::{self, Archive, not_a_checkpoint};
 use super::parts::{FileParts, Stop};
 use super::pickle::{Pickle, PickleStop};
 use super::values::{PickleValue, Storage};
-use super::{PyTorchError, is_allowed_import, tensors};
-use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step, clip};
+use super::{is_allowed_import, tensors};
+use crate::formats::{
+    DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, HeaderParser, Step, clip,
+};
 
 /// The length of the first range in bytes. It contains the pickle of most files, and is as long as the range at the
 /// end of the file.
@@ -50,7 +52,7 @@ impl PyTorchParser {
         match DetectedFormat::recognize(start) {
             Some(DetectedFormat::Zip) => {
                 let reason = "its end cannot be read, because the size of the file is unknown";
-                self.parse_archive(file_size.ok_or(PyTorchError::MalformedArchive { reason })?)
+                self.parse_archive(file_size.ok_or_else(|| archive::malformed(reason))?)
             }
             None | Some(DetectedFormat::Pickle) => {
                 let mut pickle = Pickle::new(start);
@@ -90,7 +92,7 @@ impl PyTorchParser {
     ) -> Result<FileHeader, Stop> {
         let magic = self.load(pickle, file_size)?;
         if pickle.text(magic) != MAGIC {
-            return Err(PyTorchError::NotACheckpoint { content: "a pickle" }.into());
+            return Err(not_a_checkpoint("a pickle").into());
         }
         let mut next = || self.load(pickle, file_size);
         let [_, _, root, keys] = [next()?, next()?, next()?, next()?];
@@ -129,7 +131,7 @@ impl PyTorchParser {
                 let start = self.parts.start();
                 let start = &start[..start.len().min(DETECTION_BYTES)];
                 let content = other_content(start);
-                let unknown = || PyTorchError::NotACheckpoint { content }.into();
+                let unknown = || not_a_checkpoint(content).into();
                 DetectedFormat::recognize_or_text(start).map_or_else(unknown, wrong_format)
             }
             stop @ PickleStop::Invalid(_) => malformed(pickle, stop),
@@ -144,11 +146,11 @@ impl PyTorchParser {
     ) -> Result<Range<u64>, HeaderError> {
         let (read, end) = (self.parts.length(), missing.end);
         if self.has_ended || file_size.is_some_and(|size| end > size) {
-            return Err(HeaderError::Truncated { expected: end, found: file_size.unwrap_or(read) });
+            return Err(HeaderError::truncated(end, file_size.unwrap_or(read)));
         }
         let length = read.saturating_add(end - missing.start);
         if length > self.limit.max(FIRST_RANGE) {
-            return Err(HeaderError::TooLarge { length, limit: self.limit });
+            return Err(HeaderError::too_large(length, self.limit));
         }
         Ok(missing)
     }
@@ -187,7 +189,7 @@ fn other_content(start: &[u8]) -> &'static str {
 }
 
 fn wrong_format(detected: DetectedFormat) -> Stop {
-    HeaderError::WrongFormat { expected: "a PyTorch checkpoint", detected }.into()
+    HeaderError::wrong_format(detected).into()
 }
 
 /// Returns the error for the last opcode of a pickle.
@@ -196,7 +198,8 @@ fn malformed(pickle: &Pickle<'_>, stop: PickleStop) -> Stop {
         PickleStop::Invalid(reason) => reason,
         PickleStop::Missing(_) => "it is truncated",
     };
-    PyTorchError::MalformedPickle { at: pickle.opcode_at as u64, reason }.into()
+    let message = format!("the pickle is malformed at byte {}: {reason}", pickle.opcode_at);
+    HeaderError::new(HeaderErrorKind::Other, message).into()
 }
 
 /// Checks the number of bytes of a storage. `found` is `None` if the file does not contain it.
@@ -205,7 +208,10 @@ fn check_storage(key: &str, expected: Option<u64>, found: Option<u64>) -> Result
     if found == Some(expected) {
         return Ok(());
     }
-    Err(PyTorchError::StorageMismatch { storage: clip(key), expected, found }.into())
+    let found = found.map_or_else(|| "no such storage".to_owned(), |bytes| bytes.to_string());
+    let key = clip(key);
+    let message = format!("storage `{key}` has {expected} bytes, but the file contains {found}");
+    Err(HeaderError::new(HeaderErrorKind::Other, message))
 }
 
 /// Adds the imports that `torch.load(weights_only=True)` rejects to an error.
@@ -214,7 +220,8 @@ fn with_imports(stop: Stop, imports: &BTreeSet<String>) -> Stop {
     let imports: Vec<_> = rejected.take(10).cloned().collect();
     match stop {
         Stop::Invalid(error) if !imports.is_empty() => {
-            PyTorchError::UnsafeImports { error: Box::new(error), imports }.into()
+            let message = format!("{error}; it imports `{}`", imports.join("`, `"));
+            HeaderError { kind: HeaderErrorKind::UnsafeImports, message, ..error }.into()
         }
         stop => stop,
     }

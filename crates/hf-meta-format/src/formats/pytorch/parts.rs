@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::PyTorchError;
 use crate::formats::HeaderError;
 
 /// The reason why a header cannot be parsed any further.
@@ -16,12 +15,6 @@ pub(super) enum Stop {
 impl From<HeaderError> for Stop {
     fn from(error: HeaderError) -> Self {
         Self::Invalid(error)
-    }
-}
-
-impl From<PyTorchError> for Stop {
-    fn from(error: PyTorchError) -> Self {
-        Self::Invalid(error.into())
     }
 }
 

@@ -5,8 +5,10 @@ use std::collections::HashSet;
 
 use super::pickle::Pickle;
 use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue};
-use super::{PickleSummary, PyTorchError, TensorView};
-use crate::formats::{Dtype, HeaderError, TensorInfo, TensorTable, TensorTableBuilder, clip};
+use super::{PickleSummary, TensorView};
+use crate::formats::{
+    Dtype, HeaderError, HeaderErrorKind, TensorInfo, TensorTable, TensorTableBuilder,
+};
 
 /// The maximum number of tensors and collections in a file.
 const MAX_NODES: usize = 1 << 15;
@@ -115,10 +117,11 @@ impl<'a> Tensor<'a> {
         name: String,
         function: &[u8],
         arguments: &[PickleValue],
-    ) -> Result<Self, PyTorchError> {
-        let unsupported = || PyTorchError::UnsupportedTensor {
-            tensor: clip(&name),
-            function: String::from_utf8_lossy(function).into_owned(),
+    ) -> Result<Self, HeaderError> {
+        let unsupported = || {
+            let function = String::from_utf8_lossy(function);
+            let rule = format!("is built by `{function}`, which is not supported");
+            HeaderError::of_tensor(HeaderErrorKind::Unsupported, &name, rule)
         };
         let &[storage, PickleValue::Int(offset), shape, strides, ref others @ ..] = arguments
         else {
@@ -154,7 +157,10 @@ impl<'a> Tensor<'a> {
         };
         match placed() {
             Some(tensor) => Ok(Self { name, ..tensor }),
-            None => Err(PyTorchError::OutsideStorage { tensor: clip(&name) }),
+            None => {
+                let rule = "does not fit in its storage";
+                Err(HeaderError::of_tensor(HeaderErrorKind::Other, &name, rule))
+            }
         }
     }
 
@@ -304,5 +310,5 @@ fn name(pickle: &Pickle<'_>, places: &[Place], mut at: usize) -> Result<String, 
 
 fn too_complex() -> HeaderError {
     let message = "the pickle has more tensors or longer names than any known checkpoint";
-    HeaderError::Other { message: message.to_owned() }
+    HeaderError::new(HeaderErrorKind::Other, message)
 }

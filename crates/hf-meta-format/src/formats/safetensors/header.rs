@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::json::{JsonError, JsonReader, TextPosition};
-use super::{HeaderError, HeaderLength, PREFIX_LENGTH};
+use super::{HeaderError, HeaderErrorKind, HeaderLength, PREFIX_LENGTH};
 use crate::formats::names::MAX_TOTAL_BYTES;
 use crate::formats::{FileHeader, TensorInfo, TensorTableBuilder, clip};
 
@@ -49,7 +49,10 @@ impl SafetensorsFileHeader {
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
         let text = check_text(json)?;
         let mut reader = JsonReader::new(text);
-        let invalid = |error| HeaderError::InvalidJson { message: describe(json, &error) };
+        let invalid = |error| {
+            let message = format!("the header is malformed: {}", describe(json, &error));
+            HeaderError::new(HeaderErrorKind::InvalidJson, message)
+        };
         let mut builder = TensorTableBuilder::for_header(json.len());
         let (mut metadata, mut tensor) = (None, TensorInfo::EMPTY);
         reader.expect(b'{', "expected a header object").map_err(invalid)?;
@@ -62,12 +65,8 @@ impl SafetensorsFileHeader {
                 }
                 metadata = Some(read_metadata(&mut reader).map_err(invalid)?);
             } else {
-                read_tensor(&mut reader, &mut tensor).map_err(|error| {
-                    HeaderError::InvalidEntry {
-                        tensor: clip(&name),
-                        message: describe(json, &error),
-                    }
-                })?;
+                read_tensor(&mut reader, &mut tensor)
+                    .map_err(|error| invalid_entry(&name, &describe(json, &error)))?;
                 builder.push(&name, &tensor);
             }
         }
@@ -96,14 +95,14 @@ impl SafetensorsFileHeader {
     ///
     /// # Errors
     ///
-    /// Returns [`HeaderError::Truncated`] if the bytes end before the header does, or the first violated rule, naming
+    /// Returns [`HeaderErrorKind::Truncated`] if the bytes end before the header does, or the first violated rule, naming
     /// the tensor that violates it.
     pub fn from_file_start(start: &[u8], file_size: Option<u64>) -> Result<Self, HeaderError> {
         let length = HeaderLength::from_prefix(start, file_size, HeaderLength::DEFAULT_LIMIT)?;
         let Range { start: begin, end } = length.range();
         let [first, last] = [begin, end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-        let truncated = HeaderError::Truncated { expected: end, found: start.len() as u64 };
-        let header = Self::from_json(start.get(first..last).ok_or(truncated)?)?;
+        let truncated = || HeaderError::truncated(end, start.len() as u64);
+        let header = Self::from_json(start.get(first..last).ok_or_else(truncated)?)?;
         file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
         Ok(header)
     }
@@ -158,21 +157,35 @@ impl Serialize for SafetensorsFileHeader {
 fn check_text(json: &[u8]) -> Result<&str, HeaderError> {
     // According to the format a header starts with `{`, but all readers accept leading whitespace.
     match json.iter().find(|byte| !matches!(byte, b' ' | b'\n' | b'\t' | b'\r')) {
-        None => return Err(HeaderError::Empty),
+        None => return Err(HeaderError::new(HeaderErrorKind::Empty, "the header is empty")),
         Some(b'{') => {}
-        Some(&first) => return Err(HeaderError::NotAnObject { first }),
+        Some(first) => {
+            let message = format!("the header starts with byte 0x{first:02x} instead of `{{`");
+            return Err(HeaderError::new(HeaderErrorKind::NotAnObject, message));
+        }
     }
     if json.len() > MAX_TOTAL_BYTES {
-        return Err(HeaderError::TooLarge {
-            length: json.len() as u64,
-            limit: MAX_TOTAL_BYTES as u64,
-        });
+        return Err(HeaderError::too_large(json.len() as u64, MAX_TOTAL_BYTES as u64));
     }
     let padding = json.iter().rev().take_while(|&&byte| byte == 0).count();
     if padding > 0 {
-        return Err(HeaderError::NulPadding { at: json.len() - padding });
+        let at = json.len() - padding;
+        let message = format!(
+            "the header is padded with NUL bytes from byte {at}; it must be padded with spaces"
+        );
+        return Err(HeaderError::new(HeaderErrorKind::NulPadding, message));
     }
-    std::str::from_utf8(json).map_err(|error| HeaderError::NotUtf8 { at: error.valid_up_to() })
+    std::str::from_utf8(json).map_err(|error| {
+        let message = format!("the header is not valid UTF-8 at byte {}", error.valid_up_to());
+        HeaderError::new(HeaderErrorKind::NotUtf8, message)
+    })
+}
+
+/// Returns the error for an entry that does not describe a tensor.
+fn invalid_entry(name: &str, reason: &str) -> HeaderError {
+    let name = clip(name);
+    let message = format!("the entry of tensor `{name}` is malformed: {reason}");
+    HeaderError { tensor: Some(name), ..HeaderError::new(HeaderErrorKind::InvalidEntry, message) }
 }
 
 /// Reads the metadata: an object of strings, or `null`, which a published model contains (vllm #50827).

@@ -17,7 +17,7 @@ mod json;
 mod parser;
 
 use super::WeightFileName;
-pub use super::{DetectedFormat, HeaderError};
+pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
 pub use error::IndexError;
 pub use header::SafetensorsFileHeader;
 pub use index::{IndexReader, SafetensorsIndexJson};

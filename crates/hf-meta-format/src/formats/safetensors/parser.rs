@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use super::{DetectedFormat, EXTENSION, SafetensorsFileHeader, split_variant};
 use crate::formats::buffer::HeaderBuffer;
-use crate::formats::{Format, HeaderError, HeaderParser, RepoPath, Step, WeightFileName};
+use crate::formats::{
+    Format, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, Step, WeightFileName,
+};
 
 /// The safetensors format: eight bytes with the header length, the header as JSON, and the tensor data.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +67,7 @@ impl HeaderParser for SafetensorsParser {
         let Some(json) = length.and_then(|length| self.buffer.rest().get(..length)) else {
             let found = self.buffer.end();
             if is_at_end {
-                return Err(HeaderError::Truncated { expected: end, found });
+                return Err(HeaderError::truncated(end, found));
             }
             return Ok(Step::Read(found..end));
         };
@@ -118,28 +120,30 @@ impl HeaderLength {
         let Some(prefix) = start.first_chunk() else {
             let found = start.len() as u64;
             return Err(match file_size {
-                Some(size) if size > found => {
-                    HeaderError::Truncated { expected: PREFIX_LENGTH, found }
+                Some(size) if size > found => HeaderError::truncated(PREFIX_LENGTH, found),
+                _ => {
+                    let size = file_size.unwrap_or(found);
+                    let message = format!(
+                        "the file has only {size} bytes; a safetensors file has at least {PREFIX_LENGTH}"
+                    );
+                    HeaderError::new(HeaderErrorKind::FileTooShort, message)
                 }
-                _ => HeaderError::FileTooShort { file_size: file_size.unwrap_or(found) },
             });
         };
         let length = u64::from_le_bytes(*prefix);
         if length == 0 {
-            return Err(HeaderError::Empty);
+            return Err(HeaderError::new(HeaderErrorKind::Empty, "the header is empty"));
         }
         if length > limit {
             return Err(match DetectedFormat::recognize_or_text(prefix) {
-                Some(detected) => {
-                    HeaderError::WrongFormat { expected: "a safetensors file", detected }
-                }
-                None => HeaderError::TooLarge { length, limit },
+                Some(detected) => HeaderError::wrong_format(detected),
+                None => HeaderError::too_large(length, limit),
             });
         }
         if let Some(file_size) = file_size
             && length > file_size.saturating_sub(PREFIX_LENGTH)
         {
-            return Err(HeaderError::ExceedsFile { length, file_size });
+            return Err(HeaderError::exceeds_file(length, file_size));
         }
         Ok(Self(length))
     }
@@ -243,22 +247,24 @@ mod tests {
     fn truncated_files_are_rejected() {
         let file = file();
         let error = |cut: usize, size| read(&file[..cut], size, 8, usize::MAX).1.unwrap_err();
-        let truncated = |found| HeaderError::Truncated { expected: 61, found };
-        assert_eq!(error(0, None), HeaderError::FileTooShort { file_size: 0 });
-        assert_eq!(error(7, None), HeaderError::FileTooShort { file_size: 7 });
-        assert_eq!(error(7, Some(7)), HeaderError::FileTooShort { file_size: 7 });
+        let truncated = |found| HeaderError::truncated(61, found);
+        for (end, size) in [(0, None), (7, None), (7, Some(7))] {
+            let (error, message) = (error(end, size), format!("the file has only {end} bytes"));
+            assert_eq!(error.kind, HeaderErrorKind::FileTooShort);
+            assert!(error.message.starts_with(&message), "{error}");
+        }
         assert_eq!(error(60, None), truncated(60));
         // The file was truncated while it was being read.
         assert_eq!(error(60, Some(63)), truncated(60));
-        assert_eq!(error(4, Some(63)), HeaderError::Truncated { expected: 8, found: 4 });
-        assert_eq!(error(60, Some(60)), HeaderError::ExceedsFile { length: 53, file_size: 60 });
-        assert_eq!(
-            error(62, Some(62)),
-            HeaderError::FileSizeMismatch { tensor: Some("w".to_owned()), expected: 63, found: 62 }
-        );
+        assert_eq!(error(4, Some(63)), HeaderError::truncated(8, 4));
+        assert_eq!(error(60, Some(60)), HeaderError::exceeds_file(53, 60));
+        let short = error(62, Some(62));
+        assert_eq!(short.kind, HeaderErrorKind::FileSizeMismatch);
+        let message = "according to its header, the file ends with tensor `w` at byte 63, but it has 62 bytes";
+        assert_eq!((short.tensor.as_deref(), &*short.message), (Some("w"), message));
         let start = |end: usize| SafetensorsFileHeader::from_file_start(&file[..end], Some(63));
         assert_eq!(start(60), Err(truncated(60)));
-        assert_eq!(start(4), Err(HeaderError::Truncated { expected: 8, found: 4 }));
+        assert_eq!(start(4), Err(HeaderError::truncated(8, 4)));
         assert!(start(61).is_ok());
     }
 
@@ -274,16 +280,24 @@ mod tests {
 
     #[test]
     fn lengths_outside_the_limits_are_rejected() {
-        use HeaderError::{Empty, ExceedsFile, FileTooShort, TooLarge};
+        let too_short = |size| {
+            let message =
+                format!("the file has only {size} bytes; a safetensors file has at least 8");
+            HeaderError::new(HeaderErrorKind::FileTooShort, message)
+        };
         let max = u64::MAX;
         let cases = [
-            (&[][..], 0, FileTooShort { file_size: 0 }),
-            (&[1, 2, 3, 4, 5, 6, 7], 7, FileTooShort { file_size: 7 }),
-            (&u64::to_le_bytes(0), 8, Empty),
-            (&u64::to_le_bytes(LIMIT + 1), max, TooLarge { length: LIMIT + 1, limit: LIMIT }),
-            (&u64::to_le_bytes(max), max, TooLarge { length: max, limit: LIMIT }),
-            (&u64::to_le_bytes(3), 10, ExceedsFile { length: 3, file_size: 10 }),
-            (&u64::to_le_bytes(3), 5, ExceedsFile { length: 3, file_size: 5 }),
+            (&[][..], 0, too_short(0)),
+            (&[1, 2, 3, 4, 5, 6, 7], 7, too_short(7)),
+            (
+                &u64::to_le_bytes(0),
+                8,
+                HeaderError::new(HeaderErrorKind::Empty, "the header is empty"),
+            ),
+            (&u64::to_le_bytes(LIMIT + 1), max, HeaderError::too_large(LIMIT + 1, LIMIT)),
+            (&u64::to_le_bytes(max), max, HeaderError::too_large(max, LIMIT)),
+            (&u64::to_le_bytes(3), 10, HeaderError::exceeds_file(3, 10)),
+            (&u64::to_le_bytes(3), 5, HeaderError::exceeds_file(3, 5)),
         ];
         for (start, file_size, error) in cases {
             assert_eq!(HeaderLength::from_prefix(start, file_size, LIMIT), Err(error));
@@ -312,9 +326,9 @@ mod tests {
             (b"root:x:0:0", DetectedFormat::Text),
         ];
         for (start, detected) in cases {
-            let found = HeaderLength::from_prefix(start, 1 << 30, 10_000);
-            let expected = "a safetensors file";
-            assert_eq!(found, Err(HeaderError::WrongFormat { expected, detected }));
+            let error = HeaderLength::from_prefix(start, 1 << 30, 10_000).unwrap_err();
+            assert_eq!(error.kind, HeaderErrorKind::WrongFormat(detected));
+            assert_eq!(error.to_string(), format!("the file looks like {detected}"));
         }
     }
 }
