@@ -17,26 +17,18 @@ fn camel_case(name: &str) -> String {
     first.to_ascii_lowercase() + rest
 }
 
-/// The severity of each kind of finding, from the matches in `Finding::severity` and `MismatchKind::severity`.
+/// The severity of each kind of finding, from the declarations of `findings!` and `mismatches!`.
 fn severities() -> BTreeMap<String, String> {
-    let finding = include_str!("../../crates/hf-meta-format/src/report/finding.rs");
-    let mismatch = include_str!("../../crates/hf-meta-format/src/report/rules/mismatch.rs");
-    [(finding, "fn severity(&self) -> Severity {"), (mismatch, "fn severity(self) -> Severity {")]
-        .into_iter()
-        .flat_map(|(source, function)| severities_in(source, function))
-        .collect()
-}
-
-fn severities_in(source: &str, function: &str) -> BTreeMap<String, String> {
-    let (_, body) = source.split_once(function).unwrap();
-    let body = body.split("\n    }\n").next().unwrap();
-    let arms: Vec<_> = body.split("Severity::").collect();
-    let arms = arms.windows(2).map(|arm| (arm[0], camel_case(identifier(arm[1]))));
-    arms.flat_map(|(variants, severity)| {
-        let names = variants.split("Self::").skip(1).map(identifier).map(camel_case);
-        names.map(|name| (name, severity.clone())).collect::<Vec<_>>()
-    })
-    .collect()
+    let source = include_str!("../../crates/hf-meta-format/src/report/finding.rs");
+    let declared = source.lines().filter_map(|line| {
+        let (severity, kind) = line.strip_prefix("    ")?.split_once(' ')?;
+        let is_severity = matches!(severity, "Error" | "Warning" | "Note");
+        is_severity.then(|| (camel_case(identifier(kind)), camel_case(severity)))
+    });
+    // The reasons of unresolved modules have one severity.
+    let unresolved = ["unresolvedModule", "conflictingComponents", "suspectedPacking"];
+    let unresolved = unresolved.map(|kind| (kind.to_owned(), "warning".to_owned()));
+    declared.chain(unresolved).collect()
 }
 
 #[test]

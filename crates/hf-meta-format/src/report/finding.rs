@@ -1,475 +1,330 @@
 //! Findings: defects and irregularities in a checkpoint.
 
-use std::error::Error as StdError;
+use std::fmt;
 
 use serde::{Serialize, Serializer};
-use thiserror::Error;
 
 use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::memory::CacheError;
 use crate::report::adapter::ADAPTER_CONFIG;
-use crate::report::rules::Mismatch;
 use crate::report::text::thousands;
 
-/// A defect or irregularity in a checkpoint.
-///
-/// A [`CountReport`](crate::CountReport) lists findings that did not cause the call to fail; a
-/// [`VerifyReport`](crate::VerifyReport) lists all of them. Each finding has a [`Severity`], and its
-/// [`Display`](std::fmt::Display) is a human-readable sentence. In JSON, a finding is an object with the fields
-/// `severity`, `kind` (the name of the variant), `message` and those of the variant.
-///
-/// Text from a file is truncated to 200 characters and may contain control characters: pass it through
-/// [`escape`](crate::report::text::escape) before printing it.
-///
-/// ```
-/// use hf_meta_format::report::{Finding, Severity};
-///
-/// let finding = Finding::MissingShard { file: "model-00002-of-00002.safetensors".to_owned() };
-/// assert_eq!(finding.severity(), Severity::Error);
-/// let json = serde_json::to_value(&finding).unwrap();
-/// assert_eq!(json["kind"], "missingShard");
-/// assert_eq!(json["severity"], "error");
-/// assert_eq!(json["message"], finding.to_string());
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Error)]
-#[serde(remote = "Self", tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
-#[non_exhaustive]
-pub enum Finding {
+/// Declares the kinds of findings: the severity, the fields, and the sentence that contains them. A value after the
+/// sentence replaces the field of the same name in it.
+macro_rules! findings {
+    ($(
+        $(#[$documentation:meta])*
+        $severity:ident $kind:ident $({ $($(#[$attribute:meta])* $field:ident: $type:ty),+ })?
+        $sentence:literal $(, $value:ident = $expression:expr)*;
+    )+) => {
+        /// A defect or irregularity in a checkpoint.
+        ///
+        /// A [`CountReport`](crate::CountReport) lists findings that did not cause the call to fail; a
+        /// [`VerifyReport`](crate::VerifyReport) lists all of them. Each finding has a [`Severity`], and its
+        /// [`Display`](std::fmt::Display) is a human-readable sentence, which is quoted at each kind. In JSON, a
+        /// finding is an object with the fields `severity`, `kind` (the name of the variant), `message` and those of
+        /// the variant.
+        ///
+        /// Text from a file is truncated to 200 characters and may contain control characters: pass it through
+        /// [`escape`](crate::report::text::escape) before printing it.
+        ///
+        /// ```
+        /// use hf_meta_format::report::{Finding, Severity};
+        ///
+        /// let finding = Finding::MissingShard { file: "model-00002-of-00002.safetensors".to_owned() };
+        /// assert_eq!(finding.severity(), Severity::Error);
+        /// let json = serde_json::to_value(&finding).unwrap();
+        /// assert_eq!(json["kind"], "missingShard");
+        /// assert_eq!(json["severity"], "error");
+        /// assert_eq!(json["message"], finding.to_string());
+        /// ```
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+        #[serde(
+            remote = "Self",
+            tag = "kind",
+            rename_all = "camelCase",
+            rename_all_fields = "camelCase"
+        )]
+        #[non_exhaustive]
+        #[allow(missing_docs, reason = "the sentence of a kind explains its fields")]
+        pub enum Finding {
+            $(
+                $(#[$documentation])*
+                ///
+                #[doc = concat!("> ", $sentence)]
+                $kind $({ $($(#[$attribute])* $field: $type),+ })?,
+            )+
+            /// The size of some modules cannot be derived from their components. In JSON, `kind` is
+            /// `conflictingComponents` or `suspectedPacking` for these reasons.
+            #[serde(untagged, serialize_with = "serialize_unresolved")]
+            UnresolvedModule(UnresolvedModules),
+            /// Tensors contradict a file that describes them. In JSON, `kind` is the name of the violated rule.
+            #[serde(untagged)]
+            Mismatch(Mismatch),
+        }
+
+        impl Finding {
+            /// Returns the severity of this kind of finding.
+            #[must_use]
+            pub fn severity(&self) -> Severity {
+                match self {
+                    $(Self::$kind { .. } => Severity::$severity,)+
+                    Self::UnresolvedModule(_) => Severity::Warning,
+                    Self::Mismatch(found) => found.kind.severity(),
+                }
+            }
+        }
+
+        impl fmt::Display for Finding {
+            #[allow(unused_variables, reason = "not all fields are in the sentence")]
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$kind $({ $($field),+ })? => {
+                        write!(f, $sentence $(, $value = $expression)*)
+                    })+
+                    Self::UnresolvedModule(found) => {
+                        write!(f, "{}: {}", modules_text(found), found.reason)
+                    }
+                    Self::Mismatch(found) => found.fmt(f),
+                }
+            }
+        }
+    };
+}
+
+findings! {
     /// A file violates its format.
-    #[error("`{file}` is not a valid {format} file: {}", chain(reason))]
-    MalformedHeader {
-        /// The path of the file.
+    Error MalformedHeader {
         file: String,
         /// The display name of the format, such as `GGUF`.
         format: &'static str,
-        /// The violated rule.
         #[serde(serialize_with = "as_text")]
-        reason: HeaderError,
-    },
+        reason: HeaderError
+    }
+    "`{file}` is not a valid {format} file: {reason}";
+
     /// The index is invalid.
-    #[error("`{file}` is not a valid index: {}", chain(reason))]
-    MalformedIndex {
-        /// The path of the index.
+    Error MalformedIndex {
         file: String,
-        /// The violated rule.
         #[serde(serialize_with = "as_text")]
-        reason: IndexError,
-    },
-    /// Shards without an index lack some of the shards that their names imply.
-    #[error("`{shards}` is incomplete: found {found} of {total} shards and no index")]
-    IncompleteShards {
-        /// The common path of the shards, with a `*` in place of the number.
-        shards: String,
-        /// The number of shards that the names imply.
-        total: u64,
-        /// The number of shards found.
-        found: u64,
-    },
-    /// A pipeline lists a component that has no files.
-    #[error("`{file}` lists the component `{component}`, which has no files")]
-    MissingComponent {
-        /// The folder of the component.
-        component: String,
-        /// The path of the `model_index.json`.
-        file: String,
-    },
+        reason: IndexError
+    }
+    "`{file}` is not a valid index: {reason}", reason = chain(reason);
+
+    /// Shards without an index lack some of the shards that their names imply. `shards` is their common path, with a
+    /// `*` in place of the number.
+    Error IncompleteShards { shards: String, total: u64, found: u64 }
+    "`{shards}` is incomplete: found {found} of {total} shards and no index";
+
+    /// A pipeline lists a component that has no files: the folder of the component, and the path of the
+    /// `model_index.json`.
+    Error MissingComponent { component: String, file: String }
+    "`{file}` lists the component `{component}`, which has no files";
+
     /// A model is stored both as a single file and as shards with an index. Programs disagree on the one to load.
-    #[error(
-        "`{file}` and `{index}` contain the same model: transformers loads the file, diffusers and vLLM load the index"
-    )]
-    StoredTwice {
-        /// The path of the single file.
-        file: String,
-        /// The path of the index.
-        index: String,
-    },
+    Warning StoredTwice { file: String, index: String }
+    "`{file}` and `{index}` contain the same model: transformers loads the file, diffusers and vLLM load the index";
+
     /// The index lists a shard that does not exist.
-    #[error("the index lists shard `{file}`, which does not exist")]
-    MissingShard {
-        /// The path of the shard.
-        file: String,
-    },
-    /// A file could not be read because of a server, network or disk failure.
-    #[error("`{file}` could not be read: {reason}")]
-    Unreadable {
-        /// The path of the file.
-        file: String,
-        /// The error, including its causes.
-        reason: String,
-    },
+    Error MissingShard { file: String }
+    "the index lists shard `{file}`, which does not exist";
+
+    /// A file could not be read because of a server, network or disk failure. The reason includes its causes.
+    Error Unreadable { file: String, reason: String }
+    "`{file}` could not be read: {reason}";
+
     /// A tensor is stored in two shards and would be counted twice.
-    #[error("tensor `{tensor}` is in two shards, `{first}` and `{second}`")]
-    DuplicateTensor {
-        /// The name of the tensor.
-        tensor: String,
-        /// The first shard that contains it.
-        first: String,
-        /// Another shard that contains it.
-        second: String,
-    },
+    Error DuplicateTensor { tensor: String, first: String, second: String }
+    "tensor `{tensor}` is in two shards, `{first}` and `{second}`";
+
     /// The index lists a tensor that no shard contains.
-    #[error("the index lists tensor `{tensor}` in `{shard}`, but no shard contains it")]
-    MissingTensor {
-        /// The name of the tensor.
-        tensor: String,
-        /// The shard in which the index lists it.
-        shard: String,
-    },
+    Error MissingTensor { tensor: String, shard: String }
+    "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it";
+
     /// A total overflows 64 bits.
-    #[error("the shard totals overflow 64 bits")]
-    CountOverflow,
+    Error CountOverflow
+    "the shard totals overflow 64 bits";
+
     /// The header of a GGUF file lacks a key that `llama.cpp` needs.
-    #[error("`{file}` lacks the key `{key}`, without which llama.cpp does not load it")]
-    MissingKey {
-        /// The path of the file.
-        file: String,
-        /// The name of the key.
-        key: String,
-    },
-    /// A GGUF model lacks a tensor that its architecture needs.
-    #[error("`{file}` lacks tensor `{tensor}`, without which llama.cpp does not load it")]
-    MissingModelTensor {
-        /// The path of the file, or the path pattern of its parts.
-        file: String,
-        /// The name of the first missing tensor of its kind.
-        tensor: String,
-    },
-    /// A key in the header of a GGUF file contradicts its tensors, its other keys or its name.
-    #[error("`{file}` declares {declared} in `{key}`, but {found}")]
-    MetadataMismatch {
-        /// The path of the file, or the path pattern of its parts.
-        file: String,
-        /// The name of the key.
-        key: String,
-        /// The declared value, or the length of the list.
-        declared: String,
-        /// The contradiction, as a clause.
-        found: String,
-    },
-    /// The quantization that a GGUF file declares contradicts its name or the size of its tensors.
-    #[error("`{file}` is declared as {declared}, but {found}")]
-    FileTypeMismatch {
-        /// The path of the file, or the path pattern of its parts.
-        file: String,
-        /// The declared quantization, such as `Q8_0`.
-        declared: String,
-        /// The contradiction, as a clause.
-        found: String,
-    },
+    Error MissingKey { file: String, key: String }
+    "`{file}` lacks the key `{key}`, without which llama.cpp does not load it";
+
+    /// A GGUF model lacks a tensor that its architecture needs: the path of the file or the path pattern of its parts,
+    /// and the first missing tensor of its kind.
+    Error MissingModelTensor { file: String, tensor: String }
+    "`{file}` lacks tensor `{tensor}`, without which llama.cpp does not load it";
+
+    /// A key in the header of a GGUF file contradicts its tensors, its other keys or its name. `declared` is the value,
+    /// or the length of the list, and `found` the contradiction as a clause.
+    Error MetadataMismatch { file: String, key: String, declared: String, found: String }
+    "`{file}` declares {declared} in `{key}`, but {found}";
+
+    /// The quantization that a GGUF file declares, such as `Q8_0`, contradicts its name or the size of its tensors.
+    /// `found` is the contradiction as a clause.
+    Warning FileTypeMismatch { file: String, declared: String, found: String }
+    "`{file}` is declared as {declared}, but {found}";
+
     /// A shard contains a tensor that the index does not list. Loaders that use the index ignore it.
-    #[error("`{shard}` contains tensor `{tensor}`, which the index does not list")]
-    UnindexedTensor {
-        /// The name of the tensor.
-        tensor: String,
-        /// The shard that contains it.
-        shard: String,
-    },
+    Warning UnindexedTensor { tensor: String, shard: String }
+    "`{shard}` contains tensor `{tensor}`, which the index does not list";
+
     /// A tensor is stored in a shard other than the one in which the index lists it.
-    #[error("tensor `{tensor}` is in `{found}`, but the index lists it in `{indexed}`")]
-    WrongShard {
-        /// The name of the tensor.
-        tensor: String,
-        /// The shard in which the index lists it.
-        indexed: String,
-        /// The shard that contains it.
-        found: String,
-    },
+    Warning WrongShard { tensor: String, indexed: String, found: String }
+    "tensor `{tensor}` is in `{found}`, but the index lists it in `{indexed}`";
+
     /// The `total_size` declared by the index is wrong.
-    #[error("the index declares {declared} bytes in total, but the tensors take up {found}", declared = thousands(*.declared), found = thousands(*.found))]
-    TotalSizeMismatch {
-        /// The declared total, in bytes.
-        declared: u64,
-        /// The actual total, in bytes.
-        found: u64,
-    },
-    /// The header of a split model declares a different number of files or tensors than were found.
-    #[error("the header declares {declared} {unit} in total, but {found} were found", declared = thousands(*.declared), found = thousands(*.found))]
-    SplitMismatch {
-        /// The kind of item: `files` or `tensors`.
-        unit: &'static str,
-        /// The declared number.
-        declared: u64,
-        /// The actual number.
-        found: u64,
-    },
+    Warning TotalSizeMismatch { declared: u64, found: u64 }
+    "the index declares {declared} bytes in total, but the tensors take up {found}",
+    declared = thousands(*declared), found = thousands(*found);
+
+    /// The header of a split model declares a different number of files or tensors than were found. `unit` is `files`
+    /// or `tensors`.
+    Error SplitMismatch { unit: &'static str, declared: u64, found: u64 }
+    "the header declares {declared} {unit} in total, but {found} were found",
+    declared = thousands(*declared), found = thousands(*found);
+
     /// The `total_parameters` declared by the index, or by the metadata of a single file, is wrong.
-    #[error("the file declares {declared} parameters in total, but the tensors contain {found}", declared = thousands(*.declared), found = thousands(*.found))]
-    TotalParametersMismatch {
-        /// The declared number of parameters.
-        declared: u64,
-        /// The counted number of parameters.
-        found: u64,
-    },
+    Warning TotalParametersMismatch { declared: u64, found: u64 }
+    "the file declares {declared} parameters in total, but the tensors contain {found}",
+    declared = thousands(*declared), found = thousands(*found);
+
     /// `config.json` describes a model of a different size.
-    #[error("config.json describes a model with {expected} parameters, but the tensors contain {found}", found = thousands(*.found), expected = thousands(*.expected))]
-    ConfigCountMismatch {
-        /// The number of parameters computed from `config.json`.
-        expected: u64,
-        /// The counted number of parameters.
-        found: u64,
-    },
+    Warning ConfigCountMismatch { expected: u64, found: u64 }
+    "config.json describes a model with {expected} parameters, but the tensors contain {found}",
+    expected = thousands(*expected), found = thousands(*found);
+
     /// The Hub reports a different number of parameters.
-    #[error("the Hub reports {reported} parameters, but the tensors contain {found}{}", hub_reason(*.is_predicted), found = thousands(*.found), reported = thousands(*.reported))]
-    HubCountMismatch {
-        /// The number of parameters that the Hub reports.
+    Note HubCountMismatch {
         reported: u64,
-        /// The counted number of parameters.
         found: u64,
         /// `true` if the Hub's number is the one that huggingface.js would compute; it counts some quantized modules
         /// differently.
-        is_predicted: bool,
-    },
-    /// The parameter count that the Hub reports could not be fetched.
-    #[error("failed to fetch the parameter count that the Hub reports: {reason}")]
-    HubCountUnavailable {
-        /// The error, including its causes.
-        reason: String,
-    },
+        is_predicted: bool
+    }
+    "the Hub reports {reported} parameters, but the tensors contain {found}{reason}",
+    reported = thousands(*reported), found = thousands(*found), reason = hub_reason(*is_predicted);
+
+    /// The parameter count that the Hub reports could not be fetched. The reason includes its causes.
+    Note HubCountUnavailable { reason: String }
+    "failed to fetch the parameter count that the Hub reports: {reason}";
+
     /// A dtype, and therefore the size of its elements, is unknown.
-    #[error("dtype `{dtype}` is unknown, so the sizes of its tensors ({tensors}) were not checked", tensors = thousands(*.tensors))]
-    UnknownDtype {
-        /// The name of the dtype.
-        dtype: String,
-        /// The number of tensors of this dtype.
-        tensors: u64,
-    },
+    Warning UnknownDtype { dtype: String, tensors: u64 }
+    "dtype `{dtype}` is unknown, so the sizes of its tensors ({tensors}) were not checked",
+    tensors = thousands(*tensors);
+
     /// The shard numbers have a gap.
-    #[error("the shard names `{shards}` imply {total} shards, but the index lists {listed}; the first missing number is {first_missing}", total = thousands(*.total), listed = thousands(*.listed), first_missing = thousands(*.first_missing))]
-    ShardNumberMissing {
-        /// The common pattern of the names, with a `*` in place of the number.
-        shards: String,
-        /// The number of shards implied by the names.
-        total: u64,
-        /// The number of shards that the index lists.
-        listed: u64,
-        /// The first missing number.
-        first_missing: u64,
-    },
+    Warning ShardNumberMissing { shards: String, total: u64, listed: u64, first_missing: u64 }
+    "the shard names `{shards}` imply {total} shards, but the index lists {listed}; the first missing number is \
+     {first_missing}",
+    total = thousands(*total), listed = thousands(*listed), first_missing = thousands(*first_missing);
+
     /// The number in a shard name is out of range.
-    #[error("the number of shard `{shard}` is out of range: its name implies {total} shards, numbered from {first_number}", total = thousands(*.total))]
-    ShardNumberOutOfRange {
-        /// The path of the shard.
-        shard: String,
-        /// The number of shards that the name implies.
-        total: u64,
-        /// The number of the first shard, 0 or 1.
-        first_number: u64,
-    },
+    Warning ShardNumberOutOfRange { shard: String, total: u64, first_number: u64 }
+    "the number of shard `{shard}` is out of range: its name implies {total} shards, numbered from {first_number}",
+    total = thousands(*total);
+
     /// Two shard names contain the same number.
-    #[error("shards `{first}` and `{second}` have the same number")]
-    DuplicateShardNumber {
-        /// The path of one shard.
-        first: String,
-        /// The path of the other shard.
-        second: String,
-    },
+    Warning DuplicateShardNumber { first: String, second: String }
+    "shards `{first}` and `{second}` have the same number";
+
     /// Two shard names imply different numbers of shards.
-    #[error("the names of shards `{first}` and `{second}` imply different numbers of shards")]
-    ShardTotalMismatch {
-        /// The path of one shard.
-        first: String,
-        /// The path of the other shard.
-        second: String,
-    },
+    Warning ShardTotalMismatch { first: String, second: String }
+    "the names of shards `{first}` and `{second}` imply different numbers of shards";
+
     /// A shard exists but is not listed in the index. It usually belongs to another split of the same model. Loaders
     /// ignore it, but a download of the repository includes it.
-    #[error("shard `{shard}` exists but is not listed in the index")]
-    UnindexedShard {
-        /// The path of the shard.
-        shard: String,
-    },
-    /// A tied output embedding was dropped when the weights were saved, but the index still lists it.
-    #[error(
-        "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it: it is tied to `{stored}` (`tie_word_embeddings`)"
-    )]
-    DroppedTiedEmbedding {
-        /// The name of the output embedding.
-        tensor: String,
-        /// The shard in which the index lists it.
-        shard: String,
-        /// The name of the stored input embedding.
-        stored: String,
-    },
+    Warning UnindexedShard { shard: String }
+    "shard `{shard}` exists but is not listed in the index";
+
+    /// A tied output embedding was dropped when the weights were saved, but the index still lists it. `stored` is the
+    /// name of the input embedding.
+    Warning DroppedTiedEmbedding { tensor: String, shard: String, stored: String }
+    "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it: it is tied to `{stored}` \
+     (`tie_word_embeddings`)";
+
     /// The output embedding is missing, although `config.json` says that it is not tied.
-    #[error(
-        "the output embedding is missing, although it is not tied to `{stored}` (`tie_word_embeddings`)"
-    )]
-    MissingOutputEmbedding {
-        /// The name of the stored input embedding.
-        stored: String,
-    },
+    Warning MissingOutputEmbedding { stored: String }
+    "the output embedding is missing, although it is not tied to `{stored}` (`tie_word_embeddings`)";
+
     /// A configuration file cannot be used. Without it, packed weights and tied embeddings may go unrecognized.
-    #[error("`{file}` is unusable{}: {reason}", unusable_effect(file))]
-    UnusableConfig {
-        /// The path of the configuration file.
-        file: String,
-        /// The reason why it cannot be used.
-        reason: String,
-    },
-    /// The size of some modules cannot be derived from their components. Unless the reason says otherwise, they are
-    /// counted as stored.
-    #[error("{}: {reason}", modules_text(*modules, examples))]
-    UnresolvedModule {
-        /// The reason.
-        reason: UnresolvedReason,
-        /// The number of modules.
-        modules: u64,
-        /// The names of up to ten of the modules.
-        examples: Vec<String>,
-        /// The number of elements stored for their weights.
-        elements: u64,
-    },
-    /// The components of some quantized modules imply different sizes. The modules are counted as stored.
-    #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::ConflictingComponents)]
-    ConflictingComponents {
-        /// The number of modules.
-        modules: u64,
-        /// The names of up to ten of the modules.
-        examples: Vec<String>,
-        /// The number of elements stored for their weights.
-        elements: u64,
-    },
-    /// Integers may be packed weights: they are in `weight` of an unquantized model, or many large tensors have names
-    /// that no known method uses. They are counted as stored.
-    #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::SuspectedPacking)]
-    SuspectedPacking {
-        /// The number of modules.
-        modules: u64,
-        /// The names of up to ten of the modules.
-        examples: Vec<String>,
-        /// The number of elements stored for their weights.
-        elements: u64,
-    },
+    Warning UnusableConfig { file: String, reason: String }
+    "`{file}` is unusable{effect}: {reason}", effect = unusable_effect(file);
+
     /// The size of the model's cache is unknown, so that only the memory of its weights is known.
-    #[error("the size of the cache is unknown: {reason}")]
-    UnknownCacheSize {
-        /// The reason.
-        reason: CacheError,
-    },
+    Warning UnknownCacheSize { reason: CacheError }
+    "the size of the cache is unknown: {reason}";
+
     /// `config.json` specifies an unknown quantization method. Modules are counted by their components.
-    #[error("unknown quantization method `{method}`; modules are counted by their components")]
-    UnknownQuantization {
-        /// The name of the method, in lowercase.
-        method: String,
-    },
-    /// The quantization configuration names modules or patterns that select no stored module.
-    #[error(
-        "the quantization configuration names modules that are not stored, such as `{}` ({entries} in total)",
-        examples.first().map_or("", String::as_str)
-    )]
-    UnusedRecipe {
-        /// The number of names and patterns.
-        entries: u64,
-        /// Up to ten of them.
-        examples: Vec<String>,
-    },
+    Warning UnknownQuantization { method: String }
+    "unknown quantization method `{method}`; modules are counted by their components";
+
+    /// The quantization configuration names modules or patterns that select no stored module. `examples` are up to ten
+    /// of them.
+    Note UnusedRecipe { entries: u64, examples: Vec<String> }
+    "the quantization configuration names modules that are not stored, such as `{example}` ({entries} in total)",
+    example = examples.first().map_or("", String::as_str);
+
     /// The output embedding is not stored because it is tied to the input embedding.
-    #[error("the output embedding is not stored: it is tied to `{stored}` (`tie_word_embeddings`)")]
-    TiedEmbedding {
-        /// The name of the stored input embedding.
-        stored: String,
-    },
+    Note TiedEmbedding { stored: String }
+    "the output embedding is not stored: it is tied to `{stored}` (`tie_word_embeddings`)";
+
     /// The output embedding is stored, although it is tied to the input embedding.
-    #[error(
-        "`{tensor}` is stored{}, although it is tied to `{stored}` (`tie_word_embeddings`)",
-        counted_text(*.counted)
-    )]
-    TiedEmbeddingStored {
-        /// The name of the output embedding.
-        tensor: String,
-        /// The name of the input embedding.
-        stored: String,
-        /// `true` if the output embedding is counted.
-        counted: bool,
-    },
+    Note TiedEmbeddingStored { tensor: String, stored: String, counted: bool }
+    "`{tensor}` is stored {counted}, although it is tied to `{stored}` (`tie_word_embeddings`)",
+    counted = if *counted { "and counted" } else { "but not counted" };
+
     /// The files contain moving averages of the weights (EMA), which are counted as buffers, or the state of an
     /// optimizer, which is not counted.
-    #[error(
-        "{tensors} tensors are training state: {copies} elements of EMA copies, counted as buffers, and {states} elements of \
-         optimizer state, not counted"
-    )]
-    TrainingState {
-        /// The number of tensors.
-        tensors: u64,
-        /// The number of elements of EMA copies.
-        copies: u64,
-        /// The number of elements of the state of optimizers.
-        states: u64,
-    },
+    Warning TrainingState { tensors: u64, copies: u64, states: u64 }
+    "{tensors} tensors are training state: {copies} elements of EMA copies, counted as buffers, and {states} elements \
+     of optimizer state, not counted";
+
     /// A pickle imports a function or class that `torch.load(weights_only=True)` rejects, because loading it can
-    /// execute any code.
-    #[error(
-        "`{file}` imports `{import}`, which `torch.load(weights_only=True)` rejects: loading the file can execute any code"
-    )]
-    UnsafeImport {
-        /// The path of the first file that imports it.
-        file: String,
-        /// The function or class, as `module.name`.
-        import: String,
-    },
-    /// Tensors share stored elements with others, or repeat elements. Each stored element is counted once.
-    #[error(
-        "{tensors} tensors share stored elements, which are counted once: {}",
-        shared_text(tensor, stored_in)
-    )]
-    SharedElements {
-        /// The number of tensors.
-        tensors: u64,
-        /// The name of one of them.
-        tensor: String,
-        /// The name of the tensor that is counted for it.
-        stored_in: String,
-    },
+    /// execute any code. `file` is the first that imports it.
+    Error UnsafeImport { file: String, import: String }
+    "`{file}` imports `{import}`, which `torch.load(weights_only=True)` rejects: loading the file can execute any code";
+
+    /// Tensors share stored elements with others, or repeat elements. Each stored element is counted once. `tensor` is
+    /// one of them, and `stored_in` the tensor that is counted for it.
+    Note SharedElements { tensors: u64, tensor: String, stored_in: String }
+    "{tensors} tensors share stored elements, which are counted once: {example}",
+    example = shared_text(tensor, stored_in);
+
     /// The weights are pickles, and no safetensors weights were found. Loading a pickle can execute code.
-    #[error(
-        "the weights are pickles, which can execute code when they are loaded; a bot of the Hub offers conversions to safetensors as pull requests (`refs/pr/N`)"
-    )]
-    PickledWeights,
+    Note PickledWeights
+    "the weights are pickles, which can execute code when they are loaded; a bot of the Hub offers conversions to \
+     safetensors as pull requests (`refs/pr/N`)";
+
     /// The Hub redirects to another name: the repository was renamed, or the requested name differs in case.
-    #[error("the repository's current name on the Hub is `{repo}`")]
-    Renamed {
-        /// The current name of the repository.
-        repo: String,
-    },
+    Note Renamed { repo: String }
+    "the repository's current name on the Hub is `{repo}`";
+
     /// The header of a file is preceded by whitespace. The format does not allow this, and some readers reject it.
-    #[error(
-        "the header of `{file}` begins with whitespace instead of `{{`; some readers reject it"
-    )]
-    LeadingSpace {
-        /// The path of the file.
-        file: String,
-    },
+    Warning LeadingSpace { file: String }
+    "the header of `{file}` begins with whitespace instead of `{{`; some readers reject it";
+
     /// The server does not report the commit of its files, so they may come from different commits.
-    #[error("the server does not report a commit, so its files may come from different commits")]
-    NotPinned,
+    Note NotPinned
+    "the server does not report a commit, so its files may come from different commits";
+
     /// Only part of the repository could be searched for weights, because the rest was never downloaded.
-    #[error(
-        "only downloaded files were searched; the model may be in a file that was not downloaded"
-    )]
-    PartialListing,
-    /// Only one shard of a model was requested and read.
-    #[error("`{file}` is only shard {number} of {total}; the others were not read")]
-    SingleShard {
-        /// The path of the shard.
-        file: String,
-        /// The number in its name.
-        number: u32,
-        /// The number of shards that the name implies.
-        total: u32,
-    },
+    Warning PartialListing
+    "only downloaded files were searched; the model may be in a file that was not downloaded";
+
+    /// Only one shard of a model was requested and read: the number in its name, and the number of shards that the name
+    /// implies.
+    Warning SingleShard { file: String, number: u32, total: u32 }
+    "`{file}` is only shard {number} of {total}; the others were not read";
+
     /// More findings of the preceding kind were omitted from the list.
-    #[error("{findings} more of this kind", findings = thousands(*.findings))]
-    MoreFindings {
-        /// The number of omitted findings.
-        findings: u64,
-    },
-    /// Tensors contradict a file that describes them. In JSON, `kind` is the name of the violated rule.
-    #[error("{0}")]
-    #[serde(untagged)]
-    Mismatch(Mismatch),
+    Note MoreFindings { findings: u64 }
+    "{findings} more of this kind", findings = thousands(*findings);
 }
+
+impl std::error::Error for Finding {}
 
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -487,6 +342,20 @@ impl Serialize for Finding {
     }
 }
 
+impl Finding {
+    /// Returns whether two findings have the same kind.
+    #[must_use]
+    pub fn is_same_kind(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Mismatch(one), Self::Mismatch(other)) => one.kind == other.kind,
+            (Self::UnresolvedModule(one), Self::UnresolvedModule(other)) => {
+                unresolved_kind(one.reason) == unresolved_kind(other.reason)
+            }
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
 /// The severity of a finding, in ascending order.
 // Exhaustive, because callers map each severity to something else, such as a SARIF level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -500,72 +369,16 @@ pub enum Severity {
     Error,
 }
 
-impl Finding {
-    /// Returns whether two findings have the same kind.
-    #[must_use]
-    pub fn is_same_kind(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Mismatch(one), Self::Mismatch(other)) => one.kind == other.kind,
-            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
-        }
-    }
+/// Returns the first 1,000 findings and the number of the others, because a file can cause millions.
+pub fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    const MAX_FINDINGS: usize = 1_000;
 
-    /// Returns the severity of this kind of finding.
-    #[must_use]
-    pub fn severity(&self) -> Severity {
-        match self {
-            Self::MalformedHeader { .. }
-            | Self::MalformedIndex { .. }
-            | Self::IncompleteShards { .. }
-            | Self::MissingComponent { .. }
-            | Self::MissingKey { .. }
-            | Self::MissingModelTensor { .. }
-            | Self::MetadataMismatch { .. }
-            | Self::MissingShard { .. }
-            | Self::Unreadable { .. }
-            | Self::DuplicateTensor { .. }
-            | Self::MissingTensor { .. }
-            | Self::SplitMismatch { .. }
-            | Self::UnsafeImport { .. }
-            | Self::CountOverflow => Severity::Error,
-            Self::UnindexedTensor { .. }
-            | Self::WrongShard { .. }
-            | Self::TotalSizeMismatch { .. }
-            | Self::TotalParametersMismatch { .. }
-            | Self::ConfigCountMismatch { .. }
-            | Self::UnknownDtype { .. }
-            | Self::ShardNumberMissing { .. }
-            | Self::ShardNumberOutOfRange { .. }
-            | Self::DuplicateShardNumber { .. }
-            | Self::ShardTotalMismatch { .. }
-            | Self::StoredTwice { .. }
-            | Self::FileTypeMismatch { .. }
-            | Self::UnindexedShard { .. }
-            | Self::DroppedTiedEmbedding { .. }
-            | Self::MissingOutputEmbedding { .. }
-            | Self::UnusableConfig { .. }
-            | Self::UnresolvedModule { .. }
-            | Self::ConflictingComponents { .. }
-            | Self::SuspectedPacking { .. }
-            | Self::UnknownQuantization { .. }
-            | Self::UnknownCacheSize { .. }
-            | Self::TrainingState { .. }
-            | Self::LeadingSpace { .. }
-            | Self::PartialListing
-            | Self::SingleShard { .. } => Severity::Warning,
-            Self::TiedEmbedding { .. }
-            | Self::TiedEmbeddingStored { .. }
-            | Self::Renamed { .. }
-            | Self::HubCountMismatch { .. }
-            | Self::HubCountUnavailable { .. }
-            | Self::UnusedRecipe { .. }
-            | Self::SharedElements { .. }
-            | Self::PickledWeights
-            | Self::NotPinned
-            | Self::MoreFindings { .. } => Severity::Note,
-            Self::Mismatch(found) => found.kind.severity(),
-        }
+    let mut listed: Vec<_> = findings.by_ref().take(MAX_FINDINGS).collect();
+    match findings.count() as u64 {
+        0 => {}
+        more => listed.push(Finding::MoreFindings { findings: more }),
     }
+    listed
 }
 
 /// Explains the number that the Hub shows, if the reason is known.
@@ -591,30 +404,10 @@ fn shared_text(tensor: &str, stored_in: &str) -> String {
     }
 }
 
-/// Returns how a stored copy of an embedding is counted.
-fn counted_text(is_counted: bool) -> &'static str {
-    if is_counted { " and counted" } else { " but not counted" }
-}
-
-impl From<UnresolvedModules> for Finding {
-    fn from(found: UnresolvedModules) -> Self {
-        let UnresolvedModules { reason, modules, examples, elements, .. } = found;
-        match reason {
-            UnresolvedReason::ConflictingComponents => {
-                Self::ConflictingComponents { modules, examples, elements }
-            }
-            UnresolvedReason::SuspectedPacking => {
-                Self::SuspectedPacking { modules, examples, elements }
-            }
-            reason => Self::UnresolvedModule { reason, modules, examples, elements },
-        }
-    }
-}
-
-fn modules_text(modules: u64, examples: &[String]) -> String {
-    let example = examples.first().map_or("", String::as_str);
-    let name = if example.is_empty() { "the weights" } else { example };
-    match modules {
+fn modules_text(found: &UnresolvedModules) -> String {
+    let example = found.examples.first().filter(|name| !name.is_empty());
+    let name = example.map_or("the weights", String::as_str);
+    match found.modules {
         0 | 1 => format!("the parameter count of `{name}` is uncertain"),
         modules => {
             let modules = thousands(modules);
@@ -623,18 +416,162 @@ fn modules_text(modules: u64, examples: &[String]) -> String {
     }
 }
 
-/// Returns the first 1,000 findings and the number of the others, because a file can cause millions.
-pub fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
-    const MAX_FINDINGS: usize = 1_000;
-
-    let mut listed: Vec<_> = findings.by_ref().take(MAX_FINDINGS).collect();
-    match findings.count() as u64 {
-        0 => {}
-        more => listed.push(Finding::MoreFindings { findings: more }),
+/// Returns the kind of a finding about unresolved modules in JSON. Two reasons have a separate kind.
+fn unresolved_kind(reason: UnresolvedReason) -> &'static str {
+    match reason {
+        UnresolvedReason::ConflictingComponents => "conflictingComponents",
+        UnresolvedReason::SuspectedPacking => "suspectedPacking",
+        _ => "unresolvedModule",
     }
-    listed
 }
 
-fn as_text<S: Serializer>(error: &impl StdError, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_unresolved<S: Serializer>(
+    found: &UnresolvedModules,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct UnresolvedDocument<'a> {
+        kind: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<UnresolvedReason>,
+        modules: u64,
+        examples: &'a [String],
+        elements: u64,
+    }
+
+    let UnresolvedModules { reason, modules, examples, elements, .. } = found;
+    let kind = unresolved_kind(*reason);
+    let reason = Some(*reason).filter(|_| kind == "unresolvedModule");
+    let (modules, elements) = (*modules, *elements);
+    UnresolvedDocument { kind, reason, modules, examples, elements }.serialize(serializer)
+}
+
+fn as_text<S: Serializer>(
+    error: &impl std::error::Error,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&chain(error))
+}
+
+/// Declares the rules that tensors and the files that describe them can violate: the severity and the sentence.
+macro_rules! mismatches {
+    (($($field:ident),+) $(
+        $(#[$documentation:meta])* $severity:ident $kind:ident $sentence:literal;
+    )+) => {
+        /// A rule that tensors and the files that describe them can violate.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(rename_all = "camelCase")]
+        #[non_exhaustive]
+        pub enum MismatchKind {
+            $(
+                $(#[$documentation])*
+                ///
+                #[doc = concat!("> ", $sentence)]
+                $kind,
+            )+
+        }
+
+        impl MismatchKind {
+            /// Returns the severity of a violation.
+            #[must_use]
+            pub fn severity(self) -> Severity {
+                match self {
+                    $(Self::$kind => Severity::$severity,)+
+                }
+            }
+        }
+
+        impl fmt::Display for Mismatch {
+            #[allow(unused_variables, reason = "not all fields are in each sentence")]
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let [$($field),+] = self.in_sentence();
+                match self.kind {
+                    $(MismatchKind::$kind => write!(f, $sentence),)+
+                }
+            }
+        }
+    };
+}
+
+mismatches! {
+    (module, key, expected, found)
+
+    /// The value of a key has a wrong type or is out of range.
+    Error InvalidConfigValue "the configured value of `{key}` is invalid: {found}";
+    /// The configuration implies another shape of a tensor.
+    Error ShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
+    /// A numbered list, of layers or experts, has gaps or ends early.
+    Error MissingBlocks "{module} has {found}, but `{key}` implies {expected}";
+    /// A layer or expert lacks a module that the others have.
+    Error MissingModule "{module} is not stored, unlike in its siblings";
+    /// The recipe implies another shape of a part of a packed module.
+    Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
+    /// A packed module lacks a part that the recipe implies.
+    Error MissingPart "{module} is missing (`{key}`)";
+    /// A module is packed that the recipe excludes.
+    Error PackedIgnored "{module} is packed, but `{key}` excludes it";
+    /// A numbered list has more layers or experts than the configuration.
+    Warning SpareBlocks "{module} has {found}, but `{key}` implies {expected}";
+    /// A module is stored plain that the recipe quantizes.
+    Warning UnquantizedModule "{module} is stored plain, but `{key}` does not exclude it";
+    /// A packed module has a part that the recipe excludes.
+    Warning SparePart "{module} is stored, but `{key}` excludes it";
+    /// The embeddings are tied, but stored with different numbers of rows.
+    Warning TiedShapeMismatch "{module} has {found} rows, but is tied to {expected} rows (`{key}`)";
+    /// The configuration describes a vision tower, but only the language model is stored.
+    Warning MissingVisionTower "`{key}` describes a vision tower, but only a language model is stored";
+    /// A vision tower is stored, but the configuration describes only a language model.
+    Warning SpareVisionTower "{module} of a vision tower is stored, but `{key}` is a language model";
+    /// All names have the prefix of a wrapper, which training programs add and loaders do not expect.
+    Warning WrappedNames "names begin with `{found}`, but loaders expect them without {module}";
+    /// The configuration describes layers that draft tokens, but none are stored.
+    Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
+    /// An adapter has no tensors.
+    Error EmptyAdapter "{module} contains no tensors";
+    /// An adapted module has another rank than its configuration states.
+    Error RankMismatch "{module} has rank {found}, but `{key}` states {expected}";
+    /// An adapter belongs to a module that the base model lacks, although other layers have it.
+    Error MissingBaseModule "the base model has no module {module}, unlike in other layers";
+    /// The numerator of the scaling factor is missing, so that loaders assume one.
+    Warning MissingAlpha "{module} is missing, so loaders assume {found}";
+    /// The configuration does not select an adapted module, so that loaders ignore it.
+    Warning UntargetedModule "`{key}` does not select {module}, so PEFT ignores its tensors";
+    /// The configuration selects modules that the adapter does not have.
+    Note UnmatchedTarget "`{key}` lists {module}, but the adapter has no tensors for it";
+    /// The configuration of an adapter does not name the repository of its base model.
+    Note UnnamedBaseModel "`{key}` does not name the repository of the base model: `{found}`";
+    /// The names of an adapter's modules are unknown in the base model, so that shapes were not compared.
+    Note UnmatchedBase
+    "the base model has no module with a name such as {module}, so shapes were not compared";
+}
+
+/// A contradiction between tensors and a file that describes them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Mismatch {
+    /// The violated rule.
+    pub kind: MismatchKind,
+    /// The first tensor, module or list of modules with this contradiction.
+    pub module: String,
+    /// The number of tensors, modules or lists with this contradiction.
+    pub modules: u64,
+    /// The keys that imply the expected value, joined by commas.
+    pub key: String,
+    /// The value that the keys imply.
+    pub expected: String,
+    /// The value of the tensors, or of the key itself.
+    pub found: String,
+}
+
+impl Mismatch {
+    /// Returns the module, the key, the expected value and the found value as in a sentence.
+    fn in_sentence(&self) -> [String; 4] {
+        let Self { module, modules, key, expected, found, .. } = self;
+        let module = match modules {
+            0 | 1 => format!("`{module}`"),
+            modules => format!("`{module}` (and {} more)", thousands(modules - 1)),
+        };
+        [module, key.clone(), expected.clone(), found.clone()]
+    }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::MismatchKind;
+use super::Mismatches;
 use super::config::Place;
-use super::mismatch::Mismatches;
 use crate::count::config::Pattern;
 use crate::count::config::json_object::{number, read, standard_json};
 use crate::count::{container_bits, split_name};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use super::MismatchKind;
-use super::mismatch::Mismatches;
+use super::Mismatches;
 use crate::count::config::is_tied;
 use crate::count::config::json_object::{JsonObject, standard_json};
 use crate::count::{TensorPosition, container_bits, split_name};

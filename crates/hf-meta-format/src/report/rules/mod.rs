@@ -5,12 +5,56 @@
 
 mod adapter;
 mod config;
-mod mismatch;
 mod recipe;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
 pub use self::adapter::check_adapter;
 pub use self::config::check_model;
-pub use self::mismatch::{Mismatch, MismatchKind};
 pub use self::recipe::{check_recipe, recipe_file};
+pub use super::finding::{Mismatch, MismatchKind};
+use super::{Finding, bounded};
+use crate::formats::clip;
+
+/// The mismatches found so far, with equal ones folded into one.
+#[derive(Debug, Default)]
+struct Mismatches {
+    found: BTreeMap<(MismatchKind, String, MismatchValues), (String, u64)>,
+}
+
+/// The key, the expected value and the found value.
+type MismatchValues = [String; 3];
+
+impl Mismatches {
+    /// Adds a mismatch. Mismatches with the same `group`, such as the name of a tensor without numbers, are folded if
+    /// they have equal values.
+    fn add(
+        &mut self,
+        kind: MismatchKind,
+        (module, group): (&str, &str),
+        key: &str,
+        (expected, found): (impl Display, impl Display),
+    ) {
+        /// The maximum number of different mismatches. A hostile file can cause one per tensor.
+        const MAX_MISMATCHES: usize = 10_000;
+
+        let values = [clip(key), clip(&expected.to_string()), clip(&found.to_string())];
+        let entry = (kind, clip(group), values);
+        if self.found.len() < MAX_MISMATCHES || self.found.contains_key(&entry) {
+            self.found.entry(entry).or_insert_with(|| (clip(module), 0)).1 += 1;
+        }
+    }
+
+    /// Returns the findings, errors first.
+    fn into_findings(self) -> Vec<Finding> {
+        let mut kinds = BTreeMap::<_, Vec<_>>::new();
+        for ((kind, _, [key, expected, found]), (module, modules)) in self.found {
+            let found = Mismatch { kind, module, modules, key, expected, found };
+            kinds.entry(kind).or_default().push(Finding::Mismatch(found));
+        }
+        kinds.into_values().flat_map(|found| bounded(found.into_iter())).collect()
+    }
+}

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use super::MismatchKind;
+use super::Mismatches;
 use super::config::Place;
-use super::mismatch::Mismatches;
 use crate::count::config::json_object::{JsonObject, number, read, standard_json, strings};
 use crate::count::config::{Hints, MetadataShapes, Pattern, QUANTIZE_CONFIG, SECTIONS};
 use crate::count::{Component, Configs, TensorPosition, container_bits, split_name};

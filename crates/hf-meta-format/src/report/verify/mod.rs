@@ -240,7 +240,7 @@ pub fn check_count(
     let wrong = declared
         .filter(is_wrong)
         .map(|declared| Finding::TotalParametersMismatch { declared, found });
-    let unresolved = breakdown.unresolved.iter().cloned().map(Finding::from);
+    let unresolved = breakdown.unresolved.iter().cloned().map(Finding::UnresolvedModule);
     let method = breakdown.unknown_method.clone();
     let method = method.map(|method| Finding::UnknownQuantization { method });
     let unused = &breakdown.unused_entries;
