@@ -19,6 +19,7 @@
 //! | [`memory`] | the memory of weights and caches |
 //! | [`report`] | counts with their context, findings, differences, trees, JSON |
 
+mod base;
 pub mod count;
 pub mod formats;
 mod ids;

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::CacheError;
 use super::formula::{FormulaInputs, evaluate};
-use crate::count::config::json_object::{JsonObject, number, read};
+use crate::base::json_object::{JsonObject, number, read};
 
 /// The value of a formula, and the keys that it used with their values.
 type EvaluatedFormula = (u64, Vec<(&'static str, u64)>);

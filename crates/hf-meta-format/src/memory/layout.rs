@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::definitions::{Definitions, ModelNames};
 use super::{CacheDtype, CacheError};
-use crate::count::config::json_object::{JsonObject, standard_json};
+use crate::base::json_object::{JsonObject, standard_json};
+use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::formats::clip;
 
 /// The kind of a [`LayerCache`].
@@ -77,10 +78,6 @@ pub struct CacheLayout {
     pub caches: Vec<LayerCache>,
 }
 
-/// The keys of nested text models.
-const TEXT_MODELS: [&str; 5] =
-    ["text_config", "llm_config", "language_config", "thinker_config", "decoder"];
-
 /// The maximum number of layers. The deepest known model has 128.
 const MAX_LAYERS: u64 = 1_024;
 
@@ -95,21 +92,22 @@ impl CacheLayout {
     /// cache depends on is missing or invalid.
     pub fn from_config_json(json: &[u8]) -> Result<Self, CacheError> {
         let json = standard_json(json);
-        let outer = serde_json::from_slice(&json).map_err(|_| CacheError::NotAnObject)?;
+        let config: ModelConfig<'_> =
+            serde_json::from_slice(&json).map_err(|_| CacheError::NotAnObject)?;
         let (mut dtype, mut architecture) = (None, None);
         let (mut is_decoder, mut has_fp8_scheme) = (false, false);
-        let model = visit_models(outer, |key, model| {
-            dtype = dtype_of(model).or(dtype);
-            let quantization = model.get::<JsonObject<'_>>("quantization_config");
+        for NestedModel { key, object, .. } in config.text_models() {
+            dtype = dtype_of(object).or(dtype);
+            let quantization = object.get::<JsonObject<'_>>("quantization_config");
             let scheme = quantization.as_ref().and_then(|config| config.raw("kv_cache_scheme"));
             has_fp8_scheme |= scheme.is_some_and(|scheme| scheme.get() != "null");
             // The type of a decoder lacks the cross attention of the model.
             is_decoder |= key == "decoder";
-            let own = model.get::<String>("model_type").filter(|_| !is_decoder);
-            architecture = own.or(architecture.take());
-        });
+            let own = object.get::<String>("model_type").filter(|_| !is_decoder);
+            architecture = own.or(architecture);
+        }
         let architecture = architecture.ok_or(CacheError::MissingKey { key: "model_type" })?;
-        let layout = Self::new(&architecture, &architecture, &model, dtype)?;
+        let layout = Self::new(&architecture, &architecture, config.text_model(), dtype)?;
         Ok(Self { has_fp8_scheme, ..layout })
     }
 
@@ -185,33 +183,11 @@ impl CacheLayout {
     }
 }
 
-/// Visits a configuration and each text model nested in it, with its key. Returns the innermost one.
-fn visit_models<'a>(
-    mut model: JsonObject<'a>,
-    mut visit: impl FnMut(&str, &JsonObject<'a>),
-) -> JsonObject<'a> {
-    let mut key = "";
-    loop {
-        visit(key, &model);
-        let find = |key: &&'static str| Some((*key, model.get(key)?));
-        let Some(inner) = TEXT_MODELS.iter().find_map(find) else { return model };
-        (key, model) = inner;
-    }
-}
-
-/// Returns the language model in a configuration, and its architecture.
-pub(crate) fn text_model(outer: JsonObject<'_>) -> (Option<String>, JsonObject<'_>) {
-    let mut architecture = None;
-    let model = visit_models(outer, |_, model| {
-        architecture = model.get("model_type").or(architecture.take());
-    });
-    (architecture, model)
-}
-
-/// Returns the dtype in a configuration.
+/// Returns the dtype in a configuration. Blocks are dtypes of a cache, but not of a model.
 fn dtype_of(model: &JsonObject<'_>) -> Option<CacheDtype> {
     let dtype: String = model.get("dtype").or_else(|| model.get("torch_dtype"))?;
-    dtype.trim_start_matches("torch.").parse().ok()
+    let dtype: CacheDtype = dtype.trim_start_matches("torch.").parse().ok()?;
+    Some(dtype).filter(|dtype| !dtype.is_block())
 }
 
 /// Returns the letter of the layer's kind: from the list in the configuration, or from a rule.

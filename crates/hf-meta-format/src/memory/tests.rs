@@ -433,6 +433,24 @@ fn unusual_configs_have_the_right_size_or_none() {
 }
 
 /// The cache grows by full layers, and windows and states have a fixed size.
+/// A block of a cache is not a dtype of a model, whose states would have a fraction of a byte per element.
+#[test]
+fn blocks_are_not_a_dtype_in_a_configuration() {
+    let growth = |dtype: &str| {
+        let config = format!(
+            r#"{{"model_type":"lfm2","full_attn_idxs":[1],"torch_dtype":"{dtype}","num_hidden_layers":2}}"#
+        );
+        let layout = CacheLayout::from_config_json(config.as_bytes()).unwrap();
+        (layout.dtype, Memory::growth(&layout))
+    };
+    let known = growth("float16");
+    assert_eq!(known.0, Some(CacheDtype::F16));
+    assert!(known.1.is_some());
+    for dtype in CacheDtype::ALL.iter().filter(|dtype| dtype.is_block()) {
+        assert_eq!(growth(dtype.name()), (None, known.1), "{dtype}");
+    }
+}
+
 #[test]
 fn growth_separates_windows_and_states() {
     let growth =

@@ -94,6 +94,11 @@ impl CacheDtype {
         }
     }
 
+    /// Returns whether elements are stored in blocks.
+    pub(super) fn is_block(self) -> bool {
+        !self.block_bytes().is_multiple_of(32)
+    }
+
     /// Returns the size of `elements` elements in bytes.
     fn bytes(self, elements: u64) -> Option<u64> {
         let bytes = (u128::from(elements) * u128::from(self.block_bytes())).div_ceil(32);
@@ -145,7 +150,7 @@ impl Engine {
 
     /// Returns whether the program can store elements of a dtype in rows of `row` elements.
     fn supports(self, dtype: CacheDtype, row: u64) -> bool {
-        let is_block = !dtype.block_bytes().is_multiple_of(32);
+        let is_block = dtype.is_block();
         match self {
             Self::Stored => true,
             Self::Vllm => !is_block && dtype != CacheDtype::F32,
@@ -286,8 +291,8 @@ impl Memory {
             Self::new(0, Ok(layout.clone()), options).total_bytes
         };
         let (total, next) = (bytes(TOKENS)?, bytes(TOKENS + 1)?);
-        let token = next - total;
-        Some((token, total - token * TOKENS))
+        let token = next.checked_sub(total)?;
+        Some((token, total.checked_sub(token.checked_mul(TOKENS)?)?))
     }
 
     /// Computes the memory of the same model at a different context length.

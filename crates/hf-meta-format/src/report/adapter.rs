@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::count::config::json_object::{JsonObject, number, read, standard_json, strings};
+use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 
 /// The maximum number of names in a list of a configuration.

@@ -7,7 +7,7 @@
 use serde_json::value::RawValue;
 
 use super::gemma4;
-use super::json_object::{JsonObject, read};
+use crate::base::json_object::{JsonObject, read};
 use crate::count::module::divide;
 
 /// The parameter counts that fit a configuration.

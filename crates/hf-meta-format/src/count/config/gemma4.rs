@@ -3,7 +3,7 @@
 //! Source: `transformers/models/gemma4` 5.23, with which the tests compare.
 
 use super::arithmetic::number;
-use super::json_object::JsonObject;
+use crate::base::json_object::JsonObject;
 
 /// The `model_type` of the language model.
 pub(super) const TEXT: &str = "gemma4_text";
@@ -58,7 +58,7 @@ fn wide_heads(
         return Some((width, groups.filter(|_| !has_values)));
     };
     let found = overrides.entries().map(|(_, layer)| {
-        heads(&super::json_object::read(layer)?, ["head_dim", "num_key_value_heads"])
+        heads(&crate::base::json_object::read(layer)?, ["head_dim", "num_key_value_heads"])
     });
     let found = found.collect::<Option<Vec<_>>>()?;
     let first = *found.first()?;

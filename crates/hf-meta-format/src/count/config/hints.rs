@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 
 use serde_json::value::RawValue;
 
-use super::json_object::{JsonObject, number, read};
 use super::pattern::Pattern;
 use super::scheme::Scheme;
 use super::schemes::QuantizationConfig;
+use crate::base::json_object::{JsonObject, number, read};
 use crate::count::UnresolvedReason;
 use crate::count::experts::Embedding;
 use crate::count::module::product;

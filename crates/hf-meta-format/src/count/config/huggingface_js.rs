@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::json_object::{JsonObject, read};
+use crate::base::json_object::{JsonObject, read};
 use crate::count::Packing;
 use crate::count::module::container_bits;
 use crate::formats::Dtype;

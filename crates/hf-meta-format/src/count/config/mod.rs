@@ -4,18 +4,20 @@ mod arithmetic;
 mod gemma4;
 mod hints;
 mod huggingface_js;
-pub(crate) mod json_object;
 mod pattern;
 mod scheme;
 mod schemes;
 mod unused;
 
+use serde::Deserialize;
+
 use self::arithmetic::ExpectedParameters;
 use self::hints::Dimensions;
 use self::huggingface_js::HuggingFaceJsRules;
-use self::json_object::{JsonObject, read, standard_json};
 use self::schemes::QuantizationConfig;
 use super::experts::ExpertConfigs;
+use crate::base::json_object::{JsonObject, standard_json};
+use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::formats::{ModelDescription, clip};
 use crate::report::adapter::ADAPTER_CONFIG;
 
@@ -56,10 +58,6 @@ pub struct Configs {
 /// this is the only one whose shapes can be ambiguous.
 pub(crate) const QUANTIZE_CONFIG: &str = "quantize_config.json";
 
-/// The keys of quantization sections, in order of precedence.
-pub(crate) const SECTIONS: [&str; 3] =
-    ["quantization_config", "quantization", "compression_config"];
-
 impl Configs {
     /// The default maximum size of `config.json`, in bytes. huggingface.js uses the same limit.
     pub const DEFAULT_LIMIT: u64 = 10_000_000;
@@ -78,25 +76,22 @@ impl Configs {
     /// known model.
     pub fn from_config_json(json: &[u8]) -> Result<Self, ConfigError> {
         let json = standard_json(json);
-        let model = parse(&json)?;
-        let mut quantization = find_section(&model)?;
+        let config: ModelConfig<'_> = parse(&json)?;
+        let model = config.outermost();
+        let quantization = find_quantization(config.quantization_sections())?;
         let mut dimensions = Dimensions::default();
-        dimensions.add_model(&model);
-        for nested in nested_models(&model) {
-            dimensions.add_model(&nested);
-            if quantization.is_none() {
-                quantization = find_section(&nested)?;
-            }
+        for nested in config.models() {
+            dimensions.add_model(&nested.object);
         }
         // ChatGLM states the bits next to the dimensions. 0 means unquantized.
         let chatglm = || QuantizationConfig::chatglm(model.number("quantization_bit")?);
         Ok(Self {
             quantization: quantization.or_else(chatglm).unwrap_or_default(),
             dimensions,
-            expected: ExpectedParameters::from_config(&model),
-            experts: ExpertConfigs::from_config(&model),
-            huggingface_js: HuggingFaceJsRules::from_config(&model),
-            is_tied: is_tied(&model),
+            expected: ExpectedParameters::from_config(model),
+            experts: ExpertConfigs::from_config(&config),
+            huggingface_js: HuggingFaceJsRules::from_config(model),
+            is_tied: config.is_tied() == Some(true),
             adapter: None,
             recipe: None,
         })
@@ -122,7 +117,7 @@ impl Configs {
     /// Returns the same errors as [`from_config_json`](Self::from_config_json).
     pub fn add_file(&mut self, name: &str, json: &[u8]) -> Result<(), ConfigError> {
         if name == ADAPTER_CONFIG {
-            parse(&standard_json(json))?;
+            parse::<JsonObject<'_>>(&standard_json(json))?;
             self.adapter = Some(json.into());
             return Ok(());
         }
@@ -130,8 +125,8 @@ impl Configs {
             let Self { quantization, experts, .. } = Self::from_config_json(json)?;
             (quantization, experts)
         } else {
-            let file = parse(json)?;
-            let section = find_section(&file)?;
+            let file: JsonObject<'_> = parse(json)?;
+            let section = find_quantization(quantization_sections(&file))?;
             let quantization = section.map_or_else(|| QuantizationConfig::from_section(&file), Ok);
             (quantization?, ExpertConfigs::default())
         };
@@ -173,42 +168,22 @@ impl Configs {
     }
 }
 
-/// Returns whether a model or its language model states that the embeddings are tied, and neither contradicts it.
-pub(crate) fn is_tied(model: &JsonObject<'_>) -> bool {
-    let read = |model: &JsonObject<'_>| model.get::<bool>("tie_word_embeddings");
-    let text = model.get::<JsonObject<'_>>("text_config");
-    let stated = [read(model), text.as_ref().and_then(read)];
-    stated.contains(&Some(true)) && !stated.contains(&Some(false))
-}
-
-fn parse(json: &[u8]) -> Result<JsonObject<'_>, ConfigError> {
+fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {
     serde_json::from_slice(json)
         .map_err(|error| ConfigError::Json { message: clip(&error.to_string()) })
 }
 
 /// Returns the first section that describes a quantization.
-fn find_section(model: &JsonObject<'_>) -> Result<Option<QuantizationConfig>, ConfigError> {
-    for section in SECTIONS.iter().filter_map(|key| model.get::<JsonObject>(key)) {
+fn find_quantization<'a>(
+    sections: impl Iterator<Item = JsonObject<'a>>,
+) -> Result<Option<QuantizationConfig>, ConfigError> {
+    for section in sections {
         let found = QuantizationConfig::from_section(&section)?;
         if !found.is_empty() {
             return Ok(Some(found));
         }
     }
     Ok(None)
-}
-
-/// Returns the nested model configurations, such as `text_config` and `thinker_config.text_config`.
-fn nested_models<'a>(model: &JsonObject<'a>) -> Vec<JsonObject<'a>> {
-    const MAX_MODELS: usize = 20;
-
-    let nested = |model: &JsonObject<'a>| -> Vec<JsonObject<'a>> {
-        let configs =
-            model.entries().filter(|(key, _)| key.ends_with("_config") && !SECTIONS.contains(key));
-        configs.take(MAX_MODELS).filter_map(|(_, value)| read(value)).collect()
-    };
-    let outer = nested(model);
-    let inner: Vec<_> = outer.iter().flat_map(nested).take(MAX_MODELS).collect();
-    outer.into_iter().chain(inner).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The scheme of a packing: bits, group sizes and block sizes, from the keys of all libraries.
 
-use super::json_object::{JsonObject, number};
+use crate::base::json_object::{JsonObject, number};
 use crate::formats::{BlockSize, Dtype};
 
 /// The parameters of a packing; `None` if the configuration does not specify them.

@@ -7,9 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use thiserror::Error;
 
-use super::json_object::{JsonObject, read, strings};
 use super::pattern::Pattern;
 use super::scheme::{Scheme, bits_of_format};
+use crate::base::json_object::{JsonObject, read, strings};
 
 /// An error that makes a configuration file unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -2,8 +2,9 @@
 
 use serde_json::value::RawValue;
 
+use crate::base::json_object::{JsonObject, number, read};
+use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::count::UnknownActive;
-use crate::count::config::json_object::{JsonObject, number, read};
 
 /// The numbers of experts of a model and its nested models.
 #[derive(Clone, Debug, Default)]
@@ -71,22 +72,18 @@ const ZERO_EXPERTS: [&str; 2] = ["zero_expert_num", "num_zero_experts"];
 /// Architectures with a fixed top-k.
 const FIXED_TOP_K: [(&str, u64); 2] = [("switch_transformers", 1), ("nllb-moe", 2)];
 
-/// Objects that configure the experts of the model around them.
-const MOE_SECTIONS: [&str; 3] = ["moe_config", "ffn_config", "moe"];
-
-/// Objects that configure a part of the model without a uniform name in its tensors.
-const TEXT_MODELS: [&str; 4] = ["text_config", "llm_config", "language_config", "decoder_config"];
-
 impl ExpertConfigs {
-    /// The maximum number of objects to read.
-    const MAX_MODELS: usize = 64;
-    const MAX_DEPTH: usize = 4;
     /// The maximum number of objects with experts to use.
     const MAX_WITH_EXPERTS: usize = 16;
 
-    pub(crate) fn from_config(model: &JsonObject<'_>) -> Self {
+    /// Reads the numbers of experts of all models. Nested models inherit values that they do not set themselves.
+    pub(crate) fn from_config(config: &ModelConfig<'_>) -> Self {
         let mut configs = Self::default();
-        configs.add(model, ExpertConfig::new(model, &ExpertConfig::default(), None), 0);
+        for model in config.models() {
+            let outer = model.outer.and_then(|outer| configs.models.get(outer));
+            let found = ExpertConfig::new(model, outer.unwrap_or(&ExpertConfig::default()));
+            configs.models.push(found);
+        }
         let mut counts = configs.models.iter().flat_map(|model| &model.experts);
         configs.has_experts = counts.any(|PerLayer(counts)| counts.iter().any(|&count| count > 1));
         configs.models.retain(|model| !model.top_k.is_empty());
@@ -97,24 +94,6 @@ impl ExpertConfigs {
     /// Returns whether no configuration gives a top-k.
     pub(crate) fn is_empty(&self) -> bool {
         self.models.is_empty()
-    }
-
-    /// Adds a model and its nested models, which inherit values they do not set themselves.
-    fn add(&mut self, model: &JsonObject<'_>, config: ExpertConfig, depth: usize) {
-        let at = self.models.len();
-        self.models.push(config);
-        let inner = model.entries().filter(|(key, _)| {
-            depth < Self::MAX_DEPTH && (key.ends_with("_config") || MOE_SECTIONS.contains(key))
-        });
-        for (key, value) in inner {
-            if self.models.len() >= Self::MAX_MODELS {
-                return;
-            }
-            if let Some(inner) = read::<JsonObject<'_>>(value) {
-                let config = ExpertConfig::new(&inner, &self.models[at], Some(key));
-                self.add(&inner, config, depth + 1);
-            }
-        }
     }
 
     /// Returns the configuration of the experts with a name.
@@ -129,12 +108,12 @@ impl ExpertConfigs {
 }
 
 impl ExpertConfig {
-    fn new(model: &JsonObject<'_>, outer: &Self, key: Option<&str>) -> Self {
+    fn new(nested: &NestedModel<'_>, outer: &Self) -> Self {
+        let model = &nested.object;
         let positive = |keys: &[&str]| {
             keys.iter().filter_map(|key| model.number(key)).find(|&number| number > 0)
         };
-        let is_block = key.is_some_and(|key| MOE_SECTIONS.contains(&key));
-        let generic: &[&str] = if is_block { &["top_k"] } else { &[] };
+        let generic: &[&str] = if nested.is_expert_section() { &["top_k"] } else { &[] };
         let mut top_k = PerLayer::all(model, TOP_K.iter().chain(generic));
         let model_type = model.get::<String>("model_type");
         let fixed = FIXED_TOP_K.iter().find(|(name, _)| Some(*name) == model_type.as_deref());
@@ -150,7 +129,7 @@ impl ExpertConfig {
         let drafts = positive(&DRAFT_LAYERS);
         let first_draft = drafts.and_then(|_| positive(&LAYERS));
         let mut prefixes = outer.prefixes.clone();
-        prefixes.extend(key.and_then(name_prefix));
+        prefixes.extend(nested.name_prefix().map(str::to_owned));
         Self {
             prefixes,
             top_k,
@@ -203,14 +182,6 @@ impl ExpertConfig {
     pub(crate) fn top_k(&self, layer: Option<u64>) -> Option<u64> {
         self.top_k.first()?.at(layer)
     }
-}
-
-/// Returns the prefix that name segments of a nested model have; `None` if it is not certain.
-fn name_prefix(key: &str) -> Option<String> {
-    if MOE_SECTIONS.contains(&key) || TEXT_MODELS.contains(&key) {
-        return None;
-    }
-    key.strip_suffix("_config").map(str::to_owned)
 }
 
 impl PerLayer {
@@ -332,14 +303,14 @@ mod tests {
         assert!(config.has_zero_experts);
     }
 
-    /// Checks the maximum depth, and that only the last layers can be draft layers.
+    /// The model that states the top-k is the eighth, and then the ninth.
     #[test]
-    fn nested_models_are_read_to_a_depth_of_four() {
+    fn eight_models_inside_each_other_are_read() {
         let nested = |depth: usize| {
             let json = r#"{"a_config":"#.repeat(depth) + r#"{"moe_k":2}"# + &"}".repeat(depth);
             configs(&json).find("a.layers.0").ok().and_then(|config| config.top_k(None))
         };
-        assert_eq!([1, 4, 5].map(nested), [Some(2), Some(2), None]);
+        assert_eq!([1, 7, 8].map(nested), [Some(2), Some(2), None]);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::MismatchKind;
 use super::Mismatches;
 use super::config::Place;
+use crate::base::json_object::{number, read, standard_json};
 use crate::count::config::Pattern;
-use crate::count::config::json_object::{number, read, standard_json};
 use crate::count::{container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath};
 use crate::report::adapter::{

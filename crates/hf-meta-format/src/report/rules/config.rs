@@ -8,13 +8,12 @@ use std::sync::LazyLock;
 
 use super::MismatchKind;
 use super::Mismatches;
-use crate::count::config::is_tied;
-use crate::count::config::json_object::{JsonObject, standard_json};
+use crate::base::json_object::{JsonObject, standard_json};
+use crate::base::model_config::ModelConfig;
 use crate::count::{TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::memory::CacheError;
 use crate::memory::definitions::{Definitions, ModelNames, parse};
-use crate::memory::layout::text_model;
 use crate::report::Finding;
 
 /// The layouts by name of the architecture, in the format of the table of caches.
@@ -64,16 +63,16 @@ pub fn check_model(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Ve
 
 fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Option<Mismatches> {
     let json = standard_json(config_json);
-    let outer: JsonObject<'_> = serde_json::from_slice(&json).ok()?;
-    let (is_tied, has_vision) =
-        (is_tied(&outer), outer.get::<JsonObject<'_>>("vision_config").is_some());
+    let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
+    let (outer, model) = (config.outermost(), config.text_model());
+    let is_tied = config.is_tied() == Some(true);
+    let has_vision = outer.get::<JsonObject<'_>>("vision_config").is_some();
     let whole = outer.get::<String>("model_type");
-    let (architecture, model) = text_model(outer);
-    let architecture = architecture?;
+    let architecture = config.architecture()?;
     let definitions = Definitions::find(&architecture).or_else(Definitions::root)?;
     let mut check = ConfigCheck {
         rules: rules(&architecture)?,
-        names: ModelNames::new(definitions, &model),
+        names: ModelNames::new(definitions, model),
         values: HashMap::new(),
         mismatches: Mismatches::default(),
     };

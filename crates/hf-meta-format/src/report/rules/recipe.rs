@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 use super::MismatchKind;
 use super::Mismatches;
 use super::config::Place;
-use crate::count::config::json_object::{JsonObject, number, read, standard_json, strings};
-use crate::count::config::{Hints, MetadataShapes, Pattern, QUANTIZE_CONFIG, SECTIONS};
+use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
+use crate::base::model_config::ModelConfig;
+use crate::count::config::{Hints, MetadataShapes, Pattern, QUANTIZE_CONFIG};
 use crate::count::{Component, Configs, TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::memory::definitions::{Definitions, ModelNames, parse};
@@ -92,10 +93,9 @@ fn find_mismatches(
     headers: &[(RepoPath, FileHeader)],
 ) -> Option<Mismatches> {
     let json = standard_json(configs.recipe().unwrap_or(config_json));
-    let outer: JsonObject<'_> = serde_json::from_slice(&json).ok()?;
-    let text = outer.get::<JsonObject<'_>>("text_config").unwrap_or_default();
-    let section = SECTIONS.iter().find_map(|key| outer.get(key).or_else(|| text.get(key)));
-    let section = section.or_else(|| configs.recipe().map(|_| outer))?;
+    let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
+    let whole = || configs.recipe().and_then(|_| serde_json::from_slice(&json).ok());
+    let section = config.quantization_sections().next().or_else(whole)?;
     let shapes = MetadataShapes::default();
     let recipe = Recipe::new(&section, configs, &shapes)?;
     let mut modules = BTreeMap::<&str, Parts>::new();

@@ -357,3 +357,27 @@ fn each_defect_is_found() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(defects >= 60, "{defects}");
 }
+
+/// A reader that parses each model again for every model around it would take minutes.
+#[test]
+fn models_inside_each_other_are_read_once() {
+    const DEPTH: usize = 10_000;
+
+    let headers = llama().headers();
+    for key in ["text_config", "llm_config", "language_config", "thinker_config", "decoder", "moe"]
+    {
+        let inner = r#"{"tie_word_embeddings":true}"#;
+        let start = format!(r#"{{"model_type":"llama","{key}":"#);
+        let config = start.repeat(DEPTH) + inner + &"}".repeat(DEPTH);
+        let json = config.as_bytes();
+        let configs = Configs::from_config_json(json).unwrap();
+        assert_eq!(configs.method(), None);
+        let layout = crate::memory::CacheLayout::from_config_json(json).unwrap();
+        assert_eq!((&*layout.architecture, layout.layers), ("llama", 32), "{key}");
+        let mut findings = Vec::new();
+        crate::report::verify::check_embeddings(json, &headers, &mut findings);
+        assert_eq!(findings, [], "{key}");
+        assert_eq!(check_model(json, &headers), [], "{key}");
+        assert_eq!(check_recipe(json, &configs, &headers), [], "{key}");
+    }
+}

@@ -7,9 +7,8 @@
 
 use std::cmp::Reverse;
 
-use serde::Deserialize;
-
-use crate::count::config::json_object::standard_json;
+use crate::base::json_object::standard_json;
+use crate::base::model_config::ModelConfig;
 use crate::count::{Embedding, TensorPosition};
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 use crate::report::Finding;
@@ -30,7 +29,7 @@ pub fn check_embeddings(
     findings: &mut Vec<Finding>,
 ) {
     if let Some(input) = InputEmbedding::find(headers)
-        && let Ok(config) = serde_json::from_slice::<TyingConfig>(&standard_json(config_json))
+        && let Ok(config) = serde_json::from_slice::<ModelConfig<'_>>(&standard_json(config_json))
         && let Some(is_tied) = config.is_tied()
     {
         let missing = findings.iter().position(
@@ -40,7 +39,7 @@ pub fn check_embeddings(
             Some(index) if is_tied => dropped_finding(findings.remove(index), &input),
             Some(_) => None,
             None if is_tied => tied_finding(&input, headers),
-            None => config.check_untied(&input, headers),
+            None => check_untied(&config, &input, headers),
         };
         findings.extend(finding);
     }
@@ -65,41 +64,21 @@ impl<'a> InputEmbedding<'a> {
     }
 }
 
-/// The fields of `config.json` about tied embeddings.
-#[derive(Deserialize)]
-struct TyingConfig {
-    #[serde(default)]
-    architectures: Option<Vec<String>>,
-    #[serde(default)]
-    tie_word_embeddings: Option<bool>,
-    /// The language model's configuration in a multimodal model.
-    #[serde(default, rename = "text_config")]
-    text: Option<Box<TyingConfig>>,
-}
-
-impl TyingConfig {
-    /// Returns whether the embeddings are tied; `None` if the configuration is unclear.
-    fn is_tied(&self) -> Option<bool> {
-        let text = self.text.as_ref().and_then(|text| text.tie_word_embeddings);
-        match (self.tie_word_embeddings, text) {
-            (Some(whole), Some(text)) if whole != text => None,
-            (whole, text) => whole.or(text),
-        }
-    }
-
-    /// Returns the finding for untied embeddings, if the output embedding is missing. Any tensor with the shape of
-    /// the input embedding could be the output embedding.
-    fn check_untied(&self, input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
-        let is_causal =
-            |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
-        let is_language_model = self.architectures.iter().flatten().any(is_causal);
-        let has_output = tensors(headers).any(|(name, tensor)| {
-            is_embedding(name, Embedding::Output)
-                || name != input.name && tensor.shape == input.shape
-        });
-        (is_language_model && !has_output)
-            .then(|| Finding::MissingOutputEmbedding { stored: clip(input.name) })
-    }
+/// Returns the finding for untied embeddings, if the output embedding is missing. Any tensor with the shape of the
+/// input embedding could be the output embedding.
+fn check_untied(
+    config: &ModelConfig<'_>,
+    input: &InputEmbedding<'_>,
+    headers: &Headers,
+) -> Option<Finding> {
+    let is_causal = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
+    let architectures = config.outermost().get::<Vec<String>>("architectures");
+    let is_language_model = architectures.iter().flatten().any(is_causal);
+    let has_output = tensors(headers).any(|(name, tensor)| {
+        is_embedding(name, Embedding::Output) || name != input.name && tensor.shape == input.shape
+    });
+    (is_language_model && !has_output)
+        .then(|| Finding::MissingOutputEmbedding { stored: clip(input.name) })
 }
 
 /// Returns the finding that replaces the error about a missing output embedding that is tied.

@@ -34,6 +34,11 @@ impl<'a> JsonObject<'a> {
         self.raw(key).and_then(number)
     }
 
+    /// Returns the number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns all keys with their values.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(JsonKey(key), value)| (&**key, *value))

@@ -1,0 +1,4 @@
+//! JSON of configurations, which all other parts of the crate read.
+
+pub(crate) mod json_object;
+pub(crate) mod model_config;
