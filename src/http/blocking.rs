@@ -3,7 +3,8 @@
 use std::future::pending;
 use std::num::NonZero;
 use std::panic::resume_unwind;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
@@ -16,6 +17,28 @@ const MAX_INLINE_BYTES: usize = 1 << 16;
 /// One permit per blocking thread. More threads would take memory without finishing sooner.
 static BLOCKING_PERMITS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(2 * available_parallelism().map_or(1, NonZero::get)));
+
+/// The CPU-bound work of a call. Clones share its size.
+///
+/// Steps add up: a parser keeps what it was fed, and the count visits all tensors. So all further work of a call leaves
+/// the async worker threads once its inputs are large together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallWork {
+    /// The number of bytes that the call has parsed.
+    bytes: Arc<AtomicUsize>,
+}
+
+impl CallWork {
+    /// Runs work on `bytes` more bytes of input.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        spawn_blocking_if_large(before.saturating_add(bytes), work).await
+    }
+}
 
 /// Runs CPU-bound work on `bytes` bytes of input. Large inputs go to the blocking thread pool.
 ///

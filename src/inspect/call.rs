@@ -19,6 +19,7 @@ use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::IndexError;
 use crate::formats::{Format, Formats, HeaderError, RepoPath};
+use crate::http::blocking::CallWork;
 use crate::http::transfer::CallMeter;
 use crate::hub::CommitSha;
 use crate::memory::{CacheError, CacheLayout, Memory, MemoryOptions};
@@ -89,6 +90,8 @@ pub(crate) struct CallState {
     pub(super) weights: Option<RepoPath>,
     /// The total size of the headers so far, in bytes.
     pub(super) header_bytes: Arc<AtomicU64>,
+    /// The work on the headers and the configuration.
+    pub(super) work: CallWork,
     /// The configuration, once a header needs it.
     pub(super) config: OnceCell<Result<ConfigFile, Error>>,
 }
@@ -120,7 +123,7 @@ impl Call {
     pub(crate) async fn parse(mut self) -> Result<SafetensorsParseFromRepo, Error> {
         let Inspected { path, assembled, report } = self.inspect(true).await?;
         let file = self.files.file_name(&path);
-        let parsed = assembled.into_parsed(path, report);
+        let parsed = self.state.work.run(0, move || assembled.into_parsed(path, report)).await;
         parsed.map_err(|source| Error::InvalidIndex { file, source })
     }
 
@@ -128,7 +131,7 @@ impl Call {
     pub(crate) async fn weights(mut self) -> Result<Weights, Error> {
         let Inspected { path, assembled, report } = self.inspect(true).await?;
         let file = self.files.file_name(&path);
-        let weights = assembled.into_weights(path, report);
+        let weights = self.state.work.run(0, move || assembled.into_weights(path, report)).await;
         weights.map_err(|source| Error::InvalidIndex { file, source })
     }
 
@@ -195,8 +198,8 @@ impl Call {
         let (path, assembly) = match weights {
             FoundWeights::File { path, start } => {
                 let header = self.parse_header(&path, start).await?;
-                let mut assembly = ReportBuilder::new_single(keep_headers);
-                assembly.add(path.clone(), header);
+                let assembly = ReportBuilder::new_single(keep_headers);
+                let assembly = self.add_header(assembly, path.clone(), header).await;
                 (path, assembly)
             }
             FoundWeights::Index { path, stream } => {
@@ -225,26 +228,19 @@ impl Call {
             // The result is used below.
             let _ = self.config().await;
         }
-        let mut config = self.state.config.take().transpose()?.unwrap_or_default();
-        if let Some(name) = assembly.other_config_file(&config.configs) {
+        let config = self.state.config.take().transpose()?.unwrap_or_default();
+        let work = self.state.work.clone();
+        let find_other = move || {
+            let other = assembly.other_config_file(&config.configs);
+            (assembly, config, other)
+        };
+        let (assembly, mut config, other) = work.run(0, find_other).await;
+        if let Some(name) = other {
             self.read_other_config(name, &mut config).await?;
         }
-        let filepaths = assembly.filepaths(&path);
-        let assembled = assembly.finish(&config.configs);
-        let report = assembled.report(filepaths);
-        let mut report = report.map_err(|source| self.index_error(&path, source))?;
-        let json = config.json.as_deref().ok_or(CacheError::NoConfig);
-        let layout = || json.and_then(CacheLayout::from_config_json);
-        let layout = assembled.cache.clone().unwrap_or_else(layout);
-        report.layout = layout.clone().ok().map(Box::new);
-        if let Some(options) = self.options.memory {
-            let weight_bytes = report.parameter_count.totals().bytes;
-            let memory = Memory::new(weight_bytes, layout, options);
-            let unknown = memory.unknown.clone();
-            report.findings.extend(unknown.map(|reason| Finding::UnknownCacheSize { reason }));
-            report.memory = Some(Box::new(memory));
-        }
-        report.findings.extend(config.finding);
+        let (weights, memory) = (path.clone(), self.options.memory);
+        let counted = work.run(0, move || count(assembly, config, &weights, memory)).await;
+        let (assembled, mut report) = counted.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(self.source_findings());
         report.fetch = self.fetch_stats(assembled.totals.file_bytes);
         report.format = self.format(&path).name();
@@ -357,4 +353,29 @@ impl Call {
         stats.stale = self.cached_ref.is_some_and(|cached| cached.is_stale);
         stats
     }
+}
+
+/// Counts the headers of a set of weights. The caller adds what depends on how they were read.
+fn count(
+    assembly: ReportBuilder,
+    config: ConfigFile,
+    path: &RepoPath,
+    memory: Option<MemoryOptions>,
+) -> Result<(BuiltReport, CountReport), IndexError> {
+    let filepaths = assembly.filepaths(path);
+    let assembled = assembly.finish(&config.configs);
+    let mut report = assembled.report(filepaths)?;
+    let json = config.json.as_deref().ok_or(CacheError::NoConfig);
+    let layout = || json.and_then(CacheLayout::from_config_json);
+    let layout = assembled.cache.clone().unwrap_or_else(layout);
+    report.layout = layout.clone().ok().map(Box::new);
+    if let Some(options) = memory {
+        let weight_bytes = report.parameter_count.totals().bytes;
+        let memory = Memory::new(weight_bytes, layout, options);
+        let unknown = memory.unknown.clone();
+        report.findings.extend(unknown.map(|reason| Finding::UnknownCacheSize { reason }));
+        report.memory = Some(Box::new(memory));
+    }
+    report.findings.extend(config.finding);
+    Ok((assembled, report))
 }

@@ -1,5 +1,7 @@
 //! Reads `config.json`, which may change the count.
 
+use std::mem::take;
+
 use super::call::Call;
 use crate::HubCacheMiss;
 use crate::count::Configs;
@@ -74,7 +76,11 @@ impl Call {
     /// Reads a configuration; `None` if it does not exist.
     async fn read_config_at(&self, path: &RepoPath) -> Result<Option<ConfigFile>, Error> {
         match self.files.read_whole(path, self.limits.config).await {
-            Ok(json) => Ok(Some(ConfigFile::from_json(self.check_commit(path, json)?))),
+            Ok(json) => {
+                let json = self.check_commit(path, json)?;
+                let parse = self.state.work.run(json.len(), move || ConfigFile::from_json(json));
+                Ok(Some(parse.await))
+            }
             // The file may exist in the repository without being in the cache.
             Err(Error::FileNotFound { source, .. })
                 if source.is::<HubCacheMiss>() && path.segments().count() == 1 =>
@@ -105,7 +111,11 @@ impl Call {
             Err(Error::TooLarge { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        if let Err(error) = config.configs.add_file(name, &json) {
+        let (length, mut configs) = (json.len(), take(&mut config.configs));
+        let add = move || (configs.add_file(name, &json), configs);
+        let (added, configs) = self.state.work.run(length, add).await;
+        config.configs = configs;
+        if let Err(error) = added {
             let reason = error.to_string();
             config.finding.get_or_insert(Finding::UnusableConfig { file: name.to_owned(), reason });
         }

@@ -9,7 +9,6 @@ use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::{FileHeader, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, Step};
 use crate::http::Callback;
-use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::RangeBytes;
 
 impl Call {
@@ -52,8 +51,8 @@ impl Call {
         let mut requested = Vec::new();
         loop {
             let length = bytes.len();
-            let parsed =
-                spawn_blocking_if_large(length, move || advance(parser, start, bytes, file_size));
+            let step = move || advance(parser, start, bytes, file_size);
+            let parsed = self.state.work.run(length, step);
             match parsed.await.map_err(|source| self.header_error(path, source))? {
                 ParseStep::Incomplete { missing, parser: continued } => {
                     let is_continued = reserved.contains(&missing.start);

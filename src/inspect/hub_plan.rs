@@ -12,7 +12,6 @@ use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
-use crate::http::blocking::spawn_blocking_if_large;
 use crate::report::{Plan, ReportBuilder};
 
 /// The Hub's response: headers by shard name.
@@ -43,8 +42,8 @@ impl Call {
         };
         let files = self.files.pinned(commit.as_ref());
         self.before_allocation(json.len() as u64).await;
-        let limit = self.limits.header;
-        let parsed = spawn_blocking_if_large(json.len(), move || parse(&json, limit)).await;
+        let (limit, work) = (self.limits.header, self.state.work.clone());
+        let parsed = work.run(json.len(), move || parse(&json, limit)).await;
         let Some(headers) = parsed else {
             tracing::debug!(%path, "the Hub's response is invalid; reading the files instead");
             return Ok(None);
@@ -54,13 +53,13 @@ impl Call {
         self.state.weights = Some(path.clone());
         let mut assembly = ReportBuilder::new_sharded(None, keep_headers).at(&path);
         for (shard, header) in headers {
-            let header =
+            let (header, needs_config) =
                 header.map_err(|source| self.header_error(&path.sibling(&shard), source))?;
-            if header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor)) {
+            if needs_config {
                 // The result is used when all headers are complete.
                 let _ = self.config().await;
             }
-            assembly.add(shard, header);
+            assembly = self.add_header(assembly, shard, header).await;
         }
         let mut inspected = self.finish(path, assembly).await?;
         inspected.report.plan = Plan::Hub;
@@ -68,8 +67,11 @@ impl Call {
     }
 }
 
+/// A header by its shard, and whether the configuration could change the count of a tensor.
+type ParsedHeader = (RepoPath, Result<(FileHeader, bool), HeaderError>);
+
 /// Parses the response; `None` if it is invalid.
-fn parse(json: &[u8], limit: u64) -> Option<Vec<(RepoPath, Result<FileHeader, HeaderError>)>> {
+fn parse(json: &[u8], limit: u64) -> Option<Vec<ParsedHeader>> {
     let HubHeaders { headers } = serde_json::from_slice(json).ok()?;
     let is_too_long = |header: &RawValue| header.get().len() as u64 > limit;
     if headers.is_empty() || headers.values().any(|header| is_too_long(header)) {
@@ -77,7 +79,12 @@ fn parse(json: &[u8], limit: u64) -> Option<Vec<(RepoPath, Result<FileHeader, He
     }
     let parse = |(shard, header): (String, &RawValue)| {
         let header = SafetensorsFileHeader::from_json(header.get().as_bytes());
-        Some((shard.parse().ok()?, header.map(Into::into)))
+        let header = header.map(|header| {
+            let mut tensors = header.tensors().iter();
+            let needs_config = tensors.any(|(name, tensor)| needs_config(name, &tensor));
+            (header.into(), needs_config)
+        });
+        Some((shard.parse().ok()?, header))
     };
     headers.into_iter().map(parse).collect()
 }

@@ -16,7 +16,7 @@ use super::hooks::Progress;
 use crate::backends::{Fetched, FileStream};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
-use crate::formats::{Formats, RepoPath};
+use crate::formats::{FileHeader, Formats, RepoPath};
 use crate::http::Callback;
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::BodyEvent;
@@ -124,13 +124,9 @@ impl Call {
                     if let Some(Ok(config)) = self.state.config.get() {
                         set.assembly.set_configs(&config.configs);
                     }
-                    let length = usize::try_from(header.header_range().end).unwrap_or(usize::MAX);
-                    let ShardResults { mut assembly, failures } = set;
-                    let assembly = spawn_blocking_if_large(length, move || {
-                        assembly.add(shard, header);
-                        assembly
-                    });
-                    set = ShardResults { assembly: assembly.await, failures };
+                    let ShardResults { assembly, failures } = set;
+                    let assembly = self.add_header(assembly, shard, header).await;
+                    set = ShardResults { assembly, failures };
                     drop(permit);
                 }
                 Err(error) if fail_fast => {
@@ -148,6 +144,20 @@ impl Call {
             return Err(set.failures.swap_remove(0).1);
         }
         Ok(set)
+    }
+
+    /// Adds a header to a set.
+    pub(super) async fn add_header(
+        &self,
+        mut assembly: ReportBuilder,
+        shard: RepoPath,
+        header: FileHeader,
+    ) -> ReportBuilder {
+        let add = move || {
+            assembly.add(shard, header);
+            assembly
+        };
+        self.state.work.run(0, add).await
     }
 
     /// Reads shards concurrently and reports progress. Yields them in the order of completion.
@@ -202,7 +212,7 @@ impl Call {
             }
         }
         let ArrivingIndex { reader, length, .. } = arrived;
-        let index = spawn_blocking_if_large(length, move || reader.finish()).await;
+        let index = self.state.work.run(length, move || reader.finish()).await;
         let index = index.map_err(|source| self.index_error(path, source))?;
         self.before_requests(index.shards().len()).await;
         self.options.plan.shards(&index).into_iter().for_each(|request| queue.add(request));

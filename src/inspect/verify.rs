@@ -22,7 +22,7 @@ use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubReportedCount};
 use crate::report::rules;
 use crate::report::verify::{self, ParameterSources, VerifiedSet, VerifyReport};
-use crate::report::{Finding, HeaderTotals, ReportBuilder, Severity, bounded};
+use crate::report::{BuiltReport, Finding, HeaderTotals, ReportBuilder, Severity, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.
@@ -265,7 +265,7 @@ impl Call {
             FoundWeights::Index { path, stream } => {
                 let reads = Box::pin(self.read_indexed_shards(&path, stream, true, false)).await;
                 let verification = match reads {
-                    Ok(reads) => Self::verify_index(&path, reads, layout),
+                    Ok(reads) => self.verify_index(&path, reads, layout).await,
                     Err(Error::InvalidIndex { source, .. }) => {
                         Verification::from_malformed_index(&path, source)
                     }
@@ -284,18 +284,21 @@ impl Call {
     async fn verify_file(&self, path: &RepoPath, start: RangeBytes) -> Verification {
         let (mut assembly, mut findings) = (ReportBuilder::new_single(true), Vec::new());
         match self.parse_header(path, start).await {
-            Ok(header) => assembly.add(path.clone(), header),
+            Ok(header) => assembly = self.add_header(assembly, path.clone(), header).await,
             Err(error) => findings.push(file_finding(path, error)),
         }
         Verification { files: 1, assembly, findings, shards: Vec::new() }
     }
 
     /// `layout` shows the shards that the index does not name, such as leftovers of an earlier split of the same model.
-    fn verify_index(path: &RepoPath, reads: ShardResults, layout: Option<&Layout>) -> Verification {
+    async fn verify_index(
+        &self,
+        path: &RepoPath,
+        reads: ShardResults,
+        layout: Option<&Layout>,
+    ) -> Verification {
         let shards = reads.assembly.index().map_or(&[][..], SafetensorsIndexJson::shards).to_vec();
-        let mut verification = Verification::new(path, reads, &shards);
-        verification.findings.extend(verification.assembly.index_findings());
-        verification.findings.extend(verify::check_shard_numbers(&verification.shards));
+        let mut verification = self.check_index(Verification::new(path, reads, &shards)).await;
         let unindexed =
             layout.map_or_else(Vec::new, |layout| layout.unindexed_shards(&verification.shards));
         verification.findings.extend(bounded(
@@ -315,10 +318,17 @@ impl Call {
         };
         let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
         let reads = self.read_listed_shards(path, requests, true, false).await?;
-        let mut verification = Verification::new(path, reads, &shards);
-        verification.findings.extend(verification.assembly.index_findings());
-        verification.findings.extend(verify::check_shard_numbers(&verification.shards));
-        Ok(verification)
+        Ok(self.check_index(Verification::new(path, reads, &shards)).await)
+    }
+
+    /// Compares the index, or the names of the shards, with the headers.
+    async fn check_index(&self, mut verification: Verification) -> Verification {
+        let check = move || {
+            verification.findings.extend(verification.assembly.index_findings());
+            verification.findings.extend(verify::check_shard_numbers(&verification.shards));
+            verification
+        };
+        self.state.work.run(0, check).await
     }
 
     async fn conclude(
@@ -332,64 +342,54 @@ impl Call {
         // A file that was not read could contain the output embedding.
         let is_described = assembly.headers().iter().any(|(_, header)| header.is_self_describing());
         let checks_embeddings = is_complete && !is_described && path.segments().count() == 1;
-        if checks_embeddings && verify::has_input_embedding(assembly.headers()) {
+        let work = self.state.work.clone();
+        let find_embedding = move || {
+            let has_input = checks_embeddings && verify::has_input_embedding(assembly.headers());
+            (assembly, has_input)
+        };
+        let (assembly, has_input) = work.run(0, find_embedding).await;
+        if has_input {
             let _ = self.config().await;
         }
-        let mut config = self.config_or_finding(&mut findings);
-        let other = rules::recipe_file(&config.configs, assembly.headers());
-        let other = other.or_else(|| assembly.other_config_file(&config.configs));
+        let config = self.config_or_finding(&mut findings);
+        let find_other = move || {
+            let other = rules::recipe_file(&config.configs, assembly.headers());
+            let other = other.or_else(|| assembly.other_config_file(&config.configs));
+            (assembly, config, other)
+        };
+        let (assembly, mut config, other) = work.run(0, find_other).await;
         if let Some(name) = other
             && let Err(error) = self.read_other_config(name, &mut config).await
         {
             findings.push(file_finding(&self.next_to_weights(name), error));
         }
         findings.extend(config.finding.take());
-        // The index may list a tied embedding that is not stored. The count is right in that case.
-        if checks_embeddings && let Some(json) = &config.json {
-            verify::check_embeddings(json, assembly.headers(), &mut findings);
-        }
-        let filepaths = assembly.filepaths(path);
-        let assembled = assembly.finish(&config.configs);
-        let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
-        findings.extend(assembled.split_findings().filter(|_| is_complete));
-        findings.extend(assembled.pickle_findings.iter().cloned());
-        if self.format(path).name() == Gguf.name() {
-            findings.extend(verify::check_gguf(path, &assembled.headers, is_complete));
-        }
-        let mut parameters = ParameterSources::default();
-        parameters.declared = declared;
-        match &assembled.counted {
-            Ok((count, breakdown)) => {
-                findings.extend(verify::check_count(count, breakdown, declared));
-                if is_complete && is_countable(&findings) {
-                    parameters.counted = Some(count.total());
-                    parameters.exact = Some(breakdown.is_exact());
-                    parameters.config = breakdown.config_total;
-                    findings.extend(verify::check_config(count, breakdown));
-                    // The Hub counts only the safetensors files at the root.
-                    if is_first && path.segments().count() == 1 && assembled.model.is_none() {
-                        parameters.hub = self.check_hub((count, breakdown), &mut findings).await;
-                    }
-                }
-            }
-            Err(_) => findings.insert(0, Finding::CountOverflow),
-        }
-        if assembled.adapter.is_some() {
-            findings.extend(rules::check_adapter(config.configs.adapter(), &assembled.headers));
-        }
-        if is_complete
-            && !config.is_of_root
-            && let Some(json) = &config.json
+        let is_gguf = self.format(path).name() == Gguf.name();
+        let parameters = ParameterSources::default();
+        let mut set = SetCheck {
+            path: path.clone(),
+            files,
+            is_complete,
+            is_gguf,
+            config,
+            parameters,
+            findings,
+        };
+        let count = move || {
+            let filepaths = assembly.filepaths(&set.path);
+            let assembled = set.count(assembly, checks_embeddings);
+            (set, filepaths, assembled)
+        };
+        let (mut set, filepaths, assembled) = work.run(0, count).await;
+        // The Hub counts only the safetensors files at the root.
+        let is_main = is_first && path.segments().count() == 1 && assembled.model.is_none();
+        if is_main
+            && set.parameters.counted.is_some()
+            && let Ok((count, breakdown)) = &assembled.counted
         {
-            findings.extend(rules::check_model(json, &assembled.headers));
-            findings.extend(rules::check_recipe(json, &config.configs, &assembled.headers));
+            set.parameters.hub = self.check_hub((count, breakdown), &mut set.findings).await;
         }
-        findings.extend(bounded(leading_spaces(path, &assembled.headers)));
-        let set = VerifiedSet::new(path.clone(), files, assembled.totals, parameters);
-        let mut report = VerifyReport::new(set, filepaths, findings);
-        report.fetch.weight_bytes = assembled.totals.file_bytes;
-        report.adapter = assembled.adapter.map(Box::new);
-        report
+        work.run(0, move || set.finish(filepaths, assembled)).await
     }
 
     /// Compares a count with the count that the Hub reports, and returns the Hub's count.
@@ -423,6 +423,71 @@ impl Call {
             }
             None => ConfigFile::default(),
         }
+    }
+}
+
+/// The checks of a set whose headers and configuration have been read.
+struct SetCheck {
+    path: RepoPath,
+    /// The expected number of files.
+    files: usize,
+    is_complete: bool,
+    is_gguf: bool,
+    config: ConfigFile,
+    parameters: ParameterSources,
+    findings: Vec<Finding>,
+}
+
+impl SetCheck {
+    /// Counts the headers and checks the count.
+    fn count(&mut self, assembly: ReportBuilder, checks_embeddings: bool) -> BuiltReport {
+        let Self { is_complete, config, parameters, findings, .. } = self;
+        // The index may list a tied embedding that is not stored. The count is right in that case.
+        if checks_embeddings && let Some(json) = &config.json {
+            verify::check_embeddings(json, assembly.headers(), findings);
+        }
+        let assembled = assembly.finish(&config.configs);
+        let declared = assembled.declared_total.filter(|_| *is_complete && is_countable(findings));
+        findings.extend(assembled.split_findings().filter(|_| *is_complete));
+        findings.extend(assembled.pickle_findings.iter().cloned());
+        if self.is_gguf {
+            findings.extend(verify::check_gguf(&self.path, &assembled.headers, *is_complete));
+        }
+        parameters.declared = declared;
+        match &assembled.counted {
+            Ok((count, breakdown)) => {
+                findings.extend(verify::check_count(count, breakdown, declared));
+                if *is_complete && is_countable(findings) {
+                    parameters.counted = Some(count.total());
+                    parameters.exact = Some(breakdown.is_exact());
+                    parameters.config = breakdown.config_total;
+                    findings.extend(verify::check_config(count, breakdown));
+                }
+            }
+            Err(_) => findings.insert(0, Finding::CountOverflow),
+        }
+        assembled
+    }
+
+    /// Compares the headers with the configuration and returns the result of the set.
+    fn finish(self, filepaths: Vec<RepoPath>, assembled: BuiltReport) -> VerifyReport {
+        let Self { path, config, mut findings, .. } = self;
+        if assembled.adapter.is_some() {
+            findings.extend(rules::check_adapter(config.configs.adapter(), &assembled.headers));
+        }
+        if self.is_complete
+            && !config.is_of_root
+            && let Some(json) = &config.json
+        {
+            findings.extend(rules::check_model(json, &assembled.headers));
+            findings.extend(rules::check_recipe(json, &config.configs, &assembled.headers));
+        }
+        findings.extend(bounded(leading_spaces(&path, &assembled.headers)));
+        let set = VerifiedSet::new(path, self.files, assembled.totals, self.parameters);
+        let mut report = VerifyReport::new(set, filepaths, findings);
+        report.fetch.weight_bytes = assembled.totals.file_bytes;
+        report.adapter = assembled.adapter.map(Box::new);
+        report
     }
 }
 

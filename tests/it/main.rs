@@ -58,6 +58,7 @@ mod resilience;
 mod rules;
 mod same_result;
 mod server;
+mod slow_parser;
 mod sources;
 mod stores;
 mod support;
