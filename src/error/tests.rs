@@ -5,6 +5,7 @@ use url::Url;
 use super::*;
 use crate::error_kind::ErrorKind;
 use crate::formats::HeaderErrorKind;
+use crate::formats::safetensors::SafetensorsIndexJson;
 use crate::http::{SafeUrl, TransportKind};
 
 /// A row of the table: code, predicate and status.
@@ -108,7 +109,8 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
             vec![Error::InvalidHeader { file, format: "safetensors", source }]
         }
         ErrorKind::MalformedIndex => {
-            vec![Error::InvalidIndex { file, source: IndexError::MergeConflict { line: 1 } }]
+            let source = SafetensorsIndexJson::from_json(b"{}").unwrap_err();
+            vec![Error::InvalidIndex { file, source }]
         }
         ErrorKind::MalformedListing => {
             vec![Error::ListingFailed { location, source: ListingError::EndlessPages }]

@@ -17,7 +17,7 @@ use super::{Limits, Target};
 use crate::backends::{Fetched, FileListing};
 use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
-use crate::formats::safetensors::IndexError;
+use crate::formats::safetensors::{IndexError, IndexErrorKind};
 use crate::formats::{Format, Formats, HeaderError, RepoPath};
 use crate::http::blocking::CallWork;
 use crate::http::transfer::CallMeter;
@@ -326,11 +326,11 @@ impl Call {
 
     /// Returns the error for a set of weights, or for the single file at `path`.
     pub(super) fn index_error(&self, path: &RepoPath, source: IndexError) -> Error {
-        match source {
-            IndexError::CountOverflow { tensor } => {
-                self.header_error(path, HeaderError::overflow(&tensor))
+        match &source.tensor {
+            Some(tensor) if source.kind == IndexErrorKind::CountOverflow => {
+                self.header_error(path, HeaderError::overflow(tensor))
             }
-            source => Error::InvalidIndex { file: self.files.file_name(path), source },
+            _ => Error::InvalidIndex { file: self.files.file_name(path), source },
         }
     }
 

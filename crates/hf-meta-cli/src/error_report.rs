@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
-use hf_meta::formats::safetensors::{DetectedFormat, HeaderError, HeaderErrorKind, IndexError};
+use hf_meta::formats::safetensors::{
+    DetectedFormat, HeaderError, HeaderErrorKind, IndexError, IndexErrorKind,
+};
 use hf_meta::report::text::{duration, escape, thousands};
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{
@@ -203,9 +205,10 @@ fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String
             source: HeaderError { kind: HeaderErrorKind::WrongFormat(detected), .. },
             ..
         }
-        | Error::InvalidIndex { source: IndexError::NotAnIndex { detected }, .. } => {
-            Some(other_content(source, *detected).to_owned())
-        }
+        | Error::InvalidIndex {
+            source: IndexError { kind: IndexErrorKind::NotAnIndex(detected), .. },
+            ..
+        } => Some(other_content(source, *detected).to_owned()),
         Error::RequestFailed { source: cause, .. } => {
             request_hint(cause).or_else(|| kind_hint(source, error, context))
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
-use hf_meta::formats::safetensors::IndexError;
+use hf_meta::formats::safetensors::IndexErrorKind;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, Progress, RetryPolicy};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -210,7 +210,8 @@ async fn an_error_in_the_index_takes_precedence_over_an_error_in_a_shard() {
     });
     let model = client(&hub).build().unwrap().model("org/model");
     match model.parse_safetensors_metadata().await {
-        Err(Error::InvalidIndex { source: IndexError::UnsafeShardName { .. }, .. }) => {}
+        Err(Error::InvalidIndex { source, .. })
+            if matches!(source.kind, IndexErrorKind::UnsafeShardName(_)) => {}
         other => panic!("{other:?}"),
     }
 }

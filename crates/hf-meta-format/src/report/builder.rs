@@ -14,7 +14,8 @@ use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCou
 use crate::formats::gguf::Gguf;
 use crate::formats::pytorch::PickleSummary;
 use crate::formats::safetensors::{
-    EXTENSION, INDEX_NAME, IndexError, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson,
+    EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
+    SafetensorsIndexJson,
 };
 use crate::formats::weight_sets::shard_pattern;
 use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
@@ -262,7 +263,10 @@ impl BuiltReport {
         if let Some(error) = self.index_findings.first().and_then(index_check::as_error) {
             return Err(error);
         }
-        let overflow = |CountOverflow { tensor }| IndexError::CountOverflow { tensor };
+        let overflow = |CountOverflow { tensor }| {
+            let message = format!("the parameter count overflows 64 bits at tensor `{tensor}`");
+            IndexError::new(IndexErrorKind::CountOverflow, message).with_tensor(&tensor)
+        };
         let (parameter_count, breakdown) = self.counted.clone().map_err(overflow)?;
         let mut findings = self.index_findings.clone();
         findings.extend(self.split_findings());
@@ -374,17 +378,23 @@ impl SafetensorsParseFromRepo {
     ) -> Result<Self, IndexError> {
         let limit = SafetensorsIndexJson::MAX_SHARDS;
         if headers.len() > limit {
-            return Err(IndexError::TooManyShards { limit });
+            return Err(IndexError::too_many_shards(limit));
         }
         let shards: Vec<_> = headers.iter().map(|(shard, _)| shard.clone()).collect();
-        let Some(first) = shards.first() else { return Err(IndexError::NoHeaders) };
+        let Some(first) = shards.first() else {
+            return Err(IndexError::new(IndexErrorKind::NoHeaders, "no headers were given"));
+        };
         let mut distinct = BTreeSet::new();
         if let Some(twice) = shards.iter().find(|shard| !distinct.insert(*shard)) {
-            return Err(IndexError::DuplicateHeader { shard: clip(twice.as_str()) });
+            let shard = clip(twice.as_str());
+            let message = format!("the header of shard `{shard}` was given twice");
+            return Err(IndexError::new(IndexErrorKind::DuplicateHeader, message));
         }
         let mut indexed = index.iter().flat_map(SafetensorsIndexJson::shards);
         if let Some(missing) = indexed.find(|shard| !distinct.contains(shard)) {
-            return Err(IndexError::MissingHeader { shard: clip(missing.as_str()) });
+            let shard = clip(missing.as_str());
+            let message = format!("the index lists shard `{shard}`, but its header is missing");
+            return Err(IndexError::new(IndexErrorKind::MissingHeader, message));
         }
         let is_single = index.is_none() && shards.len() == 1;
         let path = match &index {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::iter::once;
 
 use super::{Finding, bounded};
-use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
+use crate::formats::safetensors::{IndexError, IndexErrorKind, SafetensorsIndexJson};
 use crate::formats::{NameList, RepoPath, clip};
 
 /// Compares an index with the headers of its shards, which may arrive in any order.
@@ -202,13 +202,12 @@ fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
 
 /// Returns the error for a finding that makes the counts wrong; `None` if it leaves them correct.
 pub(super) fn as_error(finding: &Finding) -> Option<IndexError> {
-    Some(match finding.clone() {
-        Finding::DuplicateTensor { tensor, first, second } => {
-            IndexError::TensorInTwoShards { tensor, first, second }
-        }
-        Finding::MissingTensor { tensor, shard } => IndexError::MissingTensor { tensor, shard },
+    let (kind, tensor) = match finding {
+        Finding::DuplicateTensor { tensor, .. } => (IndexErrorKind::TensorInTwoShards, tensor),
+        Finding::MissingTensor { tensor, .. } => (IndexErrorKind::MissingTensor, tensor),
         _ => return None,
-    })
+    };
+    Some(IndexError::new(kind, finding.to_string()).with_tensor(tensor))
 }
 
 #[cfg(test)]
@@ -301,19 +300,12 @@ mod tests {
 
     #[test]
     fn harmful_disagreements_are_errors() {
-        let [a, b, x, y] = ["a.safetensors", "b.safetensors", "x", "y"].map(str::to_owned);
-        assert_findings(
-            &["x"],
-            &["x", "y"],
-            INDEX,
-            &Err(IndexError::TensorInTwoShards { tensor: x, first: a, second: b.clone() }),
-        );
-        assert_findings(
-            &["x"],
-            &[],
-            INDEX,
-            &Err(IndexError::MissingTensor { tensor: y, shard: b }),
-        );
+        let message = "tensor `x` is in two shards, `a.safetensors` and `b.safetensors`";
+        let twice = IndexError::new(IndexErrorKind::TensorInTwoShards, message).with_tensor("x");
+        assert_findings(&["x"], &["x", "y"], INDEX, &Err(twice));
+        let message = "the index lists tensor `y` in `b.safetensors`, but no shard contains it";
+        let missing = IndexError::new(IndexErrorKind::MissingTensor, message).with_tensor("y");
+        assert_findings(&["x"], &[], INDEX, &Err(missing));
     }
 
     #[test]
@@ -325,8 +317,9 @@ mod tests {
             vec![shard(), shard()],
             &Configs::default(),
         );
-        let shard = "a.safetensors".to_owned();
-        assert_eq!(parsed.err(), Some(IndexError::DuplicateHeader { shard }));
+        let message = "the header of shard `a.safetensors` was given twice";
+        let error = IndexError::new(IndexErrorKind::DuplicateHeader, message);
+        assert_eq!(parsed.err(), Some(error));
     }
 
     #[test]
@@ -338,7 +331,7 @@ mod tests {
             SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default())
         };
         assert!(parse(limit).is_ok());
-        assert_eq!(parse(limit + 1).err(), Some(IndexError::TooManyShards { limit }));
+        assert_eq!(parse(limit + 1).err(), Some(IndexError::too_many_shards(limit)));
     }
 
     #[test]
@@ -347,7 +340,8 @@ mod tests {
         let headers = vec![("a.safetensors".parse().unwrap(), header(&["x"]))];
         let parsed =
             SafetensorsParseFromRepo::from_headers(Some(index), headers, &Configs::default());
-        let shard = "b.safetensors".to_owned();
-        assert_eq!(parsed.err(), Some(IndexError::MissingHeader { shard }));
+        let message = "the index lists shard `b.safetensors`, but its header is missing";
+        let error = IndexError::new(IndexErrorKind::MissingHeader, message);
+        assert_eq!(parsed.err(), Some(error));
     }
 }

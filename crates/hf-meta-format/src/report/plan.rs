@@ -97,7 +97,7 @@ impl Plan {
     ) -> Result<Vec<RangeRequest>, IndexError> {
         let limit = SafetensorsIndexJson::MAX_SHARDS;
         if shards.len() > limit {
-            return Err(IndexError::TooManyShards { limit });
+            return Err(IndexError::too_many_shards(limit));
         }
         Ok(shards.iter().map(|shard| self.request(formats, shard.file_name())).collect())
     }

@@ -1,113 +1,105 @@
 //! Errors of indexes.
 
-use thiserror::Error;
+use std::error::Error;
+use std::fmt;
 
-use crate::formats::{DetectedFormat, PathError};
+use crate::formats::{DetectedFormat, PathError, clip};
 
 /// The error returned for an index that is invalid or inconsistent with its shards.
 ///
 /// Text from the file is truncated to 200 characters, as in [`HeaderError`](crate::formats::HeaderError).
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum IndexError {
-    /// The file is in a different format.
-    #[error("the file looks like {detected}")]
-    NotAnIndex {
-        /// The format that the file appears to have.
-        detected: DetectedFormat,
-    },
+pub struct IndexError {
+    /// The kind of the violated rule.
+    pub kind: IndexErrorKind,
+    /// The name of the tensor that violates the rule, if it concerns one.
+    pub tensor: Option<String>,
+    /// The violated rule, with the names and numbers that violate it.
+    pub message: String,
+}
+
+/// The kind of rule that an invalid index violates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexErrorKind {
+    /// The file is in this format instead of JSON.
+    NotAnIndex(DetectedFormat),
     /// The index contains an unresolved merge conflict.
-    #[error("the index contains an unresolved merge conflict at line {line}")]
-    MergeConflict {
-        /// The line of the first conflict marker, counted from 1.
-        line: usize,
-    },
+    MergeConflict,
     /// The index is not JSON with the expected structure.
-    #[error("the index is malformed: {message}")]
-    InvalidJson {
-        /// The reason, with line and column.
-        message: String,
-    },
+    InvalidJson,
     /// The index has no `weight_map`.
-    #[error("the index has no `weight_map`")]
     NoWeightMap,
     /// The index lists no tensors.
-    #[error("the `weight_map` of the index is empty")]
     EmptyWeightMap,
     /// The index lists a tensor twice.
-    #[error("tensor `{tensor}` appears twice in the index")]
-    DuplicateTensor {
-        /// The name of the tensor.
-        tensor: String,
-    },
+    DuplicateTensor,
     /// A shard name is not a safe relative path.
-    #[error("the index lists tensor `{tensor}` in a shard with an unsafe name")]
-    UnsafeShardName {
-        /// The name of the tensor.
-        tensor: String,
-        /// The violated rule for paths.
-        source: PathError,
-    },
+    UnsafeShardName(PathError),
     /// A shard name does not have the extension that the name of the index implies.
-    #[error("the index lists tensor `{tensor}` in `{shard}`, which is not a `{extension}` file")]
-    UnexpectedExtension {
-        /// The name of the tensor.
-        tensor: String,
-        /// The name of the shard.
-        shard: String,
-        /// The expected extension.
-        extension: &'static str,
-    },
+    UnexpectedExtension,
     /// The index lists too many shards.
-    #[error("the index lists more than {limit} shards")]
-    TooManyShards {
-        /// The maximum number of shards.
-        limit: usize,
-    },
+    TooManyShards,
     /// Two shards contain the same tensor.
-    #[error("tensor `{tensor}` is in two shards, `{first}` and `{second}`")]
-    TensorInTwoShards {
-        /// The name of the tensor.
-        tensor: String,
-        /// The name of one shard.
-        first: String,
-        /// The name of the other shard.
-        second: String,
-    },
+    TensorInTwoShards,
     /// The index lists a tensor that no shard contains.
-    #[error("the index lists tensor `{tensor}` in `{shard}`, but no shard contains it")]
-    MissingTensor {
-        /// The name of the tensor.
-        tensor: String,
-        /// The shard in which the index lists it.
-        shard: String,
-    },
-    /// The parameter count overflows 64 bits.
-    #[error("the parameter count overflows 64 bits at tensor `{tensor}`")]
-    CountOverflow {
-        /// The tensor at which the sum overflowed.
-        tensor: String,
-    },
+    MissingTensor,
+    /// The parameter count overflows 64 bits at the tensor.
+    CountOverflow,
     /// The header of a shard is missing.
-    #[error("the index lists shard `{shard}`, but its header is missing")]
-    MissingHeader {
-        /// The name of the shard.
-        shard: String,
-    },
+    MissingHeader,
     /// The header of a shard was given more than once.
-    #[error("the header of shard `{shard}` was given twice")]
-    DuplicateHeader {
-        /// The name of the shard.
-        shard: String,
-    },
+    DuplicateHeader,
     /// No headers were given.
-    #[error("no headers were given")]
     NoHeaders,
 }
 
 impl IndexError {
+    /// Creates an error that concerns no single tensor.
+    pub(crate) fn new(kind: IndexErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, tensor: None, message: message.into() }
+    }
+
+    /// Sets the tensor that the error concerns.
+    pub(crate) fn with_tensor(self, name: &str) -> Self {
+        Self { tensor: Some(clip(name)), ..self }
+    }
+
+    /// Creates the error for an index that is not JSON with the expected structure.
+    pub(super) fn invalid_json(reason: &str) -> Self {
+        Self::new(IndexErrorKind::InvalidJson, format!("the index is malformed: {reason}"))
+    }
+
     /// Creates the error for a text whose offsets do not fit in 32 bits.
     pub(super) fn too_long() -> Self {
-        Self::InvalidJson { message: "it is longer than 4 GiB".to_owned() }
+        Self::invalid_json("it is longer than 4 GiB")
+    }
+
+    /// Creates the error for a tensor that is listed twice.
+    pub(super) fn duplicate(tensor: &str) -> Self {
+        let message = format!("tensor `{}` appears twice in the index", clip(tensor));
+        Self::new(IndexErrorKind::DuplicateTensor, message).with_tensor(tensor)
+    }
+
+    /// Creates the error for more than `limit` shards.
+    pub(crate) fn too_many_shards(limit: usize) -> Self {
+        let message = format!("the index lists more than {limit} shards");
+        Self::new(IndexErrorKind::TooManyShards, message)
+    }
+}
+
+impl fmt::Display for IndexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for IndexError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.kind {
+            IndexErrorKind::UnsafeShardName(source) => Some(source),
+            _ => None,
+        }
     }
 }

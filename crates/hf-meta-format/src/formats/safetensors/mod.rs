@@ -18,7 +18,7 @@ mod parser;
 
 use super::WeightFileName;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
-pub use error::IndexError;
+pub use error::{IndexError, IndexErrorKind};
 pub use header::SafetensorsFileHeader;
 pub use index::{IndexReader, SafetensorsIndexJson};
 pub use parser::{HeaderLength, PREFIX_LENGTH, Safetensors, expected_header_end};

@@ -2,13 +2,13 @@
 
 mod reader;
 
-use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub use self::reader::IndexReader;
 use super::{IndexError, SafetensorsFileHeader};
 use crate::formats::names::{MAX_TOTAL_BYTES, NameFinder, NameList, Names};
-use crate::formats::{RepoPath, clip, whole_number};
+use crate::formats::{RepoPath, whole_number};
 
 /// The validated index of a sharded checkpoint, `model.safetensors.index.json`.
 ///
@@ -69,7 +69,7 @@ impl SafetensorsIndexJson {
                 shard_indices.push(shard_index);
             }
         }
-        let tensors = names.into_names().map_err(|tensor| twice(tensor, headers))?;
+        let tensors = names.into_names().map_err(|tensor| IndexError::duplicate(&tensor))?;
         let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
         Ok(Self { dtype: None, metadata: None, shards, tensors, shard_indices })
     }
@@ -150,36 +150,26 @@ impl SafetensorsIndexJson {
 
 impl Serialize for SafetensorsIndexJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct SerializedWeightMap<'a>(&'a SafetensorsIndexJson);
-
-        impl Serialize for SerializedWeightMap<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let mut map = serializer.serialize_map(Some(self.0.tensors.len()))?;
-                self.0
-                    .weight_map()
-                    .try_for_each(|(tensor, shard)| map.serialize_entry(tensor, shard))?;
-                map.end()
-            }
+        #[derive(Serialize)]
+        struct IndexDocument<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            dtype: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            metadata: Option<&'a Map<String, Value>>,
+            #[serde(serialize_with = "serialize_weight_map")]
+            weight_map: &'a SafetensorsIndexJson,
         }
 
-        let mut index = serializer.serialize_struct("SafetensorsIndexJson", 3)?;
-        if let Some(dtype) = &self.dtype {
-            index.serialize_field("dtype", dtype)?;
-        }
-        if let Some(metadata) = &self.metadata {
-            index.serialize_field("metadata", metadata)?;
-        }
-        index.serialize_field("weight_map", &SerializedWeightMap(self))?;
-        index.end()
+        let (dtype, metadata) = (self.dtype.as_deref(), self.metadata());
+        IndexDocument { dtype, metadata, weight_map: self }.serialize(serializer)
     }
 }
 
-/// Returns the error for a tensor that is in two headers.
-fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> IndexError {
-    let mut shards = headers.iter().filter(|(_, header)| header.tensors().get(&tensor).is_some());
-    let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
-    let (first, second) = (next(), next());
-    IndexError::TensorInTwoShards { tensor, first, second }
+fn serialize_weight_map<S: Serializer>(
+    index: &SafetensorsIndexJson,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(index.weight_map())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::SafetensorsIndexJson;
 use super::reader::IndexParser;
 use crate::formats::clip;
-use crate::formats::safetensors::{DetectedFormat, IndexError};
+use crate::formats::safetensors::{DetectedFormat, IndexError, IndexErrorKind};
 
 pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError> {
     let mut visitor = OracleVisitor::default();
@@ -21,7 +21,7 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
         return Err(visitor.refusal.unwrap_or_else(|| diagnose(text, &error)));
     }
     if text.len() < json.len() {
-        return Err(IndexError::InvalidJson { message: "invalid UTF-8".to_owned() });
+        return Err(IndexError::invalid_json("invalid UTF-8"));
     }
     visitor.index.finish()
 }
@@ -29,9 +29,10 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
 /// Returns the likely cause of a parser error.
 fn diagnose(text: &str, error: &serde_json::Error) -> IndexError {
     if let Some(detected) = DetectedFormat::recognize(text.as_bytes()) {
-        return IndexError::NotAnIndex { detected };
+        let message = format!("the file looks like {detected}");
+        return IndexError::new(IndexErrorKind::NotAnIndex(detected), message);
     }
-    IndexError::InvalidJson { message: clip(&error.to_string()) }
+    IndexError::invalid_json(&clip(&error.to_string()))
 }
 
 #[derive(Default)]
@@ -113,10 +114,11 @@ impl<'de> Visitor<'de> for WeightMapSeed<'_> {
         let Self(visitor) = self;
         visitor.index.has_weight_map = true;
         while let Some((tensor, shard)) = map.next_entry::<String, String>()? {
-            if let Err(refusal) = visitor.index.add(&tensor, &shard) {
+            if let Err(refusal) = visitor.index.select_shard(&tensor, &shard) {
                 visitor.refusal = Some(refusal);
                 return Err(A::Error::custom("refused"));
             }
+            visitor.index.push(&tensor);
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::SafetensorsIndexJson;
 use crate::formats::names::{MAX_TOTAL_BYTES, NameList};
-use crate::formats::safetensors::json::{JsonError, JsonReader, TextPosition};
-use crate::formats::safetensors::{DetectedFormat, EXTENSION, IndexError};
+use crate::formats::safetensors::json::{JsonError, JsonReader};
+use crate::formats::safetensors::{DetectedFormat, EXTENSION, IndexError, IndexErrorKind};
 use crate::formats::{RepoPath, clip};
 
 /// An incremental parser for an index that arrives in chunks of any size.
@@ -38,8 +38,8 @@ pub struct IndexReader {
     pub(super) tail: Vec<u8>,
     /// The tail is parsed again once it has this many bytes.
     reparse_at: usize,
-    /// The line and column of the first byte of the tail.
-    position: TextPosition,
+    /// The offset of the first byte of the tail in the index.
+    offset: usize,
     /// The total length of all chunks in bytes.
     length: usize,
     /// The error that stopped the parser. Later chunks are ignored.
@@ -59,7 +59,7 @@ impl IndexReader {
     #[must_use]
     pub fn with_extension(extension: &'static str) -> Self {
         let mut reader = Self::default();
-        reader.parser.shards.extension = Some(extension);
+        reader.parser.extension = Some(extension);
         reader
     }
 
@@ -78,7 +78,7 @@ impl IndexReader {
     /// Returns the shards known so far, in index order.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
-        &self.parser.shards.paths
+        &self.parser.shards
     }
 
     /// Finishes parsing after the last chunk and returns the index.
@@ -92,10 +92,10 @@ impl IndexReader {
         }
         let tail = take(&mut self.tail);
         let parsed = self.parse(&tail)?;
+        let rest = &tail[parsed..];
         let is_complete = matches!(self.parser.state, ParserState::End);
-        if !is_complete || parsed < tail.len() {
-            let end = self.position.after(&tail[parsed..]);
-            return Err(IndexError::InvalidJson { message: end.describe("unexpected end") });
+        if !is_complete || !rest.trim_ascii_start().is_empty() {
+            return Err(self.invalid(rest.len(), "unexpected end"));
         }
         self.parser.finish()
     }
@@ -137,35 +137,40 @@ impl IndexReader {
         };
         let mut reader = JsonReader::new(text);
         match self.parser.parse(&mut reader) {
-            Err(IndexStop::Invalid(error)) => return Err(*error),
-            Err(IndexStop::Json(JsonError::Invalid(invalid))) => {
+            IndexStop::Invalid(error) => return Err(*error),
+            IndexStop::Json(JsonError::Invalid(invalid)) => {
                 self.check_line(text.as_bytes(), invalid.at, &invalid.message)?;
             }
-            Ok(()) | Err(IndexStop::Json(JsonError::Incomplete)) => {}
+            IndexStop::Json(JsonError::Incomplete) => {}
         }
         if !is_utf8 {
-            let position = self.position.after(text.as_bytes());
-            return Err(IndexError::InvalidJson { message: position.describe("invalid UTF-8") });
+            return Err(self.invalid(text.len(), "invalid UTF-8"));
         }
-        self.position = self.position.after(&bytes[..reader.at]);
+        self.offset += reader.at;
         Ok(reader.at)
     }
 
     /// Returns the error at an offset of a text: a merge conflict, if one begins on this line, or invalid JSON.
     /// Returns no error if more of the line must arrive to tell them apart.
     fn check_line(&self, text: &[u8], at: usize, message: &str) -> Result<(), IndexError> {
-        let before = &text[..at.min(text.len())];
-        let position = self.position.after(before);
-        let is_first_line = self.position.column == 0;
-        let start = memrchr(b'\n', before).map(|end| end + 1).or(is_first_line.then_some(0));
-        let line = start.map_or(&b"-"[..], |start| &text[start..]);
-        if line.starts_with(CONFLICT) {
-            Err(IndexError::MergeConflict { line: position.line })
-        } else if CONFLICT.starts_with(line) {
-            Ok(())
-        } else {
-            Err(IndexError::InvalidJson { message: position.describe(&clip(message)) })
+        // The text begins with the space before an entry, so that it contains the start of each line with an entry.
+        let start = memrchr(b'\n', &text[..at.min(text.len())]).map(|end| end + 1);
+        let start = start.or((self.offset == 0).then_some(0));
+        match start {
+            Some(start) if text[start..].starts_with(CONFLICT) => {
+                let at = self.offset + start;
+                let message =
+                    format!("the index contains an unresolved merge conflict at byte {at}");
+                Err(IndexError::new(IndexErrorKind::MergeConflict, message))
+            }
+            Some(start) if CONFLICT.starts_with(&text[start..]) => Ok(()),
+            _ => Err(self.invalid(at, &clip(message))),
         }
+    }
+
+    /// Returns the error for malformed JSON, at an offset from the tail.
+    fn invalid(&self, at: usize, reason: &str) -> IndexError {
+        IndexError::invalid_json(&format!("{reason} at byte {}", self.offset + at))
     }
 }
 
@@ -198,7 +203,13 @@ pub(super) struct IndexParser {
     pub(super) has_metadata: bool,
     pub(super) metadata: Option<Map<String, Value>>,
     pub(super) has_weight_map: bool,
-    shards: ShardTable,
+    /// The extension of the shards, if it is not that of safetensors.
+    extension: Option<&'static str>,
+    /// The distinct shards, in order of first appearance, and their indices.
+    shards: Vec<RepoPath>,
+    shards_by_name: HashMap<Box<str>, u16>,
+    /// The index of the last shard.
+    last_shard: u16,
     names: NameList,
     /// For each tensor, the index of its shard in `shards`.
     shard_indices: Vec<u16>,
@@ -222,24 +233,24 @@ impl IndexParser {
     /// The maximum number of entries in `metadata`. huggingface.js has the same limit.
     const MAX_METADATA: usize = 1_000;
 
-    /// Parses all complete entries of a text, and leaves the reader after the last one. Returns `Ok` only at the end
-    /// of the index.
-    fn parse(&mut self, text: &mut JsonReader<'_>) -> Result<(), IndexStop> {
+    /// Parses all complete entries of a text, leaves the reader before the space after the last one, and returns the
+    /// reason why it stops. Only space may follow the end of an index, so that it is always incomplete.
+    fn parse(&mut self, text: &mut JsonReader<'_>) -> IndexStop {
         loop {
-            text.skip_space();
             let start = text.at;
+            text.skip_space();
             let next = match self.state {
                 ParserState::Start => start_of_index(text),
                 ParserState::Index { is_first } => self.index_entry(text, is_first),
                 ParserState::WeightMap { is_first } => self.weight_map_entry(text, is_first),
-                ParserState::End if text.rest().is_empty() => return Ok(()),
+                ParserState::End if text.rest().is_empty() => Err(JsonError::Incomplete.into()),
                 ParserState::End => Err(text.invalid("expected nothing more").into()),
             };
             match next {
                 Ok(state) => self.state = state,
                 Err(stop) => {
                     text.at = start;
-                    return Err(stop);
+                    return stop;
                 }
             }
         }
@@ -255,29 +266,23 @@ impl IndexParser {
             return Ok(ParserState::End);
         }
         let key = text.key()?;
-        let is_duplicate = match &*key {
-            "dtype" => self.dtype.is_some(),
-            "metadata" => self.has_metadata,
-            "weight_map" => self.has_weight_map,
-            _ => false,
-        };
-        if is_duplicate {
-            return Err(text.invalid(format!("`{key}` appears twice")).into());
-        }
         match &*key {
-            "dtype" => {
+            "dtype" if self.dtype.is_none() => {
                 if let Some(Value::String(dtype)) = scalar(text)? {
                     self.dtype = Some(dtype);
                 }
             }
-            "metadata" => {
+            "metadata" if !self.has_metadata => {
                 let metadata = text.metadata("metadata", Self::MAX_METADATA, scalar)?;
                 (self.has_metadata, self.metadata) = (true, metadata.map(Map::from_iter));
             }
-            "weight_map" => {
+            "weight_map" if !self.has_weight_map => {
                 text.expect(b'{', "expected a `weight_map` object")?;
                 self.has_weight_map = true;
                 return Ok(ParserState::WeightMap { is_first: true });
+            }
+            "dtype" | "metadata" | "weight_map" => {
+                return Err(text.invalid(format!("`{key}` appears twice")).into());
             }
             _ => drop(text.value::<IgnoredAny>()?),
         }
@@ -297,25 +302,48 @@ impl IndexParser {
         let tensor = text.key()?;
         let shard = text.string("expected a shard name, a string")?;
         // The next tensor is usually in the same shard.
-        if self.shards.is_last(shard.text) {
-            self.push(&tensor);
-        } else {
-            self.add(&tensor, &shard.decode()?)?;
+        let last = self.shards.get(usize::from(self.last_shard));
+        if last.is_none_or(|last| last.as_str() != shard.text) {
+            self.select_shard(&tensor, &shard.decode()?)?;
         }
+        self.push(&tensor);
         Ok(ParserState::WeightMap { is_first: false })
     }
 
-    /// Adds a tensor and its shard.
-    pub(super) fn add(&mut self, tensor: &str, shard: &str) -> Result<(), IndexError> {
-        self.shards.select(tensor, shard)?;
-        self.push(tensor);
-        Ok(())
+    /// Adds a tensor of the last shard.
+    pub(super) fn push(&mut self, tensor: &str) {
+        self.names.push(tensor);
+        self.shard_indices.push(self.last_shard);
     }
 
-    /// Adds a tensor of the last shard.
-    fn push(&mut self, tensor: &str) {
-        self.names.push(tensor);
-        self.shard_indices.push(self.shards.last);
+    /// Makes a shard the last one, and adds it if it is new. `tensor` is named in errors.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is unsafe or lacks the expected extension, or if there are too many shards.
+    pub(super) fn select_shard(&mut self, tensor: &str, shard: &str) -> Result<(), IndexError> {
+        if let Some(index) = self.shards_by_name.get(shard) {
+            self.last_shard = *index;
+            return Ok(());
+        }
+        let invalid = |kind, reason: &str| {
+            let message = format!("the index lists tensor `{}` in {reason}", clip(tensor));
+            IndexError::new(kind, message).with_tensor(tensor)
+        };
+        let path: RepoPath = shard.parse().map_err(|source| {
+            invalid(IndexErrorKind::UnsafeShardName(source), "a shard with an unsafe name")
+        })?;
+        let extension = self.extension.unwrap_or(EXTENSION);
+        if !shard.ends_with(extension) {
+            let reason = format!("`{}`, which is not a `{extension}` file", clip(shard));
+            return Err(invalid(IndexErrorKind::UnexpectedExtension, &reason));
+        }
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        let index = u16::try_from(self.shards.len()).ok().filter(|at| usize::from(*at) < limit);
+        self.last_shard = index.ok_or_else(|| IndexError::too_many_shards(limit))?;
+        self.shards.push(path);
+        self.shards_by_name.insert(shard.into(), self.last_shard);
+        Ok(())
     }
 
     /// Returns the index, with sorted shards. An index is sorted by tensor name, so its shards are in no useful order.
@@ -325,14 +353,16 @@ impl IndexParser {
     /// Returns an error if there are no tensors or a tensor is listed twice.
     pub(super) fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
         if !self.has_weight_map {
-            return Err(IndexError::NoWeightMap);
+            let message = "the index has no `weight_map`";
+            return Err(IndexError::new(IndexErrorKind::NoWeightMap, message));
         }
-        let mut shards = self.shards.paths;
+        let mut shards = self.shards;
         if shards.is_empty() {
-            return Err(IndexError::EmptyWeightMap);
+            let message = "the `weight_map` of the index is empty";
+            return Err(IndexError::new(IndexErrorKind::EmptyWeightMap, message));
         }
         let tensors = self.names.into_names();
-        let tensors = tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
+        let tensors = tensors.map_err(|tensor| IndexError::duplicate(&tensor))?;
         let mut order: Vec<usize> = (0..shards.len()).collect();
         order.sort_unstable_by_key(|&index| &shards[index]);
         let mut ranks = vec![0; order.len()];
@@ -357,7 +387,10 @@ fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, IndexStop> {
     }
     let rest = text.rest().trim_ascii_start();
     match DetectedFormat::recognize(rest) {
-        Some(detected) => Err(IndexError::NotAnIndex { detected }.into()),
+        Some(detected) => {
+            let message = format!("the file looks like {detected}");
+            Err(IndexError::new(IndexErrorKind::NotAnIndex(detected), message).into())
+        }
         None if DetectedFormat::is_possible(rest) => Err(JsonError::Incomplete.into()),
         None => Err(text.invalid("expected an index object with a `weight_map`").into()),
     }
@@ -368,56 +401,5 @@ fn scalar(text: &mut JsonReader<'_>) -> Result<Option<Value>, JsonError> {
     match text.peek()? {
         b'{' | b'[' => text.value::<IgnoredAny>().map(|_| None),
         _ => text.value().map(Some),
-    }
-}
-
-/// The distinct shards of an index, in order of first appearance.
-#[derive(Debug, Default)]
-struct ShardTable {
-    /// The extension of the shards, if it is not that of safetensors.
-    extension: Option<&'static str>,
-    paths: Vec<RepoPath>,
-    indices: HashMap<Box<str>, u16>,
-    /// The index of the last shard.
-    last: u16,
-}
-
-impl ShardTable {
-    /// Returns whether the last shard has this name.
-    fn is_last(&self, name: &str) -> bool {
-        self.paths.get(usize::from(self.last)).is_some_and(|last| last.as_str() == name)
-    }
-
-    /// Makes a shard the last one, and adds it if it is new. `tensor` is named in errors.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the name is unsafe or lacks the expected extension, or if there are too many
-    /// shards.
-    fn select(&mut self, tensor: &str, shard: &str) -> Result<(), IndexError> {
-        self.last = match self.indices.get(shard) {
-            Some(&index) => index,
-            None => self.add(tensor, shard)?,
-        };
-        Ok(())
-    }
-
-    /// Adds a shard and returns its index.
-    fn add(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
-        let path: RepoPath = shard
-            .parse()
-            .map_err(|source| IndexError::UnsafeShardName { tensor: clip(tensor), source })?;
-        let extension = self.extension.unwrap_or(EXTENSION);
-        if !shard.ends_with(extension) {
-            let (tensor, shard) = (clip(tensor), clip(shard));
-            return Err(IndexError::UnexpectedExtension { tensor, shard, extension });
-        }
-        let limit = SafetensorsIndexJson::MAX_SHARDS;
-        let index =
-            u16::try_from(self.paths.len()).ok().filter(|&index| usize::from(index) < limit);
-        let index = index.ok_or(IndexError::TooManyShards { limit })?;
-        self.paths.push(path);
-        self.indices.insert(shard.into(), index);
-        Ok(index)
     }
 }

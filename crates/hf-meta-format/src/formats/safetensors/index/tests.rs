@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
-use crate::formats::safetensors::DetectedFormat;
-use crate::formats::{PathError, clip};
+use crate::formats::safetensors::{DetectedFormat, IndexErrorKind};
+use crate::formats::{chain, clip};
 
 fn parse(json: impl AsRef<[u8]>) -> Result<SafetensorsIndexJson, IndexError> {
     SafetensorsIndexJson::from_json(json.as_ref())
@@ -93,53 +93,59 @@ fn unsafe_shard_names_are_rejected() {
     ];
     for shard in unsafe_names {
         let error = parse(naming(shard)).unwrap_err();
-        assert!(
-            matches!(&error, IndexError::UnsafeShardName { tensor, source: PathError { path, .. } }
-                if tensor == "w" && path == shard),
-            "{shard}: {error}"
-        );
+        assert_eq!(error.tensor.as_deref(), Some("w"));
+        let IndexErrorKind::UnsafeShardName(source) = &error.kind else { panic!("{error:?}") };
+        assert_eq!(source.path, shard);
+        let message = "the index lists tensor `w` in a shard with an unsafe name";
+        assert_eq!(chain(&error), format!("{message}: {source}"));
     }
 }
 
 #[test]
 fn invalid_indexes_are_errors() {
-    let tensor = || "w".to_owned();
+    use IndexErrorKind::{DuplicateTensor, EmptyWeightMap, MergeConflict, NoWeightMap};
+    use IndexErrorKind::{NotAnIndex, TooManyShards, UnexpectedExtension};
     let conflict =
         "{\n  \"weight_map\": {\n<<<<<<< HEAD\n\"w\": \"a.safetensors\"\n=======\n>>>>>>> x\n}}";
+    let twice = r#"{"weight_map":{"w":"a.safetensors","v":"a.safetensors","w":"b.safetensors"}}"#;
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     let many: Vec<_> = (0..=10_000).map(|n| format!(r#""{n}":"{n}.safetensors""#)).collect();
+    let many = format!(r#"{{"weight_map":{{{}}}}}"#, many.join(","));
+    let pickle = naming("pytorch_model-00001-of-00002.bin");
     let cases = [
-        (conflict.to_owned(), IndexError::MergeConflict { line: 3 }),
-        ("{}".to_owned(), IndexError::NoWeightMap),
-        (r#"{"metadata":{"total_size":1}}"#.to_owned(), IndexError::NoWeightMap),
-        (r#"{"weight_map":{}}"#.to_owned(), IndexError::EmptyWeightMap),
         (
-            r#"{"weight_map":{"w":"a.safetensors","v":"a.safetensors","w":"b.safetensors"}}"#
-                .to_owned(),
-            IndexError::DuplicateTensor { tensor: tensor() },
+            conflict,
+            MergeConflict,
+            None,
+            "the index contains an unresolved merge conflict at byte 20",
+        ),
+        ("{}", NoWeightMap, None, "the index has no `weight_map`"),
+        (r#"{"metadata":{"total_size":1}}"#, NoWeightMap, None, "the index has no `weight_map`"),
+        (r#"{"weight_map":{}}"#, EmptyWeightMap, None, "the `weight_map` of the index is empty"),
+        (twice, DuplicateTensor, Some("w"), "tensor `w` appears twice in the index"),
+        (
+            &pickle,
+            UnexpectedExtension,
+            Some("w"),
+            "the index lists tensor `w` in `pytorch_model-00001-of-00002.bin`, which is not a `.safetensors` file",
+        ),
+        (&many, TooManyShards, None, "the index lists more than 10000 shards"),
+        (
+            pointer,
+            NotAnIndex(DetectedFormat::GitLfsPointer),
+            None,
+            "the file looks like a Git LFS pointer",
         ),
         (
-            naming("pytorch_model-00001-of-00002.bin"),
-            IndexError::UnexpectedExtension {
-                tensor: tensor(),
-                shard: "pytorch_model-00001-of-00002.bin".to_owned(),
-                extension: ".safetensors",
-            },
-        ),
-        (
-            format!(r#"{{"weight_map":{{{}}}}}"#, many.join(",")),
-            IndexError::TooManyShards { limit: 10_000 },
-        ),
-        (
-            "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n".to_owned(),
-            IndexError::NotAnIndex { detected: DetectedFormat::GitLfsPointer },
-        ),
-        (
-            "<!DOCTYPE html><html>".to_owned(),
-            IndexError::NotAnIndex { detected: DetectedFormat::Html },
+            "<!DOCTYPE html><html>",
+            NotAnIndex(DetectedFormat::Html),
+            None,
+            "the file looks like an HTML or XML page",
         ),
     ];
-    for (json, error) in cases {
-        assert_eq!(parse(&json), Err(error), "{}", clip(&json));
+    for (json, kind, tensor, message) in cases {
+        let (tensor, message) = (tensor.map(str::to_owned), message.to_owned());
+        assert_eq!(parse(json), Err(IndexError { kind, tensor, message }), "{}", clip(json));
     }
 }
 
@@ -164,7 +170,8 @@ fn invalid_json_is_an_error() {
         "{\"weight_map\":{\"\u{0}\":\"a.safetensors\"}}".to_owned(),
     ];
     for json in cases {
-        assert!(matches!(parse(&json), Err(IndexError::InvalidJson { .. })), "{}", clip(&json));
+        let kind = parse(&json).unwrap_err().kind;
+        assert_eq!(kind, IndexErrorKind::InvalidJson, "{}", clip(&json));
     }
 }
 
@@ -179,11 +186,9 @@ fn read<'a>(
 /// Removes the parser's message from a result, because the two parsers word them differently, and find them in a
 /// different order: a merge conflict is invalid JSON, too.
 fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
-    verdict.map_err(|error| match error {
-        IndexError::InvalidJson { .. } | IndexError::MergeConflict { .. } => {
-            IndexError::InvalidJson { message: String::new() }
-        }
-        other => other,
+    verdict.map_err(|error| match error.kind {
+        IndexErrorKind::InvalidJson | IndexErrorKind::MergeConflict => IndexError::invalid_json(""),
+        _ => error,
     })
 }
 
@@ -247,17 +252,20 @@ fn chunking_does_not_change_the_result() {
 fn merge_conflicts_are_found_in_every_part() {
     let conflict = "<<<<<<< HEAD\n=======\n>>>>>>> x\n";
     let cases = [
-        (format!("{{\"metadata\": {{\n{conflict}\"total_size\": 1}}}}"), 2),
-        (format!("{{\"metadata\": {{\n\"total_size\": 1\n{conflict}}}}}"), 3),
-        (format!("{{\"x\": [{{\n\"y\": 1,\n{conflict}}}]}}"), 3),
-        (format!("{{\n{conflict}\"weight_map\": {{}}}}"), 2),
-        (format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\",\n{conflict}}}}}"), 3),
-        (format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\"}}\n{conflict}}}"), 3),
+        format!("{{\"metadata\": {{\n{conflict}\"total_size\": 1}}}}"),
+        format!("{{\"metadata\": {{\n\"total_size\": 1\n{conflict}}}}}"),
+        format!("{{\"x\": [{{\n\"y\": 1,\n{conflict}}}]}}"),
+        format!("{{\n{conflict}\"weight_map\": {{}}}}"),
+        format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\",\n{conflict}}}}}"),
+        format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\"}}\n{conflict}}}"),
+        format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\"}}}}\n{conflict}"),
     ];
-    for (json, line) in cases {
+    for json in cases {
+        let at = json.find(conflict).unwrap();
+        let message = format!("the index contains an unresolved merge conflict at byte {at}");
         for length in [1, 7, 1_000] {
-            let verdict = read(json.as_bytes().chunks(length));
-            assert_eq!(verdict, Err(IndexError::MergeConflict { line }), "{json}");
+            let error = read(json.as_bytes().chunks(length)).unwrap_err();
+            assert_eq!(error, IndexError::new(IndexErrorKind::MergeConflict, &*message), "{json}");
         }
     }
 }
@@ -393,11 +401,8 @@ fn complete_entries_take_no_memory_in_the_tail() {
 
 #[test]
 fn nothing_is_parsed_after_an_error() {
-    let refusal = IndexError::UnexpectedExtension {
-        tensor: "w".to_owned(),
-        shard: "a.bin".to_owned(),
-        extension: ".safetensors",
-    };
+    let message = "the index lists tensor `w` in `a.bin`, which is not a `.safetensors` file";
+    let refusal = IndexError::new(IndexErrorKind::UnexpectedExtension, message).with_tensor("w");
     let mut reader = IndexReader::default();
     assert_eq!(reader.feed(br#"{"weight_map":{"w":"a.bin","#), Err(refusal.clone()));
     assert_eq!(reader.feed(br#""v":"a.safetensors"}}"#), Err(refusal.clone()));
@@ -405,40 +410,33 @@ fn nothing_is_parsed_after_an_error() {
 }
 
 #[test]
-fn errors_have_a_line_and_a_column() {
+fn errors_have_an_offset() {
     let cases = [
-        ("", "unexpected end at line 1 column 1"),
-        ("[]", "expected an index object with a `weight_map` at line 1 column 1"),
-        ("{\n  7", "expected a string key at line 2 column 3"),
-        ("{\n\n\"weight_map\": {\"w\", 1}", "expected `:` at line 3 column 19"),
-        ("{\"weight_map\":[]}", "expected a `weight_map` object at line 1 column 15"),
-        ("{\"weight_map\":{\"w\":1}}", "expected a shard name, a string at line 1 column 20"),
-        (
-            "{\"weight_map\":{\"w\":\"a.safetensors\"\n\"v\"",
-            "expected `,` or `}` at line 2 column 1",
-        ),
-        ("{\"weight_map\":{\"w\":\"a.safetensors\"\n", "unexpected end at line 2 column 1"),
-        ("{} x", "expected nothing more at line 1 column 4"),
-        ("{\"dtype\":\"a\",\"dtype\"", "unexpected end at line 1 column 21"),
-        ("{\"dtype\":\"a\",\"dtype\":", "`dtype` appears twice at line 1 column 22"),
+        ("", "unexpected end at byte 0"),
+        ("[]", "expected an index object with a `weight_map` at byte 0"),
+        ("{\n  7", "expected a string key at byte 4"),
+        ("{\n\n\"weight_map\": {\"w\", 1}", "expected `:` at byte 21"),
+        ("{\"weight_map\":[]}", "expected a `weight_map` object at byte 14"),
+        ("{\"weight_map\":{\"w\":1}}", "expected a shard name, a string at byte 19"),
+        ("{\"weight_map\":{\"w\":\"a.safetensors\"\n\"v\"", "expected `,` or `}` at byte 35"),
+        ("{\"weight_map\":{\"w\":\"a.safetensors\"\n", "unexpected end at byte 35"),
+        ("{} x", "expected nothing more at byte 3"),
+        ("{\"dtype\":\"a\",\"dtype\"", "unexpected end at byte 20"),
+        ("{\"dtype\":\"a\",\"dtype\":", "`dtype` appears twice at byte 21"),
         (
             "{\n\"metadata\": {\n \"a\": 1,\n  \"a\": 2}}",
-            "a key in `metadata` appears twice at line 4 column 9",
+            "a key in `metadata` appears twice at byte 33",
         ),
-        ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at line 2 column 18"),
-        ("{\"metadata\":{\"a\":11e9994407}}", "number out of range at line 1 column 27"),
-        ("{\"weight_map\":{\"\\x\":", "invalid escape at line 1 column 16"),
+        ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at byte 19"),
+        ("{\"metadata\":{\"a\":11e9994407}}", "number out of range at byte 26"),
+        ("{\"weight_map\":{\"\\x\":", "invalid escape at byte 15"),
     ];
     for (json, message) in cases {
         for length in [1, 9, 100] {
             let verdict = read(json.as_bytes().chunks(length));
-            assert_eq!(
-                verdict,
-                Err(IndexError::InvalidJson { message: message.to_owned() }),
-                "{json}"
-            );
+            assert_eq!(verdict, Err(IndexError::invalid_json(message)), "{json}");
         }
     }
     let verdict = read([b"<!DOC".as_slice()]);
-    assert_eq!(verdict, Err(IndexError::NotAnIndex { detected: DetectedFormat::Html }));
+    assert_eq!(verdict.unwrap_err().kind, IndexErrorKind::NotAnIndex(DetectedFormat::Html));
 }
