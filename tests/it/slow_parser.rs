@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use hf_meta::formats::{Format, HeaderError, HeaderParser, Step};
+use hf_meta::formats::{Format, HeaderError, HeaderErrorKind, HeaderParser, Step};
 use hf_meta::{Client, Error, RepoPath, RetryPolicy};
 use hf_meta_server::{Service, ServiceConfig};
 use tokio::net::TcpListener;
@@ -70,7 +70,7 @@ impl HeaderParser for Slow {
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
         // The sender is dropped, or the runtime is blocked by this thread.
         let waited = released.recv_timeout(HANG);
-        Err(HeaderError::Other { message: format!("the parser ended: {waited:?}") })
+        Err(HeaderError::new(HeaderErrorKind::Other, format!("the parser ended: {waited:?}")))
     }
 }
 
