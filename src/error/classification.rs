@@ -38,6 +38,12 @@ impl Error {
             Self::ListingFailed { .. } => ErrorKind::MalformedListing,
             Self::NotCached { .. } => ErrorKind::NotCached,
             Self::Offline { .. } => ErrorKind::Offline,
+            // The checkpoint may be valid, while no valid header in another format is as large.
+            Self::InvalidHeader {
+                format: "pytorch",
+                source: HeaderError { kind: HeaderErrorKind::TooLarge, .. },
+                ..
+            } => ErrorKind::TooLarge,
             Self::InvalidHeader { .. } => ErrorKind::MalformedHeader,
             Self::InvalidIndex { .. } => ErrorKind::MalformedIndex,
             Self::TooLarge { .. } | Self::HeadersTooLarge { .. } => ErrorKind::TooLarge,

@@ -115,10 +115,14 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
         ErrorKind::MalformedListing => {
             vec![Error::ListingFailed { location, source: ListingError::EndlessPages }]
         }
-        ErrorKind::TooLarge => vec![
-            Error::TooLarge { file: file.clone(), limit: 100_000_000 },
-            Error::HeadersTooLarge { file, limit: 500_000_000 },
-        ],
+        ErrorKind::TooLarge => {
+            let source = HeaderError::new(HeaderErrorKind::TooLarge, "too many tensors");
+            vec![
+                Error::TooLarge { file: file.clone(), limit: 100_000_000 },
+                Error::HeadersTooLarge { file: file.clone(), limit: 500_000_000 },
+                Error::InvalidHeader { file, format: "pytorch", source },
+            ]
+        }
         ErrorKind::Changed => vec![Error::FileChanged { file, before: 8, after: 9 }],
         ErrorKind::RateLimited => {
             vec![refused(429), request_failed(HttpError::RateLimited { url: url(), wait })]

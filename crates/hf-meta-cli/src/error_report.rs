@@ -264,6 +264,9 @@ fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<S
             return Some(format!("{} the file or folder", select(source, context)));
         }
         ErrorKind::NoWeights => UNKNOWN_FORMAT,
+        ErrorKind::TooLarge if matches!(error, Error::InvalidHeader { .. }) => {
+            "convert the checkpoint to safetensors, or save it in several shards"
+        }
         ErrorKind::RateLimited => return Some(rate_limit_hint(error.retry_after(), context)),
         _ if error.is_malformed() => invalid_files(source),
         _ if error.is_transient() => "try again later",

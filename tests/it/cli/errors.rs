@@ -245,7 +245,12 @@ fn the_hint_fits_the_cause() {
     let folder = tempfile::tempdir().unwrap();
     let incomplete = folder.path().join("x.safetensors");
     std::fs::write(&incomplete, 1_000_u64.to_le_bytes()).unwrap();
+    // A text that is longer than any known pickle.
+    let large = folder.path().join("x.bin");
+    std::fs::write(&large, b"\x80\x02X\0\0\0\x10").unwrap();
+    std::fs::OpenOptions::new().write(true).open(&large).unwrap().set_len(1 << 30).unwrap();
     let cases = [
+        (large.to_str().unwrap(), "convert the checkpoint to safetensors"),
         ("org/portal", "the response came from a login page or a proxy"),
         ("org/limited", "authenticated requests have a higher rate limit"),
         ("org/hole", "run `hf-meta verify org/hole` to list everything that is missing"),

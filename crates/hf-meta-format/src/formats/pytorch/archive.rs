@@ -1,9 +1,9 @@
 //! The central directory of a ZIP archive. Source: section 4 of the ZIP specification, APPNOTE.TXT 6.3.10.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::parts::{FileParts, Stop};
+use super::too_large;
 use crate::formats::{HeaderError, HeaderErrorKind};
 
 /// The length of the end of the file to read, in bytes. A comment has up to 65,535 bytes, and the directory has
@@ -16,13 +16,16 @@ const PADDING: u64 = 256;
 /// The values of 32-bit fields whose actual values are in the ZIP64 extra field.
 const ZIP64: u64 = u32::MAX as u64;
 
+/// The maximum number of entries. Each takes 64 bytes of memory.
+const MAX_ENTRIES: u64 = 1 << 18;
+
 const LOCAL_HEADER: u64 = 30;
 const DIRECTORY_HEADER: usize = 46;
 const END_RECORD: usize = 22;
 
-/// The entries of an archive.
-#[derive(Debug, Default)]
-pub(super) struct Archive(BTreeMap<String, Entry>);
+/// The entries of an archive, sorted by name.
+#[derive(Debug)]
+pub(super) struct Archive<'a>(Vec<(&'a str, Entry)>);
 
 /// An entry of an archive.
 #[derive(Clone, Copy, Debug)]
@@ -36,29 +39,59 @@ pub(super) struct Entry {
     range: (u64, u64),
 }
 
-impl Archive {
+impl<'a> Archive<'a> {
     /// Reads the central directory of a file of `file_size` bytes.
-    pub(super) fn read(parts: &FileParts, file_size: u64) -> Result<Self, Stop> {
-        let (directory, entries) = find_directory(parts, file_size)?;
-        let mut bytes = parts.get(directory.clone())?;
-        let mut archive = Self::default();
-        while !bytes.is_empty() {
-            bytes = archive.add_entry(bytes).ok_or_else(|| malformed("an entry is malformed"))?;
+    pub(super) fn read(parts: &'a FileParts, file_size: u64) -> Result<Self, Stop> {
+        let (directory, count) = find_directory(parts, file_size)?;
+        let (mut bytes, mut entries) = (parts.get(directory.clone())?, Vec::new());
+        if count > MAX_ENTRIES {
+            return Err(too_large().into());
         }
-        if archive.0.len() as u64 != entries {
+        while !bytes.is_empty() && entries.len() as u64 <= count {
+            let read = Entry::read(bytes).ok_or_else(|| malformed("an entry is malformed"))?;
+            entries.push((read.0, read.1));
+            bytes = read.2;
+        }
+        entries.sort_unstable_by_key(|(name, _)| *name);
+        if entries.len() as u64 != count || entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(malformed("the number of entries is wrong, or two have the same name"));
         }
-        let mut ranges: Vec<_> = archive.0.values().map(|entry| entry.range).collect();
+        let mut ranges: Vec<_> = entries.iter().map(|(_, entry)| entry.range).collect();
         ranges.push((directory.start, directory.end));
         ranges.sort_unstable();
         if ranges.windows(2).any(|pair| pair[0].1 > pair[1].0) {
             return Err(malformed("entries overlap"));
         }
-        Ok(archive)
+        Ok(Self(entries))
     }
 
-    /// Adds the first entry in `bytes`, and returns the bytes after it. Returns `None` if the entry is malformed.
-    fn add_entry<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    /// Returns the folder of the checkpoint with a trailing slash, and the entry of its pickle.
+    pub(super) fn pickle(&self) -> Result<(&'a str, Entry), HeaderError> {
+        let other = |content| Err(not_a_checkpoint(content));
+        let folders = self.0.iter().filter_map(|(name, _)| name.strip_suffix("data.pkl"));
+        let mut folders = folders.filter(|name| name.find('/') == name.len().checked_sub(1));
+        match (folders.next(), folders.next()) {
+            (Some(folder), None) if self.get(folder, "constants.pkl").is_none() => {
+                let entry = self.get(folder, "data.pkl");
+                entry.map_or_else(|| other("an empty ZIP archive"), |entry| Ok((folder, entry)))
+            }
+            (Some(_), None) => other("a TorchScript program"),
+            (Some(_), Some(_)) => other("a ZIP archive with several `data.pkl`"),
+            (None, _) => other("a ZIP archive without `data.pkl`"),
+        }
+    }
+
+    /// Returns the entry of a file in a folder.
+    pub(super) fn get(&self, folder: &str, file: &str) -> Option<Entry> {
+        let path = format!("{folder}{file}");
+        let at = self.0.binary_search_by_key(&&*path, |(name, _)| name).ok()?;
+        Some(self.0[at].1)
+    }
+}
+
+impl Entry {
+    /// Reads the first entry in `bytes`. Returns its name and the bytes after it, too; `None` if it is malformed.
+    fn read(bytes: &[u8]) -> Option<(&str, Self, &[u8])> {
         let field = |at, length| number(bytes, at, length);
         let length = |at| Some(usize::try_from(field(at, 2)?).unwrap_or(usize::MAX));
         let name_end = DIRECTORY_HEADER + length(28)?;
@@ -77,35 +110,10 @@ impl Archive {
             .checked_add(stored)?;
         let is_compressed = field(10, 2)? != 0 || stored != size;
         let checksum = u32::try_from(field(16, 4)?).ok()?;
-        let entry = Entry { size, is_compressed, checksum, range: (offset, local_end) };
-        let rest = bytes.get(end..)?;
-        (bytes.starts_with(b"PK\x01\x02") && self.0.insert(name.to_owned(), entry).is_none())
-            .then_some(rest)
+        let entry = Self { size, is_compressed, checksum, range: (offset, local_end) };
+        bytes.starts_with(b"PK\x01\x02").then_some((name, entry, bytes.get(end..)?))
     }
 
-    /// Returns the folder of the checkpoint with a trailing slash, and the entry of its pickle.
-    pub(super) fn pickle(&self) -> Result<(&str, Entry), HeaderError> {
-        let other = |content| Err(not_a_checkpoint(content));
-        let folders = self.0.keys().filter_map(|name| name.strip_suffix("data.pkl"));
-        let mut folders = folders.filter(|name| name.find('/') == name.len().checked_sub(1));
-        match (folders.next(), folders.next()) {
-            (Some(folder), None) if self.get(folder, "constants.pkl").is_none() => {
-                let entry = self.get(folder, "data.pkl");
-                entry.map_or_else(|| other("an empty ZIP archive"), |entry| Ok((folder, entry)))
-            }
-            (Some(_), None) => other("a TorchScript program"),
-            (Some(_), Some(_)) => other("a ZIP archive with several `data.pkl`"),
-            (None, _) => other("a ZIP archive without `data.pkl`"),
-        }
-    }
-
-    /// Returns the entry of a file in a folder.
-    pub(super) fn get(&self, folder: &str, file: &str) -> Option<Entry> {
-        self.0.get(&format!("{folder}{file}")).copied()
-    }
-}
-
-impl Entry {
     /// Returns the data of the entry.
     pub(super) fn data(self, parts: &FileParts) -> Result<&[u8], Stop> {
         if self.is_compressed {

@@ -30,7 +30,7 @@ use serde::Serialize;
 pub use self::imports::is_allowed_import;
 use self::parser::PyTorchParser;
 use super::safetensors::split_variant;
-use super::{Dtype, Format, HeaderParser, RepoPath, WeightFileName};
+use super::{Dtype, Format, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, WeightFileName};
 
 /// The format of `torch.save`.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +120,13 @@ impl Format for PyTorch {
         let name = stem.strip_prefix("pytorch_").filter(|name| name.starts_with("model"));
         (!is_other).then(|| split_variant(name.unwrap_or(stem)))
     }
+}
+
+/// Returns the error for a checkpoint that may be valid, but takes more memory or steps than the reader has.
+fn too_large() -> HeaderError {
+    let limits =
+        "the checkpoint is larger than this reader's limits, which are enough for 100,000 tensors";
+    HeaderError::new(HeaderErrorKind::TooLarge, limits)
 }
 
 /// The content of a pickle besides its stored tensors.

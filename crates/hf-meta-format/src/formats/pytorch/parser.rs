@@ -7,7 +7,7 @@ use super::archive::{self, Archive, not_a_checkpoint};
 use super::parts::{FileParts, Stop};
 use super::pickle::{Pickle, PickleStop};
 use super::values::{PickleValue, Storage};
-use super::{is_allowed_import, tensors};
+use super::{is_allowed_import, tensors, too_large};
 use crate::formats::{
     DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, HeaderParser, Step, clip,
 };
@@ -19,9 +19,15 @@ const FIRST_RANGE: u64 = 1 << 17;
 /// The number of bytes that tell the formats apart.
 const DETECTION_BYTES: usize = 8;
 
-/// The maximum number of bytes to read of a file. A tensor takes 200 to 400. Twice as many bytes are in memory when a
-/// range arrives.
-const MAX_LENGTH: u64 = 8 << 20;
+/// The maximum number of bytes to read of a file: 100,000 tensors take 150 each in the pickle, and 90 in the directory.
+/// Twice as many bytes are in memory when a range arrives.
+pub(super) const MAX_LENGTH: usize = 26 << 20;
+
+/// The maximum number of bytes of everything that is kept while a file is read.
+const MAX_MEMORY: u64 = 51 << 20;
+
+/// The maximum for a file without an archive. Ranges extend the same part, and the allocator may keep their memory.
+const MAX_LEGACY_MEMORY: u64 = 45 << 20;
 
 /// The magic number before the other pickles of a file (torch < 1.6), as an integer in two's complement.
 const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
@@ -37,8 +43,7 @@ pub(super) struct PyTorchParser {
 
 impl PyTorchParser {
     pub(super) fn new(max_header_bytes: u64) -> Self {
-        let limit = max_header_bytes.min(MAX_LENGTH);
-        Self { parts: FileParts::default(), limit, has_ended: false }
+        Self { parts: FileParts::default(), limit: max_header_bytes, has_ended: false }
     }
 
     fn parse(&self, file_size: Option<u64>) -> Result<FileHeader, Stop> {
@@ -55,7 +60,7 @@ impl PyTorchParser {
                 self.parse_archive(file_size.ok_or_else(|| archive::malformed(reason))?)
             }
             None | Some(DetectedFormat::Pickle) => {
-                let mut pickle = Pickle::new(start);
+                let mut pickle = Pickle::new(start, self.free_memory(MAX_LEGACY_MEMORY));
                 let parsed = self.parse_pickles(&mut pickle, file_size);
                 parsed.map_err(|stop| with_imports(stop, &pickle.imports))
             }
@@ -68,14 +73,16 @@ impl PyTorchParser {
         let archive = Archive::read(&self.parts, file_size)?;
         let (folder, entry) = archive.pickle()?;
         let data = entry.data(&self.parts)?;
-        let mut pickle = Pickle::new(data);
+        let mut pickle = Pickle::new(data, self.free_memory(MAX_MEMORY));
         let parsed = pickle.load().map_err(|stop| malformed(&pickle, stop)).and_then(|root| {
-            for Storage { key, bytes, .. } in pickle.storages() {
+            for Storage { key, bytes, .. } in storages(&pickle) {
                 let key = String::from_utf8_lossy(key);
                 let entry = archive.get(folder, &format!("data/{key}"));
                 check_storage(&key, bytes, entry.map(|entry| entry.size))?;
             }
             entry.check(data)?;
+            // The entries take as much memory as the tensors.
+            drop(archive);
             Ok(tensors::table(&pickle, root)?)
         });
         let (tensors, summary) = parsed.map_err(|stop| with_imports(stop, &pickle.imports))?;
@@ -96,9 +103,9 @@ impl PyTorchParser {
         }
         let mut next = || self.load(pickle, file_size);
         let [_, _, root, keys] = [next()?, next()?, next()?, next()?];
-        let keys: BTreeSet<_> = pickle.items(keys).iter().map(|key| pickle.text(*key)).collect();
+        let keys: BTreeSet<_> = pickle.all_items(keys).map(|key| pickle.text(key)).collect();
         let mut sizes = BTreeMap::new();
-        for Storage { key, bytes, .. } in pickle.storages() {
+        for Storage { key, bytes, .. } in storages(pickle) {
             let known = *sizes.entry(key).or_insert(bytes);
             check_storage(
                 &String::from_utf8_lossy(key),
@@ -122,7 +129,7 @@ impl PyTorchParser {
             PickleStop::Missing(end) => {
                 let read = self.parts.start().len() as u64;
                 // Grows in proportion, so that the number of requests is logarithmic.
-                let next = read.saturating_mul(4).min(self.limit);
+                let next = read.saturating_mul(4).min(self.limit).min(MAX_LENGTH as u64);
                 let next = next.min(file_size.unwrap_or(u64::MAX));
                 Stop::Missing(read..next.max(end as u64))
             }
@@ -134,7 +141,7 @@ impl PyTorchParser {
                 let unknown = || not_a_checkpoint(content).into();
                 DetectedFormat::recognize_or_text(start).map_or_else(unknown, wrong_format)
             }
-            stop @ PickleStop::Invalid(_) => malformed(pickle, stop),
+            stop => malformed(pickle, stop),
         })
     }
 
@@ -149,10 +156,18 @@ impl PyTorchParser {
             return Err(HeaderError::truncated(end, file_size.unwrap_or(read)));
         }
         let length = read.saturating_add(end - missing.start);
+        if length > MAX_LENGTH as u64 {
+            return Err(too_large());
+        }
         if length > self.limit.max(FIRST_RANGE) {
             return Err(HeaderError::too_large(length, self.limit));
         }
         Ok(missing)
+    }
+
+    /// Returns the number of bytes that may be kept besides the parts of the file.
+    fn free_memory(&self, max: u64) -> usize {
+        usize::try_from(max.saturating_sub(self.parts.length())).unwrap_or_default()
     }
 }
 
@@ -197,9 +212,15 @@ fn malformed(pickle: &Pickle<'_>, stop: PickleStop) -> Stop {
     let reason = match stop {
         PickleStop::Invalid(reason) => reason,
         PickleStop::Missing(_) => "it is truncated",
+        PickleStop::TooLarge => return too_large().into(),
     };
     let message = format!("the pickle is malformed at byte {}: {reason}", pickle.opcode_at);
     HeaderError::new(HeaderErrorKind::Other, message).into()
+}
+
+/// Returns all storages of a pickle that are not malformed.
+fn storages<'a>(pickle: &Pickle<'a>) -> impl Iterator<Item = Storage<'a>> {
+    pickle.storages().filter_map(|id| Storage::new(pickle, id))
 }
 
 /// Checks the number of bytes of a storage. `found` is `None` if the file does not contain it.
@@ -221,7 +242,11 @@ fn with_imports(stop: Stop, imports: &BTreeSet<String>) -> Stop {
     match stop {
         Stop::Invalid(error) if !imports.is_empty() => {
             let message = format!("{error}; it imports `{}`", imports.join("`, `"));
-            HeaderError { kind: HeaderErrorKind::UnsafeImports, message, ..error }.into()
+            let kind = match error.kind {
+                HeaderErrorKind::TooLarge => error.kind,
+                _ => HeaderErrorKind::UnsafeImports,
+            };
+            HeaderError { kind, message, ..error }.into()
         }
         stop => stop,
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::parser::MAX_LENGTH;
 use crate::formats::HeaderError;
 
 /// The reason why a header cannot be parsed any further.
@@ -31,6 +32,10 @@ impl FileParts {
             Some((at, part)) => {
                 let known = *at + part.len() as u64 - start;
                 let known = usize::try_from(known).unwrap_or(usize::MAX);
+                // With room for the next range, which is four times as long, because a copy of a large part would take as much memory again.
+                if part.len() + bytes.len() > part.capacity() {
+                    part.reserve_exact(bytes.len().saturating_mul(5).min(MAX_LENGTH));
+                }
                 part.extend_from_slice(bytes.get(known..).unwrap_or_default());
             }
             None => self.0.push((start, bytes)),

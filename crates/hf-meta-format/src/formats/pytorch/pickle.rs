@@ -1,11 +1,11 @@
 //! Interprets a pickle without calling anything.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::iter::{once, successors};
 
-use super::values::{ELEMENT_TYPES, Node, NodeKind, PickleValue, Storage};
+use memchr::memchr;
 
-/// The maximum number of values in the memory of the interpreter. A tensor takes about 70.
-const MAX_VALUES: usize = 1 << 20;
+use super::values::{Argument, NodeKind, PickleValue};
 
 /// The maximum depth of the stack. Picklers write collections in batches of 1,000.
 const MAX_STACK: usize = 1 << 18;
@@ -16,12 +16,17 @@ const MAX_IMPORTS: usize = 1_000;
 /// The maximum length of the name of an import in bytes.
 const MAX_NAME: usize = 256;
 
+/// The maximum length of a decoded text in bytes. It limits the time to find the end of a line.
+const MAX_TEXT: usize = 520;
+
 /// The reason why interpretation stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PickleStop {
     /// The bytes end before this offset.
     Missing(usize),
     Invalid(&'static str),
+    /// The values take too much memory.
+    TooLarge,
 }
 
 type Result<T> = std::result::Result<T, PickleStop>;
@@ -29,6 +34,11 @@ type Result<T> = std::result::Result<T, PickleStop>;
 const EMPTY_STACK: PickleStop = PickleStop::Invalid("the stack is empty");
 
 /// An interpreter of pickles that follow one another.
+///
+/// A value takes four bytes, because a checkpoint of 100,000 tensors has millions. All nodes are in one list: a header
+/// with the kind and the number of values, the link of a node that can grow, and the values. Values that are added
+/// later are further nodes. They form a ring: the link of the first node refers to the last one, whose link refers to
+/// the second one.
 #[derive(Debug, Default)]
 pub(super) struct Pickle<'a> {
     bytes: &'a [u8],
@@ -38,73 +48,130 @@ pub(super) struct Pickle<'a> {
     pub(super) opcode_at: usize,
     pub(super) imports: BTreeSet<String>,
     stack: Vec<PickleValue>,
-    memo: HashMap<i64, PickleValue>,
-    nodes: Vec<Node>,
-    values: usize,
+    memo: Vec<PickleValue>,
+    nodes: Vec<PickleValue>,
+    /// The maximum number of values in the nodes and the memo.
+    max_values: usize,
 }
 
 impl<'a> Pickle<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, ..Self::default() }
+    /// Creates an interpreter whose nodes and memo take at most `memory` bytes.
+    pub(super) fn new(bytes: &'a [u8], memory: usize) -> Self {
+        let max_values = memory / size_of::<PickleValue>();
+        // The maximum for each byte, because growth would copy the list. Unused memory is never touched.
+        let nodes = Vec::with_capacity(max_values.min(bytes.len().saturating_mul(3)));
+        Self { bytes, nodes, max_values, ..Self::default() }
+    }
+
+    /// Returns the number of bytes that the nodes do not take.
+    pub(super) fn free_memory(&self) -> usize {
+        (self.max_values - self.nodes.len()) * size_of::<PickleValue>()
     }
 
     /// Interprets the next pickle and returns its value.
     pub(super) fn load(&mut self) -> Result<PickleValue> {
-        self.stack.clear();
-        self.memo.clear();
+        (self.stack, self.memo) = (Vec::new(), Vec::new());
         loop {
             if let Some(value) = self.step()? {
+                (self.stack, self.memo) = (Vec::new(), Vec::new());
                 return Ok(value);
             }
         }
     }
 
+    /// Returns the opcode and the argument of a literal. A long argument is truncated.
+    fn literal(&self, value: PickleValue) -> Option<(u8, &'a [u8])> {
+        let (opcode, rest) = self.bytes.get(value.as_literal()?..)?.split_first()?;
+        let clip = |text: &'a [u8], length: usize| &text[..length.min(text.len()).min(MAX_TEXT)];
+        let argument = match Argument::of(*opcode)? {
+            Argument::Bytes(length) => clip(rest, length),
+            Argument::Line => first_line(clip(rest, usize::MAX)).0,
+            Argument::Sized(bytes) => clip(&rest[bytes..], length(number(&rest[..bytes]))),
+        };
+        Some((*opcode, argument))
+    }
+
+    /// Returns a text or bytes; `None` for any other value.
+    fn text_of(&self, value: PickleValue) -> Option<&'a [u8]> {
+        match self.literal(value)? {
+            // Without the quotes.
+            (b'S', [_, text @ .., _]) => Some(text),
+            (b'S' | b'V' | b'U' | b'C' | b'T' | b'X' | b'B' | 0x8c..=0x8e | 0x96, text) => {
+                Some(text)
+            }
+            // An integer of more than 64 bits.
+            (0x8a | 0x8b, bytes) if bytes.len() > 8 => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// Returns a text or bytes; empty for any other value.
     pub(super) fn text(&self, value: PickleValue) -> &'a [u8] {
-        let PickleValue::Text(start, length) = value else { return &[] };
-        &self.bytes[start..start + length as usize]
+        self.text_of(value).unwrap_or_default()
     }
 
-    pub(super) fn node(&self, value: PickleValue) -> Option<&Node> {
-        if let PickleValue::Node(at) = value { self.nodes.get(at) } else { None }
+    /// Returns an integer; `None` for any other value.
+    pub(super) fn integer(&self, value: PickleValue) -> Option<i64> {
+        match self.literal(value)? {
+            (b'I' | b'L', line) => line_number(line),
+            (b'K' | b'M', bytes) => Some(number(bytes)),
+            (b'J' | 0x8a | 0x8b, bytes) if bytes.len() <= 8 => {
+                let sign = if bytes.last().is_some_and(|last| *last > 127) { -1 } else { 0 };
+                Some(append_bytes(sign, bytes))
+            }
+            _ => None,
+        }
     }
 
-    /// Returns the values in a node; empty for any other value.
+    /// Returns the kind of a node; `None` for any other value.
+    pub(super) fn kind(&self, value: PickleValue) -> Option<NodeKind> {
+        Some(self.nodes.get(value.as_node()?)?.as_header().0)
+    }
+
+    /// Returns the values of a node without those that were added later; empty for any other value.
     pub(super) fn items(&self, value: PickleValue) -> &[PickleValue] {
-        self.node(value).map_or(&[], |node| &node.items)
+        let Some(at) = value.as_node() else { return &[] };
+        let (kind, length) = self.nodes[at].as_header();
+        &self.nodes[at + kind.header_length()..][..length]
+    }
+
+    /// Returns all values of a node.
+    pub(super) fn all_items(&self, value: PickleValue) -> impl Iterator<Item = PickleValue> {
+        let last = self.link(value);
+        let added = successors(last.and_then(|last| self.link(last)), move |node| {
+            if Some(*node) == last { None } else { self.link(*node) }
+        });
+        let nodes = once(value).chain(added);
+        nodes.flat_map(|node| self.items(node).iter().copied())
+    }
+
+    /// Returns the node that a node links to, if there is one.
+    fn link(&self, value: PickleValue) -> Option<PickleValue> {
+        let can_grow = self.kind(value)?.can_grow();
+        let link = self.nodes[value.as_node().filter(|_| can_grow)? + 1];
+        (link != PickleValue::OTHER).then_some(link)
     }
 
     /// Returns the module and the name of a function or class; empty for any other value.
     pub(super) fn function(&self, value: PickleValue) -> (&'a [u8], &'a [u8]) {
-        match self.node(value) {
-            Some(Node { kind: NodeKind::Global, items }) => {
-                (self.text(items[0]), self.text(items[1]))
-            }
+        if let Some([b'c' | b'i', lines @ ..]) = value.as_literal().map(|at| &self.bytes[at..]) {
+            let (module, rest) = first_line(&lines[..lines.len().min(MAX_TEXT)]);
+            return (module, first_line(rest).0);
+        }
+        match (self.kind(value), self.items(value)) {
+            (Some(NodeKind::Global), &[module, name]) => (self.text(module), self.text(name)),
             _ => (&[], &[]),
         }
     }
 
-    /// Returns a storage; `None` if it is malformed.
-    pub(super) fn storage(&self, value: PickleValue) -> Option<Storage<'a>> {
-        let id = *self.items(value).first()?;
-        // A part of a storage (torch < 0.4) has one more item.
-        let (&[_, class, key, _, PickleValue::Int(length)]
-        | &[_, class, key, _, PickleValue::Int(length), PickleValue::Other]) = self.items(id)
-        else {
-            return None;
+    /// Returns the persistent IDs of all storages, even those that no tensor uses.
+    pub(super) fn storages(&self) -> impl Iterator<Item = PickleValue> {
+        let next = |at: usize| {
+            let (kind, length) = self.nodes.get(at)?.as_header();
+            Some((PickleValue::node(at), at + kind.header_length() + length))
         };
-        let class = self.function(class).1.strip_suffix(b"Storage")?;
-        let element = ELEMENT_TYPES.iter().find(|(name, ..)| name.as_bytes() == class);
-        let element = element.filter(|_| !class.is_empty());
-        let size = element.map(|(.., size)| *size).or((class == b"Untyped").then_some(1))?;
-        let bytes = u64::try_from(length).ok()?.checked_mul(size);
-        Some(Storage { key: self.text(key), element, bytes })
-    }
-
-    /// Returns all storages, even those that no tensor uses.
-    pub(super) fn storages(&self) -> impl Iterator<Item = Storage<'a>> {
-        let nodes = (0..self.nodes.len()).filter(|at| self.nodes[*at].kind == NodeKind::Storage);
-        nodes.filter_map(|at| self.storage(PickleValue::Node(at)))
+        let nodes = successors(next(0), move |(_, end)| next(*end));
+        nodes.map(|(node, _)| node).filter(|node| self.kind(*node) == Some(NodeKind::Storage))
     }
 
     /// Interprets an opcode. Returns the value of the pickle at its end.
@@ -112,27 +179,27 @@ impl<'a> Pickle<'a> {
         self.opcode_at = self.at;
         let opcode = self.take(1)?[0];
         match opcode {
-            b'.' => return self.pop_last(1).map(|items| Some(items[0])),
+            b'.' => return self.last(1).map(|at| Some(self.stack[at])),
             // The version, and the length of a frame.
             0x80 => drop(self.take(1)?),
             0x95 => drop(self.take(8)?),
             b'0' => drop(self.stack.pop()),
-            b'1' => drop(self.pop_items()?),
-            b'a' => self.pop_last(1).and_then(|items| self.extend(NodeKind::List, items))?,
-            b's' => self.pop_last(2).and_then(|items| self.extend(NodeKind::Dict, items))?,
-            b'e' | 0x90 => self.pop_items().and_then(|items| self.extend(NodeKind::List, items))?,
-            b'u' => self.pop_items().and_then(|items| self.extend(NodeKind::Dict, items))?,
-            b'b' => {
-                let state = self.pop_last(1)?;
-                if let Some(node) = self.top_node().filter(|node| node.kind == NodeKind::Call) {
-                    node.items.extend(state);
-                }
+            b'1' => {
+                let start = self.pop_mark()?;
+                self.stack.truncate(start);
             }
+            b'a' => self.last(1).and_then(|start| self.extend(NodeKind::List, start))?,
+            b's' => self.last(2).and_then(|start| self.extend(NodeKind::Dict, start))?,
+            b'e' | 0x90 => self.pop_mark().and_then(|start| self.extend(NodeKind::List, start))?,
+            b'u' => self.pop_mark().and_then(|start| self.extend(NodeKind::Dict, start))?,
+            b'b' => self.last(1).and_then(|start| self.build(start))?,
             b'p' | b'q' | b'r' | 0x94 => {
                 let index = self.memo_index(opcode)?;
                 let top = *self.stack.last().ok_or(EMPTY_STACK)?;
-                self.memo.insert(index, top);
-                self.charge(3)?;
+                let length = self.memo.len().max(index.saturating_add(1));
+                self.charge(length - self.memo.len())?;
+                self.memo.resize(length, PickleValue::MARK);
+                self.memo[index] = top;
             }
             _ => {
                 let value = self.read_value(opcode)?;
@@ -149,186 +216,197 @@ impl<'a> Pickle<'a> {
     fn read_value(&mut self, opcode: u8) -> Result<PickleValue> {
         let invalid = |reason| Err(PickleStop::Invalid(reason));
         match opcode {
-            b'(' => Ok(PickleValue::Mark),
+            b'(' => Ok(PickleValue::MARK),
             b'2' => self.stack.last().copied().ok_or(EMPTY_STACK),
-            b'N' | 0x88 | 0x89 | 0x98 => Ok(PickleValue::Other),
-            b'G' => self.take(8).map(|_| PickleValue::Other),
-            b'F' | b'P' => self.line().map(|_| PickleValue::Other),
-            b'I' | b'L' => Ok(self.line_number()?.map_or(PickleValue::Other, PickleValue::Int)),
-            b'K' => self.number(1).map(PickleValue::Int),
-            b'M' => self.number(2).map(PickleValue::Int),
-            b'J' => self.signed(4),
-            0x8a => self.number(1).and_then(|length| self.signed(length)),
-            0x8b => self.number(4).and_then(|length| self.signed(length)),
-            b'U' | b'C' | 0x8c => self.number(1).and_then(|length| self.sized(length)),
-            b'T' | b'X' | b'B' => self.number(4).and_then(|length| self.sized(length)),
-            0x8d | 0x8e | 0x96 => self.number(8).and_then(|length| self.sized(length)),
-            b'V' => self.line(),
-            b'S' => match self.line()? {
-                PickleValue::Text(start, length @ 2..) => {
-                    Ok(PickleValue::Text(start + 1, length - 2))
-                }
-                short => Ok(short),
-            },
-            b')' => self.add(NodeKind::Tuple, Vec::new()),
-            b']' | 0x8f => self.add(NodeKind::List, Vec::new()),
-            b'}' => self.add(NodeKind::Dict, Vec::new()),
-            b't' => self.pop_items().and_then(|items| self.add(NodeKind::Tuple, items)),
-            b'l' | 0x91 => self.pop_items().and_then(|items| self.add(NodeKind::List, items)),
-            b'd' => self.pop_items().and_then(|items| self.add(NodeKind::Dict, items)),
+            b')' => self.add(NodeKind::Tuple, self.stack.len()),
+            b']' | 0x8f => self.add(NodeKind::List, self.stack.len()),
+            b'}' => self.add(NodeKind::Dict, self.stack.len()),
+            b't' => self.pop_mark().and_then(|start| self.add(NodeKind::Tuple, start)),
+            b'l' | 0x91 => self.pop_mark().and_then(|start| self.add(NodeKind::List, start)),
+            b'd' => self.pop_mark().and_then(|start| self.add(NodeKind::Dict, start)),
             0x85..=0x87 => {
-                let items = self.pop_last(usize::from(opcode - 0x84))?;
-                self.add(NodeKind::Tuple, items)
+                let start = self.last(usize::from(opcode - 0x84))?;
+                self.add(NodeKind::Tuple, start)
             }
-            b'Q' => self.pop_last(1).and_then(|id| self.add(NodeKind::Storage, id)),
+            b'Q' => {
+                let id = self.last(1).map(|start| self.stack.remove(start))?;
+                Ok(self.as_storage(id))
+            }
             b'g' | b'h' | b'j' => {
                 let index = self.memo_index(opcode)?;
-                self.memo.get(&index).copied().map_or(invalid("a memo entry is missing"), Ok)
+                let value = self.memo.get(index).filter(|value| **value != PickleValue::MARK);
+                value.copied().map_or(invalid("a memo entry is missing"), Ok)
             }
-            b'c' => {
-                let name = vec![self.line()?, self.line()?];
+            b'c' => self.import_lines(),
+            0x93 => {
+                let start = self.last(2)?;
+                let name = self.add(NodeKind::Global, start)?;
                 self.import(name)
             }
-            0x93 => self.pop_last(2).and_then(|name| self.import(name)),
             b'R' | 0x81 | 0x92 => {
-                let mut call = self.pop_last(if opcode == 0x92 { 3 } else { 2 })?;
-                call.truncate(2);
-                self.add(NodeKind::Call, call)
+                let start = self.last(if opcode == 0x92 { 3 } else { 2 })?;
+                self.stack.truncate(start + 2);
+                self.add(NodeKind::Call, start)
             }
             b'i' => {
-                let name = vec![self.line()?, self.line()?];
-                let function = self.import(name)?;
-                let arguments = self.pop_items()?;
-                let arguments = self.add(NodeKind::Tuple, arguments)?;
-                self.add(NodeKind::Call, vec![function, arguments])
+                let function = self.import_lines()?;
+                let start = self.pop_mark()?;
+                self.stack.insert(start, function);
+                self.call(start)
             }
-            b'o' => {
-                let mut call = self.pop_items()?;
-                let arguments = call.split_off(call.len().min(1));
-                call.push(self.add(NodeKind::Tuple, arguments)?);
-                self.add(NodeKind::Call, call)
-            }
+            b'o' => self.pop_mark().and_then(|start| self.call(start)),
             0x82..=0x84 => invalid("extension codes are not supported"),
             0x97 => invalid("external buffers are not supported"),
-            _ => invalid("unknown opcode"),
+            _ => self.skip_argument(opcode),
         }
     }
 
-    /// Adds the module and the name of a function or class.
-    fn import(&mut self, name: Vec<PickleValue>) -> Result<PickleValue> {
-        if !name.iter().all(|part| matches!(part, PickleValue::Text(..))) {
+    /// Returns a value without others, whose opcode comes before the current position.
+    fn skip_argument(&mut self, opcode: u8) -> Result<PickleValue> {
+        let literal = PickleValue::literal(self.opcode_at).ok_or(PickleStop::TooLarge)?;
+        match Argument::of(opcode).ok_or(PickleStop::Invalid("unknown opcode"))? {
+            Argument::Bytes(length) => drop(self.take(length)?),
+            Argument::Line => drop(self.line()?),
+            Argument::Sized(bytes) => {
+                let length = length(number(self.take(bytes)?));
+                self.take(length)?;
+            }
+        }
+        let is_known = self.text_of(literal).is_some() || self.integer(literal).is_some();
+        Ok(if is_known { literal } else { PickleValue::OTHER })
+    }
+
+    /// Takes the module and the name of a function or class.
+    fn import_lines(&mut self) -> Result<PickleValue> {
+        let literal = PickleValue::literal(self.opcode_at).ok_or(PickleStop::TooLarge)?;
+        self.line()?;
+        self.line()?;
+        self.import(literal)
+    }
+
+    /// Records an import.
+    fn import(&mut self, function: PickleValue) -> Result<PickleValue> {
+        if !self.items(function).iter().all(|part| self.text_of(*part).is_some()) {
             return Err(PickleStop::Invalid("the name of an import is not a text"));
         }
-        let clipped = |part: &PickleValue| {
-            let text = self.text(*part);
-            String::from_utf8_lossy(&text[..text.len().min(MAX_NAME)]).into_owned()
-        };
-        self.imports.insert(name.iter().map(clipped).collect::<Vec<_>>().join("."));
+        let clipped =
+            |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(MAX_NAME)]).into_owned();
+        let (module, name) = self.function(function);
+        self.imports.insert(format!("{}.{}", clipped(module), clipped(name)));
         if self.imports.len() > MAX_IMPORTS {
             return Err(PickleStop::Invalid("it has too many imports"));
         }
-        self.add(NodeKind::Global, name)
+        Ok(function)
     }
 
-    /// Adds elements to the collection at the top of the stack, or to the result of a call.
-    fn extend(&mut self, kind: NodeKind, items: Vec<PickleValue>) -> Result<()> {
-        self.charge(items.len())?;
-        match self.top_node() {
-            Some(node) if node.kind == kind => node.items.extend(items),
-            Some(node) if node.kind == NodeKind::Call => {
-                let added = self.add(kind, items)?;
-                self.top_node().into_iter().for_each(|node| node.items.push(added));
+    /// Adds the call of a function with the arguments that follow it on the stack.
+    fn call(&mut self, start: usize) -> Result<PickleValue> {
+        let arguments = self.add(NodeKind::Tuple, self.stack.len().min(start + 1))?;
+        self.stack.push(arguments);
+        self.add(NodeKind::Call, start)
+    }
+
+    /// Returns the storage with a persistent ID. The tuple becomes the storage, because nothing else uses it.
+    fn as_storage(&mut self, id: PickleValue) -> PickleValue {
+        match id.as_node().map(|at| &mut self.nodes[at]) {
+            Some(header) if header.as_header().0 == NodeKind::Tuple => {
+                *header = PickleValue::header(NodeKind::Storage, header.as_header().1);
+                id
             }
-            _ => {
-                return Err(PickleStop::Invalid(
-                    "elements are added to a value that is not a collection",
-                ));
+            _ => PickleValue::OTHER,
+        }
+    }
+
+    /// Adds the state at the top of the stack to the result of a call.
+    fn build(&mut self, start: usize) -> Result<()> {
+        let owner = start.checked_sub(1).map(|below| self.stack[below]);
+        let owner = owner.filter(|owner| self.kind(*owner) == Some(NodeKind::Call));
+        if let Some(owner) = owner.filter(|_| self.stack[start].as_node().is_some()) {
+            return self.append(owner, start);
+        }
+        self.stack.truncate(start);
+        Ok(())
+    }
+
+    /// Adds the values after a collection on the stack to it. The result of a call gets them as another collection.
+    fn extend(&mut self, kind: NodeKind, start: usize) -> Result<()> {
+        let owner = start.checked_sub(1).map_or(PickleValue::OTHER, |below| self.stack[below]);
+        match self.kind(owner) {
+            Some(found) if found == kind => self.append(owner, start),
+            Some(NodeKind::Call) if start == self.stack.len() => Ok(()),
+            Some(NodeKind::Call) => {
+                let added = self.add(kind, start)?;
+                self.stack.push(added);
+                self.append(owner, start)
             }
+            _ => Err(PickleStop::Invalid("elements are added to a value that is not a collection")),
+        }
+    }
+
+    /// Moves values from the stack into a node that is linked to its owner.
+    fn append(&mut self, owner: PickleValue, start: usize) -> Result<()> {
+        if start == self.stack.len() {
+            return Ok(());
+        }
+        let last = self.link(owner);
+        let added = self.add(NodeKind::Added, start)?;
+        let first = last.and_then(|last| self.link(last)).unwrap_or(added);
+        for (node, link) in [(Some(added), first), (last, added), (Some(owner), added)] {
+            node.and_then(PickleValue::as_node)
+                .into_iter()
+                .for_each(|at| self.nodes[at + 1] = link);
         }
         Ok(())
     }
 
-    fn top_node(&mut self) -> Option<&mut Node> {
-        if let Some(PickleValue::Node(at)) = self.stack.last() {
-            self.nodes.get_mut(*at)
-        } else {
-            None
-        }
+    /// Moves the values from a position of the stack on into a new node.
+    fn add(&mut self, kind: NodeKind, start: usize) -> Result<PickleValue> {
+        let (at, length) = (self.nodes.len(), self.stack.len() - start);
+        self.charge(kind.header_length() + length)?;
+        self.nodes.push(PickleValue::header(kind, length));
+        self.nodes.resize(at + kind.header_length(), PickleValue::OTHER);
+        self.nodes.extend(self.stack.drain(start..));
+        Ok(PickleValue::node(at))
     }
 
-    fn add(&mut self, kind: NodeKind, items: Vec<PickleValue>) -> Result<PickleValue> {
-        self.charge(items.len() + 4)?;
-        self.nodes.push(Node { kind, items });
-        Ok(PickleValue::Node(self.nodes.len() - 1))
+    /// Checks that there is memory for more values.
+    fn charge(&self, values: usize) -> Result<()> {
+        let values = self.nodes.len().saturating_add(self.memo.len()).saturating_add(values);
+        if values > self.max_values { Err(PickleStop::TooLarge) } else { Ok(()) }
     }
 
-    /// Counts values that are kept until the end.
-    fn charge(&mut self, values: usize) -> Result<()> {
-        self.values += values;
-        let is_over = self.values > MAX_VALUES;
-        if is_over { Err(PickleStop::Invalid("it has too many values")) } else { Ok(()) }
-    }
-
-    /// Pops a number of values.
-    fn pop_last(&mut self, count: usize) -> Result<Vec<PickleValue>> {
+    /// Returns the position of the last values on the stack.
+    fn last(&self, count: usize) -> Result<usize> {
         let start = self.stack.len().checked_sub(count).ok_or(EMPTY_STACK)?;
-        let items: Vec<_> = self.stack.drain(start..).collect();
-        if items.contains(&PickleValue::Mark) { Err(EMPTY_STACK) } else { Ok(items) }
+        if self.stack[start..].contains(&PickleValue::MARK) { Err(EMPTY_STACK) } else { Ok(start) }
     }
 
-    /// Pops the values after the last mark, and the mark.
-    fn pop_items(&mut self) -> Result<Vec<PickleValue>> {
-        let mark = self.stack.iter().rposition(|value| *value == PickleValue::Mark);
+    /// Removes the last mark from the stack, and returns the position of the values after it.
+    fn pop_mark(&mut self) -> Result<usize> {
+        let mark = self.stack.iter().rposition(|value| *value == PickleValue::MARK);
         let mark = mark.ok_or(PickleStop::Invalid("a mark is missing"))?;
-        Ok(self.stack.drain(mark..).skip(1).collect())
+        self.stack.remove(mark);
+        Ok(mark)
     }
 
     /// Returns the index of a memo entry: a line, or a number of 1 or 4 bytes, or else the next one.
-    fn memo_index(&mut self, opcode: u8) -> Result<i64> {
-        match opcode {
-            b'q' | b'h' => self.number(1),
-            b'r' | b'j' => self.number(4),
-            0x94 => Ok(i64::try_from(self.memo.len()).unwrap_or(i64::MAX)),
-            _ => self.line_number()?.ok_or(PickleStop::Invalid("a memo index is invalid")),
-        }
-    }
-
-    /// Takes a line with a decimal number. Python 2 appends an `L` to long ones.
-    fn line_number(&mut self) -> Result<Option<i64>> {
-        let line = self.line()?;
-        let line = std::str::from_utf8(self.text(line));
-        Ok(line.ok().and_then(|line| line.trim_end_matches('L').parse().ok()))
+    fn memo_index(&mut self, opcode: u8) -> Result<usize> {
+        let index = match opcode {
+            b'q' | b'h' => number(self.take(1)?),
+            b'r' | b'j' => number(self.take(4)?),
+            0x94 => return Ok(self.memo.len()),
+            _ => line_number(self.line()?).ok_or(PickleStop::Invalid("a memo index is invalid"))?,
+        };
+        Ok(length(index))
     }
 
     /// Takes the text up to the end of the line.
-    fn line(&mut self) -> Result<PickleValue> {
-        let length = self.bytes[self.at..].iter().position(|byte| *byte == b'\n');
+    fn line(&mut self) -> Result<&'a [u8]> {
+        let length = memchr(b'\n', &self.bytes[self.at..]);
         let length = length.ok_or(PickleStop::Missing(self.bytes.len() + 1))?;
-        let line = self.sized(length.try_into().unwrap_or(i64::MAX))?;
+        let line = self.take(length)?;
         self.at += 1;
         Ok(line)
-    }
-
-    /// Takes a text.
-    fn sized(&mut self, length: i64) -> Result<PickleValue> {
-        let (start, length) = (self.at, usize::try_from(length).unwrap_or(usize::MAX));
-        self.take(length)?;
-        Ok(PickleValue::Text(start, u32::try_from(length).unwrap_or_default()))
-    }
-
-    /// Takes an integer in two's complement. One of more than 64 bits is kept as a text.
-    fn signed(&mut self, length: i64) -> Result<PickleValue> {
-        let text = self.sized(length)?;
-        let bytes = self.text(text);
-        let sign = if bytes.last().is_some_and(|last| *last > 127) { -1 } else { 0 };
-        let number = bytes.iter().rev().fold(sign, |number, byte| number << 8 | i64::from(*byte));
-        Ok(if bytes.len() > 8 { text } else { PickleValue::Int(number) })
-    }
-
-    /// Takes a number without a sign.
-    fn number(&mut self, length: usize) -> Result<i64> {
-        let bytes = self.take(length)?;
-        Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | i64::from(*byte)))
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8]> {
@@ -337,4 +415,29 @@ impl<'a> Pickle<'a> {
         self.at = end;
         Ok(bytes)
     }
+}
+
+/// Returns the bytes before and after the first end of a line.
+fn first_line(text: &[u8]) -> (&[u8], &[u8]) {
+    memchr(b'\n', text).map_or((text, &[]), |end| (&text[..end], &text[end + 1..]))
+}
+
+/// Returns a decimal number. Python 2 appends an `L` to long ones.
+fn line_number(line: &[u8]) -> Option<i64> {
+    std::str::from_utf8(line).ok()?.trim_end_matches('L').parse().ok()
+}
+
+/// Returns a little-endian number without a sign.
+fn number(bytes: &[u8]) -> i64 {
+    append_bytes(0, bytes)
+}
+
+/// Appends the bytes of a little-endian number to its sign.
+fn append_bytes(sign: i64, bytes: &[u8]) -> i64 {
+    bytes.iter().rev().fold(sign, |number, byte| number << 8 | i64::from(*byte))
+}
+
+/// Returns a number as a length. One that is out of range is longer than any file.
+fn length(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }

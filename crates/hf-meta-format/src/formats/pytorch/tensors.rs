@@ -1,23 +1,33 @@
 //! Finds the tensors in the value of a pickle, and the storage that each takes.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::HashSet;
+use std::iter;
 
 use super::pickle::Pickle;
-use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue};
-use super::{PickleSummary, TensorView};
+use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, Storage};
+use super::{PickleSummary, TensorView, too_large};
 use crate::formats::{
     Dtype, HeaderError, HeaderErrorKind, TensorInfo, TensorTable, TensorTableBuilder,
 };
 
-/// The maximum number of tensors and collections in a file.
-const MAX_NODES: usize = 1 << 15;
+/// The maximum number of values in collections and of keys in names to look at. A tensor in a dictionary takes three.
+const MAX_STEPS: usize = 1 << 21;
 
 /// The maximum length of a name in bytes, which also limits the depth of nested dictionaries.
 const MAX_NAME: usize = 512;
 
-/// The maximum length of all names in bytes.
-const MAX_NAMES: usize = 8 << 20;
+/// The memory that a value in a collection takes, besides the value.
+const PLACE_BYTES: usize = size_of::<Place>() + size_of::<u32>();
+
+/// The memory that a collection takes in a set.
+const VISITED_BYTES: usize = 12;
+
+/// The memory that a tensor takes, besides its name: here, and about 30 bytes in the table.
+const TENSOR_BYTES: usize = size_of::<Tensor>() + size_of::<u32>() + 30;
+
+/// The memory that a view takes, besides its names.
+const VIEW_BYTES: usize = size_of::<TensorView>() + 64;
 
 /// The maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 16;
@@ -29,28 +39,22 @@ const MODULE_ATTRIBUTES: [&[u8]; 3] = [b"_parameters", b"_buffers", b"_modules"]
 const REBUILD_FUNCTIONS: [&[u8]; 4] =
     [b"_rebuild_tensor", b"_rebuild_tensor_v2", b"_rebuild_tensor_v3", b"_rebuild_qtensor"];
 
-/// A value in nested collections: the position of the collection, its key there, and the value. A value without a key
-/// has the name of its collection.
-type Place = (usize, PickleValue, PickleValue);
-
-/// A tensor in a storage.
-struct Tensor<'a> {
-    name: String,
-    storage: &'a [u8],
+/// A tensor in a storage. Its name and shape are decoded when they are needed, because there may be 100,000.
+struct Tensor {
+    /// The index of its place.
+    place: u32,
+    /// The arguments of the function that builds it.
+    arguments: PickleValue,
     element: &'static ElementType,
-    shape: Vec<u64>,
-    strides: Vec<u64>,
     /// The first byte in the storage, and the end of the last one.
     begin: u64,
     end: u64,
     /// The number of distinct elements of the tensor.
     stored: u64,
-    /// The number of bytes in the storage.
-    storage_bytes: u64,
     /// The number of elements that no earlier tensor contains.
     new: u64,
     /// The tensor that contains all elements, if it is another one.
-    stored_in: Option<usize>,
+    stored_in: Option<u32>,
 }
 
 /// Returns the tensors in the value of a pickle: each stored element once, and the views of them.
@@ -58,23 +62,25 @@ pub(super) fn table(
     pickle: &Pickle<'_>,
     root: PickleValue,
 ) -> Result<(TensorTable, PickleSummary), HeaderError> {
-    let mut tensors = find_tensors(pickle, root)?;
-    find_shared(&mut tensors);
+    let mut finder = TensorFinder::new(pickle, root);
+    let mut tensors = finder.find()?;
+    find_shared(pickle, &mut tensors);
     let (mut builder, mut views, mut at) = (TensorTableBuilder::new(), Vec::new(), 0_u64);
     for tensor in &tensors {
-        let (name, (_, _, dtype, size)) = (&tensor.name, *tensor.element);
+        let (_, _, dtype, size) = *tensor.element;
         let dtype = Dtype::from(dtype);
-        let shape = tensor.stored_shape();
-        if shape.as_ref() != Some(&tensor.shape) {
-            let stored_in = tensor.stored_in.map_or(name, |at| &tensors[at].name);
-            let (name, stored_in) = (name.clone(), stored_in.clone());
-            let shape = tensor.shape.clone();
-            views.push(TensorView { name, dtype: dtype.clone(), shape, stored_in });
+        let name = finder.name(tensor.place)?;
+        let (shape, stored_shape) = (tensor.lengths(pickle, 2), tensor.stored_shape(pickle));
+        if stored_shape.as_ref() != Some(&shape) {
+            let stored_in = tensor.stored_in.map_or(tensor.place, |at| tensors[at as usize].place);
+            let stored_in = finder.name(stored_in)?;
+            finder.charge(VIEW_BYTES + name.len() + stored_in.len())?;
+            views.push(TensorView { name: name.clone(), dtype: dtype.clone(), shape, stored_in });
         }
-        if let Some(shape) = shape {
+        if let Some(shape) = stored_shape {
             let begin = at;
             at = at.saturating_add(tensor.new.saturating_mul(size));
-            builder.push(name, &TensorInfo::new(dtype, shape, (begin, at)));
+            builder.push(&name, &TensorInfo::new(dtype, shape, (begin, at)));
         }
     }
     views.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -83,111 +89,140 @@ pub(super) fn table(
 }
 
 /// Finds the elements that several tensors share, so that each element is new in one tensor only.
-fn find_shared(tensors: &mut [Tensor<'_>]) {
-    let mut order: Vec<_> = (0..tensors.len()).collect();
-    order.sort_by(|one, other| tensors[*one].key().cmp(&tensors[*other].key()));
-    // The tensor before, the one that contains all bytes up to its end, and the number of bytes without a tensor.
-    let (mut last, mut cover, mut free) = (None::<usize>, None::<usize>, 0);
+fn find_shared(pickle: &Pickle<'_>, tensors: &mut [Tensor]) {
+    let mut order: Vec<_> = (0..index(tensors.len())).collect();
+    order.sort_by(|one, other| tensors[*one as usize].order(&tensors[*other as usize], pickle));
+    let mut cover = StorageCover::default();
     for at in order {
-        let tensor = &tensors[at];
-        if last.is_none_or(|last| tensors[last].storage != tensor.storage) {
-            (last, cover, free) = (None, None, tensor.storage_bytes);
-        }
-        let size = tensor.element.3;
-        let covered = cover.map_or(0, |cover| tensors[cover].end).clamp(tensor.begin, tensor.end);
-        let is_same = |other: &usize| tensors[*other].key() == tensor.key();
-        let same = last.filter(is_same).map(|last| tensors[last].stored_in.unwrap_or(last));
-        let is_dense = tensor.stored == (tensor.end - tensor.begin) / size;
-        let unshared = if is_dense { (tensor.end - covered) / size } else { tensor.stored };
-        let owner = same.or(cover.filter(|_| covered == tensor.end));
-        let owner = owner.filter(|_| tensor.stored > 0);
-        let new = if owner.is_some() { 0 } else { unshared.min(free / size) };
-        if is_dense && covered < tensor.end {
-            cover = Some(at);
-        }
-        (last, free) = (Some(at), free - new * size);
-        (tensors[at].new, tensors[at].stored_in) = (new, owner);
+        let (new, stored_in) = cover.claim(pickle, tensors, at);
+        let tensor = &mut tensors[at as usize];
+        (tensor.new, tensor.stored_in) = (new, stored_in);
     }
 }
 
-impl<'a> Tensor<'a> {
+/// The elements of a storage that tensors contain, while they are visited in the order of their position.
+#[derive(Default)]
+struct StorageCover {
+    last: Option<u32>,
+    /// The tensor without gaps that ends last.
+    furthest: Option<u32>,
+    /// The number of bytes that no tensor has.
+    free: u64,
+}
+
+impl StorageCover {
+    /// Adds a tensor. Returns the number of its new elements, and the earlier tensor that contains all of them.
+    fn claim(&mut self, pickle: &Pickle<'_>, tensors: &[Tensor], at: u32) -> (u64, Option<u32>) {
+        let get = |at: u32| &tensors[at as usize];
+        let (tensor, size) = (get(at), get(at).element.3);
+        let key = tensor.storage_key(pickle);
+        if self.last.is_none_or(|last| get(last).storage_key(pickle) != key) {
+            let storage = Storage::new(pickle, pickle.items(tensor.arguments)[0]);
+            let free = storage.and_then(|storage| storage.bytes).unwrap_or_default();
+            *self = Self { free, ..Self::default() };
+        }
+        let covered = self.furthest.map_or(0, |furthest| get(furthest).end);
+        let covered = covered.clamp(tensor.begin, tensor.end);
+        let is_same = |last: &u32| get(*last).order(tensor, pickle).is_eq();
+        let same = self.last.filter(is_same).map(|last| get(last).stored_in.unwrap_or(last));
+        let is_dense = tensor.stored == (tensor.end - tensor.begin) / size;
+        let unshared = if is_dense { (tensor.end - covered) / size } else { tensor.stored };
+        let owner = same.or(self.furthest.filter(|_| covered == tensor.end));
+        let owner = owner.filter(|_| tensor.stored > 0);
+        let new = if owner.is_some() { 0 } else { unshared.min(self.free / size) };
+        if is_dense && covered < tensor.end {
+            self.furthest = Some(at);
+        }
+        (self.last, self.free) = (Some(at), self.free - new * size);
+        (new, owner)
+    }
+}
+
+impl Tensor {
     /// Creates the tensor that a function of torch builds.
     fn new(
-        pickle: &Pickle<'a>,
-        name: String,
-        function: &[u8],
-        arguments: &[PickleValue],
+        pickle: &Pickle<'_>,
+        name: &str,
+        place: u32,
+        call: &Call<'_>,
     ) -> Result<Self, HeaderError> {
+        let Call { name: function, arguments, .. } = *call;
         let unsupported = || {
             let function = String::from_utf8_lossy(function);
             let rule = format!("is built by `{function}`, which is not supported");
-            HeaderError::of_tensor(HeaderErrorKind::Unsupported, &name, rule)
+            HeaderError::of_tensor(HeaderErrorKind::Unsupported, name, rule)
         };
-        let &[storage, PickleValue::Int(offset), shape, strides, ref others @ ..] = arguments
-        else {
+        let &[storage, offset, shape, strides, ref others @ ..] = pickle.items(arguments) else {
             return Err(unsupported());
         };
         let is_known = REBUILD_FUNCTIONS.contains(&function);
-        let storage = pickle.storage(storage).filter(|_| is_known).ok_or_else(unsupported)?;
+        let offset = pickle.integer(offset).filter(|_| is_known).ok_or_else(unsupported)?;
+        let storage = Storage::new(pickle, storage).ok_or_else(unsupported)?;
         let dtype = others.get(2).map_or(&[][..], |dtype| pickle.function(*dtype).1);
         let own = || ELEMENT_TYPES.iter().find(|(_, name, ..)| name.as_bytes() == dtype);
         let element = storage.element.or_else(own).ok_or_else(unsupported)?;
         let placed = || {
-            let (shape, strides) = (lengths(pickle, shape)?, lengths(pickle, strides)?);
-            let offset = u64::try_from(offset).ok()?;
-            let (span, stored) = span(&shape, &strides)?;
-            let (begin, length) = (offset.checked_mul(element.3)?, span.checked_mul(element.3)?);
-            let (end, storage_bytes) = (begin.checked_add(length)?, storage.bytes?);
+            let [shape, strides] = [shape, strides].map(|value| checked_lengths(pickle, value));
+            let (span, stored) = span(&shape?, &strides?)?;
+            let begin = u64::try_from(offset).ok()?.checked_mul(element.3)?;
+            let end = begin.checked_add(span.checked_mul(element.3)?)?;
             // An empty tensor may begin anywhere.
-            (span == 0 || end <= storage_bytes).then_some(())?;
-            let (storage, name, new, stored_in) = (storage.key, String::new(), stored, None);
-            Some(Self {
-                name,
-                storage,
-                element,
-                shape,
-                strides,
-                begin,
-                end,
-                stored,
-                storage_bytes,
-                new,
-                stored_in,
-            })
+            (span == 0 || end <= storage.bytes?).then_some((begin, end, stored))
         };
-        match placed() {
-            Some(tensor) => Ok(Self { name, ..tensor }),
-            None => {
-                let rule = "does not fit in its storage";
-                Err(HeaderError::of_tensor(HeaderErrorKind::Other, &name, rule))
-            }
-        }
+        let outside = "does not fit in its storage";
+        let (begin, end, stored) = placed()
+            .ok_or_else(|| HeaderError::of_tensor(HeaderErrorKind::Other, name, outside))?;
+        let (new, stored_in) = (stored, None);
+        Ok(Self { place, arguments, element, begin, end, stored, new, stored_in })
     }
 
-    /// Returns the sort key: the storage, the place in it, and the shape.
-    fn key(&self) -> impl Ord + '_ {
-        (self.storage, self.begin, Reverse(self.end), &self.shape, &self.strides, self.element.2)
+    /// Compares the storages of two tensors, their positions in it, and their shapes.
+    fn order(&self, other: &Self, pickle: &Pickle<'_>) -> Ordering {
+        let position =
+            |tensor: &Self| (tensor.storage_key(pickle), tensor.begin, Reverse(tensor.end));
+        let lengths = |at: usize| {
+            let [one, other] = [self, other].map(|tensor| pickle.items(tensor.arguments)[at]);
+            lengths(pickle, one).cmp(lengths(pickle, other))
+        };
+        let order = position(self).cmp(&position(other));
+        order
+            .then_with(|| lengths(2))
+            .then_with(|| lengths(3))
+            .then_with(|| self.element.2.cmp(other.element.2))
+    }
+
+    /// Returns the key of the storage.
+    fn storage_key<'a>(&self, pickle: &Pickle<'a>) -> &'a [u8] {
+        pickle.text(pickle.items(pickle.items(self.arguments)[0])[2])
+    }
+
+    /// Returns the shape, which is argument 2, or the strides, which are argument 3.
+    fn lengths(&self, pickle: &Pickle<'_>, argument: usize) -> Vec<u64> {
+        checked_lengths(pickle, pickle.items(self.arguments)[argument]).unwrap_or_default()
     }
 
     /// Returns the shape of the new elements; `None` if there are none. Expanded dimensions have a length of 1.
-    fn stored_shape(&self) -> Option<Vec<u64>> {
-        let dimensions = self.shape.iter().zip(&self.strides);
-        let stored = dimensions.map(|(n, stride)| if *stride == 0 { (*n).min(1) } else { *n });
-        let shape: Vec<_> = stored.collect();
+    fn stored_shape(&self, pickle: &Pickle<'_>) -> Option<Vec<u64>> {
+        let (shape, strides) = (self.lengths(pickle, 2), self.lengths(pickle, 3));
+        let dimensions = shape.into_iter().zip(strides);
+        let shape: Vec<_> =
+            dimensions.map(|(n, stride)| if stride == 0 { n.min(1) } else { n }).collect();
         let elements = shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
         let is_whole = self.stored == 0 || elements == Some(self.new);
         (self.stored == 0 || self.new > 0).then(|| if is_whole { shape } else { vec![self.new] })
     }
 }
 
+/// Returns the values of a shape or of strides; `None` for a value that is not a length.
+fn lengths(pickle: &Pickle<'_>, value: PickleValue) -> impl Iterator<Item = Option<u64>> {
+    let items = pickle.items(value).iter();
+    items.map(|item| pickle.integer(*item).and_then(|length| u64::try_from(length).ok()))
+}
+
 /// Returns the values of a shape or of strides; `None` if they are not lengths, or too many.
-fn lengths(pickle: &Pickle<'_>, value: PickleValue) -> Option<Vec<u64>> {
-    let items = Some(pickle.items(value)).filter(|items| items.len() <= MAX_DIMENSIONS)?;
-    let length = |item: &PickleValue| match item {
-        PickleValue::Int(length) => u64::try_from(*length).ok(),
-        _ => None,
-    };
-    items.iter().map(length).collect()
+fn checked_lengths(pickle: &Pickle<'_>, value: PickleValue) -> Option<Vec<u64>> {
+    let is_short = pickle.items(value).len() <= MAX_DIMENSIONS;
+    is_short.then(|| lengths(pickle, value).collect())?
 }
 
 /// Returns the number of elements from the first to the last one of a tensor, and the number of distinct elements.
@@ -204,111 +239,202 @@ fn span(shape: &[u64], strides: &[u64]) -> Option<(u64, u64)> {
     (shape.len() == strides.len()).then_some((span, stored))
 }
 
-/// Returns all tensors in nested collections, in file order.
-fn find_tensors<'a>(
-    pickle: &Pickle<'a>,
-    root: PickleValue,
-) -> Result<Vec<Tensor<'a>>, HeaderError> {
-    let mut places: Vec<Place> = vec![(0, PickleValue::Other, root)];
-    // A collection that appears twice is visited once, so that shared collections take linear time.
-    let (mut visited, mut pending) = (HashSet::new(), vec![0]);
-    let (mut tensors, mut length) = (Vec::new(), 0);
-    while let Some(at) = pending.pop() {
-        let value = places[at].2;
-        if let Some(((b"torch._utils" | b"torch._tensor", function), arguments)) =
-            call(pickle, value)
-            && function.starts_with(b"_rebuild")
-        {
-            let name = name(pickle, &places, at)?;
-            length += name.len();
-            tensors.push(Tensor::new(pickle, name, function, arguments)?);
-        } else if visited.insert(value) {
-            let first = places.len();
-            let children = children(pickle, value).into_iter();
-            places.extend(children.map(|(key, value)| (at, key, value)));
-            pending.extend((first..places.len()).rev());
-        }
-        if places.len() > MAX_NODES || length > MAX_NAMES {
-            return Err(too_complex());
-        }
-    }
-    Ok(tensors)
+/// A search for the tensors in nested collections, with limits of steps and memory for the whole file.
+struct TensorFinder<'p, 'a> {
+    pickle: &'p Pickle<'a>,
+    places: Vec<Place>,
+    /// The number of values to look at.
+    steps: usize,
+    /// The number of bytes that may be allocated.
+    memory: usize,
 }
 
-/// The module and the name of a function, and its arguments.
-type Call<'a, 'p> = ((&'a [u8], &'a [u8]), &'p [PickleValue]);
-
-/// Returns the function that builds a value. Parameters and subclasses of tensors are unwrapped.
-fn call<'a, 'p>(pickle: &'p Pickle<'a>, mut value: PickleValue) -> Option<Call<'a, 'p>> {
-    // A subclass of a parameter is wrapped twice.
-    for _ in 0..4 {
-        let node = pickle.node(value).filter(|node| node.kind == NodeKind::Call)?;
-        let &[function, arguments, ..] = &node.items[..] else { return None };
-        let (function, arguments) = (pickle.function(function), pickle.items(arguments));
-        match (function.1, arguments) {
-            (b"_rebuild_parameter" | b"_rebuild_parameter_with_state", [inner, ..]) => {
-                value = *inner;
-            }
-            (b"_rebuild_from_type_v2", &[inner, _, arguments, ..]) => {
-                return Some((pickle.function(inner), pickle.items(arguments)));
-            }
-            _ => return Some((function, arguments)),
-        }
-    }
-    None
+/// A value in nested collections.
+struct Place {
+    /// The index of the place of the collection.
+    parent: u32,
+    key: Key,
+    value: PickleValue,
 }
 
-/// Returns the nodes in a collection or the result of a call, with their keys.
-fn children(pickle: &Pickle<'_>, value: PickleValue) -> Vec<(PickleValue, PickleValue)> {
-    let Some(node) = pickle.node(value) else { return Vec::new() };
-    let pair = |pair: &[PickleValue]| (pair[0], pair[1]);
-    let is_node = |(_, value): &(PickleValue, PickleValue)| matches!(value, PickleValue::Node(_));
-    match node.kind {
-        NodeKind::Dict => node.items.chunks_exact(2).map(pair).filter(is_node).collect(),
-        NodeKind::Tuple | NodeKind::List => {
-            (0..).map(PickleValue::Int).zip(node.items.iter().copied()).filter(is_node).collect()
+/// The key of a value in its collection.
+#[derive(Clone, Copy)]
+enum Key {
+    Index(u32),
+    Value(PickleValue),
+    /// The value has the name of its collection.
+    None,
+}
+
+impl<'p, 'a> TensorFinder<'p, 'a> {
+    fn new(pickle: &'p Pickle<'a>, root: PickleValue) -> Self {
+        let places = vec![Place { parent: 0, key: Key::None, value: root }];
+        Self { pickle, places, steps: MAX_STEPS, memory: pickle.free_memory() }
+    }
+
+    /// Returns all tensors, in file order.
+    fn find(&mut self) -> Result<Vec<Tensor>, HeaderError> {
+        // A collection that appears twice is visited once, so that shared collections take linear time.
+        let (mut visited, mut pending, mut tensors) = (HashSet::new(), vec![0], Vec::new());
+        while let Some(at) = pending.pop() {
+            let value = self.places[at as usize].value;
+            if let Some(call) = Call::new(self.pickle, value).filter(Call::builds_tensor) {
+                let name = self.name(at)?;
+                self.charge(TENSOR_BYTES + name.len())?;
+                tensors.push(Tensor::new(self.pickle, &name, at, &call)?);
+            } else if visited.insert(value) {
+                let first = index(self.places.len());
+                self.charge(VISITED_BYTES)?;
+                self.add_children(at, value)?;
+                pending.extend((first..index(self.places.len())).rev());
+            }
         }
-        NodeKind::Global | NodeKind::Storage => Vec::new(),
-        NodeKind::Call => {
-            let items = node.items.get(1..).unwrap_or_default();
-            let is_dict = |value: &&PickleValue| {
-                pickle.node(**value).is_some_and(|node| node.kind == NodeKind::Dict)
+        Ok(tensors)
+    }
+
+    /// Adds the nodes in a collection or the result of a call.
+    fn add_children(&mut self, parent: u32, value: PickleValue) -> Result<(), HeaderError> {
+        match self.pickle.kind(value) {
+            Some(NodeKind::Dict) => pairs(self.pickle, value)
+                .try_for_each(|(key, value)| self.add(parent, Key::Value(key), value)),
+            Some(NodeKind::Tuple | NodeKind::List) => {
+                let mut items = (0..).map(Key::Index).zip(self.pickle.all_items(value));
+                items.try_for_each(|(key, value)| self.add(parent, key, value))
+            }
+            Some(NodeKind::Call) => self.add_result(parent, value),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds the nodes in the result of a call: the tensors of a module, or all arguments and states.
+    fn add_result(&mut self, parent: u32, value: PickleValue) -> Result<(), HeaderError> {
+        let pickle = self.pickle;
+        let list = Call::new(pickle, value).and_then(|call| call.ordered_pairs(pickle));
+        for pair in list.into_iter().flat_map(|list| pickle.all_items(list)) {
+            let mut items = pickle.all_items(pair);
+            let (key, value) = (items.next(), items.next());
+            let key = key.map_or(Key::None, Key::Value);
+            self.add(parent, key, value.unwrap_or(PickleValue::OTHER))?;
+        }
+        let others = || pickle.all_items(value).skip(if list.is_some() { 2 } else { 1 });
+        let first = self.places.len();
+        for state in others().filter(|state| pickle.kind(*state) == Some(NodeKind::Dict)) {
+            for (key, value) in pairs(pickle, state) {
+                let is_attribute = MODULE_ATTRIBUTES.contains(&pickle.text(key));
+                let value = if is_attribute { value } else { PickleValue::OTHER };
+                self.add(parent, Key::None, value)?;
+            }
+        }
+        if self.places.len() > first {
+            return Ok(());
+        }
+        others().try_for_each(|value| self.add(parent, Key::None, value))
+    }
+
+    /// Adds a value in a collection if it can contain tensors.
+    fn add(&mut self, parent: u32, key: Key, value: PickleValue) -> Result<(), HeaderError> {
+        self.step()?;
+        if value.as_node().is_some() {
+            self.charge(PLACE_BYTES)?;
+            self.places.push(Place { parent, key, value });
+        }
+        Ok(())
+    }
+
+    /// Counts a value or a key.
+    fn step(&mut self) -> Result<(), HeaderError> {
+        self.steps = self.steps.checked_sub(1).ok_or_else(too_large)?;
+        Ok(())
+    }
+
+    /// Counts bytes that are allocated.
+    fn charge(&mut self, bytes: usize) -> Result<(), HeaderError> {
+        self.memory = self.memory.checked_sub(bytes).ok_or_else(too_large)?;
+        Ok(())
+    }
+
+    /// Returns the name of a value: the keys from the root, joined by dots.
+    fn name(&mut self, mut at: u32) -> Result<String, HeaderError> {
+        let (mut parts, mut length) = (Vec::new(), 0);
+        while at > 0 {
+            self.step()?;
+            let Place { parent, key, .. } = self.places[at as usize];
+            let part = match key {
+                Key::Index(number) => Some(number.to_string()),
+                Key::None | Key::Value(PickleValue::OTHER) => None,
+                Key::Value(key) => Some(self.pickle.integer(key).map_or_else(
+                    || String::from_utf8_lossy(self.pickle.text(key)).into_owned(),
+                    |number| number.to_string(),
+                )),
             };
-            let state = items.iter().filter(is_dict).flat_map(|state| children(pickle, *state));
-            let is_attribute = |key: &PickleValue| MODULE_ATTRIBUTES.contains(&pickle.text(*key));
-            let attributes = state.filter(|(key, _)| is_attribute(key)).map(|(_, value)| value);
-            let attributes: Vec<_> = attributes.collect();
-            let unnamed = if attributes.is_empty() { items } else { &attributes };
-            unnamed.iter().map(|value| (PickleValue::Other, *value)).collect()
-        }
-    }
-}
-
-/// Returns the name of a value: the keys from the root, joined by dots.
-fn name(pickle: &Pickle<'_>, places: &[Place], mut at: usize) -> Result<String, HeaderError> {
-    let (mut parts, mut length) = (Vec::new(), 0);
-    while at > 0 {
-        let (parent, key, _) = places[at];
-        let part = match key {
-            PickleValue::Int(number) => number.to_string(),
-            key => {
-                let text = pickle.text(key);
-                String::from_utf8_lossy(&text[..text.len().min(MAX_NAME)]).into_owned()
+            length += part.as_ref().map_or(0, String::len) + 1;
+            if length > MAX_NAME {
+                return Err(too_large());
             }
-        };
-        length += part.len() + 1;
-        if length > MAX_NAME {
-            return Err(too_complex());
+            parts.extend(part);
+            at = parent;
         }
-        parts.extend((key != PickleValue::Other).then_some(part));
-        at = parent;
+        parts.reverse();
+        // The only value of a file that is not a collection has no key.
+        Ok(if parts.is_empty() { "tensor".to_owned() } else { parts.join(".") })
     }
-    parts.reverse();
-    // The only value of a file that is not a collection has no key.
-    Ok(if parts.is_empty() { "tensor".to_owned() } else { parts.join(".") })
 }
 
-fn too_complex() -> HeaderError {
-    let message = "the pickle has more tensors or longer names than any known checkpoint";
-    HeaderError::new(HeaderErrorKind::Other, message)
+/// Returns an index in 32 bits. The memory limits the length of lists.
+fn index(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// Returns the keys and values of a dictionary.
+fn pairs<'p>(
+    pickle: &'p Pickle<'_>,
+    dict: PickleValue,
+) -> impl Iterator<Item = (PickleValue, PickleValue)> + 'p {
+    let mut items = pickle.all_items(dict);
+    iter::from_fn(move || Some((items.next()?, items.next()?)))
+}
+
+/// A call of a function. Parameters and subclasses of tensors are unwrapped.
+struct Call<'a> {
+    module: &'a [u8],
+    name: &'a [u8],
+    arguments: PickleValue,
+}
+
+impl<'a> Call<'a> {
+    /// Returns the call that a value is the result of.
+    fn new(pickle: &Pickle<'a>, mut value: PickleValue) -> Option<Self> {
+        // A subclass of a parameter is wrapped twice.
+        for _ in 0..4 {
+            let is_call = pickle.kind(value) == Some(NodeKind::Call);
+            let &[mut function, mut arguments, ..] = pickle.items(value) else { return None };
+            match (pickle.function(function).1, pickle.items(arguments)) {
+                _ if !is_call => return None,
+                (b"_rebuild_parameter" | b"_rebuild_parameter_with_state", [inner, ..]) => {
+                    value = *inner;
+                    continue;
+                }
+                (b"_rebuild_from_type_v2", &[inner, _, inner_arguments, ..]) => {
+                    (function, arguments) = (inner, inner_arguments);
+                }
+                _ => {}
+            }
+            let (module, name) = pickle.function(function);
+            return Some(Self { module, name, arguments });
+        }
+        None
+    }
+
+    /// Returns whether the function builds a tensor.
+    fn builds_tensor(&self) -> bool {
+        matches!(self.module, b"torch._utils" | b"torch._tensor")
+            && self.name.starts_with(b"_rebuild")
+    }
+
+    /// Returns the list of pairs of an `OrderedDict` that Python 2 wrote.
+    fn ordered_pairs(&self, pickle: &Pickle<'_>) -> Option<PickleValue> {
+        let is_ordered = (self.module, self.name) == (b"collections", b"OrderedDict");
+        let list = pickle.items(self.arguments).first().filter(|_| is_ordered)?;
+        (pickle.kind(*list) == Some(NodeKind::List)).then_some(*list)
+    }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{PyTorch, is_allowed_import};
-use crate::formats::{FileHeader, Format, HeaderError, Step};
+use super::{PyTorch, is_allowed_import, too_large};
+use crate::formats::{FileHeader, Format, HeaderError, Step, read_header};
 
 /// The content of `oracle.json`.
 #[derive(Deserialize)]
@@ -221,13 +222,27 @@ fn archive(entries: &[(&str, &[u8], u64)]) -> Vec<u8> {
             [b"PK\x03\x04", &[0; 22], &name_length, &padding, name.as_bytes(), b"pad"];
         file.extend([&fields.concat(), *data].concat());
     }
-    let (count, length) = (short(entries.len()), directory.len());
+    let (count, length) = (entries.len(), directory.len());
     let start = number(file.len());
+    if count > usize::from(u16::MAX) {
+        return [file, directory_with_zip64_end(&directory, count, start)].concat();
+    }
+    let count = short(count);
     file.extend(directory);
     let fields: [&[u8]; 6] =
         [b"PK\x05\x06\0\0\0\0", &count, &count, &number(length), &start, &[0, 0]];
     file.extend(fields.concat());
     file
+}
+
+/// Appends the end records of an archive with more than 65,535 entries to its directory.
+fn directory_with_zip64_end(directory: &[u8], count: usize, start: [u8; 4]) -> Vec<u8> {
+    let wide = |n: usize| (n as u64).to_le_bytes();
+    let start = u32::from_le_bytes(start) as usize;
+    let record = [&b"PK\x06\x06"[..], &[0; 28], &wide(count), &wide(directory.len()), &wide(start)];
+    let locator = [&b"PK\x06\x07\0\0\0\0"[..], &wide(start + directory.len()), &[0; 4]];
+    let end = [&b"PK\x05\x06\0\0\0\0"[..], &[0xff; 12], &[0, 0]];
+    [directory, &record.concat(), &locator.concat(), &end.concat()].concat()
 }
 
 /// Writes a checkpoint with a pickle and storages.
@@ -264,6 +279,20 @@ fn a_generated_checkpoint_is_valid() {
     let header = parse(&checkpoint(&pickle, &[("0", 40)])).unwrap();
     let found = header.tensors().get("w").unwrap();
     assert_eq!((found.shape, found.data_offsets, header.data_length()), (vec![3, 3], (0, 36), 36));
+}
+
+/// Python 2 writes an `OrderedDict` as a call with a list of pairs, which are lists, too.
+#[test]
+fn an_ordered_dict_of_python_2_has_its_names() {
+    let value = tensor("10", "0", &["5"], &["1"]);
+    let value = value.strip_prefix(b"}S'w'\n").unwrap().strip_suffix(b"s.").unwrap();
+    let pair = |key: &[u8], value: &[u8]| [b"](S'", key, b"'\n", value, b"ea"].concat();
+    let dict = |pairs: &[u8]| [b"ccollections\nOrderedDict\n(]", pairs, b"tR"].concat();
+    let inner = dict(&[pair(b"up", value), pair(b"down", value)].concat());
+    let metadata = b"}S'_metadata'\nccollections\nOrderedDict\n(]tRsb.";
+    let pickle = [dict(&pair(b"h.0", &inner)), metadata.to_vec()].concat();
+    let header = parse(&checkpoint(&pickle, &[("0", 40)])).unwrap();
+    assert_eq!(loaded_tensors(&header).keys().collect::<Vec<_>>(), ["h.0.down", "h.0.up"]);
 }
 
 /// The length of a storage, the offset, shape and strides of a tensor in it, and a part of the message.
@@ -327,7 +356,7 @@ fn malformed_archives_are_rejected() {
         (message(&archive(&[("a/data.pkl", b".", 9)])), "entries overlap"),
         (
             message(&archive(&[("a/data.pkl", b"N.", 2), ("a/data.pkl", b"N.", 2)])),
-            "an entry is malformed",
+            "two have the same name",
         ),
         (
             message(&archive(&[("a/data.pkl", b"N.", 2), ("b/data.pkl", b"N.", 2)])),
@@ -353,9 +382,7 @@ fn sizes_over_the_limit_are_not_requested() {
     let at = bytes.len() - 22;
     bytes[at..at + 20].copy_from_slice(b"PK\x05\x06\0\0\0\0\x01\0\x01\0\xf0\xff\xff\xff\0\0\0\0");
     let error = parser.advance(tail.start, bytes, Some(size)).unwrap_err();
-    // The directory, which includes the first range, and the range at the end.
-    let length = 0xffff_fff0 + (1 << 17);
-    assert_eq!(error, HeaderError::too_large(length, 8 << 20));
+    assert_eq!(error, too_large());
 }
 
 #[test]
@@ -365,17 +392,9 @@ fn pickles_that_take_too_much_are_rejected() {
     let cases = [
         ("stack", repeated(b"N", million, b"."), "the stack is too deep"),
         ("marks", repeated(b"(", million, b"."), "the stack is too deep"),
-        (
-            "memo",
-            [
-                b"N".to_vec(),
-                (0..million / 2).flat_map(|at| format!("p{at}\n").into_bytes()).collect(),
-            ]
-            .concat(),
-            "it has too many values",
-        ),
-        ("lists", repeated(b"]0", million, b"N."), "it has too many values"),
-        ("tuples", repeated(b")0", million, b"N."), "it has too many values"),
+        ("memo", [&b"N"[..], b"p100000000\n."].concat(), "larger than this reader's limits"),
+        ("lists", repeated(b"]0", 10 * million, b"N."), "larger than this reader's limits"),
+        ("tuples", repeated(b")0", 11 * million, b"N."), "larger than this reader's limits"),
         (
             "imports",
             [
@@ -388,20 +407,12 @@ fn pickles_that_take_too_much_are_rejected() {
         ("long text", [b"X\xff\xff\xff\xff".to_vec(), vec![0; 100]].concat(), "it is truncated"),
         ("longer text", [b"\x8d".to_vec(), vec![0xff; 8]].concat(), "it is truncated"),
         ("nested tuples", repeated(b"\x85", million / 4, b"."), "the stack is empty"),
-        (
-            "deep tuples",
-            [b"N".to_vec(), b"\x85".repeat(100_000), b".".to_vec()].concat(),
-            "more tensors or longer names",
-        ),
-        (
-            "deep lists",
-            [b"]".repeat(100_000), b"a".repeat(99_999), b".".to_vec()].concat(),
-            "more tensors or longer names",
-        ),
+        ("deep tuples", [b"N".to_vec(), b"\x85".repeat(100_000), b".".to_vec()].concat(), ""),
+        ("deep lists", [b"]".repeat(100_000), b"a".repeat(99_999), b".".to_vec()].concat(), ""),
         (
             "deep dicts",
             [b"}N".repeat(100_000), b"Ns".to_vec(), b"s".repeat(99_999), b".".to_vec()].concat(),
-            "more tensors or longer names",
+            "",
         ),
         ("shared tuples", [b"]q\0".to_vec(), b"2\x86".repeat(10_000), b".".to_vec()].concat(), ""),
         ("cycle", b"]q\0h\0a.".to_vec(), ""),
@@ -430,7 +441,7 @@ fn names_of_nested_tensors_are_limited() {
     pickle.pop();
     let nested = [&b"]".repeat(100_000), &pickle[..], &b"a".repeat(100_000), b"."].concat();
     let found = message(&checkpoint(&nested, &[("0", 40)]));
-    assert!(found.contains("more tensors or longer names"), "{found}");
+    assert!(found.contains("larger than this reader's limits"), "{found}");
 }
 
 #[test]
@@ -460,52 +471,125 @@ fn changed_files_do_not_panic() {
     }
 }
 
+/// Returns a checkpoint of a number of tensors, as `torch.save` writes it.
+fn checkpoint_of(count: usize) -> Vec<u8> {
+    let start =
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nq\x010ccollections\nOrderedDict\nq\x020\
+                  ctorch\nFloatStorage\nq\x030X\x07\0\0\0storageq\x040X\x03\0\0\0cpuq\x050}";
+    let mut pickle = start.to_vec();
+    let mut memo = 5_u32;
+    for at in 0..count {
+        let text = |text: &str| {
+            [b"X", &u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat()
+        };
+        let (layer, key) = (at / 1_000, text(&at.to_string()));
+        let name = text(&format!("model.layers.{layer}.mlp.experts.{at}.down_proj.weight"));
+        if at % 1_000 == 0 {
+            pickle.extend(if at == 0 { &b"("[..] } else { b"u(" });
+        }
+        let parts: [&[u8]; 8] = [
+            &name,
+            &[b"h\x01((h\x04h\x03", &key[..]].concat(),
+            b"h\x05K\x04t",
+            b"QK\0K\x02K\x02\x86",
+            b"K\x02K\x01\x86",
+            b"\x89h\x02)R",
+            b"t",
+            b"R",
+        ];
+        // Every text, tuple and object gets an entry of the memo.
+        for part in parts {
+            memo += 1;
+            pickle.extend([part, b"r", &memo.to_le_bytes()].concat());
+        }
+    }
+    pickle.extend(b"u.");
+    let names: Vec<_> = (0..count).map(|at| format!("pytorch_model/data/{at}")).collect();
+    let mut entries = vec![("pytorch_model/data.pkl", &pickle[..], pickle.len() as u64)];
+    entries.extend(names.iter().map(|name| (name.as_str(), &[0; 16][..], 16)));
+    archive(&entries)
+}
+
+/// Returns a pickle of a module with one state of thousands of entries, which is added to it many times.
+fn repeated_state(entry: &str, thousands: usize, times: usize) -> Vec<u8> {
+    let batch = format!("({}u", entry.repeat(1_000));
+    let state = format!("ctorch.nn\nModule\n)R}}p0\n{}b", batch.repeat(thousands));
+    [state.as_bytes(), &b"h\0b".repeat(times), b"."].concat()
+}
+
+/// The result of reading a file that takes as much memory and time as the limits allow.
+const HOSTILE_FILES: [(&str, &str); 15] = [
+    ("memo", ""),
+    ("collections", "larger than this reader's limits"),
+    ("stack", "the stack is too deep"),
+    ("entries", "larger than this reader's limits"),
+    ("imports", ""),
+    ("tensors", "larger than this reader's limits"),
+    ("views", "larger than this reader's limits"),
+    ("pickles", "larger than this reader's limits"),
+    ("modules", "larger than this reader's limits"),
+    ("states", ""),
+    ("plain keys", "larger than this reader's limits"),
+    ("long keys", "larger than this reader's limits"),
+    ("20,000", "20000 tensors"),
+    ("60,000", "60000 tensors"),
+    ("100,000", "100000 tensors"),
+];
+
 /// Returns a file that takes as much memory as the limits allow.
 #[cfg(target_os = "linux")]
 fn hostile_file(name: &str) -> Vec<u8> {
     let lines = |count: usize, line: &dyn Fn(usize) -> String| {
         (0..count).map(line).collect::<String>().into_bytes()
     };
+    // Tensors with the same elements are listed as views.
+    let tensors = |count: usize, key: &dyn Fn(usize) -> String| {
+        let parts = "ctorch._utils\n_rebuild_tensor\np0\n0(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\n\
+                     I10\ntQp1\n0(I2\nI5\ntp2\n0(I5\nI1\ntp3\n0";
+        let tensors = lines(count, &|at| format!("{}g0\n(g1\nI0\ng2\ng3\ntRs", key(at)));
+        checkpoint(&[parts.as_bytes(), b"}", &tensors, b"."].concat(), &[("0", 40)])
+    };
     match name {
-        "memo" => {
-            checkpoint(&[b"N".to_vec(), lines(340_000, &|at| format!("p{at}\n"))].concat(), &[])
-        }
+        "memo" => checkpoint(
+            &[b"N".to_vec(), lines(3_000_000, &|at| format!("p{at}\n")), b".".to_vec()].concat(),
+            &[],
+        ),
         "collections" => {
-            checkpoint(&[b"](".to_vec(), b"]".repeat(200_000), b"e.".to_vec()].concat(), &[])
+            let batch = [b"(".to_vec(), b"]".repeat(200_000), b"e".to_vec()].concat();
+            checkpoint(&[b"]".to_vec(), batch.repeat(25), b".".to_vec()].concat(), &[])
         }
-        "one collection" => {
-            let batch = [b"(".to_vec(), b"N".repeat(250_000), b"e".to_vec()].concat();
-            checkpoint(&[b"]".to_vec(), batch.repeat(4), b".".to_vec()].concat(), &[])
-        }
-        "stack" => checkpoint(&b"(".repeat(8_000_000), &[]),
+        "stack" => checkpoint(&b"(".repeat(20_000_000), &[]),
         "entries" => {
-            let names: Vec<_> = (0..65_000).map(|at| format!("{at:x}")).collect();
+            let names: Vec<_> = (0..270_000).map(|at| format!("{at:x}")).collect();
             archive(&names.iter().map(|name| (name.as_str(), &b""[..], 0)).collect::<Vec<_>>())
         }
         "imports" => {
             let import = |at| format!("c{}\n{at:0250}\n0", "m".repeat(250));
             checkpoint(&[lines(999, &import), b"N.".to_vec()].concat(), &[])
         }
-        // Tensors with the same elements are listed as views.
-        "tensors" => {
-            let key = "k".repeat(90);
-            let parts = "ctorch._utils\n_rebuild_tensor\np0\n0(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\n\
-                         I10\ntQp1\n0(I2\nI5\ntp2\n0(I5\nI1\ntp3\n0";
-            let tensors = lines(65_000, &|at| format!("S'{at}'\ng0\n(g1\nI0\ng2\ng3\ntRs"));
-            let end = b"s.".to_vec();
-            let start = format!("{parts}}}S'{key}'\n}}").into_bytes();
-            checkpoint(&[start, tensors, end].concat(), &[("0", 40)])
-        }
+        "tensors" => tensors(600_000, &|at| format!("S'{at}'\n")),
+        "views" => tensors(90_000, &|at| format!("S'{at:0200}'\n")),
         "pickles" => {
             let magic = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".to_vec();
-            [magic, b"](".to_vec(), b"K\x01".repeat(4_100_000)].concat()
+            let text = [&b"X\0\0\0\x01"[..], &vec![b'a'; 1 << 24], b"0]"].concat();
+            let batch = [b"(".to_vec(), b"]".repeat(200_000), b"e".to_vec()].concat();
+            [magic, text, batch.repeat(20)].concat()
         }
-        _ => vec![0; 8 << 20],
+        "modules" => checkpoint(&repeated_state("S'_modules'\n]", 3, 17_000), &[]),
+        "states" => checkpoint(&[&b"cx\ny\n)R"[..], &b"Nb".repeat(4_000_000), b"."].concat(), &[]),
+        "plain keys" => checkpoint(&repeated_state("NN", 480, 2_000_000), &[]),
+        // Each visit of a key looks for the end of its line.
+        "long keys" => {
+            let key = format!("V{}\np9\n0", "k".repeat(20_000_000));
+            let states = repeated_state("h\tN", 120, 500_000);
+            checkpoint(&[key.as_bytes(), &states].concat(), &[])
+        }
+        count => checkpoint_of(count.replace(',', "").parse().unwrap()),
     }
 }
 
-/// Parses each file in a separate process, whose peak memory the system records. It includes the file, the test
-/// program, and what the parser keeps.
+/// Parses each file in a separate process, whose peak memory the system records. It includes the test program and what
+/// the parser keeps.
 #[cfg(target_os = "linux")]
 #[expect(clippy::print_stdout, reason = "the process of a file tells the test its peak")]
 #[test]
@@ -513,31 +597,42 @@ fn hostile_files_take_less_than_64_mb() {
     const FILE: &str = "HF_META_TEST_HOSTILE_FILE";
     const TEST: &str = "formats::pytorch::tests::hostile_files_take_less_than_64_mb";
 
-    if let Ok(name) = std::env::var(FILE) {
-        let file = hostile_file(&name);
-        let result = parse(&file);
+    if let Ok(path) = std::env::var(FILE) {
+        let file = fs::File::open(path).unwrap();
+        let size = file.metadata().unwrap().len();
+        let parser = PyTorch.parser(&"model.bin".parse().unwrap(), 1 << 30);
+        let started = std::time::Instant::now();
+        let result = read_header(parser, Some(size), |range| {
+            let length = range.end.min(size) - range.start;
+            let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap());
+            (&file).seek(SeekFrom::Start(range.start)).unwrap();
+            (&file).take(length).read_to_end(&mut bytes).unwrap();
+            Ok::<_, HeaderError>(bytes)
+        });
+        let seconds = started.elapsed().as_secs_f32();
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        let result = result.map(|header| header.tensors().len());
-        println!("peak {} after {result:?}", peak.trim().trim_end_matches(" kB"));
+        let result = result.map_or_else(
+            |error| error.to_string(),
+            |header| format!("{} tensors", header.tensors().len()),
+        );
+        println!("peak {} in {seconds:.2} s: {result}", peak.trim().trim_end_matches(" kB"));
         return;
     }
-    let names = [
-        "memo",
-        "collections",
-        "one collection",
-        "stack",
-        "entries",
-        "imports",
-        "tensors",
-        "pickles",
-    ];
-    for name in names {
+    let mut failed = Vec::new();
+    for (name, expected) in HOSTILE_FILES {
+        let path = std::env::temp_dir().join(format!("hf-meta-{}-{name}", std::process::id()));
+        fs::write(&path, hostile_file(name)).unwrap();
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let output = child.args([TEST, "--exact", "--nocapture"]).env(FILE, name).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
+        let output = child.args([TEST, "--exact", "--nocapture"]).env(FILE, &path).output();
+        fs::remove_file(&path).unwrap();
+        let text = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
         let peak = text.lines().find_map(|line| line.strip_prefix("peak ")?.split_once(' '));
-        let (peak, result) = peak.unwrap_or_else(|| panic!("{name}: {text}"));
-        assert!(peak.parse::<u64>().unwrap() < 64_000, "{name}: {peak} KiB {result}");
+        let (peak, result) = peak.unwrap_or(("0", "it was terminated"));
+        let is_small = (1..64_000).contains(&peak.parse::<u64>().unwrap());
+        let line = format!("{name}: {peak} KiB {result}");
+        println!("{line}");
+        failed.extend((!is_small || !result.contains(expected)).then_some(line));
     }
+    assert_eq!(failed, [""; 0]);
 }
