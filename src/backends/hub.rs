@@ -124,8 +124,12 @@ impl HubRepo {
         let read = read.instrument(self.span(index)).await;
         match self.fetched(|| self.file_name(index), read) {
             Ok(read) => Ok(Some(read)),
-            // The requests for the individual files will report a more precise error.
-            Err(error) if error.is_transient() && !is_server_error(&error) => Err(error),
+            // For any other status, the requests for the individual files will report a more precise error.
+            Err(error)
+                if error.is_transient() && matches!(error.status(), None | Some(408 | 429)) =>
+            {
+                Err(error)
+            }
             Err(error) => {
                 tracing::debug!(%error, "the Hub did not provide the headers");
                 Ok(None)
@@ -179,7 +183,11 @@ impl HubRepo {
     /// own way.
     fn without_listing(&self, failure: RequestFailure) -> Result<(), Error> {
         match self.explain(format!("list of files of {}", self.repo), failure) {
-            Error::Refused { source, .. } if matches!(source.status, 405 | 501) => Ok(()),
+            Error::Refused { source, .. }
+                if matches!(source.status, 405 | 501) || source.is_foreign() =>
+            {
+                Ok(())
+            }
             Error::FileNotFound { .. }
             | Error::Forbidden { .. }
             | Error::Gated { .. }
@@ -195,9 +203,4 @@ fn sha256(etag: &str) -> Option<String> {
     let hash = etag.trim_start_matches("W/").trim_matches('"');
     let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash.then(|| hash.to_ascii_lowercase())
-}
-
-/// Returns whether the last response has status 500 or higher.
-fn is_server_error(error: &Error) -> bool {
-    error.status().is_some_and(|status| status >= 500)
 }

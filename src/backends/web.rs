@@ -112,7 +112,7 @@ fn refused(
     repo: Option<(&RepoId, &Revision)>,
     (attempts, elapsed): (usize, Duration),
 ) -> Error {
-    let Some(kind) = source.kind() else {
+    let Some(kind) = source.kind().filter(|_| repo.is_none() || !source.is_foreign()) else {
         return Error::Refused { file, attempts, elapsed, source: source.into() };
     };
     match (kind, repo) {

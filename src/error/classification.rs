@@ -148,7 +148,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::RequestFailed { source, .. } if source.is_retryable() => true,
-            Self::Refused { source, .. } if source.is_transient() => true,
+            Self::Refused { source, .. } if source.is_transient() || source.is_foreign() => true,
             _ => matches!(
                 self.kind(),
                 ErrorKind::Changed | ErrorKind::RateLimited | ErrorKind::Timeout

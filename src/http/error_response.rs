@@ -61,6 +61,17 @@ impl HubError {
         rate_limit::is_retryable(self.status) || (self.status == 403 && self.is_cross_origin)
     }
 
+    /// Returns whether the response claims that a file or the access to it is missing, but has no header of a Hub. It
+    /// may come from anything on the way to the Hub, so it is no answer about a repository.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        let texts = [&self.code, &self.message, &self.request_id];
+        matches!(self.status, 401 | 403 | 404 | 410)
+            && !self.is_cross_origin
+            && self.commit.is_none()
+            && texts.iter().all(|text| text.is_none())
+    }
+
     /// Returns the kind of the error if it concerns the repository, the revision, the file or the token, and `None`
     /// otherwise, as for status 500.
     ///

@@ -360,7 +360,7 @@ fn is_over_limit(error: &Error) -> bool {
 fn is_outage(error: &Error) -> bool {
     match error {
         Error::RequestFailed { .. } => true,
-        Error::Refused { source, .. } => source.is_transient(),
+        Error::Refused { source, .. } => source.is_transient() || source.is_foreign(),
         _ => false,
     }
 }

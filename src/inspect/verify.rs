@@ -498,7 +498,7 @@ async fn wait_for_hub(
     match timeout(HUB_TIMEOUT, request).await {
         Ok(Ok(reported)) => Ok(reported),
         // Mirrors serve the files, but often little of the API.
-        Ok(Err(error)) if error.is_not_found() => Ok(None),
+        Ok(Err(error)) if error.is_not_found() || error.status() == Some(404) => Ok(None),
         Ok(Err(error)) => Err(chain(&error)),
         Err(_elapsed) => Err(format!("no response within {} s", HUB_TIMEOUT.as_secs())),
     }

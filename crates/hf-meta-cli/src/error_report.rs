@@ -212,6 +212,10 @@ fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String
         Error::RequestFailed { source: cause, .. } => {
             request_hint(cause).or_else(|| kind_hint(source, error, context))
         }
+        Error::Refused { source: response, .. } if response.is_foreign() => Some(format!(
+            "the server does not look like a Hub; check HF_ENDPOINT or --endpoint: {}",
+            context.endpoint
+        )),
         Error::DeadlineExceeded { .. } => Some("set --timeout to a higher value".to_owned()),
         error => kind_hint(source, error, context),
     }

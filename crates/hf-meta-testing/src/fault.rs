@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use crate::log::{Host, LoggedRequest};
 
-/// A change to one response. Except for the first three variants, all other aspects of the response stay the same.
+/// A change to one response. Except for the first four variants, all other aspects of the response stay the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// A plain-text response with this status and these headers. The header names must be lowercase.
     Status(u16, Vec<(&'static str, String)>),
+    /// A plain-text response with this status, without any header of a Hub.
+    ForeignStatus(u16),
     /// An HTML page with status 200, such as a login page or a captive portal.
     HtmlPage {
         /// `true` to omit `Content-Length`.

@@ -8,7 +8,7 @@ use hyper::header::{CONTENT_TYPE, ETAG, LINK};
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::fault::FaultInjector;
+use crate::fault::{Fault, FaultInjector};
 use crate::file::File;
 use crate::listing::{self, Page};
 use crate::log::{Host, Log, LoggedRequest};
@@ -60,7 +60,11 @@ impl HubState {
             }
         }
         if let Some(fault) = self.faults.next(request) {
+            let is_foreign = matches!(fault, Fault::ForeignStatus(_));
             response = response.with_fault(fault);
+            if is_foreign {
+                return response;
+            }
         }
         response.with("x-request-id", format!("Root=1-{number:08x}"))
     }

@@ -104,6 +104,7 @@ impl ResponseSpec {
                 let add = |response: Self, (name, value)| response.with(name, value);
                 headers.into_iter().fold(injected(status), add)
             }
+            Fault::ForeignStatus(status) => injected(status),
             Fault::HtmlPage { is_chunked } => Self::text(200, LOGIN_PAGE)
                 .with(CONTENT_TYPE, "text/html; charset=utf-8")
                 .chunked(is_chunked),

@@ -43,6 +43,21 @@ fn each_kind_of_error_has_its_exit_status() {
     assert!(mixed.stdout.contains("org/good"), "the others are read all the same");
 }
 
+#[test]
+fn a_response_without_headers_of_a_hub_is_no_answer_about_a_repository() {
+    let hub = LocalHub::start([support::sharded("org/good")]).unwrap();
+    for status in [401, 403, 404, 410] {
+        hub.inject(move |_, _| Some(Fault::ForeignStatus(status)));
+        for args in [&["org/good"][..], &["verify", "org/good"], &["org/good", "--plan", "hub"]] {
+            let ran = run(&hub, args);
+            assert_eq!(ran.code, 3, "{status} {args:?}: {}", ran.stderr);
+            let words = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+            let help = "help: the server does not look like a Hub; check HF_ENDPOINT";
+            assert!(words.contains(help), "{status} {args:?}: {words}");
+        }
+    }
+}
+
 /// An option of one view that is given with another view, or with none, would be ignored.
 #[test]
 fn ineffective_options_are_rejected() {

@@ -288,6 +288,32 @@ async fn a_restart_during_an_outage_serves_the_cached_commit() {
     assert_eq!(title(service(day)).await, "params: not found", "a deleted repository is no outage");
 }
 
+/// A proxy in front of the Hub may respond while it restarts.
+#[tokio::test]
+async fn a_response_without_headers_of_a_hub_changes_no_badge() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let mut config = config();
+    config.ttl = Duration::ZERO;
+    let router = router(&hub, config);
+    let title = async || {
+        let title = get(&router, "/badge/org/model.svg").await.title();
+        // The request may have started a lookup in the background.
+        while !get(&router, "/metrics").await.body.contains("hf_meta_lookups_in_flight 0") {
+            tokio::task::yield_now().await;
+        }
+        title
+    };
+    assert_eq!(title().await, "params: 2");
+    for status in [401, 403, 404, 410] {
+        hub.inject(move |_, _| Some(Fault::ForeignStatus(status)));
+        hub.clear_log();
+        assert_eq!([title().await, title().await], ["params: 2"; 2], "{status}");
+        assert!(status > 401 || !hub.log().is_empty(), "the result was looked up");
+        let other = get(&router, "/badge/org/other.svg").await.title();
+        assert_eq!(other, "params: unavailable", "{status}");
+    }
+}
+
 #[tokio::test]
 async fn a_slow_lookup_continues_while_the_badge_says_pending() {
     let hub = support::fixtures_hub();
