@@ -119,7 +119,11 @@ impl CallFiles {
         &self,
         folder: Option<&RepoPath>,
     ) -> Result<Option<FileListing>, Error> {
-        let listed = self.source().list(folder).await?;
+        let mut listed = self.source().list(folder).await?;
+        if let Some(listing) = &mut listed {
+            // A server may list files that were not requested.
+            listing.files.retain(|file| file.is_below(folder));
+        }
         match (&self.recorder, &listed) {
             (Some(recorder), Some(FileListing { files, is_complete, .. })) => {
                 recorder.lock().add_listing(folder, files, *is_complete);

@@ -16,6 +16,8 @@ use crate::support;
 struct Bucket {
     files: BTreeMap<RepoPath, Vec<u8>>,
     lists: bool,
+    /// True if a listing contains the files of other folders.
+    ignores_folder: bool,
 }
 
 impl FileStore for Bucket {
@@ -43,7 +45,8 @@ impl FileStore for Bucket {
             path: path.clone(),
             size: file.len() as u64,
         };
-        let files = self.files.iter().map(file).filter(|file| file.is_below(folder)).collect();
+        let is_listed = |file: &ListedFile| self.ignores_folder || file.is_below(folder);
+        let files = self.files.iter().map(file).filter(is_listed).collect();
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         ready(if self.lists { Ok(Some(files)) } else { Err(denied) }).boxed()
     }
@@ -66,7 +69,7 @@ fn bucket() -> Bucket {
         ("other/my-weights.safetensors", file("c", 5)),
     ];
     let files = files.map(|(path, bytes)| (path.parse().unwrap(), bytes));
-    Bucket { files: BTreeMap::from(files), lists: true }
+    Bucket { files: BTreeMap::from(files), lists: true, ignores_folder: false }
 }
 
 #[tokio::test]
@@ -87,6 +90,17 @@ async fn a_custom_store_is_read_like_a_folder() {
     assert!(matches!(error, Error::Io { .. }), "{error:?}");
     let direct = client.model("bucket").store(closed).path("other/my-weights.safetensors");
     assert_eq!(direct.count().await.unwrap().parameter_count.total(), 5);
+}
+
+#[tokio::test]
+async fn listed_files_outside_of_the_folder_are_ignored() {
+    let store = Bucket { ignores_folder: true, ..bucket() };
+    let model = Client::new().unwrap().model("bucket").store(store);
+    for (path, files) in [("other", &["other/my-weights.safetensors"][..]), ("oth", &[])] {
+        let sets = model.clone().path(path).weight_sets().await.unwrap().unwrap();
+        let found: Vec<_> = sets.iter().map(|set| set.path.as_str()).collect();
+        assert_eq!(found, files);
+    }
 }
 
 #[tokio::test]

@@ -187,8 +187,8 @@ impl FromStr for Revision {
             "it is longer than 255 bytes"
         } else if text.contains(char::is_control) {
             "it contains a control character"
-        } else if matches!(text, "." | "..") {
-            "it is a relative path"
+        } else if text.split('/').any(|segment| matches!(segment, "." | "..")) {
+            "it contains a relative path"
         } else {
             return Ok(Self(text.into()));
         };
@@ -298,7 +298,7 @@ mod tests {
         for revision in ["main", "refs/pr/1", "v1.0", "feature/ü x"] {
             assert_eq!(revision.parse::<Revision>().unwrap().as_str(), revision);
         }
-        for revision in ["", "..", "a\nb", &"a".repeat(256)] {
+        for revision in ["", "..", "../..", "a/../b", "a/.", "a\nb", &"a".repeat(256)] {
             assert!(revision.parse::<Revision>().is_err(), "{revision:?}");
         }
         let sha = "053d9cd9fbe814e091294f67fcfedb3397b954bb";

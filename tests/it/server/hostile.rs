@@ -196,6 +196,7 @@ async fn hostile_revisions_and_paths_stay_in_the_repo() {
     }
     let asked: Vec<_> = hub.log().into_iter().map(|request| request.path).collect();
     assert!(asked.iter().all(|path| path.starts_with("/org/model/resolve/")), "{asked:?}");
+    assert!(!asked.iter().any(|path| path.contains("..")), "{asked:?}");
 }
 
 #[tokio::test]
