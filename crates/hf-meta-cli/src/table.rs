@@ -99,7 +99,7 @@ impl RowFormat {
             Self::Tsv => cells.join("\t"),
             Self::Csv => cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(","),
             Self::Markdown => {
-                let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+                let cells: Vec<_> = cells.iter().map(|cell| markdown(cell)).collect();
                 format!("| {} |", cells.join(" | "))
             }
         }
@@ -113,6 +113,18 @@ fn quoted(cell: &str) -> String {
     } else {
         cell.to_owned()
     }
+}
+
+/// Escapes the markup in a cell of Markdown, including the addresses that become links on their own.
+fn markdown(cell: &str) -> String {
+    let mut escaped = String::with_capacity(cell.len());
+    for character in cell.chars() {
+        if r"\`*_[]<>&|~$@".contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped.replace("://", "\\://").replace("www.", "www\\.")
 }
 
 /// A column of a table with rows of type `R`.
@@ -433,6 +445,20 @@ mod tests {
         assert_eq!(String::from_utf8(csv).unwrap(), "name,n,\n\"a,\"\"b\"\"\",1,x|y\n");
         let expected = "| name | n |  |\n| --- | ---: | --- |\n| a,\"b\" | 1 | x\\|y |\n";
         assert_eq!(String::from_utf8(markdown).unwrap(), expected);
+    }
+
+    #[test]
+    fn markup_in_cells_of_markdown_is_escaped() {
+        for (cell, escaped) in [
+            ("<img src=x>", r"\<img src=x\>"),
+            ("![x](javascript:y)", r"!\[x\](javascript:y)"),
+            ("**a** _b_ `c` ~d~", r"\*\*a\*\* \_b\_ \`c\` \~d\~"),
+            (r"\<b>", r"\\\<b\>"),
+            ("&lt;$x$", r"\&lt;\$x\$"),
+            ("https://www.x a@b.c", r"https\://www\.x a\@b.c"),
+        ] {
+            assert_eq!(RowFormat::Markdown.line(&[cell.to_owned()]), format!("| {escaped} |"));
+        }
     }
 
     #[test]
