@@ -29,7 +29,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error if the client is offline, the request fails, or the page exceeds `max_bytes`.
+    /// Returns an error if the client is offline, the request fails, the page exceeds `max_bytes`, or its link to the
+    /// next page is invalid.
     pub async fn api_page(
         &self,
         page: &Url,
@@ -41,6 +42,8 @@ impl Client {
         let read = self.context.http.read_all(page, max_bytes, &self.context.totals).await;
         let name = || format!("page at {}", SafeUrl::from(page));
         let (json, chain) = read.map_err(|failure| explain(name(), failure, None))?;
-        Ok((json, next_page(page, &chain)))
+        let next = next_page(page, &chain);
+        let next = next.map_err(|source| Error::ListingFailed { location: name(), source })?;
+        Ok((json, next))
     }
 }

@@ -36,6 +36,9 @@ pub enum ListingError {
     /// The pages form a cycle, or there are too many.
     #[error("the listing does not end")]
     EndlessPages,
+    /// The link to the next page has no query, so the rest of the listing is unknown.
+    #[error("the link to the next page is invalid")]
+    InvalidLink,
     /// A page is not a JSON array of entries.
     #[error("the response is not a valid file listing")]
     Json {
@@ -54,15 +57,16 @@ pub(crate) enum ListFilesError {
 ///
 /// Only the query of the absolute URL in the `Link` header is used: a mirror forwards the Hub's own address, and no
 /// server may choose who receives the token.
-pub(crate) fn next_page(page: &Url, chain: &ResponseChain) -> Option<Url> {
-    let query = next_query(chain.header("link")?)?;
+pub(crate) fn next_page(page: &Url, chain: &ResponseChain) -> Result<Option<Url>, ListingError> {
+    let Some(target) = chain.header("link").and_then(next_target) else { return Ok(None) };
+    let (_, query) = target.split_once('?').ok_or(ListingError::InvalidLink)?;
     let mut next = page.clone();
-    next.set_query(Some(&query));
-    Some(next)
+    next.set_query(Some(query));
+    Ok(Some(next))
 }
 
-/// Returns the query of the link with `rel="next"` in a `Link` header (RFC 8288).
-fn next_query(link: &str) -> Option<String> {
+/// Returns the target of the link with `rel="next"` in a `Link` header (RFC 8288).
+fn next_target(link: &str) -> Option<&str> {
     let mut rest = link;
     while let Some((target, after)) =
         rest.split_once('<').and_then(|(_, rest)| rest.split_once('>'))
@@ -73,7 +77,7 @@ fn next_query(link: &str) -> Option<String> {
             name.trim().eq_ignore_ascii_case("rel") && value.trim().trim_matches('"') == "next"
         });
         if is_next {
-            return target.split_once('?').map(|(_, query)| query.to_owned());
+            return Some(target);
         }
         rest = after;
     }
@@ -103,7 +107,8 @@ pub(crate) async fn list_files(
         let (json, chain) =
             http.read_all(&url, MAX_PAGE_BYTES, meter).await.map_err(ListFilesError::Request)?;
         invalid_paths += add_page(&mut files, &json).map_err(ListFilesError::Listing)?;
-        let Some(next) = next_page(&url, &chain) else {
+        let next = next_page(&url, &chain).map_err(ListFilesError::Listing)?;
+        let Some(next) = next else {
             if invalid_paths > 0 {
                 tracing::warn!(files = invalid_paths, "skipped files with invalid paths");
             }
@@ -183,17 +188,16 @@ mod tests {
         let cases = [
             (
                 r#"<https://huggingface.co/api/models/a/b/tree/main?recursive=true&cursor=x%3D>; rel="next""#,
-                Some("recursive=true&cursor=x%3D"),
+                Some("https://huggingface.co/api/models/a/b/tree/main?recursive=true&cursor=x%3D"),
             ),
-            (r#"</x?a>; rel="prev", </y?b,c;d>; title="t"; rel=next"#, Some("b,c;d")),
+            (r#"</x?a>; rel="prev", </y?b,c;d>; title="t"; rel=next"#, Some("/y?b,c;d")),
             (r#"</x?a>; rel="xet-auth", </y?b>; rel="last""#, None),
-            (r#"</x>; rel="next""#, None),
             ("", None),
             ("<", None),
             ("<>;rel", None),
         ];
-        for (link, query) in cases {
-            assert_eq!(next_query(link).as_deref(), query, "{link}");
+        for (link, target) in cases {
+            assert_eq!(next_target(link), target, "{link}");
         }
     }
 

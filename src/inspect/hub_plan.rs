@@ -14,6 +14,9 @@ use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
 use crate::report::{Plan, ReportBuilder};
 
+/// The maximum size of the response in bytes. For models with more tensors, the files are read instead.
+const MAX_RESPONSE_BYTES: u64 = 64_000_000;
+
 /// The Hub's response: headers by shard name.
 #[derive(Deserialize)]
 struct HubHeaders<'a> {
@@ -36,7 +39,7 @@ impl Call {
             Target::File(_) | Target::Shards(_) | Target::Quantization(_) => return Ok(None),
         };
         let Some(Fetched { value: json, commit, .. }) =
-            self.files.parsed_headers(&path, self.limits.index).await?
+            self.files.parsed_headers(&path, MAX_RESPONSE_BYTES).await?
         else {
             return Ok(None);
         };

@@ -113,9 +113,15 @@ impl RedisCache {
 
 impl Cache for RedisCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
-        let mut command = redis::cmd("GET");
-        command.arg(name("entry", key));
-        async move { self.0.run::<Option<Vec<u8>>>(&command).await.flatten() }.boxed()
+        // The server sends at most one byte more than the limit, whatever the size of the value.
+        let mut command = redis::cmd("GETRANGE");
+        command.arg(name("entry", key)).arg(0).arg(MAX_ENTRY_BYTES);
+        async move {
+            let entry = self.0.run::<Vec<u8>>(&command).await?;
+            // A missing value is an empty one.
+            (1..=MAX_ENTRY_BYTES).contains(&entry.len()).then_some(entry)
+        }
+        .boxed()
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {

@@ -98,6 +98,8 @@ async fn endless_and_invalid_listings_are_errors() {
     let cases = [
         (link("https://huggingface.co/x?recursive=true"), "the listing does not end"),
         (link("/x?cursor=1"), "the listing does not end"),
+        (link("file:///etc/passwd"), "the link to the next page is invalid"),
+        (link(""), "the link to the next page is invalid"),
         (Fault::WholeFile { is_chunked: true }, ""),
         (Fault::ResetInBody { after: 3 }, "failed to fetch"),
         (Fault::Status(404, vec![]), "no safetensors weights in"),

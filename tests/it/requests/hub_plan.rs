@@ -137,6 +137,16 @@ async fn verify_reads_the_files() {
     assert!(!hub.log().iter().any(is_headers));
 }
 
+#[tokio::test]
+async fn an_endless_response_is_cut_off() {
+    let hub = LocalHub::start([support::sharded("org/model").hub_headers("{}")]).unwrap();
+    hub.inject(|request, _| is_headers(request).then_some(Fault::ENDLESS_BODY));
+    let report = support::client(&hub).model("org/model").plan(Plan::Hub).count().await.unwrap();
+    assert_eq!(report.plan, Plan::Prefetch);
+    let bytes = report.fetch.bytes_read;
+    assert!((64_000_000..66_000_000).contains(&bytes), "{bytes} bytes");
+}
+
 /// An answer of another form is no answer, and an invalid header in it is an error, as in a file.
 #[tokio::test]
 async fn responses_are_validated() {

@@ -243,6 +243,32 @@ async fn a_slow_request_head_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_slow_event_of_a_webhook_is_cut_off() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let mut config = config();
+    config.client_timeout = Duration::from_millis(200);
+    config.webhook_secret = Some("s3cr3t".parse().unwrap());
+    let (address, _end) = serve(client(&hub), config).await;
+    let stream = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    let trickle = tokio::spawn(async move {
+        let mut pace = tokio::time::interval(Duration::from_millis(5));
+        let head = "POST /webhook HTTP/1.1\r\nHost: x\r\nX-Webhook-Secret: s3cr3t\r\n";
+        writer.write_all(head.as_bytes()).await.unwrap();
+        writer.write_all(b"Content-Length: 60000\r\n\r\n").await.unwrap();
+        while writer.write_all(b" ").await.is_ok() {
+            pace.tick().await;
+        }
+    });
+    // At this pace, the whole event would take five minutes.
+    let mut status = [0; 12];
+    let answer = tokio::time::timeout(Duration::from_secs(60), reader.read_exact(&mut status));
+    answer.await.expect("an answer before the end of the event").unwrap();
+    assert_eq!(&status, b"HTTP/1.1 400");
+    trickle.abort();
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_read_is_disconnected() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();

@@ -1,10 +1,11 @@
 //! Several servers with a shared Redis or Valkey cache.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
 use hf_meta::Client;
@@ -60,6 +61,22 @@ impl Store {
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             std::thread::yield_now();
         }
+    }
+
+    /// Sends a command and returns the reply in the protocol of Redis.
+    fn ask(&self, command: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        write!(stream, "{command}\r\nQUIT\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    /// Returns the number of bytes that the server has sent to its clients.
+    fn bytes_sent(&self) -> u64 {
+        let stats = self.ask("INFO stats");
+        let line = stats.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        line.unwrap().parse().unwrap()
     }
 
     fn stop(&mut self) {
@@ -151,6 +168,30 @@ async fn a_client_finds_the_headers_that_another_client_has_cached() {
         third.report().fetch.requests > 1,
         "a token that the Hub rejects does not find the headers"
     );
+}
+
+/// Something else may have stored a value under the name of an entry.
+#[tokio::test]
+async fn a_large_value_in_the_shared_cache_is_not_transferred() {
+    let Some(store) = Store::start() else { return };
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let count = async || {
+        let cache = RedisCache::with_timeout(&store.address(), Duration::from_secs(60)).unwrap();
+        let client = Client::builder().endpoint(hub.endpoint()).header_cache(cache);
+        client.build().unwrap().model("org/model").count().await.unwrap()
+    };
+    assert_eq!(count().await.parameter_count.total(), 2);
+    let keys = store.ask("KEYS hf-meta:entry:*");
+    let keys: Vec<_> = keys.split_whitespace().filter(|key| key.starts_with("hf-meta")).collect();
+    assert!(keys.len() >= 2, "{keys:?}");
+    for key in &keys {
+        store.ask(&format!("SETRANGE {key} 67108864 x"));
+    }
+    let before = store.bytes_sent();
+    assert_eq!(count().await.parameter_count.total(), 2);
+    let sent = store.bytes_sent() - before;
+    let limit = (keys.len() as u64) * (5 << 20);
+    assert!(sent < limit, "{sent} bytes for {} values", keys.len());
 }
 
 /// Without the certificate of its authority, the cache server is not used.

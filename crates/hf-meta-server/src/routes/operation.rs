@@ -8,6 +8,7 @@ use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode};
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use crate::reply::{CachePolicy, Reply};
 use crate::state::ServiceState;
@@ -79,7 +80,8 @@ pub(super) async fn webhook(State(state): State<Arc<ServiceState>>, request: Req
     if !secret.is_some_and(|secret| expected.is_some_and(|expected| expected.matches(secret))) {
         return Reply::text(StatusCode::UNAUTHORIZED, "the webhook secret is missing or wrong");
     }
-    let Ok(body) = to_bytes(request.into_body(), MAX_EVENT_BYTES).await else {
+    let body = to_bytes(request.into_body(), MAX_EVENT_BYTES);
+    let Ok(Ok(body)) = timeout(state.config.client_timeout, body).await else {
         return Reply::text(StatusCode::BAD_REQUEST, "the event is incomplete or too large");
     };
     let Ok(WebhookEvent { event, repo }) = serde_json::from_slice(&body) else {
