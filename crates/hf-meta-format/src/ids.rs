@@ -88,26 +88,17 @@ impl RepoId {
     pub fn name(&self) -> &str {
         &self.full_name[self.kind.prefix().len()..]
     }
-}
 
-impl FromStr for RepoId {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
+    fn check(text: &str) -> Result<Self, &'static str> {
         let kinds = [RepoKind::Dataset, RepoKind::Space];
         let with_kind =
             kinds.into_iter().find_map(|kind| Some((kind, text.strip_prefix(kind.prefix())?)));
         let (kind, name) = with_kind.unwrap_or((RepoKind::Model, text));
-        let reason = match name.split_once('/') {
+        let invalid = match name.split_once('/') {
             Some((org, name)) => invalid_part(org).or_else(|| invalid_part(name)),
             None => invalid_part(name),
         };
-        match reason {
-            None => Ok(Self { kind, full_name: text.into() }),
-            Some(reason) => {
-                Err(IdError { text: clip(text), expected: "a repository name", reason })
-            }
-        }
+        invalid.map_or_else(|| Ok(Self { kind, full_name: text.into() }), Err)
     }
 }
 
@@ -131,19 +122,6 @@ fn invalid_part(part: &str) -> Option<&'static str> {
     }
 }
 
-impl fmt::Display for RepoId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.full_name)
-    }
-}
-
-/// The name in the form that `Client::model` accepts.
-impl AsRef<str> for RepoId {
-    fn as_ref(&self) -> &str {
-        &self.full_name
-    }
-}
-
 /// A branch, a tag, a ref such as `refs/pr/1`, or a commit. Defaults to `main`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(Box<str>);
@@ -157,11 +135,19 @@ impl Revision {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
 
-impl AsRef<str> for Revision {
-    fn as_ref(&self) -> &str {
-        self.as_str()
+    fn check(text: &str) -> Result<Self, &'static str> {
+        if text.is_empty() {
+            Err("it is empty")
+        } else if text.len() > Self::MAX_BYTES {
+            Err("it is longer than 255 bytes")
+        } else if text.contains(char::is_control) {
+            Err("it contains a control character")
+        } else if text.split('/').any(|segment| matches!(segment, "." | "..")) {
+            Err("it contains a relative path")
+        } else {
+            Ok(Self(text.into()))
+        }
     }
 }
 
@@ -177,31 +163,6 @@ impl From<&CommitSha> for Revision {
     }
 }
 
-impl FromStr for Revision {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        let reason = if text.is_empty() {
-            "it is empty"
-        } else if text.len() > Self::MAX_BYTES {
-            "it is longer than 255 bytes"
-        } else if text.contains(char::is_control) {
-            "it contains a control character"
-        } else if text.split('/').any(|segment| matches!(segment, "." | "..")) {
-            "it contains a relative path"
-        } else {
-            return Ok(Self(text.into()));
-        };
-        Err(IdError { text: clip(text), expected: "a revision", reason })
-    }
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
 /// The full hash of a commit: 40 lowercase hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitSha(Box<str>);
@@ -212,38 +173,48 @@ impl CommitSha {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
 
-impl AsRef<str> for CommitSha {
-    fn as_ref(&self) -> &str {
-        self.as_str()
-    }
-}
-
-impl FromStr for CommitSha {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
+    fn check(text: &str) -> Result<Self, &'static str> {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if text.len() == 40 && text.bytes().all(is_digit) {
-            Ok(Self(text.into()))
-        } else {
-            Err(IdError {
-                text: clip(text),
-                expected: "a commit",
-                reason: "it does not have 40 lowercase hexadecimal digits",
-            })
+        let is_valid = text.len() == 40 && text.bytes().all(is_digit);
+        let reason = "it does not have 40 lowercase hexadecimal digits";
+        if is_valid { Ok(Self(text.into())) } else { Err(reason) }
+    }
+}
+
+/// Implements the conversions of names that `check` validates.
+macro_rules! validated_names {
+    ($($type:ident, $field:tt, $expected:literal;)+) => {$(
+        impl FromStr for $type {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                let expected = $expected;
+                Self::check(text).map_err(|reason| IdError { text: clip(text), expected, reason })
+            }
         }
-    }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.$field)
+            }
+        }
+
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                &self.$field
+            }
+        }
+
+        serde_as_text!($type);
+    )+};
 }
 
-impl fmt::Display for CommitSha {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
+validated_names! {
+    RepoId, full_name, "a repository name";
+    Revision, 0, "a revision";
+    CommitSha, 0, "a commit";
 }
-
-serde_as_text!(RepoId, Revision, CommitSha);
 
 #[cfg(test)]
 mod tests {

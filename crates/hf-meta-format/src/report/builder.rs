@@ -1,18 +1,17 @@
 //! Builds reports from headers, independently of how the headers were read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::adapter::{self, ADAPTER_CONFIG, Adapter};
 use super::index_check::{self, IndexCheck};
-use super::pickle_findings::PickleFindings;
 use super::verify::{check_config, check_count};
 use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
-    SafetensorsShards, WeightFiles, Weights,
+    SafetensorsShards, WeightFiles, Weights, bounded,
 };
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
 use crate::formats::gguf::Gguf;
-use crate::formats::pytorch::PickleSummary;
+use crate::formats::pytorch::{PickleSummary, is_allowed_import};
 use crate::formats::safetensors::{
     EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
     SafetensorsIndexJson,
@@ -415,6 +414,46 @@ impl SafetensorsParseFromRepo {
         let built = builder.finish(configs);
         let report = built.report(filepaths)?;
         built.into_parsed(path, report)
+    }
+}
+
+/// The imports and shared tensors of the pickles of a checkpoint.
+#[derive(Debug, Default)]
+struct PickleFindings {
+    files: u64,
+    /// The rejected imports, with the first file that contains each.
+    unsafe_imports: BTreeMap<String, RepoPath>,
+    views: u64,
+    /// The first tensor that shares elements, and the tensor that contains them.
+    example: Option<(String, String)>,
+}
+
+impl PickleFindings {
+    /// Adds the pickle of a file.
+    fn add(&mut self, file: &RepoPath, pickle: &PickleSummary) {
+        self.files += 1;
+        for import in pickle.imports.iter().filter(|import| !is_allowed_import(import)) {
+            let first = self.unsafe_imports.entry(import.clone()).or_insert_with(|| file.clone());
+            // Files arrive in any order.
+            *first = first.clone().min(file.clone());
+        }
+        self.views += pickle.views.len() as u64;
+        let views = pickle.views.iter().map(|view| (view.name.clone(), view.stored_in.clone()));
+        self.example = self.example.take().into_iter().chain(views.take(1)).min();
+    }
+
+    fn into_findings(self) -> Vec<Finding> {
+        let imports = self.unsafe_imports.into_iter().map(|(import, file)| Finding::UnsafeImport {
+            file: clip(file.as_str()),
+            import: clip(&import),
+        });
+        let shared = self.example.map(|(tensor, stored_in)| Finding::SharedElements {
+            tensors: self.views,
+            tensor: clip(&tensor),
+            stored_in: clip(&stored_in),
+        });
+        let pickled = (self.files > 0).then_some(Finding::PickledWeights);
+        bounded(imports).into_iter().chain(shared).chain(pickled).collect()
     }
 }
 

@@ -10,7 +10,6 @@
 //!
 //! [format]: https://github.com/huggingface/safetensors#format
 
-mod error;
 mod header;
 mod index;
 mod json;
@@ -18,9 +17,8 @@ mod parser;
 
 use super::WeightFileName;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
-pub use error::{IndexError, IndexErrorKind};
 pub use header::SafetensorsFileHeader;
-pub use index::{IndexReader, SafetensorsIndexJson};
+pub use index::{IndexError, IndexErrorKind, IndexReader, SafetensorsIndexJson};
 pub use parser::{HeaderLength, PREFIX_LENGTH, Safetensors, expected_header_end};
 
 /// The extension of weight files.
