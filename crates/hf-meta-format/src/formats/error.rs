@@ -174,24 +174,28 @@ pub enum DetectedFormat {
 }
 
 impl DetectedFormat {
-    /// The first bytes of each format, after optional whitespace.
-    const STARTS: [(&[u8], Self); 9] = [
-        (b"version ", Self::GitLfsPointer),
-        (b"<", Self::Html),
-        (b"PK\x03\x04", Self::Zip),
-        (b"GGUF", Self::Gguf),
-        (b"\x80\x02", Self::Pickle),
-        (b"\x80\x03", Self::Pickle),
-        (b"\x80\x04", Self::Pickle),
-        (b"\x80\x05", Self::Pickle),
-        (b"\x89HDF", Self::Hdf5),
+    /// The name of each format, and its first bytes after optional whitespace. Formats without such bytes are text.
+    const ALL: [(Self, &str, &[&[u8]]); 8] = [
+        (Self::GitLfsPointer, "a Git LFS pointer", &[b"version "]),
+        (Self::Html, "an HTML or XML page", &[b"<"]),
+        (Self::Zip, "a ZIP archive (a PyTorch checkpoint?)", &[b"PK\x03\x04"]),
+        (Self::Gguf, "a GGUF file", &[b"GGUF"]),
+        (
+            Self::Pickle,
+            "a Python pickle (a PyTorch checkpoint?)",
+            &[b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"],
+        ),
+        (Self::Hdf5, "an HDF5 file (a Keras checkpoint?)", &[b"\x89HDF"]),
+        (Self::Json, "JSON", &[]),
+        (Self::Text, "text", &[]),
     ];
 
     /// Detects the format of a file by its first bytes; `None` if it is unknown.
     pub(in crate::formats) fn recognize(start: &[u8]) -> Option<Self> {
         let start = start.trim_ascii_start();
-        let mut found = Self::STARTS.into_iter().filter(|(known, _)| start.starts_with(known));
-        found.next().map(|(_, detected)| detected)
+        let is_start = |known: &&[u8]| start.starts_with(known);
+        let mut found = Self::ALL.iter().filter(|(_, _, starts)| starts.iter().any(is_start));
+        found.next().map(|(detected, ..)| *detected)
     }
 
     /// Detects the format of a file like [`recognize`](Self::recognize), or else JSON and other text, which have no
@@ -206,21 +210,14 @@ impl DetectedFormat {
 
     /// Returns whether these bytes could be an incomplete start of a known format.
     pub(in crate::formats) fn is_possible(start: &[u8]) -> bool {
-        Self::STARTS.iter().any(|(known, _)| known.starts_with(start.trim_ascii_start()))
+        let mut starts = Self::ALL.iter().flat_map(|(_, _, starts)| *starts);
+        starts.any(|known| known.starts_with(start.trim_ascii_start()))
     }
 }
 
-impl std::fmt::Display for DetectedFormat {
+impl Display for DetectedFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::GitLfsPointer => "a Git LFS pointer",
-            Self::Html => "an HTML or XML page",
-            Self::Zip => "a ZIP archive (a PyTorch checkpoint?)",
-            Self::Gguf => "a GGUF file",
-            Self::Pickle => "a Python pickle (a PyTorch checkpoint?)",
-            Self::Hdf5 => "an HDF5 file (a Keras checkpoint?)",
-            Self::Json => "JSON",
-            Self::Text => "text",
-        })
+        let mut names = Self::ALL.iter().filter(|(format, ..)| format == self);
+        f.write_str(names.next().map_or("", |(_, name, _)| name))
     }
 }

@@ -18,10 +18,9 @@ static METHODS: LazyLock<Vec<AdapterMethod>> = LazyLock::new(|| {
     lines.map(AdapterMethod::parse).collect()
 });
 
-/// The names of all parts.
-static PARTS: LazyLock<HashMap<&'static str, bool>> = LazyLock::new(|| {
-    let parts = METHODS.iter().flat_map(|method| &method.parts);
-    parts.map(|part| (part.name, part.is_required)).collect()
+/// The parts of all methods by name. Those with the same name are all required, or all optional.
+static PARTS: LazyLock<HashMap<&'static str, &'static Part>> = LazyLock::new(|| {
+    METHODS.iter().flat_map(|method| &method.parts).map(|part| (part.name, part)).collect()
 });
 
 /// A way to adapt a module.
@@ -95,7 +94,7 @@ pub(super) fn is_adapter(path: &RepoPath, header: &FileHeader) -> bool {
 
     let mut names = header.tensors().names().take(MAX_TENSORS);
     path.file_name().as_str().starts_with("adapter_model")
-        || names.any(|name| TensorPlace::new(name).is_some_and(|place| PARTS[place.part]))
+        || names.any(|name| TensorPlace::new(name).is_some_and(|place| place.part.is_required))
 }
 
 /// Returns whether [`ADAPTER_CONFIG`] describes an adapter.
@@ -110,24 +109,23 @@ struct TensorPlace<'a> {
     module: &'a str,
     /// The name of the adapter, which training programs add to names.
     slot: &'a str,
-    part: &'static str,
+    part: &'static Part,
 }
 
 impl<'a> TensorPlace<'a> {
     fn new(name: &'a str) -> Option<Self> {
         let name = name.strip_suffix(".weight").unwrap_or(name);
         let split = |name: &'a str| name.rsplit_once('.').unwrap_or(("", name));
-        let known = |part: &str| PARTS.get_key_value(part).map(|(part, _)| *part);
         let (module, last) = split(name);
-        let (module, slot, part) = match known(last) {
+        let (module, slot, part) = match PARTS.get(last) {
             Some(part) => (module, "", part),
             None if last == "bias" => return None,
             None => {
                 let (module, part) = split(module);
-                (module, last, known(part)?)
+                (module, last, PARTS.get(part)?)
             }
         };
-        if !matches!(part, "down" | "up") {
+        if !matches!(part.name, "down" | "up") {
             return Some(Self { module, slot, part });
         }
         // These names are common in other models.
@@ -150,18 +148,14 @@ pub(super) struct AdaptedModule<'a> {
 impl<'a> AdaptedModule<'a> {
     /// Chooses the method that explains most parts. Returns `None` if no tensor is a part of a known method.
     fn new(parts: BTreeMap<&'static str, (&'a str, TensorInfo)>) -> Option<Self> {
-        let methods = METHODS.iter().filter(|method| {
-            method.parts.iter().any(|part| part.is_required && parts.contains_key(part.name))
+        let fits = METHODS.iter().filter_map(|method| {
+            let (known, missing): (Vec<_>, Vec<_>) =
+                method.parts.iter().partition(|part| parts.contains_key(part.name));
+            let is_used = known.iter().any(|part| part.is_required);
+            let missing = missing.iter().filter(|part| part.is_required).count();
+            is_used.then(|| (parts.len() - known.len(), missing, method))
         });
-        let method = methods.min_by_key(|method| {
-            let missing = method
-                .parts
-                .iter()
-                .filter(|part| part.is_required && !parts.contains_key(part.name));
-            let is_known = |name: &&str| method.parts.iter().any(|part| part.name == *name);
-            let spare = parts.keys().copied().filter(|name| !is_known(name)).count();
-            (spare, missing.count())
-        })?;
+        let (_, _, method) = fits.min_by_key(|(spare, missing, _)| (*spare, *missing))?;
         let mut sides = BTreeMap::new();
         for part in &method.parts {
             let Some((_, tensor)) = parts.get(part.name) else { continue };
@@ -203,7 +197,7 @@ impl<'a> AdapterModules<'a> {
         for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
             if let Some(place) = TensorPlace::new(name) {
                 let module = parts.entry((place.module, place.slot)).or_default();
-                module.insert(place.part, (name, tensor));
+                module.insert(place.part.name, (name, tensor));
                 continue;
             }
             if let Some(module) = name.strip_suffix(".weight") {
@@ -297,8 +291,8 @@ pub(super) fn configs<'a>(
     headers: &'a [(RepoPath, FileHeader)],
 ) -> Vec<AdapterConfig<'a>> {
     let object = |json: &'a [u8]| serde_json::from_slice::<JsonObject<'a>>(json).ok();
-    if let Some(json) = json {
-        return object(json)
+    if let Some(json) = json.map(object) {
+        return json
             .map(|json| AdapterConfig { json, prefix: String::new() })
             .into_iter()
             .collect();
@@ -339,7 +333,7 @@ impl Adapter {
             }
             let name = config.and_then(|config| config.module(name)).unwrap_or(name);
             let target = Some(last_name(name)).filter(|target| !target.is_empty());
-            adapter.target_modules.extend(target.map(clip));
+            adapter.target_modules.extend(target.map(|name| clip(&name)));
             // A replicated layer has another number in the base model.
             let is_replicated =
                 config.is_some_and(|config| config.raw("layer_replication").is_some());
@@ -425,22 +419,17 @@ pub(super) fn is_kohya(name: &str) -> bool {
     name.starts_with("lora_") && !name.contains('.')
 }
 
-/// Returns the part of a name after its last number, as far as the end allows.
-fn last_name(name: &str) -> &str {
-    let separator = if name.contains('.') { '.' } else { '_' };
-    let is_number = |part: &str| part.parse::<u64>().is_ok();
-    let ends_with_number = name.rsplit(separator).next().is_some_and(is_number);
-    let mut end = name.len();
-    for (at, part) in name.rsplit(separator).enumerate() {
-        let is_last = if separator == '.' {
-            at > usize::from(ends_with_number)
-        } else {
-            at > 0 && is_number(part)
-        };
-        if is_last {
-            break;
-        }
-        end -= part.len() + usize::from(at > 0);
-    }
-    name[end..].trim_start_matches(separator)
+/// Returns the end of a name: its last part, with a number after it. Parts of names in the form of kohya have
+/// underscores, too, so that their end begins after the last number before it.
+fn last_name(name: &str) -> String {
+    let is_number = |part: &&str| part.parse::<u64>().is_ok();
+    let separator = if name.contains('.') { "." } else { "_" };
+    let parts: Vec<_> = name.split(separator).collect();
+    let last = parts.len() - 1;
+    let start = if separator == "." {
+        last.saturating_sub(usize::from(is_number(&parts[last])))
+    } else {
+        parts[..last].iter().rposition(is_number).map_or(0, |at| at + 1)
+    };
+    parts[start..].join(separator)
 }

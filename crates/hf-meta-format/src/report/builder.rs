@@ -39,7 +39,7 @@ use crate::memory::{CacheError, CacheLayout};
 /// assert_eq!(report.parameter_count.total(), 6);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ReportBuilder {
     /// `None` for a single file, which has no index.
     index_check: Option<IndexCheck>,
@@ -104,27 +104,13 @@ impl ReportBuilder {
     /// Creates a builder for a single file. `keep_headers` makes the headers part of the result.
     #[must_use]
     pub fn new_single(keep_headers: bool) -> Self {
-        Self { index_check: None, ..Self::new_sharded(None, keep_headers) }
+        Self { keep_headers, ..Self::default() }
     }
 
     /// Creates a builder for shards, with or without an index. `keep_headers` makes the headers part of the result.
     #[must_use]
     pub fn new_sharded(index: Option<SafetensorsIndexJson>, keep_headers: bool) -> Self {
-        Self {
-            index_check: Some(IndexCheck::new(index)),
-            counter: Counter::new(),
-            has_configs: false,
-            overflow: None,
-            keep_headers,
-            headers: Vec::new(),
-            pickles: PickleFindings::default(),
-            totals: HeaderTotals::default(),
-            declared: None,
-            model: None,
-            cache: None,
-            is_adapter: false,
-            adapter_config: None,
-        }
+        Self { index_check: Some(IndexCheck::new(index)), keep_headers, ..Self::default() }
     }
 
     /// Sets the path of the index, or the path pattern of shards without one. Findings contain the paths of shards in

@@ -278,8 +278,13 @@ pub fn check_config(count: &ParameterCount, breakdown: &CountBreakdown) -> Optio
 #[must_use]
 pub fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
-    for shard in shards.iter().filter_map(NumberedShard::parse) {
-        sets.entry((shard.stem, shard.end)).or_default().push(shard);
+    for path in shards {
+        let Some(name) = NumberedName::split(path.as_str()).last() else { continue };
+        if let (Ok(number), Ok(total)) = (name.number.parse(), name.total.parse()) {
+            let pattern = (name.stem, name.total, name.end);
+            let shard = NumberedShard { path, pattern, number, total };
+            sets.entry((name.stem, name.end)).or_default().push(shard);
+        }
     }
     bounded(sets.values().filter_map(|set| check_set(set)))
 }
@@ -287,63 +292,40 @@ pub fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
 /// A shard with numbers in its name, of any length.
 struct NumberedShard<'a> {
     path: &'a RepoPath,
-    /// The path before the number, `model-`.
-    stem: &'a str,
+    /// The path before the number, the digits of the total, and the path after it.
+    pattern: (&'a str, &'a str, &'a str),
     number: u64,
     total: u64,
-    /// The digits of the total, `00072`.
-    total_digits: &'a str,
-    /// The path after the numbers, `.safetensors`.
-    end: &'a str,
-}
-
-impl<'a> NumberedShard<'a> {
-    /// Parses the last numbers in a path; `None` if it has none.
-    fn parse(path: &'a RepoPath) -> Option<Self> {
-        let NumberedName { stem, number, total, end } =
-            NumberedName::split(path.as_str()).last()?;
-        let (number, parsed) = (number.parse().ok()?, total.parse().ok()?);
-        Some(Self { path, stem, number, total: parsed, total_digits: total, end })
-    }
-
-    /// Returns the path, truncated for use in a message.
-    fn name(&self) -> String {
-        clip(self.path.as_str())
-    }
 }
 
 /// Returns the first defect in the numbers of one set of shards.
 fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
-    let first = set.first()?;
-    if let Some(other) = set.iter().find(|other| other.total != first.total) {
-        return Some(Finding::ShardTotalMismatch { first: first.name(), second: other.name() });
+    let name = |shard: &NumberedShard<'_>| clip(shard.path.as_str());
+    let &NumberedShard { pattern: (stem, digits, end), total, .. } = set.first()?;
+    if let Some(other) = set.iter().find(|other| other.total != total) {
+        let (first, second) = (name(&set[0]), name(other));
+        return Some(Finding::ShardTotalMismatch { first, second });
     }
     // Some exporters number shards from 0.
     let first_number = u64::from(set.iter().all(|shard| shard.number > 0));
     let mut numbers = BTreeMap::new();
     for shard in set {
-        if shard.number - first_number >= shard.total {
-            return Some(Finding::ShardNumberOutOfRange {
-                shard: shard.name(),
-                total: shard.total,
-                first_number,
-            });
+        if shard.number - first_number >= total {
+            let shard = name(shard);
+            return Some(Finding::ShardNumberOutOfRange { shard, total, first_number });
         }
         if let Some(twin) = numbers.insert(shard.number, shard) {
-            return Some(Finding::DuplicateShardNumber {
-                first: twin.name(),
-                second: shard.name(),
-            });
+            let (first, second) = (name(twin), name(shard));
+            return Some(Finding::DuplicateShardNumber { first, second });
         }
     }
     let listed = numbers.len() as u64;
-    (listed < first.total).then(|| Finding::ShardNumberMissing {
-        shards: clip(&format!("{}*-of-{}{}", first.stem, first.total_digits, first.end)),
-        total: first.total,
+    let first_missing = (first_number..=total).find(|number| !numbers.contains_key(number));
+    (listed < total).then(|| Finding::ShardNumberMissing {
+        shards: clip(&format!("{stem}*-of-{digits}{end}")),
+        total,
         listed,
-        first_missing: (first_number..=first.total)
-            .find(|number| !numbers.contains_key(number))
-            .unwrap_or(listed),
+        first_missing: first_missing.unwrap_or(listed),
     })
 }
 
