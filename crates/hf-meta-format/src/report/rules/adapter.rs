@@ -1,6 +1,7 @@
 //! Compares the parts of an adapter with each other, with its configuration and with the adapted model.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter::once;
 
 use super::MismatchKind;
 use super::Mismatches;
@@ -95,8 +96,12 @@ struct NameRules<'a> {
 }
 
 impl<'a> NameRules<'a> {
+    fn of_names(names: impl Iterator<Item = &'a str>) -> Self {
+        Self { names: names.zip(0..).collect(), expressions: Vec::new() }
+    }
+
     /// PEFT matches `(.*\.)?(entry)$`. Returns `None` if an expression is not supported.
-    fn new(entries: impl Iterator<Item = &'a str>) -> Option<Self> {
+    fn of_entries(entries: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut rules = Self::default();
         for (at, entry) in entries.enumerate() {
             if entry.contains(['*', '+', '?', '\\', '[', '(', '^', '$', '|', '{']) {
@@ -114,12 +119,10 @@ impl<'a> NameRules<'a> {
     /// Returns the position of the first rule that selects a module.
     fn find(&self, module: &str) -> Option<usize> {
         let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
-        let names =
-            std::iter::once(module).chain(ends).filter_map(|end| self.names.get(end).copied());
+        let names = once(module).chain(ends).filter_map(|end| self.names.get(end).copied());
         let expressions = self.expressions.iter();
-        let expressions =
-            expressions.filter(|(_, rule)| rule.matches(module).is_some()).map(|(at, _)| *at);
-        names.chain(expressions).min()
+        let expressions = expressions.filter(|(_, rule)| rule.matches(module).is_some());
+        names.chain(expressions.map(|(at, _)| *at)).min()
     }
 }
 
@@ -127,38 +130,16 @@ impl<'a> NameRules<'a> {
 fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
     let method = config.method();
     let modules = adapter.modules.iter().filter_map(|((name, _), module)| {
-        let has_family =
-            method.as_deref().is_none_or(|method| method == module.method.family.to_lowercase());
+        let family = module.method.family.to_lowercase();
+        let has_family = method.as_ref().is_none_or(|method| *method == family);
         has_family.then_some((config.module(name)?, module))
     });
     let modules: Vec<_> = modules.collect();
-    let invalid = |key: &str, value: &str, found: &mut Mismatches| {
-        let values = ("a number", value);
-        found.add(MismatchKind::InvalidConfigValue, (key, ""), key, values);
-    };
     let Some(method) = method else {
-        let mlx = config.object("lora_parameters");
-        if let Some(rank) = mlx.number("rank") {
-            check_ranks(&modules, |_| Some((rank, "rank")), found);
-        }
-        return;
+        let rank = config.object("lora_parameters").number("rank");
+        return check_ranks(&modules, |_| Some((rank?, "rank")), found);
     };
-    if let Some(key) = config.alpha_key() {
-        match config.raw(key) {
-            None => {
-                let values = ("a number", PEFT_DEFAULT);
-                found.add(MismatchKind::MissingAlpha, (key, ""), key, values);
-            }
-            Some(value) if decimal(value).is_none() => invalid(key, value.get(), found),
-            Some(_) => {}
-        }
-    }
-    let base = config.text("base_model_name_or_path").unwrap_or_default();
-    let is_path = base.starts_with(['/', '.', '~']) || base.contains('\\');
-    if config.prefix.is_empty() && (base.is_empty() || is_path) {
-        let key = "base_model_name_or_path";
-        found.add(MismatchKind::UnnamedBaseModel, (key, ""), key, ("a repository", base));
-    }
+    check_statements(config, found);
     if !matches!(&*method, "lora" | "loha" | "lokr") {
         return;
     }
@@ -167,12 +148,12 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         None => PEFT_DEFAULT,
         Some(value) => match number(value) {
             Some(rank @ 1..) => rank,
-            _ => return invalid("r", value.get(), found),
+            _ => return found.add_invalid("r", value.get()),
         },
     };
     let pattern = config.object("rank_pattern");
     let entries: Vec<_> = pattern.entries().collect();
-    let rules = NameRules::new(entries.iter().map(|(name, _)| *name));
+    let rules = NameRules::of_entries(entries.iter().map(|(name, _)| *name));
     // The ranks of stacked experts are multiplied by their number, and a block-diagonal part has several ranks.
     let has_parameters = config.list("target_parameters").is_some_and(|list| !list.is_empty());
     let (Some(rules), None) = (rules, config.raw("use_bdlora")) else { return };
@@ -186,6 +167,27 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         }
     };
     check_ranks(&modules, rank, found);
+}
+
+/// Checks the values of a configuration of PEFT that concern no module: `alpha` and the name of the base model.
+fn check_statements(config: &AdapterConfig<'_>, found: &mut Mismatches) {
+    const BASE: &str = "base_model_name_or_path";
+
+    if let Some(key) = config.alpha_key() {
+        match config.raw(key) {
+            None => {
+                let values = ("a number", PEFT_DEFAULT);
+                found.add(MismatchKind::MissingAlpha, (key, ""), key, values);
+            }
+            Some(value) if decimal(value).is_none() => found.add_invalid(key, value.get()),
+            Some(_) => {}
+        }
+    }
+    let base = config.text(BASE).unwrap_or_default();
+    let is_path = base.starts_with(['/', '.', '~']) || base.contains('\\');
+    if config.prefix.is_empty() && (base.is_empty() || is_path) {
+        found.add(MismatchKind::UnnamedBaseModel, (BASE, ""), BASE, ("a repository", base));
+    }
 }
 
 /// Checks that the modules which PEFT trains in full are stored.
@@ -224,35 +226,42 @@ fn check_ranks(
     }
 }
 
+/// The modules that `target_modules` selects.
+struct Targets<'a> {
+    selected: HashSet<&'a str>,
+    /// The entries that select none.
+    unmatched: Vec<String>,
+}
+
+impl<'a> Targets<'a> {
+    /// Returns `None` if the selection is uncertain.
+    fn new(config: &AdapterConfig<'_>, modules: &[(&'a str, &AdaptedModule<'_>)]) -> Option<Self> {
+        let modules = modules.iter().map(|(name, _)| *name);
+        if let Some(list) = config.list("target_modules") {
+            let rules = NameRules::of_names(list.iter().map(String::as_str));
+            let found = modules.filter_map(|name| Some((name, rules.find(name)?)));
+            let (selected, used): (_, HashSet<_>) = found.unzip();
+            let unmatched = (0..).zip(&list).filter(|(at, _)| !used.contains(at));
+            let unmatched = unmatched.map(|(_, name)| name.clone()).collect();
+            return Some(Self { selected, unmatched });
+        }
+        let expression = config.text("target_modules").filter(|text| text != "all-linear")?;
+        let expression = Pattern::of_entry(&format!("re:(?:{expression})$"));
+        let selected = modules.filter(|name| expression.matches(name).is_some()).collect();
+        expression.is_supported().then_some(Self { selected, unmatched: Vec::new() })
+    }
+}
+
 /// Compares modules with the names of targets. Returns the selected modules, if the targets are certain.
 fn check_targets<'a>(
     config: &AdapterConfig<'_>,
     modules: &[(&'a str, &AdaptedModule<'_>)],
     found: &mut Mismatches,
 ) -> Option<HashSet<&'a str>> {
+    let Targets { selected, unmatched } = Targets::new(config, modules)?;
     let parameters = config.list("target_parameters").unwrap_or_default();
     let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));
-    let parents = NameRules { names: parents.map(|name| (name, 0)).collect(), ..<_>::default() };
-    let (mut selected, mut is_used) = (HashSet::new(), HashSet::new());
-    let list = config.list("target_modules");
-    if let Some(list) = &list {
-        let names = list.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
-        let rules = NameRules { names, ..<_>::default() };
-        for (name, _) in modules {
-            if let Some(at) = rules.find(name) {
-                selected.insert(*name);
-                is_used.insert(at);
-            }
-        }
-    } else {
-        let expression = config.text("target_modules").filter(|text| text != "all-linear")?;
-        let expression = Pattern::of_entry(&format!("re:(?:{expression})$"));
-        if !expression.is_supported() {
-            return None;
-        }
-        let names = modules.iter().map(|(name, _)| *name);
-        selected.extend(names.filter(|name| expression.matches(name).is_some()));
-    }
+    let parents = NameRules::of_names(parents);
     let layers =
         config.raw("layers_to_transform").filter(|_| config.raw("layers_pattern").is_none());
     let layers =
@@ -270,11 +279,9 @@ fn check_targets<'a>(
         let values = ("a target", "stored");
         found.add(MismatchKind::UntargetedModule, (name, &place.pattern), key, values);
     }
-    for (at, name) in list.iter().flatten().enumerate() {
-        if !is_used.contains(&at) {
-            let values = ("a module", "none");
-            found.add(MismatchKind::UnmatchedTarget, (name, ""), "target_modules", values);
-        }
+    for name in &unmatched {
+        let values = ("a module", "none");
+        found.add(MismatchKind::UnmatchedTarget, (name, ""), "target_modules", values);
     }
     Some(selected)
 }
@@ -313,24 +320,16 @@ impl Adapter {
     #[must_use]
     pub fn check_base(&self, base: &Weights) -> Vec<Finding> {
         let mut found = Mismatches::default();
-        let plain = |name: &str| name.replace('_', ".");
-        let mut shapes = BTreeMap::new();
-        for (name, tensor) in base.files().flat_map(|(_, header)| header.tensors()) {
-            let (module, component) = split_name(name);
-            let is_float =
-                container_bits(&tensor.dtype).is_none() && tensor.dtype.bits() >= Some(8);
-            if component.is_weights() {
-                let is_plain = component.is_plain() && (2..=4).contains(&tensor.shape.len());
-                let shape = (is_float && is_plain).then(|| tensor.shape.clone());
-                shapes.insert(plain(module), (module, shape));
-            }
-        }
+        let shapes = base_shapes(base);
+        let modules = self.shapes.iter().map(|(name, shape)| (name.replace('_', "."), name, shape));
         let modules: BTreeMap<_, _> =
-            self.shapes.iter().map(|(name, shape)| (plain(name), (name, shape))).collect();
-        let empty: &[u64] = &[];
+            modules.map(|(plain, name, shape)| (plain, (name, shape))).collect();
+        let no_shape: &[u64] = &[];
+        let unknown = modules.keys().filter(|name| !shapes.contains_key(*name));
+        let unused = shapes.keys().filter(|name| !modules.contains_key(*name));
         let renamed = renamed_prefix(
-            modules.keys().filter(|name| !shapes.contains_key(*name)).map(|name| (&**name, empty)),
-            shapes.keys().filter(|name| !modules.contains_key(*name)).map(|name| (&**name, empty)),
+            unknown.map(|name| (&**name, no_shape)),
+            unused.map(|name| (&**name, no_shape)),
         );
         let base_name = |name: &str| match &renamed {
             Some(renamed) if !shapes.contains_key(name) => {
@@ -341,35 +340,60 @@ impl Adapter {
         };
         let patterns: HashSet<_> = shapes.keys().map(|name| Place::new(name).pattern).collect();
         let mut matched = 0;
-        for (name, (module, [outputs, inputs])) in &modules {
+        for (name, (module, sides)) in &modules {
             let Some(name) = base_name(name) else { continue };
             let group = Place::new(module).pattern;
-            let Some((stored, shape)) = shapes.get(&name) else {
-                // The same module of other layers exists, so that only its layer does not.
-                if patterns.contains(&Place::new(&name).pattern) {
-                    let values = ("stored", "missing");
-                    found.add(MismatchKind::MissingBaseModule, (module, &group), "base", values);
+            if let Some((stored, shape)) = shapes.get(&name) {
+                matched += 1;
+                // Packed weights have other shapes.
+                if let Some(shape) = shape.as_ref().filter(|shape| !fits_base(**sides, shape)) {
+                    let values = (format!("{shape:?}"), format!("{sides:?}"));
+                    found.add(MismatchKind::ShapeMismatch, (module, &group), stored, values);
                 }
-                continue;
-            };
-            matched += 1;
-            // Packed weights have other shapes.
-            let Some(shape) = shape else { continue };
-            let kernel: u64 = shape[2..].iter().product();
-            let (rows, columns) = (shape[0], shape[1]);
-            // Embeddings, and the linear modules of GPT-2, are transposed.
-            let fits = [(rows, columns), (columns, rows), (rows, columns.saturating_mul(kernel))]
-                .contains(&(*outputs, *inputs));
-            if !fits {
-                let values = (format!("{shape:?}"), format!("[{outputs}, {inputs}]"));
-                found.add(MismatchKind::ShapeMismatch, (module, &group), stored, values);
+            } else if patterns.contains(&Place::new(&name).pattern) {
+                // The same module of other layers exists, so that only its layer does not.
+                let values = ("stored", "missing");
+                found.add(MismatchKind::MissingBaseModule, (module, &group), "base", values);
             }
         }
-        if matched == 0 && !modules.is_empty() {
-            let example = modules.values().next().map_or("", |(name, _)| name);
+        if let Some((example, _)) = modules.values().next().filter(|_| matched == 0) {
             let values = ("a module of the base model", "none");
             found.add(MismatchKind::UnmatchedBase, (example, ""), "base", values);
         }
         found.into_findings()
+    }
+}
+
+/// Returns the modules of a base model by name, with dots for underscores: the name, and the shape of plain weights.
+fn base_shapes(base: &Weights) -> BTreeMap<String, (&str, Option<Vec<u64>>)> {
+    let tensors = base.files().flat_map(|(_, header)| header.tensors());
+    let shapes = tensors.filter_map(|(name, tensor)| {
+        let (module, component) = split_name(name);
+        let is_float = container_bits(&tensor.dtype).is_none() && tensor.dtype.bits() >= Some(8);
+        let is_plain = component.is_plain() && (2..=4).contains(&tensor.shape.len());
+        let shape = (is_float && is_plain).then_some(tensor.shape);
+        component.is_weights().then(|| (module.replace('_', "."), (module, shape)))
+    });
+    shapes.collect()
+}
+
+/// Returns whether an adapter of these outputs and inputs fits weights. Embeddings, and the linear modules of GPT-2, are
+/// transposed.
+fn fits_base([outputs, inputs]: [u64; 2], shape: &[u64]) -> bool {
+    // An empty tensor may have any other lengths.
+    let kernel = shape[2..].iter().fold(1, |product: u64, length| product.saturating_mul(*length));
+    let (rows, columns) = (shape[0], shape[1]);
+    [(rows, columns), (columns, rows), (rows, columns.saturating_mul(kernel))]
+        .contains(&(outputs, inputs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_kernels_of_any_lengths_fit_no_adapter() {
+        assert!(!fits_base([8, 4], &[8, 0, 1 << 40, 1 << 40]));
+        assert!(fits_base([8, 18], &[8, 2, 3, 3]));
     }
 }

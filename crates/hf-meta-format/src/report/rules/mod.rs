@@ -48,6 +48,11 @@ impl Mismatches {
         }
     }
 
+    /// Adds a key whose value is not a number.
+    fn add_invalid(&mut self, key: &str, value: &str) {
+        self.add(MismatchKind::InvalidConfigValue, (key, ""), key, ("a number", value));
+    }
+
     /// Returns the findings, errors first.
     fn into_findings(self) -> Vec<Finding> {
         let mut kinds = BTreeMap::<_, Vec<_>>::new();
