@@ -407,8 +407,7 @@ impl Call {
         };
         let found = count.total();
         if reported != found {
-            let is_predicted = breakdown.huggingface_js_total(found) == Some(reported);
-            findings.push(Finding::HubCountMismatch { reported, found, is_predicted });
+            findings.push(Finding::HubCountMismatch { reported, found });
         }
         Some(reported)
     }

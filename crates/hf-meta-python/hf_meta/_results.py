@@ -181,7 +181,6 @@ class QuantizedModules:
     elements: int
     parameters: int
     bits: int | float | None = None
-    huggingface_js: int | None = None
 
 
 @dataclass(frozen=True)

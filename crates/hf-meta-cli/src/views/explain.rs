@@ -70,12 +70,6 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
             .number("stored", |kind| thousands(kind.elements))
             .shrink(Shrink::DropFirst)
             .number("parameters", |kind| thousands(kind.parameters))
-            .number("huggingface.js", |kind| match kind.huggingface_js {
-                Some(parameters) if parameters == kind.parameters => "equal".to_owned(),
-                Some(parameters) => thousands(parameters),
-                None => "unknown".to_owned(),
-            })
-            .shrink(Shrink::DropLast)
             .text("size from", |kind| kind.packing.evidence.to_owned())
             .shrink(Shrink::TruncateThenDrop(MIN_TEXT_WIDTH))
             .text("parts", |kind| parts(kind))

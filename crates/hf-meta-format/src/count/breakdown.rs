@@ -32,9 +32,6 @@ pub struct CountBreakdown {
     pub moe_unknown: Option<UnknownActive>,
     /// The output embedding, if it is stored although the configuration ties it to the input embedding.
     pub tied_output: Option<TiedOutput>,
-    /// The module names and patterns in the quantization configuration that select no stored module, each truncated to
-    /// 200 characters.
-    pub unused_entries: Vec<String>,
     /// The number of parameters that `config.json` implies. `None` if it was not read, or if the architecture is not
     /// supported.
     pub config_total: Option<u64>,
@@ -98,23 +95,6 @@ impl CountBreakdown {
         // If the count is uncertain, its unresolved modules are already reported.
         self.contradicts_config = !fits && self.unresolved.is_empty();
     }
-
-    /// Returns the number of parameters that huggingface.js, and therefore the Hub, would count, given our `total`.
-    /// Returns `None` if it cannot be predicted for some modules.
-    #[must_use]
-    pub fn huggingface_js_total(&self, total: u64) -> Option<u64> {
-        if self.module_kinds.len() >= Self::MAX_MODULE_KINDS {
-            return None;
-        }
-        let copy = self.tied_output.as_ref().and_then(|output| output.left_out);
-        let states =
-            self.groups.iter().filter(|group| group.counted_as == CountedAs::OptimizerState);
-        let uncounted = copy.into_iter().chain(states.map(|group| group.count.elements));
-        let total = uncounted.fold(total, u64::saturating_add);
-        self.module_kinds.iter().try_fold(total, |total, kind| {
-            total.checked_sub(kind.parameters)?.checked_add(kind.huggingface_js?)
-        })
-    }
 }
 
 /// Quantized modules with the same packing and components.
@@ -131,9 +111,6 @@ pub struct ModuleKind {
     pub elements: u64,
     /// The number of weights.
     pub parameters: u64,
-    /// The number of parameters that huggingface.js, and therefore the Hub, counts for these modules, or `None` if
-    /// the configuration mixes bit widths that it can only distinguish by module name.
-    pub huggingface_js: Option<u64>,
 }
 
 /// Tensors of one dtype that were counted in the same way.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use super::config::{Configs, Hints, MetadataShapes, UnusedEntries};
+use super::config::{Configs, Hints, MetadataShapes};
 use super::method::{Method, Solved};
 use super::module::{Component, ComponentTensor, Matrix, Module, Role, container_bits, divide};
 use super::name_index::methods_of;
@@ -21,8 +21,6 @@ pub(super) struct Solver<'a> {
     undecided: PendingTensors,
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
-    /// The entries of the configuration that no module has matched.
-    unused: UnusedEntries<'a>,
     siblings: &'a mut SiblingCheck,
     /// Recent solutions that do not depend on the module's name, with the tensors they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, ModuleSolution)>,
@@ -132,7 +130,6 @@ impl<'a> Solver<'a> {
             sums,
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
-            unused: UnusedEntries::new(&configs.quantization),
             siblings,
             recent: VecDeque::new(),
             name: String::new(),
@@ -161,7 +158,6 @@ impl<'a> Solver<'a> {
 
     /// Adds the tensors of a module.
     pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
-        self.unused.remove_matching(module.name);
         self.siblings.add_module(module);
         // A tensor is stored twice, so no component of the module can be trusted.
         if module.tensors.windows(2).any(|tensors| tensors[0].0 == tensors[1].0) {
@@ -297,7 +293,6 @@ impl<'a> Solver<'a> {
                 self.add(module.name, component, tensor, class)
             })
         })?;
-        self.sums.set_unused(self.unused.into_texts());
         Ok(self.sums)
     }
 

@@ -11,7 +11,7 @@ use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
     ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
 };
-use crate::formats::{Dtype, TensorInfo, clip};
+use crate::formats::{Dtype, TensorInfo};
 
 /// Sums over the classified tensors.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,6 @@ pub(super) struct CountSums {
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
     /// The integers that are counted as stored, and their bytes. Their names belong to no known method.
     integers: Option<(UnresolvedModules, u64)>,
-    unused_entries: Vec<String>,
 }
 
 /// The number of recent groups. A model has few groups, and searching them linearly is faster than a map.
@@ -40,8 +39,6 @@ type GroupKey = (Dtype, CountedAs, Option<Buffer>);
 struct KindSum {
     packing: Packing,
     components: Vec<(&'static Component, Dtype)>,
-    /// The stored elements of each component, without scalars.
-    component_elements: Vec<u64>,
     modules: u64,
     /// The stored elements of the weights.
     elements: u64,
@@ -54,7 +51,6 @@ impl KindSum {
         Self {
             packing,
             components: components.map(|(found, tensor)| (*found, tensor.dtype.clone())).collect(),
-            component_elements: vec![0; module.tensors.len()],
             modules: 0,
             elements: 0,
             parameters: 0,
@@ -70,25 +66,18 @@ impl KindSum {
 
     fn add(&mut self, module: &Module<'_>, solved: &Solved) {
         self.modules += 1;
-        for ((component, tensor), sum) in module.tensors.iter().zip(&mut self.component_elements) {
-            let elements = tensor.elements().filter(|_| !tensor.is_scalar()).unwrap_or_default();
-            *sum = sum.saturating_add(elements);
-            if *component == solved.weights {
-                self.elements = self.elements.saturating_add(elements);
-            }
+        let weights = module.tensors.iter().filter(|(component, _)| *component == solved.weights);
+        for (_, tensor) in weights.filter(|(_, tensor)| !tensor.is_scalar()) {
+            self.elements = self.elements.saturating_add(tensor.elements().unwrap_or_default());
         }
         self.parameters = self.parameters.saturating_add(solved.parameters);
     }
 
-    fn finish(self, configs: &Configs) -> ModuleKind {
+    fn finish(self) -> ModuleKind {
         let components = self.components.into_iter();
-        let components: Vec<_> =
-            components.map(|(component, dtype)| (component.name, dtype)).collect();
-        let rules = &configs.huggingface_js;
         ModuleKind {
-            huggingface_js: rules.count(&self.packing, &components, &self.component_elements),
             packing: self.packing,
-            components,
+            components: components.map(|(component, dtype)| (component.name, dtype)).collect(),
             modules: self.modules,
             elements: self.elements,
             parameters: self.parameters,
@@ -233,11 +222,6 @@ impl CountSums {
         self.unresolved.extend(found.map(|found| (found.reason, found)));
     }
 
-    /// Records the entries of the configuration that select no module.
-    pub(super) fn set_unused(&mut self, entries: Vec<&str>) {
-        self.unused_entries = entries.into_iter().map(clip).collect();
-    }
-
     /// Returns whether any module is unresolved for this reason.
     pub(super) fn has_unresolved(&self, reason: UnresolvedReason) -> bool {
         self.unresolved.contains_key(&reason)
@@ -297,8 +281,7 @@ impl CountSums {
         let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
             TensorGroup { dtype, counted_as, buffer, count }
         });
-        let module_kinds: Vec<_> =
-            self.kinds.into_iter().map(|kind| kind.finish(configs)).collect();
+        let module_kinds: Vec<_> = self.kinds.into_iter().map(KindSum::finish).collect();
         let largest = module_kinds.iter().filter(|kind| kind.parameters > kind.elements);
         let largest = largest.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();
@@ -315,7 +298,6 @@ impl CountSums {
             moe: moe.ok().flatten(),
             moe_unknown: moe.err(),
             tied_output,
-            unused_entries: self.unused_entries,
             config_total: None,
             contradicts_config: false,
             needs_config: false,
@@ -355,7 +337,6 @@ mod tests {
         for tensors in [[experts, input, copy], [copy, input, experts]] {
             let (total, breakdown) = count(TIED, &tensors);
             assert_eq!((total, left_out(&breakdown)), (24 + 32, Some(Some(32))));
-            assert_eq!(breakdown.huggingface_js_total(total), Some(24 + 64));
             let moe = breakdown.moe.unwrap();
             assert_eq!(moe.active_without_lookup_tables(), 12 + 32);
         }

@@ -196,15 +196,9 @@ findings! {
     expected = thousands(*expected), found = thousands(*found);
 
     /// The Hub reports a different number of parameters.
-    Note HubCountMismatch {
-        reported: u64,
-        found: u64,
-        /// `true` if the Hub's number is the one that huggingface.js would compute; it counts some quantized modules
-        /// differently.
-        is_predicted: bool
-    }
-    "the Hub reports {reported} parameters, but the tensors contain {found}{reason}",
-    reported = thousands(*reported), found = thousands(*found), reason = hub_reason(*is_predicted);
+    Note HubCountMismatch { reported: u64, found: u64 }
+    "the Hub reports {reported} parameters, but the tensors contain {found}",
+    reported = thousands(*reported), found = thousands(*found);
 
     /// The parameter count that the Hub reports could not be fetched. The reason includes its causes.
     Note HubCountUnavailable { reason: String }
@@ -260,12 +254,6 @@ findings! {
     /// `config.json` specifies an unknown quantization method. Modules are counted by their components.
     Warning UnknownQuantization { method: String }
     "unknown quantization method `{method}`; modules are counted by their components";
-
-    /// The quantization configuration names modules or patterns that select no stored module. `examples` are up to ten
-    /// of them.
-    Note UnusedRecipe { entries: u64, examples: Vec<String> }
-    "the quantization configuration names modules that are not stored, such as `{example}` ({entries} in total)",
-    example = examples.first().map_or("", String::as_str);
 
     /// The output embedding is not stored because it is tied to the input embedding.
     Note TiedEmbedding { stored: String }
@@ -379,15 +367,6 @@ pub fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
         more => listed.push(Finding::MoreFindings { findings: more }),
     }
     listed
-}
-
-/// Explains the number that the Hub shows, if the reason is known.
-fn hub_reason(is_predicted: bool) -> &'static str {
-    if is_predicted {
-        ": it counts some quantized modules differently (see `--explain`)"
-    } else {
-        ""
-    }
 }
 
 /// Returns the effect of an unusable configuration on the count. The description of an adapter has none.

@@ -104,7 +104,6 @@ serialize_as_objects! {
         "modules": kind.modules,
         "elements": kind.elements,
         "parameters": kind.parameters,
-        "huggingfaceJs" ? kind.huggingface_js,
     }
 
     MixtureOfExperts, moe {

@@ -3,17 +3,14 @@
 mod arithmetic;
 mod gemma4;
 mod hints;
-mod huggingface_js;
 mod pattern;
 mod scheme;
 mod schemes;
-mod unused;
 
 use serde::Deserialize;
 
 use self::arithmetic::ExpectedParameters;
 use self::hints::Dimensions;
-use self::huggingface_js::HuggingFaceJsRules;
 use self::schemes::QuantizationConfig;
 use super::experts::ExpertConfigs;
 use crate::base::json_object::{JsonObject, standard_json};
@@ -25,7 +22,6 @@ pub(super) use self::hints::Side;
 pub(crate) use self::hints::{Hints, MetadataShapes};
 pub(crate) use self::pattern::Pattern;
 pub use self::schemes::ConfigError;
-pub(super) use self::unused::UnusedEntries;
 
 /// The quantization and the expert counts of a model, as described by its configuration files.
 ///
@@ -45,7 +41,6 @@ pub struct Configs {
     /// The size of the model, if its architecture is supported.
     pub(super) expected: Option<ExpectedParameters>,
     pub(super) experts: ExpertConfigs,
-    pub(super) huggingface_js: HuggingFaceJsRules,
     /// True if the output embedding is tied to the input embedding.
     pub(super) is_tied: bool,
     /// The content of `adapter_config.json`.
@@ -90,7 +85,6 @@ impl Configs {
             dimensions,
             expected: ExpectedParameters::from_config(model),
             experts: ExpertConfigs::from_config(&config),
-            huggingface_js: HuggingFaceJsRules::from_config(model),
             is_tied: config.is_tied() == Some(true),
             adapter: None,
             recipe: None,

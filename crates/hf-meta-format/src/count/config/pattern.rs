@@ -62,11 +62,6 @@ impl Pattern {
         !self.is_supported() || self.matches(name).is_some()
     }
 
-    /// Returns the regular expression.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Returns the text of a pattern that matches modules with `name` as one of their segments.
     pub(crate) fn any_segment(name: &str) -> String {
         let escaped = regex_lite::escape(name);

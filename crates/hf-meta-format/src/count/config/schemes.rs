@@ -266,11 +266,6 @@ impl QuantizationConfig {
         self.schemes.get(*self.named.get(name).or_else(|| self.named_suffixes.get(name))?)
     }
 
-    /// Returns the names of modules with their schemes.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Scheme)> {
-        self.named.iter().filter_map(|(name, id)| Some((&**name, self.schemes.get(*id)?)))
-    }
-
     /// Returns the patterns with their schemes, in the order of the configuration.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = (&Pattern, &Scheme)> {
         self.patterns.iter().filter_map(|(pattern, id)| Some((pattern, self.schemes.get(*id)?)))

@@ -178,25 +178,6 @@ fn bytes_with_half_as_many_inputs_as_a_side_are_a_doubt() {
 }
 
 #[test]
-fn entries_that_select_no_module_are_listed() {
-    let entry = r#""h.0.experts.0.k":{"bits":4},"language_model.h.0.experts.1.q":{"bits":4}"#;
-    let cases = [
-        (entry, &["experts.0.k"][..]),
-        (r#""re:.*\\.q$":{"bits":4}"#, &[]),
-        (r#""re:.*\\.k$":{"bits":4}"#, &["^(?:.*\\.k$)"]),
-        (r#""lm_head":{"bits":4}"#, &[]),
-        (r#""h.0.k":{"bits":16},"re:k":{"bits":16}"#, &[]),
-        (r#""config_groups":{"a":{"targets":["Linear","Embedding"],"weights":{"bits":4}}}"#, &[]),
-        (r#""re:(?=k)":{"bits":4}"#, &[]),
-    ];
-    for (entry, expected) in cases {
-        let config = format!(r#"{{"quantization_config":{{"quant_method":"gptq",{entry}}}}}"#);
-        let (_, breakdown) = counting(&config, &EXPERTS).unwrap();
-        assert_eq!(breakdown.unused_entries, expected, "{entry}");
-    }
-}
-
-#[test]
 fn experts_that_are_not_found_are_reported() {
     let (_, breakdown) = counting(GPTQ, &EXPERTS).unwrap();
     assert_eq!(breakdown.moe_unknown, None);

@@ -492,13 +492,12 @@ fn kinds_and_examples_are_limited() {
             counter.add(&format!("x.{at}.qweight"), &qweight).unwrap();
         }
         counter.set_configs(Configs::from_config_json(GPTQ.as_bytes()).unwrap());
-        let (count, breakdown) = counter.finish().unwrap();
+        let (_, breakdown) = counter.finish().unwrap();
         let examples = breakdown.unresolved[0].examples.len();
-        let is_known = breakdown.huggingface_js_total(count.total()).is_some();
-        (breakdown.module_kinds.len(), is_known, examples)
+        (breakdown.module_kinds.len(), examples)
     };
-    assert_eq!(limits(2, true), (2, true, 2));
-    assert_eq!(limits(199, true), (199, true, 10));
-    assert_eq!(limits(201, true), (200, false, 10));
-    assert_eq!(limits(2, false), (0, true, 2));
+    assert_eq!(limits(2, true), (2, 2));
+    assert_eq!(limits(199, true), (199, 10));
+    assert_eq!(limits(201, true), (200, 10));
+    assert_eq!(limits(2, false), (0, 2));
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub use self::embeddings::{check_embeddings, has_input_embedding};
 pub use self::gguf::check_gguf;
 use crate::CommitSha;
-use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount, UnresolvedModules};
+use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount};
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::report::{Adapter, FetchStats, Finding, HeaderTotals, Severity, Weights, bounded};
@@ -243,11 +243,6 @@ pub fn check_count(
     let unresolved = breakdown.unresolved.iter().cloned().map(Finding::UnresolvedModule);
     let method = breakdown.unknown_method.clone();
     let method = method.map(|method| Finding::UnknownQuantization { method });
-    let unused = &breakdown.unused_entries;
-    let unused = (!unused.is_empty()).then(|| Finding::UnusedRecipe {
-        entries: unused.len() as u64,
-        examples: unused.iter().take(UnresolvedModules::MAX_EXAMPLES).cloned().collect(),
-    });
     let [copies, states] = [Buffer::EmaCopy, Buffer::OptimizerState].map(|kind| {
         let groups = breakdown.groups.iter().filter(|group| group.buffer == Some(kind));
         groups.map(|group| group.count).sum::<DtypeCount>()
@@ -264,7 +259,7 @@ pub fn check_count(
         counted: output.left_out.is_none(),
     });
     let found = bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method);
-    found.chain(unused).chain(state).chain(tied).collect()
+    found.chain(state).chain(tied).collect()
 }
 
 /// Compares a count of all files with the size that `config.json` implies.
