@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives `layouts.txt` from `transformers`, and checks that `hf-meta verify` finds nothing in sound checkpoints.
+"""Derives the modules in `tables/architectures.txt` from `transformers`, and checks that `hf-meta verify` finds nothing in sound checkpoints.
 
     tests/oracles/layouts.py build FOLDER [MODEL_TYPE ...]
     tests/oracles/layouts.py derive FOLDER TABLE
@@ -162,7 +162,7 @@ def prepare_keys(folder):
                 shutil.rmtree(target, ignore_errors=True)
 
 
-# The keys of nested language models, as in `memory/layout.rs`, and the alternatives of names in `architectures.txt`.
+# The keys of nested language models, as in `base/model_config.rs`, and the alternatives of names in `architectures.txt`.
 TEXT_MODELS = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
 NAMES = {"$layers": ("decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"), "$heads": ("decoder_attention_heads", "num_decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
          "$hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "emb_dim", "embed_dim")}
@@ -188,7 +188,7 @@ class Missing(Exception):
 
 
 def value(config, layer, name):
-    """Returns the number that a name in a formula stands for, as `memory/definitions.rs` does."""
+    """Returns the number that a name in a formula stands for, as `tables/architecture.rs` does."""
     if name in NAMES:
         key = next((key for key in NAMES[name] if config.get(key) is not None), None)
         return value(config, layer, key or "")
@@ -313,13 +313,11 @@ def derive(folder, table):
     lines, known = [], []
     for names, entries in [*bases, *((",".join(names), dict(entries)) for entries, names in sorted(groups.items(), key=lambda group: (len(group[0]), group[1])))]:
         fitting = [(name, base) for name, base in known if not set(base) - set(entries)]
-        name, base = max(fitting, key=lambda known: len(known[1].items() & entries.items()), default=("-", {}))
+        name, base = max(fitting, key=lambda known: len(known[1].items() & entries.items()), default=("", {}))
         own = [f"{key}={text}" for key, text in sorted(entries.items()) if base.get(key) != text]
-        lines.append(" ".join([names, f"<{name}" if base else "-", *own]))
+        lines.append(" ".join(["modules", names, *([f"<{name}"] if base else []), *own]))
         known.append((names.split(",")[0], entries))
-    comment = ("# The modules of the language models of each architecture, with formulas of their shapes. Written by\n"
-               "# tests/oracles/layouts.py from transformers 5.23. Formulas are explained in memory/formula.rs, this format in config.rs.\n")
-    pathlib.Path(table).write_text(comment + "\n".join(lines) + "\n")
+    pathlib.Path(table).write_text("\n".join(lines) + "\n")
     print(f"{sum(map(len, groups.values()))} architectures")
 
 

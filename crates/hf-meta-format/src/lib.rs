@@ -25,6 +25,7 @@ pub mod formats;
 mod ids;
 pub mod memory;
 pub mod report;
+mod tables;
 
 pub use count::ParameterCount;
 pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};

@@ -41,6 +41,7 @@ mod breakdown;
 pub(crate) mod config;
 mod counted_as;
 mod counter;
+mod expected_size;
 mod experts;
 mod method;
 mod methods;

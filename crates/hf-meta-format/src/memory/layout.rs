@@ -1,15 +1,15 @@
 //! The layers of a model that store a cache.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use serde_json::json;
 
-use super::definitions::{Definitions, ModelNames};
 use super::{CacheDtype, CacheError};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::formats::clip;
+use crate::tables::architecture::{Definitions, Keys, ModelNames};
+use crate::tables::formula::FormulaError;
 
 /// The kind of a [`LayerCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -123,12 +123,11 @@ impl CacheLayout {
         let keys = metadata.iter().filter_map(|(key, value)| {
             let key = key.strip_prefix(architecture.as_str())?.strip_prefix('.')?;
             // Numbers, Booleans and lists of them are stored as JSON.
-            Some((key.replace('.', "_"), serde_json::from_str(value).unwrap_or(json!({}))))
+            Some((key.replace('.', "_"), value.as_str()))
         });
-        let json = serde_json::Value::Object(keys.collect()).to_string();
-        let model = serde_json::from_str(&json).map_err(|_| CacheError::NotAnObject)?;
+        let keys: HashMap<_, _> = keys.collect();
         let name = format!("gguf:{architecture}");
-        let layout = Self::new(architecture, &name, &model, Some(CacheDtype::F16))?;
+        let layout = Self::new(architecture, &name, &keys, Some(CacheDtype::F16))?;
         if layout.caches.is_empty() {
             return Err(CacheError::InvalidKey { key: "attention.head_count_kv" });
         }
@@ -138,22 +137,21 @@ impl CacheLayout {
     fn new(
         architecture: &str,
         name: &str,
-        model: &JsonObject<'_>,
+        keys: &dyn Keys,
         dtype: Option<CacheDtype>,
     ) -> Result<Self, CacheError> {
         let unknown = || CacheError::UnknownArchitecture { architecture: clip(architecture) };
-        let definitions = Definitions::find(name).ok_or_else(unknown)?;
-        let mut names = ModelNames::new(definitions, model);
+        let definitions = Definitions::of_cache(name).ok_or_else(unknown)?;
+        let mut names = ModelNames::new(definitions, keys);
         let defined = |names: &ModelNames<'_>, name| names.defined(name).and_then(Result::ok);
-        let unsupported = definitions.get("unsupported").unwrap_or_default().split('|');
-        if let Some(key) = unsupported.filter(|key| !key.is_empty()).find(|key| names.has(key)) {
+        if let Some(key) = names.unsupported() {
             return Err(CacheError::UnsupportedKey { key });
         }
         let layers = names.defined("$layers").ok_or_else(unknown)??;
         if layers > MAX_LAYERS {
             return Err(CacheError::TooManyLayers { layers, limit: MAX_LAYERS });
         }
-        let types = names.texts(definitions.get("list").unwrap_or_default())?;
+        let types = names.texts(names.definitions.get("list").unwrap_or_default())?;
         let mut groups = BTreeMap::new();
         for layer in 0..layers {
             names.layer = layer;
@@ -161,7 +159,7 @@ impl CacheLayout {
                 continue;
             }
             let kind = layer_kind(&names, types.as_ref(), layers)?;
-            let parts = definitions.get(kind).unwrap_or_default();
+            let parts = names.definitions.get(kind).unwrap_or_default();
             for part in parts.split('&').filter(|part| !part.is_empty()) {
                 if let Some(cache) = layer_cache(&names, part)? {
                     *groups.entry(cache).or_insert(0) += 1;
@@ -176,7 +174,7 @@ impl CacheLayout {
             max_context: defined(&names, "$context"),
             dtype,
             is_gguf: name.starts_with("gguf:"),
-            is_specific: definitions.get("specific").is_some(),
+            is_specific: names.definitions.get("specific").is_some(),
             has_fp8_scheme: false,
             caches: caches.collect(),
         })
@@ -196,7 +194,7 @@ fn layer_kind(
     types: Option<&(&'static str, Vec<String>)>,
     layers: u64,
 ) -> Result<&'static str, CacheError> {
-    let (definitions, layer) = (names.definitions, names.layer);
+    let (definitions, layer) = (&names.definitions, names.layer);
     if layer + 1 == layers
         && let Some(last) = definitions.get("last")
     {
@@ -235,8 +233,8 @@ fn layer_cache(
             return Err(invalid_key(keys, part, tokens));
         }
         Some(Ok((tokens, _))) => Some(tokens),
-        Some(Err(CacheError::MissingKey { .. })) | None => None,
-        Some(Err(error)) => return Err(error),
+        Some(Err(FormulaError::MissingKey { .. })) | None => None,
+        Some(Err(error)) => return Err(error.into()),
     };
     let kind = match (kind, tokens) {
         ("full", _) | ("window", None) => CacheKind::Full,

@@ -15,15 +15,14 @@
 //! # Ok::<(), hf_meta_format::memory::CacheError>(())
 //! ```
 
-pub(crate) mod definitions;
-mod formula;
-pub(crate) mod layout;
+mod layout;
 #[cfg(test)]
 mod tests;
 mod usage;
 
 pub use self::layout::{CacheKind, CacheLayout, LayerCache};
 pub use self::usage::{CacheDtype, Engine, Memory, MemoryOptions, UnknownName, parse_tokens};
+use crate::tables::formula::FormulaError;
 
 /// The reason why the size of a cache is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize)]
@@ -86,4 +85,15 @@ pub enum CacheError {
         /// The limit.
         limit: u64,
     },
+}
+
+impl From<FormulaError> for CacheError {
+    fn from(error: FormulaError) -> Self {
+        match error {
+            FormulaError::MissingKey { key } => Self::MissingKey { key },
+            FormulaError::InvalidKey { key } => Self::InvalidKey { key },
+            FormulaError::WrongLength { key } => Self::WrongLength { key },
+            FormulaError::InvalidResult { formula } => Self::InvalidResult { formula },
+        }
+    }
 }

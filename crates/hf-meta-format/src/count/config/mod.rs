@@ -1,7 +1,5 @@
 //! The content of a model's configuration files that affects a count.
 
-mod arithmetic;
-mod gemma4;
 mod hints;
 mod pattern;
 mod scheme;
@@ -9,9 +7,9 @@ mod schemes;
 
 use serde::Deserialize;
 
-use self::arithmetic::ExpectedParameters;
 use self::hints::Dimensions;
 use self::schemes::QuantizationConfig;
+use super::expected_size::ExpectedParameters;
 use super::experts::ExpertConfigs;
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, quantization_sections};
@@ -83,7 +81,7 @@ impl Configs {
         Ok(Self {
             quantization: quantization.or_else(chatglm).unwrap_or_default(),
             dimensions,
-            expected: ExpectedParameters::from_config(model),
+            expected: ExpectedParameters::from_config(&config),
             experts: ExpertConfigs::from_config(&config),
             is_tied: config.is_tied() == Some(true),
             adapter: None,

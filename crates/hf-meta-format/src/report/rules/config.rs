@@ -4,7 +4,6 @@
 //! `tests/oracles/layouts.py` derives it from `transformers` 5.23.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::LazyLock;
 
 use super::MismatchKind;
 use super::Mismatches;
@@ -12,17 +11,9 @@ use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::count::{TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
-use crate::memory::CacheError;
-use crate::memory::definitions::{Definitions, ModelNames, parse};
 use crate::report::Finding;
-
-/// The layouts by name of the architecture, in the format of the table of caches.
-///
-/// The name of a module is relative to the language model, with `#` in place of numbers. Its value is one formula per
-/// dimension: `_` stands for any length, and `>` begins a minimum. `!` marks a module of every element of its list.
-/// A name that ends with `#` is a list, and its value is the length. `@` is the module of the input embedding.
-static LAYOUTS: LazyLock<HashMap<&'static str, Definitions>> =
-    LazyLock::new(|| parse(include_str!("layouts.txt")));
+use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames};
+use crate::tables::formula::FormulaError;
 
 /// The keys of the number of layers that draft tokens, which follow all others.
 const DRAFT_LAYERS: [&str; 4] =
@@ -69,7 +60,7 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
     let has_vision = outer.get::<JsonObject<'_>>("vision_config").is_some();
     let whole = outer.get::<String>("model_type");
     let architecture = config.architecture()?;
-    let definitions = Definitions::find(&architecture).or_else(Definitions::root)?;
+    let definitions = Definitions::of_cache(&architecture).or_else(Definitions::root)?;
     let mut check = ConfigCheck {
         rules: rules(&architecture)?,
         names: ModelNames::new(definitions, model),
@@ -165,17 +156,9 @@ fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Op
 
 /// Returns the modules of an architecture by name.
 fn rules(architecture: &str) -> Option<HashMap<&'static str, Rule>> {
-    let mut next = Some(LAYOUTS.get(architecture)?);
-    let mut shapes = HashMap::new();
-    while let Some(definitions) = next {
-        let (own, base) = definitions.own();
-        for (name, shape) in own {
-            shapes.entry(*name).or_insert(*shape);
-        }
-        next = base.and_then(|base| LAYOUTS.get(base));
-    }
+    let modules = ARCHITECTURES.find("modules", architecture)?;
     let bits = (0..127).map(|bit| 1_u128 << bit);
-    let rules = shapes.into_iter().zip(bits).map(|((name, shape), bit)| {
+    let rules = modules.entries().zip(bits).map(|((name, shape), bit)| {
         let is_required = shape.starts_with('!');
         (name, Rule { bit, is_required, shape: shape.trim_start_matches('!') })
     });
@@ -259,7 +242,7 @@ impl ConfigCheck<'_> {
                 let keys: Vec<_> = keys.into_iter().map(|(key, _)| key).collect();
                 Some((value, keys.join(", ")))
             }
-            Err(CacheError::InvalidKey { key } | CacheError::WrongLength { key }) => {
+            Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
                 let found = self.names.text(key);
                 let kind = MismatchKind::InvalidConfigValue;
                 self.mismatches.add(kind, (key, ""), key, ("a number, or one per layer", found));

@@ -1,6 +1,6 @@
 //! Compares the modules of a quantized model with the recipe in its configuration.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use super::MismatchKind;
@@ -11,12 +11,11 @@ use crate::base::model_config::ModelConfig;
 use crate::count::config::{Hints, MetadataShapes, Pattern, QUANTIZE_CONFIG};
 use crate::count::{Component, Configs, TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
-use crate::memory::definitions::{Definitions, ModelNames, parse};
 use crate::report::Finding;
+use crate::tables::architecture::{Definitions, ModelNames, Table};
 
 /// The parts of packed modules, by the method of the recipe and its format.
-static RECIPES: LazyLock<HashMap<&'static str, Definitions>> =
-    LazyLock::new(|| parse(include_str!("recipes.txt")));
+static RECIPES: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("recipes.txt")));
 
 /// Keys of recipes with the variant of the method.
 const FORMATS: [&str; 5] =
@@ -158,7 +157,7 @@ fn is_packed(component: &Component, tensor: &TensorInfo) -> bool {
 /// The quantization recipe of a model.
 struct Recipe<'a> {
     hints: Hints<'a>,
-    layout: Option<&'static Definitions>,
+    layout: Option<Definitions>,
     /// Ignored modules with the key that lists them.
     ignored: Vec<(&'static str, Pattern)>,
     selected: Vec<String>,
@@ -223,7 +222,7 @@ impl<'a> Recipe<'a> {
         });
         Some(Self {
             hints: configs.hints(shapes),
-            layout: RECIPES.get(&*name),
+            layout: RECIPES.find("recipe", &name),
             ignored,
             selected: selected.filter(|text| text != "null").collect(),
             is_mlx: method == MLX,
@@ -256,7 +255,7 @@ impl<'a> Recipe<'a> {
         parts: &Parts,
         found: &mut Mismatches,
     ) -> Option<()> {
-        let layout = self.layout?;
+        let layout = self.layout.as_ref()?;
         let (_, weights) = parts.get(layout.get("@")?)?;
         let [.., rows, columns] = weights.shape[..] else { return None };
         let word = weights.dtype.bits()?;
@@ -278,7 +277,7 @@ impl<'a> Recipe<'a> {
         }));
         let json = serde_json::to_string(&values).ok()?;
         let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
-        let names = ModelNames::new(layout, &config);
+        let names = ModelNames::new(layout.clone(), &config);
         let most = names.defined("inputs").and_then(Result::ok);
         // The last word may contain padding.
         let least = most
@@ -286,8 +285,8 @@ impl<'a> Recipe<'a> {
         values.extend(least.map(|least| ("inputs", least)));
         let json = serde_json::to_string(&values).ok()?;
         let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
-        let padded = ModelNames::new(layout, &config);
-        for (name, formulas) in layout.own().0 {
+        let padded = ModelNames::new(layout.clone(), &config);
+        for (name, formulas) in layout.entries() {
             let Some(part) = name.strip_suffix(".if") else {
                 if let Some((_, tensor)) = parts.get(name) {
                     check_part((module, pattern, name), formulas, tensor, [&padded, &names], found);

@@ -1,0 +1,402 @@
+//! The table of architectures, and the values of the names in its formulas.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+use serde_json::value::RawValue;
+
+use super::formula::{Formula, FormulaError, FormulaInputs};
+use crate::base::json_object::{JsonObject, number, read};
+
+/// The caches, modules and sizes of architectures.
+pub(crate) static ARCHITECTURES: LazyLock<Table> =
+    LazyLock::new(|| Table::new(include_str!("architectures.txt")));
+
+/// A table of definitions, whose lines are parsed when they are looked up.
+///
+/// A line is `kind names <base name=value …`. A definition of the base applies if the line has none.
+pub(crate) struct Table {
+    /// The lines without kind and names, by kind and name.
+    lines: HashMap<(&'static str, &'static str), &'static str>,
+}
+
+impl Table {
+    pub(crate) fn new(text: &'static str) -> Self {
+        let mut lines = HashMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.splitn(3, ' ');
+            let [kind, names, rest] = [(); 3].map(|()| words.next().unwrap_or_default());
+            lines.extend(names.split(',').map(|name| ((kind, name), rest)));
+        }
+        Self { lines }
+    }
+
+    /// Returns the definitions of an architecture, including those of its bases; `None` if it is unknown.
+    pub(crate) fn find(&self, kind: &str, name: &str) -> Option<Definitions> {
+        let mut line = Some(*self.lines.get(&(kind, name))?);
+        let mut entries = HashMap::new();
+        while let Some(words) = line.take() {
+            for word in words.split_ascii_whitespace() {
+                if let Some(base) = word.strip_prefix('<') {
+                    line = self.lines.get(&(kind, base)).copied();
+                } else if let Some((name, value)) = word.split_once('=') {
+                    entries.entry(name).or_insert(value);
+                }
+            }
+        }
+        Some(Definitions { entries })
+    }
+}
+
+/// The definitions of an architecture.
+#[derive(Clone, Debug)]
+pub(crate) struct Definitions {
+    entries: HashMap<&'static str, &'static str>,
+}
+
+impl Definitions {
+    /// Returns what is known of the cache of an architecture; `None` if it is unknown.
+    pub(crate) fn of_cache(architecture: &str) -> Option<Self> {
+        ARCHITECTURES.find("cache", architecture)
+    }
+
+    /// Returns the definitions of a cache that hold for most architectures.
+    pub(crate) fn root() -> Option<Self> {
+        Self::of_cache("root")
+    }
+
+    /// Returns the definition of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<&'static str> {
+        self.entries.get(name).copied()
+    }
+
+    /// Returns all names with their definitions.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.entries.iter().map(|(name, value)| (*name, *value))
+    }
+}
+
+/// The keys of a configuration.
+pub(crate) trait Keys {
+    /// Returns the JSON text of a key.
+    fn json(&self, key: &str) -> Option<&str>;
+}
+
+/// A dot separates the keys of nested objects. A star stands for all keys of an object, if their values agree.
+impl Keys for JsonObject<'_> {
+    fn json(&self, key: &str) -> Option<&str> {
+        find_nested(self, key)
+    }
+}
+
+impl<S: BuildHasher> Keys for HashMap<String, &str, S> {
+    fn json(&self, key: &str) -> Option<&str> {
+        self.get(key).copied()
+    }
+}
+
+fn find_nested<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
+    let Some((outer, inner)) = key.split_once('.') else {
+        return object.raw(key).map(RawValue::get);
+    };
+    if outer != "*" {
+        return find_nested(&object.get(outer)?, inner);
+    }
+    let mut values = object.entries().map(|(_, value)| find_nested(&read(value)?, inner));
+    let first = values.next()?;
+    // An object is not a number.
+    if values.all(|value| value == first) { first } else { Some("{}") }
+}
+
+/// The value of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Missing,
+    /// An explicit `null`. Model classes then derive the value, instead of using their default.
+    Null,
+    Number(u64),
+    /// One value per layer, or a list of layers.
+    Numbers(Vec<u64>),
+    Texts(Vec<String>),
+    /// An object with a number of entries.
+    Object(u64),
+    Invalid,
+}
+
+impl Value {
+    /// The maximum length of a list.
+    const MAX_LENGTH: usize = 4_096;
+
+    fn from_json(text: &str) -> Self {
+        let parse = || serde_json::from_str::<&RawValue>(text).ok();
+        match text {
+            // Configurations of Mamba-2 models state `"auto"`.
+            "null" | r#""auto""# => Self::Null,
+            _ if text.starts_with('[') => parse().and_then(Self::list).unwrap_or(Self::Invalid),
+            _ if text.starts_with('{') => match parse().and_then(read::<JsonObject<'_>>) {
+                Some(object) => Self::Object(object.len() as u64),
+                None => Self::Invalid,
+            },
+            _ => match parse().map(|value| (whole(value), read::<String>(value))) {
+                Some((Some(number), _)) => Self::Number(number),
+                Some((None, Some(text))) if text.len() <= Self::MAX_LENGTH => {
+                    Self::Texts(text.chars().map(String::from).collect())
+                }
+                _ => Self::Invalid,
+            },
+        }
+    }
+
+    fn list(value: &RawValue) -> Option<Self> {
+        let list = read::<Vec<&RawValue>>(value).filter(|list| list.len() <= Self::MAX_LENGTH)?;
+        let numbers: Option<_> = list.iter().map(|value| whole(value)).collect();
+        let texts = || list.iter().map(|value| read(value)).collect::<Option<_>>();
+        numbers.map(Self::Numbers).or_else(|| texts().map(Self::Texts))
+    }
+
+    /// Returns whether the key has a value other than `null` and the empty list, which select the default.
+    pub(super) fn is_present(&self) -> bool {
+        match self {
+            Self::Missing | Self::Null => false,
+            Self::Numbers(numbers) => !numbers.is_empty(),
+            _ => true,
+        }
+    }
+
+    pub(super) fn contains(&self, key: &'static str, number: u64) -> Result<u64, FormulaError> {
+        match self {
+            Self::Numbers(numbers) => Ok(u64::from(numbers.contains(&number))),
+            Self::Missing | Self::Null => Err(FormulaError::MissingKey { key }),
+            _ => Err(FormulaError::InvalidKey { key }),
+        }
+    }
+
+    pub(super) fn count(&self, key: &'static str, text: &str) -> Result<u64, FormulaError> {
+        match self {
+            Self::Texts(texts) => Ok(texts.iter().filter(|other| *other == text).count() as u64),
+            Self::Missing | Self::Null => Err(FormulaError::MissingKey { key }),
+            _ => Err(FormulaError::InvalidKey { key }),
+        }
+    }
+
+    pub(super) fn length(&self, key: &'static str) -> Result<u64, FormulaError> {
+        match self {
+            Self::Numbers(numbers) if !numbers.is_empty() => Ok(numbers.len() as u64),
+            Self::Texts(texts) => Ok(texts.len() as u64),
+            Self::Object(entries) => Ok(*entries),
+            Self::Number(_) | Self::Numbers(_) | Self::Missing | Self::Null => {
+                Err(FormulaError::MissingKey { key })
+            }
+            Self::Invalid => Err(FormulaError::InvalidKey { key }),
+        }
+    }
+}
+
+/// Reads a whole number, or 1 for `true` and 0 for `false`.
+fn whole(value: &RawValue) -> Option<u64> {
+    number(value).or_else(|| read::<bool>(value).map(u64::from))
+}
+
+/// The value of a formula, and the keys that it used with their values.
+type TracedValue = (u64, Vec<(&'static str, u64)>);
+
+/// The values of names for one layer of a model.
+pub(crate) struct ModelNames<'a> {
+    pub(crate) definitions: Definitions,
+    keys: &'a dyn Keys,
+    /// The values that were looked up, because a configuration may have many keys.
+    values: RefCell<HashMap<&'static str, Rc<Value>>>,
+    formulas: RefCell<HashMap<&'static str, Rc<Formula>>>,
+    /// The keys that formulas have used, with their values for the current layer.
+    used: RefCell<Vec<(&'static str, u64)>>,
+    pub(crate) layer: u64,
+    /// The number of definitions that are being evaluated.
+    depth: Cell<u32>,
+}
+
+impl<'a> ModelNames<'a> {
+    pub(crate) fn new(definitions: Definitions, keys: &'a dyn Keys) -> Self {
+        let (values, formulas, used) = Default::default();
+        Self { definitions, keys, values, formulas, used, layer: 0, depth: Cell::new(0) }
+    }
+
+    /// Returns whether a key is missing, so that its value is the default of a model class.
+    pub(crate) fn is_default(&self, key: &str) -> bool {
+        let default = self.definitions.get(key).is_some_and(|value| value.parse::<u64>().is_ok());
+        default && self.keys.json(key).is_none()
+    }
+
+    /// Returns the JSON text of a key.
+    pub(crate) fn text(&self, key: &str) -> &'a str {
+        self.keys.json(key).unwrap_or("missing")
+    }
+
+    /// Returns whether a key has a value other than `null` and the empty list.
+    fn has(&self, key: &'static str) -> bool {
+        self.value(key).is_present()
+    }
+
+    /// Returns a key that changes the model in a way that no formula covers.
+    pub(crate) fn unsupported(&self) -> Option<&'static str> {
+        self.definitions.get("unsupported")?.split('|').find(|key| self.has(key))
+    }
+
+    /// Evaluates the definition of a name, if it has one.
+    pub(crate) fn defined(&self, name: &str) -> Option<Result<u64, FormulaError>> {
+        self.definitions.get(name).map(|formula| self.evaluate(formula))
+    }
+
+    /// Evaluates a formula. With `null` for two keys, each could be derived from the other.
+    fn evaluate(&self, formula: &'static str) -> Result<u64, FormulaError> {
+        const MAX_DEPTH: u32 = 16;
+
+        if self.depth.get() == MAX_DEPTH {
+            return Err(FormulaError::InvalidResult { formula });
+        }
+        self.depth.set(self.depth.get() + 1);
+        let value = self.parsed(formula).evaluate(self);
+        self.depth.set(self.depth.get() - 1);
+        value
+    }
+
+    fn parsed(&self, formula: &'static str) -> Rc<Formula> {
+        let parse = || Rc::new(Formula::parse(formula));
+        self.formulas.borrow_mut().entry(formula).or_insert_with(parse).clone()
+    }
+
+    /// Returns a list of texts, or the letters of a text, from the first of the keys that is present.
+    pub(crate) fn texts(
+        &self,
+        keys: &'static str,
+    ) -> Result<Option<(&'static str, Vec<String>)>, FormulaError> {
+        let Some(key) = keys.split('|').find(|key| self.has(key)) else { return Ok(None) };
+        match &*self.value(key) {
+            Value::Texts(texts) => Ok(Some((key, texts.clone()))),
+            _ => Err(FormulaError::InvalidKey { key }),
+        }
+    }
+
+    /// Evaluates a formula, and returns the keys that it used.
+    pub(crate) fn trace(&self, formula: &'static str) -> Result<TracedValue, FormulaError> {
+        self.used.borrow_mut().clear();
+        let value = self.parsed(formula).evaluate(self)?;
+        let mut used = self.used.take();
+        used.sort_unstable();
+        used.dedup();
+        Ok((value, used))
+    }
+
+    /// Returns the entry of a list for the current layer.
+    fn of_layer<'v, T>(&self, key: &'static str, list: &'v [T]) -> Result<&'v T, FormulaError> {
+        let entry = usize::try_from(self.layer).ok().and_then(|layer| list.get(layer));
+        entry.ok_or(FormulaError::WrongLength { key })
+    }
+
+    /// Returns the number of a key for the current layer.
+    fn number_of_key(&self, name: &'static str) -> Result<u64, FormulaError> {
+        let missing = FormulaError::MissingKey { key: name };
+        match &*self.value(name) {
+            Value::Number(number) => Ok(*number),
+            Value::Numbers(numbers) if !numbers.is_empty() => self.of_layer(name, numbers).copied(),
+            Value::Missing | Value::Numbers(_) => self.defined(name).ok_or(missing)?,
+            Value::Null => {
+                let is_formula = |formula: &&str| formula.parse::<u64>().is_err();
+                let root = || Definitions::root()?.get(name);
+                let formula = self.definitions.get(name).filter(is_formula).or_else(root);
+                self.evaluate(formula.ok_or(missing)?)
+            }
+            Value::Texts(texts) => {
+                let text = self.of_layer(name, texts)?;
+                let number = self.definitions.get(&format!(":{text}"));
+                let number = number.and_then(|number| number.parse().ok());
+                number.ok_or(FormulaError::InvalidKey { key: name })
+            }
+            Value::Object(_) | Value::Invalid => Err(FormulaError::InvalidKey { key: name }),
+        }
+    }
+}
+
+impl FormulaInputs for ModelNames<'_> {
+    fn number(&self, name: &'static str) -> Result<u64, FormulaError> {
+        if name == "layer" {
+            return Ok(self.layer);
+        }
+        if name.starts_with('$') {
+            return self.defined(name).ok_or(FormulaError::MissingKey { key: name })?;
+        }
+        let number = self.number_of_key(name)?;
+        self.used.borrow_mut().push((name, number));
+        Ok(number)
+    }
+
+    fn value(&self, key: &'static str) -> Rc<Value> {
+        let find = || Rc::new(self.keys.json(key).map_or(Value::Missing, Value::from_json));
+        self.values.borrow_mut().entry(key).or_insert_with(find).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A base that does not exist, a word without a value, or a function that does not exist would be ignored.
+    #[test]
+    fn the_table_has_no_typing_errors() {
+        const CALLS: [&str; 14] = [
+            "",
+            "min",
+            "len",
+            "in",
+            "count",
+            "has",
+            "null",
+            "window",
+            "compressed",
+            "remainder",
+            "index",
+            "cross",
+            "fixed",
+            "state",
+        ];
+
+        let lines = include_str!("architectures.txt").lines().filter(|line| !line.starts_with('#'));
+        for line in lines {
+            let mut words = line.split(' ');
+            let (kind, names) = (words.next().unwrap(), words.next().unwrap());
+            assert!(["cache", "modules", "size"].contains(&kind), "{line}");
+            for word in words {
+                if let Some(base) = word.strip_prefix('<') {
+                    assert!(ARCHITECTURES.find(kind, base).is_some(), "{names} {word}");
+                    continue;
+                }
+                let (_, formula) = word.split_once('=').unwrap_or_else(|| panic!("{names} {word}"));
+                for (before, _) in formula.match_indices('(').map(|(at, _)| formula.split_at(at)) {
+                    let name = before.rsplit(|char: char| !char.is_ascii_alphanumeric()).next();
+                    assert!(CALLS.contains(&name.unwrap()), "{names} {word}");
+                }
+                assert_eq!(formula.matches('(').count(), formula.matches(')').count(), "{word}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_nested_objects_have_values_if_they_agree() {
+        let json = r#"{"a":{"b":{"c":1}},"list":{"x":{"c":2},"y":{"c":2}},"other":{"x":{"c":2},"y":{}},"empty":{}}"#;
+        let object: JsonObject<'_> = serde_json::from_str(json).unwrap();
+        let cases = [
+            ("a.b.c", Some("1")),
+            ("a.b.d", None),
+            ("a.b.c.d", None),
+            ("list.*.c", Some("2")),
+            ("other.*.c", Some("{}")),
+            ("other.*.d", None),
+            ("empty.*.c", None),
+        ];
+        for (key, expected) in cases {
+            assert_eq!(object.json(key), expected, "{key}");
+        }
+    }
+}
