@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, read};
-use crate::base::model_config::{ModelConfig, NestedModel};
+use crate::base::model_config::{ModelConfig, NestedModel, draft_layers};
 use crate::count::UnknownActive;
 
 /// The numbers of experts of a model and its nested models.
@@ -60,13 +60,6 @@ const EXPERTS: [&str; 6] = [
     "num_moe_experts",
 ];
 const LAYERS: [&str; 4] = ["num_hidden_layers", "num_layers", "n_layers", "n_layer"];
-const DRAFT_LAYERS: [&str; 5] = [
-    "num_nextn_predict_layers",
-    "num_mtp_layers",
-    "mtp_num_hidden_layers",
-    "mtp_num_layers",
-    "num_mtp_modules",
-];
 const ZERO_EXPERTS: [&str; 2] = ["zero_expert_num", "num_zero_experts"];
 
 /// Architectures with a fixed top-k.
@@ -126,8 +119,7 @@ impl ExpertConfig {
         if experts.is_empty() {
             experts.clone_from(&outer.experts);
         }
-        let drafts = positive(&DRAFT_LAYERS);
-        let first_draft = drafts.and_then(|_| positive(&LAYERS));
+        let first_draft = draft_layers(model).and_then(|_| positive(&LAYERS));
         let mut prefixes = outer.prefixes.clone();
         prefixes.extend(nested.name_prefix().map(str::to_owned));
         Self {

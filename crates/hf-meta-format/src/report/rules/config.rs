@@ -1,26 +1,27 @@
 //! Compares the tensors of a language model with its configuration.
 //!
-//! `layouts.txt` lists the modules of each architecture with formulas of their shapes.
-//! `tests/oracles/layouts.py` derives it from `transformers` 5.23.
+//! The table of architectures lists the modules of a language model with formulas of their shapes.
+//! `tests/oracles/layouts.py` derives them from `transformers` 5.23.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
-use super::MismatchKind;
-use super::Mismatches;
+use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
-use crate::base::model_config::ModelConfig;
-use crate::count::{TensorPosition, container_bits, split_name};
+use crate::base::model_config::{ModelConfig, draft_layers};
+use crate::count::{Component, TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
 use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames};
 use crate::tables::formula::FormulaError;
 
-/// The keys of the number of layers that draft tokens, which follow all others.
-const DRAFT_LAYERS: [&str; 4] =
-    ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "num_mtp_layers"];
+type Headers = [(RepoPath, FileHeader)];
 
 /// The output embedding, which is next to the language model or inside of it.
 const HEAD: &str = "lm_head";
+
+/// The name that the table has for the module of the input embedding.
+const INPUT: &str = "@";
 
 /// The names of vision towers, which are the first or second segment of a name.
 const TOWERS: [&str; 3] = ["visual", "vision_model", "vision_tower"];
@@ -28,145 +29,78 @@ const TOWERS: [&str; 3] = ["visual", "vision_model", "vision_tower"];
 /// Parts of a configuration that describe images in some way, or a model with other code.
 const IMAGE_KEYS: [&str; 6] = ["vis", "image", "img", "mm_", "clip", "auto_map"];
 
-/// A module of a layout.
-#[derive(Clone, Copy)]
-struct Rule {
-    /// The bit of this module in sets of modules.
-    bit: u128,
-    is_required: bool,
-    shape: &'static str,
-}
-
-/// The bit of modules for which no other bit is left.
-const UNKNOWN: u128 = 1 << 127;
-
-/// The maximum number of different sets of modules in a list whose elements are compared.
-const MAX_KINDS: usize = 64;
-
-/// The modules of each element of a list, as bits. The modules of the layout have the lowest bits.
-type List = BTreeMap<u64, u128>;
-
 /// Compares all tensors of a model with the contents of `config.json`. Returns nothing for unknown layouts.
 #[must_use]
 pub fn check_model(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Vec<Finding> {
-    find_mismatches(config_json, headers).unwrap_or_default().into_findings()
+    let json = standard_json(config_json);
+    let config = serde_json::from_slice::<ModelConfig<'_>>(&json).ok();
+    let found = config.and_then(|config| find_mismatches(&config, &json, headers));
+    found.unwrap_or_default().into_findings()
 }
 
-fn find_mismatches(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Option<Mismatches> {
-    let json = standard_json(config_json);
-    let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
-    let (outer, model) = (config.outermost(), config.text_model());
-    let is_tied = config.is_tied() == Some(true);
-    let has_vision = outer.get::<JsonObject<'_>>("vision_config").is_some();
-    let whole = outer.get::<String>("model_type");
+fn find_mismatches(config: &ModelConfig<'_>, json: &[u8], headers: &Headers) -> Option<Mismatches> {
     let architecture = config.architecture()?;
+    let rules = rules(&architecture)?;
+    let embedding = rules.get(INPUT)?.shape;
+    let prefix = prefix(headers, embedding)?;
     let definitions = Definitions::of_cache(&architecture).or_else(Definitions::root)?;
     let mut check = ConfigCheck {
-        rules: rules(&architecture)?,
-        names: ModelNames::new(definitions, model),
+        rules: &rules,
+        names: ModelNames::new(definitions, config.text_model()),
         values: HashMap::new(),
         mismatches: Mismatches::default(),
     };
-    let embedding = check.rules.get("@")?.shape;
-    let prefix = prefix(headers, embedding)?;
-    // Training programs wrap models, and loaders do not know their names.
-    let is_wrapper = |(at, part): &(usize, &str)| {
-        *part == "module" && *at == 0 || ["_orig_mod", "_fsdp_wrapped_module"].contains(part)
-    };
-    if let Some((_, wrapper)) = prefix.split('.').enumerate().find(is_wrapper) {
-        let kind = MismatchKind::WrappedNames;
-        check.mismatches.add(kind, (wrapper, ""), "model_type", ("no prefix", prefix));
-    }
-    let mut lists = BTreeMap::<_, List>::new();
-    let mut unknown = HashMap::<String, u128>::new();
-    let (mut rows, mut is_language_model, mut has_drafts) = ([None; 2], true, false);
-    let mut tower = None;
+    let mut stored = StoredModules::default();
     for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
-        has_drafts |= TensorPosition::new(name).is_draft;
-        tower = tower
-            .or_else(|| name.split('.').take(2).any(|part| TOWERS.contains(&part)).then_some(name));
-        let (module, component) = split_name(name);
-        let (module, is_bias) =
-            module.strip_suffix(".bias").map_or((module, false), |module| (module, true));
-        let is_head = module == HEAD || module.ends_with(".lm_head");
-        let inside = if is_head { Some(HEAD) } else { module.strip_prefix(prefix) };
-        let Some(inside) = inside else {
-            is_language_model = false;
+        stored.add_name(name);
+        let Some(found) = ModuleTensor::new(name, prefix, tensor) else {
+            stored.is_language_model = false;
             continue;
         };
-        let place = Place::new(inside);
-        let rule = check.rules.get(&*place.pattern).copied();
-        is_language_model &= rule.is_some();
-        let known = rule.map(|rule| rule.bit).or_else(|| unknown.get(&place.pattern).copied());
-        let bit = known.unwrap_or_else(|| {
-            let used = check.rules.len() + unknown.len();
-            let bit = UNKNOWN >> 127_usize.saturating_sub(used);
-            if bit != UNKNOWN {
-                unknown.insert(place.pattern.clone(), bit);
-            }
-            bit
-        });
-        for (at, &(end, start, number)) in place.numbers.iter().enumerate() {
-            let layer = if at == 0 { 0 } else { place.layer() };
-            if let Some((list, _)) = check.rules.get_key_value(&place.pattern[..end]) {
-                let path = &module[..module.len() - inside.len() + start];
-                let list = lists.entry((*list, layer, path.trim_end_matches('.'))).or_default();
-                *list.entry(number).or_default() |= bit;
-            }
-        }
-        if let Some(rule) =
-            rule.filter(|_| component.is_plain() && !is_bias && is_unpacked(&tensor))
-        {
-            check.check_shape(name, &place, rule, &tensor);
-            if is_head || inside == embedding {
-                rows[usize::from(is_head)] = tensor.shape.first().copied();
+        stored.add(&found, &rules);
+        if let Some(rule) = rules.get(&*found.place.pattern).filter(|_| found.is_unpacked()) {
+            check.check_shape(&found, rule);
+            if found.inside == HEAD || found.inside == embedding {
+                let row = &mut stored.rows[usize::from(found.inside == HEAD)];
+                *row = found.tensor.shape.first().copied();
             }
         }
     }
+    check.check_prefix(prefix);
+    check.check_towers(config, json, &architecture, &stored);
+    check.check_embeddings(config, stored.rows);
     let mut has_spares = false;
-    for (&(list, layer, path), found) in &lists {
-        has_spares |= check.check_list(list, layer, path, found);
+    for (list, elements) in &stored.lists {
+        has_spares |= check.check_list(list, elements);
     }
-    let mut add = |kind, module, key, expected: u64, found: u64| {
-        check.mismatches.add(kind, (module, ""), key, (expected, found));
-    };
-    if let [Some(input), Some(output)] = rows
-        && is_tied
-        && input != output
-    {
-        add(MismatchKind::TiedShapeMismatch, HEAD, "tie_word_embeddings", input, output);
-    }
-    if has_vision && is_language_model {
-        add(MismatchKind::MissingVisionTower, "", "vision_config", 1, 0);
-    }
-    let text = std::str::from_utf8(&json).unwrap_or_default();
-    let has_images = IMAGE_KEYS.iter().any(|key| text.contains(key));
-    if let Some(tower) = tower.filter(|_| !has_images && whole == Some(architecture)) {
-        add(MismatchKind::SpareVisionTower, tower, "model_type", 0, 1);
-    }
-    let drafts = DRAFT_LAYERS.iter().find_map(|key| Some((key, model.number(key)?)));
-    if let Some((key, layers @ 1..)) = drafts
-        && !has_drafts
-        && !has_spares
-    {
-        add(MismatchKind::MissingDraftLayers, "", key, layers, 0);
+    if !stored.has_drafts && !has_spares {
+        check.check_drafts(config.text_model());
     }
     Some(check.mismatches)
 }
 
-/// Returns the modules of an architecture by name.
-fn rules(architecture: &str) -> Option<HashMap<&'static str, Rule>> {
+/// The modules of an architecture by name, with `#` in place of numbers.
+type Rules = HashMap<&'static str, Rule>;
+
+/// A module of an architecture, or a list of modules.
+#[derive(Clone, Copy)]
+struct Rule {
+    is_required: bool,
+    /// One formula per dimension, or the formula of a length.
+    shape: &'static str,
+}
+
+fn rules(architecture: &str) -> Option<Rules> {
     let modules = ARCHITECTURES.find("modules", architecture)?;
-    let bits = (0..127).map(|bit| 1_u128 << bit);
-    let rules = modules.entries().zip(bits).map(|((name, shape), bit)| {
-        let is_required = shape.starts_with('!');
-        (name, Rule { bit, is_required, shape: shape.trim_start_matches('!') })
-    });
-    Some(rules.collect())
+    let rule = |text: &'static str| Rule {
+        is_required: text.starts_with('!'),
+        shape: text.trim_start_matches('!'),
+    };
+    Some(modules.entries().map(|(name, text)| (name, rule(text))).collect())
 }
 
 /// Returns the start of the names of a language model, if it has exactly one input embedding.
-fn prefix<'a>(headers: &'a [(RepoPath, FileHeader)], embedding: &str) -> Option<&'a str> {
+fn prefix<'a>(headers: &'a Headers, embedding: &str) -> Option<&'a str> {
     let names = headers.iter().flat_map(|(_, header)| header.tensors()).map(|(name, _)| name);
     let modules = names.map(split_name).filter(|(_, component)| component.is_weights());
     let prefixes = modules.filter_map(|(module, _)| module.strip_suffix(embedding));
@@ -174,13 +108,44 @@ fn prefix<'a>(headers: &'a [(RepoPath, FileHeader)], embedding: &str) -> Option<
     prefixes.next().filter(|_| prefixes.next().is_none())
 }
 
-/// Returns whether a tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may transpose
-/// stacks.
-fn is_unpacked(tensor: &TensorInfo) -> bool {
-    let is_stack = tensor.shape.len() > 2;
-    let least = if is_stack { 16 } else { 8 };
-    let is_float = container_bits(&tensor.dtype).is_none() && tensor.dtype.bits() >= Some(least);
-    is_float && !matches!(tensor.shape[..], [_, 1])
+/// A tensor of a module that is in the language model, or of the output embedding.
+struct ModuleTensor<'h> {
+    name: &'h str,
+    component: &'static Component,
+    tensor: TensorInfo,
+    is_bias: bool,
+    module: &'h str,
+    /// The name of the module, relative to the language model.
+    inside: &'h str,
+    place: Place,
+}
+
+impl<'h> ModuleTensor<'h> {
+    /// Returns `None` for a module outside of the language model.
+    fn new(name: &'h str, prefix: &str, tensor: TensorInfo) -> Option<Self> {
+        let (whole, component) = split_name(name);
+        let module = whole.strip_suffix(".bias").unwrap_or(whole);
+        let is_head = module == HEAD || module.ends_with(".lm_head");
+        let inside = if is_head { HEAD } else { module.strip_prefix(prefix)? };
+        let (is_bias, place) = (module.len() < whole.len(), Place::new(inside));
+        Some(Self { name, component, tensor, is_bias, module, inside, place })
+    }
+
+    /// Returns whether the tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may
+    /// transpose stacks.
+    fn is_unpacked(&self) -> bool {
+        let TensorInfo { dtype, shape, .. } = &self.tensor;
+        let least = if shape.len() > 2 { 16 } else { 8 };
+        let is_float = container_bits(dtype).is_none() && dtype.bits() >= Some(least);
+        let is_weight = self.component.is_plain() && !self.is_bias;
+        is_weight && is_float && !matches!(shape[..], [_, 1])
+    }
+
+    /// Returns the path of the list that contains the number at `start` of the name inside the language model.
+    fn list_path(&self, start: usize) -> &'h str {
+        let path = &self.module[..self.module.len() - self.inside.len() + start];
+        path.trim_end_matches('.')
+    }
 }
 
 /// The name of a module with `#` in place of numbers.
@@ -219,9 +184,82 @@ impl Place {
     }
 }
 
+/// A list of modules, such as the layers of a model or the experts of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct List<'h> {
+    /// The name in the table.
+    name: &'static str,
+    /// The number of the layer around the list; 0 for the layers.
+    layer: u64,
+    path: &'h str,
+}
+
+/// The patterns of the names of modules.
+type Patterns = BTreeSet<Rc<str>>;
+
+/// What the files contain.
+struct StoredModules<'h> {
+    /// The modules of each element of each list.
+    lists: BTreeMap<List<'h>, BTreeMap<u64, Patterns>>,
+    /// The patterns that modules share. A hostile file can have a different one for each tensor.
+    patterns: HashSet<Rc<str>>,
+    /// The rows of the input embedding and of the output embedding.
+    rows: [Option<u64>; 2],
+    /// False if a module is outside of the known language model.
+    is_language_model: bool,
+    has_drafts: bool,
+    /// A tensor of a vision tower.
+    tower: Option<&'h str>,
+}
+
+impl Default for StoredModules<'_> {
+    fn default() -> Self {
+        let (lists, patterns, rows) = Default::default();
+        Self { lists, patterns, rows, is_language_model: true, has_drafts: false, tower: None }
+    }
+}
+
+impl<'h> StoredModules<'h> {
+    /// The maximum number of different patterns. Further unknown ones count as one.
+    const MAX_PATTERNS: usize = 128;
+
+    fn add_name(&mut self, name: &'h str) {
+        self.has_drafts |= TensorPosition::new(name).is_draft;
+        let is_tower = name.split('.').take(2).any(|part| TOWERS.contains(&part));
+        self.tower = self.tower.or(Some(name).filter(|_| is_tower));
+    }
+
+    fn add(&mut self, found: &ModuleTensor<'h>, rules: &Rules) {
+        let place = &found.place;
+        let is_known = rules.contains_key(&*place.pattern);
+        self.is_language_model &= is_known;
+        let pattern = self.shared(&place.pattern, is_known);
+        for (at, &(end, start, number)) in place.numbers.iter().enumerate() {
+            if let Some((name, _)) = rules.get_key_value(&place.pattern[..end]) {
+                let layer = if at == 0 { 0 } else { place.layer() };
+                let list = List { name, layer, path: found.list_path(start) };
+                let elements = self.lists.entry(list).or_default();
+                elements.entry(number).or_default().insert(pattern.clone());
+            }
+        }
+    }
+
+    fn shared(&mut self, pattern: &str, is_known: bool) -> Rc<str> {
+        if let Some(known) = self.patterns.get(pattern) {
+            return known.clone();
+        }
+        if !is_known && self.patterns.len() >= Self::MAX_PATTERNS {
+            return "".into();
+        }
+        let new: Rc<str> = pattern.into();
+        self.patterns.insert(new.clone());
+        new
+    }
+}
+
 /// A comparison of a model with its configuration.
 struct ConfigCheck<'a> {
-    rules: HashMap<&'static str, Rule>,
+    rules: &'a Rules,
     names: ModelNames<'a>,
     /// The values of formulas in each layer, with the keys that imply them.
     values: HashMap<(&'static str, u64), Option<(u64, String)>>,
@@ -254,7 +292,63 @@ impl ConfigCheck<'_> {
         value
     }
 
-    fn check_shape(&mut self, name: &str, place: &Place, rule: Rule, tensor: &TensorInfo) {
+    /// Checks that the names do not begin with the wrapper of a training program, which loaders do not know.
+    fn check_prefix(&mut self, prefix: &str) {
+        let is_wrapper = |(at, part): &(usize, &str)| {
+            *part == "module" && *at == 0 || ["_orig_mod", "_fsdp_wrapped_module"].contains(part)
+        };
+        if let Some((_, wrapper)) = prefix.split('.').enumerate().find(is_wrapper) {
+            let values = ("no prefix", prefix);
+            self.mismatches.add(MismatchKind::WrappedNames, (wrapper, ""), "model_type", values);
+        }
+    }
+
+    /// Checks that a vision tower is stored exactly if the configuration describes one.
+    fn check_towers(
+        &mut self,
+        config: &ModelConfig<'_>,
+        json: &[u8],
+        architecture: &str,
+        stored: &StoredModules<'_>,
+    ) {
+        let outer = config.outermost();
+        let has_vision = outer.get::<JsonObject<'_>>("vision_config").is_some();
+        if has_vision && stored.is_language_model {
+            self.mismatches.add(
+                MismatchKind::MissingVisionTower,
+                ("", ""),
+                "vision_config",
+                (1, 0),
+            );
+        }
+        let text = std::str::from_utf8(json).unwrap_or_default();
+        let has_images = IMAGE_KEYS.iter().any(|key| text.contains(key));
+        let is_whole = outer.get::<String>("model_type").as_deref() == Some(architecture);
+        if let Some(tower) = stored.tower.filter(|_| !has_images && is_whole) {
+            self.mismatches.add(MismatchKind::SpareVisionTower, (tower, ""), "model_type", (0, 1));
+        }
+    }
+
+    /// Checks that tied embeddings have as many rows as each other.
+    fn check_embeddings(&mut self, config: &ModelConfig<'_>, rows: [Option<u64>; 2]) {
+        if let [Some(input), Some(output)] = rows
+            && config.is_tied() == Some(true)
+            && input != output
+        {
+            let (kind, key) = (MismatchKind::TiedShapeMismatch, "tie_word_embeddings");
+            self.mismatches.add(kind, (HEAD, ""), key, (input, output));
+        }
+    }
+
+    /// Reports layers that draft tokens, of which none is stored.
+    fn check_drafts(&mut self, model: &JsonObject<'_>) {
+        if let Some((key, layers)) = draft_layers(model) {
+            self.mismatches.add(MismatchKind::MissingDraftLayers, ("", ""), key, (layers, 0));
+        }
+    }
+
+    fn check_shape(&mut self, found: &ModuleTensor<'_>, rule: &Rule) {
+        let place = &found.place;
         // Layers that draft tokens may have other shapes.
         if let Some(&(end, _, layer)) = place.numbers.first()
             && let Some(list) = self.rules.get(&place.pattern[..end])
@@ -262,63 +356,83 @@ impl ConfigCheck<'_> {
         {
             return;
         }
+        let shape = &found.tensor.shape;
         let (mut expected, mut wrong) = (Vec::new(), None);
-        let mut lengths = tensor.shape.iter();
-        for formula in rule.shape.split(',') {
-            let length = lengths.next().copied();
-            let (least, formula) =
+        for (at, formula) in rule.shape.split(',').enumerate() {
+            let (is_least, formula) =
                 formula.strip_prefix('>').map_or((false, formula), |formula| (true, formula));
             let value = if formula == "_" { None } else { self.evaluate(formula, place.layer()) };
             let Some((value, keys)) = value else {
                 expected.push("_".to_owned());
                 continue;
             };
-            expected.push(format!("{}{value}", if least { "≥" } else { "" }));
-            if length.is_none_or(|length| if least { length < value } else { length != value }) {
+            expected.push(format!("{}{value}", if is_least { "≥" } else { "" }));
+            let fits = |length: &u64| if is_least { *length >= value } else { *length == value };
+            if !shape.get(at).is_some_and(fits) {
                 wrong.get_or_insert(keys);
             }
         }
         if let Some(keys) = wrong {
-            let (expected, found) =
-                (format!("[{}]", expected.join(", ")), format!("{:?}", tensor.shape));
-            let kind = MismatchKind::ShapeMismatch;
-            self.mismatches.add(kind, (name, &place.pattern), &keys, (expected, found));
+            let values = (format!("[{}]", expected.join(", ")), format!("{shape:?}"));
+            let module = (found.name, &*place.pattern);
+            self.mismatches.add(MismatchKind::ShapeMismatch, module, &keys, values);
         }
     }
 
     /// Compares the length of a list with the configuration, and its elements with each other. Returns true if the
     /// list is longer.
-    fn check_list(&mut self, list: &'static str, layer: u64, path: &str, found: &List) -> bool {
-        let Some(rule) = self.rules.get(list).copied() else { return false };
-        let Some((length, keys)) = self.evaluate(rule.shape, layer) else { return false };
-        let inside = || found.range(..length).map(|(number, modules)| (*number, *modules));
-        let stored = inside().count() as u64;
-        let known = (1 << self.rules.len()) - 1;
+    fn check_list(&mut self, list: &List<'_>, elements: &BTreeMap<u64, Patterns>) -> bool {
+        let Some(rule) = self.rules.get(list.name).copied() else { return false };
+        let Some((length, keys)) = self.evaluate(rule.shape, list.layer) else { return false };
+        let stored = elements.range(..length).count() as u64;
+        // Layers with unknown modules may draft tokens.
+        let is_known =
+            |modules: &Patterns| modules.iter().all(|name| self.rules.contains_key(&**name));
         let spare =
-            found.range(length..).filter(|(_, modules)| **modules & !known == 0).count() as u64;
-        for (kind, count) in [
-            (MismatchKind::MissingBlocks, stored),
-            // Layers with unknown modules may draft tokens.
-            (MismatchKind::SpareBlocks, stored + spare),
-        ] {
-            if (kind == MismatchKind::MissingBlocks && count < length) || count > length {
-                self.mismatches.add(kind, (path, list), &keys, (length, count));
-            }
+            elements.range(length..).filter(|(_, modules)| is_known(modules)).count() as u64;
+        let place = (list.path, list.name);
+        if stored < length {
+            let values = (length, stored);
+            self.mismatches.add(MismatchKind::MissingBlocks, place, &keys, values);
         }
-        let is_child = |name: &str| name.rfind('#').is_some_and(|end| name[..=end] == *list);
-        let children = self.rules.iter().filter(|(name, rule)| rule.is_required && is_child(name));
-        let required: Vec<_> = children.map(|(name, rule)| (*name, rule.bit)).collect();
-        let kinds: BTreeSet<_> = inside().map(|(_, modules)| modules).collect();
-        for (number, modules) in inside().filter(|_| kinds.len() <= MAX_KINDS) {
-            // An element with a module that the others lack is of another kind, such as a dense layer between others
-            // with experts, or a layer with a convolution in place of attention.
-            let larger = kinds.iter().filter(|kind| *kind & modules == modules);
-            let missing = larger.fold(0, |all, kind| all | kind) & !modules;
-            for (name, _) in required.iter().filter(|(_, bit)| missing & bit != 0) {
-                let module = format!("{path}.{number}{}", &name[list.len()..]);
+        if stored + spare > length {
+            let values = (length, stored + spare);
+            self.mismatches.add(MismatchKind::SpareBlocks, place, &keys, values);
+        }
+        let missing = self.missing(list, elements.range(..length).map(|(_, modules)| modules));
+        for (number, modules) in elements.range(..length) {
+            for name in missing.get(modules).into_iter().flatten() {
+                let module = format!("{}.{number}{}", list.path, &name[list.name.len()..]);
                 self.mismatches.add(MismatchKind::MissingModule, (&module, name), &keys, (1, 0));
             }
         }
-        found.keys().any(|number| *number >= length)
+        elements.keys().any(|number| *number >= length)
+    }
+
+    /// Returns the required modules that each kind of element lacks, compared with elements that have all its modules. An
+    /// element with a module that the others lack is of another kind, such as a dense layer between others with experts,
+    /// or a layer with a convolution in place of attention.
+    fn missing<'p>(
+        &self,
+        list: &List<'_>,
+        elements: impl Iterator<Item = &'p Patterns>,
+    ) -> BTreeMap<&'p Patterns, Vec<&'p str>> {
+        /// The maximum number of kinds that are compared.
+        const MAX_KINDS: usize = 64;
+
+        let kinds: BTreeSet<_> = elements.collect();
+        if kinds.len() > MAX_KINDS {
+            return BTreeMap::new();
+        }
+        let is_child = |name: &str| name.rfind('#').is_some_and(|end| name[..=end] == *list.name);
+        let is_required = |name: &str| {
+            is_child(name) && self.rules.get(name).is_some_and(|rule| rule.is_required)
+        };
+        let missing = |modules: &'p Patterns| {
+            let larger = kinds.iter().filter(|kind| kind.is_superset(modules));
+            let names: BTreeSet<_> = larger.flat_map(|kind| kind.difference(modules)).collect();
+            names.into_iter().map(|name| &**name).filter(|name| is_required(name)).collect()
+        };
+        kinds.iter().map(|kind| (*kind, missing(kind))).collect()
     }
 }
