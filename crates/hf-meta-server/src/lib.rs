@@ -17,8 +17,8 @@
 //!    waits for that result instead. The hooks also end a lookup that would send too many requests.
 //! 8. `results` keeps the `LookupResult`. If the lookup takes too long, the badge says `pending` and the lookup
 //!    continues.
-//! 9. `error_code` classifies a failure, and `error_reply` turns it into an HTTP status, a JSON error and a short
-//!    reason for the badge.
+//! 9. `failure` turns an error into everything that responses say about it: a status, a code, a short reason for the
+//!    badge, and a sentence about what to do.
 //! 10. [`badge`](hf_meta_badge) renders the image, and `reply` adds its caching headers.
 //!
 //! A badge is served with status 200 even if the lookup fails, because image proxies show no image for other
@@ -36,8 +36,7 @@
 mod badge_cache;
 mod client_ip;
 mod config;
-mod error_code;
-mod error_reply;
+mod failure;
 mod lookup;
 mod lookup_hooks;
 mod lookup_result;

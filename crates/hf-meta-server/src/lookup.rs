@@ -1,29 +1,26 @@
 //! Lookups: results come from memory, or else from one lookup at the Hub that all requests share.
 
 use std::net::IpAddr;
-use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 
 use futures::future::{Either, FutureExt, select};
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::badge_cache::BadgeCache;
 use super::config::ServiceConfig;
+use super::failure::Failure;
 use super::lookup_hooks::{
     EarlyExit, FIRST_REQUESTS, LookupCause, LookupHooks, LookupLimits, PinnedQuery,
 };
-use super::lookup_result::{LookupOutcome, LookupResult};
+use super::lookup_result::LookupResult;
 use super::metrics::{ResultSource, ServerMetrics};
-use super::page::WeightsDetails;
-use super::results::{Results, SharedLookup};
+use super::results::{CachedResult, Results, SharedLookup};
 use super::token_buckets::TokenBuckets;
-use super::weights_query::{QueryKind, WeightsQuery};
+use super::weights_query::WeightsQuery;
 use hf_meta::formats::chain;
-use hf_meta::{CacheMode, Client, Endpoint, Error, ErrorKind, Model};
-use hf_meta_badge::MetricValues;
+use hf_meta::{CacheMode, Client, Endpoint, ErrorKind};
 
 /// Answers queries from memory or from the Hub.
 pub(super) struct Lookups {
@@ -76,33 +73,35 @@ impl Lookups {
         self: &Arc<Self>,
         query: &WeightsQuery,
         client: IpAddr,
-    ) -> LookupOutcome {
+    ) -> Arc<LookupResult> {
         let cached = self.results.get(query);
         match &cached {
             Some(cached) if cached.is_fresh() => {
                 self.metrics.result(ResultSource::Memory);
-                return LookupOutcome::Ready(Arc::clone(&cached.result));
+                return Arc::clone(&cached.result);
             }
             Some(cached) if cached.may_serve_stale() => {
                 self.metrics.result(ResultSource::Stale);
                 self.refresh(query, LookupCause::Refresh(client));
-                return LookupOutcome::Ready(Arc::clone(&cached.result));
+                return Arc::clone(&cached.result);
             }
             _ => {}
         }
-        let outcome = if self.requests.try_take(client) {
+        let result = if self.requests.try_take(client) {
             self.wait_for_lookup(query, client).await
         } else {
             self.metrics.limited_requests.inc();
-            LookupOutcome::RateLimited
+            let error = "too many requests from this client; try again in a minute";
+            Failure::busy("rate limited", error).into()
         };
-        match (outcome, cached.map(|cached| cached.result)) {
-            (LookupOutcome::Ready(result), _) if !result.is_transient_failure() => {
-                LookupOutcome::Ready(result)
-            }
+        match cached {
             // A result beyond the maximum staleness is still better than none.
-            (_, Some(cached)) if !cached.is_transient_failure() => LookupOutcome::Ready(cached),
-            (outcome, _) => outcome,
+            Some(CachedResult { result: known, .. })
+                if result.is_transient_failure() && !known.is_transient_failure() =>
+            {
+                known
+            }
+            _ => result,
         }
     }
 
@@ -116,18 +115,20 @@ impl Lookups {
         self: &Arc<Self>,
         query: &WeightsQuery,
         client: IpAddr,
-    ) -> LookupOutcome {
+    ) -> Arc<LookupResult> {
+        let error = "too many repositories are being read; try again in a minute";
+        let busy = || Failure::busy("busy", error).into();
         let Some(lookup) = self.join_or_start(query, self.max_in_flight, LookupCause::New(client))
         else {
             self.metrics.result(ResultSource::Refused);
-            return LookupOutcome::Busy;
+            return busy();
         };
         if let Ok(result) = tokio::time::timeout(self.config.lookup_timeout, lookup).await {
             self.metrics.result(ResultSource::Hub);
-            return result.map_or(LookupOutcome::Busy, LookupOutcome::Ready);
+            return result.unwrap_or_else(busy);
         }
         self.metrics.result(ResultSource::Pending);
-        LookupOutcome::Pending
+        Failure::pending().into()
     }
 
     /// Starts a lookup in the background. Refreshes use at most half of the queue, so that there is always room for
@@ -193,7 +194,10 @@ impl Lookups {
             }
             Err(EarlyExit::TooManyFiles { requests }) => {
                 let limit = self.limits.max_requests;
-                Some(Arc::new(LookupResult::TooManyFiles { requests, limit }))
+                let error = format!(
+                    "reading the weights takes {requests} requests; this service sends at most {limit}"
+                );
+                Some(Failure::too_many_files(error).into())
             }
             Err(EarlyExit::NoBudget) => None,
         };
@@ -247,40 +251,18 @@ impl Lookups {
             .meter(&hooks.meter)
             .large_calls(&self.limits.large_calls)
             .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
-        let read = match query.kind() {
-            QueryKind::Counts => model.count().await.map(LookupResult::from_report),
-            QueryKind::Details => read_details(&model).await,
-            QueryKind::Listing => model.weight_sets().await.map(LookupResult::Listed),
-        };
-        let error = match read {
-            Ok(result) => return result,
+        let error = match model.count().await {
+            Ok(report) => return report.into(),
             Err(error) => error,
         };
-        if query.kind() == QueryKind::Counts
-            && error.kind() == ErrorKind::Gated
-            && let Ok(Some(reported)) = model.hub_reported_count().await
-        {
-            let values = MetricValues::from_unverified(reported.parameters, reported.total);
-            return LookupResult::HubReported { values, error: logged(query, error) };
-        }
-        LookupResult::Failed { error: logged(query, error) }
+        let reported = match error.kind() {
+            ErrorKind::Gated => model.hub_reported_count().await.ok().flatten(),
+            _ => None,
+        };
+        // Responses omit the causes.
+        tracing::info!(repo = %query.repo(), error = chain(&error), "lookup failed");
+        LookupResult::Failed(Failure::from_error(error, reported))
     }
-}
-
-/// Reads the details. They are prepared on a blocking thread, because they have a row per tensor.
-async fn read_details(model: &Model) -> Result<LookupResult, Error> {
-    let weights = model.inspect().await?;
-    let details = move || WeightsDetails::from_weights(&weights);
-    match spawn_blocking(details).await {
-        Ok(details) => Ok(LookupResult::Detailed(Box::new(details))),
-        Err(error) => resume_unwind(error.into_panic()),
-    }
-}
-
-/// Logs an error with its causes, which responses omit.
-fn logged(query: &WeightsQuery, error: Error) -> Arc<Error> {
-    tracing::info!(repo = %query.repo(), error = chain(&error), "lookup failed");
-    Arc::new(error)
 }
 
 /// Removes a lookup from the lookups in flight when it ends, even if it panics.

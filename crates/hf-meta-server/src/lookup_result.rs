@@ -5,84 +5,47 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::error_code::{ErrorCode, FailureLifetime};
-use super::page::WeightsDetails;
+use super::failure::Failure;
 use super::weights_query::WeightsQuery;
-use hf_meta::Error;
 use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::report::{CountReport, Finding};
-use hf_meta_badge::MetricValues;
 
-/// The approximate size of a result without summary or list, in bytes.
+/// The approximate size of a failure without weight sets, in bytes.
 const SMALL_RESULT_BYTES: usize = 2_048;
 
-/// The outcome of a lookup for one request.
-#[derive(Clone, Debug)]
-pub(super) enum LookupOutcome {
-    /// The result, fresh or stale.
-    Ready(Arc<LookupResult>),
-    /// The lookup is still in flight.
-    Pending,
-    /// No lookup was started, because too many are queued or the client has no budget left.
-    Busy,
-    /// The client has made too many requests.
-    RateLimited,
-    /// The service does not read repositories of this owner.
-    NotAllowed,
-}
-
+/// The result of a lookup, or the failure of a request without one.
 #[derive(Debug)]
 pub(super) enum LookupResult {
-    /// Weights that were read and counted.
     Counted(Box<CountedWeights>),
-    /// The details of counted weights.
-    Detailed(Box<WeightsDetails>),
-    /// A repository that takes more requests than a lookup may send.
-    TooManyFiles { requests: u64, limit: usize },
-    /// A gated repository with the values that the Hub reports for it.
-    HubReported { values: MetricValues, error: Arc<Error> },
-    /// A failed lookup.
-    Failed { error: Arc<Error> },
-    /// The sets of weights in a repository; `None` if its files cannot be listed.
-    Listed(Option<Vec<WeightSet>>),
+    Failed(Failure),
 }
 
-/// Weights that were read and counted, prepared for each endpoint.
+/// Weights that were read and counted.
 #[derive(Debug)]
 pub(super) struct CountedWeights {
-    /// The JSON for the API.
+    /// The JSON for the API. A report can be large, so it is serialized once.
     pub(super) json: Bytes,
-    /// The values for badges.
-    pub(super) values: MetricValues,
-    /// The report, for the page and for other names of the commit.
+    /// The report, for badges, the page and other names of the commit.
     pub(super) report: CountReport,
 }
 
-impl LookupOutcome {
-    /// Returns the counted weights, if any.
-    pub(super) fn counted(&self) -> Option<&CountedWeights> {
-        match self {
-            Self::Ready(result) => match &**result {
-                LookupResult::Counted(counted) => Some(counted),
-                _ => None,
-            },
-            _ => None,
-        }
+impl From<CountReport> for LookupResult {
+    fn from(report: CountReport) -> Self {
+        // Serializing numbers and strings cannot fail.
+        let json = serde_json::to_vec(&report).unwrap_or_default();
+        // A boxed slice has no spare capacity.
+        let json = json.into_boxed_slice().into();
+        Self::Counted(Box::new(CountedWeights { json, report }))
+    }
+}
+
+impl From<Failure> for Arc<LookupResult> {
+    fn from(failure: Failure) -> Self {
+        Self::new(LookupResult::Failed(failure))
     }
 }
 
 impl LookupResult {
-    pub(super) fn from_report(report: CountReport) -> Self {
-        // Serializing numbers and strings cannot fail.
-        let json = serde_json::to_vec(&report).unwrap_or_default();
-        Self::Counted(Box::new(CountedWeights {
-            // A boxed slice has no spare capacity.
-            json: json.into_boxed_slice().into(),
-            values: MetricValues::from_report(&report),
-            report,
-        }))
-    }
-
     /// Returns the result for another name of the same commit. `canonical` is the canonical name of the repository.
     pub(super) fn renamed(self: &Arc<Self>, query: &WeightsQuery, canonical: &str) -> Arc<Self> {
         let Self::Counted(counted) = &**self else { return Arc::clone(self) };
@@ -92,17 +55,20 @@ impl LookupResult {
         if query.repo().to_string() != canonical {
             report.findings.push(Finding::Renamed { repo: canonical.to_owned() });
         }
-        Arc::new(Self::from_report(report))
+        Arc::new(report.into())
     }
 
-    /// Returns whether a later lookup could succeed without a change of the repository.
+    /// Returns whether the failure says nothing about the repository, so that an earlier result is better.
     pub(super) fn is_transient_failure(&self) -> bool {
-        matches!(self, Self::Failed { error } if ErrorCode::from(&**error).is_transient())
+        matches!(self, Self::Failed(failure) if failure.is_transient())
     }
 
     /// Returns whether the result is the same for every reader of a commit at any time.
     pub(super) fn is_permanent(&self) -> bool {
-        !matches!(self, Self::HubReported { .. } | Self::Failed { .. } | Self::Listed(None))
+        match self {
+            Self::Counted(_) => true,
+            Self::Failed(failure) => failure.is_permanent(),
+        }
     }
 
     /// Returns the time to live of the result, or `None` if it never expires. `ttl` applies to counts of a branch or
@@ -110,27 +76,16 @@ impl LookupResult {
     pub(super) fn ttl(&self, is_pinned: bool, ttl: Duration) -> Option<Duration> {
         match self {
             _ if is_pinned && self.is_permanent() => None,
-            Self::Failed { error } => Some(ErrorCode::from(&**error).lifetime().ttl()),
-            Self::HubReported { .. } => Some(ttl.max(FailureLifetime::Permanent.ttl())),
-            _ => Some(ttl),
+            Self::Counted(_) => Some(ttl),
+            Self::Failed(failure) => Some(failure.ttl(ttl)),
         }
     }
 
     /// Returns the outcome of the lookup as a label of metrics.
     pub(super) fn label(&self) -> &'static str {
         match self {
-            Self::Counted(_) => "Counted",
-            Self::Detailed(_) => "Detailed",
-            Self::TooManyFiles { .. } => "TooManyFiles",
-            Self::HubReported { .. } => "HubReported",
-            Self::Listed(_) => "Listed",
-            Self::Failed { error } => match ErrorCode::from(&**error) {
-                ErrorCode::SeveralSets => "SeveralSets",
-                ErrorCode::NotFound | ErrorCode::NoSafetensors => "NotFound",
-                ErrorCode::Denied => "Denied",
-                ErrorCode::Malformed => "Malformed",
-                _ => "Failed",
-            },
+            Self::Counted(_) => "counted",
+            Self::Failed(failure) => failure.code,
         }
     }
 
@@ -139,19 +94,13 @@ impl LookupResult {
         match self {
             // The report repeats the JSON in separate allocations.
             Self::Counted(counted) => size_of::<CountedWeights>() + 4 * counted.json.len(),
-            Self::Detailed(details) => size_of::<WeightsDetails>() + details.size(),
-            Self::Listed(sets) => size_of::<Self>() + size_of_sets(sets.iter().flatten()),
-            Self::Failed { error } => match &**error {
-                Error::SeveralSets { sets, .. } => SMALL_RESULT_BYTES + size_of_sets(sets),
-                _ => SMALL_RESULT_BYTES,
-            },
-            Self::HubReported { .. } | Self::TooManyFiles { .. } => SMALL_RESULT_BYTES,
+            Self::Failed(failure) => SMALL_RESULT_BYTES + size_of_sets(&failure.sets),
         }
     }
 }
 
 /// Returns the approximate size of sets of weights including the paths of their files, in bytes.
-fn size_of_sets<'a>(sets: impl IntoIterator<Item = &'a WeightSet>) -> usize {
+fn size_of_sets(sets: &[WeightSet]) -> usize {
     let file = |set: &WeightSet| 3 * size_of::<String>() + set.path.as_str().len();
-    sets.into_iter().map(|set| size_of::<WeightSet>() + (set.files + 2) * file(set)).sum()
+    sets.iter().map(|set| size_of::<WeightSet>() + (set.files + 2) * file(set)).sum()
 }

@@ -198,6 +198,7 @@ impl CachedResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
     use crate::weights_query::QueryString;
     use hf_meta::formats::Formats;
     use hf_meta::formats::weight_sets::{Layout, ListedFile};
@@ -209,8 +210,10 @@ mod tests {
         let query = WeightsQuery::parse("org/model", &QueryString::parse(None)).unwrap();
         let file = |n| ListedFile { path: format!("{n}/x.safetensors").parse().unwrap(), size: 9 };
         let files: Vec<_> = (0..1_000).map(file).collect();
-        let result =
-            LookupResult::Listed(Some(Layout::new(Formats::built_in(), None, &files).sets));
+        let sets = Layout::new(Formats::built_in(), None, &files).sets;
+        let mut failure = Failure::pending();
+        failure.sets = sets;
+        let result = LookupResult::Failed(failure);
         assert!(result.size() as u64 > limit / 4, "{} bytes", result.size());
         results.store(&query, &Arc::new(result));
         assert!(results.get(&query).is_some());

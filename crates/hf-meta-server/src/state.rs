@@ -11,8 +11,9 @@ use url::Url;
 use super::badge_cache::BadgeCache;
 use super::client_ip::{PeerAddress, TrustedProxies};
 use super::config::ServiceConfig;
+use super::failure::Failure;
 use super::lookup::Lookups;
-use super::lookup_result::LookupOutcome;
+use super::lookup_result::LookupResult;
 use super::metrics::ServerMetrics;
 use super::reply::CachePolicy;
 use super::weights_query::WeightsQuery;
@@ -52,11 +53,11 @@ impl ServiceState {
     }
 
     /// Looks up the weights for a client's request, within the client's limits.
-    pub(super) async fn look_up(&self, query: &WeightsQuery, client: IpAddr) -> LookupOutcome {
+    pub(super) async fn look_up(&self, query: &WeightsQuery, client: IpAddr) -> Arc<LookupResult> {
         if self.allows_owner(query) {
             self.lookups.get(query, client).await
         } else {
-            LookupOutcome::NotAllowed
+            Failure::not_allowed().into()
         }
     }
 

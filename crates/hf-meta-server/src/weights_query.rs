@@ -11,19 +11,12 @@ use hf_meta::memory::{MemoryOptions, parse_tokens};
 use hf_meta::report::Plan;
 use hf_meta::{Client, Model};
 use hf_meta::{CommitSha, Endpoint, RepoId, Revision, Source};
+use hf_meta_badge::Metric;
+
+use super::failure::Failure;
 
 /// The maximum length of a query string in bytes. Longer ones are rejected.
 const MAX_QUERY_LENGTH: usize = 4_096;
-
-/// The kind of result that a query requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum QueryKind {
-    Counts,
-    /// The largest modules and the files. Only the page shows them, and reading them takes more memory.
-    Details,
-    /// The names of the sets of weights.
-    Listing,
-}
 
 /// A query for the weights of a repository, optionally at a revision and below a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,50 +26,28 @@ pub(super) struct WeightsQuery {
     path: Option<RepoPath>,
     /// The conditions for which the memory of the model is requested.
     memory: Option<MemoryOptions>,
-    kind: QueryKind,
-}
-
-/// The part of a query that is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InvalidQuery {
-    Repo,
-    Revision,
-    Path,
-    /// The query string is too long.
-    TooLong,
-}
-
-impl InvalidQuery {
-    /// Returns a description that fits on a badge.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Repo => "invalid name",
-            Self::Revision => "invalid revision",
-            Self::Path => "invalid path",
-            Self::TooLong => "query too long",
-        }
-    }
 }
 
 impl WeightsQuery {
     /// Parses the repository name from a URL path, and the revision and path from a query string.
-    pub(super) fn parse(repo: &str, query: &QueryString<'_>) -> Result<Self, InvalidQuery> {
+    pub(super) fn parse(repo: &str, query: &QueryString<'_>) -> Result<Self, Failure> {
         if query.is_too_long {
-            return Err(InvalidQuery::TooLong);
+            return Err(Failure::query_too_long());
         }
-        let repo = percent_decode_str(repo).decode_utf8().map_err(|_| InvalidQuery::Repo)?;
-        let repo = repo.parse().map_err(|_| InvalidQuery::Repo)?;
-        let revision = query.get("revision").map(str::parse);
-        let path = query.get("path").map(|path| path.trim_end_matches('/').parse());
+        let invalid = |reason: &'static str| Failure::invalid(reason, reason.to_owned());
+        let repo = percent_decode_str(repo).decode_utf8().ok();
+        let repo =
+            repo.and_then(|repo| repo.parse().ok()).ok_or_else(|| invalid("invalid name"))?;
+        let revision = query.get("revision").map(str::parse).transpose();
+        let path = query.get("path").map(|path| path.trim_end_matches('/').parse()).transpose();
         let context = query.get("context").and_then(parse_tokens);
         let memory = MemoryOptions { context, ..MemoryOptions::default() };
         let has_memory = context.is_some() || query.get("show") == Some("memory");
         Ok(Self {
             repo,
-            revision: revision.transpose().map_err(|_| InvalidQuery::Revision)?,
-            path: path.transpose().map_err(|_| InvalidQuery::Path)?,
+            revision: revision.map_err(|_| invalid("invalid revision"))?,
+            path: path.map_err(|_| invalid("invalid path"))?,
             memory: Some(memory).filter(|_| has_memory),
-            kind: QueryKind::Counts,
         })
     }
 
@@ -86,25 +57,14 @@ impl WeightsQuery {
         text: &str,
         endpoint: &Endpoint,
         query: &QueryString<'_>,
-    ) -> Result<Self, String> {
-        let source = Source::parse(text, endpoint).map_err(|error| error.to_string())?;
+    ) -> Result<Self, Failure> {
+        let invalid = |error| Failure::invalid("invalid name", error);
+        let source = Source::parse(text, endpoint).map_err(|error| invalid(error.to_string()))?;
         let Source::Repo { repo, revision, path } = source else {
-            return Err("not a repository on the Hub".to_owned());
+            return Err(invalid("not a repository on the Hub".to_owned()));
         };
-        let given =
-            Self::parse(repo.as_ref(), query).map_err(|invalid| invalid.as_str().to_owned())?;
+        let given = Self::parse(repo.as_ref(), query)?;
         Ok(Self { revision: given.revision.or(revision), path: given.path.or(path), ..given })
-    }
-
-    /// Returns a query for the names of all sets of weights, at `commit` if it is known.
-    pub(super) fn listing(&self, commit: Option<&CommitSha>) -> Self {
-        let revision = commit.map(Revision::from).or_else(|| self.revision.clone());
-        Self { revision, kind: QueryKind::Listing, ..self.clone() }
-    }
-
-    /// Returns a query for the details of counted weights, at `commit` if it is known.
-    pub(super) fn details(&self, commit: Option<&CommitSha>) -> Self {
-        Self { kind: QueryKind::Details, ..self.listing(commit) }
     }
 
     /// Returns the query for a commit, with a canonical spelling of the repository. `name` is its canonical name, if
@@ -113,10 +73,6 @@ impl WeightsQuery {
         let name = name.map_or_else(|| self.repo.to_string(), str::to_owned).to_ascii_lowercase();
         let repo = name.parse().unwrap_or_else(|_| self.repo.clone());
         Self { repo, revision: Some(commit.into()), ..self.clone() }
-    }
-
-    pub(super) fn kind(&self) -> QueryKind {
-        self.kind
     }
 
     /// Returns whether the query is for a repository. The Hub ignores letter case.
@@ -184,6 +140,11 @@ impl<'a> QueryString<'a> {
         self.pairs.iter().map(|(name, value)| (&**name, &**value))
     }
 
+    /// Returns the requested metric, or the default if there is none with this name.
+    pub(super) fn metric(&self) -> Metric {
+        self.get("show").and_then(|name| name.parse().ok()).unwrap_or_default()
+    }
+
     /// Returns the value of a parameter, unless it is empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.pairs().find(|(found, _)| *found == name);
@@ -195,8 +156,10 @@ impl<'a> QueryString<'a> {
 mod tests {
     use super::*;
 
-    fn parse(repo: &str, query: &str) -> Result<WeightsQuery, InvalidQuery> {
-        WeightsQuery::parse(repo, &QueryString::parse(Some(query)))
+    /// Parses a query, or returns the reason on the badge.
+    fn parse(repo: &str, query: &str) -> Result<WeightsQuery, String> {
+        let parsed = WeightsQuery::parse(repo, &QueryString::parse(Some(query)));
+        parsed.map_err(|failure| failure.badge(Metric::Params).message)
     }
 
     #[test]
@@ -210,26 +173,26 @@ mod tests {
     #[test]
     fn invalid_names_revisions_and_paths_are_rejected() {
         let cases = [
-            ("a/b/c", "", InvalidQuery::Repo),
-            ("", "", InvalidQuery::Repo),
-            ("../etc/passwd", "", InvalidQuery::Repo),
-            ("%2e%2e/x", "", InvalidQuery::Repo),
-            ("a/%ff", "", InvalidQuery::Repo),
-            ("a/b%0d%0aX:y", "", InvalidQuery::Repo),
-            ("a/b", "revision=%0d%0aX:y", InvalidQuery::Revision),
-            ("a/b", "path=../../c", InvalidQuery::Path),
-            ("a/b", "path=%2e%2e%2fc", InvalidQuery::Path),
-            ("a/b", "path=http://x", InvalidQuery::Path),
+            ("a/b/c", "", "invalid name"),
+            ("", "", "invalid name"),
+            ("../etc/passwd", "", "invalid name"),
+            ("%2e%2e/x", "", "invalid name"),
+            ("a/%ff", "", "invalid name"),
+            ("a/b%0d%0aX:y", "", "invalid name"),
+            ("a/b", "revision=%0d%0aX:y", "invalid revision"),
+            ("a/b", "path=../../c", "invalid path"),
+            ("a/b", "path=%2e%2e%2fc", "invalid path"),
+            ("a/b", "path=http://x", "invalid path"),
         ];
         for (repo, query, invalid) in cases {
-            assert_eq!(parse(repo, query), Err(invalid), "{repo}?{query}");
+            assert_eq!(parse(repo, query), Err(invalid.to_owned()), "{repo}?{query}");
         }
     }
 
     #[test]
     fn an_oversized_query_string_is_rejected() {
         let long = format!("revision=v1&label={}", "x".repeat(MAX_QUERY_LENGTH));
-        assert_eq!(parse("a/b", &long), Err(InvalidQuery::TooLong));
+        assert_eq!(parse("a/b", &long), Err("query too long".to_owned()));
     }
 
     #[test]

@@ -29,22 +29,6 @@ fn requests(hub: &LocalHub) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn only_the_page_reads_modules() {
-    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let router = router(&hub, config());
-    get(&router, "/badge/org/model.svg").await;
-    get(&router, "/api/models/org/model").await;
-    let lookups = async |outcome: &str| {
-        let metrics = get(&router, "/metrics").await.body;
-        metrics.contains(&format!("hf_meta_lookups_total{{outcome=\"{outcome}\"}} 1"))
-    };
-    assert!(lookups("Counted").await && !lookups("Detailed").await);
-    let page = get(&router, "/?repo=org/model").await.body;
-    assert!(lookups("Counted").await && lookups("Detailed").await);
-    assert!(page.contains("<h3>Modules</h3>") && page.contains("b.safetensors"), "{page}");
-}
-
-#[tokio::test]
 async fn the_shards_of_a_commit_are_read_once_whatever_its_names() {
     let repo = many_shards("organization/model", 40).renamed_from("former/name");
     let hub = LocalHub::start([repo]).unwrap();

@@ -1,6 +1,7 @@
 //! Badges, the JSON API, the OpenAPI document and the metrics.
 
 use axum::http::{Method, StatusCode};
+use hf_meta::ErrorKind;
 use hf_meta_badge::{Logo, Metric, Style, Theme};
 use serde_json::{Value, json};
 
@@ -83,14 +84,14 @@ async fn an_error_is_a_grey_badge_with_a_short_cache_lifetime() {
     });
     let router = router(&hub, config());
     for (path, message, api, code, age) in [
-        ("org/none", "not found", 404, "notFound", 60),
-        ("org/private", "not found", 404, "notFound", 60),
-        ("org/empty", "no safetensors", 404, "noSafetensors", 60),
-        ("org/broken", "invalid safetensors", 422, "malformed", 10),
-        ("org/several", "several sets", 300, "severalSets", 60),
-        ("org/part", "shards missing", 422, "malformed", 10),
-        ("org/gated", "gated", 403, "denied", 60),
-        ("org/failing", "unavailable", 502, "unavailable", 10),
+        ("org/none", "not found", 404, "repoNotFound", 60),
+        ("org/private", "not found", 404, "repoNotFound", 60),
+        ("org/empty", "no safetensors", 422, "noWeights", 60),
+        ("org/broken", "invalid safetensors", 422, "malformedHeader", 10),
+        ("org/several", "several sets", 422, "severalSets", 60),
+        ("org/part", "shards missing", 422, "missingShards", 10),
+        ("org/gated", "gated", 403, "gated", 60),
+        ("org/failing", "unavailable", 503, "refused", 10),
     ] {
         let badge = get(&router, &format!("/badge/{path}.svg?color=red")).await;
         assert_eq!((badge.status, badge.title()), (StatusCode::OK, format!("params: {message}")));
@@ -155,10 +156,8 @@ async fn every_documented_endpoint_is_served() {
         assert!(seen.header("content-type").starts_with(kind), "{path}: {kind}");
     }
     let unknown = get(&router, "/nothing/here").await;
-    assert_eq!(
-        (unknown.status, &unknown.json()["code"]),
-        (StatusCode::NOT_FOUND, &json!("notFound"))
-    );
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    assert!(unknown.body.contains("see /openapi.json"), "{}", unknown.body);
 }
 
 /// Fails unless the JSON has all required properties of a schema and no property that it lacks.
@@ -185,9 +184,9 @@ async fn the_documented_schemas_match_the_json() {
     let document = get(&router, "/openapi.json").await.json();
     for (path, schema) in [
         ("/api/models/org/model", "CountReport"),
-        ("/api/models/org/several", "ErrorReply"),
-        ("/api/models/org/gated", "ErrorReply"),
-        ("/api/models/org/none", "ErrorReply"),
+        ("/api/models/org/several", "Failure"),
+        ("/api/models/org/gated", "Failure"),
+        ("/api/models/org/none", "Failure"),
         ("/badge/org/model.json?theme=dark&style=social&logo=huggingface", "ShieldsEndpoint"),
         ("/badge/org/none.json", "ShieldsEndpoint"),
     ] {
@@ -195,8 +194,10 @@ async fn the_documented_schemas_match_the_json() {
     }
     let sets = &get(&router, "/api/models/org/several").await.json()["sets"];
     assert_matches_schema(&document, "WeightSet", &sets[0]);
-    let codes = &document["components"]["schemas"]["ErrorCode"]["enum"];
-    assert!(codes.as_array().unwrap().contains(&json!("severalSets")), "{codes}");
+    let codes = ErrorKind::ALL.iter().map(|kind| kind.code());
+    let codes = codes.chain(["pending", "busy", "queryTooLong", "tooManyFiles"]);
+    let documented = &document["components"]["schemas"]["Failure"]["properties"]["code"]["enum"];
+    assert_eq!(documented, &json!(codes.collect::<Vec<_>>()));
 }
 
 #[tokio::test]
@@ -234,8 +235,8 @@ async fn the_metrics_count_requests_results_and_lookups() {
     for line in [
         r#"hf_meta_requests_total{route="Badge",status="200"} 4"#,
         r#"hf_meta_results_total{source="Memory"} 2"#,
-        r#"hf_meta_lookups_total{outcome="Counted"} 1"#,
-        r#"hf_meta_lookups_total{outcome="NotFound"} 1"#,
+        r#"hf_meta_lookups_total{outcome="counted"} 1"#,
+        r#"hf_meta_lookups_total{outcome="repoNotFound"} 1"#,
         "hf_meta_lookups_in_flight 0",
         "# EOF",
     ] {

@@ -69,12 +69,10 @@ async function show(url) {
   }
 }
 
-/** Replaces the result and restores the focus and the open tables. */
+/** Replaces the result and restores the focus. */
 function replace(result) {
   const focused = document.activeElement?.id;
-  const open = [...document.querySelectorAll("#result details[open]")].map((details) => details.id);
   document.getElementById("result").replaceWith(document.adoptNode(result));
-  for (const details of result.querySelectorAll("details")) details.open = open.includes(details.id);
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
   // The user may have chosen another style in the meantime.
   for (const button of result.querySelectorAll("[name=style]")) button.checked = button.value === style;
@@ -122,11 +120,10 @@ async function copy(button) {
   setTimeout(() => (label.textContent = "Copy"), 1500);
 }
 
+/** Announces the message of a failure, or the number of parameters, to screen readers. */
 function announce(result) {
-  const tile = result.querySelector(".tiles div");
-  const notice = result.querySelector(".notice");
-  const [name, value] = tile?.querySelectorAll("dt, strong") ?? [];
-  status.textContent = notice?.textContent ?? (tile ? `${name.textContent}: ${value.textContent}` : "");
+  const texts = [...result.querySelectorAll(".notice p, .counts strong")];
+  status.textContent = texts.map((text) => text.textContent).join(" ");
 }
 
 form.addEventListener("input", ({ target }) => {

@@ -1,26 +1,21 @@
-//! The HTML page for creating badges: a form, the badge in every style, snippets to embed it, and the counts of the
-//! checkpoint.
+//! The HTML page for creating badges: a form, the badge in every style, snippets to embed it, and one line of counts.
 //!
 //! The server renders the whole page, so it works without scripts. When the user selects a model or an option, the
 //! script requests the page again and replaces the result. The page loads nothing from other hosts and has no inline
 //! styles or scripts, so that [`content_security_policy`] can forbid them.
 
-mod data;
-mod result;
 mod snippets;
-mod tables;
 #[cfg(test)]
 mod tests;
 
 use maud::{DOCTYPE, Markup, html};
 
-use hf_meta::RepoId;
-use hf_meta::report::text::{escape, short, short_bytes, thousands};
-use hf_meta_badge::{BadgeOptions, Metric, MetricValues, Theme};
-
-pub(crate) use data::{
-    MAX_TENSORS, PageOutcome, PageUrls, PageView, Section, SetRows, WeightsDetails,
-};
+use super::failure::Failure;
+use super::lookup_result::LookupResult;
+use super::weights_query::WeightsQuery;
+use hf_meta::Endpoint;
+use hf_meta::report::text::{counted, escape, short_bytes, thousands};
+use hf_meta_badge::{BadgeOptions, Metric, MetricValues, Style, Theme};
 
 /// The style sheet, served at `style.css`.
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -41,27 +36,40 @@ pub(crate) fn content_security_policy(frame_ancestors: Option<&str>) -> String {
     )
 }
 
-/// The maximum number of other models.
-const MAX_OTHERS: usize = 5;
-
 /// Example repositories.
 const EXAMPLES: [&str; 3] = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "gpt2"];
 
-/// Parses repository names separated by whitespace or commas. Other text is ignored.
-pub(crate) fn repos(text: &str) -> Vec<RepoId> {
-    let names = text.split([' ', ',', '\n', '\t']).filter(|name| !name.is_empty());
-    names.filter_map(|name| name.parse().ok()).take(MAX_OTHERS).collect()
+/// The maximum number of weight sets to choose from. A repository can have any number of files.
+const MAX_SETS: usize = 100;
+
+/// The URLs that the page refers to.
+pub(crate) struct PageUrls<'a> {
+    /// The URL of the page as users see it, with a trailing slash; `/` if unknown.
+    pub(crate) base: &'a str,
+    pub(crate) hub: &'a Endpoint,
 }
 
-/// Returns the repositories as text for the form.
-fn names(repos: &[RepoId]) -> String {
-    repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+/// A request for the page of a repository, and its result.
+pub(crate) struct PageView<'a> {
+    /// The user's input.
+    pub(crate) input: &'a str,
+    /// The requested weights, if the input is valid.
+    pub(crate) weights: Option<&'a WeightsQuery>,
+    pub(crate) metric: Metric,
+    pub(crate) options: &'a BadgeOptions,
+    pub(crate) result: &'a LookupResult,
+}
+
+impl PageView<'_> {
+    /// Returns whether the result is not known yet.
+    fn is_pending(&self) -> bool {
+        matches!(self.result, LookupResult::Failed(failure) if failure.is_pending())
+    }
 }
 
 /// Renders the page. Without a repository it contains only the form and examples.
 pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
-    let repo = view.and_then(|view| view.repo);
-    let is_pending = view.is_some_and(|view| view.outcome.is_pending());
+    let weights = view.and_then(|view| view.weights);
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -71,9 +79,10 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
                 meta name="color-scheme" content="light dark";
                 meta name="description" content="Parameter count badges for models on the Hugging Face Hub";
                 // With scripts, the script polls. Without, the browser reloads the page.
-                @if is_pending { noscript { meta http-equiv="refresh" content="3"; } }
-                title { @if let Some(repo) = repo { (repo) " · " } "hf-meta badges" }
-                @if let Some(view) = view { (card(urls, view)) }
+                @if view.is_some_and(PageView::is_pending) {
+                    noscript { meta http-equiv="refresh" content="3"; }
+                }
+                title { @if let Some(weights) = weights { (weights.repo()) " · " } "hf-meta badges" }
                 link rel="icon" href="favicon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="style.css";
                 script src="app.js" type="module" {}
@@ -84,55 +93,22 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
                     (form(view))
                     div #result aria-busy="false" {
                         @match view {
-                            Some(view) => (result::result(urls, view)),
+                            Some(view) => (result(urls, view)),
                             None => (examples()),
                         }
                     }
                     p #status .visually-hidden role="status" {}
                 }
-                (footer())
+                footer {
+                    p {
+                        "Counts come from the files themselves, not from model cards. "
+                        "Badge styles follow shields.io."
+                    }
+                }
             }
         }
     };
     markup.into_string()
-}
-
-/// Renders the preview card that other sites show for links to the page (Open Graph).
-fn card(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
-    let Some(repo) = view.repo else { return html! {} };
-    let (title, description) = match &view.outcome {
-        PageOutcome::Counted { values, .. } | PageOutcome::HubReported(values, _) => {
-            card_texts(repo, values)
-        }
-        PageOutcome::Choice(reason, _) | PageOutcome::Failed(reason) => {
-            (repo.to_owned(), escape(reason))
-        }
-        PageOutcome::Pending => (repo.to_owned(), "Parameter counts".to_owned()),
-    };
-    html! {
-        meta property="og:type" content="website";
-        meta property="og:site_name" content="hf-meta";
-        meta property="og:title" content=(title);
-        meta property="og:description" content=(description);
-        meta property="og:url" content={ (urls.base) (snippets::page(view, repo, view.path)) };
-        meta name="twitter:card" content="summary";
-    }
-}
-
-/// Returns the title and description of a model.
-fn card_texts(repo: &str, values: &MetricValues) -> (String, String) {
-    let parameters = values.parameters;
-    let title = format!("{repo}: {} parameters", short(parameters));
-    let dtypes = values.dtypes.iter().take(3).map(|(dtype, _)| escape(dtype.as_str()));
-    let mut parts = vec![
-        format!("{} parameters", thousands(parameters)),
-        dtypes.collect::<Vec<_>>().join(", "),
-    ];
-    if !values.is_verified {
-        parts.push("reported by the Hub, not verified".to_owned());
-    }
-    parts.extend(values.bytes.map(|bytes| format!("{} of weights", short_bytes(bytes))));
-    (title, parts.join(" · "))
 }
 
 fn header() -> Markup {
@@ -153,8 +129,10 @@ fn form(view: Option<&PageView<'_>>) -> Markup {
     let default = BadgeOptions::default();
     let options = view.map_or(&default, |view| view.options);
     let metric = view.map_or_else(Metric::default, |view| view.metric);
+    let weights = view.and_then(|view| view.weights);
     // A URL is replaced by its repository's name, because revision and path have their own fields.
-    let repo = view.map_or("", |view| view.repo.unwrap_or(view.input));
+    let input = view.map_or("", |view| view.input);
+    let repo = weights.map_or_else(|| input.to_owned(), |weights| weights.repo().to_string());
     html! {
         form #query method="get" action="./" role="search" {
             div .repo {
@@ -165,10 +143,9 @@ fn form(view: Option<&PageView<'_>>) -> Markup {
                 button type="submit" { "Show" }
             }
             (badge_fields(metric, options))
-            (selection_fields(view.and_then(|view| view.revision), view.and_then(|view| view.path)))
-            @let others = view.map_or(&[][..], |view| view.others);
-            div .options .comparison {
-                (text("compare", "Compare with", 1_024, "org/name org/name", Some(&names(others))))
+            div .options .selection {
+                (text("revision", "Revision", 255, "main", weights.and_then(WeightsQuery::revision)))
+                (text("path", "File or folder", 1_024, "default weights", weights.and_then(WeightsQuery::path)))
             }
         }
     }
@@ -176,28 +153,18 @@ fn form(view: Option<&PageView<'_>>) -> Markup {
 
 /// Renders the fields for the metric and the appearance of the badge.
 fn badge_fields(metric: Metric, options: &BadgeOptions) -> Markup {
-    let color = options.color.map(|color| color.to_string()).unwrap_or_default();
+    let color = options.color.map(|color| color.to_string());
     html! {
         div .options {
             (select("show", "Metric", Metric::NAMES, metric.as_str()))
             (select("theme", "Theme", Theme::NAMES, options.theme.as_str()))
             (text("label", "Label", 64, metric.label(), options.label.as_deref()))
-            (text("color", "Color", 64, "blue", Some(&color)))
+            (text("color", "Color", 64, "blue", color.as_deref()))
             div .check {
                 input #logo type="checkbox" name="logo" value="huggingface"
                     checked[options.logo != BadgeOptions::default().logo];
                 label for="logo" { "Logo" }
             }
-        }
-    }
-}
-
-/// Renders the fields that select a revision and a path.
-fn selection_fields(revision: Option<&str>, path: Option<&str>) -> Markup {
-    html! {
-        div .options .selection {
-            (text("revision", "Revision", 255, "main", revision))
-            (text("path", "File or folder", 1_024, "default weights", path))
         }
     }
 }
@@ -243,13 +210,87 @@ fn examples() -> Markup {
     }
 }
 
-fn footer() -> Markup {
+/// Renders the part of the page that depends on the model and the options. A failure without a value has no badge to
+/// embed.
+fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
+    let values = match view.result {
+        LookupResult::Counted(counted) => Some(MetricValues::from_report(&counted.report)),
+        LookupResult::Failed(failure) => failure.reported(),
+    };
+    let weights = view.weights.filter(|_| values.is_some() || view.is_pending());
     html! {
-        footer {
-            p {
-                "Counts come from the files themselves, not from model cards. "
-                "Badge styles follow shields.io."
+        @if let LookupResult::Failed(failure) = view.result { (notice(view, failure)) }
+        @if let Some(weights) = weights {
+            @if let Some(values) = values { (counts(&values, weights)) }
+            (badges(view, weights))
+            (snippets::fields(urls, view, weights))
+        }
+    }
+}
+
+/// Renders the message of a failure and what to do next, with links to the weight sets to choose from.
+fn notice(view: &PageView<'_>, failure: &Failure) -> Markup {
+    html! {
+        div .notice data-pending[view.is_pending()] {
+            p { (escape(&failure.error)) }
+            p { (failure.help) }
+            @if let (Some(weights), false) = (view.weights, failure.sets.is_empty()) {
+                ul .sets {
+                    @for set in failure.sets.iter().take(MAX_SETS) {
+                        @let path = set.path.as_str();
+                        li { a href=(snippets::page(view, weights, path)) { (escape(path)) } }
+                    }
+                    @if let Some(omitted @ 1..) = failure.sets.len().checked_sub(MAX_SETS) {
+                        li { "and " (thousands(omitted as u64)) " more" }
+                    }
+                }
             }
         }
     }
+}
+
+/// Renders the counts in one line.
+fn counts(values: &MetricValues, weights: &WeightsQuery) -> Markup {
+    let mark = if values.is_exact { "" } else { "~" };
+    let dtypes = values.dtypes.iter().take(3).map(|(dtype, _)| escape(dtype.as_str()));
+    let parts = [
+        values.active.ok().map(|active| format!("{} active", thousands(active))),
+        Some(dtypes.collect::<Vec<_>>().join(", ")),
+        values.bytes.map(short_bytes),
+        values.tensors.map(|tensors| counted(tensors, "tensor")),
+        values.shards.map(|files| counted(files, "file")),
+        (!values.is_verified).then(|| "reported by the Hub, not verified".to_owned()),
+    ];
+    html! {
+        p .counts {
+            strong { (mark) (counted(values.parameters, "parameter")) }
+            @for part in parts.into_iter().flatten() { " · " (part) }
+            " · " a href=(snippets::json(weights)) { "JSON" }
+        }
+    }
+}
+
+/// Renders the badge in every style on light and dark, with a radio button for each style.
+fn badges(view: &PageView<'_>, weights: &WeightsQuery) -> Markup {
+    html! {
+        fieldset .styles {
+            legend { "Style" }
+            @for style in Style::ALL {
+                @let address = |page| snippets::badge(view, weights, &with_style(page, *style, view.options), "svg");
+                label {
+                    input type="radio" name="style" form="query" id={ "style-" (style) }
+                        value=(style) checked[*style == view.options.style];
+                    span .style { (style) }
+                    span .sample { img src=(address(Theme::Light)) alt={ "Badge in the style " (style) }; }
+                    span .sample .dark aria-hidden="true" { img src=(address(Theme::Dark)) alt=""; }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the options with another style. The `auto` theme becomes the theme of the page.
+fn with_style(page: Theme, style: Style, options: &BadgeOptions) -> BadgeOptions {
+    let theme = if options.theme == Theme::Auto { page } else { options.theme };
+    BadgeOptions { style, theme, ..options.clone() }
 }

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
 
-use super::data::{PageUrls, PageView};
+use super::{PageUrls, PageView};
+use crate::weights_query::WeightsQuery;
 use hf_meta_badge::{BadgeOptions, Metric, Theme};
 
 /// Query parameters with their values.
@@ -14,34 +15,28 @@ type Pairs<'a> = Vec<(&'static str, Cow<'a, str>)>;
 /// Returns the URL of a badge, relative to the page.
 ///
 /// Repository names need no encoding.
-pub(super) fn badge(view: &PageView<'_>, repo: &str, options: &BadgeOptions, kind: &str) -> String {
-    let pairs = [selection(view.revision, view.path), badge_options(view.metric, options)].concat();
-    format!("badge/{repo}.{kind}{}", query(&pairs))
+pub(super) fn badge(
+    view: &PageView<'_>,
+    weights: &WeightsQuery,
+    options: &BadgeOptions,
+    kind: &str,
+) -> String {
+    let selection = selection(weights.revision(), weights.path());
+    let pairs = [selection, badge_options(view.metric, options)].concat();
+    format!("badge/{}.{kind}{}", weights.repo(), query(&pairs))
 }
 
 /// Returns the URL of the JSON counts, relative to the page.
-pub(super) fn json(view: &PageView<'_>, repo: &str) -> String {
-    format!("api/models/{repo}{}", query(&selection(view.revision, view.path)))
-}
-
-/// Returns the URL of the page for another repository, relative to the page itself.
-pub(super) fn other_page(view: &PageView<'_>, repo: &str) -> String {
-    let repo = vec![("repo", repo.into())];
-    query(&[repo, badge_options(view.metric, view.options)].concat())
-}
-
-/// Returns the URL of the badge of another repository with another metric, relative to the page.
-pub(super) fn other_badge(view: &PageView<'_>, repo: &str, metric: Metric) -> String {
-    let options = BadgeOptions { label: None, color: None, ..view.options.clone() };
-    format!("badge/{repo}.svg{}", query(&badge_options(metric, &options)))
+pub(super) fn json(weights: &WeightsQuery) -> String {
+    let selection = selection(weights.revision(), weights.path());
+    format!("api/models/{}{}", weights.repo(), query(&selection))
 }
 
 /// Returns the URL of the page for another path in the repository, relative to the page itself.
-pub(super) fn page(view: &PageView<'_>, repo: &str, path: Option<&str>) -> String {
-    let repo = vec![("repo", repo.into())];
-    query(
-        &[repo, selection(view.revision, path), badge_options(view.metric, view.options)].concat(),
-    )
+pub(super) fn page(view: &PageView<'_>, weights: &WeightsQuery, path: &str) -> String {
+    let repo = vec![("repo", weights.repo().to_string().into())];
+    let selection = selection(weights.revision(), Some(path));
+    query(&[repo, selection, badge_options(view.metric, view.options)].concat())
 }
 
 fn selection<'a>(revision: Option<&'a str>, path: Option<&'a str>) -> Pairs<'a> {
@@ -73,9 +68,11 @@ fn query(pairs: &Pairs<'_>) -> String {
 }
 
 /// Renders one field per snippet.
-pub(super) fn fields(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Markup {
+pub(super) fn fields(urls: &PageUrls<'_>, view: &PageView<'_>, weights: &WeightsQuery) -> Markup {
     html! {
-        @for (id, label, text) in snippets(urls, view, repo) { (field(id, label, &text)) }
+        section .paste aria-label="Embed the badge" {
+            @for (id, label, text) in snippets(urls, view, weights) { (field(id, label, &text)) }
+        }
     }
 }
 
@@ -83,13 +80,14 @@ pub(super) fn fields(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Ma
 pub(super) fn snippets(
     urls: &PageUrls<'_>,
     view: &PageView<'_>,
-    repo: &str,
+    weights: &WeightsQuery,
 ) -> [(&'static str, &'static str, String); 6] {
-    let url =
-        |options: &BadgeOptions, kind| format!("{}{}", urls.base, badge(view, repo, options, kind));
+    let url = |options: &BadgeOptions, kind| {
+        format!("{}{}", urls.base, badge(view, weights, options, kind))
+    };
     let themed = |theme| url(&BadgeOptions { theme, ..view.options.clone() }, "svg");
     let (svg, json) = (url(view.options, "svg"), url(view.options, "json"));
-    let (page, alt) = (format!("{}/{repo}", urls.hub), alt_text(view));
+    let (page, alt) = (format!("{}/{}", urls.hub, weights.repo()), alt_text(view));
     let escaped = escape_brackets(alt);
     let quoted = alt.replace(['\n', '\r'], " ").replace('"', "&quot;");
     let html = html! { a href=(page) { img src=(svg) alt=(alt); } };

@@ -27,7 +27,6 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
 use super::client_ip::PeerAddress;
-use super::error_reply::ErrorReply;
 use super::metrics::RouteGroup;
 use super::reply::{self, Reply};
 use super::state::ServiceState;
@@ -186,7 +185,7 @@ async fn check_host(request: Request, next: Next) -> Response<Body> {
 }
 
 async fn no_endpoint() -> Reply {
-    ErrorReply::no_endpoint().into_json()
+    Reply::text(StatusCode::NOT_FOUND, "no such endpoint; see /openapi.json for all endpoints")
 }
 
 #[cfg(test)]

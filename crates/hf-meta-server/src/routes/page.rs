@@ -7,21 +7,16 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 
-use crate::error_reply::ErrorReply;
-use crate::lookup_result::{LookupOutcome, LookupResult};
-use crate::page::{
-    self, MAX_TENSORS, PageOutcome, PageUrls, PageView, Section, SetRows, WeightsDetails,
-};
+use crate::page::{self, PageUrls, PageView};
 use crate::reply::{CachePolicy, Reply};
 use crate::state::ServiceState;
 use crate::weights_query::{QueryString, WeightsQuery};
-use hf_meta::CountReport;
-use hf_meta_badge::{BadgeOptions, Metric};
+use hf_meta_badge::BadgeOptions;
 
 /// The cache policy of the page's files.
 const FILES: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(3_600));
 
-/// Serves the page: a form and, for a repository, its counts, its badge in every style, and snippets for embedding it.
+/// Serves the page: a form and, for a repository, its badge in every style, snippets for embedding it, and its counts.
 pub(super) async fn page(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
     let query = QueryString::parse(request.uri().query());
     let base = state.base_url(&request);
@@ -48,109 +43,16 @@ async fn repo_page(
 ) -> String {
     // Browsers also send empty form fields.
     let options = BadgeOptions::from_query(query.pairs().filter(|(_, value)| !value.is_empty()));
-    let metric: Metric = query.get("show").and_then(|name| name.parse().ok()).unwrap_or_default();
-    let others = page::repos(query.get("compare").unwrap_or_default());
-    let mut view = PageView {
-        input,
-        others: &others,
-        repo: None,
-        revision: None,
-        path: None,
-        metric,
-        options: &options,
-        outcome: PageOutcome::Pending,
-    };
-    let query = match WeightsQuery::from_source(input, urls.hub, query) {
-        Ok(query) => query,
-        Err(error) => {
-            view.outcome = PageOutcome::Failed(&error);
-            return page::page(urls, Some(&view));
+    let (weights, result) = match WeightsQuery::from_source(input, urls.hub, query) {
+        Ok(weights) => {
+            let result = state.look_up(&weights, client).await;
+            (Some(weights), result)
         }
+        Err(failure) => (None, failure.into()),
     };
-    let outcome = state.look_up(&query, client).await;
-    let details = look_up_details(state, &query, &outcome, client).await;
-    let error = ErrorReply::from(&outcome);
-    let repo = query.repo().as_ref();
-    (view.repo, view.revision, view.path) = (Some(repo), query.revision(), query.path());
-    view.outcome = match (&outcome, outcome.counted()) {
-        (_, Some(counted)) => {
-            let details = details.as_ref();
-            let details = details.map_or(Section::Omitted, |found| section(found, as_details));
-            let others = other_sets(state, &query, &counted.report, client).await;
-            let (values, report) = (&counted.values, &counted.report);
-            PageOutcome::Counted { values, report, details, others }
-        }
-        (LookupOutcome::Pending, None) => PageOutcome::Pending,
-        _ => failure(&error),
-    };
+    let (weights, metric) = (weights.as_ref(), query.metric());
+    let view = PageView { input, weights, metric, options: &options, result: &result };
     page::page(urls, Some(&view))
-}
-
-/// Returns what the page shows without counts.
-fn failure<'a>(error: &'a ErrorReply<'a>) -> PageOutcome<'a> {
-    match (error.reported, error.sets) {
-        (Some(values), _) => PageOutcome::HubReported(values, &error.error),
-        (None, Some(sets)) => PageOutcome::Choice(&error.error, SetRows::from_sets(sets)),
-        (None, None) => PageOutcome::Failed(&error.error),
-    }
-}
-
-/// Looks up the details of counted weights. They are looked up separately, once per commit, because badges do not
-/// need them. Returns `None` if there are too many tensors.
-async fn look_up_details(
-    state: &ServiceState,
-    query: &WeightsQuery,
-    outcome: &LookupOutcome,
-    client: IpAddr,
-) -> Option<LookupOutcome> {
-    let counted = outcome.counted()?;
-    let is_small = counted.values.tensors.is_some_and(|tensors| tensors <= MAX_TENSORS);
-    let details = query.details(counted.report.commit.as_ref());
-    if is_small { Some(state.look_up(&details, client).await) } else { None }
-}
-
-/// Returns the sets of weights besides the counted one. They are listed by a separate lookup, once per commit,
-/// because badges do not need them. If the query selects a path, they are not listed.
-async fn other_sets(
-    state: &ServiceState,
-    query: &WeightsQuery,
-    report: &CountReport,
-    client: IpAddr,
-) -> Section<SetRows> {
-    match &report.other_sets {
-        Some(sets) => return Section::Ready(SetRows::from_sets(sets)),
-        None if query.path().is_some() => return Section::Omitted,
-        None => {}
-    }
-    let files = report.filepaths.iter().cloned().collect();
-    let listing = state.look_up(&query.listing(report.commit.as_ref()), client).await;
-    section(&listing, |result| match result {
-        LookupResult::Listed(Some(sets)) => {
-            Some(SetRows::from_sets(sets.iter().filter(|set| !set.is_part_of(&files))))
-        }
-        _ => None,
-    })
-}
-
-/// Returns the section of the page that shows the result of a separate lookup.
-fn section<'a, T>(
-    outcome: &'a LookupOutcome,
-    content: impl FnOnce(&'a LookupResult) -> Option<T>,
-) -> Section<T> {
-    match outcome {
-        LookupOutcome::Ready(result) => {
-            content(result).map_or(Section::Unavailable, Section::Ready)
-        }
-        LookupOutcome::Pending => Section::Pending,
-        _ => Section::Unavailable,
-    }
-}
-
-fn as_details(result: &LookupResult) -> Option<&WeightsDetails> {
-    match result {
-        LookupResult::Detailed(details) => Some(details),
-        _ => None,
-    }
 }
 
 /// Serves the script of the page.

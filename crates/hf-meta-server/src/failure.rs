@@ -1,0 +1,246 @@
+//! Failures of lookups and requests, and everything that responses say about them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use serde::{Serialize, Serializer};
+
+use super::reply::{CachePolicy, Reply};
+use hf_meta::formats::weight_sets::WeightSet;
+use hf_meta::{Error, ErrorKind, HubReportedCount, ListingError};
+use hf_meta_badge::{Badge, Metric, MetricValues, short_reason};
+
+/// A failure: an error in JSON, a placeholder on a badge, and a message on the page. Its schema is `Failure` in
+/// `openapi.json`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Failure {
+    /// The code of the library's error, or one of the four codes that only a service has: `pending`, `busy`,
+    /// `queryTooLong` and `tooManyFiles`.
+    pub(super) code: &'static str,
+    /// The message. Responses omit the causes.
+    pub(super) error: String,
+    /// The parameter count that the Hub reports for a gated repository. It is not verified.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_reported")]
+    hub_reported: Option<Box<HubReportedCount>>,
+    /// The weight sets to choose from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) sets: Vec<WeightSet>,
+    /// A sentence about what to do next.
+    #[serde(skip)]
+    pub(super) help: &'static str,
+    /// The reason to show on a badge, in one or two words.
+    #[serde(skip)]
+    short_reason: &'static str,
+    #[serde(skip)]
+    status: StatusCode,
+    #[serde(skip)]
+    lifetime: Lifetime,
+}
+
+/// The lifetime of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifetime {
+    /// A failure that every reader of the commit gets.
+    Commit,
+    /// A failure that lasts until the repository changes.
+    Lasting,
+    /// Invalid files. They are soon read again, because a Hub that sends garbage may recover.
+    Malformed,
+    /// A failure that may be over soon. It says nothing about the repository.
+    Transient,
+    /// A rejection. It concerns one client and must not be shown to others.
+    Rejected,
+}
+
+impl Failure {
+    /// The code of a lookup that is still in flight.
+    const PENDING: &str = "pending";
+
+    fn new(
+        code: &'static str,
+        status: StatusCode,
+        lifetime: Lifetime,
+        short_reason: &'static str,
+        error: String,
+        help: &'static str,
+    ) -> Self {
+        let (hub_reported, sets) = (None, Vec::new());
+        Self { code, error, hub_reported, sets, help, short_reason, status, lifetime }
+    }
+
+    /// Creates the failure of a lookup, for a gated repository with the count that the Hub reports.
+    pub(super) fn from_error(error: Error, reported: Option<HubReportedCount>) -> Self {
+        let (reason, message) = (short_reason(&error), error.to_string());
+        let hub_reported = reported.map(Box::new);
+        if is_endless_listing(&error) {
+            return Self::too_many_files(message);
+        }
+        let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY);
+        let (lifetime, help) = lifetime_and_help(error.kind());
+        let failure = Self::new(error.code(), status, lifetime, reason, message, help);
+        let sets = match error {
+            Error::SeveralSets { sets, .. } => sets,
+            _ => Vec::new(),
+        };
+        Self { hub_reported, sets, ..failure }
+    }
+
+    /// Creates the failure of weights that take too many requests.
+    pub(super) fn too_many_files(error: String) -> Self {
+        let (status, help) = (StatusCode::UNPROCESSABLE_ENTITY, "Choose a file or a folder.");
+        Self::new("tooManyFiles", status, Lifetime::Commit, "too many files", error, help)
+    }
+
+    /// Creates the failure of a query for something that is not a name, a revision or a path.
+    pub(super) fn invalid(short_reason: &'static str, error: String) -> Self {
+        let (kind, help) =
+            (ErrorKind::InvalidSource, "Enter a name such as org/name, or the URL of a model.");
+        let status = StatusCode::BAD_REQUEST;
+        Self::new(kind.code(), status, Lifetime::Lasting, short_reason, error, help)
+    }
+
+    /// Creates the failure of a query that is too long to be parsed.
+    pub(super) fn query_too_long() -> Self {
+        let (status, reason) = (StatusCode::URI_TOO_LONG, "query too long");
+        let help = "Use shorter options.";
+        Self::new("queryTooLong", status, Lifetime::Lasting, reason, reason.to_owned(), help)
+    }
+
+    /// Creates the failure of a request that does not wait any longer for its lookup.
+    pub(super) fn pending() -> Self {
+        let error = "the headers are being read; try again in a moment".to_owned();
+        let help = "The badge appears here in a moment.";
+        let status = StatusCode::ACCEPTED;
+        Self::new(Self::PENDING, status, Lifetime::Transient, Self::PENDING, error, help)
+    }
+
+    /// Creates the failure of a request without a lookup, because the service or the client has too many.
+    pub(super) fn busy(short_reason: &'static str, error: &str) -> Self {
+        let (status, help) = (StatusCode::TOO_MANY_REQUESTS, "Try again in a minute.");
+        Self::new("busy", status, Lifetime::Rejected, short_reason, error.to_owned(), help)
+    }
+
+    /// Creates the failure of a request for a repository of an owner whose repositories are not read.
+    pub(super) fn not_allowed() -> Self {
+        let error = "this service does not read repositories of this owner".to_owned();
+        let (code, help) = (ErrorKind::Forbidden.code(), "Choose a repository of another owner.");
+        Self::new(code, StatusCode::FORBIDDEN, Lifetime::Lasting, "not allowed", error, help)
+    }
+
+    /// Returns whether the lookup is still in flight.
+    pub(super) fn is_pending(&self) -> bool {
+        self.code == Self::PENDING
+    }
+
+    /// Returns whether a later lookup could succeed without a change of the repository.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self.lifetime, Lifetime::Transient | Lifetime::Rejected)
+    }
+
+    /// Returns whether every reader of the commit gets this failure.
+    pub(super) fn is_permanent(&self) -> bool {
+        self.lifetime == Lifetime::Commit
+    }
+
+    /// Returns the time for which the service remembers the failure. `ttl` applies to results for a branch.
+    pub(super) fn ttl(&self, ttl: Duration) -> Duration {
+        match self.lifetime {
+            Lifetime::Commit => ttl,
+            Lifetime::Lasting if self.hub_reported.is_some() => ttl.max(self.badge_ttl()),
+            _ => self.badge_ttl(),
+        }
+    }
+
+    /// Returns the minimum time between requests of an image proxy.
+    fn badge_ttl(&self) -> Duration {
+        let is_short = matches!(self.lifetime, Lifetime::Malformed | Lifetime::Transient);
+        Duration::from_secs(if is_short { 10 } else { 60 })
+    }
+
+    /// Returns the values that the Hub reports, if any.
+    pub(super) fn reported(&self) -> Option<MetricValues> {
+        let count = self.hub_reported.as_ref()?;
+        Some(MetricValues::from_unverified(count.parameters.iter().cloned(), count.total))
+    }
+
+    /// Returns the badge: for a gated repository the value that the Hub reports, or else the reason.
+    pub(super) fn badge(&self, metric: Metric) -> Badge {
+        let reported = self.reported().and_then(|values| values.badge(metric));
+        reported.unwrap_or_else(|| Badge::placeholder(metric, self.short_reason))
+    }
+
+    /// Returns the status of the badge. Image proxies show no image for statuses other than 200. A query that is too
+    /// long does not come from a badge in use.
+    pub(super) fn badge_status(&self) -> StatusCode {
+        if self.status == StatusCode::URI_TOO_LONG { self.status } else { StatusCode::OK }
+    }
+
+    /// Returns the cache policy of the badge.
+    pub(super) fn badge_policy(&self) -> CachePolicy {
+        match self.lifetime {
+            Lifetime::Rejected => CachePolicy::Private,
+            _ => CachePolicy::Short(self.badge_ttl()),
+        }
+    }
+
+    /// Returns the response of the JSON API.
+    pub(super) fn json(&self) -> Reply {
+        let policy = match self.lifetime {
+            Lifetime::Malformed | Lifetime::Transient => CachePolicy::Short(Duration::from_secs(5)),
+            _ => self.badge_policy(),
+        };
+        // Serializing numbers and strings cannot fail.
+        Reply::json(self.status, serde_json::to_vec(self).unwrap_or_default(), policy)
+    }
+}
+
+/// Returns the lifetime of a failed lookup, and what to do next.
+fn lifetime_and_help(kind: ErrorKind) -> (Lifetime, &'static str) {
+    use Lifetime::{Lasting, Malformed, Transient};
+    match kind {
+        ErrorKind::RepoNotFound | ErrorKind::NotCached => {
+            (Lasting, "Check the spelling. A private repository is visible only with access.")
+        }
+        ErrorKind::RevisionNotFound => (Lasting, "Check the branch, tag or commit."),
+        ErrorKind::FileNotFound => (Lasting, "Check the file or folder."),
+        ErrorKind::NoWeights => (Lasting, "Choose a repository with weights."),
+        ErrorKind::SeveralSets => (Lasting, "Choose one of them."),
+        ErrorKind::Gated | ErrorKind::Forbidden | ErrorKind::RejectedToken => {
+            (Lasting, "The account of this service has no access to the files.")
+        }
+        ErrorKind::MalformedHeader | ErrorKind::MalformedIndex | ErrorKind::MissingShards => {
+            (Malformed, "Only the authors of the repository can repair its files.")
+        }
+        ErrorKind::TooLarge => (Malformed, "Choose a file or a folder."),
+        ErrorKind::InvalidOption | ErrorKind::InvalidSettings | ErrorKind::Offline => {
+            (Transient, "The operator of this service has to correct its settings.")
+        }
+        _ => (Transient, "Try again in a minute."),
+    }
+}
+
+/// Returns whether the repository has too many files to list. Listing the same commit later would find as many.
+fn is_endless_listing(error: &Error) -> bool {
+    use ListingError::{EndlessPages, TooManyFiles};
+    matches!(error, Error::ListingFailed { source: TooManyFiles { .. } | EndlessPages, .. })
+}
+
+/// Serializes the count with the field names of a report.
+fn serialize_reported<S: Serializer>(
+    count: &Option<Box<HubReportedCount>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Reported<'a> {
+        parameter_count: BTreeMap<&'a str, u64>,
+        parameter_total: u64,
+    }
+    let reported = count.as_ref().map(|count| Reported {
+        parameter_count: count.parameters.iter().map(|(dtype, n)| (dtype.as_str(), *n)).collect(),
+        parameter_total: count.total,
+    });
+    reported.serialize(serializer)
+}
