@@ -101,12 +101,9 @@ impl MetricValues {
             Metric::Shards => (metric.label(), thousands(self.shards?)),
             Metric::Memory => {
                 let (bytes, context) = self.memory?;
-                let context = match context {
-                    context if context.is_multiple_of(1_024) => {
-                        format!("{}k", thousands(context / 1_024))
-                    }
-                    context => format!("{} tokens", thousands(context)),
-                };
+                let (kilo, rest) = (context / 1_024, context % 1_024);
+                let tokens = || format!("{} tokens", thousands(context));
+                let context = if rest == 0 { format!("{}k", thousands(kilo)) } else { tokens() };
                 (metric.label(), format!("{} at {context}", short_bytes(bytes)))
             }
         };

@@ -10,14 +10,14 @@ use clap::Subcommand;
 use futures::FutureExt;
 use futures::future::{Either, select};
 use hf_meta::Client;
-use hf_meta::report::text::{counted, escape, thousands};
+use hf_meta::report::text::{counted, escape, parse_seconds, thousands};
 use hf_meta_census::{
     Census, CensusChange, CensusError, CensusSummary, ChangeKind, ListedName, Listing,
     MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
 };
 use serde_json::Value;
 
-use super::connection::{ConnectionArgs, seconds, without_connection};
+use super::connection::{ConnectionArgs, without_connection};
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::output::{Page, print_json};
 use super::signal::{end_by, end_on_interrupt, signal};
@@ -71,7 +71,7 @@ struct CommonReadArgs {
     jobs: u16,
 
     /// Time in seconds after which an outage of the Hub or the network ends the command; complete rows are kept
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "600")]
     max_outage: Duration,
 
     /// Read the headers of all quantizations of a GGUF repository into the table `files`, not only of the counted one

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hf_meta::report::text::parse_seconds;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, TokenSource};
 
 /// The options for the connection to the Hub, before or after the name of a subcommand.
@@ -26,7 +27,7 @@ pub(crate) struct ConnectionArgs {
 
     /// Timeout per repository, in seconds, including retries and waits for rate limits [default: 360, plus at most 320
     /// of waits for rate limits]
-    #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", global = true, value_parser = parse_seconds)]
     pub(crate) timeout: Option<Duration>,
 
     /// Do not read or write the header cache
@@ -87,16 +88,6 @@ impl ConnectionArgs {
     }
 }
 
-/// Parses a positive number of seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "not a number".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(timeout) if !timeout.is_zero() => Ok(timeout),
-        Err(_) if seconds > 0.0 => Err("too many seconds".to_owned()),
-        _ => Err("must be a positive number of seconds".to_owned()),
-    }
-}
-
 /// Hides the connection options of subcommands that send no requests.
 pub(super) fn without_connection(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| {
@@ -104,17 +95,4 @@ pub(super) fn without_connection(command: clap::Command) -> clap::Command {
         arg.hide(is_global)
     });
     command.mut_subcommands(without_connection)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_is_a_positive_number_of_seconds() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1_500)));
-        for text in ["", "x", "0", "-1", "NaN", "inf", "1e300"] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
-    }
 }

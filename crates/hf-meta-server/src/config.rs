@@ -9,7 +9,10 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use url::Url;
 
-/// The configuration of a [`Service`](super::Service).
+#[cfg(feature = "clap")]
+use hf_meta::report::text::parse_seconds;
+
+/// The configuration of a [`Service`](super::Service). With the feature `clap`, it also declares the flags of a command.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,59 +23,112 @@ use url::Url;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[non_exhaustive]
 pub struct ServiceConfig {
-    /// Time to live of results for branches and tags; 5 minutes by default. The first request afterwards starts a new
-    /// lookup.
+    /// Time to live of the counts of branches and tags. The first request afterwards starts a new lookup
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = seconds(Self::default().ttl)))]
     pub ttl: Duration,
-    /// Time for which browsers and proxies may cache responses about branches and tags; 1 hour by default.
+
+    /// Time for which browsers and proxies may cache the counts of branches and tags
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = seconds(Self::default().max_age)))]
     pub max_age: Duration,
-    /// Maximum time that a request waits for its lookup before it is answered with `pending`; 3 seconds by default.
+
+    /// Time that a request waits for its lookup before its badge says `pending`
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = seconds(Self::default().lookup_timeout)))]
     pub lookup_timeout: Duration,
-    /// Maximum number of lookups that read from the Hub concurrently, at least 1; 8 by default.
+
+    /// Maximum number of lookups that read from the Hub concurrently, at least 1
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT", value_parser = positive, default_value_t = Self::default().max_concurrent_lookups))]
     pub max_concurrent_lookups: usize,
-    /// Maximum number of queued lookups; 1,000 by default. Requests that need another lookup are refused.
+
+    /// Maximum number of queued lookups; requests that need another lookup are rejected
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT", default_value_t = Self::default().max_queued_lookups))]
     pub max_queued_lookups: usize,
-    /// Approximate size limit of the in-memory result cache, in bytes; 64 MiB by default.
+
+    /// Approximate memory limit for results, in bytes
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", default_value_t = Self::default().memory_limit))]
     pub memory_limit: u64,
-    /// Maximum number of requests per minute from one client for results that are not in memory, or 0 for no limit;
-    /// 6,000 by default. All viewers behind an image proxy count as one client.
+
+    /// Maximum requests per minute from one client for results that are not in memory; 0 for no limit. All viewers
+    /// behind an image proxy count as one client
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT", default_value_t = Self::default().requests_per_minute))]
     pub requests_per_minute: u32,
-    /// Maximum number of requests to the Hub per lookup; 500 by default. Weights in more files are not read.
+
+    /// Maximum requests to the Hub per lookup; weights that need more requests are not read
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT", value_parser = positive, default_value_t = Self::default().max_requests_per_lookup))]
     pub max_requests_per_lookup: usize,
-    /// Maximum number of requests to the Hub per minute that one client may cause by new lookups, and as many again
-    /// by refreshing known results, or 0 for no limit; 120 by default. A client can always start one lookup of the
-    /// maximum size.
+
+    /// Maximum requests to the Hub per minute caused by one client, with an equal limit for refreshes of known badges;
+    /// 0 for no limit. A client can always start one lookup of the maximum size
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT", default_value_t = Self::default().upstream_requests_per_minute))]
     pub upstream_requests_per_minute: u32,
-    /// Maximum number of requests to the Hub per minute that all clients together may cause, or 0 for no limit; 400
-    /// by default. The rest of the Hub's quota is reserved for refreshing known results.
+
+    /// Maximum requests to the Hub per minute caused by all clients together; 0 for no limit. The rest of the quota is
+    /// reserved for refreshes of known badges
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT", default_value_t = Self::default().total_upstream_requests_per_minute))]
     pub total_upstream_requests_per_minute: u32,
-    /// Networks of proxies whose `X-Forwarded-For` header is trusted; none by default.
+
+    /// Networks of proxies whose `X-Forwarded-For` header is trusted, such as 127.0.0.1/32
+    #[cfg_attr(
+        feature = "clap",
+        arg(long = "trusted-proxy", value_name = "NETWORK", value_delimiter = ',')
+    )]
     pub trusted_proxies: Vec<IpNet>,
-    /// Public URL of the service, for the snippets on the page. By default, it is taken from the request.
+
+    /// Public URL of the service, used in snippets [default: taken from the request]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "URL"))]
     pub public_url: Option<Url>,
-    /// Maximum number of open connections, at least 1; 10,000 by default. Further connections wait to be accepted. One
-    /// client may have a quarter of them, unless it is a trusted proxy; its further connections are closed.
+
+    /// Maximum number of open connections, at least 1; further connections wait. One client may have a quarter of them,
+    /// unless it is a trusted proxy
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT", value_parser = positive, default_value_t = Self::default().max_connections))]
     pub max_connections: usize,
-    /// Timeout after which a connection is closed if its client does not send the request headers or does not read the
-    /// response; 30 seconds by default. It also closes idle connections.
+
+    /// Time after which a connection is closed if its client neither sends nor reads
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = seconds(Self::default().client_timeout)))]
     pub client_timeout: Duration,
-    /// Time between the start of a shutdown, when `/readyz` begins to return 503, and the end of accepting new
-    /// connections; zero by default. Load balancers need a few seconds to react.
-    pub drain_delay: Duration,
-    /// Time that requests in flight are given to complete during a shutdown; 10 seconds by default.
-    pub shutdown_timeout: Duration,
-    /// Owners whose repositories may be read, compared case-insensitively. If empty, as by default, all are allowed.
+
+    /// Owners whose repositories may be read, in any case of letters [default: all]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long = "allowed-owner", value_name = "NAME", value_delimiter = ',')
+    )]
     pub allowed_owners: Vec<String>,
-    /// Sites that may embed the page, in the syntax of the `frame-ancestors` directive of a content security policy;
-    /// none by default.
+
+    /// Sites that may embed the page, such as `https://huggingface.co` [default: none]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SITES"))]
     pub frame_ancestors: Option<String>,
-    /// Secret of a Hub webhook; none by default. If set, the router includes the route `/webhook`, which immediately
-    /// refreshes the results of a changed repository.
+
+    /// Secret of a Hub webhook, which refreshes badges through `/webhook` [default: no webhook]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECRET", hide_env_values = true))]
     pub webhook_secret: Option<WebhookSecret>,
+
+    /// Time during which new connections are still accepted after a shutdown begins and `/readyz` returns 503
+    /// [default: none]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds))]
+    pub drain_delay: Option<Duration>,
+
+    /// Time that requests in flight are given to complete at shutdown
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = seconds(Self::default().shutdown_timeout)))]
+    pub shutdown_timeout: Duration,
+
     /// `true`, as by default, if the router includes the route `/metrics`. To serve it separately, use
     /// [`Service::metrics_router`](super::Service::metrics_router).
+    #[cfg_attr(feature = "clap", arg(skip = true))]
     pub serve_metrics: bool,
+}
+
+/// Parses a positive number.
+#[cfg(feature = "clap")]
+fn positive(text: &str) -> Result<usize, std::num::ParseIntError> {
+    text.parse().map(std::num::NonZeroUsize::get)
+}
+
+/// Returns the number of seconds as a default value of a flag.
+#[cfg(feature = "clap")]
+fn seconds(duration: Duration) -> String {
+    duration.as_secs_f64().to_string()
 }
 
 impl Default for ServiceConfig {
@@ -92,7 +148,7 @@ impl Default for ServiceConfig {
             public_url: None,
             max_connections: 10_000,
             client_timeout: Duration::from_secs(30),
-            drain_delay: Duration::ZERO,
+            drain_delay: None,
             shutdown_timeout: Duration::from_secs(10),
             allowed_owners: Vec::new(),
             frame_ancestors: None,

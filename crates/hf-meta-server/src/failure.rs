@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::reply::{CachePolicy, Reply};
 use hf_meta::formats::weight_sets::WeightSet;
@@ -22,12 +22,12 @@ pub(super) struct Failure {
     /// The message. Responses omit the causes.
     pub(super) error: String,
     /// The parameter count that the Hub reports for a gated repository. It is not verified.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_reported")]
-    hub_reported: Option<Box<HubReportedCount>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hub_reported: Option<Box<ReportedParameters>>,
     /// The weight sets to choose from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) sets: Vec<WeightSet>,
-    /// A sentence about what to do next.
+    /// A sentence about what to do next, unless the message says it.
     #[serde(skip)]
     pub(super) help: &'static str,
     /// The reason to show on a badge, in one or two words.
@@ -37,6 +37,16 @@ pub(super) struct Failure {
     status: StatusCode,
     #[serde(skip)]
     lifetime: Lifetime,
+}
+
+/// A parameter count that the Hub reports.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReportedParameters {
+    /// The number of parameters per dtype.
+    parameter_count: BTreeMap<String, u64>,
+    /// The total number of parameters.
+    parameter_total: u64,
 }
 
 /// The lifetime of a failure.
@@ -54,84 +64,86 @@ enum Lifetime {
     Rejected,
 }
 
-impl Failure {
-    /// The code of a lookup that is still in flight.
-    const PENDING: &str = "pending";
+/// What to do about a repository that is too large.
+const CHOOSE_A_FILE: &str = "Choose a file or a folder.";
 
+impl Failure {
     fn new(
         code: &'static str,
         status: StatusCode,
         lifetime: Lifetime,
         short_reason: &'static str,
-        error: String,
-        help: &'static str,
+        error: impl Into<String>,
     ) -> Self {
-        let (hub_reported, sets) = (None, Vec::new());
+        let (hub_reported, sets, help, error) = (None, Vec::new(), "", error.into());
         Self { code, error, hub_reported, sets, help, short_reason, status, lifetime }
     }
 
     /// Creates the failure of a lookup, for a gated repository with the count that the Hub reports.
     pub(super) fn from_error(error: Error, reported: Option<HubReportedCount>) -> Self {
-        let (reason, message) = (short_reason(&error), error.to_string());
-        let hub_reported = reported.map(Box::new);
+        let message = error.to_string();
         if is_endless_listing(&error) {
             return Self::too_many_files(message);
         }
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let (lifetime, help) = lifetime_and_help(error.kind());
-        let failure = Self::new(error.code(), status, lifetime, reason, message, help);
+        let failure = Self::new(error.code(), status, lifetime, short_reason(&error), message);
         let sets = match error {
             Error::SeveralSets { sets, .. } => sets,
             _ => Vec::new(),
         };
-        Self { hub_reported, sets, ..failure }
+        let hub_reported = reported.map(|HubReportedCount { parameters, total, .. }| {
+            let counts = parameters.into_iter().map(|(dtype, count)| (dtype.to_string(), count));
+            Box::new(ReportedParameters {
+                parameter_count: counts.collect(),
+                parameter_total: total,
+            })
+        });
+        Self { hub_reported, sets, help, ..failure }
     }
 
     /// Creates the failure of weights that take too many requests.
     pub(super) fn too_many_files(error: String) -> Self {
-        let (status, help) = (StatusCode::UNPROCESSABLE_ENTITY, "Choose a file or a folder.");
-        Self::new("tooManyFiles", status, Lifetime::Commit, "too many files", error, help)
+        let (status, reason) = (StatusCode::UNPROCESSABLE_ENTITY, "too many files");
+        let failure = Self::new("tooManyFiles", status, Lifetime::Commit, reason, error);
+        Self { help: CHOOSE_A_FILE, ..failure }
     }
 
     /// Creates the failure of a query for something that is not a name, a revision or a path.
-    pub(super) fn invalid(short_reason: &'static str, error: String) -> Self {
-        let (kind, help) =
-            (ErrorKind::InvalidSource, "Enter a name such as org/name, or the URL of a model.");
-        let status = StatusCode::BAD_REQUEST;
-        Self::new(kind.code(), status, Lifetime::Lasting, short_reason, error, help)
+    pub(super) fn invalid(short_reason: &'static str, error: impl Into<String>) -> Self {
+        let (code, status) = (ErrorKind::InvalidSource.code(), StatusCode::BAD_REQUEST);
+        let failure = Self::new(code, status, Lifetime::Lasting, short_reason, error);
+        Self { help: "Enter a name such as org/name, or the URL of a model.", ..failure }
     }
 
     /// Creates the failure of a query that is too long to be parsed.
     pub(super) fn query_too_long() -> Self {
         let (status, reason) = (StatusCode::URI_TOO_LONG, "query too long");
-        let help = "Use shorter options.";
-        Self::new("queryTooLong", status, Lifetime::Lasting, reason, reason.to_owned(), help)
+        Self::new("queryTooLong", status, Lifetime::Lasting, reason, reason)
     }
 
     /// Creates the failure of a request that does not wait any longer for its lookup.
     pub(super) fn pending() -> Self {
-        let error = "the headers are being read; try again in a moment".to_owned();
-        let help = "The badge appears here in a moment.";
-        let status = StatusCode::ACCEPTED;
-        Self::new(Self::PENDING, status, Lifetime::Transient, Self::PENDING, error, help)
+        let error = "the headers are being read; the count will be here in a moment";
+        Self::new("pending", StatusCode::ACCEPTED, Lifetime::Transient, "pending", error)
     }
 
     /// Creates the failure of a request without a lookup, because the service or the client has too many.
     pub(super) fn busy(short_reason: &'static str, error: &str) -> Self {
-        let (status, help) = (StatusCode::TOO_MANY_REQUESTS, "Try again in a minute.");
-        Self::new("busy", status, Lifetime::Rejected, short_reason, error.to_owned(), help)
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self::new("busy", status, Lifetime::Rejected, short_reason, error)
     }
 
     /// Creates the failure of a request for a repository of an owner whose repositories are not read.
     pub(super) fn not_allowed() -> Self {
-        let error = "this service does not read repositories of this owner".to_owned();
-        let (code, help) = (ErrorKind::Forbidden.code(), "Choose a repository of another owner.");
-        Self::new(code, StatusCode::FORBIDDEN, Lifetime::Lasting, "not allowed", error, help)
+        let (code, status) = (ErrorKind::Forbidden.code(), StatusCode::FORBIDDEN);
+        let error = "this service does not read repositories of this owner";
+        Self::new(code, status, Lifetime::Lasting, "not allowed", error)
     }
 
     /// Returns whether the lookup is still in flight.
     pub(super) fn is_pending(&self) -> bool {
-        self.code == Self::PENDING
+        self.status == StatusCode::ACCEPTED
     }
 
     /// Returns whether a later lookup could succeed without a change of the repository.
@@ -161,8 +173,10 @@ impl Failure {
 
     /// Returns the values that the Hub reports, if any.
     pub(super) fn reported(&self) -> Option<MetricValues> {
-        let count = self.hub_reported.as_ref()?;
-        Some(MetricValues::from_unverified(count.parameters.iter().cloned(), count.total))
+        let ReportedParameters { parameter_count, parameter_total } =
+            &**self.hub_reported.as_ref()?;
+        let dtypes = parameter_count.iter().map(|(dtype, count)| (dtype.as_str().into(), *count));
+        Some(MetricValues::from_unverified(dtypes, *parameter_total))
     }
 
     /// Returns the badge: for a gated repository the value that the Hub reports, or else the reason.
@@ -180,7 +194,7 @@ impl Failure {
     /// Returns the cache policy of the badge.
     pub(super) fn badge_policy(&self) -> CachePolicy {
         match self.lifetime {
-            Lifetime::Rejected => CachePolicy::Private,
+            Lifetime::Rejected => CachePolicy::NoStore,
             _ => CachePolicy::Short(self.badge_ttl()),
         }
     }
@@ -213,7 +227,7 @@ fn lifetime_and_help(kind: ErrorKind) -> (Lifetime, &'static str) {
         ErrorKind::MalformedHeader | ErrorKind::MalformedIndex | ErrorKind::MissingShards => {
             (Malformed, "Only the authors of the repository can repair its files.")
         }
-        ErrorKind::TooLarge => (Malformed, "Choose a file or a folder."),
+        ErrorKind::TooLarge => (Malformed, CHOOSE_A_FILE),
         ErrorKind::InvalidOption | ErrorKind::InvalidSettings | ErrorKind::Offline => {
             (Transient, "The operator of this service has to correct its settings.")
         }
@@ -225,22 +239,4 @@ fn lifetime_and_help(kind: ErrorKind) -> (Lifetime, &'static str) {
 fn is_endless_listing(error: &Error) -> bool {
     use ListingError::{EndlessPages, TooManyFiles};
     matches!(error, Error::ListingFailed { source: TooManyFiles { .. } | EndlessPages, .. })
-}
-
-/// Serializes the count with the field names of a report.
-fn serialize_reported<S: Serializer>(
-    count: &Option<Box<HubReportedCount>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Reported<'a> {
-        parameter_count: BTreeMap<&'a str, u64>,
-        parameter_total: u64,
-    }
-    let reported = count.as_ref().map(|count| Reported {
-        parameter_count: count.parameters.iter().map(|(dtype, n)| (dtype.as_str(), *n)).collect(),
-        parameter_total: count.total,
-    });
-    reported.serialize(serializer)
 }

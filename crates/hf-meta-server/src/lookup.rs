@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::future::{Either, FutureExt, select};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::badge_cache::BadgeCache;
 use super::config::ServiceConfig;
 use super::failure::Failure;
 use super::lookup_hooks::{
@@ -34,7 +34,6 @@ pub(super) struct Lookups {
     /// The maximum number of queued and running lookups.
     max_in_flight: usize,
     limits: Arc<LookupLimits>,
-    badge_cache: Arc<BadgeCache>,
     metrics: Arc<ServerMetrics>,
 }
 
@@ -42,7 +41,6 @@ impl Lookups {
     pub(super) fn new(
         client: Client,
         config: &ServiceConfig,
-        badge_cache: Arc<BadgeCache>,
         metrics: Arc<ServerMetrics>,
     ) -> Arc<Self> {
         let max_concurrent = config.max_concurrent_lookups.max(1);
@@ -57,7 +55,6 @@ impl Lookups {
             permits: Semaphore::new(max_concurrent),
             max_in_flight: config.max_queued_lookups.saturating_add(max_concurrent),
             limits: Arc::new(LookupLimits::new(config)),
-            badge_cache,
             metrics,
         })
     }
@@ -105,6 +102,11 @@ impl Lookups {
         }
     }
 
+    /// Returns a number that increases when a result changes before it has expired.
+    pub(super) fn generation(&self) -> u64 {
+        self.results.generation.load(Ordering::Acquire)
+    }
+
     /// Returns the time until which the result for a query is fresh; `None` if it is not in memory or has expired.
     pub(super) fn fresh_until(&self, query: &WeightsQuery) -> Option<Instant> {
         self.results.get(query)?.fresh_until()
@@ -143,7 +145,6 @@ impl Lookups {
         for query in self.results.mark_changed(repo) {
             self.refresh(&query, LookupCause::Webhook);
         }
-        self.badge_cache.invalidate();
     }
 
     /// Returns the lookup in flight for a query, or starts one. Returns `None` if `limit` lookups are in flight or
@@ -210,9 +211,6 @@ impl Lookups {
             self.results.store(&pinned.query, &result.renamed(&pinned.query, &pinned.canonical));
         }
         self.results.store(&query, &result);
-        if is_outdated {
-            self.badge_cache.invalidate();
-        }
         Some(result)
     }
 

@@ -214,37 +214,31 @@ impl fmt::Debug for RedisCache {
 
 /// A circuit breaker, so that an unreachable server does not delay every call. It opens for [`OPEN_TIME`] after each failure.
 #[derive(Debug, Default)]
-struct Breaker(Mutex<BreakerState>);
-
-#[derive(Debug, Default)]
-struct BreakerState {
-    opened: Option<Instant>,
-    has_warned: bool,
+struct Breaker {
+    /// The time of the last command, if it has failed.
+    failed_at: Mutex<Option<Instant>>,
 }
 
 impl Breaker {
     fn is_open(&self) -> bool {
-        self.state().opened.is_some_and(|opened| opened.elapsed() < OPEN_TIME)
+        self.failed_at().is_some_and(|failed_at| failed_at.elapsed() < OPEN_TIME)
     }
 
     /// Records the outcome of a command. Logs each outage and each recovery once.
     fn record(&self, error: Option<&impl Display>) {
-        let mut state = self.state();
-        state.opened = error.map(|_| Instant::now());
-        let has_changed = state.has_warned != error.is_some();
-        state.has_warned = error.is_some();
-        drop(state);
-        match error {
-            Some(error) if has_changed => {
+        let failed_at = error.map(|_| Instant::now());
+        let before = std::mem::replace(&mut *self.failed_at(), failed_at);
+        match (before, error) {
+            (None, Some(error)) => {
                 tracing::warn!(%error, "the shared cache is unreachable; continuing without it");
             }
-            None if has_changed => tracing::warn!("the shared cache is reachable again"),
+            (Some(_), None) => tracing::warn!("the shared cache is reachable again"),
             _ => {}
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, BreakerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failed_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.failed_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

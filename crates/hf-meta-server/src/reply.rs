@@ -30,16 +30,14 @@ pub(super) enum CachePolicy {
     Revalidate(Duration),
     /// The response may be cached for this time only.
     Short(Duration),
-    /// The response must not be stored.
+    /// The response must not be stored, for example because it concerns one client.
     NoStore,
-    /// The response concerns one client and must not be stored.
-    Private,
 }
 
 /// The content security policy of responses that need nothing.
 pub(super) const DEFAULT_POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 
-/// The number of seconds after which a rejected client may retry.
+/// The minimum number of seconds after which a client may retry.
 const RETRY_SECONDS: u64 = 5;
 
 impl CachePolicy {
@@ -48,7 +46,7 @@ impl CachePolicy {
         match self {
             Self::Immutable => YEAR.as_secs(),
             Self::Revalidate(max_age) | Self::Short(max_age) => max_age.as_secs(),
-            Self::NoStore | Self::Private => 0,
+            Self::NoStore => 0,
         }
     }
 
@@ -63,7 +61,6 @@ impl CachePolicy {
             }
             Self::Short(_) => format!("public, max-age={max_age}"),
             Self::NoStore => "no-store".to_owned(),
-            Self::Private => "private, no-store".to_owned(),
         }
     }
 }
@@ -129,11 +126,7 @@ impl IntoResponse for Reply {
             }
         }
         if matches!(self.status.as_u16(), 202 | 429 | 503) {
-            let seconds = match self.cache_policy {
-                CachePolicy::Private => RETRY_SECONDS,
-                policy => policy.max_age().max(1),
-            };
-            headers.insert(RETRY_AFTER, seconds.into());
+            headers.insert(RETRY_AFTER, self.cache_policy.max_age().max(RETRY_SECONDS).into());
         }
         if let Some(fresh_until) = self.fresh_until {
             response.extensions_mut().insert(CacheableBadge { body: self.body, fresh_until });
@@ -142,9 +135,10 @@ impl IntoResponse for Reply {
     }
 }
 
-/// Returns a strong entity tag: 96 bits of the SHA-256 digest of the body.
+/// Returns an entity tag: 96 bits of the SHA-256 digest of the body. It is weak, because the compressed body has the same
+/// tag (RFC 9110, section 8.8.3.3).
 fn etag(body: &[u8]) -> String {
-    let mut etag = String::from('"');
+    let mut etag = String::from("W/\"");
     for byte in &Sha256::digest(body)[..12] {
         let _ = write!(etag, "{byte:02x}");
     }
@@ -157,7 +151,6 @@ pub(super) async fn not_modified(request: Request, next: Next) -> Response<Body>
     let conditions: Vec<_> = conditions.into_iter().cloned().collect();
     let mut response = next.run(request).await;
     let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
-    let etag = etag.map(|etag| etag.strip_prefix("W/").unwrap_or(etag));
     let is_known = etag.is_some_and(|etag| conditions.iter().any(|list| matches(list, etag)));
     if is_known && response.status() == StatusCode::OK {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -168,9 +161,9 @@ pub(super) async fn not_modified(request: Request, next: Next) -> Response<Body>
     response
 }
 
-/// Returns whether a value of `If-None-Match` contains an entity tag. The comparison is weak (RFC 9110,
-/// section 13.1.2), because proxies that compress a response weaken its tag.
+/// Returns whether a value of `If-None-Match` contains a weak entity tag, or the strong one with the same text (RFC 9110,
+/// section 13.1.2).
 fn matches(list: &HeaderValue, etag: &str) -> bool {
     let mut tags = list.to_str().unwrap_or_default().split(',').map(str::trim);
-    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+    tags.any(|tag| tag == "*" || tag == etag || etag.strip_prefix("W/") == Some(tag))
 }

@@ -1,6 +1,7 @@
 //! Results in memory, and the lookups in flight that will produce more.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) type SharedLookup = Shared<BoxFuture<'static, Option<Arc<LookupResult
 pub(super) struct Results {
     in_memory: MemoryCache<WeightsQuery, CachedResult, ResultSize>,
     in_flight: Mutex<InFlight>,
+    /// Incremented whenever results have changed before they expired.
+    pub(super) generation: AtomicU64,
     /// The time to live of results for branches and tags.
     ttl: Duration,
     metrics: Arc<ServerMetrics>,
@@ -71,6 +74,7 @@ impl Results {
         Self {
             in_memory: MemoryCache::with_weighter(EXPECTED_RESULTS, memory_limit, ResultSize),
             in_flight: Mutex::default(),
+            generation: AtomicU64::new(0),
             ttl,
             metrics,
         }
@@ -95,6 +99,7 @@ impl Results {
             let expires_at = Some(Instant::now());
             self.in_memory.insert(query, CachedResult { result, expires_at, is_outdated: true });
         }
+        self.generation.fetch_add(1, Ordering::AcqRel);
         stored.into_iter().map(|(query, _)| query).chain(running).collect()
     }
 

@@ -100,10 +100,11 @@ impl Service {
         let shutdown = async {
             shutdown.await;
             self.state.is_shutting_down.store(true, Ordering::Relaxed);
-            tokio::time::sleep(config.drain_delay).await;
+            tokio::time::sleep(config.drain_delay.unwrap_or_default()).await;
         };
         let (graceful, mut shutdown) = (GracefulShutdown::new(), pin!(shutdown));
-        let max_connections = clamp_to_open_files(config.max_connections);
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        let max_connections = clamp_to_open_files(config.max_connections, &limits);
         let all = self.state.metrics.connections.clone();
         let connections = ClientConnections::new((max_connections / 4).max(1), all);
         let permits = Arc::new(Semaphore::new(max_connections));
@@ -169,12 +170,13 @@ async fn answer(
 ) -> Result<Response<Body>, Infallible> {
     let started = Instant::now();
     let Some(key) = BadgeCache::cache_key(&request) else { return routes.call(request).await };
-    if let Some(response) = state.badge_cache.get(key) {
+    let generation = state.lookups.generation();
+    if let Some(response) = state.badge_cache.get(key, generation) {
         state.metrics.result(ResultSource::Memory);
         state.metrics.request(RouteGroup::Badge, response.status().as_u16(), started.elapsed());
         return Ok(response);
     }
-    let (key, generation) = (key.to_owned(), state.badge_cache.generation());
+    let key = key.to_owned();
     let mut response = routes.call(request).await?;
     state.badge_cache.insert(&key, generation, &mut response);
     Ok(response)
@@ -273,26 +275,16 @@ impl Drop for ClientConnection {
     }
 }
 
-/// Returns the number of connections for which the process may open enough files. Logs a warning if it is less than
-/// configured.
-fn clamp_to_open_files(configured: usize) -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let possible = clamped(configured, &limits);
-    if possible < configured {
-        tracing::warn!(
-            configured,
-            possible,
-            "accepting fewer connections, because the limit on open files is too low"
-        );
-    }
-    possible
-}
-
-/// Returns the number of connections, given the text of `/proc/self/limits`.
-fn clamped(configured: usize, limits: &str) -> usize {
+/// Returns the number of connections for which the process may open enough files, given the text of
+/// `/proc/self/limits`. Logs a warning if it is less than configured.
+fn clamp_to_open_files(configured: usize, limits: &str) -> usize {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let soft = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     let possible = soft.map_or(usize::MAX, |soft| soft.saturating_sub(OTHER_FILES).max(soft / 2));
+    if possible < configured {
+        let reason = "the limit on open files is too low";
+        tracing::warn!(configured, possible, reason, "accepting fewer connections");
+    }
     configured.min(possible).max(1)
 }
 
@@ -320,10 +312,10 @@ mod tests {
         let limits = |soft| {
             format!("Max processes 1 1 x\nMax open files            {soft}     4096  files\n")
         };
-        assert_eq!(clamped(10_000, &limits("1024")), 896);
-        assert_eq!(clamped(10_000, &limits("100")), 50);
-        assert_eq!(clamped(10_000, &limits("32768")), 10_000);
-        assert_eq!(clamped(10_000, &limits("unlimited")), 10_000);
-        assert_eq!(clamped(0, ""), 1);
+        assert_eq!(clamp_to_open_files(10_000, &limits("1024")), 896);
+        assert_eq!(clamp_to_open_files(10_000, &limits("100")), 50);
+        assert_eq!(clamp_to_open_files(10_000, &limits("32768")), 10_000);
+        assert_eq!(clamp_to_open_files(10_000, &limits("unlimited")), 10_000);
+        assert_eq!(clamp_to_open_files(0, ""), 1);
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct ServiceState {
     pub(super) config: ServiceConfig,
     pub(super) lookups: Arc<Lookups>,
     pub(super) metrics: Arc<ServerMetrics>,
-    pub(super) badge_cache: Arc<BadgeCache>,
+    pub(super) badge_cache: BadgeCache,
     pub(super) is_shutting_down: AtomicBool,
     pub(super) trusted_proxies: TrustedProxies,
 }
@@ -32,11 +32,10 @@ pub(super) struct ServiceState {
 impl ServiceState {
     pub(super) fn new(client: Client, config: ServiceConfig) -> Arc<Self> {
         let metrics = Arc::new(ServerMetrics::new());
-        let badge_cache = Arc::new(BadgeCache::new());
         Arc::new(Self {
-            lookups: Lookups::new(client, &config, Arc::clone(&badge_cache), Arc::clone(&metrics)),
+            lookups: Lookups::new(client, &config, Arc::clone(&metrics)),
             metrics,
-            badge_cache,
+            badge_cache: BadgeCache::new(),
             is_shutting_down: AtomicBool::new(false),
             trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
             config,

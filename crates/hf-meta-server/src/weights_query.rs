@@ -34,7 +34,7 @@ impl WeightsQuery {
         if query.is_too_long {
             return Err(Failure::query_too_long());
         }
-        let invalid = |reason: &'static str| Failure::invalid(reason, reason.to_owned());
+        let invalid = |reason| Failure::invalid(reason, reason);
         let repo = percent_decode_str(repo).decode_utf8().ok();
         let repo =
             repo.and_then(|repo| repo.parse().ok()).ok_or_else(|| invalid("invalid name"))?;
@@ -58,10 +58,10 @@ impl WeightsQuery {
         endpoint: &Endpoint,
         query: &QueryString<'_>,
     ) -> Result<Self, Failure> {
-        let invalid = |error| Failure::invalid("invalid name", error);
-        let source = Source::parse(text, endpoint).map_err(|error| invalid(error.to_string()))?;
+        let invalid = |error: &str| Failure::invalid("invalid name", error);
+        let source = Source::parse(text, endpoint).map_err(|error| invalid(&error.to_string()))?;
         let Source::Repo { repo, revision, path } = source else {
-            return Err(invalid("not a repository on the Hub".to_owned()));
+            return Err(invalid("not a repository on the Hub"));
         };
         let given = Self::parse(repo.as_ref(), query)?;
         Ok(Self { revision: given.revision.or(revision), path: given.path.or(path), ..given })
@@ -120,7 +120,7 @@ impl WeightsQuery {
 pub(super) struct QueryString<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// True if the string was too long to parse. A truncated query could have another meaning.
-    is_too_long: bool,
+    pub(super) is_too_long: bool,
 }
 
 impl<'a> QueryString<'a> {
@@ -130,10 +130,6 @@ impl<'a> QueryString<'a> {
         let (mut names, pairs) = (HashSet::new(), form_urlencoded::parse(query.as_bytes()));
         let pairs = pairs.filter(|(name, _)| names.insert(name.clone())).collect();
         Self { pairs, is_too_long }
-    }
-
-    pub(super) fn is_too_long(&self) -> bool {
-        self.is_too_long
     }
 
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {

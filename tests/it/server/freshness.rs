@@ -31,7 +31,8 @@ async fn a_badge_has_caching_headers_and_supports_conditional_requests() {
     assert_eq!(badge.header("set-cookie"), "");
 
     let etag = badge.header("etag").to_owned();
-    for known in [etag.clone(), format!("W/{etag}"), format!("\"x\", {etag}"), "*".to_owned()] {
+    let strong = etag.strip_prefix("W/").unwrap().to_owned();
+    for known in [etag.clone(), strong, format!("\"x\", {etag}"), "*".to_owned()] {
         let again =
             ask(&router, Method::GET, "/badge/gpt2.svg", &[("if-none-match", &known)]).await;
         assert_eq!((again.status, again.body.as_str()), (StatusCode::NOT_MODIFIED, ""), "{known}");

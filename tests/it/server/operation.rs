@@ -146,7 +146,7 @@ async fn the_page_can_be_embedded_if_the_operator_allows_it() {
 async fn a_draining_service_is_not_ready_but_accepts_connections() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
-    config.drain_delay = Duration::from_secs(3_600);
+    config.drain_delay = Some(Duration::from_secs(3_600));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/readyz", listener.local_addr().unwrap());
     let (sender, end) = oneshot::channel::<()>();

@@ -1,4 +1,4 @@
-//! Human-readable formatting: numbers, sizes, durations, and escaped text from files and servers.
+//! Human-readable text: numbers, sizes and durations, and escaped text from files and servers.
 
 use std::time::Duration;
 
@@ -127,6 +127,20 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// Parses a positive number of seconds.
+///
+/// # Errors
+///
+/// Returns the reason if the text is not a positive number, or too large for a duration.
+pub fn parse_seconds(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().map_err(|_| "not a number")?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(timeout) if !timeout.is_zero() => Ok(timeout),
+        Err(_) if seconds > 0.0 => Err("too many seconds"),
+        _ => Err("must be a positive number of seconds"),
+    }
+}
+
 /// Formats a shape, as in `[768, 2304]`.
 #[must_use]
 pub fn shape(lengths: &[u64]) -> String {
@@ -157,6 +171,14 @@ mod tests {
             assert_eq!(duration(Duration::from_millis(millis)), expected);
         }
         assert_eq!(duration(Duration::MAX), "5,124,095,576,030,431 h");
+    }
+
+    #[test]
+    fn a_number_of_seconds_is_positive() {
+        assert_eq!(parse_seconds("1.5"), Ok(Duration::from_millis(1_500)));
+        for text in ["", "x", "0", "-1", "NaN", "inf", "1e300"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
     }
 
     #[test]

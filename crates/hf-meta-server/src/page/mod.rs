@@ -8,6 +8,8 @@ mod snippets;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
+
 use maud::{DOCTYPE, Markup, html};
 
 use super::failure::Failure;
@@ -128,6 +130,7 @@ fn header() -> Markup {
 fn form(view: Option<&PageView<'_>>) -> Markup {
     let default = BadgeOptions::default();
     let options = view.map_or(&default, |view| view.options);
+    let color = options.color.map(|color| color.to_string());
     let metric = view.map_or_else(Metric::default, |view| view.metric);
     let weights = view.and_then(|view| view.weights);
     // A URL is replaced by its repository's name, because revision and path have their own fields.
@@ -142,28 +145,20 @@ fn form(view: Option<&PageView<'_>>) -> Markup {
                     placeholder="org/name" value=(repo);
                 button type="submit" { "Show" }
             }
-            (badge_fields(metric, options))
-            div .options .selection {
-                (text("revision", "Revision", 255, "main", weights.and_then(WeightsQuery::revision)))
-                (text("path", "File or folder", 1_024, "default weights", weights.and_then(WeightsQuery::path)))
+            div .options {
+                (select("show", "Metric", Metric::NAMES, metric.as_str()))
+                (select("theme", "Theme", Theme::NAMES, options.theme.as_str()))
+                (text("label", "Label", 64, metric.label(), options.label.as_deref()))
+                (text("color", "Color", 64, "blue", color.as_deref()))
+                div .check {
+                    input #logo type="checkbox" name="logo" value="huggingface" checked[options.logo != default.logo];
+                    label for="logo" { "Logo" }
+                }
             }
-        }
-    }
-}
-
-/// Renders the fields for the metric and the appearance of the badge.
-fn badge_fields(metric: Metric, options: &BadgeOptions) -> Markup {
-    let color = options.color.map(|color| color.to_string());
-    html! {
-        div .options {
-            (select("show", "Metric", Metric::NAMES, metric.as_str()))
-            (select("theme", "Theme", Theme::NAMES, options.theme.as_str()))
-            (text("label", "Label", 64, metric.label(), options.label.as_deref()))
-            (text("color", "Color", 64, "blue", color.as_deref()))
-            div .check {
-                input #logo type="checkbox" name="logo" value="huggingface"
-                    checked[options.logo != BadgeOptions::default().logo];
-                label for="logo" { "Logo" }
+            @let (revision, path) = weights.map_or((None, None), |weights| (weights.revision(), weights.path()));
+            div .options .selection {
+                (text("revision", "Revision", 255, "main", revision))
+                (text("path", "File or folder", 1_024, "default weights", path))
             }
         }
     }
@@ -233,7 +228,7 @@ fn notice(view: &PageView<'_>, failure: &Failure) -> Markup {
     html! {
         div .notice data-pending[view.is_pending()] {
             p { (escape(&failure.error)) }
-            p { (failure.help) }
+            @if !failure.help.is_empty() { p { (failure.help) } }
             @if let (Some(weights), false) = (view.weights, failure.sets.is_empty()) {
                 ul .sets {
                     @for set in failure.sets.iter().take(MAX_SETS) {
@@ -252,7 +247,9 @@ fn notice(view: &PageView<'_>, failure: &Failure) -> Markup {
 /// Renders the counts in one line.
 fn counts(values: &MetricValues, weights: &WeightsQuery) -> Markup {
     let mark = if values.is_exact { "" } else { "~" };
-    let dtypes = values.dtypes.iter().take(3).map(|(dtype, _)| escape(dtype.as_str()));
+    let mut dtypes: Vec<_> = values.dtypes.iter().collect();
+    dtypes.sort_by_key(|(_, count)| Reverse(*count));
+    let dtypes = dtypes.iter().take(3).map(|(dtype, _)| escape(dtype.as_str()));
     let parts = [
         values.active.ok().map(|active| format!("{} active", thousands(active))),
         Some(dtypes.collect::<Vec<_>>().join(", ")),

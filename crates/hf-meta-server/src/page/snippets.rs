@@ -1,7 +1,5 @@
 //! URLs of badges, JSON and pages, and snippets in Markdown, HTML and other markup that embed a badge.
 
-use std::borrow::Cow;
-
 use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
 
@@ -9,8 +7,8 @@ use super::{PageUrls, PageView};
 use crate::weights_query::WeightsQuery;
 use hf_meta_badge::{BadgeOptions, Metric, Theme};
 
-/// Query parameters with their values.
-type Pairs<'a> = Vec<(&'static str, Cow<'a, str>)>;
+/// A query parameter with its value, if it is not the default.
+type Parameter = (&'static str, Option<String>);
 
 /// Returns the URL of a badge, relative to the page.
 ///
@@ -22,48 +20,45 @@ pub(super) fn badge(
     kind: &str,
 ) -> String {
     let selection = selection(weights.revision(), weights.path());
-    let pairs = [selection, badge_options(view.metric, options)].concat();
-    format!("badge/{}.{kind}{}", weights.repo(), query(&pairs))
+    let query = query(selection.into_iter().chain(badge_options(view.metric, options)));
+    format!("badge/{}.{kind}{query}", weights.repo())
 }
 
 /// Returns the URL of the JSON counts, relative to the page.
 pub(super) fn json(weights: &WeightsQuery) -> String {
-    let selection = selection(weights.revision(), weights.path());
-    format!("api/models/{}{}", weights.repo(), query(&selection))
+    let query = query(selection(weights.revision(), weights.path()));
+    format!("api/models/{}{query}", weights.repo())
 }
 
 /// Returns the URL of the page for another path in the repository, relative to the page itself.
 pub(super) fn page(view: &PageView<'_>, weights: &WeightsQuery, path: &str) -> String {
-    let repo = vec![("repo", weights.repo().to_string().into())];
+    let repo = ("repo", Some(weights.repo().to_string()));
     let selection = selection(weights.revision(), Some(path));
-    query(&[repo, selection, badge_options(view.metric, view.options)].concat())
+    let options = badge_options(view.metric, view.options);
+    query([repo].into_iter().chain(selection).chain(options))
 }
 
-fn selection<'a>(revision: Option<&'a str>, path: Option<&'a str>) -> Pairs<'a> {
-    given([("revision", revision.map(Cow::from)), ("path", path.map(Cow::from))])
+fn selection(revision: Option<&str>, path: Option<&str>) -> [Parameter; 2] {
+    [("revision", revision.map(str::to_owned)), ("path", path.map(str::to_owned))]
 }
 
-fn badge_options(metric: Metric, options: &BadgeOptions) -> Pairs<'_> {
+fn badge_options(metric: Metric, options: &BadgeOptions) -> [Parameter; 6] {
     let BadgeOptions { style, theme, logo, label, color } = options;
     let default = BadgeOptions::default();
-    let chosen = |is_chosen: bool, name: &'static str| is_chosen.then(|| Cow::from(name));
-    given([
-        ("show", chosen(metric != Metric::default(), metric.as_str())),
-        ("style", chosen(*style != default.style, style.as_str())),
-        ("theme", chosen(*theme != default.theme, theme.as_str())),
-        ("logo", chosen(*logo != default.logo, logo.as_str())),
-        ("label", label.as_deref().map(Cow::from)),
-        ("color", color.map(|color| color.to_string().into())),
-    ])
-}
-
-fn given<'a, const N: usize>(pairs: [(&'static str, Option<Cow<'a, str>>); N]) -> Pairs<'a> {
-    pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    [
+        ("show", (metric != Metric::default()).then(|| metric.to_string())),
+        ("style", (*style != default.style).then(|| style.to_string())),
+        ("theme", (*theme != default.theme).then(|| theme.to_string())),
+        ("logo", (*logo != default.logo).then(|| logo.to_string())),
+        ("label", label.clone()),
+        ("color", color.map(|color| color.to_string())),
+    ]
 }
 
 /// Returns a query string with its leading question mark, or an empty string.
-fn query(pairs: &Pairs<'_>) -> String {
-    let query = Serializer::new(String::new()).extend_pairs(pairs).finish();
+fn query(parameters: impl IntoIterator<Item = Parameter>) -> String {
+    let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let query = Serializer::new(String::new()).extend_pairs(given).finish();
     if query.is_empty() { query } else { format!("?{query}") }
 }
 

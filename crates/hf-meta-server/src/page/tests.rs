@@ -35,7 +35,7 @@ fn choice(text: &str, count: usize) -> Failure {
     };
     let files: Vec<_> = (0..count).map(file).collect();
     let sets = Layout::new(Formats::built_in(), None, &files).sets;
-    let mut failure = Failure::invalid("invalid name", text.to_owned());
+    let mut failure = Failure::invalid("invalid name", text);
     failure.sets = sets;
     failure
 }

@@ -14,8 +14,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_LENGTH,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{Extensions, Response, StatusCode, Version};
@@ -84,11 +84,7 @@ pub(super) fn router(state: &Arc<ServiceState>) -> Router {
             map_response(add_headers),
             from_fn(check_host),
         ))
-        .layer((
-            from_fn_with_state(Arc::clone(state), measure),
-            from_fn(reply::not_modified),
-            map_response(weaken_tag),
-        ))
+        .layer((from_fn_with_state(Arc::clone(state), measure), from_fn(reply::not_modified)))
         .with_state(Arc::clone(state))
 }
 
@@ -133,18 +129,6 @@ fn is_compressible(
     status == StatusCode::OK
         && is_text
         && length.is_some_and(|length| COMPRESSED_BYTES.contains(&length))
-}
-
-/// Weakens the tag of a compressed response. Different bytes must not have the same strong tag (RFC 9110, section
-/// 8.8.3.3).
-async fn weaken_tag(mut response: Response<Body>) -> Response<Body> {
-    let headers = response.headers_mut();
-    let tag = headers.get(ETAG).filter(|_| headers.contains_key(CONTENT_ENCODING));
-    let weak = tag.map(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()));
-    if let Some(Ok(weak)) = weak {
-        headers.insert(ETAG, weak);
-    }
-    response
 }
 
 /// Adds the group of the endpoint to its response.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode};
-use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::reply::{CachePolicy, Reply};
@@ -52,27 +52,6 @@ pub(super) async fn metrics(State(state): State<Arc<ServiceState>>) -> Reply {
     }
 }
 
-/// The relevant parts of an event.
-#[derive(Deserialize)]
-struct WebhookEvent {
-    event: EventScope,
-    repo: EventRepo,
-}
-
-/// The scope of an event.
-#[derive(Deserialize)]
-struct EventScope {
-    /// The scope. `repo` and its subscopes, such as `repo.content`, concern the files.
-    scope: String,
-}
-
-/// The repository of an event.
-#[derive(Deserialize)]
-struct EventRepo {
-    r#type: String,
-    name: String,
-}
-
 /// Refreshes the known results of a changed model.
 pub(super) async fn webhook(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
     let secret = request.headers().get(SECRET).map(HeaderValue::as_bytes);
@@ -84,11 +63,15 @@ pub(super) async fn webhook(State(state): State<Arc<ServiceState>>, request: Req
     let Ok(Ok(body)) = timeout(state.config.client_timeout, body).await else {
         return Reply::text(StatusCode::BAD_REQUEST, "the event is incomplete or too large");
     };
-    let Ok(WebhookEvent { event, repo }) = serde_json::from_slice(&body) else {
+    let event: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let text = |pointer| event.pointer(pointer).and_then(Value::as_str);
+    let fields = (text("/event/scope"), text("/repo/type"), text("/repo/name"));
+    let (Some(scope), Some(kind), Some(name)) = fields else {
         return Reply::text(StatusCode::BAD_REQUEST, "the event is invalid");
     };
-    if repo.r#type == "model" && event.scope.split('.').next() == Some("repo") {
-        state.lookups.refresh_repo(&repo.name);
+    // `repo` and its subscopes, such as `repo.content`, concern the files.
+    if kind == "model" && scope.split('.').next() == Some("repo") {
+        state.lookups.refresh_repo(name);
     }
     Reply::text(StatusCode::OK, "ok")
 }

@@ -1,6 +1,5 @@
 //! `/`: the page that creates badges, and its files.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,38 +20,28 @@ pub(super) async fn page(State(state): State<Arc<ServiceState>>, request: Reques
     let query = QueryString::parse(request.uri().query());
     let base = state.base_url(&request);
     let urls = PageUrls { base: &base, hub: state.lookups.endpoint() };
-    let client = state.client_ip(&request);
-    let status = if query.is_too_long() { StatusCode::URI_TOO_LONG } else { StatusCode::OK };
+    let status = if query.is_too_long { StatusCode::URI_TOO_LONG } else { StatusCode::OK };
     let html = match query.get("repo") {
         None => page::page(&urls, None),
-        Some(input) => repo_page(&state, &urls, input, &query, client).await,
+        Some(input) => {
+            let (weights, result) = match WeightsQuery::from_source(input, urls.hub, &query) {
+                Ok(weights) => {
+                    let result = state.look_up(&weights, state.client_ip(&request)).await;
+                    (Some(weights), result)
+                }
+                Err(failure) => (None, failure.into()),
+            };
+            // Browsers also send empty form fields.
+            let pairs = query.pairs().filter(|(_, value)| !value.is_empty());
+            let options = &BadgeOptions::from_query(pairs);
+            let (weights, metric) = (weights.as_ref(), query.metric());
+            page::page(&urls, Some(&PageView { input, weights, metric, options, result: &result }))
+        }
     };
     let content_type = "text/html; charset=utf-8";
     let policy = page::content_security_policy(state.config.frame_ancestors.as_deref());
     let reply = Reply::new(status, content_type, html, CachePolicy::NoStore);
     Reply { content_security_policy: policy.into(), ..reply }
-}
-
-/// Renders the page for a repository.
-async fn repo_page(
-    state: &ServiceState,
-    urls: &PageUrls<'_>,
-    input: &str,
-    query: &QueryString<'_>,
-    client: IpAddr,
-) -> String {
-    // Browsers also send empty form fields.
-    let options = BadgeOptions::from_query(query.pairs().filter(|(_, value)| !value.is_empty()));
-    let (weights, result) = match WeightsQuery::from_source(input, urls.hub, query) {
-        Ok(weights) => {
-            let result = state.look_up(&weights, client).await;
-            (Some(weights), result)
-        }
-        Err(failure) => (None, failure.into()),
-    };
-    let (weights, metric) = (weights.as_ref(), query.metric());
-    let view = PageView { input, weights, metric, options: &options, result: &result };
-    page::page(urls, Some(&view))
 }
 
 /// Serves the script of the page.

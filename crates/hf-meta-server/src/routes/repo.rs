@@ -22,8 +22,13 @@ pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Reque
     let (metric, options) = (query.metric(), BadgeOptions::from_query(query.pairs()));
     let path = uri.path().strip_prefix("/badge/").unwrap_or_default();
     let (svg, json) = (path.strip_suffix(".svg"), path.strip_suffix(".json"));
-    let render = |badge: Badge, status, policy| match (svg, json) {
-        (None, Some(_)) => shields(&badge, &options, status, policy),
+    let render = |badge: Badge, status, policy: CachePolicy| match (svg, json) {
+        (None, Some(_)) => {
+            let mut endpoint = badge.shields_endpoint(&options);
+            endpoint.cache_seconds = Some(policy.max_age());
+            // Serializing numbers and strings cannot fail.
+            Reply::json(status, serde_json::to_vec(&endpoint).unwrap_or_default(), policy)
+        }
         _ => Reply { status, ..Reply::svg(badge.svg(&options), policy) },
     };
     let failed = |failure: &Failure| {
@@ -41,19 +46,6 @@ pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Reque
         }
         LookupResult::Failed(failure) => failed(failure),
     }
-}
-
-/// Returns the badge as JSON for shields.io.
-fn shields(
-    badge: &Badge,
-    options: &BadgeOptions,
-    status: StatusCode,
-    policy: CachePolicy,
-) -> Reply {
-    let mut endpoint = badge.shields_endpoint(options);
-    endpoint.cache_seconds = Some(policy.max_age());
-    // Serializing numbers and strings cannot fail.
-    Reply::json(status, serde_json::to_vec(&endpoint).unwrap_or_default(), policy)
 }
 
 /// Serves the counts of a repository as JSON.
