@@ -172,6 +172,7 @@ pub mod quantization {}
 #[doc = include_str!("reading.md")]
 pub mod reading {}
 
+/// [error codes]: crate::docs::errors
 #[doc = include_str!("service.md")]
 pub mod service {}
 
