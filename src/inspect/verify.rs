@@ -12,7 +12,7 @@ use super::call::{Call, CallState};
 use super::config_file::ConfigFile;
 use super::locate::{FoundWeights, Located};
 use super::shards::ShardResults;
-use crate::count::{CountBreakdown, ParameterCount};
+use crate::count::ParameterCount;
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::gguf::Gguf;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
@@ -385,19 +385,15 @@ impl Call {
         let is_main = is_first && path.segments().count() == 1 && assembled.model.is_none();
         if is_main
             && set.parameters.counted.is_some()
-            && let Ok((count, breakdown)) = &assembled.counted
+            && let Ok((count, _)) = &assembled.counted
         {
-            set.parameters.hub = self.check_hub((count, breakdown), &mut set.findings).await;
+            set.parameters.hub = self.check_hub(count, &mut set.findings).await;
         }
         work.run(0, move || set.finish(filepaths, assembled)).await
     }
 
     /// Compares a count with the count that the Hub reports, and returns the Hub's count.
-    async fn check_hub(
-        &self,
-        (count, breakdown): (&ParameterCount, &CountBreakdown),
-        findings: &mut Vec<Finding>,
-    ) -> Option<u64> {
+    async fn check_hub(&self, count: &ParameterCount, findings: &mut Vec<Finding>) -> Option<u64> {
         let reported = match wait_for_hub(self.files.reported_count()).await {
             Ok(reported) => reported?.total,
             Err(reason) => {
