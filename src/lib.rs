@@ -36,7 +36,7 @@
 //! | group tensors by module | [`Tree`] |
 //! | serialize to JSON | `serde_json::to_string(&parsed)`, or [`CountReport`] to omit the headers |
 //! | use a different token for each user | [`Client::with_token`] |
-//! | collect request statistics | [`Client::stats`], [`ClientBuilder::on_request`] |
+//! | collect request statistics | [`Client::stats`] |
 //! | read URLs and local files | [`Client::source`] |
 //! | read a bucket or another store | [`FileStore`] and [`Model::store`] |
 //! | read `config.json` or another small file | [`Model::read_file`] |
@@ -141,7 +141,7 @@ pub use self::{
     http::transfer::{CallMeter, CallWait, RangeBytes},
     http::{
         AddressPolicy, ClientStats, HttpError, HubError, ProxyError, RangeError, RemainingQuota,
-        RequestKind, RequestStats, RetryPolicy, SafeUrl, TransportKind,
+        RetryPolicy, SafeUrl, TransportKind,
     },
     hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
     inspect::{CallHooks, LargeCallLimit, Progress, RecordedCount},

@@ -11,7 +11,7 @@ use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, web};
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::{CallMeter, RangeBytes};
+use crate::http::transfer::RangeBytes;
 use crate::http::{Http, RequestFailure, ResponseChain};
 use crate::hub::{
     CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, api,
@@ -32,7 +32,6 @@ pub(crate) struct HubRepo {
     pub(crate) canonical: Arc<OnceLock<RepoId>>,
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
-    pub(crate) meter: CallMeter,
     /// The hooks that may stop a long listing.
     pub(crate) hooks: Option<Arc<dyn CallHooks>>,
 }
@@ -40,7 +39,7 @@ pub(crate) struct HubRepo {
 impl FileSource for HubRepo {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
-            let read = self.http.read_range(&self.url(path), &range, &self.meter).await;
+            let read = self.http.read_range(&self.url(path), &range).await;
             self.fetched(|| self.file_name(path), read)
         }
         .instrument(self.span(path))
@@ -48,8 +47,7 @@ impl FileSource for HubRepo {
     }
 
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        let events =
-            self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, &self.meter));
+        let events = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit));
         let (repo, file) = (self.clone(), self.file_name(path));
         let explain = move |failure| repo.explain(file.clone(), failure);
         let repo = self.clone();
@@ -57,10 +55,10 @@ impl FileSource for HubRepo {
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
-        let Self { http, endpoint, repo, revision, meter, hooks, .. } = self;
+        let Self { http, endpoint, repo, revision, hooks, .. } = self;
         async move {
             let url = endpoint.tree_url(repo, revision, folder);
-            match api::list_files(http, url, meter, hooks.as_deref()).await {
+            match api::list_files(http, url, hooks.as_deref()).await {
                 Ok((files, chain)) => {
                     Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }
@@ -104,7 +102,7 @@ impl HubRepo {
         path: &RepoPath,
     ) -> Result<Option<(CommitSha, bool)>, Error> {
         let url = self.url(path);
-        let commit = self.http.head(&url, web::X_REPO_COMMIT, &self.meter).await;
+        let commit = self.http.head(&url, web::X_REPO_COMMIT).await;
         let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
         Ok(commit.and_then(|(commit, exists)| Some((commit.parse().ok()?, exists))))
     }
@@ -120,7 +118,7 @@ impl HubRepo {
             return Ok(None);
         }
         let url = self.endpoint.headers_url(&self.repo, index);
-        let read = self.http.read_all(&url, limit, &self.meter);
+        let read = self.http.read_all(&url, limit);
         let read = read.instrument(self.span(index)).await;
         match self.fetched(|| self.file_name(index), read) {
             Ok(read) => Ok(Some(read)),
@@ -140,7 +138,7 @@ impl HubRepo {
     /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
     pub(crate) async fn reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
         let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
-        let read = self.http.read_all(&url, HubReportedCount::MAX_BYTES, &self.meter).await;
+        let read = self.http.read_all(&url, HubReportedCount::MAX_BYTES).await;
         let (json, _) = read.map_err(|failure| self.explain(self.repo.to_string(), failure))?;
         Ok(HubReportedCount::from_json(&json))
     }

@@ -146,7 +146,7 @@ impl FileSource for OfflineRepo {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
             let (commit, file) = self.file(path).await?;
-            let chunk = disk::read_range(&file, &range, &self.hub.meter).await;
+            let chunk = disk::read_range(&file, &range, self.hub.http.meter()).await;
             let chunk = chunk.map_err(|error| Error::from_io(self.file_name(path), error))?;
             Ok(Fetched::new(chunk, Some(commit)))
         }
@@ -157,7 +157,7 @@ impl FileSource for OfflineRepo {
         async move {
             let (commit, file) = self.file(path).await?;
             let name = self.file_name(path);
-            let bytes = disk::read_whole(&file, name, limit, &self.hub.meter).await?;
+            let bytes = disk::read_whole(&file, name, limit, self.hub.http.meter()).await?;
             Ok(stream::from_whole(bytes, Some(commit)))
         }
         .boxed()

@@ -13,7 +13,7 @@ use super::{Fetch, Fetched, FileSource, ListFuture};
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
-use crate::http::transfer::{CallMeter, RangeBytes};
+use crate::http::transfer::RangeBytes;
 use crate::http::{Http, HttpError, HubError, RequestFailure, ResponseChain, SafeUrl};
 use crate::hub::{CommitSha, RepoId, Revision};
 
@@ -25,7 +25,6 @@ pub(super) const X_REPO_COMMIT: &str = "x-repo-commit";
 #[derive(Clone, Debug)]
 pub(crate) struct WebFolder {
     pub(crate) http: Http,
-    pub(crate) meter: CallMeter,
     pub(crate) url: Url,
     /// The name of the file at `url`.
     pub(crate) file: RepoPath,
@@ -34,7 +33,7 @@ pub(crate) struct WebFolder {
 impl FileSource for WebFolder {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
-            let read = self.http.read_range(&self.url(path), &range, &self.meter).await;
+            let read = self.http.read_range(&self.url(path), &range).await;
             let failed = |failure| explain(self.file_name(path), failure, None);
             let (value, chain) = read.map_err(failed)?;
             Ok(Fetched::new(value, commit(&chain)))
@@ -44,8 +43,7 @@ impl FileSource for WebFolder {
     }
 
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        let events =
-            self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, &self.meter));
+        let events = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit));
         let file = self.file_name(path);
         let failed = move |failure| explain(file.clone(), failure, None);
         stream::from_http(events, commit, failed).boxed()

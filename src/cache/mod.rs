@@ -37,8 +37,6 @@ pub enum CacheMode {
     /// Requests the current commit of a branch and uses its cached headers. Use it after a notification that the
     /// repository has changed.
     Revalidate,
-    /// Reads everything again and replaces the cached entries.
-    Reload,
     /// Neither uses nor changes the cache.
     Bypass,
 }

@@ -39,7 +39,12 @@ impl Client {
         if self.context.offline.is_some() {
             return Err(Error::Offline { url: SafeUrl::from(page).to_string() });
         }
-        let read = self.context.http.read_all(page, max_bytes, &self.context.totals).await;
+        let read = self
+            .context
+            .http
+            .with_meter(self.context.totals.clone())
+            .read_all(page, max_bytes)
+            .await;
         let name = || format!("page at {}", SafeUrl::from(page));
         let (json, chain) = read.map_err(|failure| explain(name(), failure, None))?;
         let next = next_page(page, &chain);

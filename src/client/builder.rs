@@ -17,8 +17,7 @@ use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
 use crate::http::transfer::CallMeter;
 use crate::http::{
-    AddressPolicy, Callback, Http, HttpSettings, Proxies, ProxyError, RequestStats, RetryPolicy,
-    has_tls_provider,
+    AddressPolicy, Http, HttpSettings, Proxies, ProxyError, RetryPolicy, has_tls_provider,
 };
 use crate::hub::{Endpoint, HubWarnings};
 use crate::inspect::{ClientMemory, HeaderCache, Limits};
@@ -107,13 +106,6 @@ impl ClientBuilder {
     pub fn token(self, token: impl Into<String>) -> Self {
         let token = Some(token.into()).filter(|token| !token.is_empty());
         Self { token: token.as_deref().map(bearer).transpose(), token_source: None, ..self }
-    }
-
-    /// Sets whether to read public repositories without the token if the Hub rejects it; `true` by default. Otherwise,
-    /// a rejected token is an error ([`Error::RejectedToken`]).
-    pub fn anonymous_fallback(mut self, enabled: bool) -> Self {
-        self.http.anonymous_fallback = enabled;
-        self
     }
 
     /// Sets the origin of the token, which warnings name.
@@ -299,28 +291,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets a callback that is invoked with each finished request, for metrics such as a histogram of durations. It runs
-    /// on the task that drives the call and must not block. [`Client::stats`] has the totals, and
-    /// [`CallMeter`](crate::CallMeter) those of one call.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicU64, Ordering};
-    ///
-    /// let failures = Arc::new(AtomicU64::new(0));
-    /// let counter = Arc::clone(&failures);
-    /// let client = hf_meta::Client::builder()
-    ///     .on_request(move |request| {
-    ///         counter.fetch_add(u64::from(request.failed), Ordering::Relaxed);
-    ///     })
-    ///     .build()?;
-    /// # Ok::<(), hf_meta::Error>(())
-    /// ```
-    pub fn on_request(mut self, report: impl Fn(&RequestStats) + Send + Sync + 'static) -> Self {
-        self.http.on_request = Some(Callback(Arc::new(report)));
-        self
-    }
-
     /// Sets a function that customizes the underlying [`reqwest`] client builder, for settings that this builder
     /// lacks.
     ///
@@ -334,7 +304,7 @@ impl ClientBuilder {
         mut self,
         hook: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
-        self.http.hook = Some(Callback(Arc::new(hook)));
+        self.http.hook = Some(crate::http::Callback(Arc::new(hook)));
         self
     }
 

@@ -9,10 +9,9 @@ use tokio::sync::OnceCell;
 use super::shared_calls::SharedCalls;
 use crate::backends::{HubRepo, OfflineRepo, Origin};
 use crate::cache::{CacheKey, decode};
-use crate::error::Error;
 use crate::formats::Formats;
+use crate::http::Http;
 use crate::http::transfer::CallMeter;
-use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Revision};
 use crate::inspect::{CallHooks, ClientMemory, HeaderCache, Limits};
 /// The state that all calls of a client share.
@@ -38,23 +37,6 @@ pub(crate) struct ClientContext {
 }
 
 impl ClientContext {
-    /// Sends a request to the endpoint to open a connection, and ignores the response.
-    pub(super) async fn warm_up(&self) -> Result<(), Error> {
-        if self.offline.is_some() {
-            return Ok(());
-        }
-        let url = self.endpoint.url();
-        match self.http.head(url, "x-request-id", &self.totals).await {
-            Err(RequestFailure { error, attempts, elapsed })
-                if !matches!(error, HttpError::Status(_)) =>
-            {
-                let (file, source) = (SafeUrl::from(url).to_string(), error.into());
-                Err(Error::RequestFailed { file, attempts, elapsed, source })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Returns a repository on the Hub or, if the client is offline, its snapshot in the cache.
     pub(super) async fn repo(
         &self,
@@ -64,12 +46,12 @@ impl ClientContext {
         hooks: Option<Arc<dyn CallHooks>>,
     ) -> Origin {
         let repo = repo.clone();
-        let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
         if self.offline.is_none() {
             self.load_known_servers(&meter).await;
         }
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
-        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter, hooks };
+        let (http, endpoint) = (self.http.with_meter(meter), self.endpoint.clone());
+        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, hooks };
         let Some(cache) = &self.offline else { return Origin::Hub(hub) };
         Origin::Offline(Arc::new(OfflineRepo::find(cache, hub).await))
     }

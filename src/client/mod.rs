@@ -98,16 +98,6 @@ impl Client {
         })
     }
 
-    /// Opens a connection to the endpoint ahead of the first call. Sends one request and ignores the response status.
-    /// Does nothing if the client is offline.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no response arrives.
-    pub async fn warm_up(&self) -> Result<(), Error> {
-        self.context.warm_up().await
-    }
-
     /// Starts a meter for one call, or for several calls that belong together. The [totals](Self::stats) of the client
     /// include it, as one call. See [`Model::meter`].
     ///

@@ -160,8 +160,8 @@ impl Model {
             Source::Url(url) => {
                 let file = file_of(url);
                 let target = Target::from_file(file.clone());
-                let (http, url) = (self.context.http.clone(), url.clone());
-                let folder = WebFolder { http, url, file, meter: meter.clone() };
+                let (http, url) = (self.context.http.with_meter(meter.clone()), url.clone());
+                let folder = WebFolder { http, url, file };
                 (Origin::Folder(Arc::new(folder)), target)
             }
             Source::Local(path) => {

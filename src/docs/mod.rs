@@ -152,8 +152,7 @@ pub mod quantization {}
 /// [`RetryPolicy`]: crate::RetryPolicy
 /// [`RetryPolicy::max_wait`]: crate::RetryPolicy::max_wait
 /// [`Model::max_wait`]: crate::Model::max_wait
-/// [`RetryPolicy::no_retries`]: crate::RetryPolicy::no_retries
-/// [`RetryPolicy::fail_fast`]: crate::RetryPolicy::fail_fast
+/// [`RetryPolicy::max_attempts`]: crate::RetryPolicy::max_attempts
 /// [`connect_timeout`]: crate::ClientBuilder::connect_timeout
 /// [`read_timeout`]: crate::ClientBuilder::read_timeout
 /// [`request_timeout`]: crate::ClientBuilder::request_timeout
@@ -167,7 +166,6 @@ pub mod quantization {}
 /// [`parse_safetensors_metadata`]: crate::Model::parse_safetensors_metadata
 /// [`ClientBuilder::token`]: crate::ClientBuilder::token
 /// [`Client::from_env`]: crate::Client::from_env
-/// [`ClientBuilder::anonymous_fallback`]: crate::ClientBuilder::anonymous_fallback
 /// [`Client::with_token`]: crate::Client::with_token
 #[doc = include_str!("reading.md")]
 pub mod reading {}

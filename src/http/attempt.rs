@@ -1,7 +1,6 @@
 //! A single attempt at a request, with its counters, tracing span and permits.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use ::url::Url;
 use tokio::sync::OwnedSemaphorePermit;
@@ -9,7 +8,7 @@ use tokio::time::Instant;
 use tracing::field::{Empty, debug};
 use tracing::{Span, debug_span};
 
-use super::{Callback, HttpError, OnRequest, SafeUrl};
+use super::{HttpError, SafeUrl};
 use crate::http::transfer::CallMeter;
 
 /// The part of a file that a request asks for.
@@ -31,46 +30,6 @@ impl Requested<'_> {
             Self::File | Self::Header(_) => None,
         }
     }
-
-    fn kind(&self) -> RequestKind {
-        match self {
-            Self::Range(_) => RequestKind::Range,
-            Self::File => RequestKind::File,
-            Self::Header(_) => RequestKind::Head,
-        }
-    }
-}
-
-/// The kind of a request, in [`RequestStats`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RequestKind {
-    /// A byte range of a file.
-    Range,
-    /// A whole file, or a page of the API.
-    File,
-    /// The response headers of a file, with method `HEAD`.
-    Head,
-}
-
-/// A finished request, for [`ClientBuilder::on_request`](crate::ClientBuilder::on_request).
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RequestStats {
-    /// The kind of request.
-    pub kind: RequestKind,
-    /// The URL before redirects, without secrets.
-    pub url: SafeUrl,
-    /// The number of the attempt, from 1. Each retry is a separate request.
-    pub attempt: usize,
-    /// The status of the last response; `None` if none arrived.
-    pub status: Option<u16>,
-    /// The number of bytes of the response body, as sent.
-    pub bytes: u64,
-    /// The time from the start of the request to the end of the body, including redirects and waits for permits.
-    pub elapsed: Duration,
-    /// `true` if the request failed. A missing file is a failure, too.
-    pub failed: bool,
 }
 
 /// An attempt in progress. Following redirects can take several HTTP requests.
@@ -79,7 +38,6 @@ pub(super) struct Attempt<'a> {
     pub(super) url: &'a Url,
     pub(super) requested: Requested<'a>,
     pub(super) meter: &'a CallMeter,
-    on_request: Option<&'a OnRequest>,
     /// The permit of the current request, which counts towards the limit on requests in flight.
     pub(super) request_permit: Option<OwnedSemaphorePermit>,
     /// The permit of the current connection, which counts towards the limit on HTTP/1.1 connections.
@@ -100,7 +58,6 @@ impl<'a> Attempt<'a> {
         url: &'a Url,
         requested: Requested<'a>,
         meter: &'a CallMeter,
-        on_request: Option<&'a OnRequest>,
     ) -> Self {
         let span = debug_span!(
             "attempt",
@@ -114,7 +71,6 @@ impl<'a> Attempt<'a> {
             url,
             requested,
             meter,
-            on_request,
             request_permit: None,
             connection_permit: None,
             status: None,
@@ -141,24 +97,12 @@ impl<'a> Attempt<'a> {
         tracing::debug!(%url, %to, range, status, ?elapsed, "redirected");
     }
 
-    /// Ends the attempt, and logs and reports its result.
+    /// Ends the attempt and logs its result.
     pub(super) fn finish<T>(self, result: Result<T, HttpError>) -> Result<T, HttpError> {
         let Self { number: attempt, started, status, bytes, .. } = self;
         let _entered = self.span.enter();
         let (url, range) = (SafeUrl::from(self.url), self.requested.range());
         let elapsed = started.elapsed();
-        if let Some(Callback(report)) = self.on_request {
-            let (kind, failed) = (self.requested.kind(), result.is_err());
-            report(&RequestStats {
-                kind,
-                url: url.clone(),
-                attempt,
-                status,
-                bytes,
-                elapsed,
-                failed,
-            });
-        }
         match &result {
             Ok(_) => tracing::debug!(%url, range, attempt, status, bytes, ?elapsed, "read"),
             Err(error) => {

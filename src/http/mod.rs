@@ -66,9 +66,9 @@ use self::address::AddressGuard;
 use self::clients::HttpClients;
 use self::preconnect::RedirectOrigin;
 use self::rate_limit_gate::{GateKey, RateLimitGate};
+use self::transfer::CallMeter;
 
 pub use address::AddressPolicy;
-pub use attempt::{RequestKind, RequestStats};
 pub use error::{HttpError, RangeError, TransportKind};
 pub use error_response::HubError;
 pub(crate) use proxy::Proxies;
@@ -94,7 +94,6 @@ pub(crate) struct HttpSettings {
     /// True to trust the system's certificates, false to trust Mozilla's.
     pub(crate) system_certificates: bool,
     pub(crate) hook: Option<HttpHook>,
-    pub(crate) on_request: Option<OnRequest>,
     pub(crate) address_policy: AddressPolicy,
     /// The timeout of name resolution, TCP and TLS together.
     pub(crate) connect_timeout: Duration,
@@ -107,8 +106,6 @@ pub(crate) struct HttpSettings {
     pub(crate) max_concurrent_requests: usize,
     /// The fraction of each quota to use, from 0 to 1.
     pub(crate) quota_share: f64,
-    /// True to read without the token if the server rejects it.
-    pub(crate) anonymous_fallback: bool,
 }
 
 impl Default for HttpSettings {
@@ -120,7 +117,6 @@ impl Default for HttpSettings {
             root_certificates: RootCertificates::default(),
             system_certificates: false,
             hook: None,
-            on_request: None,
             address_policy: AddressPolicy::default(),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(10),
@@ -128,7 +124,6 @@ impl Default for HttpSettings {
             retry_policy: RetryPolicy::default(),
             max_concurrent_requests: 256,
             quota_share: 1.0,
-            anonymous_fallback: true,
         }
     }
 }
@@ -148,13 +143,10 @@ impl<F: ?Sized> fmt::Debug for Callback<F> {
     }
 }
 
-/// A callback that is called with each finished request.
-type OnRequest = Callback<dyn Fn(&RequestStats) + Send + Sync>;
-
 /// A callback that customizes the builder of the HTTP library.
 type HttpHook = Callback<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>;
 
-/// An HTTP client. Clones share connections, rate limits and settings.
+/// An HTTP client. Clones share connections, rate limits, settings and the meter.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     /// The token is sent to the origin of this URL only. Its kind of address is always allowed.
@@ -168,6 +160,8 @@ pub(crate) struct Http {
     /// One permit for each request in flight.
     in_flight: Arc<Semaphore>,
     redirect_origin: Arc<Mutex<RedirectOrigin>>,
+    /// Counts the requests and waits.
+    meter: CallMeter,
 }
 
 impl Http {
@@ -183,6 +177,7 @@ impl Http {
             gate: RateLimitGate::new(max_requests, settings.quota_share),
             in_flight: Arc::new(Semaphore::new(max_requests.min(Semaphore::MAX_PERMITS))),
             redirect_origin: Arc::default(),
+            meter: CallMeter::default(),
             settings,
         }
     }
@@ -198,11 +193,20 @@ impl Http {
         Self { gate: self.gate.for_token(token.clone()), token, ..self.clone() }
     }
 
+    /// Returns a client that shares everything with this one, and counts in another meter.
+    pub(crate) fn with_meter(&self, meter: CallMeter) -> Self {
+        Self { meter, ..self.clone() }
+    }
+
+    /// Returns the meter that counts the requests of this client.
+    pub(crate) fn meter(&self) -> &CallMeter {
+        &self.meter
+    }
+
     /// Returns a client without a token that shares connections and rate limits with this one. Returns `None` if this
-    /// client has no token, or must not read without it.
+    /// client has no token.
     pub(crate) fn anonymous(&self) -> Option<Self> {
-        self.token.as_ref().filter(|_| self.settings.anonymous_fallback)?;
-        Some(Self { token: None, ..self.clone() })
+        self.token.as_ref().map(|_| Self { token: None, ..self.clone() })
     }
 
     /// Returns the endpoint's quota for files; `None` if it is unknown.

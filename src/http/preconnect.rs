@@ -116,7 +116,7 @@ impl Http {
     /// Opens a connection within the connect timeout. The header is of no interest.
     async fn connect(&self, url: Url) -> Result<(), HttpError> {
         let meter = CallMeter::default();
-        let mut attempt = Attempt::start(1, &url, Requested::Header("server"), &meter, None);
+        let mut attempt = Attempt::start(1, &url, Requested::Header("server"), &meter);
         let span = attempt.span();
         let request = self.send(url.clone(), &mut attempt).instrument(span);
         match timeout(self.settings.connect_timeout, request).await {

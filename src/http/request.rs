@@ -14,7 +14,7 @@ use tracing::Instrument;
 use super::attempt::{Attempt, Requested};
 use super::body::EventSender;
 use super::{Http, HttpError, RequestFailure, ResponseChain, body, range, send};
-use crate::http::transfer::{BodyEvent, CallMeter, RangeBytes};
+use crate::http::transfer::{BodyEvent, RangeBytes};
 
 impl Http {
     /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
@@ -23,19 +23,10 @@ impl Http {
         &self,
         url: &Url,
         range: &Range<u64>,
-        meter: &CallMeter,
     ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
         self.preconnect(url);
-        let mut retries = self.retries(url, Requested::Range(range), meter);
-        loop {
-            let mut attempt = retries.next_attempt();
-            let span = attempt.span();
-            let read = self.try_range(range, &mut attempt).instrument(span).await;
-            match attempt.finish(read) {
-                Ok(read) => return Ok(read),
-                Err(error) => retries.back_off(error).await?,
-            }
-        }
+        self.retry(url, Requested::Range(range), |attempt| self.try_range(range, attempt).boxed())
+            .await
     }
 
     /// Reads a file of at most `limit` bytes.
@@ -43,9 +34,8 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-        meter: &CallMeter,
     ) -> Result<(Vec<u8>, ResponseChain), RequestFailure> {
-        BodyEvent::read_to_end(self.stream(url, limit, meter)).await
+        BodyEvent::read_to_end(self.stream(url, limit)).await
     }
 
     /// Streams a file of at most `limit` bytes, decompressed. Each attempt sends its own
@@ -54,32 +44,17 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-        meter: &CallMeter,
     ) -> impl Stream<Item = Result<BodyEvent<ResponseChain>, RequestFailure>> + Send + use<> {
-        let (http, url, meter) = (self.clone(), url.clone(), meter.clone());
-        let (mut sender, events) = mpsc::channel(0);
-        let reading = async move { http.send_events(&url, limit, &meter, &mut sender).await };
+        let (http, url) = (self.clone(), url.clone());
+        let (sender, events) = mpsc::channel(0);
+        let reading = async move {
+            http.retry(&url, Requested::File, |attempt| {
+                http.try_stream(limit, attempt, sender.clone()).boxed()
+            })
+            .await
+        };
         let failure = reading.in_current_span().map(Result::err).into_stream();
         select(events.map(Ok), failure.filter_map(|failure| ready(failure.map(Err))))
-    }
-
-    async fn send_events(
-        &self,
-        url: &Url,
-        limit: u64,
-        meter: &CallMeter,
-        events: &mut EventSender,
-    ) -> Result<(), RequestFailure> {
-        let mut retries = self.retries(url, Requested::File, meter);
-        loop {
-            let mut attempt = retries.next_attempt();
-            let span = attempt.span();
-            let read = self.try_stream(limit, &mut attempt, events).instrument(span).await;
-            match attempt.finish(read) {
-                Ok(()) => return Ok(()),
-                Err(error) => retries.back_off(error).await?,
-            }
-        }
     }
 
     /// Requests a file with `HEAD` and returns the value of a response header.
@@ -90,18 +65,9 @@ impl Http {
         &self,
         url: &Url,
         name: &str,
-        meter: &CallMeter,
     ) -> Result<Option<(String, bool)>, RequestFailure> {
-        let mut retries = self.retries(url, Requested::Header(name), meter);
-        loop {
-            let mut attempt = retries.next_attempt();
-            let span = attempt.span();
-            let value = self.try_head(name, &mut attempt).instrument(span).await;
-            match attempt.finish(value) {
-                Ok(value) => return Ok(value),
-                Err(error) => retries.back_off(error).await?,
-            }
-        }
+        self.retry(url, Requested::Header(name), |attempt| self.try_head(name, attempt).boxed())
+            .await
     }
 
     async fn try_range(
@@ -123,7 +89,7 @@ impl Http {
         &self,
         limit: u64,
         attempt: &mut Attempt<'_>,
-        events: &mut EventSender,
+        mut events: EventSender,
     ) -> Result<(), HttpError> {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         if response.status() != StatusCode::OK {
@@ -131,7 +97,7 @@ impl Http {
         }
         let content_length = response.content_length();
         events.send(BodyEvent::Start { response: chain, content_length }).await.ok();
-        body::send_file(response, limit, attempt, events).await
+        body::send_file(response, limit, attempt, &mut events).await
     }
 
     /// Accepts the header of a success, a redirect or a 404. Other errors may depend on the token, so their headers

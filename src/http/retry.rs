@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ::url::Url;
+use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep};
+use tracing::Instrument;
 
 use super::attempt::{Attempt, Requested};
 use super::rate_limit_gate::GateKey;
 use super::{Http, HttpError, SafeUrl, random_fraction};
-use crate::http::transfer::CallMeter;
 
 /// Limits on the number and timing of attempts per request.
 ///
@@ -62,17 +63,6 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns a policy without retries. It still waits for rate limits.
-    pub fn no_retries() -> Self {
-        Self::default().max_attempts(1)
-    }
-
-    /// Returns a policy without retries or waits. Calls that would have to wait for a rate limit fail immediately
-    /// with [`HttpError::RateLimited`].
-    pub fn fail_fast() -> Self {
-        Self::no_retries().max_wait(Duration::ZERO)
-    }
-
     /// Sets the maximum number of attempts per request, including the first; at least 1.
     pub fn max_attempts(self, attempts: usize) -> Self {
         Self { max_attempts: attempts.max(1), ..self }
@@ -124,15 +114,10 @@ pub(crate) struct RequestFailure {
     pub(crate) elapsed: Duration,
 }
 
-/// The retry loop of one request, as a state machine.
-///
-/// A function that takes an async closure would be shorter, but its future borrows and is not `Send`, and callers
-/// that spawn need `Send`.
-pub(super) struct RetryState<'a> {
+/// The state of the retries of one request.
+struct RetryState<'a> {
     http: &'a Http,
     url: &'a Url,
-    requested: Requested<'a>,
-    meter: &'a CallMeter,
     /// The number of finished attempts.
     attempts: usize,
     started: Instant,
@@ -141,27 +126,33 @@ pub(super) struct RetryState<'a> {
 }
 
 impl Http {
-    pub(super) fn retries<'a>(
+    /// Makes attempts at a request until one succeeds, fails for good, or a limit of the policy is reached.
+    ///
+    /// The futures are boxed, because the future of an async closure would borrow and not be `Send`.
+    pub(super) async fn retry<'a, T>(
         &'a self,
         url: &'a Url,
         requested: Requested<'a>,
-        meter: &'a CallMeter,
-    ) -> RetryState<'a> {
-        let (started, waited_before) = (Instant::now(), meter.waited());
-        RetryState { http: self, url, requested, meter, attempts: 0, started, waited_before }
+        run: impl for<'b> Fn(&'b mut Attempt<'a>) -> BoxFuture<'b, Result<T, HttpError>>,
+    ) -> Result<T, RequestFailure> {
+        let (started, waited_before) = (Instant::now(), self.meter.waited());
+        let mut state = RetryState { http: self, url, attempts: 0, started, waited_before };
+        loop {
+            let mut attempt = Attempt::start(state.attempts + 1, url, requested, &self.meter);
+            let span = attempt.span();
+            let done = run(&mut attempt).instrument(span).await;
+            match attempt.finish(done) {
+                Ok(done) => return Ok(done),
+                Err(error) => state.back_off(error).await?,
+            }
+        }
     }
 }
 
-impl<'a> RetryState<'a> {
-    /// Starts the next attempt.
-    pub(super) fn next_attempt(&self) -> Attempt<'a> {
-        let on_request = self.http.settings.on_request.as_ref();
-        Attempt::start(self.attempts + 1, self.url, self.requested, self.meter, on_request)
-    }
-
+impl RetryState<'_> {
     /// Waits after a failed attempt until the next one may start. Returns an error if the failure is permanent or a
     /// limit of the policy is reached.
-    pub(super) async fn back_off(&mut self, error: HttpError) -> Result<(), RequestFailure> {
+    async fn back_off(&mut self, error: HttpError) -> Result<(), RequestFailure> {
         self.attempts += 1;
         let (attempts, elapsed) = (self.attempts, self.started.elapsed());
         let (server_wait, is_rate_limited) = match &error {
@@ -180,7 +171,7 @@ impl<'a> RetryState<'a> {
         let url = SafeUrl::from(self.url);
         tracing::info!(%url, attempts, wait = ?server_wait.unwrap_or(delay), %error, "retrying");
         let max_retries = self.http.settings.retry_policy.max_attempts.saturating_sub(1);
-        self.meter.set_retry(Some((attempts, max_retries)));
+        self.http.meter.set_retry(Some((attempts, max_retries)));
         // The gate already enforces a wait that the server asked for. After a 429 without a wait, the gate also holds
         // back the other requests of this bucket.
         if server_wait.is_none() && is_rate_limited {
@@ -195,9 +186,9 @@ impl<'a> RetryState<'a> {
     fn is_within_limits(&self, delay: Duration, server_wait: Option<Duration>) -> bool {
         let policy = &self.http.settings.retry_policy;
         if let Some(wait) = server_wait {
-            return self.meter.may_wait(wait, policy.max_wait);
+            return self.http.meter.may_wait(wait, policy.max_wait);
         }
-        let waited = self.meter.waited().saturating_sub(self.waited_before);
+        let waited = self.http.meter.waited().saturating_sub(self.waited_before);
         let own = self.started.elapsed().saturating_sub(waited);
         own.saturating_add(delay) <= policy.max_elapsed
     }
@@ -206,7 +197,7 @@ impl<'a> RetryState<'a> {
 impl Drop for RetryState<'_> {
     fn drop(&mut self) {
         if self.attempts > 0 {
-            self.meter.set_retry(None);
+            self.http.meter.set_retry(None);
         }
     }
 }
@@ -225,7 +216,7 @@ mod tests {
             assert!(delay >= longest / 2 && delay <= longest, "{failures}: {delay:?}");
         }
         assert_eq!(policy.delay(200), None);
-        assert_eq!(RetryPolicy::no_retries().delay(1), None);
+        assert_eq!(RetryPolicy::default().max_attempts(1).delay(1), None);
         let delays: Vec<_> = (0..100).map(|_| policy.delay(9)).collect();
         assert!(delays.iter().any(|delay| *delay != delays[0]), "no jitter");
     }

@@ -9,7 +9,6 @@ use url::Url;
 
 use crate::formats::Dtype;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::CallMeter;
 use crate::http::{Http, RequestFailure, ResponseChain};
 use crate::inspect::CallHooks;
 
@@ -99,13 +98,12 @@ struct TreeEntry {
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
-    meter: &CallMeter,
     hooks: Option<&dyn CallHooks>,
 ) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
         let (json, chain) =
-            http.read_all(&url, MAX_PAGE_BYTES, meter).await.map_err(ListFilesError::Request)?;
+            http.read_all(&url, MAX_PAGE_BYTES).await.map_err(ListFilesError::Request)?;
         invalid_paths += add_page(&mut files, &json).map_err(ListFilesError::Listing)?;
         let next = next_page(&url, &chain).map_err(ListFilesError::Listing)?;
         let Some(next) = next else {

@@ -94,13 +94,9 @@ impl HeaderCache {
                 read => read,
             };
         }
-        let reloads = call.options.cache_mode == CacheMode::Reload;
-        let mut found = if reloads { None } else { lookup.find(call, keep_headers).await? };
-        let lease = if reloads || found.is_some() {
-            FillLease::immediate()
-        } else {
-            lookup.lease(&call.meter).await
-        };
+        let mut found = lookup.find(call, keep_headers).await?;
+        let lease =
+            if found.is_some() { FillLease::immediate() } else { lookup.lease(&call.meter).await };
         if lease.has_waited() {
             found = lookup.find(call, keep_headers).await?;
         }
@@ -312,7 +308,7 @@ impl CacheLookup<'_> {
         if let Some(commit) = &commit
             && (uses_time || cached.is_none_or(|cached| commit.as_str() != cached.commit))
         {
-            self.store_ref(&repo.meter, commit).await;
+            self.store_ref(repo.http.meter(), commit).await;
         }
         Ok(commit)
     }

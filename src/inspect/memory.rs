@@ -20,6 +20,9 @@ const CALL_LIMIT: u32 = 32 << 20;
 /// The limit for all calls of a client, in bytes. Two calls can use their own limit in full.
 const CLIENT_LIMIT: usize = 64 << 20;
 
+/// The memory in bytes that a call may use without a permit for large calls.
+const MAX_SMALL_CALL: u64 = 8 << 20;
+
 /// The memory budget of all calls of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientMemory(Arc<Semaphore>);
@@ -96,9 +99,6 @@ impl MemoryPermit {
 pub struct LargeCallLimit(Arc<Semaphore>);
 
 impl LargeCallLimit {
-    /// The memory in bytes that a call may use without a permit.
-    pub const MAX_SMALL_CALL: u64 = 8 << 20;
-
     /// Creates a limit of `calls` concurrent large calls, at least one.
     #[must_use]
     pub fn new(calls: usize) -> Self {
@@ -124,7 +124,7 @@ impl LargeCall {
     /// Adds bytes, and waits for a permit if the call now needs one.
     pub(super) async fn allocate(&self, bytes: u64, meter: &CallMeter) {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) > LargeCallLimit::MAX_SMALL_CALL {
+        if before.saturating_add(bytes) > MAX_SMALL_CALL {
             let _wait = meter.limits().excludes_memory_waits.then(|| meter.start_wait());
             // The semaphore is never closed.
             let acquire = || async { Arc::clone(&self.limit.0).acquire_owned().await.ok() };
@@ -167,11 +167,11 @@ mod tests {
             call.allocate(bytes, &CallMeter::default()).now_or_never().is_some()
         };
         let mut calls: Vec<_> = (0..3).map(|_| limit.start_call()).collect();
-        assert!(calls.iter().all(|call| fits(call, LargeCallLimit::MAX_SMALL_CALL)));
+        assert!(calls.iter().all(|call| fits(call, MAX_SMALL_CALL)));
         let last = calls.pop().unwrap();
         assert!(calls.iter().all(|call| fits(call, 1)));
         assert!(!fits(&last, 1));
-        assert!(fits(&limit.start_call(), LargeCallLimit::MAX_SMALL_CALL));
+        assert!(fits(&limit.start_call(), MAX_SMALL_CALL));
         assert!(calls.iter().all(|call| fits(call, u64::MAX)), "a permit is enough for all bytes");
         calls.pop();
         assert!(fits(&last, 1));

@@ -86,7 +86,7 @@ fn fault(path: &str) -> Option<Fault> {
 }
 
 fn service_client(hub: &MockHub) -> ClientBuilder {
-    let retry = RetryPolicy::fail_fast();
+    let retry = RetryPolicy::default().max_attempts(1).max_wait(Duration::ZERO);
     Client::builder().endpoint(hub.endpoint()).retry_policy(retry).max_index_bytes(1_000)
 }
 

@@ -50,7 +50,7 @@ async fn parse(first: ResponseTemplate, second: ResponseTemplate) -> Result<u64,
 
 /// Returns a builder without retries.
 fn without_retries() -> ClientBuilder {
-    Client::builder().retry_policy(RetryPolicy::no_retries())
+    Client::builder().retry_policy(RetryPolicy::default().max_attempts(1))
 }
 
 fn range_error(result: Result<u64, Error>) -> RangeError {

@@ -106,8 +106,9 @@ async fn endless_and_invalid_listings_are_errors() {
         (Fault::Status(501, vec![]), "no safetensors weights in"),
         (Fault::Status(503, vec![]), "failed to fetch `list of files of org/any`"),
     ];
-    let client =
-        Client::builder().endpoint(hub.endpoint()).retry_policy(hf_meta::RetryPolicy::no_retries());
+    let client = Client::builder()
+        .endpoint(hub.endpoint())
+        .retry_policy(hf_meta::RetryPolicy::default().max_attempts(1));
     let client = client.build().unwrap();
     for (fault, expected) in cases {
         let spoiled = fault.clone();

@@ -98,7 +98,7 @@ async fn prefetch_does_not_wait_for_a_long_index() {
 #[tokio::test]
 async fn prefetch_waits_for_a_short_index() {
     let hub = hub_with_two_resets();
-    let client = client(&hub).retry_policy(RetryPolicy::no_retries()).build().unwrap();
+    let client = client(&hub).retry_policy(RetryPolicy::default().max_attempts(1)).build().unwrap();
     let model = client.model("org/model");
     model.clone().plan(hf_meta::Plan::Prefetch).parse_safetensors_metadata().await.unwrap_err();
     assert_eq!(response_counts(&hub), (1, [0, 0]));

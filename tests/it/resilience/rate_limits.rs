@@ -124,7 +124,9 @@ async fn fail_fast_does_not_wait() {
         let is_hub = request.host == Host::Hub;
         is_hub.then(|| too_many_requests("ratelimit", r#""resolvers";r=0;t=196"#))
     });
-    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::fail_fast());
+    let client = Client::builder()
+        .endpoint(hub.endpoint())
+        .retry_policy(RetryPolicy::default().max_attempts(1).max_wait(Duration::ZERO));
     let client = client.build().unwrap();
     let model = client.model("org/model-0").path("model.safetensors");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
@@ -147,7 +149,9 @@ async fn an_exhausted_listing_quota_does_not_block_other_repositories() {
         let is_listing = request.path.starts_with("/api/models/");
         is_listing.then(|| Fault::Header("ratelimit", r#""api";r=0;t=290"#.to_owned()))
     });
-    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::fail_fast());
+    let client = Client::builder()
+        .endpoint(hub.endpoint())
+        .retry_policy(RetryPolicy::default().max_attempts(1).max_wait(Duration::ZERO));
     let client = client.build().unwrap();
     let count = async |repo| client.model(repo).count().await.map(|report| report.commit);
     assert!(count("org/unusual").await.is_ok());
@@ -173,7 +177,9 @@ async fn a_later_call_waits_too() {
         let is_first = before == 0 && request.path.contains("/limited/");
         is_first.then(|| too_many_requests("ratelimit", r#""resolvers";r=0;t=2"#))
     });
-    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::no_retries());
+    let client = Client::builder()
+        .endpoint(hub.endpoint())
+        .retry_policy(RetryPolicy::default().max_attempts(1));
     let client = client.build().unwrap();
     let error = client.model("org/model-0").revision("limited").path("model.safetensors");
     match error.parse_safetensors_metadata().await.unwrap_err() {

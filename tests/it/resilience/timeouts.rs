@@ -20,7 +20,8 @@ const SLOW_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Returns a builder without retries and with long timeouts.
 fn long_timeouts() -> ClientBuilder {
-    let builder = Client::builder().retry_policy(RetryPolicy::no_retries()).call_timeout(LONG);
+    let builder =
+        Client::builder().retry_policy(RetryPolicy::default().max_attempts(1)).call_timeout(LONG);
     builder.connect_timeout(LONG).read_timeout(LONG).request_timeout(LONG)
 }
 

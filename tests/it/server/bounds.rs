@@ -74,7 +74,9 @@ async fn a_lookup_reads_a_commit_itself_if_the_first_lookup_of_it_fails() {
         request.host == Host::Hub && request.path.ends_with("/a.safetensors")
     };
     hub.inject(move |request, before| (before == 0 && is_shard(request)).then_some(Fault::Stall));
-    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::no_retries());
+    let client = Client::builder()
+        .endpoint(hub.endpoint())
+        .retry_policy(RetryPolicy::default().max_attempts(1));
     let client = client.read_timeout(Duration::from_secs(2)).build().unwrap();
     let router = Service::new(client, config()).router();
     let title = |query: String| {

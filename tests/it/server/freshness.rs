@@ -165,7 +165,7 @@ async fn a_webhook_that_starts_no_lookup_still_expires_the_result() {
         let hub = LocalHub::start(hub).unwrap();
         let client =
             Client::builder().endpoint(hub.endpoint()).read_timeout(Duration::from_secs(1));
-        let client = client.retry_policy(RetryPolicy::no_retries()).build().unwrap();
+        let client = client.retry_policy(RetryPolicy::default().max_attempts(1)).build().unwrap();
         let mut config = config();
         config.webhook_secret = Some("s3cr3t".parse().unwrap());
         // Webhooks and refreshes use at most half of the queue: one lookup.
@@ -269,8 +269,9 @@ async fn a_restart_during_an_outage_serves_the_cached_commit() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let service = |stale_if_error| {
-        let client =
-            Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::no_retries());
+        let client = Client::builder()
+            .endpoint(hub.endpoint())
+            .retry_policy(RetryPolicy::default().max_attempts(1));
         let client = client.header_cache(DiskCache::new(folder.path()));
         let client = client.stale_if_error(stale_if_error).build().unwrap();
         Service::new(client, config()).router()

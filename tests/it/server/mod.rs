@@ -52,7 +52,7 @@ impl Seen {
 }
 
 fn client(hub: &LocalHub) -> Client {
-    let retry = RetryPolicy::no_retries();
+    let retry = RetryPolicy::default().max_attempts(1);
     Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap()
 }
 
