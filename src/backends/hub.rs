@@ -95,16 +95,12 @@ impl HubRepo {
         self.canonical.get().map(ToString::to_string)
     }
 
-    /// Requests the current commit of the revision with one request for `path`. Also returns whether the file exists.
-    /// Returns `None` if the server does not report a commit.
-    pub(crate) async fn current_commit(
-        &self,
-        path: &RepoPath,
-    ) -> Result<Option<(CommitSha, bool)>, Error> {
-        let url = self.url(path);
-        let commit = self.http.head(&url, web::X_REPO_COMMIT).await;
+    /// Requests the current commit of the revision with one request for `path`, which need not exist. Returns `None` if
+    /// the server does not report a commit.
+    pub(crate) async fn current_commit(&self, path: &RepoPath) -> Result<Option<CommitSha>, Error> {
+        let commit = self.http.head(&self.url(path), web::X_REPO_COMMIT).await;
         let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
-        Ok(commit.and_then(|(commit, exists)| Some((commit.parse().ok()?, exists))))
+        Ok(commit.and_then(|commit| commit.parse().ok()))
     }
 
     /// Requests all headers of an index at once, in the form parsed by the Hub. Returns `None` if the Hub does not

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 
-use super::{Cache, CacheKey};
+use super::entry::CacheKey;
+use super::store::Cache;
 
 /// The subfolder for entries of this version.
 const VERSION: &str = "v1";

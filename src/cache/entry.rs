@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
 
 /// Part of every key. Changing it invalidates all existing entries.
-const VERSION: &[u8] = b"hf-meta cache 6";
+const VERSION: &[u8] = b"hf-meta cache 7";
 
 /// The key of a cache entry: a SHA-256 hash of everything that identifies the entry. The key of an entry that shows
 /// what a reader may read includes a hash of the reader's token.
@@ -93,9 +93,9 @@ impl CacheKeys {
         finish(&self.reader, "revision", revision.as_str())
     }
 
-    /// Returns the key of the commit that any reader has read last at a revision. It allows nobody to read it.
-    pub(crate) fn last_read(&self, revision: &Revision) -> CacheKey {
-        finish(&self.shared, "last read", revision.as_str())
+    /// Returns the key of the lease to read a revision. Nothing is stored under it.
+    pub(crate) fn lease(&self, revision: &Revision) -> CacheKey {
+        finish(&self.shared, "lease", revision.as_str())
     }
 }
 
@@ -205,11 +205,8 @@ mod tests {
     fn each_kind_of_entry_has_its_own_key() {
         let (keys, name) = (CacheKeys::for_test(""), "1".repeat(40));
         let revision = name.parse().unwrap();
-        let keys = [
-            keys.commit(&name.parse().unwrap()),
-            keys.revision(&revision),
-            keys.last_read(&revision),
-        ];
+        let keys =
+            [keys.commit(&name.parse().unwrap()), keys.revision(&revision), keys.lease(&revision)];
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 3);
     }
 

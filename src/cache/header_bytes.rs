@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::deflated::Deflated;
+use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::formats::{Formats, RepoPath};
 use crate::http::transfer::RangeBytes;
 use crate::hub::CommitSha;
 
@@ -133,11 +133,6 @@ impl CachedHeaders {
     /// Returns a file; `None` if it is not cached.
     pub(crate) fn file(&self, path: &RepoPath) -> Option<CachedFile> {
         self.files.get(path.as_str()).cloned()
-    }
-
-    /// Returns the path of a weight file; `None` if no weight file is cached.
-    pub(crate) fn weight_file(&self, formats: &Formats) -> Option<RepoPath> {
-        self.files.keys().find(|path| formats.find(path).is_some())?.parse().ok()
     }
 
     /// Adds the listing of a folder, encoded by [`encode_listing`].

@@ -5,7 +5,8 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as QuickCache;
 
-use super::{Cache, CacheKey};
+use super::entry::CacheKey;
+use super::store::Cache;
 
 /// The expected number of entries. More entries are stored if they fit. With more than 32, `quick_cache` splits its
 /// capacity into shards, and large entries do not fit into one.

@@ -10,7 +10,7 @@ use reqwest::header::{
 
 use super::context::ClientContext;
 use super::{Client, TokenSource};
-use crate::cache::Cache;
+use crate::cache::{Cache, HeaderCache};
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
@@ -20,7 +20,7 @@ use crate::http::{
     AddressPolicy, Http, HttpSettings, Proxies, ProxyError, RetryPolicy, has_tls_provider,
 };
 use crate::hub::{Endpoint, HubWarnings};
-use crate::inspect::{ClientMemory, HeaderCache, Limits};
+use crate::inspect::{ClientMemory, Limits};
 
 /// The maximum timeout. The HTTP library panics on a `Duration::MAX`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3_600);

@@ -19,7 +19,8 @@ use crate::formats::{Formats, RepoPath, clip};
 use crate::http::transfer::{CallMeter, WaitLimits};
 use crate::hub::Source;
 use crate::inspect::{
-    Call, CallFiles, CallMemory, CallState, ReadOptions, Target, file_of, on_disk,
+    Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, ReadOptions,
+    Target, file_of, on_disk,
 };
 
 impl Model {
@@ -170,15 +171,13 @@ impl Model {
                 (Origin::Folder(Arc::new(folder)), target)
             }
         };
-        Ok(Call {
+        let context = CallContext {
             source: source.to_string(),
-            files: CallFiles::new(origin),
             target,
             formats,
             options: self.options.clone(),
             limits: self.context.limits,
             cache: self.context.header_cache.clone(),
-            cached_ref: None,
             known_files,
             on_progress: self.on_progress.clone(),
             on_header: self.on_header.clone(),
@@ -186,8 +185,12 @@ impl Model {
             started: std::time::Instant::now(),
             meter,
             memory: CallMemory::new(&self.context.memory),
-            large: self.large_calls.as_ref().map(|limit| Arc::new(limit.start_call())),
-            reads_all_shards: false,
+            large: self.large_calls.as_ref().map(LargeCallLimit::start_call),
+        };
+        Ok(Call {
+            context: Arc::new(context),
+            files: CallFiles::new(origin),
+            mode: ReadMode::default(),
             state: CallState::default(),
         })
     }

@@ -8,6 +8,15 @@ use crate::formats::{HeaderError, HeaderErrorKind, chain};
 use crate::http::{HttpError, HubError, TransportKind};
 
 impl Error {
+    /// Returns whether a file exceeds one of the client's size limits.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        match self {
+            Self::TooLarge { .. } | Self::HeadersTooLarge { .. } => true,
+            Self::InvalidHeader { source, .. } => source.kind == HeaderErrorKind::TooLarge,
+            _ => false,
+        }
+    }
+
     /// Returns the kind of this error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -59,13 +59,13 @@ impl Http {
 
     /// Requests a file with `HEAD` and returns the value of a response header.
     ///
-    /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Also
-    /// returns whether the file exists. Returns `None` if no response has the header.
+    /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Returns
+    /// `None` if no response has the header.
     pub(crate) async fn head(
         &self,
         url: &Url,
         name: &str,
-    ) -> Result<Option<(String, bool)>, RequestFailure> {
+    ) -> Result<Option<String>, RequestFailure> {
         self.retry(url, Requested::Header(name), |attempt| self.try_head(name, attempt).boxed())
             .await
     }
@@ -106,13 +106,12 @@ impl Http {
         &self,
         name: &str,
         attempt: &mut Attempt<'_>,
-    ) -> Result<Option<(String, bool)>, HttpError> {
+    ) -> Result<Option<String>, HttpError> {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         let status = response.status();
-        let exists = status != StatusCode::NOT_FOUND;
-        let is_error = status.as_u16() >= 400 && exists;
+        let is_error = status.as_u16() >= 400 && status != StatusCode::NOT_FOUND;
         match chain.header(name) {
-            Some(value) if !is_error => Ok(Some((value.to_owned(), exists))),
+            Some(value) if !is_error => Ok(Some(value.to_owned())),
             _ if status.is_success() || send::is_redirect(status) => Ok(None),
             _ => Err(HttpError::status(attempt.url, &response)),
         }

@@ -75,7 +75,7 @@ impl Call {
 
     /// Reads a configuration; `None` if it does not exist.
     async fn read_config_at(&self, path: &RepoPath) -> Result<Option<ConfigFile>, Error> {
-        match self.files.read_whole(path, self.limits.config).await {
+        match self.files.read_whole(path, self.context.limits.config).await {
             Ok(json) => {
                 let json = self.check_commit(path, json)?;
                 let parse = self.state.work.run(json.len(), move || ConfigFile::from_json(json));
@@ -105,7 +105,7 @@ impl Call {
         config: &mut ConfigFile,
     ) -> Result<(), Error> {
         let path = self.next_to_weights(name);
-        let json = match self.files.read_whole(&path, self.limits.config).await {
+        let json = match self.files.read_whole(&path, self.context.limits.config).await {
             Ok(json) => self.check_commit(&path, json)?,
             Err(error) if error.is_not_found() || error.is_denied() => return Ok(()),
             Err(Error::TooLarge { .. }) => return Ok(()),

@@ -18,7 +18,7 @@ impl Call {
         path: RepoPath,
         first: Range<u64>,
     ) -> Result<UncountedHeader, Error> {
-        let permit = self.memory.acquire(first.end).await;
+        let permit = self.context.memory.acquire(first.end).await;
         let start = self.read_at_commit(&path, first).await?;
         self.parse_start(&path, start, permit).await
     }
@@ -41,7 +41,7 @@ impl Call {
         mut permit: MemoryPermit,
     ) -> Result<UncountedHeader, Error> {
         let RangeBytes { mut bytes, file_size } = first;
-        let mut parser = self.format(path).parser(path, self.limits.header);
+        let mut parser = self.format(path).parser(path, self.context.limits.header);
         // First pass the parser only its prefix, so that the header's memory is reserved before the header is parsed.
         let prefix = parser.first_range().end;
         let mut prefetched =
@@ -70,7 +70,7 @@ impl Call {
                         // Holding one permit while waiting for another could deadlock.
                         drop(take(&mut permit));
                         held = held.saturating_add(missing.end.saturating_sub(missing.start));
-                        permit = self.memory.acquire(held).await;
+                        permit = self.context.memory.acquire(held).await;
                         start = missing.start;
                         bytes = self.read_rest(path, missing, file_size).await?;
                     }
@@ -79,7 +79,7 @@ impl Call {
                 ParseStep::Complete { header, needs_config } => {
                     let checked = header.check_file_size(file_size);
                     checked.map_err(|source| self.header_error(path, source))?;
-                    if let Some(Callback(on_header)) = &self.on_header {
+                    if let Some(Callback(on_header)) = &self.context.on_header {
                         on_header(&header);
                     }
                     self.files.header_read(path, &header).await;

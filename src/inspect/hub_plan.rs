@@ -6,13 +6,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Target;
-use super::call::{Call, Inspected};
+use super::call::Call;
+use super::shards::SetReads;
 use crate::backends::Fetched;
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
-use crate::report::{Plan, ReportBuilder};
+use crate::report::ReportBuilder;
 
 /// The maximum size of the response in bytes. For models with more tensors, the files are read instead.
 const MAX_RESPONSE_BYTES: u64 = 64_000_000;
@@ -26,14 +27,11 @@ struct HubHeaders<'a> {
 
 impl Call {
     /// Reads all headers in one request, as parsed by the Hub. Returns `None` if the Hub has none for these weights.
-    pub(super) async fn read_from_hub(
-        &mut self,
-        keep_headers: bool,
-    ) -> Result<Option<Inspected>, Error> {
-        if self.formats.safetensors().is_none() {
+    pub(super) async fn read_from_hub(&mut self) -> Result<Option<SetReads>, Error> {
+        if self.context.formats.safetensors().is_none() {
             return Ok(None);
         }
-        let path = match &self.target {
+        let path = match &self.context.target {
             Target::Folder(folder) => RepoPath::join(folder.as_ref(), INDEX_NAME),
             Target::Index(path) => path.clone(),
             Target::File(_) | Target::Shards(_) | Target::Quantization(_) => return Ok(None),
@@ -44,8 +42,8 @@ impl Call {
             return Ok(None);
         };
         let files = self.files.pinned(commit.as_ref());
-        self.before_allocation(json.len() as u64).await;
-        let (limit, work) = (self.limits.header, self.state.work.clone());
+        self.context.before_allocation(json.len() as u64).await;
+        let (limit, work) = (self.context.limits.header, self.state.work.clone());
         let parsed = work.run(json.len(), move || parse(&json, limit)).await;
         let Some(headers) = parsed else {
             tracing::debug!(%path, "the Hub's response is invalid; reading the files instead");
@@ -54,7 +52,7 @@ impl Call {
         self.files = files;
         self.state.commit = commit;
         self.state.weights = Some(path.clone());
-        let mut assembly = ReportBuilder::new_sharded(None, keep_headers).at(&path);
+        let mut assembly = ReportBuilder::new_sharded(None, self.mode.keep_headers).at(&path);
         for (shard, header) in headers {
             let (header, needs_config) =
                 header.map_err(|source| self.header_error(&path.sibling(&shard), source))?;
@@ -64,9 +62,7 @@ impl Call {
             }
             assembly = self.add_header(assembly, shard, header).await;
         }
-        let mut inspected = self.finish(path, assembly).await?;
-        inspected.report.plan = Plan::Hub;
-        Ok(Some(inspected))
+        Ok(Some(SetReads { path, assembly, shards: Vec::new(), failures: Vec::new() }))
     }
 }
 

@@ -70,11 +70,11 @@ impl Call {
         async move {
             let mut located = self.with_token_fallback(|call| call.find().boxed()).await?;
             self.files = self.files.pinned(located.commit.as_ref());
-            if self.options.list_sets && located.layout.is_none() {
+            if self.context.options.list_sets && located.layout.is_none() {
                 let (found, layout) = located.poll_alongside(self.list_layout()).await;
                 let layout = layout?.map(|(layout, _)| layout);
                 if layout.is_none() {
-                    tracing::warn!(source = %self.source, "the files cannot be listed");
+                    tracing::warn!(source = %self.context.source, "the files cannot be listed");
                 }
                 located = Located { layout, ..found };
             }
@@ -85,7 +85,7 @@ impl Call {
     }
 
     async fn find(&self) -> Result<Located, Error> {
-        match &self.target {
+        match &self.context.target {
             Target::File(path) => self.find_file(&self.files, path).await,
             Target::Index(path) => self.find_index(&self.files, path).await,
             Target::Shards(path) => self.find_shards(path).await,
@@ -96,25 +96,25 @@ impl Call {
     }
 
     async fn find_file(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
-        let first = self.options.plan.first_range(&self.formats, path);
+        let first = self.context.options.plan.first_range(&self.context.formats, path);
         let Fetched { value, commit, .. } = files.read_range(path, first).await?;
         Ok(Located::new(FoundWeights::File { path: path.clone(), start: value }, commit))
     }
 
     async fn find_index(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
-        self.before_allocation(files.cached_length(path)).await;
-        let Fetched { value, commit, .. } = files.stream(path, self.limits.index).await?;
+        self.context.before_allocation(files.cached_length(path)).await;
+        let Fetched { value, commit, .. } = files.stream(path, self.context.limits.index).await?;
         Ok(Located::new(FoundWeights::Index { path: path.clone(), stream: value }, commit))
     }
 
     /// Finds the weights in a folder, or in the whole backend.
     pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
         let names = [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name));
-        if self.formats.safetensors().is_none() {
+        if self.context.formats.safetensors().is_none() {
             let listed = self.files.list(folder).await?;
             return self.find_main(folder, listed, |layout| layout).await;
         }
-        if let Some(listing) = &self.known_files {
+        if let Some(listing) = &self.context.known_files {
             return self.search_known(folder, &names, listing).await;
         }
         match self.find_either(&names).await {
@@ -132,7 +132,7 @@ impl Call {
         names: &[RepoPath; 2],
         listing: &FileListing,
     ) -> Result<Located, Error> {
-        let layout = Layout::new(&self.formats, folder, &listing.files);
+        let layout = Layout::new(&self.context.formats, folder, &listing.files);
         let not_found = || self.no_safetensors(names, &layout, shared("it is not listed"));
         let standard = names.iter().find_map(|name| layout.find(name));
         let set = standard.map_or_else(|| self.main_set(&layout, not_found), Ok)?;
@@ -175,7 +175,7 @@ impl Call {
         let known = response.and_then(|response| response.commit.as_ref());
         let listed = self.files.pinned(known).list(folder).await?;
         let FileListing { files, commit, is_complete } = listed.unwrap_or_default();
-        let layout = Layout::new(&self.formats, folder, &files);
+        let layout = Layout::new(&self.context.formats, folder, &files);
         let known = known.cloned();
         match layout.main() {
             // Files with these names cannot be read: the requests for them have just failed.
@@ -192,7 +192,7 @@ impl Call {
     async fn find_quantization(&self, name: &RepoPath) -> Result<Located, Error> {
         let listed = self.files.list(None).await?;
         let files = listed.as_ref().map_or(&[][..], |listing| &listing.files);
-        let layout = Layout::new(&self.formats, None, files);
+        let layout = Layout::new(&self.context.formats, None, files);
         if layout.of_quantization(name.as_str()).sets.is_empty() {
             return self.find_folder(name).await;
         }
@@ -209,8 +209,8 @@ impl Call {
         let Ok(Some(FileListing { files, commit, .. })) = self.files.list(None).await else {
             return Err(error);
         };
-        let layout = Layout::new(&self.formats, None, &files);
-        if let Some(set) = layout.find_stem(&self.formats, path) {
+        let layout = Layout::new(&self.context.formats, None, &files);
+        if let Some(set) = layout.find_stem(&self.context.formats, path) {
             let found = self.find_set(set, commit).await?;
             return Ok(Located { layout: Some(layout), ..found });
         }
@@ -233,12 +233,12 @@ impl Call {
         choose: impl FnOnce(Layout) -> Layout + Send,
     ) -> Result<Located, Error> {
         let not_found = || Error::FileNotFound {
-            file: format!("{}/{}", self.source, self.formats.pattern()),
+            file: format!("{}/{}", self.context.source, self.context.formats.pattern()),
             source: shared("no such file is listed"),
         };
         let FileListing { files, commit, is_complete } = listed.ok_or_else(not_found)?;
-        let all = Layout::new(&self.formats, folder, &files);
-        let layout = choose(Layout::new(&self.formats, folder, &files));
+        let all = Layout::new(&self.context.formats, folder, &files);
+        let layout = choose(Layout::new(&self.context.formats, folder, &files));
         let set = self.main_set(&layout, not_found)?;
         let found = self.find_set(set, commit).await?;
         Ok(Located { layout: Some(all), is_complete, ..found })
@@ -265,7 +265,7 @@ impl Call {
             source: shared("no such shards are listed"),
         };
         let listed = self.files.list(folder.as_ref()).await?.ok_or_else(not_found)?;
-        let layout = Layout::new(&self.formats, folder.as_ref(), &listed.files);
+        let layout = Layout::new(&self.context.formats, folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
         self.find_set(set, listed.commit).await
     }
@@ -277,16 +277,16 @@ impl Call {
 
     /// Returns the sets that a loader of the main set loads, without the main set itself.
     pub(crate) async fn loaded_with(&self, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
-        let listed = match &self.known_files {
+        let listed = match &self.context.known_files {
             Some(known) => Some(known.clone()),
             None => self.files.list(None).await?,
         };
-        let layout = Layout::new(&self.formats, None, &listed.unwrap_or_default().files);
+        let layout = Layout::new(&self.context.formats, None, &listed.unwrap_or_default().files);
         let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
         let index = layout.pipeline_of(main).filter(|path| path.file_name().as_str() == PIPELINE);
         let components = match index {
             Some(path) => {
-                let json = self.files.read_whole(path, self.limits.config).await?.value;
+                let json = self.files.read_whole(path, self.context.limits.config).await?.value;
                 pipeline_components(path, &json).unwrap_or_default()
             }
             None => Vec::new(),
@@ -298,12 +298,12 @@ impl Call {
     /// Lists the target's folder, or the folder of an index. Also returns the commit if the listing reports it. Returns
     /// `None` if files cannot be listed.
     pub(super) async fn list_layout(&self) -> Result<Option<(Layout, Option<CommitSha>)>, Error> {
-        let above = match &self.target {
+        let above = match &self.context.target {
             Target::Index(path) => path.folder(),
             target => target.folder().cloned(),
         };
         let listed = self.files.list(above.as_ref()).await?;
-        let layout = |files: &[_]| Layout::new(&self.formats, above.as_ref(), files);
+        let layout = |files: &[_]| Layout::new(&self.context.formats, above.as_ref(), files);
         Ok(listed.map(|listed| (layout(&listed.files), listed.commit)))
     }
 
@@ -320,7 +320,7 @@ impl Call {
                 known
             } else {
                 // A listing may lack the commit, but every file response has it.
-                let first = Plan::Exact.first_range(&self.formats, &shards[0]);
+                let first = Plan::Exact.first_range(&self.context.formats, &shards[0]);
                 files.read_range(&shards[0], first).await?.commit
             };
             return Ok(Located::new(
@@ -338,7 +338,7 @@ impl Call {
     }
 
     fn several_sets(&self, layout: &Layout) -> Error {
-        Error::SeveralSets { location: self.source.clone(), sets: layout.sets.clone() }
+        Error::SeveralSets { location: self.context.source.clone(), sets: layout.sets.clone() }
     }
 
     fn no_safetensors(
@@ -349,6 +349,12 @@ impl Call {
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
         let other_formats = layout.others.clone();
-        Error::NoWeights { location: self.source.clone(), single, index, other_formats, source }
+        Error::NoWeights {
+            location: self.context.source.clone(),
+            single,
+            index,
+            other_formats,
+            source,
+        }
     }
 }

@@ -1,20 +1,21 @@
 //! A call: locate the weights, read the headers, count, and report.
 //!
-//! 1. A [`Call`] holds the inputs of a call, such as its [`Target`] and its [`Plan`](crate::report::Plan), and the
+//! 1. A [`Call`] is a [`CallContext`], such as its [`Target`] and its [`Plan`](crate::report::Plan), its files, and the
 //!    state of its reads.
 //! 2. `files` reads its files from their origin or from the header cache, and records them for it.
-//! 3. `cache_lookup` serves it from the header cache, if there is one.
+//! 3. `count` looks for the commit in the header cache (`cache_lookup`), or else reads, counts and caches it.
 //! 4. `locate` finds the weights by their standard names or else in a listing, and pins the commit.
 //! 5. `shards` streams the index and reads each shard as soon as the index names it.
 //! 6. `header` reads one header in the ranges that its [format](crate::formats::Format) requests, and `config_file`
 //!    reads `config.json` once a tensor needs it.
 //! 7. A [`ReportBuilder`](crate::report::ReportBuilder) collects the headers as they arrive, compares them with the index, and
 //!    feeds the single [`Counter`](crate::count::Counter).
-//! 8. `verify` does the same, but continues after errors and reports all of them.
+//! 8. `verify` reads the sets that a loader loads, continues after errors and reports all of them.
 
 mod cache_lookup;
 mod call;
 mod config_file;
+mod count;
 mod files;
 mod header;
 mod hooks;
@@ -25,9 +26,8 @@ mod shards;
 mod target;
 mod verify;
 
-pub(crate) use self::cache_lookup::HeaderCache;
-pub use self::call::RecordedCount;
-pub(crate) use self::call::{Call, CallState, ReadOptions};
+pub(crate) use self::call::{Call, CallContext, CallState, ReadMode, ReadOptions};
+pub use self::count::RecordedCount;
 pub(crate) use self::files::CallFiles;
 pub use self::hooks::{CallHooks, Progress};
 pub(crate) use self::hooks::{OnHeader, OnProgress};

@@ -10,34 +10,32 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::future::{Either, select};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
-use super::call::Call;
+use super::call::{Call, CallContext, OnFailure, ReadMode};
 use super::header::UncountedHeader;
 use super::hooks::Progress;
+use super::locate::FoundWeights;
 use crate::backends::{Fetched, FileStream};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use crate::formats::{FileHeader, Formats, RepoPath};
 use crate::http::Callback;
 use crate::http::blocking::spawn_blocking_if_large;
-use crate::http::transfer::BodyEvent;
+use crate::http::transfer::{BodyEvent, RangeBytes};
 use crate::report::{Plan, RangeRequest, ReportBuilder};
 
 /// The result of reading a shard.
 type ShardResult = (RepoPath, Result<UncountedHeader, Error>);
 
-/// The results of reading all shards of a set.
-pub(super) struct ShardResults {
+/// The headers of a weight set, as far as they could be read.
+pub(super) struct SetReads {
+    /// The path of the file or the index, or the pattern of shards without an index.
+    pub(super) path: RepoPath,
     /// All headers that were read.
     pub(super) assembly: ReportBuilder,
-    /// The shards that could not be read, sorted by path. Empty if the first failure ends the call.
+    /// The paths of the shards that the index or the listing names; empty for a single file.
+    pub(super) shards: Vec<RepoPath>,
+    /// The files that could not be read, sorted by path. Empty if a failure ends the call.
     pub(super) failures: Vec<(RepoPath, Error)>,
-}
-
-impl ShardResults {
-    fn new(path: &RepoPath, index: Option<SafetensorsIndexJson>, keep_headers: bool) -> Self {
-        let assembly = ReportBuilder::new_sharded(index, keep_headers).at(path);
-        Self { assembly, failures: Vec::new() }
-    }
 }
 
 /// The queue of shards to read, without duplicates.
@@ -58,22 +56,47 @@ impl ShardQueue<'_> {
 }
 
 impl Call {
-    /// Reads an index and the shards it names. `fail_fast` ends the call at the first failed shard.
+    /// Reads all headers of a set of weights.
+    pub(super) async fn read_set(&mut self, weights: FoundWeights) -> Result<SetReads, Error> {
+        self.state.weights = Some(weights.path().clone());
+        match weights {
+            FoundWeights::File { path, start } => self.read_file(path, start).await,
+            FoundWeights::Index { path, stream } => {
+                Box::pin(self.read_indexed_shards(path, stream)).await
+            }
+            FoundWeights::Shards { path, shards } => {
+                Box::pin(self.read_listed_shards(path, &shards)).await
+            }
+        }
+    }
+
+    async fn read_file(&self, path: RepoPath, start: RangeBytes) -> Result<SetReads, Error> {
+        let (mut assembly, mut failures) =
+            (ReportBuilder::new_single(self.mode.keep_headers), Vec::new());
+        match self.parse_header(&path, start).await {
+            Ok(header) => assembly = self.add_header(assembly, path.clone(), header).await,
+            Err(error) if self.mode.on_failure == OnFailure::Continue => {
+                failures.push((path.clone(), error));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(SetReads { path, assembly, shards: Vec::new(), failures })
+    }
+
+    /// Reads an index and the shards it names.
     ///
     /// Errors of the index take precedence over errors of shards, so a failed shard is reported after the rest of the
     /// index has arrived. It may even turn out not to matter: if the transfer of the index fails, the index is read
     /// again and may name other shards.
-    pub(super) async fn read_indexed_shards(
+    async fn read_indexed_shards(
         &self,
-        path: &RepoPath,
+        path: RepoPath,
         stream: FileStream,
-        keep_headers: bool,
-        fail_fast: bool,
-    ) -> Result<ShardResults, Error> {
+    ) -> Result<SetReads, Error> {
         let (total, (sender, requests)) = (AtomicUsize::new(0), unbounded());
         let queue = ShardQueue { sender, known: HashSet::new(), total: &total };
-        let mut index = pin!(self.read_index(path, stream, queue));
-        let mut reads = pin!(self.read_concurrently(path, requests, &total));
+        let mut index = pin!(self.read_index(&path, stream, queue));
+        let mut reads = pin!(self.read_concurrently(&path, requests, &total));
         let mut early = Vec::new();
         // Keep polling the reads while the index arrives: each may hold a connection that a retry of the index needs.
         let index = loop {
@@ -87,63 +110,60 @@ impl Call {
             let is_named = named.contains(shard);
             async move { is_named }
         });
-        Box::pin(self.assemble(
-            ShardResults::new(path, Some(index), keep_headers),
-            reads,
-            fail_fast,
-        ))
-        .await
+        let shards = index.shards().to_vec();
+        Box::pin(self.assemble(path.clone(), Some(index), &shards, reads)).await
     }
 
     /// Reads the shards of a set without an index.
-    pub(super) async fn read_listed_shards(
+    async fn read_listed_shards(
         &self,
-        path: &RepoPath,
-        requests: Vec<RangeRequest>,
-        keep_headers: bool,
-        fail_fast: bool,
-    ) -> Result<ShardResults, Error> {
+        path: RepoPath,
+        shards: &[RepoPath],
+    ) -> Result<SetReads, Error> {
+        let CallContext { options, formats, .. } = &*self.context;
+        let requests = options.plan.shards_without_index(formats, shards);
+        let requests = requests.map_err(|source| self.index_error(&path, source))?;
+        let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
         let total = AtomicUsize::new(requests.len());
         self.before_requests(requests.len()).await;
-        let reads = self.read_concurrently(path, stream::iter(requests), &total);
-        Box::pin(self.assemble(ShardResults::new(path, None, keep_headers), reads, fail_fast)).await
+        let reads = self.read_concurrently(&path, stream::iter(requests), &total);
+        Box::pin(self.assemble(path.clone(), None, &shards, reads)).await
     }
 
     /// Adds shards to a set as they arrive, and the configuration as soon as it is known, because the tensors that
     /// wait for it take memory.
     async fn assemble(
         &self,
-        mut set: ShardResults,
+        path: RepoPath,
+        index: Option<SafetensorsIndexJson>,
+        shards: &[RepoPath],
         reads: impl Stream<Item = ShardResult>,
-        fail_fast: bool,
-    ) -> Result<ShardResults, Error> {
-        let mut reads = pin!(reads);
+    ) -> Result<SetReads, Error> {
+        let ReadMode { keep_headers, on_failure } = self.mode;
+        let mut assembly = ReportBuilder::new_sharded(index, keep_headers).at(&path);
+        let (mut reads, mut failures) = (pin!(reads), Vec::new());
         while let Some((shard, read)) = reads.next().await {
             match read {
                 Ok(UncountedHeader { header, permit }) => {
                     if let Some(Ok(config)) = self.state.config.get() {
-                        set.assembly.set_configs(&config.configs);
+                        assembly.set_configs(&config.configs);
                     }
-                    let ShardResults { assembly, failures } = set;
-                    let assembly = self.add_header(assembly, shard, header).await;
-                    set = ShardResults { assembly, failures };
+                    assembly = self.add_header(assembly, shard, header).await;
                     drop(permit);
                 }
-                Err(error) if fail_fast => {
-                    let error = error.of_shard();
-                    if !(self.reads_all_shards && error.is_malformed()) {
-                        return Err(error);
-                    }
-                    set.failures.push((shard, error));
+                Err(error) if on_failure == OnFailure::Stop => return Err(error.of_shard()),
+                Err(error) if on_failure == OnFailure::StopAfterAll && !error.is_malformed() => {
+                    return Err(error.of_shard());
                 }
-                Err(error) => set.failures.push((shard, error)),
+                Err(error) => failures.push((path.sibling(&shard), error)),
             }
         }
-        set.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
-        if fail_fast && !set.failures.is_empty() {
-            return Err(set.failures.swap_remove(0).1);
+        failures.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if on_failure == OnFailure::StopAfterAll && !failures.is_empty() {
+            return Err(failures.swap_remove(0).1.of_shard());
         }
-        Ok(set)
+        let shards = shards.iter().map(|shard| path.sibling(shard)).collect();
+        Ok(SetReads { path, assembly, shards, failures })
     }
 
     /// Adds a header to a set.
@@ -172,9 +192,9 @@ impl Call {
             let read = self.read_header(path.sibling(&shard), first);
             async move { (shard, read.await) }
         });
-        reads.buffer_unordered(self.limits.concurrency).inspect(move |(_, read)| {
+        reads.buffer_unordered(self.context.limits.concurrency).inspect(move |(_, read)| {
             done += usize::from(read.is_ok());
-            if let Some(Callback(report)) = &self.on_progress {
+            if let Some(Callback(report)) = &self.context.on_progress {
                 report(Progress { done, total: total.load(Ordering::Relaxed) });
             }
         })
@@ -194,19 +214,22 @@ impl Call {
                     self.check_commit(path, Fetched::new((), commit))?;
                     arrived = ArrivingIndex::new(path);
                     // A call with a budget waits for it once, for all shards.
-                    is_early = self.hooks.is_none()
-                        && self.large.is_none()
-                        && self.options.plan.reads_shards_early(content_length);
+                    is_early = self.context.hooks.is_none()
+                        && self.context.large.is_none()
+                        && self.context.options.plan.reads_shards_early(content_length);
                 }
                 BodyEvent::Bytes(bytes) => {
                     // The bytes of a cached index were reserved before it was decompressed.
                     if !self.files.is_cached() {
-                        self.before_allocation(bytes.len() as u64).await;
+                        self.context.before_allocation(bytes.len() as u64).await;
                     }
                     arrived = arrived.feed(bytes).await;
                     let new = if is_early { arrived.new_shards() } else { &[] };
                     for shard in new {
-                        queue.add((shard.clone(), Plan::Exact.first_range(&self.formats, shard)));
+                        queue.add((
+                            shard.clone(),
+                            Plan::Exact.first_range(&self.context.formats, shard),
+                        ));
                     }
                 }
             }
@@ -215,7 +238,7 @@ impl Call {
         let index = self.state.work.run(length, move || reader.finish()).await;
         let index = index.map_err(|source| self.index_error(path, source))?;
         self.before_requests(index.shards().len()).await;
-        self.options.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
+        self.context.options.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
         Ok(index)
     }
 }

@@ -8,18 +8,17 @@ use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 use super::Target;
-use super::call::{Call, CallState};
+use super::call::{Call, CallState, OnFailure, ReadMode};
 use super::config_file::ConfigFile;
 use super::locate::{FoundWeights, Located};
-use super::shards::ShardResults;
+use super::shards::SetReads;
 use crate::count::ParameterCount;
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::gguf::Gguf;
-use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
+use crate::formats::safetensors::IndexError;
 use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
 use crate::formats::{FileHeader, Format, HeaderErrorKind, RepoPath, chain, clip};
-use crate::http::transfer::RangeBytes;
-use crate::hub::{CommitSha, HubReportedCount};
+use crate::hub::HubReportedCount;
 use crate::report::rules;
 use crate::report::verify::{self, ParameterSources, VerifiedSet, VerifyReport};
 use crate::report::{BuiltReport, Finding, HeaderTotals, ReportBuilder, Severity, bounded};
@@ -45,36 +44,43 @@ struct Verification {
 }
 
 impl Verification {
-    /// Creates the state after the shards next to `path` were read.
-    fn new(path: &RepoPath, reads: ShardResults, shards: &[RepoPath]) -> Self {
-        let ShardResults { assembly, failures } = reads;
-        let failures =
-            failures.into_iter().map(|(shard, error)| file_finding(&path.sibling(&shard), error));
-        let shards: Vec<_> = shards.iter().map(|shard| path.sibling(shard)).collect();
-        Self { files: shards.len(), assembly, findings: bounded(failures), shards }
+    /// Compares the index, or the names of the shards, with the headers.
+    fn new(reads: SetReads) -> Self {
+        let SetReads { assembly, shards, failures, .. } = reads;
+        let mut findings =
+            bounded(failures.into_iter().map(|(file, error)| file_finding(&file, error)));
+        findings.extend(assembly.index_findings());
+        findings.extend(verify::check_shard_numbers(&shards));
+        Self { files: shards.len().max(1), assembly, findings, shards }
+    }
+
+    /// Adds the shards that an index does not name, such as leftovers of an earlier split of the same model.
+    fn add_unindexed(&mut self, layout: &Layout) {
+        if self.assembly.index().is_some() {
+            let unindexed = layout.unindexed_shards(&self.shards);
+            let names = unindexed.iter().map(|shard| clip(shard.as_str()));
+            self.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
+        }
     }
 
     fn from_malformed_index(path: &RepoPath, reason: IndexError) -> Self {
         let findings = vec![malformed_index(path, reason)];
-        Self {
-            files: 0,
-            assembly: ReportBuilder::new_sharded(None, true),
-            findings,
-            shards: Vec::new(),
-        }
+        let assembly = ReportBuilder::new_sharded(None, true);
+        Self { files: 0, assembly, findings, shards: Vec::new() }
     }
 }
 
 impl Call {
     /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings.
     pub(crate) async fn verify(mut self) -> Result<VerifyReport, Error> {
+        self.mode = ReadMode { keep_headers: true, on_failure: OnFailure::Continue };
         let (mut report, layout) = match self.list_all().await? {
             Some(layout) => (VerifyReport::default(), Some(layout)),
             None => Box::pin(self.verify_main()).await?,
         };
         if let Some(layout) = &layout {
             // The caller selected one set, unless the target is a folder.
-            let is_folder = matches!(self.target, Target::Folder(_));
+            let is_folder = matches!(self.context.target, Target::Folder(_));
             let main = match report.sets.first() {
                 Some(read) => layout.find(&read.path).filter(|_| is_folder),
                 None => layout.main(),
@@ -84,7 +90,8 @@ impl Call {
             let mut loaded =
                 main.map_or_else(Vec::new, |main| layout.loaded_with(main, &components));
             loaded.truncate(MAX_SETS);
-            let all = if is_folder && self.options.all_sets { &layout.sets[..] } else { &[] };
+            let all =
+                if is_folder && self.context.options.all_sets { &layout.sets[..] } else { &[] };
             let mut paths: HashSet<_> = report.sets.iter().map(|set| set.path.clone()).collect();
             let mut queue = loaded.iter().copied().chain(all).collect::<Vec<_>>();
             queue.retain(|set| paths.insert(set.path.clone()));
@@ -104,14 +111,14 @@ impl Call {
             report.push(finding);
         }
         report.fetch = self.fetch_stats(report.fetch.weight_bytes);
-        report.source.clone_from(&self.source);
+        report.source.clone_from(&self.context.source);
         report.commit = self.state.commit.take();
         Ok(report)
     }
 
     /// Lists the files if all sets are verified. Returns `None` if one set was selected, or if there are none.
     async fn list_all(&mut self) -> Result<Option<Layout>, Error> {
-        if !self.options.all_sets || !matches!(self.target, Target::Folder(_)) {
+        if !self.context.options.all_sets || !matches!(self.context.target, Target::Folder(_)) {
             return Ok(None);
         }
         let listed = self.with_token_fallback(|call| call.list_layout().boxed()).await?;
@@ -122,16 +129,13 @@ impl Call {
         Ok(Some(layout))
     }
 
-    fn pin(&mut self, commit: Option<CommitSha>) {
-        self.files = self.files.pinned(commit.as_ref());
-        self.state.commit = commit;
-    }
-
     /// Verifies the main set, or the selected one, and lists the files.
     async fn verify_main(&mut self) -> Result<(VerifyReport, Option<Layout>), Error> {
         let mut located = self.locate().await?;
         let mut failed = None;
-        if located.layout.is_none() && matches!(self.target, Target::Folder(_) | Target::Index(_)) {
+        if located.layout.is_none()
+            && matches!(self.context.target, Target::Folder(_) | Target::Index(_))
+        {
             let (found, listed) = located.poll_alongside(self.list_layout()).await;
             located = found;
             match listed {
@@ -139,11 +143,11 @@ impl Call {
                 Err(error) => failed = Some(error),
             }
         }
-        let mut call = self.for_set();
+        let mut call = self.for_set(1);
         let weights = call.verify_weights(located.weights, located.layout.as_ref(), true);
         let mut report = Box::pin(weights).await?;
         if let Some(error) = failed {
-            let file = clip(&self.source);
+            let file = clip(&self.context.source);
             report.push(Finding::Unreadable { file, reason: chain(&error) });
         }
         if !located.is_complete {
@@ -152,9 +156,10 @@ impl Call {
         Ok((report, located.layout))
     }
 
-    /// Creates the call for one set.
-    fn for_set(&self) -> Self {
-        let state = CallState { commit: self.state.commit.clone(), ..CallState::default() };
+    /// Creates the call for one of `shares` sets that are read concurrently.
+    fn for_set(&self, shares: u64) -> Self {
+        let commit = self.state.commit.clone();
+        let state = CallState { commit, shares, ..CallState::default() };
         Self { state, ..self.clone() }
     }
 
@@ -171,7 +176,7 @@ impl Call {
         if report.sets.is_empty()
             && let Some(first) = rest.next()
         {
-            let mut call = self.for_set();
+            let mut call = self.for_set(1);
             match Box::pin(call.verify_listed_set(first, layout, true)).await {
                 Err(error) if error.is_denied() => return Err(error),
                 result => report.add(result.unwrap_or_else(|error| failed_set(first, error))),
@@ -180,8 +185,7 @@ impl Call {
             self.pin(commit);
         }
         let reads = rest.map(|set| {
-            let mut call = self.for_set();
-            call.limits.headers /= CONCURRENT_SETS as u64;
+            let mut call = self.for_set(CONCURRENT_SETS as u64);
             async move {
                 let result = call.verify_listed_set(set, layout, false).await;
                 result.unwrap_or_else(|error| failed_set(set, error))
@@ -211,7 +215,7 @@ impl Call {
     /// Returns the sets that were not verified, unless the caller selected one file.
     fn unchecked(&self, layout: &Layout, report: &VerifyReport) -> Option<Vec<WeightSet>> {
         let is_checked = |set: &WeightSet| report.sets.iter().any(|read| read.path == set.path);
-        let is_listed = matches!(self.target, Target::Folder(_) | Target::Quantization(_));
+        let is_listed = matches!(self.context.target, Target::Folder(_) | Target::Quantization(_));
         let unchecked = || layout.sets.iter().filter(|set| !is_checked(set)).cloned().collect();
         is_listed.then(unchecked)
     }
@@ -228,7 +232,7 @@ impl Call {
             return Vec::new();
         };
         let file = clip(path.as_str());
-        let listed = match self.files.read_whole(path, self.limits.config).await {
+        let listed = match self.files.read_whole(path, self.context.limits.config).await {
             Ok(read) => verify::pipeline_components(path, &read.value).ok_or_else(|| {
                 let reason = "it is not a JSON object".to_owned();
                 Finding::UnusableConfig { file: file.clone(), reason }
@@ -256,79 +260,20 @@ impl Call {
         layout: Option<&Layout>,
         is_first: bool,
     ) -> Result<VerifyReport, Error> {
-        self.state.weights = Some(weights.path().clone());
-        let (path, verification) = match weights {
-            FoundWeights::File { path, start } => {
-                let verification = self.verify_file(&path, start).await;
-                (path, verification)
+        let path = weights.path().clone();
+        let verification = match self.read_set(weights).await {
+            Ok(reads) => {
+                let check = move || Verification::new(reads);
+                let mut verification = self.state.work.run(0, check).await;
+                layout.into_iter().for_each(|layout| verification.add_unindexed(layout));
+                verification
             }
-            FoundWeights::Index { path, stream } => {
-                let reads = Box::pin(self.read_indexed_shards(&path, stream, true, false)).await;
-                let verification = match reads {
-                    Ok(reads) => self.verify_index(&path, reads, layout).await,
-                    Err(Error::InvalidIndex { source, .. }) => {
-                        Verification::from_malformed_index(&path, source)
-                    }
-                    Err(error) => return Err(error),
-                };
-                (path, verification)
+            Err(Error::InvalidIndex { source, .. }) => {
+                Verification::from_malformed_index(&path, source)
             }
-            FoundWeights::Shards { path, shards } => {
-                let verification = Box::pin(self.verify_listed(&path, &shards)).await?;
-                (path, verification)
-            }
+            Err(error) => return Err(error),
         };
         Ok(Box::pin(self.conclude(&path, verification, is_first)).await)
-    }
-
-    async fn verify_file(&self, path: &RepoPath, start: RangeBytes) -> Verification {
-        let (mut assembly, mut findings) = (ReportBuilder::new_single(true), Vec::new());
-        match self.parse_header(path, start).await {
-            Ok(header) => assembly = self.add_header(assembly, path.clone(), header).await,
-            Err(error) => findings.push(file_finding(path, error)),
-        }
-        Verification { files: 1, assembly, findings, shards: Vec::new() }
-    }
-
-    /// `layout` shows the shards that the index does not name, such as leftovers of an earlier split of the same model.
-    async fn verify_index(
-        &self,
-        path: &RepoPath,
-        reads: ShardResults,
-        layout: Option<&Layout>,
-    ) -> Verification {
-        let shards = reads.assembly.index().map_or(&[][..], SafetensorsIndexJson::shards).to_vec();
-        let mut verification = self.check_index(Verification::new(path, reads, &shards)).await;
-        let unindexed =
-            layout.map_or_else(Vec::new, |layout| layout.unindexed_shards(&verification.shards));
-        verification.findings.extend(bounded(
-            unindexed.iter().map(|shard| Finding::UnindexedShard { shard: clip(shard.as_str()) }),
-        ));
-        verification
-    }
-
-    async fn verify_listed(
-        &self,
-        path: &RepoPath,
-        shards: &[RepoPath],
-    ) -> Result<Verification, Error> {
-        let requests = match self.options.plan.shards_without_index(&self.formats, shards) {
-            Ok(requests) => requests,
-            Err(reason) => return Ok(Verification::from_malformed_index(path, reason)),
-        };
-        let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
-        let reads = self.read_listed_shards(path, requests, true, false).await?;
-        Ok(self.check_index(Verification::new(path, reads, &shards)).await)
-    }
-
-    /// Compares the index, or the names of the shards, with the headers.
-    async fn check_index(&self, mut verification: Verification) -> Verification {
-        let check = move || {
-            verification.findings.extend(verification.assembly.index_findings());
-            verification.findings.extend(verify::check_shard_numbers(&verification.shards));
-            verification
-        };
-        self.state.work.run(0, check).await
     }
 
     async fn conclude(
@@ -338,7 +283,8 @@ impl Call {
         is_first: bool,
     ) -> VerifyReport {
         let Verification { files, assembly, mut findings, .. } = verification;
-        let is_complete = assembly.headers().len() == files && self.target.single_shard().is_none();
+        let is_complete =
+            assembly.headers().len() == files && self.context.target.single_shard().is_none();
         // A file that was not read could contain the output embedding.
         let is_described = assembly.headers().iter().any(|(_, header)| header.is_self_describing());
         let checks_embeddings = is_complete && !is_described && path.segments().count() == 1;

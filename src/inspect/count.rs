@@ -1,0 +1,263 @@
+//! Counts the weights of a call: from the header cache, or from what its source sends.
+
+use std::mem::{replace, take};
+
+use futures::future::{BoxFuture, FutureExt};
+
+use super::cache_lookup::CacheLookup;
+use super::call::{Call, CallState, OnFailure};
+use super::config_file::ConfigFile;
+use super::files::CallFiles;
+use super::locate::FoundWeights;
+use super::shards::SetReads;
+use crate::cache::{FillLease, HeaderBytes};
+use crate::error::Error;
+use crate::formats::RepoPath;
+use crate::formats::safetensors::IndexError;
+use crate::hub::CommitSha;
+use crate::memory::{CacheError, CacheLayout, Memory, MemoryOptions};
+use crate::report::{
+    BuiltReport, CountReport, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo, Weights,
+};
+
+/// A weight set whose headers have been read.
+struct Inspected {
+    /// The path of the file or the index, or the pattern of shards without an index.
+    path: RepoPath,
+    assembled: BuiltReport,
+    report: CountReport,
+}
+
+/// The result of [`Model::count_and_record`](crate::Model::count_and_record).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RecordedCount {
+    /// The counts.
+    pub result: Result<CountReport, Error>,
+    /// The path of the weight file or the index, or the path pattern of shards without an index. `None` if the call
+    /// failed.
+    pub path: Option<RepoPath>,
+    /// The bytes that were read, even if the call failed. `None` if the commit is unknown, if access to a small file
+    /// was denied, or if they are too many to record.
+    pub bytes: Option<HeaderBytes>,
+}
+
+impl Call {
+    /// Reads all headers and returns them with their counts. Stops at the first error.
+    pub(crate) async fn parse(mut self) -> Result<SafetensorsParseFromRepo, Error> {
+        self.mode.keep_headers = true;
+        let Inspected { path, assembled, report } = self.inspect().await?;
+        let file = self.files.file_name(&path);
+        let parsed = self.state.work.run(0, move || assembled.into_parsed(path, report)).await;
+        parsed.map_err(|source| Error::InvalidIndex { file, source })
+    }
+
+    /// Reads all headers, in any format, and returns them with their counts. Stops at the first error.
+    pub(crate) async fn weights(mut self) -> Result<Weights, Error> {
+        self.mode.keep_headers = true;
+        let Inspected { path, assembled, report } = self.inspect().await?;
+        let file = self.files.file_name(&path);
+        let weights = self.state.work.run(0, move || assembled.into_weights(path, report)).await;
+        weights.map_err(|source| Error::InvalidIndex { file, source })
+    }
+
+    /// Reads all headers and returns their counts. Drops each header once it is counted.
+    pub(crate) async fn count(mut self) -> Result<CountReport, Error> {
+        Ok(self.inspect().await?.report)
+    }
+
+    /// Like [`Call::count`], but without the cache. Also returns the bytes that were read.
+    pub(crate) async fn record(mut self) -> RecordedCount {
+        self.files = CallFiles::recorded(self.files.origin.clone());
+        self.mode.on_failure = OnFailure::StopAfterAll;
+        let (path, result) = match self.read(None).await {
+            Ok(Inspected { path, report, .. }) => (Some(path), Ok(report)),
+            Err(error) => (None, Err(error)),
+        };
+        RecordedCount { result, path, bytes: self.files.take_recorded() }
+    }
+
+    /// Recomputes a report from the bytes of an earlier call, without any requests.
+    pub(crate) async fn recount(mut self, bytes: HeaderBytes) -> Result<CountReport, Error> {
+        self.files = CallFiles::from_bytes(self.files.origin.clone(), bytes);
+        Ok(self.read(None).await?.report)
+    }
+
+    /// Reads all headers: from the cache if it has them, or else from their origin, and then caches them. Stops at the
+    /// first error.
+    async fn inspect(&mut self) -> Result<Inspected, Error> {
+        match CacheLookup::new(&self.context, &self.files.origin) {
+            Some(lookup) if self.files.origin.online().is_some() => {
+                Box::pin(self.inspect_cached(&lookup)).await
+            }
+            Some(lookup) => match self.read(None).await {
+                // Downloaded files take precedence, because programs on this machine load them.
+                Err(error) if error.is_not_found() || error.has_no_weights() => {
+                    let found = self.find_cached(&lookup).await?;
+                    self.context.meter.count_lookup(found.is_some());
+                    found.ok_or(error)
+                }
+                read => read,
+            },
+            None => self.read(None).await,
+        }
+    }
+
+    async fn inspect_cached(&mut self, lookup: &CacheLookup) -> Result<Inspected, Error> {
+        let mut found = self.find_cached(lookup).await?;
+        let lease = match found {
+            Some(_) => FillLease::immediate(),
+            None => lookup.lease().await,
+        };
+        if lease.has_waited() {
+            found = self.find_cached(lookup).await?;
+        }
+        if let Some(found) = found {
+            self.context.meter.count_lookup(true);
+            return Ok(found);
+        }
+        self.files = CallFiles::recorded(self.files.origin.clone());
+        let read = self.read(Some(lookup)).await?;
+        self.context.meter.count_lookup(self.files.is_cached());
+        if let Some(bytes) = self.files.take_recorded() {
+            lookup.store(bytes).await;
+        }
+        Ok(read)
+    }
+
+    /// Returns the cached result of the commit that this reader may read. If the commit is known but its headers are
+    /// not cached, pins the call to it.
+    async fn find_cached(&mut self, lookup: &CacheLookup) -> Result<Option<Inspected>, Error> {
+        let Some((commit, age)) = lookup.readable_commit().await? else { return Ok(None) };
+        self.state.cached_ref = age;
+        if let Some(hooks) = &self.context.hooks {
+            hooks.commit_resolved(&commit, self.files.canonical_name()).await;
+        }
+        self.files = CallFiles::new(self.files.origin.pinned(Some(&commit)));
+        self.read_cached(lookup, &commit).await
+    }
+
+    /// Returns the result from the cached headers of a commit. Returns `None` if there are none, or if this call cannot
+    /// use them.
+    async fn read_cached(
+        &mut self,
+        lookup: &CacheLookup,
+        commit: &CommitSha,
+    ) -> Result<Option<Inspected>, Error> {
+        let Some(headers) = lookup.headers(commit).await else { return Ok(None) };
+        let origin = self.files.origin.pinned(Some(commit));
+        let cached = CallFiles::from_bytes(origin, HeaderBytes { commit: commit.clone(), headers });
+        let (files, state) = (replace(&mut self.files, cached), take(&mut self.state));
+        self.state.cached_ref = state.cached_ref;
+        let error = match self.read(None).await {
+            Ok(found) => return Ok(Some(found)),
+            Err(error) => error,
+        };
+        (self.files, self.state) = (files, state);
+        match error {
+            // The call that stored the entry may have had higher limits.
+            error if error.is_over_limit() => Err(error),
+            // It may also have read other formats.
+            Error::NoWeights { .. } => Ok(None),
+            error => {
+                lookup.warn_of_corrupt_headers(commit, &error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads all headers. Stops at the first error. Looks into the cache again once the commit is known, because the
+    /// response that contains it shows that this reader may read it.
+    ///
+    /// Boxed, so that the future of a call does not contain the state of every way to read.
+    fn read<'a>(
+        &'a mut self,
+        lookup: Option<&'a CacheLookup>,
+    ) -> BoxFuture<'a, Result<Inspected, Error>> {
+        async move {
+            self.state = CallState { cached_ref: self.state.cached_ref, ..CallState::default() };
+            let options = &self.context.options;
+            if options.plan == Plan::Hub
+                && !options.list_sets
+                && let Some(reads) = self.read_from_hub().await?
+            {
+                let mut inspected = self.finish(reads).await?;
+                inspected.report.plan = Plan::Hub;
+                return Ok(inspected);
+            }
+            let located = self.locate().await?;
+            self.commit_resolved().await;
+            // A listing of shards may be open to readers who may not read the shards.
+            let lookup = lookup.filter(|_| !matches!(located.weights, FoundWeights::Shards { .. }));
+            if let (Some(lookup), Some(commit)) = (lookup, self.state.commit.clone())
+                && let Some(found) = self.read_cached(lookup, &commit).await?
+            {
+                lookup.store_ref(&commit).await;
+                return Ok(found);
+            }
+            let reads = Box::pin(self.read_set(located.weights)).await?;
+            let mut inspected = self.finish(reads).await?;
+            inspected.report.add_other_sets(located.layout.map(|layout| layout.sets));
+            let partial = (!located.is_complete).then_some(Finding::PartialListing);
+            inspected.report.findings.extend(partial);
+            Ok(inspected)
+        }
+        .boxed()
+    }
+
+    /// Counts the headers of a set of weights and returns the report.
+    async fn finish(&mut self, reads: SetReads) -> Result<Inspected, Error> {
+        let SetReads { path, assembly, .. } = reads;
+        let (plan, memory) = (self.context.options.plan, self.context.options.memory);
+        if memory.is_some() && !assembly.describes_cache() {
+            // The result is used below.
+            let _ = self.config().await;
+        }
+        let config = self.state.config.take().transpose()?.unwrap_or_default();
+        let work = self.state.work.clone();
+        let find_other = move || {
+            let other = assembly.other_config_file(&config.configs);
+            (assembly, config, other)
+        };
+        let (assembly, mut config, other) = work.run(0, find_other).await;
+        if let Some(name) = other {
+            self.read_other_config(name, &mut config).await?;
+        }
+        let weights = path.clone();
+        let counted = work.run(0, move || count(assembly, config, &weights, memory)).await;
+        let (assembled, mut report) = counted.map_err(|source| self.index_error(&path, source))?;
+        report.findings.extend(self.source_findings());
+        report.fetch = self.fetch_stats(assembled.totals.file_bytes);
+        report.format = self.format(&path).name();
+        report.source.clone_from(&self.context.source);
+        report.commit = self.state.commit.take();
+        // Without the Hub's response, the files were read with the next best plan.
+        report.plan = if plan == Plan::Hub { Plan::Prefetch } else { plan };
+        Ok(Inspected { path, assembled, report })
+    }
+}
+
+/// Counts the headers of a set of weights. The caller adds what depends on how they were read.
+fn count(
+    assembly: ReportBuilder,
+    config: ConfigFile,
+    path: &RepoPath,
+    memory: Option<MemoryOptions>,
+) -> Result<(BuiltReport, CountReport), IndexError> {
+    let filepaths = assembly.filepaths(path);
+    let assembled = assembly.finish(&config.configs);
+    let mut report = assembled.report(filepaths)?;
+    let json = config.json.as_deref().ok_or(CacheError::NoConfig);
+    let layout = || json.and_then(CacheLayout::from_config_json);
+    let layout = assembled.cache.clone().unwrap_or_else(layout);
+    report.layout = layout.clone().ok().map(Box::new);
+    if let Some(options) = memory {
+        let weight_bytes = report.parameter_count.totals().bytes;
+        let memory = Memory::new(weight_bytes, layout, options);
+        let unknown = memory.unknown.clone();
+        report.findings.extend(unknown.map(|reason| Finding::UnknownCacheSize { reason }));
+        report.memory = Some(Box::new(memory));
+    }
+    report.findings.extend(config.finding);
+    Ok((assembled, report))
+}
