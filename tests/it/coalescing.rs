@@ -143,8 +143,9 @@ async fn concurrent_calls_of_different_tokens_are_separate() {
     assert!(allowed.is_ok(), "another token's missing repository is not remembered");
 }
 
+/// The response that names the commit shows that its reader may read it.
 #[tokio::test]
-async fn one_request_authorises_another_token_to_read_a_cached_commit() {
+async fn another_token_reads_a_cached_commit_after_the_first_response() {
     let hub = hub();
     let client = cached(&hub);
     let with = |token: &str, repo: &str| client.with_token(token).unwrap().model(repo);
@@ -153,10 +154,10 @@ async fn one_request_authorises_another_token_to_read_a_cached_commit() {
         requests(&hub);
         let second = with("hf_b", repo).count().await.unwrap();
         assert_eq!(second.parameter_count, first.parameter_count);
-        let head = format!("/{repo}/resolve/main/a.safetensors");
-        let log: Vec<_> =
-            hub.log().into_iter().map(|entry| (entry.method.to_string(), entry.path)).collect();
-        assert_eq!(log, [("HEAD".to_owned(), head)]);
+        let mut paths: Vec<_> = hub.log().into_iter().map(|entry| entry.path).collect();
+        paths.sort();
+        let standard = ["model.safetensors", "model.safetensors.index.json"];
+        assert_eq!(paths, standard.map(|name| format!("/{repo}/resolve/main/{name}")));
         hub.clear_log();
 
         let commit = first.commit.unwrap();
@@ -182,9 +183,44 @@ async fn a_missing_file_authorises_nobody() {
     let gone =
         vec![("x-error-code", "EntryNotFound".to_owned()), ("x-repo-commit", "1".repeat(40))];
     hub.inject(move |request, _| {
-        (request.method == "HEAD").then(|| Fault::Status(404, gone.clone()))
+        request.path.contains("/resolve/main/").then(|| Fault::Status(404, gone.clone()))
     });
-    assert!(matches!(with("hf_other").count().await, Err(Error::Gated { .. })));
+    assert!(with("hf_other").count().await.is_err());
+}
+
+/// The files of a gated repository can be listed without access.
+#[tokio::test]
+async fn a_listing_of_shards_authorises_nobody() {
+    let shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+    let add = |repo: Repo, name: &&str| repo.file(name, support::weights(&[name]));
+    let gated = shards.iter().fold(Repo::new("org/shards"), add).gated();
+    let hub = LocalHub::builder().repo(gated).token("hf_a").token("hf_b");
+    let hub = hub.unprivileged_token("hf_other").start().unwrap();
+    let client = cached(&hub);
+    let with = |token: &str| client.with_token(token).unwrap().model("org/shards");
+    let first = with("hf_a").count().await.unwrap();
+    assert!(with("hf_other").count().await.unwrap_err().is_denied());
+    let pinned = with("hf_other").revision(first.commit.unwrap().as_str());
+    assert!(pinned.count().await.unwrap_err().is_denied());
+    assert_eq!(with("hf_b").count().await.unwrap().parameter_count, first.parameter_count);
+}
+
+#[tokio::test]
+async fn another_commit_than_the_cached_one_is_read() {
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let hub = LocalHub::start([support::two_commits("org/moving", &old, &new)]).unwrap();
+    let client = cached(&hub);
+    let total = async |token: &str| {
+        let report = client.with_token(token).unwrap().model("org/moving").count().await.unwrap();
+        (report.parameter_count.total(), report.commit.unwrap().to_string())
+    };
+    assert_eq!(total("hf_a").await, (1, old.clone()));
+    hub.move_branch("org/moving", "main", &new);
+    assert_eq!(total("hf_b").await, (2, new.clone()), "the response names the commit");
+    hub.move_branch("org/moving", "main", &old);
+    requests(&hub);
+    assert_eq!(total("hf_c").await, (1, old));
+    assert!(hub.log().iter().all(|request| request.path.contains("/resolve/main/")));
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ fn hub() -> LocalHub {
 }
 
 fn client(hub: &LocalHub, slow: Slow) -> Client {
-    let retry = RetryPolicy::no_retries();
+    let retry = RetryPolicy::default().max_attempts(1);
     let client = Client::builder().endpoint(hub.endpoint()).retry_policy(retry);
     client.format(slow).build().unwrap()
 }
