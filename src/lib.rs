@@ -108,6 +108,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backends;
+mod base;
 mod cache;
 mod client;
 pub mod docs;
@@ -131,6 +132,9 @@ pub use hf_meta_format::{
 
 pub use self::{
     backends::FileStore,
+    base::hooks::{CallHooks, Progress},
+    base::meter::{CallMeter, CallWait, ClientStats},
+    base::transfer::RangeBytes,
     cache::{
         Cache, CacheKey, CacheMode, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile,
         MemoryCache,
@@ -138,13 +142,12 @@ pub use self::{
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource, block_on, environment_token},
     error::{Cause, Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
-    http::transfer::{CallMeter, CallWait, RangeBytes},
     http::{
-        AddressPolicy, ClientStats, HttpError, HubError, ProxyError, RangeError, RemainingQuota,
-        RetryPolicy, SafeUrl, TransportKind,
+        AddressPolicy, HttpError, HubError, ProxyError, RangeError, RemainingQuota, RetryPolicy,
+        SafeUrl, TransportKind,
     },
     hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
-    inspect::{CallHooks, LargeCallLimit, Progress, RecordedCount},
+    inspect::{LargeCallLimit, RecordedCount},
 };
 
 /// Types from other crates that appear in this crate's public API.

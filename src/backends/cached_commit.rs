@@ -6,11 +6,11 @@ use futures::future::{FutureExt, ready};
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, Origin};
+use crate::base::blocking::spawn_blocking_if_large;
+use crate::base::transfer::RangeBytes;
 use crate::cache::{CachedFile, HeaderBytes};
 use crate::error::{Error, shared};
 use crate::formats::RepoPath;
-use crate::http::blocking::spawn_blocking_if_large;
-use crate::http::transfer::RangeBytes;
 
 /// A cached commit of a repository. It serves only what an earlier call has read.
 ///

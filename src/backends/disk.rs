@@ -10,10 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, ListFuture};
+use crate::base::meter::CallMeter;
+use crate::base::transfer::RangeBytes;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::{CallMeter, RangeBytes};
 
 /// The maximum number of entries in a listing. Stops the listing of a folder such as the root of a disk.
 const MAX_ENTRIES: usize = 100_000;

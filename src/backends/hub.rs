@@ -9,14 +9,14 @@ use url::Url;
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, web};
+use crate::base::hooks::CallHooks;
+use crate::base::transfer::RangeBytes;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::RangeBytes;
 use crate::http::{Http, RequestFailure, ResponseChain};
 use crate::hub::{
     CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, api,
 };
-use crate::inspect::CallHooks;
 
 /// The header that carries the SHA-256 hash of an LFS file. The Hub sends it with the redirect to the file.
 const X_LINKED_ETAG: &str = "x-linked-etag";

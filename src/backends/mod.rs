@@ -35,10 +35,10 @@ pub use self::store::FileStore;
 pub(crate) use self::store::StoreFolder;
 pub(crate) use self::stream::{FileStream, poll_alongside};
 pub(crate) use self::web::{WebFolder, explain};
+use crate::base::transfer::RangeBytes;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::RangeBytes;
 use crate::hub::CommitSha;
 
 /// The future of a value read from a file.

@@ -22,10 +22,11 @@ use tokio::fs;
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, HubRepo, ListFuture, disk};
+use crate::base::meter::CallMeter;
+use crate::base::transfer::RangeBytes;
 use crate::error::{Error, HubCacheMiss, shared};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
-use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.

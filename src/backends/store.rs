@@ -9,10 +9,11 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, ListFuture};
+use crate::base::meter::CallMeter;
+use crate::base::transfer::RangeBytes;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::{CallMeter, RangeBytes};
 
 /// A store of files other than a Hub, such as a bucket in S3; see [`Model::store`](crate::Model::store).
 ///

@@ -10,10 +10,10 @@ use url::Url;
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileSource, ListFuture};
+use crate::base::transfer::RangeBytes;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
-use crate::http::transfer::RangeBytes;
 use crate::http::{Http, HttpError, HubError, RequestFailure, ResponseChain, SafeUrl};
 use crate::hub::{CommitSha, RepoId, Revision};
 

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::deflated::Deflated;
+use crate::base::transfer::RangeBytes;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::RangeBytes;
 use crate::hub::CommitSha;
 
 /// The bytes from which the parameters of a commit are counted: the header of each weight file, and whole small files

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::entry::{CacheKey, encode};
 use super::store::Cache;
-use crate::http::transfer::CallMeter;
+use crate::base::meter::CallMeter;
 use crate::hub::CommitSha;
 
 /// The maximum time that a call waits for an entry, or until one is stored.

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::deflated::Deflated;
 use super::header_bytes::{CachedFile, CachedHeaders, HeaderBytes, encode_listing};
+use crate::base::blocking::spawn_blocking_if_large;
+use crate::base::sync::lock;
+use crate::base::transfer::RangeBytes;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::blocking::spawn_blocking_if_large;
-use crate::http::transfer::RangeBytes;
 use crate::hub::CommitSha;
 
 /// The maximum number of bytes to cache per commit, before compression. The largest known set of weights has 120 MB
@@ -38,7 +39,7 @@ pub(crate) struct Recording {
 
 impl Recorder {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Recording> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Ends the header of a file. Bytes past it are dropped, and the rest is compressed, so that the uncompressed

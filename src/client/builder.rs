@@ -10,12 +10,12 @@ use reqwest::header::{
 
 use super::context::ClientContext;
 use super::{Client, TokenSource};
+use crate::base::meter::CallMeter;
 use crate::cache::{Cache, HeaderCache};
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
-use crate::http::transfer::CallMeter;
 use crate::http::{
     AddressPolicy, Http, HttpSettings, Proxies, ProxyError, RetryPolicy, has_tls_provider,
 };
@@ -304,7 +304,7 @@ impl ClientBuilder {
         mut self,
         hook: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
-        self.http.hook = Some(crate::http::Callback(Arc::new(hook)));
+        self.http.hook = Some(crate::base::sync::Callback(Arc::new(hook)));
         self
     }
 

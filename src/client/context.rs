@@ -8,12 +8,13 @@ use tokio::sync::OnceCell;
 
 use super::shared_calls::SharedCalls;
 use crate::backends::{HubRepo, OfflineRepo, Origin};
+use crate::base::hooks::CallHooks;
+use crate::base::meter::CallMeter;
 use crate::cache::{CacheKey, HeaderCache, decode};
 use crate::formats::Formats;
 use crate::http::Http;
-use crate::http::transfer::CallMeter;
 use crate::hub::{Endpoint, HubWarnings, RepoId, Revision};
-use crate::inspect::{CallHooks, ClientMemory, Limits};
+use crate::inspect::{ClientMemory, Limits};
 /// The state that all calls of a client share.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientContext {

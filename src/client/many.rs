@@ -7,7 +7,7 @@ use futures::stream::{Stream, StreamExt};
 use tokio::sync::Semaphore;
 
 use super::Client;
-use crate::http::blocking::in_task;
+use crate::base::blocking::in_task;
 
 /// The order in which [`Client::run_many`] returns results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

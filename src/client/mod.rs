@@ -21,9 +21,10 @@ use self::context::ClientContext;
 pub use self::env::{TokenSource, environment_token};
 pub use self::many::ResultOrder;
 pub use self::model::Model;
+use crate::base::meter::CallMeter;
+use crate::base::meter::ClientStats;
 use crate::error::Error;
-use crate::http::transfer::CallMeter;
-use crate::http::{ClientStats, RemainingQuota};
+use crate::http::RemainingQuota;
 use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
 
 /// A client that reads the headers of weight files from a Hub, from other servers and from disk.

@@ -7,17 +7,16 @@ use futures::future::FutureExt;
 
 use super::context::ClientContext;
 use crate::backends::FileStore;
+use crate::base::hooks::{CallHooks, OnHeader, OnProgress, Progress};
+use crate::base::meter::CallMeter;
+use crate::base::sync::Callback;
 use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, Format, RepoPath};
-use crate::http::Callback;
-use crate::http::transfer::CallMeter;
 use crate::hub::{HubReportedCount, Source, SourceError};
-use crate::inspect::{
-    Call, CallHooks, LargeCallLimit, OnHeader, OnProgress, Progress, ReadOptions, RecordedCount,
-};
+use crate::inspect::{Call, LargeCallLimit, ReadOptions, RecordedCount};
 use crate::memory::MemoryOptions;
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};

@@ -12,11 +12,11 @@ use super::call_timeout::{DEFAULT_TIMEOUT, within_timeout};
 use super::model::Model;
 use super::shared_calls::CallKey;
 use crate::backends::{DiskFolder, FileListing, Origin, StoreFolder, WebFolder};
+use crate::base::meter::{CallMeter, WaitLimits};
 use crate::cache::CacheMode;
 use crate::error::Error;
 use crate::formats::weight_sets::ListedFile;
 use crate::formats::{Formats, RepoPath, clip};
-use crate::http::transfer::{CallMeter, WaitLimits};
 use crate::hub::Source;
 use crate::inspect::{
     Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, ReadOptions,

@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, Shared, WeakShared};
@@ -11,9 +11,10 @@ use quick_cache::sync::Cache as QuickCache;
 use tokio::runtime;
 use tokio::time::Instant;
 
+use crate::base::meter::CallMeter;
+use crate::base::sync::lock;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
-use crate::http::transfer::CallMeter;
 use crate::hub::{RepoId, Source};
 use crate::inspect::ReadOptions;
 
@@ -122,7 +123,7 @@ impl SharedCalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<CallKey, InFlight>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.in_flight)
     }
 }
 

@@ -12,7 +12,8 @@ use ::url::{Host, Url};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use thiserror::Error;
 
-use super::{HttpSettings, Proxies, lock};
+use super::proxy::Proxies;
+use crate::base::sync::lock;
 
 /// The IP addresses that a client may connect to.
 ///
@@ -132,12 +133,12 @@ pub(super) struct AddressGuard {
 
 impl AddressGuard {
     /// Creates a guard that also allows the endpoint's own kind of address.
-    pub(super) fn new(endpoint: &Url, settings: &HttpSettings) -> Self {
+    pub(super) fn new(endpoint: &Url, policy: AddressPolicy, proxies: Option<&Proxies>) -> Self {
         let kind = ip_literal(endpoint).and_then(NonPublicAddress::from_address);
         Self {
-            policy: settings.address_policy,
+            policy,
             endpoint: endpoint.host_str().map(Into::into),
-            proxies: settings.proxies.as_ref().map(Proxies::hosts).unwrap_or_default(),
+            proxies: proxies.map(Proxies::hosts).unwrap_or_default(),
             allowed_kinds: Mutex::new(kind.into_iter().collect()),
         }
     }
@@ -240,12 +241,9 @@ mod tests {
     }
 
     fn guard(endpoint: &str, proxy: Option<&str>) -> AddressGuard {
-        let settings = HttpSettings {
-            address_policy: AddressPolicy::Public,
-            proxies: proxy.map(|proxy| Proxies::for_all(proxy).unwrap()),
-            ..HttpSettings::default()
-        };
-        AddressGuard::new(&Url::parse(endpoint).unwrap(), &settings)
+        let proxies = proxy.map(|proxy| Proxies::for_all(proxy).unwrap());
+        let endpoint = Url::parse(endpoint).unwrap();
+        AddressGuard::new(&endpoint, AddressPolicy::Public, proxies.as_ref())
     }
 
     fn allows(endpoint: &str, url: &str) -> bool {

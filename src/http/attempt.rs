@@ -3,13 +3,15 @@
 use std::ops::Range;
 
 use ::url::Url;
+use reqwest::header::HeaderMap;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::field::{Empty, debug};
 use tracing::{Span, debug_span};
 
-use super::{HttpError, SafeUrl};
-use crate::http::transfer::CallMeter;
+use super::error::HttpError;
+use super::safe_url::SafeUrl;
+use crate::base::meter::CallMeter;
 
 /// The part of a file that a request asks for.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +121,17 @@ impl Drop for Attempt<'_> {
         self.span.record("status", self.status);
         self.span.record("bytes", self.bytes);
         self.span.record("elapsed", debug(self.started.elapsed()));
+    }
+}
+
+/// The headers of all responses to one request: the redirects in order, then the final response.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseChain(pub(super) Vec<HeaderMap>);
+
+impl ResponseChain {
+    /// Returns the value of a header in the first response that has it.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
     }
 }
 

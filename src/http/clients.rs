@@ -14,9 +14,12 @@ use reqwest::{Client, ClientBuilder, Response, Version, redirect::Policy};
 use tokio::runtime::{self, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::address::AddressPolicy;
 use super::address::{AddressGuard, GuardedResolver};
+use super::error;
+use super::settings::HttpSettings;
 use super::tls::TlsFailure;
-use super::{AddressPolicy, HttpSettings, error, lock};
+use crate::base::sync::lock;
 
 /// The maximum number of servers whose HTTP version is remembered. After that, versions are negotiated again.
 const MAX_SERVERS: usize = 1_000;
@@ -258,7 +261,7 @@ mod tests {
     fn remembered_servers_are_bounded() {
         let endpoint = Url::parse("https://hub.example").unwrap();
         let settings = HttpSettings::default();
-        let guard = AddressGuard::new(&endpoint, &settings);
+        let guard = AddressGuard::new(&endpoint, AddressPolicy::Any, None);
         let clients = HttpClients::new(settings.into(), guard.into());
         for server in 0..10 * MAX_SERVERS {
             let url = Url::parse(&format!("https://{server}.example")).unwrap();

@@ -11,8 +11,9 @@ use reqwest::Response;
 use thiserror::Error;
 
 use super::address::AddressError;
+use super::error_response::HubError;
+use super::safe_url::SafeUrl;
 use super::tls::{TlsFailure, tls_failure};
-use super::{HubError, SafeUrl};
 
 /// The error of an HTTP request.
 ///

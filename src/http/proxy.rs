@@ -8,7 +8,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use reqwest::{ClientBuilder, Proxy};
 use thiserror::Error;
 
-use super::SafeUrl;
+use super::safe_url::SafeUrl;
 
 /// The name of [`ClientBuilder::proxy`](crate::ClientBuilder::proxy) in error messages.
 const PROXY_SETTING: &str = "ClientBuilder::proxy";

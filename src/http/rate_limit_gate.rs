@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::rate_limit::{self, Quota, RateLimitBucket};
-use super::{lock, random_fraction};
-use crate::http::transfer::CallMeter;
+use crate::base::meter::CallMeter;
+use crate::base::sync::{lock, random_fraction};
 
 /// The maximum duration of a hold: the Hub's window of 300 s, and a second for rounding.
 const MAX_HOLD: Duration = Duration::from_secs(301);

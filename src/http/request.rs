@@ -11,10 +11,13 @@ use futures::stream::{Stream, StreamExt, select};
 use reqwest::StatusCode;
 use tracing::Instrument;
 
-use super::attempt::{Attempt, Requested};
+use super::attempt::{Attempt, Requested, ResponseChain};
 use super::body::EventSender;
-use super::{Http, HttpError, RequestFailure, ResponseChain, body, range, send};
-use crate::http::transfer::{BodyEvent, RangeBytes};
+use super::client::Http;
+use super::error::HttpError;
+use super::retry::RequestFailure;
+use super::{body, range, send};
+use crate::base::transfer::{BodyEvent, RangeBytes};
 
 impl Http {
     /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be

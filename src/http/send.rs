@@ -4,28 +4,19 @@ use std::mem::replace;
 use std::sync::Arc;
 
 use ::url::Url;
-use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 
-use super::attempt::{Attempt, Requested};
+use super::attempt::{Attempt, Requested, ResponseChain};
+use super::client::Http;
 use super::clients::Http2Failure;
+use super::error::HttpError;
 use super::rate_limit_gate::GateKey;
-use super::{Http, HttpError, SafeUrl};
+use super::safe_url::SafeUrl;
 
 /// The maximum number of redirects per request. The Hub needs two (to the canonical repository name, then to the
 /// CDN), and a mirror in front of it needs one more.
 const MAX_REDIRECTS: usize = 6;
-
-/// The headers of all responses to one request: the redirects in order, then the final response.
-#[derive(Debug, Default)]
-pub(crate) struct ResponseChain(Vec<HeaderMap>);
-
-impl ResponseChain {
-    /// Returns the value of a header in the first response that has it.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
-    }
-}
 
 impl Http {
     /// Sends the request of an attempt and follows redirects to the final response.

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use thiserror::Error;
 use url::Url;
 
+use crate::base::hooks::CallHooks;
 use crate::formats::Dtype;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::{Http, RequestFailure, ResponseChain};
-use crate::inspect::CallHooks;
 
 /// The maximum number of files. The Hub recommends at most 100,000 per repository
 /// (<https://huggingface.co/docs/hub/storage-limits>).

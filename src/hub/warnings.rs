@@ -1,8 +1,9 @@
 //! Logs warnings that the Hub sends to its users in the header `X-HF-Warning`.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::base::sync::lock;
 use crate::formats::clip;
 
 /// The maximum number of distinct warnings that a client logs. A hostile server could send any number.
@@ -37,7 +38,7 @@ impl HubWarnings {
     }
 
     fn is_new(&self, warning: &str) -> bool {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = lock(&self.logged);
         logged.len() < MAX_WARNINGS && logged.insert(warning.to_owned())
     }
 }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::Target;
 use super::call::CallContext;
 use crate::backends::{FileSource, HubRepo, Origin};
+use crate::base::blocking::spawn_blocking_if_large;
 use crate::cache::{
     CacheIdentity, CacheKey, CacheKeys, CacheMode, CachedHeaders, CachedRef, CachedRefAge,
     FillLease, HeaderBytes, HeaderCache, decode, within_limit,
@@ -17,7 +18,6 @@ use crate::cache::{
 use crate::error::Error;
 use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
 use crate::formats::{Format, RepoPath, chain};
-use crate::http::blocking::spawn_blocking_if_large;
 use crate::hub::CommitSha;
 
 /// The maximum time that a call waits for another one to fill the same entry.

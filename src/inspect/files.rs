@@ -9,11 +9,11 @@ use futures::stream::{self, StreamExt};
 use crate::backends::{
     CachedCommit, Fetched, FileListing, FileSource, FileStream, HubRepo, Origin,
 };
+use crate::base::transfer::{BodyEvent, RangeBytes};
 use crate::cache::{Deflater, HeaderBytes, Recorder};
 use crate::error::Error;
 use crate::formats::weight_sets::{IncompleteShards, WeightSet};
 use crate::formats::{FileHeader, RepoPath};
-use crate::http::transfer::{BodyEvent, RangeBytes};
 use crate::hub::{CommitSha, HubReportedCount};
 
 /// The files of a call. Clones share the recorder.

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use super::call::Call;
 use super::memory::MemoryPermit;
+use crate::base::sync::Callback;
+use crate::base::transfer::RangeBytes;
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::{FileHeader, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, Step};
-use crate::http::Callback;
-use crate::http::transfer::RangeBytes;
 
 impl Call {
     /// Reads and checks the header of a file, starting with the range `first`.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::future::{Either, select};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
-use crate::http::transfer::CallMeter;
+use crate::base::meter::CallMeter;
 
 /// The limit per call, in bytes. All headers of Kimi-K2.5, 29 MB, fit at once. No header is counted before the index is
 /// complete, so with 12 MiB the last headers waited for memory, and the call took 6 round trips more.

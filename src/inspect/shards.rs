@@ -12,15 +12,15 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use super::call::{Call, CallContext, OnFailure, ReadMode};
 use super::header::UncountedHeader;
-use super::hooks::Progress;
 use super::locate::FoundWeights;
 use crate::backends::{Fetched, FileStream};
+use crate::base::blocking::spawn_blocking_if_large;
+use crate::base::hooks::Progress;
+use crate::base::sync::Callback;
+use crate::base::transfer::{BodyEvent, RangeBytes};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use crate::formats::{FileHeader, Formats, RepoPath};
-use crate::http::Callback;
-use crate::http::blocking::spawn_blocking_if_large;
-use crate::http::transfer::{BodyEvent, RangeBytes};
 use crate::report::{Plan, RangeRequest, ReportBuilder};
 
 /// The result of reading a shard.

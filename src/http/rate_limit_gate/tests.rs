@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::http::transfer::WaitLimits;
+use crate::base::meter::WaitLimits;
 
 /// Much longer than any wait.
 const LONG: Duration = Duration::from_secs(1_000_000);

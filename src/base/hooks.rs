@@ -4,8 +4,8 @@ use std::fmt;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
+use crate::base::sync::Callback;
 use crate::formats::FileHeader;
-use crate::http::Callback;
 use crate::hub::CommitSha;
 
 /// The progress of a call, in shards.

@@ -1,0 +1,31 @@
+//! Locks, callbacks and jitter.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A callback of the caller.
+pub(crate) struct Callback<F: ?Sized>(pub(crate) Arc<F>);
+
+impl<F: ?Sized> Clone for Callback<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<F: ?Sized> fmt::Debug for Callback<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
+
+/// Locks a mutex. A panic while it was locked leaves nothing half-done, so poisoning is ignored.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a random number between 0 and 1, from the random hash keys of the standard library.
+pub(crate) fn random_fraction() -> f64 {
+    let [a, b, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
+    f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
+}
