@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::base::sync::Callback;
 use crate::formats::FileHeader;
-use crate::hub::CommitSha;
+use hf_meta_format::CommitSha;
 
 /// The progress of a call, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Client settings.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,6 @@ use reqwest::header::{
 };
 
 use super::context::ClientContext;
-use super::{Client, TokenSource};
 use crate::base::meter::CallMeter;
 use crate::cache::{Cache, HeaderCache};
 use crate::count::Configs;
@@ -308,20 +308,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Builds the client.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::MissingHubCache`] if the client is offline and has no [`hub_cache`](Self::hub_cache)
-    /// - [`Error::InvalidEndpoint`] if the endpoint is not a valid Hub URL
-    /// - [`Error::InvalidToken`] if the token cannot be sent in an HTTP header
-    /// - [`Error::InvalidRequestHeader`] if a header is invalid or reserved
-    /// - [`Error::InvalidSetting`] if a number or a timeout is out of range, two formats have the same name or
-    ///   extension, or the user agent cannot be sent in an HTTP header
-    /// - [`Error::InvalidProxy`] if a proxy setting is invalid
-    /// - [`Error::HttpClient`] if a root certificate cannot be parsed or the HTTP library rejects another setting
-    /// - [`Error::NoTlsProvider`] if the feature `rustls-no-provider` is enabled and no provider has been installed
-    pub fn build(self) -> Result<Client, Error> {
+    /// Checks the settings and creates the state that the calls of a client share.
+    pub(super) fn context(self) -> Result<ClientContext, Error> {
         let endpoint = self.endpoint.clone()?;
         if !has_tls_provider() {
             return Err(Error::NoTlsProvider);
@@ -340,7 +328,7 @@ impl ClientBuilder {
         }
         let token_source = self.token_source.map(|source| source.to_string());
         let (branch_ttl, stale_if_error) = (self.branch_ttl, self.stale_if_error);
-        let context = ClientContext {
+        Ok(ClientContext {
             http,
             endpoint,
             warnings: Arc::new(HubWarnings::new(token_source)),
@@ -357,8 +345,7 @@ impl ClientBuilder {
             }),
             offline: offline.transpose()?,
             known_servers_loaded: Arc::default(),
-        };
-        Ok(Client { context: Arc::new(context) })
+        })
     }
 
     /// Checks the settings that have a range.
@@ -439,5 +426,23 @@ mod tests {
     #[test]
     fn a_missing_tls_provider_is_an_error() {
         assert!(matches!(Client::new(), Err(Error::NoTlsProvider)));
+    }
+}
+/// The environment source of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenSource {
+    /// An environment variable.
+    Variable(&'static str),
+    /// A file.
+    File(PathBuf),
+}
+
+impl fmt::Display for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => f.write_str(name),
+            Self::File(path) => path.display().fmt(f),
+        }
     }
 }

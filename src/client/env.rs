@@ -1,11 +1,11 @@
 //! Configuration from the environment variables of the Hub's own tools. Only this part of the library reads the
 //! environment, and only on request.
 
+use std::env;
 use std::path::PathBuf;
-use std::{env, fmt};
 
+use super::builder::{ClientBuilder, TokenSource};
 use crate::cache::DiskCache;
-use crate::client::ClientBuilder;
 
 impl ClientBuilder {
     /// Returns a builder configured from environment variables, following the conventions of `huggingface_hub`:
@@ -42,30 +42,11 @@ impl ClientBuilder {
     }
 }
 
-/// The environment source of a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TokenSource {
-    /// An environment variable.
-    Variable(&'static str),
-    /// A file.
-    File(PathBuf),
-}
-
 impl TokenSource {
     /// Returns the source of the token that [`ClientBuilder::from_env`] uses, or `None` if there is no token.
     #[must_use]
     pub fn from_env() -> Option<Self> {
         token().map(|(_, source)| source)
-    }
-}
-
-impl fmt::Display for TokenSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Variable(name) => f.write_str(name),
-            Self::File(path) => path.display().fmt(f),
-        }
     }
 }
 

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 pub use self::blocking::block_on;
 pub use self::builder::ClientBuilder;
+pub use self::builder::TokenSource;
 use self::builder::bearer;
 use self::context::ClientContext;
-pub use self::env::{TokenSource, environment_token};
+pub use self::env::environment_token;
 pub use self::many::ResultOrder;
 pub use self::model::Model;
-use crate::base::meter::CallMeter;
-use crate::base::meter::ClientStats;
+use crate::base::meter::{CallMeter, ClientStats};
 use crate::error::Error;
 use crate::http::RemainingQuota;
 use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
@@ -162,5 +162,24 @@ impl Client {
     /// that it can reach. Use [`Client::model`] for untrusted input.
     pub fn source(&self, source: Source) -> Model {
         Model::new(Arc::clone(&self.context), Ok(source))
+    }
+}
+
+impl ClientBuilder {
+    /// Builds the client.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::MissingHubCache`] if the client is offline and has no [`hub_cache`](Self::hub_cache)
+    /// - [`Error::InvalidEndpoint`] if the endpoint is not a valid Hub URL
+    /// - [`Error::InvalidToken`] if the token cannot be sent in an HTTP header
+    /// - [`Error::InvalidRequestHeader`] if a header is invalid or reserved
+    /// - [`Error::InvalidSetting`] if a number or a timeout is out of range, two formats have the same name or
+    ///   extension, or the user agent cannot be sent in an HTTP header
+    /// - [`Error::InvalidProxy`] if a proxy setting is invalid
+    /// - [`Error::HttpClient`] if a root certificate cannot be parsed or the HTTP library rejects another setting
+    /// - [`Error::NoTlsProvider`] if the feature `rustls-no-provider` is enabled and no provider has been installed
+    pub fn build(self) -> Result<Client, Error> {
+        Ok(Client { context: Arc::new(self.context()?) })
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
-use super::config_file::ConfigFile;
 use super::files::CallFiles;
 use super::memory::{CallMemory, LargeCall};
 use super::{Limits, Target};
@@ -16,6 +15,7 @@ use crate::base::blocking::CallWork;
 use crate::base::hooks::{CallHooks, OnHeader, OnProgress};
 use crate::base::meter::CallMeter;
 use crate::cache::{CacheMode, CachedRefAge, HeaderCache};
+use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, IndexErrorKind};
 use crate::formats::{Format, Formats, HeaderError, RepoPath};
@@ -116,6 +116,18 @@ pub(crate) struct CallState {
     pub(super) work: CallWork,
     /// The configuration, once a header needs it.
     pub(super) config: OnceCell<Result<ConfigFile, Error>>,
+}
+
+/// The usable part of a model's configuration.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ConfigFile {
+    /// The bytes of the file; `None` if it is missing or unreadable.
+    pub(super) json: Option<Vec<u8>>,
+    pub(super) configs: Configs,
+    /// `true` if the file is at the root of the repository, and the weights are in a folder: it may describe others.
+    pub(super) is_of_root: bool,
+    /// The reason the file is ignored; `None` if it is not ignored.
+    pub(super) finding: Option<Finding>,
 }
 
 impl Call {

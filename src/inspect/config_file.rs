@@ -2,40 +2,27 @@
 
 use std::mem::take;
 
-use super::call::Call;
-use crate::HubCacheMiss;
+use super::call::{Call, ConfigFile};
 use crate::count::Configs;
-use crate::error::Error;
+use crate::error::{Error, HubCacheMiss};
 use crate::formats::RepoPath;
 use crate::report::Finding;
 
 /// The name of the configuration file, which is next to the weights or at the root of the repository.
 const CONFIG: &str = "config.json";
 
-/// The usable part of a model's configuration.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ConfigFile {
-    /// The bytes of the file; `None` if it is missing or unreadable.
-    pub(super) json: Option<Vec<u8>>,
-    pub(super) configs: Configs,
-    /// `true` if the file is at the root of the repository, and the weights are in a folder: it may describe others.
-    pub(super) is_of_root: bool,
-    /// The reason the file is ignored; `None` if it is not ignored.
-    pub(super) finding: Option<Finding>,
+/// Parses the bytes of a configuration.
+fn from_json(json: Vec<u8>) -> ConfigFile {
+    let (configs, finding) = match Configs::from_config_json(&json) {
+        Ok(configs) => (configs, None),
+        Err(error) => (Configs::default(), Some(unusable(error.to_string()))),
+    };
+    ConfigFile { json: Some(json), configs, is_of_root: false, finding }
 }
 
-impl ConfigFile {
-    fn from_json(json: Vec<u8>) -> Self {
-        let (configs, finding) = match Configs::from_config_json(&json) {
-            Ok(configs) => (configs, None),
-            Err(error) => (Configs::default(), Some(unusable(error.to_string()))),
-        };
-        Self { json: Some(json), configs, is_of_root: false, finding }
-    }
-
-    fn ignored(reason: String) -> Self {
-        Self { finding: Some(unusable(reason)), ..Self::default() }
-    }
+/// Returns a configuration that is ignored for a reason.
+fn ignored(reason: String) -> ConfigFile {
+    ConfigFile { finding: Some(unusable(reason)), ..ConfigFile::default() }
 }
 
 fn unusable(reason: String) -> Finding {
@@ -78,22 +65,20 @@ impl Call {
         match self.files.read_whole(path, self.context.limits.config).await {
             Ok(json) => {
                 let json = self.check_commit(path, json)?;
-                let parse = self.state.work.run(json.len(), move || ConfigFile::from_json(json));
+                let parse = self.state.work.run(json.len(), move || from_json(json));
                 Ok(Some(parse.await))
             }
             // The file may exist in the repository without being in the cache.
             Err(Error::FileNotFound { source, .. })
                 if source.is::<HubCacheMiss>() && path.segments().count() == 1 =>
             {
-                Ok(Some(ConfigFile::ignored("the file was not downloaded".to_owned())))
+                Ok(Some(ignored("the file was not downloaded".to_owned())))
             }
             Err(error) if error.is_not_found() => Ok(None),
-            Err(Error::TooLarge { limit, .. }) => Ok(Some(ConfigFile::ignored(format!(
-                "the file exceeds the limit of {limit} bytes"
-            )))),
-            Err(error) if error.is_denied() => {
-                Ok(Some(ConfigFile::ignored("access denied".to_owned())))
+            Err(Error::TooLarge { limit, .. }) => {
+                Ok(Some(ignored(format!("the file exceeds the limit of {limit} bytes"))))
             }
+            Err(error) if error.is_denied() => Ok(Some(ignored("access denied".to_owned()))),
             Err(error) => Err(error),
         }
     }

@@ -5,8 +5,7 @@ use std::mem::{replace, take};
 use futures::future::{BoxFuture, FutureExt};
 
 use super::cache_lookup::CacheLookup;
-use super::call::{Call, CallState, OnFailure};
-use super::config_file::ConfigFile;
+use super::call::{Call, CallState, ConfigFile, OnFailure};
 use super::files::CallFiles;
 use super::locate::FoundWeights;
 use super::shards::SetReads;

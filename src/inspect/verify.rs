@@ -8,8 +8,7 @@ use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 use super::Target;
-use super::call::{Call, CallState, OnFailure, ReadMode};
-use super::config_file::ConfigFile;
+use super::call::{Call, CallState, ConfigFile, OnFailure, ReadMode};
 use super::locate::{FoundWeights, Located};
 use super::shards::SetReads;
 use crate::count::ParameterCount;
