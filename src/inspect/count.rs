@@ -116,8 +116,9 @@ impl Call {
             return Ok(found);
         }
         self.files = CallFiles::recorded(self.files.origin.clone());
-        let read = self.read(Some(lookup)).await?;
+        let read = self.read(Some(lookup)).await;
         self.context.meter.count_lookup(self.files.is_cached());
+        let read = read?;
         if let Some(bytes) = self.files.take_recorded() {
             lookup.store(bytes).await;
         }
