@@ -100,6 +100,25 @@ async fn a_connection_without_response_times_out() {
     filling.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+/// The HTTP library discards informational responses, and they must not extend the timeout.
+#[tokio::test]
+async fn endless_informational_responses_time_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/x.safetensors", listener.local_addr().unwrap());
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let response = b"HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n";
+        while stream.write_all(response).await.is_ok() {}
+        std::future::pending::<()>().await;
+    };
+    let client = long_timeouts().read_timeout(SHORT).build().unwrap();
+    let read = client.source(url.parse().unwrap()).parse_safetensors_metadata();
+    tokio::select! {
+        result = read => check_timeout(&result.unwrap_err()),
+        () = serve => {}
+    }
+}
+
 /// The server accepts the connection, and its TLS handshake never arrives, or arrives byte by byte.
 #[tokio::test]
 async fn a_tls_handshake_that_never_ends_times_out() {
