@@ -1,6 +1,7 @@
 //! Lookups: results come from memory, or else from one lookup at the Hub that all requests share.
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use super::lookup_hooks::{
 };
 use super::lookup_result::LookupResult;
 use super::metrics::{ResultSource, ServerMetrics};
-use super::results::{CachedResult, Results, SharedLookup};
+use super::results::{Results, SharedLookup};
 use super::token_buckets::TokenBuckets;
 use super::weights_query::WeightsQuery;
 use hf_meta::formats::chain;
@@ -91,15 +92,10 @@ impl Lookups {
             let error = "too many requests from this client; try again in a minute";
             Failure::busy("rate limited", error).into()
         };
-        match cached {
-            // A result beyond the maximum staleness is still better than none.
-            Some(CachedResult { result: known, .. })
-                if result.is_transient_failure() && !known.is_transient_failure() =>
-            {
-                known
-            }
-            _ => result,
-        }
+        let known = cached.map(|cached| cached.result);
+        let known = known.filter(|known| !known.is_transient_failure());
+        // A result beyond the maximum staleness is still better than none.
+        known.filter(|_| result.is_transient_failure()).unwrap_or(result)
     }
 
     /// Returns a number that increases when a result changes before it has expired.
@@ -162,34 +158,34 @@ impl Lookups {
             }
             // Charge queued lookups, too, or one client could fill the queue.
             self.limits.debit(cause, FIRST_REQUESTS);
-            let task = tokio::spawn(Arc::clone(self).run(query.clone(), cause));
-            // The task fails only if the runtime shuts down or the lookup panics.
+            let (lookups, query) = (Arc::clone(self), query.clone());
+            let task = tokio::spawn(async move {
+                let run = AssertUnwindSafe(lookups.run(&query, cause)).catch_unwind().await;
+                lookups.results.end_lookup(&query);
+                run.unwrap_or_default()
+            });
+            // The task fails only if the runtime shuts down.
             Some(task.map(Result::unwrap_or_default).boxed().shared())
         })
     }
 
     /// Runs a lookup and stores its result. Returns `None` if there is no budget for it.
-    async fn run(
-        self: Arc<Self>,
-        query: WeightsQuery,
-        cause: LookupCause,
-    ) -> Option<Arc<LookupResult>> {
-        let _guard = InFlightGuard { results: &self.results, query: &query };
-        let is_outdated = self.results.get(&query).is_some_and(|cached| cached.is_outdated);
-        let (mut read, mut pinned) = self.read(&query, cause, is_outdated).await;
+    async fn run(&self, query: &WeightsQuery, cause: LookupCause) -> Option<Arc<LookupResult>> {
+        let is_outdated = self.results.get(query).is_some_and(|cached| cached.is_outdated);
+        let (mut read, mut pinned) = self.read(query, cause, is_outdated).await;
         // The other lookup of the commit had a separate budget and timeout, and its error has another name.
         if let Err(EarlyExit::SameCommit(lookup)) = &read
             && lookup.clone().await.is_none_or(|result| !result.is_permanent())
         {
             self.limits.debit(cause, FIRST_REQUESTS);
-            (read, pinned) = self.read(&query, cause, is_outdated).await;
+            (read, pinned) = self.read(query, cause, is_outdated).await;
         }
         let result = match read {
             Ok(result) => Some(Arc::new(result)),
             Err(EarlyExit::SameCommit(lookup)) => {
                 let found = lookup.await;
                 found.map(|found| match &pinned {
-                    Some(pinned) => found.renamed(&query, &pinned.canonical),
+                    Some(pinned) => found.renamed(query, &pinned.canonical),
                     None => found,
                 })
             }
@@ -210,7 +206,7 @@ impl Lookups {
         if let Some(pinned) = pinned.filter(|_| result.is_permanent()) {
             self.results.store(&pinned.query, &result.renamed(&pinned.query, &pinned.canonical));
         }
-        self.results.store(&query, &result);
+        self.results.store(query, &result);
         Some(result)
     }
 
@@ -260,17 +256,5 @@ impl Lookups {
         // Responses omit the causes.
         tracing::info!(repo = %query.repo(), error = chain(&error), "lookup failed");
         LookupResult::Failed(Failure::from_error(error, reported))
-    }
-}
-
-/// Removes a lookup from the lookups in flight when it ends, even if it panics.
-struct InFlightGuard<'a> {
-    results: &'a Results,
-    query: &'a WeightsQuery,
-}
-
-impl Drop for InFlightGuard<'_> {
-    fn drop(&mut self) {
-        self.results.end_lookup(self.query);
     }
 }

@@ -53,7 +53,9 @@ impl ServiceState {
 
     /// Looks up the weights for a client's request, within the client's limits.
     pub(super) async fn look_up(&self, query: &WeightsQuery, client: IpAddr) -> Arc<LookupResult> {
-        if self.allows_owner(query) {
+        let owners = &self.config.allowed_owners;
+        let owner = query.repo().name().split_once('/').map_or("", |(owner, _)| owner);
+        if owners.is_empty() || owners.iter().any(|allowed| allowed.eq_ignore_ascii_case(owner)) {
             self.lookups.get(query, client).await
         } else {
             Failure::not_allowed().into()
@@ -67,13 +69,6 @@ impl ServiceState {
         } else {
             CachePolicy::Revalidate(self.config.max_age)
         }
-    }
-
-    /// Returns whether the repositories of an owner are read.
-    fn allows_owner(&self, query: &WeightsQuery) -> bool {
-        let owners = &self.config.allowed_owners;
-        let owner = query.repo().name().split_once('/').map_or("", |(owner, _)| owner);
-        owners.is_empty() || owners.iter().any(|allowed| allowed.eq_ignore_ascii_case(owner))
     }
 
     /// Returns the public URL of the page with a trailing slash: the configured URL, or the URL in the request.
