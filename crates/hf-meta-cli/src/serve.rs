@@ -92,8 +92,8 @@ static PLATFORM_ADDRESS: LazyLock<Option<String>> = LazyLock::new(|| {
     Some(format!("0.0.0.0:{port}"))
 });
 
-/// Gives each flag of the service a variable, such as `HF_META_MAX_AGE` for `--max-age`, and sets the default address. Blank
-/// variables are ignored, as everywhere else.
+/// Gives each flag of the service a variable, such as `HF_META_MAX_AGE` for `--max-age`, and sets the default address.
+/// Blank variables are ignored, as everywhere else.
 pub(crate) fn define(serve: clap::Command) -> clap::Command {
     // `mut_arg` would change the order of the arguments, which a command that is built already relies on.
     serve.mut_args(|arg| {

@@ -63,7 +63,8 @@ impl BadgeCache {
         (is_plain && target.starts_with("/badge/")).then_some(target)
     }
 
-    /// Returns the cached response for a request target, if it is fresh. `generation` is the current one of the results.
+    /// Returns the cached response for a request target, if it is fresh. `generation` is the current one of the
+    /// results.
     pub(super) fn get(&self, target: &str, generation: u64) -> Option<Response<Body>> {
         let cached = self.0.get(target)?;
         if cached.badge.fresh_until <= Instant::now() || cached.generation != generation {

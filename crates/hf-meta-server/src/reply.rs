@@ -135,8 +135,8 @@ impl IntoResponse for Reply {
     }
 }
 
-/// Returns an entity tag: 96 bits of the SHA-256 digest of the body. It is weak, because the compressed body has the same
-/// tag (RFC 9110, section 8.8.3.3).
+/// Returns an entity tag: 96 bits of the SHA-256 digest of the body. It is weak, because the compressed body has the
+/// same tag (RFC 9110, section 8.8.3.3).
 fn etag(body: &[u8]) -> String {
     let mut etag = String::from("W/\"");
     for byte in &Sha256::digest(body)[..12] {
@@ -161,8 +161,8 @@ pub(super) async fn not_modified(request: Request, next: Next) -> Response<Body>
     response
 }
 
-/// Returns whether a value of `If-None-Match` contains a weak entity tag, or the strong one with the same text (RFC 9110,
-/// section 13.1.2).
+/// Returns whether a value of `If-None-Match` contains a weak entity tag, or the strong one with the same text (RFC
+/// 9110, section 13.1.2).
 fn matches(list: &HeaderValue, etag: &str) -> bool {
     let mut tags = list.to_str().unwrap_or_default().split(',').map(str::trim);
     tags.any(|tag| tag == "*" || tag == etag || etag.strip_prefix("W/") == Some(tag))
