@@ -81,7 +81,7 @@ impl ExpectedParameters {
 /// Returns the names in the size of a model.
 fn names<'a>(model: &'a JsonObject<'_>) -> Option<ModelNames<'a>> {
     let definitions = ARCHITECTURES.find("size", &model.get::<String>("model_type")?)?;
-    let names = ModelNames::new(definitions, model);
+    let names = ModelNames::of_config(definitions, model);
     names.unsupported().is_none().then_some(names)
 }
 

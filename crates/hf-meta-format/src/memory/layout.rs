@@ -8,7 +8,7 @@ use super::{CacheDtype, CacheError};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::formats::clip;
-use crate::tables::architecture::{Definitions, Keys, ModelNames};
+use crate::tables::architecture::{Definitions, ModelNames};
 use crate::tables::formula::FormulaError;
 
 /// The kind of a [`LayerCache`].
@@ -107,8 +107,9 @@ impl CacheLayout {
             architecture = own.or(architecture);
         }
         let architecture = architecture.ok_or(CacheError::MissingKey { key: "model_type" })?;
-        let layout = Self::new(&architecture, &architecture, config.text_model(), dtype)?;
-        Ok(Self { has_fp8_scheme, ..layout })
+        let names = |definitions| ModelNames::of_config(definitions, config.text_model());
+        let layout = Self::new(&architecture, &architecture, names)?;
+        Ok(Self { dtype, has_fp8_scheme, ..layout })
     }
 
     /// Derives the cache from the keys of a GGUF file, as `llama.cpp` allocates it.
@@ -127,22 +128,21 @@ impl CacheLayout {
         });
         let keys: HashMap<_, _> = keys.collect();
         let name = format!("gguf:{architecture}");
-        let layout = Self::new(architecture, &name, &keys, Some(CacheDtype::F16))?;
+        let names = |definitions| ModelNames::new(definitions, |key| keys.get(key).copied());
+        let layout = Self::new(architecture, &name, names)?;
         if layout.caches.is_empty() {
             return Err(CacheError::InvalidKey { key: "attention.head_count_kv" });
         }
-        Ok(layout)
+        Ok(Self { dtype: Some(CacheDtype::F16), is_gguf: true, ..layout })
     }
 
-    fn new(
+    fn new<'a>(
         architecture: &str,
         name: &str,
-        keys: &dyn Keys,
-        dtype: Option<CacheDtype>,
+        names: impl FnOnce(Definitions) -> ModelNames<'a>,
     ) -> Result<Self, CacheError> {
         let unknown = || CacheError::UnknownArchitecture { architecture: clip(architecture) };
-        let definitions = Definitions::of_cache(name).ok_or_else(unknown)?;
-        let mut names = ModelNames::new(definitions, keys);
+        let mut names = names(Definitions::of_cache(name).ok_or_else(unknown)?);
         let defined = |names: &ModelNames<'_>, name| names.defined(name).and_then(Result::ok);
         if let Some(key) = names.unsupported() {
             return Err(CacheError::UnsupportedKey { key });
@@ -172,8 +172,8 @@ impl CacheLayout {
             layers,
             hidden_size: defined(&names, "$hidden"),
             max_context: defined(&names, "$context"),
-            dtype,
-            is_gguf: name.starts_with("gguf:"),
+            dtype: None,
+            is_gguf: false,
             is_specific: names.definitions.get("specific").is_some(),
             has_fp8_scheme: false,
             caches: caches.collect(),

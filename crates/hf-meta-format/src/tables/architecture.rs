@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
@@ -54,7 +53,7 @@ impl Table {
 /// The definitions of an architecture.
 #[derive(Clone, Debug)]
 pub(crate) struct Definitions {
-    entries: HashMap<&'static str, &'static str>,
+    pub(crate) entries: HashMap<&'static str, &'static str>,
 }
 
 impl Definitions {
@@ -72,40 +71,18 @@ impl Definitions {
     pub(crate) fn get(&self, name: &str) -> Option<&'static str> {
         self.entries.get(name).copied()
     }
-
-    /// Returns all names with their definitions.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        self.entries.iter().map(|(name, value)| (*name, *value))
-    }
 }
 
-/// The keys of a configuration.
-pub(crate) trait Keys {
-    /// Returns the JSON text of a key.
-    fn json(&self, key: &str) -> Option<&str>;
-}
-
-/// A dot separates the keys of nested objects. A star stands for all keys of an object, if their values agree.
-impl Keys for JsonObject<'_> {
-    fn json(&self, key: &str) -> Option<&str> {
-        find_nested(self, key)
-    }
-}
-
-impl<S: BuildHasher> Keys for HashMap<String, &str, S> {
-    fn json(&self, key: &str) -> Option<&str> {
-        self.get(key).copied()
-    }
-}
-
-fn find_nested<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
+/// Returns the JSON text of a key. A dot separates the keys of nested objects. A star stands for all keys of an object, if
+/// their values agree.
+fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
     let Some((outer, inner)) = key.split_once('.') else {
         return object.raw(key).map(RawValue::get);
     };
     if outer != "*" {
-        return find_nested(&object.get(outer)?, inner);
+        return nested_text(&object.get(outer)?, inner);
     }
-    let mut values = object.entries().map(|(_, value)| find_nested(&read(value)?, inner));
+    let mut values = object.entries().map(|(_, value)| nested_text(&read(value)?, inner));
     let first = values.next()?;
     // An object is not a number.
     if values.all(|value| value == first) { first } else { Some("{}") }
@@ -206,7 +183,8 @@ type TracedValue = (u64, Vec<(&'static str, u64)>);
 /// The values of names for one layer of a model.
 pub(crate) struct ModelNames<'a> {
     pub(crate) definitions: Definitions,
-    keys: &'a dyn Keys,
+    /// Returns the JSON text of a key.
+    keys: Box<dyn Fn(&str) -> Option<&'a str> + 'a>,
     /// The values that were looked up, because a configuration may have many keys.
     values: RefCell<HashMap<&'static str, Rc<Value>>>,
     formulas: RefCell<HashMap<&'static str, Rc<Formula>>>,
@@ -218,20 +196,29 @@ pub(crate) struct ModelNames<'a> {
 }
 
 impl<'a> ModelNames<'a> {
-    pub(crate) fn new(definitions: Definitions, keys: &'a dyn Keys) -> Self {
+    /// Creates the names of a configuration.
+    pub(crate) fn of_config(definitions: Definitions, object: &'a JsonObject<'_>) -> Self {
+        Self::new(definitions, |key| nested_text(object, key))
+    }
+
+    pub(crate) fn new(
+        definitions: Definitions,
+        keys: impl Fn(&str) -> Option<&'a str> + 'a,
+    ) -> Self {
         let (values, formulas, used) = Default::default();
+        let keys = Box::new(keys);
         Self { definitions, keys, values, formulas, used, layer: 0, depth: Cell::new(0) }
     }
 
     /// Returns whether a key is missing, so that its value is the default of a model class.
     pub(crate) fn is_default(&self, key: &str) -> bool {
         let default = self.definitions.get(key).is_some_and(|value| value.parse::<u64>().is_ok());
-        default && self.keys.json(key).is_none()
+        default && (self.keys)(key).is_none()
     }
 
     /// Returns the JSON text of a key.
     pub(crate) fn text(&self, key: &str) -> &'a str {
-        self.keys.json(key).unwrap_or("missing")
+        (self.keys)(key).unwrap_or("missing")
     }
 
     /// Returns whether a key has a value other than `null` and the empty list.
@@ -333,7 +320,7 @@ impl FormulaInputs for ModelNames<'_> {
     }
 
     fn value(&self, key: &'static str) -> Rc<Value> {
-        let find = || Rc::new(self.keys.json(key).map_or(Value::Missing, Value::from_json));
+        let find = || Rc::new((self.keys)(key).map_or(Value::Missing, Value::from_json));
         self.values.borrow_mut().entry(key).or_insert_with(find).clone()
     }
 }
@@ -396,7 +383,7 @@ mod tests {
             ("empty.*.c", None),
         ];
         for (key, expected) in cases {
-            assert_eq!(object.json(key), expected, "{key}");
+            assert_eq!(nested_text(&object, key), expected, "{key}");
         }
     }
 }

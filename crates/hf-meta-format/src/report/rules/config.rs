@@ -4,6 +4,7 @@
 //! `tests/oracles/layouts.py` derives them from `transformers` 5.23.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Display;
 use std::rc::Rc;
 
 use super::{MismatchKind, Mismatches};
@@ -20,7 +21,7 @@ type Headers = [(RepoPath, FileHeader)];
 /// The output embedding, which is next to the language model or inside of it.
 const HEAD: &str = "lm_head";
 
-/// The name that the table has for the module of the input embedding.
+/// The name of the input embedding in the table.
 const INPUT: &str = "@";
 
 /// The names of vision towers, which are the first or second segment of a name.
@@ -40,13 +41,13 @@ pub fn check_model(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Ve
 
 fn find_mismatches(config: &ModelConfig<'_>, json: &[u8], headers: &Headers) -> Option<Mismatches> {
     let architecture = config.architecture()?;
-    let rules = rules(&architecture)?;
-    let embedding = rules.get(INPUT)?.shape;
+    let rules = ARCHITECTURES.find("modules", &architecture)?;
+    let embedding = rules.get(INPUT)?;
     let prefix = prefix(headers, embedding)?;
     let definitions = Definitions::of_cache(&architecture).or_else(Definitions::root)?;
     let mut check = ConfigCheck {
         rules: &rules,
-        names: ModelNames::new(definitions, config.text_model()),
+        names: ModelNames::of_config(definitions, config.text_model()),
         values: HashMap::new(),
         mismatches: Mismatches::default(),
     };
@@ -54,49 +55,25 @@ fn find_mismatches(config: &ModelConfig<'_>, json: &[u8], headers: &Headers) -> 
     for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
         stored.add_name(name);
         let Some(found) = ModuleTensor::new(name, prefix, tensor) else {
-            stored.is_language_model = false;
+            stored.has_others = true;
             continue;
         };
         stored.add(&found, &rules);
-        if let Some(rule) = rules.get(&*found.place.pattern).filter(|_| found.is_unpacked()) {
-            check.check_shape(&found, rule);
+        if let Some(shape) = rules.get(&found.place.pattern).filter(|_| found.is_unpacked()) {
+            check.check_shape(&found, shape);
             if found.inside == HEAD || found.inside == embedding {
                 let row = &mut stored.rows[usize::from(found.inside == HEAD)];
                 *row = found.tensor.shape.first().copied();
             }
         }
     }
-    check.check_prefix(prefix);
-    check.check_towers(config, json, &architecture, &stored);
-    check.check_embeddings(config, stored.rows);
     let mut has_spares = false;
     for (list, elements) in &stored.lists {
         has_spares |= check.check_list(list, elements);
     }
-    if !stored.has_drafts && !has_spares {
-        check.check_drafts(config.text_model());
-    }
+    stored.has_drafts |= has_spares;
+    check.check_parts(config, json, prefix, &stored);
     Some(check.mismatches)
-}
-
-/// The modules of an architecture by name, with `#` in place of numbers.
-type Rules = HashMap<&'static str, Rule>;
-
-/// A module of an architecture, or a list of modules.
-#[derive(Clone, Copy)]
-struct Rule {
-    is_required: bool,
-    /// One formula per dimension, or the formula of a length.
-    shape: &'static str,
-}
-
-fn rules(architecture: &str) -> Option<Rules> {
-    let modules = ARCHITECTURES.find("modules", architecture)?;
-    let rule = |text: &'static str| Rule {
-        is_required: text.starts_with('!'),
-        shape: text.trim_start_matches('!'),
-    };
-    Some(modules.entries().map(|(name, text)| (name, rule(text))).collect())
 }
 
 /// Returns the start of the names of a language model, if it has exactly one input embedding.
@@ -198,6 +175,7 @@ struct List<'h> {
 type Patterns = BTreeSet<Rc<str>>;
 
 /// What the files contain.
+#[derive(Default)]
 struct StoredModules<'h> {
     /// The modules of each element of each list.
     lists: BTreeMap<List<'h>, BTreeMap<u64, Patterns>>,
@@ -205,18 +183,11 @@ struct StoredModules<'h> {
     patterns: HashSet<Rc<str>>,
     /// The rows of the input embedding and of the output embedding.
     rows: [Option<u64>; 2],
-    /// False if a module is outside of the known language model.
-    is_language_model: bool,
+    /// True if a module is outside of the known language model.
+    has_others: bool,
     has_drafts: bool,
     /// A tensor of a vision tower.
     tower: Option<&'h str>,
-}
-
-impl Default for StoredModules<'_> {
-    fn default() -> Self {
-        let (lists, patterns, rows) = Default::default();
-        Self { lists, patterns, rows, is_language_model: true, has_drafts: false, tower: None }
-    }
 }
 
 impl<'h> StoredModules<'h> {
@@ -229,13 +200,13 @@ impl<'h> StoredModules<'h> {
         self.tower = self.tower.or(Some(name).filter(|_| is_tower));
     }
 
-    fn add(&mut self, found: &ModuleTensor<'h>, rules: &Rules) {
+    fn add(&mut self, found: &ModuleTensor<'h>, rules: &Definitions) {
         let place = &found.place;
-        let is_known = rules.contains_key(&*place.pattern);
-        self.is_language_model &= is_known;
+        let is_known = rules.get(&place.pattern).is_some();
+        self.has_others |= !is_known;
         let pattern = self.shared(&place.pattern, is_known);
         for (at, &(end, start, number)) in place.numbers.iter().enumerate() {
-            if let Some((name, _)) = rules.get_key_value(&place.pattern[..end]) {
+            if let Some((name, _)) = rules.entries.get_key_value(&place.pattern[..end]) {
                 let layer = if at == 0 { 0 } else { place.layer() };
                 let list = List { name, layer, path: found.list_path(start) };
                 let elements = self.lists.entry(list).or_default();
@@ -259,7 +230,7 @@ impl<'h> StoredModules<'h> {
 
 /// A comparison of a model with its configuration.
 struct ConfigCheck<'a> {
-    rules: &'a Rules,
+    rules: &'a Definitions,
     names: ModelNames<'a>,
     /// The values of formulas in each layer, with the keys that imply them.
     values: HashMap<(&'static str, u64), Option<(u64, String)>>,
@@ -292,73 +263,62 @@ impl ConfigCheck<'_> {
         value
     }
 
-    /// Checks that the names do not begin with the wrapper of a training program, which loaders do not know.
-    fn check_prefix(&mut self, prefix: &str) {
+    /// Compares the parts of the model with the configuration: wrappers, vision towers, embeddings and draft layers.
+    fn check_parts(
+        &mut self,
+        config: &ModelConfig<'_>,
+        json: &[u8],
+        prefix: &str,
+        stored: &StoredModules<'_>,
+    ) {
+        use MismatchKind as Kind;
+
+        let mut add = |kind, module: &str, key: &str, values: [&dyn Display; 2]| {
+            self.mismatches.add(kind, (module, ""), key, (values[0], values[1]));
+        };
+        // Training programs wrap models, and loaders do not know their names.
         let is_wrapper = |(at, part): &(usize, &str)| {
             *part == "module" && *at == 0 || ["_orig_mod", "_fsdp_wrapped_module"].contains(part)
         };
         if let Some((_, wrapper)) = prefix.split('.').enumerate().find(is_wrapper) {
-            let values = ("no prefix", prefix);
-            self.mismatches.add(MismatchKind::WrappedNames, (wrapper, ""), "model_type", values);
+            add(Kind::WrappedNames, wrapper, "model_type", [&"no prefix", &prefix]);
         }
-    }
-
-    /// Checks that a vision tower is stored exactly if the configuration describes one.
-    fn check_towers(
-        &mut self,
-        config: &ModelConfig<'_>,
-        json: &[u8],
-        architecture: &str,
-        stored: &StoredModules<'_>,
-    ) {
         let outer = config.outermost();
         let has_vision = outer.get::<JsonObject<'_>>("vision_config").is_some();
-        if has_vision && stored.is_language_model {
-            self.mismatches.add(
-                MismatchKind::MissingVisionTower,
-                ("", ""),
-                "vision_config",
-                (1, 0),
-            );
+        if has_vision && !stored.has_others {
+            add(Kind::MissingVisionTower, "", "vision_config", [&1, &0]);
         }
         let text = std::str::from_utf8(json).unwrap_or_default();
         let has_images = IMAGE_KEYS.iter().any(|key| text.contains(key));
-        let is_whole = outer.get::<String>("model_type").as_deref() == Some(architecture);
+        let is_whole = outer.get::<String>("model_type") == config.architecture();
         if let Some(tower) = stored.tower.filter(|_| !has_images && is_whole) {
-            self.mismatches.add(MismatchKind::SpareVisionTower, (tower, ""), "model_type", (0, 1));
+            add(Kind::SpareVisionTower, tower, "model_type", [&0, &1]);
         }
-    }
-
-    /// Checks that tied embeddings have as many rows as each other.
-    fn check_embeddings(&mut self, config: &ModelConfig<'_>, rows: [Option<u64>; 2]) {
-        if let [Some(input), Some(output)] = rows
+        if let [Some(input), Some(output)] = stored.rows
             && config.is_tied() == Some(true)
             && input != output
         {
-            let (kind, key) = (MismatchKind::TiedShapeMismatch, "tie_word_embeddings");
-            self.mismatches.add(kind, (HEAD, ""), key, (input, output));
+            add(Kind::TiedShapeMismatch, HEAD, "tie_word_embeddings", [&input, &output]);
+        }
+        if let Some((key, layers)) = draft_layers(config.text_model())
+            && !stored.has_drafts
+        {
+            add(Kind::MissingDraftLayers, "", key, [&layers, &0]);
         }
     }
 
-    /// Reports layers that draft tokens, of which none is stored.
-    fn check_drafts(&mut self, model: &JsonObject<'_>) {
-        if let Some((key, layers)) = draft_layers(model) {
-            self.mismatches.add(MismatchKind::MissingDraftLayers, ("", ""), key, (layers, 0));
-        }
-    }
-
-    fn check_shape(&mut self, found: &ModuleTensor<'_>, rule: &Rule) {
+    fn check_shape(&mut self, found: &ModuleTensor<'_>, formulas: &'static str) {
         let place = &found.place;
         // Layers that draft tokens may have other shapes.
         if let Some(&(end, _, layer)) = place.numbers.first()
             && let Some(list) = self.rules.get(&place.pattern[..end])
-            && self.evaluate(list.shape, 0).is_none_or(|(length, _)| layer >= length)
+            && self.evaluate(list, 0).is_none_or(|(length, _)| layer >= length)
         {
             return;
         }
         let shape = &found.tensor.shape;
         let (mut expected, mut wrong) = (Vec::new(), None);
-        for (at, formula) in rule.shape.split(',').enumerate() {
+        for (at, formula) in formulas.trim_start_matches('!').split(',').enumerate() {
             let (is_least, formula) =
                 formula.strip_prefix('>').map_or((false, formula), |formula| (true, formula));
             let value = if formula == "_" { None } else { self.evaluate(formula, place.layer()) };
@@ -382,12 +342,12 @@ impl ConfigCheck<'_> {
     /// Compares the length of a list with the configuration, and its elements with each other. Returns true if the
     /// list is longer.
     fn check_list(&mut self, list: &List<'_>, elements: &BTreeMap<u64, Patterns>) -> bool {
-        let Some(rule) = self.rules.get(list.name).copied() else { return false };
-        let Some((length, keys)) = self.evaluate(rule.shape, list.layer) else { return false };
+        let Some(formula) = self.rules.get(list.name) else { return false };
+        let Some((length, keys)) = self.evaluate(formula, list.layer) else { return false };
         let stored = elements.range(..length).count() as u64;
         // Layers with unknown modules may draft tokens.
         let is_known =
-            |modules: &Patterns| modules.iter().all(|name| self.rules.contains_key(&**name));
+            |modules: &Patterns| modules.iter().all(|name| self.rules.get(name).is_some());
         let spare =
             elements.range(length..).filter(|(_, modules)| is_known(modules)).count() as u64;
         let place = (list.path, list.name);
@@ -426,7 +386,7 @@ impl ConfigCheck<'_> {
         }
         let is_child = |name: &str| name.rfind('#').is_some_and(|end| name[..=end] == *list.name);
         let is_required = |name: &str| {
-            is_child(name) && self.rules.get(name).is_some_and(|rule| rule.is_required)
+            is_child(name) && self.rules.get(name).is_some_and(|text| text.starts_with('!'))
         };
         let missing = |modules: &'p Patterns| {
             let larger = kinds.iter().filter(|kind| kind.is_superset(modules));

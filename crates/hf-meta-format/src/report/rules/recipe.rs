@@ -275,18 +275,19 @@ impl<'a> Recipe<'a> {
         values.extend(parts.iter().filter_map(|(name, (_, tensor))| {
             if let [length] = tensor.shape[..] { Some((*name, length)) } else { None }
         }));
+        let (padded_json, padded_config);
         let json = serde_json::to_string(&values).ok()?;
         let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
-        let names = ModelNames::new(layout.clone(), &config);
+        let names = ModelNames::of_config(layout.clone(), &config);
         let most = names.defined("inputs").and_then(Result::ok);
         // The last word may contain padding.
         let least = most
             .map(|most| most.saturating_sub(bits.map_or(0, |bits| word / bits.max(1))).max(1) + 1);
         values.extend(least.map(|least| ("inputs", least)));
-        let json = serde_json::to_string(&values).ok()?;
-        let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
-        let padded = ModelNames::new(layout.clone(), &config);
-        for (name, formulas) in layout.entries() {
+        padded_json = serde_json::to_string(&values).ok()?;
+        padded_config = serde_json::from_str::<JsonObject<'_>>(&padded_json).ok()?;
+        let padded = ModelNames::of_config(layout.clone(), &padded_config);
+        for (name, formulas) in &layout.entries {
             let Some(part) = name.strip_suffix(".if") else {
                 if let Some((_, tensor)) = parts.get(name) {
                     check_part((module, pattern, name), formulas, tensor, [&padded, &names], found);
