@@ -18,7 +18,7 @@ use crate::report::adapter::ADAPTER_CONFIG;
 
 pub(super) use self::hints::Side;
 pub(crate) use self::hints::{Hints, MetadataShapes};
-pub(crate) use self::pattern::Pattern;
+pub(crate) use self::pattern::{ModuleEntries, Pattern};
 pub use self::schemes::ConfigError;
 
 /// The quantization and the expert counts of a model, as described by its configuration files.

@@ -1,5 +1,6 @@
 //! Module name patterns in configurations.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use regex_lite::{Regex, RegexBuilder};
@@ -112,6 +113,44 @@ impl Pattern {
     }
 }
 
+/// Entries of a configuration that select modules, each with a value.
+#[derive(Clone, Debug)]
+pub(crate) struct ModuleEntries<T> {
+    /// Whole names of modules, or their last segments.
+    names: HashMap<Box<str>, T>,
+    patterns: Vec<(Pattern, T)>,
+}
+
+impl<T> ModuleEntries<T> {
+    /// Adds a name, unless it is known.
+    pub(crate) fn add_name(&mut self, name: &str, value: T) {
+        self.names.entry(name.into()).or_insert(value);
+    }
+
+    pub(crate) fn add_pattern(&mut self, pattern: Pattern, value: T) {
+        self.patterns.push((pattern, value));
+    }
+
+    /// Returns all patterns with their values, in the order in which they were added.
+    pub(crate) fn patterns(&self) -> &[(Pattern, T)] {
+        &self.patterns
+    }
+
+    /// Returns the values of the entries that select a module: names, the longest first, and then patterns.
+    pub(crate) fn matching(&self, module: &str) -> impl Iterator<Item = &T> {
+        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
+        let names = std::iter::once(module).chain(ends).filter_map(|end| self.names.get(end));
+        let patterns = self.patterns.iter().filter(|(entry, _)| entry.matches(module).is_some());
+        names.chain(patterns.map(|(_, value)| value))
+    }
+}
+
+impl<T> Default for ModuleEntries<T> {
+    fn default() -> Self {
+        Self { names: HashMap::new(), patterns: Vec::new() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +162,19 @@ mod tests {
         let increasing = ["re:ab", "re:a+b", "re:a+b|c", "re:a{9}b"].map(|text| steps(text, "ab"));
         assert!(increasing.is_sorted_by(|one, other| one < other), "{increasing:?}");
         assert!(steps("re:a+", "ab") < steps("re:a+", "abc"));
+    }
+
+    #[test]
+    fn entries_select_modules_by_their_last_segments() {
+        let mut entries = ModuleEntries::default();
+        for (value, name) in ["q_proj", "0.q_proj", "proj", "h", "q_proj"].iter().enumerate() {
+            entries.add_name(name, value);
+        }
+        entries.add_pattern(Pattern::of_entry("re:.*q_proj$"), 9);
+        let matching = |module: &str| entries.matching(module).copied().collect::<Vec<_>>();
+        assert_eq!(matching("h.0.q_proj"), [1, 0, 9]);
+        assert_eq!(matching("xh.xq_proj"), [9]);
+        assert_eq!(matching("h"), [3]);
     }
 
     #[test]

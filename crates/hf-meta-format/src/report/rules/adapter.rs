@@ -1,13 +1,12 @@
 //! Compares the parts of an adapter with each other, with its configuration and with the adapted model.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::iter::once;
+use std::collections::{BTreeMap, HashSet};
 
 use super::MismatchKind;
 use super::Mismatches;
 use super::config::Place;
 use crate::base::json_object::{number, read, standard_json};
-use crate::count::config::Pattern;
+use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::{container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath};
 use crate::report::adapter::{
@@ -87,43 +86,29 @@ fn check_parts(name: &str, module: &AdaptedModule<'_>, found: &mut Mismatches) {
     }
 }
 
-/// The names or regular expressions that select modules in a configuration of PEFT.
-#[derive(Default)]
-struct NameRules<'a> {
-    /// The positions of names without special characters.
-    names: HashMap<&'a str, usize>,
-    expressions: Vec<(usize, Pattern)>,
+/// Returns the positions of names in a configuration of PEFT.
+fn name_entries<'a>(names: impl Iterator<Item = &'a str>) -> ModuleEntries<usize> {
+    let mut entries = ModuleEntries::default();
+    names.zip(0..).for_each(|(name, at)| entries.add_name(name, at));
+    entries
 }
 
-impl<'a> NameRules<'a> {
-    fn of_names(names: impl Iterator<Item = &'a str>) -> Self {
-        Self { names: names.zip(0..).collect(), expressions: Vec::new() }
-    }
-
-    /// PEFT matches `(.*\.)?(entry)$`. Returns `None` if an expression is not supported.
-    fn of_entries(entries: impl Iterator<Item = &'a str>) -> Option<Self> {
-        let mut rules = Self::default();
-        for (at, entry) in entries.enumerate() {
-            if entry.contains(['*', '+', '?', '\\', '[', '(', '^', '$', '|', '{']) {
-                let expression = Pattern::of_entry(&format!("re:(?:.*\\.)?(?:{entry})$"));
-                rules.expressions.push((at, expression));
-            } else {
-                rules.names.entry(entry).or_insert(at);
-            }
+/// Returns the positions of names and regular expressions, which PEFT matches as `(.*\.)?(entry)$`. Returns `None` if an
+/// expression is not supported.
+fn rank_entries<'a>(ranks: impl Iterator<Item = &'a str>) -> Option<ModuleEntries<usize>> {
+    let mut entries = ModuleEntries::default();
+    for (entry, at) in ranks.zip(0..) {
+        if entry.contains(['*', '+', '?', '\\', '[', '(', '^', '$', '|', '{']) {
+            let expression = Pattern::of_entry(&format!("re:(?:.*\\.)?(?:{entry})$"));
+            entries.add_pattern(expression, at);
+        } else {
+            entries.add_name(entry, at);
         }
-        let mut expressions = rules.expressions.iter();
-        let is_bounded = expressions.len() <= MAX_EXPRESSIONS;
-        (is_bounded && expressions.all(|(_, rule)| rule.is_supported())).then_some(rules)
     }
-
-    /// Returns the position of the first rule that selects a module.
-    fn find(&self, module: &str) -> Option<usize> {
-        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
-        let names = once(module).chain(ends).filter_map(|end| self.names.get(end).copied());
-        let expressions = self.expressions.iter();
-        let expressions = expressions.filter(|(_, rule)| rule.matches(module).is_some());
-        names.chain(expressions.map(|(at, _)| *at)).min()
-    }
+    let expressions = entries.patterns();
+    let is_bounded = expressions.len() <= MAX_EXPRESSIONS;
+    let is_sure = is_bounded && expressions.iter().all(|(rule, _)| rule.is_supported());
+    is_sure.then_some(entries)
 }
 
 /// Compares modules with the configuration of PEFT, or of MLX.
@@ -153,7 +138,7 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
     };
     let pattern = config.object("rank_pattern");
     let entries: Vec<_> = pattern.entries().collect();
-    let rules = NameRules::of_entries(entries.iter().map(|(name, _)| *name));
+    let rules = rank_entries(entries.iter().map(|(name, _)| *name));
     // The ranks of stacked experts are multiplied by their number, and a block-diagonal part has several ranks.
     let has_parameters = config.list("target_parameters").is_some_and(|list| !list.is_empty());
     let (Some(rules), None) = (rules, config.raw("use_bdlora")) else { return };
@@ -161,8 +146,8 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         if has_parameters && !targets.as_ref()?.contains(module) {
             return None;
         }
-        match rules.find(module) {
-            Some(at) => Some((number(entries[at].1)?, "rank_pattern")),
+        match rules.matching(module).min() {
+            Some(at) => Some((number(entries[*at].1)?, "rank_pattern")),
             None => Some((rank, "r")),
         }
     };
@@ -238,8 +223,8 @@ impl<'a> Targets<'a> {
     fn new(config: &AdapterConfig<'_>, modules: &[(&'a str, &AdaptedModule<'_>)]) -> Option<Self> {
         let modules = modules.iter().map(|(name, _)| *name);
         if let Some(list) = config.list("target_modules") {
-            let rules = NameRules::of_names(list.iter().map(String::as_str));
-            let found = modules.filter_map(|name| Some((name, rules.find(name)?)));
+            let rules = name_entries(list.iter().map(String::as_str));
+            let found = modules.filter_map(|name| Some((name, *rules.matching(name).min()?)));
             let (selected, used): (_, HashSet<_>) = found.unzip();
             let unmatched = (0..).zip(&list).filter(|(at, _)| !used.contains(at));
             let unmatched = unmatched.map(|(_, name)| name.clone()).collect();
@@ -261,7 +246,7 @@ fn check_targets<'a>(
     let Targets { selected, unmatched } = Targets::new(config, modules)?;
     let parameters = config.list("target_parameters").unwrap_or_default();
     let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));
-    let parents = NameRules::of_names(parents);
+    let parents = name_entries(parents);
     let layers =
         config.raw("layers_to_transform").filter(|_| config.raw("layers_pattern").is_none());
     let layers =
@@ -269,7 +254,7 @@ fn check_targets<'a>(
     for (name, _) in modules {
         let place = Place::new(name);
         let layer = place.only_number();
-        let key = if !selected.contains(name) && parents.find(name).is_none() {
+        let key = if !selected.contains(name) && parents.matching(name).next().is_none() {
             "target_modules"
         } else if layers.as_ref().zip(layer).is_some_and(|(layers, at)| !layers.contains(&at)) {
             "layers_to_transform"
