@@ -38,15 +38,6 @@ const EXPERT_SECTIONS: [&str; 3] = ["moe_config", "ffn_config", "moe"];
 const WITHOUT_PREFIX: [&str; 4] =
     ["text_config", "llm_config", "language_config", "decoder_config"];
 
-/// The keys of the number of layers that draft tokens, which follow all others.
-const DRAFT_LAYERS: [&str; 5] = [
-    "num_nextn_predict_layers",
-    "num_mtp_layers",
-    "mtp_num_hidden_layers",
-    "mtp_num_layers",
-    "num_mtp_modules",
-];
-
 impl<'a> ModelConfig<'a> {
     /// The maximum number of models inside each other. Known configurations have three.
     const MAX_DEPTH: usize = 8;
@@ -126,12 +117,6 @@ pub(crate) fn quantization_sections<'a>(
     object: &JsonObject<'a>,
 ) -> impl Iterator<Item = JsonObject<'a>> {
     QUANTIZATION_SECTIONS.iter().filter_map(|key| object.get(key))
-}
-
-/// Returns the number of layers that draft tokens, and its key; `None` if there are none.
-pub(crate) fn draft_layers(model: &JsonObject<'_>) -> Option<(&'static str, u64)> {
-    let mut numbers = DRAFT_LAYERS.iter().filter_map(|key| Some((*key, model.number(key)?)));
-    numbers.find(|(_, layers)| *layers > 0)
 }
 
 impl<'a> NestedModel<'a> {

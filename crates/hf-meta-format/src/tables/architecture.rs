@@ -50,6 +50,18 @@ impl Table {
     }
 }
 
+/// Returns the keys of a number, in order of precedence.
+pub(crate) fn keys_of(name: &str) -> impl Iterator<Item = &'static str> {
+    let keys = ARCHITECTURES.lines.get(&("keys", name));
+    keys.into_iter().flat_map(|keys| keys.split('|'))
+}
+
+/// Returns the first positive number among the [keys](keys_of) of a name, with its key.
+pub(crate) fn positive(model: &JsonObject<'_>, name: &str) -> Option<(&'static str, u64)> {
+    let mut numbers = keys_of(name).filter_map(|key| Some((key, model.number(key)?)));
+    numbers.find(|(_, number)| *number > 0)
+}
+
 /// The definitions of an architecture.
 #[derive(Clone, Debug)]
 pub(crate) struct Definitions {
@@ -106,9 +118,15 @@ pub(crate) enum Value {
 impl Value {
     /// The maximum length of a list.
     const MAX_LENGTH: usize = 4_096;
+    /// The maximum length of the JSON text, in bytes.
+    const MAX_BYTES: usize = 1 << 17;
 
-    fn from_json(text: &str) -> Self {
+    /// Parses a value. Lists and objects that are too long are invalid.
+    pub(crate) fn from_json(text: &str) -> Self {
         let parse = || serde_json::from_str::<&RawValue>(text).ok();
+        if text.len() > Self::MAX_BYTES {
+            return Self::Invalid;
+        }
         match text {
             // Configurations of Mamba-2 models state `"auto"`.
             "null" | r#""auto""# => Self::Null,
@@ -180,11 +198,13 @@ fn whole(value: &RawValue) -> Option<u64> {
 /// The value of a formula, and the keys that it used with their values.
 type TracedValue = (u64, Vec<(&'static str, u64)>);
 
+/// The JSON texts of keys.
+type KeyTexts<'a> = Box<dyn Fn(&str) -> Option<&'a str> + 'a>;
+
 /// The values of names for one layer of a model.
 pub(crate) struct ModelNames<'a> {
     pub(crate) definitions: Definitions,
-    /// Returns the JSON text of a key.
-    keys: Box<dyn Fn(&str) -> Option<&'a str> + 'a>,
+    keys: KeyTexts<'a>,
     /// The values that were looked up, because a configuration may have many keys.
     values: RefCell<HashMap<&'static str, Rc<Value>>>,
     formulas: RefCell<HashMap<&'static str, Rc<Formula>>>,
@@ -350,7 +370,7 @@ mod tests {
         ];
 
         let lines = include_str!("architectures.txt").lines().filter(|line| !line.starts_with('#'));
-        for line in lines {
+        for line in lines.filter(|line| !line.starts_with("keys ")) {
             let mut words = line.split(' ');
             let (kind, names) = (words.next().unwrap(), words.next().unwrap());
             assert!(["cache", "modules", "size"].contains(&kind), "{line}");

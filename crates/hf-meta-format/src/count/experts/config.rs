@@ -2,9 +2,10 @@
 
 use serde_json::value::RawValue;
 
-use crate::base::json_object::{JsonObject, number, read};
-use crate::base::model_config::{ModelConfig, NestedModel, draft_layers};
+use crate::base::json_object::JsonObject;
+use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::count::UnknownActive;
+use crate::tables::architecture::{Value, keys_of, positive};
 
 /// The numbers of experts of a model and its nested models.
 #[derive(Clone, Debug, Default)]
@@ -33,34 +34,6 @@ pub(crate) struct ExpertConfig {
 /// One value for all layers, or one per layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PerLayer(Vec<u64>);
-
-const TOP_K: [&str; 15] = [
-    "num_experts_per_tok",   // most
-    "num_experts_per_token", // Kimi-Linear
-    "top_k_experts",         // Gemma 4
-    "moe_topk",              // Hunyuan, Aria and LongCat
-    "moe_top_k",             // DBRX and Step3
-    "moe_k",                 // ERNIE
-    "experts_per_token",     // gpt-oss
-    "experts_per_tok",
-    "num_selected_experts",
-    "router_topk",
-    "router_top_k",
-    "moe_router_topk", // Megatron
-    "moe_num_experts_per_tok",
-    "num_activated_experts",
-    "n_activated_experts", // DeepSeek
-];
-const EXPERTS: [&str; 6] = [
-    "num_local_experts", // Mixtral, Llama 4 and gpt-oss
-    "num_experts",       // Qwen and OLMoE
-    "n_routed_experts",  // DeepSeek, GLM and Kimi
-    "moe_num_experts",   // ERNIE, DBRX and Step3
-    "num_routed_experts",
-    "num_moe_experts",
-];
-const LAYERS: [&str; 4] = ["num_hidden_layers", "num_layers", "n_layers", "n_layer"];
-const ZERO_EXPERTS: [&str; 2] = ["zero_expert_num", "num_zero_experts"];
 
 /// Architectures with a fixed top-k.
 const FIXED_TOP_K: [(&str, u64); 2] = [("switch_transformers", 1), ("nllb-moe", 2)];
@@ -103,11 +76,8 @@ impl ExpertConfigs {
 impl ExpertConfig {
     fn new(nested: &NestedModel<'_>, outer: &Self) -> Self {
         let model = &nested.object;
-        let positive = |keys: &[&str]| {
-            keys.iter().filter_map(|key| model.number(key)).find(|&number| number > 0)
-        };
-        let generic: &[&str] = if nested.is_expert_section() { &["top_k"] } else { &[] };
-        let mut top_k = PerLayer::all(model, TOP_K.iter().chain(generic));
+        let generic = nested.is_expert_section().then_some("top_k");
+        let mut top_k = PerLayer::all(model, keys_of("top_k").chain(generic));
         let model_type = model.get::<String>("model_type");
         let fixed = FIXED_TOP_K.iter().find(|(name, _)| Some(*name) == model_type.as_deref());
         if top_k.is_empty()
@@ -115,11 +85,12 @@ impl ExpertConfig {
         {
             top_k.push(PerLayer(vec![*fixed]));
         }
-        let mut experts = PerLayer::all(model, EXPERTS.iter());
+        let mut experts = PerLayer::all(model, keys_of("experts"));
         if experts.is_empty() {
             experts.clone_from(&outer.experts);
         }
-        let first_draft = draft_layers(model).and_then(|_| positive(&LAYERS));
+        let drafts = positive(model, "draft_layers");
+        let first_draft = drafts.and_then(|_| Some(positive(model, "layers")?.1));
         let mut prefixes = outer.prefixes.clone();
         prefixes.extend(nested.name_prefix().map(str::to_owned));
         Self {
@@ -127,7 +98,7 @@ impl ExpertConfig {
             top_k,
             experts,
             first_draft: first_draft.or(outer.first_draft),
-            has_zero_experts: outer.has_zero_experts || positive(&ZERO_EXPERTS).is_some(),
+            has_zero_experts: outer.has_zero_experts || positive(model, "zero_experts").is_some(),
         }
     }
 
@@ -177,13 +148,8 @@ impl ExpertConfig {
 }
 
 impl PerLayer {
-    /// The maximum number of layers to read.
-    const MAX_LAYERS: usize = 4096;
-    /// The maximum length of a list, in bytes.
-    const MAX_LIST_BYTES: usize = 1 << 16;
-
     /// Reads the distinct values of several keys.
-    fn all<'k>(model: &JsonObject<'_>, keys: impl Iterator<Item = &'k &'k str>) -> Vec<Self> {
+    fn all(model: &JsonObject<'_>, keys: impl Iterator<Item = &'static str>) -> Vec<Self> {
         let mut lists = Vec::new();
         for list in keys.filter_map(|key| model.raw(key)).filter_map(Self::new) {
             if !lists.contains(&list) {
@@ -195,19 +161,15 @@ impl PerLayer {
 
     /// Reads a number or a list of numbers. A list of equal numbers is read as one number.
     fn new(value: &RawValue) -> Option<Self> {
-        if let Some(number) = number(value) {
-            return (number > 0).then(|| Self(vec![number]));
-        }
-        if value.get().len() > Self::MAX_LIST_BYTES {
-            return None;
-        }
-        let list: Vec<&RawValue> = read(value)?;
-        let list: Option<Vec<u64>> = list.into_iter().take(Self::MAX_LAYERS).map(number).collect();
-        let mut list = list.filter(|list| list.iter().any(|&number| number > 0))?;
+        let mut list = match Value::from_json(value.get()) {
+            Value::Number(number) => vec![number],
+            Value::Numbers(list) => list,
+            _ => return None,
+        };
         if list.iter().all(|number| Some(number) == list.first()) {
             list.truncate(1);
         }
-        Some(Self(list))
+        list.iter().any(|&number| number > 0).then_some(Self(list))
     }
 
     /// Returns the value for a layer.
@@ -328,15 +290,17 @@ mod tests {
 
     #[test]
     fn a_hostile_config_uses_bounded_memory() {
-        let list = format!("[{}1]", "2,".repeat(10_000));
+        let list = format!("[{}1]", "2,".repeat(4_000));
         let inner = (0..100).map(|n| format!(r#""m{n}_config":{{"moe_k":{list}}}"#));
         let json = format!("{{{}}}", inner.collect::<Vec<_>>().join(","));
         let configs = configs(&json);
         assert_eq!(configs.models.len(), ExpertConfigs::MAX_WITH_EXPERTS);
         let lengths = configs.models.iter().map(|model| model.top_k[0].0.len());
-        assert!(lengths.max() <= Some(PerLayer::MAX_LAYERS));
-        let long = format!(r#"{{"moe_k":[{}1]}}"#, "2,".repeat(50_000));
-        assert!(super::tests::configs(&long).is_empty());
+        assert_eq!(lengths.max(), Some(4_001));
+        for layers in [5_000, 50_000] {
+            let long = format!(r#"{{"moe_k":[{}1]}}"#, "2,".repeat(layers));
+            assert!(super::tests::configs(&long).is_empty());
+        }
         let nested = r#"{"a_config":"#.repeat(100) + "1" + &"}".repeat(100);
         assert!(super::tests::configs(&nested).is_empty());
     }

@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
-use crate::base::model_config::{ModelConfig, draft_layers};
+use crate::base::model_config::ModelConfig;
 use crate::count::{Component, TensorPosition, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
-use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames};
+use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames, positive};
 use crate::tables::formula::FormulaError;
 
 type Headers = [(RepoPath, FileHeader)];
@@ -300,7 +300,7 @@ impl ConfigCheck<'_> {
         {
             add(Kind::TiedShapeMismatch, HEAD, "tie_word_embeddings", [&input, &output]);
         }
-        if let Some((key, layers)) = draft_layers(config.text_model())
+        if let Some((key, layers)) = positive(config.text_model(), "draft_layers")
             && !stored.has_drafts
         {
             add(Kind::MissingDraftLayers, "", key, [&layers, &0]);
