@@ -300,7 +300,7 @@ impl BuiltReport {
         }
         let is_gguf = report.format == Gguf.name();
         let headers = self.headers.into_iter().map(|(path, header)| (path.file_name(), header));
-        let files = WeightFiles { path, headers: headers.collect(), report };
+        let files = WeightFiles { path, report, headers: headers.collect() };
         Ok(if is_gguf { Weights::Gguf(files) } else { Weights::Other(files) })
     }
 
@@ -320,13 +320,13 @@ impl BuiltReport {
         if !report.sharded
             && let Some((_, header)) = headers.pop()
         {
-            return Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, report }));
+            return Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, report, header }));
         }
         let index = match self.index {
             Some(index) => index,
             None => SafetensorsIndexJson::from_headers(&headers)?,
         };
-        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, report }))
+        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, report, index, headers }))
     }
 }
 

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::CountReport;
 use super::diff::{ChangeKind, Diff, DiffSide};
 use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
-use super::{CountReport, SafetensorsParseFromRepo, SafetensorsShards, Weights};
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };
-use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::{Dtype, FileHeader, RepoPath, TensorTable};
 
 /// Writes an entry. One with a `?` is left out if it has no value.
@@ -40,36 +39,33 @@ macro_rules! serialize_as_objects {
 }
 
 serialize_as_objects! {
-    ReportDocument<'_>, document {
-        "source": document.report.source,
-        "commit" ? &document.report.commit,
-        "format": document.report.format,
-        "model" ? &document.report.model,
-        "sharded": document.report.sharded,
-        "parameterCount": document.count,
-        "parameterTotal": document.count.total(),
-        "parameterExact": document.report.is_exact(),
-        "elementCount": elements(document.count),
-        "elementTotal": document.count.totals().elements,
-        "scalarCount": column(document.count, |row| row.scalars),
-        "bufferCount": buffers(&document.breakdown.groups),
-        "byteCount": column(document.count, |row| row.bytes),
-        "byteTotal": document.count.totals().bytes,
-        "declaredTotal" ? document.report.declared_total,
-        "moe" ? document.breakdown.moe,
-        "moeUnknown" ? document.breakdown.moe_unknown,
-        "breakdown": document.breakdown,
-        "filepaths": document.report.filepaths,
-        "findings": document.report.findings,
-        "otherSets" ? &document.report.other_sets,
-        "adapter" ? &document.report.adapter,
-        "memory" ? &document.report.memory,
-        "fetch": document.report.fetch,
-        "plan": document.report.plan,
-        "checkedAgainstBytes": document.report.plan.reads_files(),
-        "header" ? document.header,
-        "index" ? document.index,
-        "headers" ? &document.headers,
+    CountReport, report {
+        "source": report.source,
+        "commit" ? &report.commit,
+        "format": report.format,
+        "model" ? &report.model,
+        "sharded": report.sharded,
+        "parameterCount": report.parameter_count,
+        "parameterTotal": report.parameter_count.total(),
+        "parameterExact": report.is_exact(),
+        "elementCount": elements(&report.parameter_count),
+        "elementTotal": report.parameter_count.totals().elements,
+        "scalarCount": column(&report.parameter_count, |row| row.scalars),
+        "bufferCount": buffers(&report.breakdown.groups),
+        "byteCount": column(&report.parameter_count, |row| row.bytes),
+        "byteTotal": report.parameter_count.totals().bytes,
+        "declaredTotal" ? report.declared_total,
+        "moe" ? report.breakdown.moe,
+        "moeUnknown" ? report.breakdown.moe_unknown,
+        "breakdown": report.breakdown,
+        "filepaths": report.filepaths,
+        "findings": report.findings,
+        "otherSets" ? &report.other_sets,
+        "adapter" ? &report.adapter,
+        "memory" ? &report.memory,
+        "fetch": report.fetch,
+        "plan": report.plan,
+        "checkedAgainstBytes": report.plan.reads_files(),
     }
 
     FileHeader, header {
@@ -180,74 +176,22 @@ serialize_as_objects! {
     }
 }
 
-/// A report, and the headers that may follow it.
-struct ReportDocument<'a> {
-    report: &'a CountReport,
-    count: &'a ParameterCount,
-    breakdown: &'a CountBreakdown,
-    header: Option<&'a SafetensorsFileHeader>,
-    index: Option<&'a SafetensorsIndexJson>,
-    headers: Option<BTreeMap<&'a RepoPath, FormatDocument<'a>>>,
-}
-
-/// The header of a file: for safetensors, the JSON in the file.
-#[derive(serde::Serialize)]
-#[serde(untagged)]
-enum FormatDocument<'a> {
-    Safetensors(&'a SafetensorsFileHeader),
-    Other(&'a FileHeader),
-}
-
 /// The result of one set.
 struct SetDocument<'a>(&'a VerifyReport, &'a VerifiedSet);
-
-impl<'a> ReportDocument<'a> {
-    fn new(report: &'a CountReport) -> Self {
-        let CountReport { parameter_count: count, breakdown, .. } = report;
-        Self { report, count, breakdown, header: None, index: None, headers: None }
-    }
-}
-
-impl Serialize for CountReport {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        ReportDocument::new(self).serialize(serializer)
-    }
-}
-
-impl Serialize for SafetensorsParseFromRepo {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut document = ReportDocument::new(self.report());
-        match self {
-            Self::Single(file) => document.header = Some(&file.header),
-            Self::Sharded(SafetensorsShards { index, headers, .. }) => {
-                let headers = headers.iter();
-                let headers = headers.map(|(name, one)| (name, FormatDocument::Safetensors(one)));
-                (document.index, document.headers) = (Some(index), Some(headers.collect()));
-            }
-        }
-        document.serialize(serializer)
-    }
-}
-
-impl Serialize for Weights {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Safetensors(parsed) => parsed.serialize(serializer),
-            Self::Gguf(files) | Self::Other(files) => {
-                let headers = files.headers.iter();
-                let headers = headers.map(|(name, one)| (name, FormatDocument::Other(one)));
-                let document = ReportDocument::new(&files.report);
-                ReportDocument { headers: Some(headers.collect()), ..document }
-                    .serialize(serializer)
-            }
-        }
-    }
-}
 
 impl Serialize for TensorTable {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self)
     }
+}
+
+/// Serializes headers by the names of their files.
+pub(super) fn serialize_headers<H: Serialize, S: Serializer>(
+    headers: &[(RepoPath, H)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let headers = headers.iter().map(|(name, header)| (name, header));
+    headers.collect::<BTreeMap<_, _>>().serialize(serializer)
 }
 
 /// Returns the elements per dtype, for all dtypes with at least one non-scalar tensor.

@@ -41,7 +41,8 @@ use crate::memory::{CacheLayout, Memory};
 /// Serializes to the JSON of huggingface.js with additional fields: those of [`CountReport`], followed by `header`,
 /// or by `index` and `headers`.
 // Exhaustive, because callers match both variants: the weights are in one file or in several, as in huggingface.js.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
 pub enum SafetensorsParseFromRepo {
     /// All weights are stored in one file.
     Single(SafetensorsFile),
@@ -50,36 +51,42 @@ pub enum SafetensorsParseFromRepo {
 }
 
 /// A single safetensors file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SafetensorsFile {
     /// The path of the file in its repository or folder.
+    #[serde(skip)]
     pub path: RepoPath,
+    /// The counts for the file.
+    #[serde(flatten)]
+    pub report: CountReport,
     /// The header of the file.
     pub header: SafetensorsFileHeader,
-    /// The counts for the file.
-    pub report: CountReport,
 }
 
 /// Safetensors weights split across several files.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SafetensorsShards {
     /// The path of the index in its repository or folder. For shards without an index, their common path, with a `*`
     /// in place of the shard number.
+    #[serde(skip)]
     pub path: RepoPath,
+    /// The counts for all shards together.
+    #[serde(flatten)]
+    pub report: CountReport,
     /// The index. If the shards have none, it is built from their headers.
     pub index: SafetensorsIndexJson,
     /// The shards and their headers, sorted by their names in the index. Names are relative to the index.
+    #[serde(serialize_with = "json::serialize_headers")]
     pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
-    /// The counts for all shards together.
-    pub report: CountReport,
 }
 
 /// The validated headers of weights in any format, with their parameter counts.
 ///
 /// Safetensors weights serialize like [`SafetensorsParseFromRepo`]; other formats have `headers` by file name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
 #[non_exhaustive]
 pub enum Weights {
     /// Weights in safetensors format.
@@ -91,15 +98,18 @@ pub enum Weights {
 }
 
 /// The validated headers of weights in a format other than safetensors, with their parameter counts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct WeightFiles {
     /// The path of the file, or the common path of its shards, with a `*` in place of the shard number.
+    #[serde(skip)]
     pub path: RepoPath,
-    /// The files and their headers, sorted by name. Names are relative to the folder of `path`.
-    pub headers: Vec<(RepoPath, FileHeader)>,
     /// The counts for all files together.
+    #[serde(flatten)]
     pub report: CountReport,
+    /// The files and their headers, sorted by name. Names are relative to the folder of `path`.
+    #[serde(serialize_with = "json::serialize_headers")]
+    pub headers: Vec<(RepoPath, FileHeader)>,
 }
 
 impl Weights {
