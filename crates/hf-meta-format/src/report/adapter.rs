@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
+use crate::count::config::ADAPTER_CONFIG;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 
 /// The maximum number of names in a list of a configuration.
@@ -80,9 +81,6 @@ pub struct Adapter {
     #[serde(skip)]
     pub(super) shapes: BTreeMap<String, [u64; 2]>,
 }
-
-/// The name of the file in which PEFT and MLX describe an adapter.
-pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 
 /// The prefix of names that PEFT writes.
 const PEFT_PREFIX: &str = "base_model.model.";
@@ -242,11 +240,6 @@ impl<'a> AdapterConfig<'a> {
         self.text("peft_type").map(|name| name.to_lowercase())
     }
 
-    /// Returns a number that may have decimals.
-    pub(super) fn decimal(&self, key: &str) -> Option<f64> {
-        decimal(self.raw(key)?)
-    }
-
     /// Returns the rank of each of several stacked matrices, if the adapter has such modules.
     fn stacked_rank(&self) -> Option<u64> {
         self.list("target_parameters").filter(|names| !names.is_empty())?;
@@ -279,6 +272,7 @@ impl<'a> AdapterConfig<'a> {
     }
 }
 
+/// Returns a number that may have decimals.
 pub(super) fn decimal(value: &RawValue) -> Option<f64> {
     let text = value.get().trim_matches('"');
     text.parse().ok().filter(|number: &f64| number.is_finite())
@@ -380,7 +374,8 @@ impl Adapter {
             if let Some(key) = config.alpha_key() {
                 let pattern = config.object("alpha_pattern");
                 let pattern = pattern.entries().filter_map(|(_, value)| decimal(value));
-                self.alphas.extend(config.decimal(key).into_iter().chain(pattern.take(MAX_NAMES)));
+                let alpha = config.raw(key).and_then(decimal);
+                self.alphas.extend(alpha.into_iter().chain(pattern.take(MAX_NAMES)));
                 let source = if config.raw(key).is_some() { "stated" } else { "default" };
                 self.alpha_source.get_or_insert(source);
             }

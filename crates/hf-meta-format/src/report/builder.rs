@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::adapter::{self, ADAPTER_CONFIG, Adapter};
+use super::adapter::{self, Adapter};
 use super::index_check::{self, IndexCheck};
 use super::verify::{check_config, check_count};
 use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, WeightFiles, Weights, bounded,
 };
+use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
 use crate::formats::gguf::Gguf;
 use crate::formats::pytorch::{PickleSummary, is_allowed_import};

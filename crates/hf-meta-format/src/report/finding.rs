@@ -4,11 +4,11 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::memory::CacheError;
-use crate::report::adapter::ADAPTER_CONFIG;
 use crate::report::text::thousands;
 
 /// Declares the kinds of findings: the severity, the fields, and the sentence that contains them. A value after the

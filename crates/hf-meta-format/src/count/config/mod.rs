@@ -14,7 +14,6 @@ use super::experts::ExpertConfigs;
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::formats::{ModelDescription, clip};
-use crate::report::adapter::ADAPTER_CONFIG;
 
 pub(super) use self::hints::Side;
 pub(crate) use self::hints::{Hints, MetadataShapes};
@@ -50,6 +49,9 @@ pub struct Configs {
 /// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
 /// this is the only one whose shapes can be ambiguous.
 pub(crate) const QUANTIZE_CONFIG: &str = "quantize_config.json";
+
+/// The name of the file in which PEFT and MLX describe an adapter.
+pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 
 impl Configs {
     /// The default maximum size of `config.json`, in bytes. huggingface.js uses the same limit.
