@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
-use crate::count::config::ADAPTER_CONFIG;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 
 /// The maximum number of names in a list of a configuration.
@@ -95,7 +94,7 @@ pub(super) fn is_adapter(path: &RepoPath, header: &FileHeader) -> bool {
         || names.any(|name| TensorPlace::new(name).is_some_and(|place| place.part.is_required))
 }
 
-/// Returns whether [`ADAPTER_CONFIG`] describes an adapter.
+/// Returns whether `adapter_config.json` describes an adapter.
 pub(super) fn has_config(path: &RepoPath, header: &FileHeader) -> bool {
     let name = path.file_name();
     name.as_str().contains("adapter")
@@ -278,7 +277,7 @@ pub(super) fn decimal(value: &RawValue) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Returns the configurations of an adapter: the contents of [`ADAPTER_CONFIG`], or one per component of a pipeline from
+/// Returns the configurations of an adapter: the contents of `adapter_config.json`, or one per component of a pipeline from
 /// the metadata that diffusers writes.
 pub(super) fn configs<'a>(
     json: Option<&'a [u8]>,
