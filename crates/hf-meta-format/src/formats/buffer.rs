@@ -1,5 +1,23 @@
 //! Buffers the bytes of a header that have arrived but are not yet parsed.
 
+use std::ops::Range;
+
+use super::HeaderError;
+
+/// The reason why a header cannot be parsed any further.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// These bytes of the file are needed.
+    Missing(Range<u64>),
+    Invalid(HeaderError),
+}
+
+impl From<HeaderError> for Stop {
+    fn from(error: HeaderError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
 /// A contiguous part of a file.
 #[derive(Debug, Default)]
 pub(super) struct HeaderBuffer {

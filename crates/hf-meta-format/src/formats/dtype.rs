@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-/// Defines one known dtype per row: its name in headers, and the elements and bytes of its smallest block.
+/// Defines one known dtype per row: its name in headers, the elements and bytes of its smallest block, and its number in
+/// GGUF files.
 macro_rules! dtypes {
-    ($($(#[$doc:meta])+ $name:ident = $elements:literal in $bytes:literal,)+) => {
+    ($($(#[$doc:meta])+ $name:ident = $elements:literal in $bytes:literal $(as $number:literal)?,)+) => {
         /// The element type of a tensor.
         ///
         /// The known types are the 22 names in `safetensors` 0.8; `E8M0`, `UE8` and `FP4`, which occur in published
@@ -88,6 +89,14 @@ macro_rules! dtypes {
                     Self::Other(_) => None,
                 }
             }
+
+            /// Returns the dtype with a GGML type number. Unknown types are named after their number.
+            pub(super) fn from_ggml(number: u32) -> Self {
+                match number {
+                    $($($number => Self::$name,)?)+
+                    _ => Self::from(&*format!("GGML type {number}")),
+                }
+            }
         }
 
         impl From<&str> for Dtype {
@@ -141,7 +150,7 @@ dtypes! {
     /// Unsigned 8-bit integer; also the container for many packed 4-bit formats.
     U8 = 1 in 1,
     /// Signed 8-bit integer.
-    I8 = 1 in 1,
+    I8 = 1 in 1 as 24,
     /// 8-bit float: 5 exponent bits, 2 mantissa bits.
     F8_E5M2 = 1 in 1,
     /// 8-bit float: 4 exponent bits, 3 mantissa bits.
@@ -157,81 +166,81 @@ dtypes! {
     /// 8-bit float: 5 exponent bits, 2 mantissa bits, no infinities and no negative zero.
     F8_E5M2FNUZ = 1 in 1,
     /// Signed 16-bit integer.
-    I16 = 1 in 2,
+    I16 = 1 in 2 as 25,
     /// Unsigned 16-bit integer.
     U16 = 1 in 2,
     /// Half-precision (16-bit) float.
-    F16 = 1 in 2,
+    F16 = 1 in 2 as 1,
     /// Brain float (16-bit).
-    BF16 = 1 in 2,
+    BF16 = 1 in 2 as 30,
     /// Signed 32-bit integer.
-    I32 = 1 in 4,
+    I32 = 1 in 4 as 26,
     /// Unsigned 32-bit integer.
     U32 = 1 in 4,
     /// Single-precision (32-bit) float.
-    F32 = 1 in 4,
+    F32 = 1 in 4 as 0,
     /// Complex number made of two 32-bit floats.
     C64 = 1 in 8,
     /// Double-precision (64-bit) float.
-    F64 = 1 in 8,
+    F64 = 1 in 8 as 28,
     /// Signed 64-bit integer.
-    I64 = 1 in 8,
+    I64 = 1 in 8 as 27,
     /// Unsigned 64-bit integer.
     U64 = 1 in 8,
     /// GGML quantization: 4 bits, one scale per 32 weights.
-    Q4_0 = 32 in 18,
+    Q4_0 = 32 in 18 as 2,
     /// GGML quantization: 4 bits, one scale and one minimum per 32 weights.
-    Q4_1 = 32 in 20,
+    Q4_1 = 32 in 20 as 3,
     /// GGML quantization: 5 bits, one scale per 32 weights.
-    Q5_0 = 32 in 22,
+    Q5_0 = 32 in 22 as 6,
     /// GGML quantization: 5 bits, one scale and one minimum per 32 weights.
-    Q5_1 = 32 in 24,
+    Q5_1 = 32 in 24 as 7,
     /// GGML quantization: 8 bits, one scale per 32 weights.
-    Q8_0 = 32 in 34,
+    Q8_0 = 32 in 34 as 8,
     /// GGML quantization: 8 bits, one scale and one sum per 32 weights.
-    Q8_1 = 32 in 40,
+    Q8_1 = 32 in 40 as 9,
     /// GGML quantization: 2 bits, in superblocks of 256 weights.
-    Q2_K = 256 in 84,
+    Q2_K = 256 in 84 as 10,
     /// GGML quantization: 3 bits, in superblocks of 256 weights.
-    Q3_K = 256 in 110,
+    Q3_K = 256 in 110 as 11,
     /// GGML quantization: 4 bits, in superblocks of 256 weights.
-    Q4_K = 256 in 144,
+    Q4_K = 256 in 144 as 12,
     /// GGML quantization: 5 bits, in superblocks of 256 weights.
-    Q5_K = 256 in 176,
+    Q5_K = 256 in 176 as 13,
     /// GGML quantization: 6 bits, in superblocks of 256 weights.
-    Q6_K = 256 in 210,
+    Q6_K = 256 in 210 as 14,
     /// GGML quantization: 8 bits, in superblocks of 256 weights.
-    Q8_K = 256 in 292,
+    Q8_K = 256 in 292 as 15,
     /// GGML quantization: 2 bits with a codebook, extra-extra-small.
-    IQ2_XXS = 256 in 66,
+    IQ2_XXS = 256 in 66 as 16,
     /// GGML quantization: 2 bits with a codebook, extra-small.
-    IQ2_XS = 256 in 74,
+    IQ2_XS = 256 in 74 as 17,
     /// GGML quantization: 3 bits with a codebook, extra-extra-small.
-    IQ3_XXS = 256 in 98,
+    IQ3_XXS = 256 in 98 as 18,
     /// GGML quantization: 1 bit with a codebook, small.
-    IQ1_S = 256 in 50,
+    IQ1_S = 256 in 50 as 19,
     /// GGML quantization: 4 bits on a nonlinear scale, in blocks of 32 weights.
-    IQ4_NL = 32 in 18,
+    IQ4_NL = 32 in 18 as 20,
     /// GGML quantization: 3 bits with a codebook, small.
-    IQ3_S = 256 in 110,
+    IQ3_S = 256 in 110 as 21,
     /// GGML quantization: 2 bits with a codebook, small.
-    IQ2_S = 256 in 82,
+    IQ2_S = 256 in 82 as 22,
     /// GGML quantization: 4 bits on a nonlinear scale, in blocks of 256 weights.
-    IQ4_XS = 256 in 136,
+    IQ4_XS = 256 in 136 as 23,
     /// GGML quantization: 1 bit with a codebook, medium.
-    IQ1_M = 256 in 56,
+    IQ1_M = 256 in 56 as 29,
     /// GGML quantization: ternary, five weights per byte.
-    TQ1_0 = 256 in 54,
+    TQ1_0 = 256 in 54 as 34,
     /// GGML quantization: ternary, four weights per byte.
-    TQ2_0 = 256 in 66,
+    TQ2_0 = 256 in 66 as 35,
     /// GGML quantization: 4-bit floats, one exponent per 32 weights.
-    MXFP4 = 32 in 17,
+    MXFP4 = 32 in 17 as 39,
     /// GGML quantization: 4-bit floats, one 8-bit float scale per 16 weights.
-    NVFP4 = 64 in 36,
+    NVFP4 = 64 in 36 as 40,
     /// GGML quantization: 1 bit, one scale per 128 weights.
-    Q1_0 = 128 in 18,
+    Q1_0 = 128 in 18 as 41,
     /// GGML quantization: 2 bits, one scale per 64 weights.
-    Q2_0 = 64 in 18,
+    Q2_0 = 64 in 18 as 42,
 }
 
 impl fmt::Display for Dtype {

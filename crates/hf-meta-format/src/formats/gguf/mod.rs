@@ -15,7 +15,6 @@
 //! [format]: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 mod file_name;
-mod keys;
 mod parser;
 mod tensors;
 mod values;

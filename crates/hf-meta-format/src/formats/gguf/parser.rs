@@ -1,14 +1,14 @@
-//! Parses a header that may arrive in chunks.
+//! Parses a header that may arrive in chunks: its keys, the vocabulary among them, and its tensors.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::keys::{Keys, Vocabulary};
 use super::tensors::TensorEntries;
-use super::values::{Bounds, Cursor, CursorStop};
+use super::values::{Bounds, Cursor, List, ValueType, invalid_key, read_name};
 use super::{IMPORTANCE_MATRIX, describe, is_importance, other_content};
-use crate::formats::buffer::HeaderBuffer;
+use crate::formats::buffer::{HeaderBuffer, Stop};
 use crate::formats::{
-    DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, HeaderParser, Step,
+    DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, HeaderParser, Step, clip,
 };
 
 /// The size of a tensor entry in bytes, rounded up. Names have about 25 bytes.
@@ -30,9 +30,19 @@ pub(super) struct GgufParser {
 #[derive(Debug)]
 struct Content {
     is_big_endian: bool,
+    next: Next,
     keys: Keys,
     tensors: TensorEntries,
     vocabulary: Option<Vocabulary>,
+}
+
+/// The item to read next.
+#[derive(Debug)]
+enum Next {
+    Key,
+    /// An element of a list, which is the value of the last key.
+    Element(List),
+    Tensor,
 }
 
 impl GgufParser {
@@ -41,25 +51,17 @@ impl GgufParser {
     }
 
     /// Parses until bytes are missing or the header is complete.
-    fn parse(&mut self, bounds: Bounds) -> Result<(), CursorStop> {
-        let Self { buffer, content, .. } = self;
-        let content = if let Some(content) = content {
-            content
-        } else {
-            let mut cursor = Cursor::new(buffer.rest(), 0, bounds, false);
-            let started = Content::start(&mut cursor)?;
-            let read = cursor.consumed as u64;
-            buffer.skip(read);
-            content.insert(started)
-        };
-        while !content.is_complete() {
-            let (start, is_big_endian) = (buffer.position(), content.is_big_endian);
-            let mut cursor = Cursor::new(buffer.rest(), start, bounds, is_big_endian);
-            let mut read = 0;
-            let parsed = content.read_items(&mut cursor, &mut read);
-            buffer.skip(read);
-            parsed?;
-            content.skip_numbers(buffer, bounds)?;
+    fn parse(&mut self, bounds: Bounds) -> Result<(), Stop> {
+        while self.content.as_ref().is_none_or(|content| !content.is_complete()) {
+            let (bytes, start) = (self.buffer.rest(), self.buffer.position());
+            let is_big_endian = self.content.as_ref().is_some_and(|content| content.is_big_endian);
+            let mut cursor = Cursor { bytes, consumed: 0, start, bounds, is_big_endian };
+            match &mut self.content {
+                Some(content) => content.read_item(&mut cursor)?,
+                None => self.content = Some(Content::start(&mut cursor)?),
+            }
+            let read = cursor.consumed;
+            self.buffer.skip(read);
         }
         Ok(())
     }
@@ -118,18 +120,18 @@ impl HeaderParser for GgufParser {
                 file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
                 Ok(Step::Done(header))
             }
-            Err(CursorStop::Invalid(error)) => Err(error),
-            Err(CursorStop::Missing(end)) if self.buffer.is_at_end(file_size) => {
+            Err(Stop::Invalid(error)) => Err(error),
+            Err(Stop::Missing(Range { end, .. })) if self.buffer.is_at_end(file_size) => {
                 Err(HeaderError::truncated(end, self.buffer.arrived()))
             }
-            Err(CursorStop::Missing(end)) => Ok(Step::Read(self.next_range(end, bounds))),
+            Err(Stop::Missing(Range { end, .. })) => Ok(Step::Read(self.next_range(end, bounds))),
         }
     }
 }
 
 impl Content {
     /// Reads the magic bytes, the version and the numbers of tensors and keys.
-    fn start(cursor: &mut Cursor<'_>) -> Result<Self, CursorStop> {
+    fn start(cursor: &mut Cursor<'_>) -> Result<Self, Stop> {
         let magic = cursor.array()?;
         if magic != *b"GGUF" {
             return Err(wrong_format(cursor, magic));
@@ -149,75 +151,49 @@ impl Content {
         cursor.check(smallest.saturating_add(keys.saturating_mul(Keys::MIN_SIZE)))?;
         let keys = Keys::new(keys)?;
         let tensors = TensorEntries::new(tensors, keys.alignment);
-        Ok(Self { is_big_endian, keys, tensors, vocabulary: None })
+        let mut content = Self { is_big_endian, next: Next::Key, keys, tensors, vocabulary: None };
+        content.next = content.after_key();
+        Ok(content)
     }
 
     fn is_complete(&self) -> bool {
-        self.keys.remaining == 0 && self.keys.list.is_none() && self.tensors.remaining == 0
+        matches!(self.next, Next::Tensor) && self.tensors.remaining == 0
     }
 
-    /// Reads items until bytes are missing or numbers can be skipped. `read` counts the bytes of complete items.
-    fn read_items(&mut self, cursor: &mut Cursor<'_>, read: &mut u64) -> Result<(), CursorStop> {
-        while !self.is_complete() && self.skippable().is_none() {
-            let item = self.read_item(cursor);
-            *read = cursor.consumed as u64;
-            item?;
+    /// Reads the next list elements, key or tensor. Changes nothing if bytes are missing.
+    fn read_item(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        match &mut self.next {
+            Next::Key => {
+                let list = self.keys.read(cursor)?;
+                self.next = list.map_or_else(|| self.after_key(), Next::Element);
+            }
+            Next::Element(list) => {
+                list.read_element(cursor)?;
+                if list.remaining == 0 {
+                    self.vocabulary = Vocabulary::from_list(list).or(self.vocabulary);
+                    self.keys.metadata.extend([list.to_text()]);
+                    self.next = self.after_key();
+                }
+            }
+            Next::Tensor => self.tensors.read(cursor)?,
         }
         Ok(())
     }
 
-    /// Reads the next list elements, key or tensor. `cursor` does not move if bytes are missing.
-    fn read_item(&mut self, cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
-        if let Some(list) = &mut self.keys.list {
-            list.read_elements(cursor)?;
-            if list.remaining == 0 {
-                self.end_list();
-            }
-            return Ok(());
-        }
-        let mut ahead = cursor.clone();
+    /// Returns the item after a key and its value.
+    fn after_key(&mut self) -> Next {
         if self.keys.remaining > 0 {
-            self.keys.read(&mut ahead)?;
-            if self.keys.remaining == 0 {
-                self.tensors.set_alignment(self.keys.alignment);
-            }
-        } else {
-            self.tensors.read(&mut ahead)?;
+            return Next::Key;
         }
-        *cursor = ahead;
-        Ok(())
-    }
-
-    /// Returns the size of the numbers that can be skipped, in bytes.
-    fn skippable(&self) -> Option<u64> {
-        self.keys.list.as_ref()?.skippable()
-    }
-
-    /// Skips the rest of a list of numbers.
-    fn skip_numbers(
-        &mut self,
-        buffer: &mut HeaderBuffer,
-        bounds: Bounds,
-    ) -> Result<(), HeaderError> {
-        if let Some(bytes) = self.skippable() {
-            bounds.check(buffer.position().saturating_add(bytes))?;
-            buffer.skip(bytes);
-            self.end_list();
-        }
-        Ok(())
-    }
-
-    fn end_list(&mut self) {
-        let found = self.keys.list.as_ref().and_then(Vocabulary::from_list);
-        self.vocabulary = found.or(self.vocabulary);
-        self.keys.finish_list();
+        self.tensors = TensorEntries::new(self.tensors.total, self.keys.alignment);
+        Next::Tensor
     }
 
     /// Estimates the bytes from the parser's position to the end of the header. Overestimates if in doubt, because
     /// extra bytes take less time than another request.
     fn rest(&self) -> u64 {
         let Self { keys, tensors, .. } = self;
-        let list = keys.list.as_ref();
+        let list = if let Next::Element(list) = &self.next { Some(list) } else { None };
         let vocabulary = list.and_then(Vocabulary::from_list).or(self.vocabulary);
         let rest_of_keys = match keys.remaining {
             0 => 0,
@@ -232,12 +208,12 @@ impl Content {
 }
 
 /// Returns the error for a file in another format, from its first bytes.
-fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> CursorStop {
-    let start = cursor.all();
+fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> Stop {
+    let start = cursor.bytes;
     match DetectedFormat::recognize(start) {
         Some(detected) => HeaderError::wrong_format(detected).into(),
         None if start.len() < DETECTION_BYTES && DetectedFormat::is_possible(start) => {
-            CursorStop::Missing(DETECTION_BYTES as u64)
+            Stop::Missing(0..DETECTION_BYTES as u64)
         }
         None => {
             let message = format!("the file starts with the bytes {found:02x?} instead of `GGUF`");
@@ -253,3 +229,128 @@ fn not_a_model(content: &str) -> HeaderError {
 
 /// The number of bytes used to detect other formats.
 const DETECTION_BYTES: usize = 8;
+
+/// The key of the data alignment.
+const ALIGNMENT: &str = "general.alignment";
+
+/// The default data alignment in bytes.
+const DEFAULT_ALIGNMENT: u64 = 32;
+
+/// The keys read so far, with their values as text.
+#[derive(Debug)]
+struct Keys {
+    /// The number of unread keys.
+    remaining: u64,
+    metadata: BTreeMap<String, String>,
+    alignment: u64,
+    /// The number of keys.
+    total: u64,
+}
+
+impl Keys {
+    /// The maximum number of keys. Known models have fewer than a hundred, and each key takes several times its
+    /// length in memory.
+    const MAX_KEYS: u64 = 10_000;
+
+    /// The maximum length of a key in bytes, according to the specification.
+    const MAX_KEY_LENGTH: u64 = 65_535;
+
+    /// The minimum size of a key and its value in bytes: length, one letter, type and value.
+    const MIN_SIZE: u64 = 8 + 1 + 4 + 1;
+
+    fn new(keys: u64) -> Result<Self, HeaderError> {
+        if keys > Self::MAX_KEYS {
+            let limit = Self::MAX_KEYS;
+            let message = format!("the header has {keys} keys, which exceeds the limit of {limit}");
+            return Err(HeaderError::new(HeaderErrorKind::Other, message));
+        }
+        let alignment = DEFAULT_ALIGNMENT;
+        Ok(Self { remaining: keys, metadata: BTreeMap::new(), alignment, total: keys })
+    }
+
+    /// Reads a key and its value. Returns a list, of which it reads the type and the length only.
+    fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<List>, Stop> {
+        let key = read_name(cursor, "key", self.total - self.remaining, Self::MAX_KEY_LENGTH)?;
+        if self.metadata.contains_key(key) {
+            return Err(invalid_key(key, "appears twice").into());
+        }
+        let value_type = ValueType::read(cursor, key)?;
+        let is_list = value_type == ValueType::List;
+        let list = is_list.then(|| List::read(cursor, key)).transpose()?;
+        let value = value_type.read_text(cursor)?;
+        if key == ALIGNMENT {
+            self.alignment = alignment(value_type, &value)?;
+        }
+        self.metadata.insert(key.to_owned(), value);
+        self.remaining -= 1;
+        Ok(list)
+    }
+}
+
+/// Returns the alignment from the value of its key.
+fn alignment(value_type: ValueType, value: &str) -> Result<u64, HeaderError> {
+    let alignment = value.parse::<u32>().ok().filter(|alignment| alignment.is_power_of_two());
+    let alignment = alignment.filter(|_| value_type == ValueType::U32);
+    alignment.map(u64::from).ok_or_else(|| {
+        let value = clip(value);
+        let message = format!("`{ALIGNMENT}` is `{value}`; it must be a 32-bit power of two");
+        HeaderError::new(HeaderErrorKind::Other, message)
+    })
+}
+
+/// The key that states the kind of tokenizer.
+const TOKENIZER: &str = "tokenizer.ggml.model";
+
+/// The key of the vocabulary.
+const TOKENS: &str = "tokenizer.ggml.tokens";
+
+/// Ten times the number of merges per token: 22 for Llama 3, 10 for Qwen and GPT-2.
+const MERGES_PER_10_TOKENS: u64 = 22;
+
+/// The number of tokens, and their mean size in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Vocabulary {
+    tokens: u64,
+    token_bytes: u64,
+}
+
+impl Vocabulary {
+    /// Returns the vocabulary if the list is one. The list may be incomplete.
+    fn from_list(list: &List) -> Option<Self> {
+        (list.key == TOKENS).then(|| Self { tokens: list.length, token_bytes: list.mean_size() })
+    }
+
+    /// Estimates the size of the unread lists after the vocabulary: either types and 4-byte scores, or types and
+    /// merges, which join two tokens.
+    fn later_lists(self, keys: &Keys) -> u64 {
+        let is_bpe = keys.metadata.get(TOKENIZER).is_some_and(|tokenizer| tokenizer == "gpt2");
+        let merge = self.token_bytes * MERGES_PER_10_TOKENS / 10;
+        let [types, scores, merges] = ["token_type", "scores", "merges"]
+            .map(|list| !keys.metadata.contains_key(&format!("tokenizer.ggml.{list}")))
+            .map(u64::from);
+        let per_token = 4 * types + if is_bpe { merge * merges } else { 4 * scores };
+        self.tokens.saturating_mul(per_token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completed_lists_are_not_estimated() {
+        let vocabulary = Vocabulary { tokens: 1_000, token_bytes: 20 };
+        let rest = |tokenizer: &str, lists: &[&str]| {
+            let mut keys = Keys::new(10).unwrap();
+            keys.metadata.insert(TOKENIZER.to_owned(), tokenizer.to_owned());
+            let names = lists.iter().map(|list| format!("tokenizer.ggml.{list}"));
+            keys.metadata.extend(names.map(|name| (name, String::new())));
+            vocabulary.later_lists(&keys)
+        };
+        assert_eq!(rest("gpt2", &[]), 1_000 * (4 + 44));
+        assert_eq!(rest("gpt2", &["merges"]), 4_000);
+        assert_eq!(rest("gpt2", &["token_type", "merges"]), 0);
+        assert_eq!(rest("llama", &[]), 8_000);
+        assert_eq!(rest("llama", &["scores"]), 4_000);
+    }
+}

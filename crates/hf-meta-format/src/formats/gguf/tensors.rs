@@ -1,6 +1,7 @@
 //! Tensor entries of a header, and their types.
 
-use super::values::{Cursor, CursorStop, read_name};
+use super::values::{Cursor, read_name};
+use crate::formats::buffer::Stop;
 use crate::formats::{
     Dtype, HeaderError, HeaderErrorKind, TensorInfo, TensorTable, TensorTableBuilder,
 };
@@ -36,13 +37,8 @@ impl TensorEntries {
         Self { total: tensors, remaining: tensors, alignment, builder, last: None, next: Some(0) }
     }
 
-    /// Sets the alignment of the data in bytes, before the first tensor is read.
-    pub(super) fn set_alignment(&mut self, alignment: u64) {
-        *self = Self::new(self.total, alignment);
-    }
-
     /// Reads a tensor entry.
-    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
+    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         let at = self.total - self.remaining;
         let name = read_name(cursor, "tensor", at, Self::MAX_NAME_LENGTH)?;
         let dimensions = cursor.u32()?;
@@ -53,7 +49,7 @@ impl TensorEntries {
         // The file lists the fastest-varying dimension first.
         let mut shape = (0..dimensions).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
         shape.reverse();
-        let dtype = dtype(cursor.u32()?);
+        let dtype = Dtype::from_ggml(cursor.u32()?);
         let offset = cursor.u64()?;
         self.end_last(offset);
         self.check_offset(name, offset)?;
@@ -119,104 +115,26 @@ fn end(name: &str, tensor: &TensorInfo) -> Result<Option<u64>, HeaderError> {
     end.map(Some).ok_or_else(overflow)
 }
 
-/// Tensor types by GGML number. Missing numbers are removed types.
-const TENSOR_TYPES: [(u32, Dtype); 35] = [
-    (0, Dtype::F32),
-    (1, Dtype::F16),
-    (2, Dtype::Q4_0),
-    (3, Dtype::Q4_1),
-    (6, Dtype::Q5_0),
-    (7, Dtype::Q5_1),
-    (8, Dtype::Q8_0),
-    (9, Dtype::Q8_1),
-    (10, Dtype::Q2_K),
-    (11, Dtype::Q3_K),
-    (12, Dtype::Q4_K),
-    (13, Dtype::Q5_K),
-    (14, Dtype::Q6_K),
-    (15, Dtype::Q8_K),
-    (16, Dtype::IQ2_XXS),
-    (17, Dtype::IQ2_XS),
-    (18, Dtype::IQ3_XXS),
-    (19, Dtype::IQ1_S),
-    (20, Dtype::IQ4_NL),
-    (21, Dtype::IQ3_S),
-    (22, Dtype::IQ2_S),
-    (23, Dtype::IQ4_XS),
-    (24, Dtype::I8),
-    (25, Dtype::I16),
-    (26, Dtype::I32),
-    (27, Dtype::I64),
-    (28, Dtype::F64),
-    (29, Dtype::IQ1_M),
-    (30, Dtype::BF16),
-    (34, Dtype::TQ1_0),
-    (35, Dtype::TQ2_0),
-    (39, Dtype::MXFP4),
-    (40, Dtype::NVFP4),
-    (41, Dtype::Q1_0),
-    (42, Dtype::Q2_0),
-];
-
-/// Quantizations of whole files by their `llama.cpp` number.
-const FILE_TYPES: [(u64, &str); 37] = [
-    (0, "F32"),
-    (1, "F16"),
-    (2, "Q4_0"),
-    (3, "Q4_1"),
-    (7, "Q8_0"),
-    (8, "Q5_0"),
-    (9, "Q5_1"),
-    (10, "Q2_K"),
-    (11, "Q3_K_S"),
-    (12, "Q3_K_M"),
-    (13, "Q3_K_L"),
-    (14, "Q4_K_S"),
-    (15, "Q4_K_M"),
-    (16, "Q5_K_S"),
-    (17, "Q5_K_M"),
-    (18, "Q6_K"),
-    (19, "IQ2_XXS"),
-    (20, "IQ2_XS"),
-    (21, "Q2_K_S"),
-    (22, "IQ3_XS"),
-    (23, "IQ3_XXS"),
-    (24, "IQ1_S"),
-    (25, "IQ4_NL"),
-    (26, "IQ3_S"),
-    (27, "IQ3_M"),
-    (28, "IQ2_S"),
-    (29, "IQ2_M"),
-    (30, "IQ4_XS"),
-    (31, "IQ1_M"),
-    (32, "BF16"),
-    (36, "TQ1_0"),
-    (37, "TQ2_0"),
-    (38, "MXFP4_MOE"),
-    (39, "NVFP4"),
-    (40, "Q1_0"),
-    (41, "Q2_0"),
-    (1024, "guessed"),
-];
+/// The quantizations of whole files, by their `llama.cpp` number. Dots are removed numbers.
+const FILE_TYPES: &str = "F32 F16 Q4_0 Q4_1 . . . Q8_0 Q5_0 Q5_1 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S \
+    Q5_K_M Q6_K IQ2_XXS IQ2_XS Q2_K_S IQ3_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ3_M IQ2_S IQ2_M IQ4_XS IQ1_M BF16 . . . \
+    TQ1_0 TQ2_0 MXFP4_MOE NVFP4 Q1_0 Q2_0";
 
 /// The flag for a file type that the writer guessed.
 const GUESSED_FLAG: u64 = 1024;
 
-/// Returns the dtype for a type number. Unknown types are named after their number.
-fn dtype(number: u32) -> Dtype {
-    let found = TENSOR_TYPES.iter().find(|(known, _)| *known == number);
-    found.map_or_else(|| format!("GGML type {number}").as_str().into(), |(_, dtype)| dtype.clone())
-}
-
 /// Returns the quantization of a file; `None` for an unknown number.
 pub(super) fn file_type(number: u64) -> Option<&'static str> {
-    let number = if number == GUESSED_FLAG { number } else { number & !GUESSED_FLAG };
-    FILE_TYPES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+    if number == GUESSED_FLAG {
+        return Some("guessed");
+    }
+    let at = usize::try_from(number & !GUESSED_FLAG).ok()?;
+    FILE_TYPES.split_whitespace().nth(at).filter(|name| *name != ".")
 }
 
 /// Returns whether a name is the quantization of a whole file.
 pub(crate) fn is_file_type(name: &str) -> bool {
-    FILE_TYPES.iter().any(|(number, known)| *known == name && *number != GUESSED_FLAG)
+    name != "." && FILE_TYPES.split_whitespace().any(|known| known == name)
 }
 
 #[cfg(test)]
@@ -226,7 +144,8 @@ mod tests {
     /// The `gguf` package 0.19, which writes the fixtures, does not know this type.
     #[test]
     fn q2_0_is_known() {
-        let block = dtype(42).block().map(|block| (block.elements, block.bytes));
-        assert_eq!((dtype(42), block, file_type(41)), (Dtype::Q2_0, Some((64, 18)), Some("Q2_0")));
+        let dtype = Dtype::from_ggml(42);
+        let block = dtype.block().map(|block| (block.elements, block.bytes));
+        assert_eq!((dtype, block, file_type(41)), (Dtype::Q2_0, Some((64, 18)), Some("Q2_0")));
     }
 }

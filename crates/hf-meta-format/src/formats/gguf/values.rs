@@ -2,22 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::formats::buffer::Stop;
 use crate::formats::{HeaderError, HeaderErrorKind, clip};
-
-/// The reason an item cannot be read.
-#[derive(Debug)]
-pub(super) enum CursorStop {
-    /// More bytes are needed, at least up to this offset in the file.
-    Missing(u64),
-    /// The item is invalid.
-    Invalid(HeaderError),
-}
-
-impl<E: Into<HeaderError>> From<E> for CursorStop {
-    fn from(error: E) -> Self {
-        Self::Invalid(error.into())
-    }
-}
 
 /// Limits for offsets in the header.
 #[derive(Clone, Copy, Debug)]
@@ -44,63 +30,56 @@ impl Bounds {
 /// Reads numbers and strings.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor<'a> {
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     /// The number of bytes read so far.
-    pub(super) consumed: usize,
+    pub(super) consumed: u64,
     /// The file offset of the first byte.
-    start: u64,
-    bounds: Bounds,
-    is_big_endian: bool,
+    pub(super) start: u64,
+    pub(super) bounds: Bounds,
+    pub(super) is_big_endian: bool,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8], start: u64, bounds: Bounds, is_big_endian: bool) -> Self {
-        Self { bytes, consumed: 0, start, bounds, is_big_endian }
-    }
-
-    /// Returns the file offset of the next byte.
-    pub(super) fn position(&self) -> u64 {
-        self.start + self.consumed as u64
-    }
-
-    /// Returns all bytes, including those already read.
-    pub(super) fn all(&self) -> &'a [u8] {
-        self.bytes
-    }
-
     /// Checks that the header may extend by `length` bytes, and returns the new end.
     pub(super) fn check(&self, length: u64) -> Result<u64, HeaderError> {
-        let end = self.position().saturating_add(length);
+        let end = self.start.saturating_add(self.consumed).saturating_add(length);
         self.bounds.check(end).map(|()| end)
     }
 
-    pub(super) fn bytes(&mut self, length: u64) -> Result<&'a [u8], CursorStop> {
-        let end = usize::try_from(length).ok().and_then(|length| self.consumed.checked_add(length));
-        if let Some((end, bytes)) =
-            end.and_then(|end| Some((end, self.bytes.get(self.consumed..end)?)))
-        {
+    /// Moves past bytes, even if they have not arrived.
+    fn skip(&mut self, length: u64) -> Result<(), HeaderError> {
+        self.check(length)?;
+        self.consumed = self.consumed.saturating_add(length);
+        Ok(())
+    }
+
+    pub(super) fn bytes(&mut self, length: u64) -> Result<&'a [u8], Stop> {
+        let end = self.consumed.saturating_add(length);
+        let [first, last] =
+            [self.consumed, end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        if let Some(bytes) = self.bytes.get(first..last) {
             self.consumed = end;
             return Ok(bytes);
         }
-        Err(CursorStop::Missing(self.check(length)?))
+        Err(Stop::Missing(self.start + self.consumed..self.check(length)?))
     }
 
     /// Reads a length-prefixed string.
-    pub(super) fn string(&mut self) -> Result<&'a [u8], CursorStop> {
+    pub(super) fn string(&mut self) -> Result<&'a [u8], Stop> {
         let length = self.u64()?;
         self.bytes(length)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, CursorStop> {
+    pub(super) fn u32(&mut self) -> Result<u32, Stop> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, CursorStop> {
+    pub(super) fn u64(&mut self) -> Result<u64, Stop> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// Reads the bytes of a number, least significant first.
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], CursorStop> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
         let mut number = [0; N];
         number.copy_from_slice(self.bytes(N as u64)?);
         if self.is_big_endian {
@@ -116,7 +95,7 @@ pub(super) fn read_name<'a>(
     what: &'static str,
     at: u64,
     limit: u64,
-) -> Result<&'a str, CursorStop> {
+) -> Result<&'a str, Stop> {
     let mut ahead = cursor.clone();
     let length = ahead.u64()?;
     if length == 0 || length > limit {
@@ -160,24 +139,13 @@ pub(super) enum ValueType {
 
 impl ValueType {
     /// All types, by their number in the file.
-    const ALL: [Self; 13] = [
-        Self::U8,
-        Self::I8,
-        Self::U16,
-        Self::I16,
-        Self::U32,
-        Self::I32,
-        Self::F32,
-        Self::Bool,
-        Self::String,
-        Self::List,
-        Self::U64,
-        Self::I64,
-        Self::F64,
-    ];
+    const ALL: [Self; 13] = {
+        use ValueType::{Bool, F32, F64, I8, I16, I32, I64, List, String, U8, U16, U32, U64};
+        [U8, I8, U16, I16, U32, I32, F32, Bool, String, List, U64, I64, F64]
+    };
 
     /// Reads the type of a key's value.
-    pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, CursorStop> {
+    pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, Stop> {
         let number = cursor.u32()?;
         let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));
         let unknown = || invalid_key(key, format!("has a value of unknown type {number}"));
@@ -202,7 +170,7 @@ impl ValueType {
     }
 
     /// Reads a value as text. Long strings are replaced by their length, and lists are empty.
-    pub(super) fn read_text(self, cursor: &mut Cursor<'_>) -> Result<String, CursorStop> {
+    pub(super) fn read_text(self, cursor: &mut Cursor<'_>) -> Result<String, Stop> {
         Ok(match self {
             Self::U8 => u8::from_le_bytes(cursor.array()?).to_string(),
             Self::I8 => i8::from_le_bytes(cursor.array()?).to_string(),
@@ -249,7 +217,7 @@ impl List {
     const MAX_STORED_ELEMENTS: u64 = 64;
 
     /// Reads the element type and the length of a list.
-    pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, CursorStop> {
+    pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, Stop> {
         let element = ValueType::read(cursor, key)?;
         if element == ValueType::List {
             return Err(invalid_key(key, "has an array of arrays").into());
@@ -260,29 +228,24 @@ impl List {
         Ok(Self { key: key.to_owned(), element, length, remaining: length, bytes: 0, text })
     }
 
-    /// Returns the number of bytes to skip, if the elements are not stored and have a fixed size.
-    pub(super) fn skippable(&self) -> Option<u64> {
-        if self.text.is_some() { None } else { self.element.size()?.checked_mul(self.remaining) }
-    }
-
-    /// Reads elements until the list or the bytes end, or until the rest can be skipped. Leaves `cursor` after the
-    /// last complete element.
-    pub(super) fn read_elements(&mut self, cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
-        while self.remaining > 0 && self.skippable().is_none() {
-            let mut ahead = cursor.clone();
-            match &mut self.text {
-                Some(text) => {
-                    let value = self.element.read_text(&mut ahead)?;
-                    *text += if text.is_empty() { "" } else { ", " };
-                    *text += &value;
-                }
-                None => drop(ahead.string()?),
+    /// Reads an element. Skips all numbers of a list that is not stored.
+    pub(super) fn read_element(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        match (&mut self.text, self.element.size()) {
+            _ if self.remaining == 0 => return Ok(()),
+            (None, Some(size)) => {
+                cursor.skip(size.saturating_mul(self.remaining))?;
+                self.remaining = 1;
             }
-            self.text.take_if(|text| text.len() > MAX_STORED_TEXT);
-            self.bytes += (ahead.consumed - cursor.consumed) as u64;
-            self.remaining -= 1;
-            *cursor = ahead;
+            (None, None) => drop(cursor.string()?),
+            (Some(text), _) => {
+                let value = self.element.read_text(cursor)?;
+                *text += if text.is_empty() { "" } else { ", " };
+                *text += &value;
+            }
         }
+        self.text.take_if(|text| text.len() > MAX_STORED_TEXT);
+        self.bytes = self.bytes.saturating_add(cursor.consumed);
+        self.remaining -= 1;
         Ok(())
     }
 
@@ -291,14 +254,14 @@ impl List {
         self.bytes.checked_div(self.length - self.remaining).map_or(16, |mean| mean + 1)
     }
 
-    /// Returns the list as text: its elements, or their number.
-    pub(super) fn into_text(self) -> (String, String) {
-        let text = match self.text {
+    /// Returns the key, and the list as text: its elements, or their number.
+    pub(super) fn to_text(&self) -> (String, String) {
+        let text = match &self.text {
             Some(text) => format!("[{text}]"),
             None if self.element == ValueType::String => format!("({} texts)", self.length),
             None => format!("({} numbers)", self.length),
         };
-        (self.key, text)
+        (self.key.clone(), text)
     }
 }
 
