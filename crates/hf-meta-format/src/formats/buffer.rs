@@ -1,4 +1,4 @@
-//! Buffers the bytes of a header that have arrived but are not yet parsed.
+//! The bytes of a file that have arrived.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ impl From<HeaderError> for Stop {
     }
 }
 
-/// A contiguous part of a file.
+/// A contiguous part of a file, whose bytes are dropped once they are parsed.
 #[derive(Debug, Default)]
 pub(super) struct HeaderBuffer {
     bytes: Vec<u8>,
@@ -85,6 +85,57 @@ impl HeaderBuffer {
             self.end = self.position().saturating_add(length);
             (self.bytes, self.parsed) = (Vec::new(), 0);
         }
+    }
+}
+
+/// The maximum number of bytes to reserve for the next range.
+const MAX_RESERVED: usize = 24 << 20;
+
+/// The parts of a file that have been read. There are at most a few: its start, its end and the pickle.
+#[derive(Debug, Default)]
+pub(super) struct FileParts(Vec<(u64, Vec<u8>)>);
+
+impl FileParts {
+    /// Adds bytes that were read at an offset.
+    pub(super) fn add(&mut self, start: u64, bytes: Vec<u8>) {
+        let is_extended =
+            |(at, part): &&mut (u64, Vec<u8>)| (*at..=*at + part.len() as u64).contains(&start);
+        match self.0.iter_mut().find(is_extended) {
+            Some((at, part)) => {
+                let known = *at + part.len() as u64 - start;
+                let known = usize::try_from(known).unwrap_or(usize::MAX);
+                // With room for the next range, which is four times as long, because a copy of a large part would take as much memory again.
+                if part.len() + bytes.len() > part.capacity() {
+                    part.reserve_exact(bytes.len().saturating_mul(5).min(MAX_RESERVED));
+                }
+                part.extend_from_slice(bytes.get(known..).unwrap_or_default());
+            }
+            None => self.0.push((start, bytes)),
+        }
+    }
+
+    /// Returns the number of bytes that have been read.
+    pub(super) fn length(&self) -> u64 {
+        self.0.iter().map(|(_, part)| part.len() as u64).sum()
+    }
+
+    /// Returns a range of the file, or the missing end of it.
+    pub(super) fn get(&self, range: Range<u64>) -> Result<&[u8], Stop> {
+        let parts = self.0.iter().filter(|(at, _)| *at <= range.start);
+        let found = parts.max_by_key(|(at, part)| *at + part.len() as u64);
+        let (at, part) = found.map_or((0, &[][..]), |(at, part)| (*at, part));
+        let end = at + part.len() as u64;
+        let index = |offset: u64| usize::try_from(offset - at).unwrap_or(usize::MAX);
+        match (range.start..range.end).is_empty() {
+            true => Ok(&[]),
+            false if range.end <= end => Ok(&part[index(range.start)..index(range.end)]),
+            false => Err(Stop::Missing(range.start.max(end)..range.end)),
+        }
+    }
+
+    /// Returns the bytes from the start of the file to the first missing one.
+    pub(super) fn start(&self) -> &[u8] {
+        self.0.iter().find(|(at, _)| *at == 0).map_or(&[], |(_, part)| part)
     }
 }
 

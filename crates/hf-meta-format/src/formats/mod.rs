@@ -21,10 +21,8 @@ mod header;
 mod names;
 mod path;
 pub mod pytorch;
-mod records;
 pub mod safetensors;
 mod table;
-mod tensor;
 mod text;
 pub mod weight_sets;
 
@@ -33,10 +31,9 @@ pub use error::{DetectedFormat, HeaderError, HeaderErrorKind};
 pub use format::{Format, Formats, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
 pub use header::{FileHeader, ModelDescription};
 pub use path::{PathError, RepoPath};
-pub use table::{TensorTable, TensorTableBuilder, TensorTableIter};
-pub use tensor::TensorInfo;
+pub use table::{TensorInfo, TensorTable, TensorTableBuilder, TensorTableIter};
 
 pub(crate) use names::NameList;
-pub(crate) use records::PackedTensors;
+pub(crate) use table::PackedTensors;
 pub use text::{chain, clip};
 pub(crate) use text::{serde_as_text, whole_number};

@@ -14,7 +14,6 @@
 //!
 //! [format]: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
-mod file_name;
 mod parser;
 mod tensors;
 mod values;
@@ -25,7 +24,7 @@ use self::parser::GgufParser;
 use self::tensors::file_type;
 pub(crate) use self::tensors::is_file_type;
 use super::weight_sets::NumberedName;
-use super::{Format, HeaderParser, ModelDescription, RepoPath, WeightFileName};
+use super::{Format, HeaderParser, ModelDescription, RepoPath, WeightFileName, WeightsKind};
 
 /// The GGUF format.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +60,7 @@ impl Format for Gguf {
     }
 
     fn split_name(&self, stem: &str) -> Option<WeightFileName> {
-        Some(file_name::split(stem))
+        Some(split_name(stem))
     }
 }
 
@@ -107,6 +106,75 @@ fn describe(
         tensors: number("split.tensors.count"),
         architecture: Some(architecture),
     })
+}
+
+/// Splits a name without extension, such as `Llama-3.2-1B-UD-Q4_K_XL`, into model and quantization.
+fn split_name(stem: &str) -> WeightFileName {
+    let kind = kind(stem);
+    let Some((start, end)) = quantization(stem) else {
+        return WeightFileName { kind, ..WeightFileName::new(stem) };
+    };
+    let model = stem[..start].trim_end_matches(['-', '.', '_']);
+    // `x-Q4_K_M-v1` and `x-Q4_K_M-v2` are two models. An importance matrix does not make another one.
+    let rest = if IMATRIX_SUFFIXES.contains(&&stem[end..]) { "" } else { &stem[end..] };
+    let variant = stem[start..end].to_ascii_uppercase();
+    let model = format!("{model}{rest}");
+    WeightFileName { model, variant, is_quantized: true, kind, ..WeightFileName::default() }
+}
+
+/// Returns the kind of weights from the words in a file name.
+fn kind(stem: &str) -> WeightsKind {
+    let name = stem.to_ascii_lowercase();
+    let mut words = name.split(['-', '.', '_']);
+    if name.contains("mmproj") {
+        WeightsKind::Projector
+    } else if name.contains("imatrix") {
+        WeightsKind::ImportanceMatrix
+    } else if words.any(|word| matches!(word, "lora" | "adapter")) {
+        WeightsKind::Adapter
+    } else {
+        WeightsKind::Model
+    }
+}
+
+/// Prefixes that belong to a quantization: a recipe of Unsloth, and the use of an importance matrix.
+const QUANTIZATION_PREFIXES: [&str; 2] = ["UD", "I1"];
+
+/// The ends of names of quantizations that were made with an importance matrix.
+const IMATRIX_SUFFIXES: [&str; 2] = ["-imat", "-imatrix"];
+
+/// Returns the byte range of the last quantization in a name, including its prefix.
+fn quantization(stem: &str) -> Option<(usize, usize)> {
+    let is_border = |c: char| matches!(c, '-' | '.');
+    let (mut start, mut found, mut mark) = (0, None, None);
+    for word in stem.split(is_border) {
+        let end = start + word.len();
+        if is_quantization(&word.to_ascii_uppercase()) {
+            found = Some((mark.unwrap_or(start), end));
+        }
+        let is_mark = QUANTIZATION_PREFIXES.iter().any(|mark| mark.eq_ignore_ascii_case(word));
+        mark = is_mark.then_some(start);
+        start = end + 1;
+    }
+    found
+}
+
+/// Returns whether an upper-case word is a quantization, such as `Q4_K_M`, `IQ2_XXS`, `TQ1_0` or `BF16`.
+fn is_quantization(word: &str) -> bool {
+    if matches!(word, "F16" | "FP16" | "F32" | "FP32" | "BF16" | "MXFP4" | "MXFP4_MOE" | "NVFP4") {
+        return true;
+    }
+    let digits = ["IQ", "TQ", "Q"].iter().find_map(|prefix| word.strip_prefix(prefix));
+    let Some((bits, rest)) = digits.and_then(|rest| rest.split_at_checked(1)) else { return false };
+    let is_known = |part: &str| {
+        // `KS` to `R8` are types of ik_llama.cpp.
+        matches!(part, "K" | "NL" | "S" | "M" | "L" | "XS" | "XXS" | "XL" | "XXL" | "P")
+            || matches!(part, "KS" | "KSS" | "KL" | "KT" | "R4" | "R8")
+            || part.len() == 1 && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    bits.bytes().all(|bits| matches!(bits, b'1'..=b'8'))
+        && (rest.is_empty()
+            || rest.strip_prefix('_').is_some_and(|rest| rest.split('_').all(is_known)))
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Gguf, describe};
+use super::{Gguf, describe, split_name};
 use crate::formats::{
-    DetectedFormat, Dtype, FileHeader, Format, HeaderError, HeaderErrorKind, Step,
+    DetectedFormat, Dtype, FileHeader, Format, HeaderError, HeaderErrorKind, Step, WeightFileName,
+    WeightsKind,
 };
 
 /// Builds a header.
@@ -518,4 +519,51 @@ fn absent_features_are_none() {
     };
     assert_eq!(counts(0, 1), [None; 4]);
     assert_eq!(counts(1, 2), [Some(1), Some(1), Some(1), Some(2)]);
+}
+
+#[test]
+fn names_state_model_and_quantization() {
+    let cases = [
+        ("Llama-3.2-1B-Instruct-Q4_K_M", "Llama-3.2-1B-Instruct", "Q4_K_M"),
+        ("llama-2-7b.Q4_0", "llama-2-7b", "Q4_0"),
+        ("Phi-3-mini-4k-instruct-q4", "Phi-3-mini-4k-instruct", "Q4"),
+        ("DeepSeek-R1-IQ4_KSS", "DeepSeek-R1", "IQ4_KSS"),
+        ("DeepSeek-R1-IQ2_K_R4", "DeepSeek-R1", "IQ2_K_R4"),
+        ("gemma-3-4b-it-q4_0", "gemma-3-4b-it", "Q4_0"),
+        ("Qwen3-30B-A3B-UD-Q4_K_XL", "Qwen3-30B-A3B", "UD-Q4_K_XL"),
+        ("Model.i1-IQ2_XXS", "Model", "I1-IQ2_XXS"),
+        ("ggml-model-f16", "ggml-model", "F16"),
+        ("x-Q4_K_M-imat", "x", "Q4_K_M"),
+        ("Model-Q4_K_M-v1", "Model-v1", "Q4_K_M"),
+        ("gpt-oss-20b-mxfp4", "gpt-oss-20b", "MXFP4"),
+        ("x-Q4_0_4_8", "x", "Q4_0_4_8"),
+        ("q4_k_m", "", "Q4_K_M"),
+        ("BitNet-TQ1_0", "BitNet", "TQ1_0"),
+        ("Q8", "", "Q8"),
+        ("Q4_0-of-Q8_0", "Q4_0-of", "Q8_0"),
+    ];
+    for (stem, model, variant) in cases {
+        let parts = split_name(stem);
+        assert_eq!((&*parts.model, &*parts.variant), (model, variant), "{stem}");
+        assert!(parts.is_quantized && parts.kind == WeightsKind::Model, "{stem}");
+    }
+    for stem in ["model", "Qwen-7B", "Q", "q_4", "Q9_0", "Q4_k_z", "F8", "", "a.b-c"] {
+        assert_eq!(split_name(stem), WeightFileName::new(stem));
+    }
+}
+
+#[test]
+fn non_model_files_are_recognized() {
+    let cases = [
+        ("mmproj-model-f16", WeightsKind::Projector),
+        ("gemma-3-4b-it-mmproj-BF16", WeightsKind::Projector),
+        ("imatrix_unsloth", WeightsKind::ImportanceMatrix),
+        ("Llama-3.imatrix", WeightsKind::ImportanceMatrix),
+        ("my-LoRA-f16", WeightsKind::Adapter),
+        ("adapter", WeightsKind::Adapter),
+        ("explora-7b-Q4_0", WeightsKind::Model),
+    ];
+    for (stem, kind) in cases {
+        assert_eq!(split_name(stem).kind, kind, "{stem}");
+    }
 }

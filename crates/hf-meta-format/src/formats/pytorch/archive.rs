@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::parts::{FileParts, Stop};
 use super::too_large;
+use crate::formats::buffer::{FileParts, Stop};
 use crate::formats::{HeaderError, HeaderErrorKind};
 
 /// The length of the end of the file to read, in bytes. A comment has up to 65,535 bytes, and the directory has
@@ -33,8 +33,6 @@ pub(super) struct Entry {
     /// The size of the stored data in bytes.
     pub(super) size: u64,
     is_compressed: bool,
-    /// The checksum of the data; 0 if the writer computed none (`torch.serialization.set_crc32_options`).
-    checksum: u32,
     /// The range of the local header and the data without padding.
     range: (u64, u64),
 }
@@ -109,8 +107,7 @@ impl Entry {
             .checked_add(name.len() as u64)?
             .checked_add(stored)?;
         let is_compressed = field(10, 2)? != 0 || stored != size;
-        let checksum = u32::try_from(field(16, 4)?).ok()?;
-        let entry = Self { size, is_compressed, checksum, range: (offset, local_end) };
+        let entry = Self { size, is_compressed, range: (offset, local_end) };
         bytes.starts_with(b"PK\x01\x02").then_some((name, entry, bytes.get(end..)?))
     }
 
@@ -129,15 +126,6 @@ impl Entry {
         }
         let start = start + LOCAL_HEADER + lengths[0] + lengths[1];
         parts.get(start..start.saturating_add(self.size))
-    }
-
-    /// Checks the checksum of the data. `torch.load` does not.
-    pub(super) fn check(self, data: &[u8]) -> Result<(), Stop> {
-        if self.checksum == 0 || self.checksum == crc32(data) {
-            Ok(())
-        } else {
-            Err(malformed("`data.pkl` does not match its checksum"))
-        }
     }
 }
 
@@ -188,13 +176,6 @@ fn zip64_fields(mut extra: &[u8]) -> impl Iterator<Item = u64> {
 fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-}
-
-/// Returns the checksum CRC-32 of bytes.
-fn crc32(bytes: &[u8]) -> u32 {
-    let shift = |crc: u32| crc >> 1 ^ 0xedb8_8320 & (crc & 1).wrapping_neg();
-    let next = |crc, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| shift(crc));
-    !bytes.iter().fold(!0, next)
 }
 
 /// Returns the error for a malformed archive.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::archive::{self, Archive, not_a_checkpoint};
-use super::parts::{FileParts, Stop};
-use super::pickle::{Pickle, PickleStop};
+use super::pickle::Pickle;
 use super::values::{PickleValue, Storage};
 use super::{is_allowed_import, tensors, too_large};
+use crate::formats::buffer::{FileParts, Stop};
 use crate::formats::{
     DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, HeaderParser, Step, clip,
 };
@@ -21,7 +21,7 @@ const DETECTION_BYTES: usize = 8;
 
 /// The maximum number of bytes to read of a file: 100,000 tensors take 150 each in the pickle, and 90 in the directory.
 /// Twice as many bytes are in memory when a range arrives.
-pub(super) const MAX_LENGTH: usize = 26 << 20;
+const MAX_LENGTH: u64 = 26 << 20;
 
 /// The maximum number of bytes of everything that is kept while a file is read.
 const MAX_MEMORY: u64 = 51 << 20;
@@ -74,16 +74,19 @@ impl PyTorchParser {
         let (folder, entry) = archive.pickle()?;
         let data = entry.data(&self.parts)?;
         let mut pickle = Pickle::new(data, self.free_memory(MAX_MEMORY));
-        let parsed = pickle.load().map_err(|stop| malformed(&pickle, stop)).and_then(|root| {
+        let parsed = pickle.load().and_then(|root| {
             for Storage { key, bytes, .. } in storages(&pickle) {
                 let key = String::from_utf8_lossy(key);
                 let entry = archive.get(folder, &format!("data/{key}"));
                 check_storage(&key, bytes, entry.map(|entry| entry.size))?;
             }
-            entry.check(data)?;
             // The entries take as much memory as the tensors.
             drop(archive);
             Ok(tensors::table(&pickle, root)?)
+        });
+        let parsed = parsed.map_err(|stop| match stop {
+            Stop::Missing(_) => pickle.invalid("it is truncated"),
+            invalid => invalid,
         });
         let (tensors, summary) = parsed.map_err(|stop| with_imports(stop, &pickle.imports))?;
         let header = FileHeader::new(tensors, 0..file_size).with_file_size(file_size);
@@ -126,22 +129,20 @@ impl PyTorchParser {
     /// Interprets the next pickle of a file without an archive, which may continue in bytes that are missing.
     fn load(&self, pickle: &mut Pickle<'_>, file_size: Option<u64>) -> Result<PickleValue, Stop> {
         pickle.load().map_err(|stop| match stop {
-            PickleStop::Missing(end) => {
-                let read = self.parts.start().len() as u64;
+            Stop::Missing(Range { start, end }) => {
                 // Grows in proportion, so that the number of requests is logarithmic.
-                let next = read.saturating_mul(4).min(self.limit).min(MAX_LENGTH as u64);
+                let next = start.saturating_mul(4).min(self.limit).min(MAX_LENGTH);
                 let next = next.min(file_size.unwrap_or(u64::MAX));
-                Stop::Missing(read..next.max(end as u64))
+                Stop::Missing(start..next.max(end))
             }
             // Without an opcode at its start, the file is in some other format.
-            PickleStop::Invalid(_) if pickle.opcode_at == 0 => {
+            Stop::Invalid(_) if pickle.opcode_at == 0 => {
                 let start = self.parts.start();
                 let start = &start[..start.len().min(DETECTION_BYTES)];
-                let content = other_content(start);
-                let unknown = || not_a_checkpoint(content).into();
+                let unknown = || not_a_checkpoint(other_content(start)).into();
                 DetectedFormat::recognize_or_text(start).map_or_else(unknown, wrong_format)
             }
-            stop => malformed(pickle, stop),
+            invalid => invalid,
         })
     }
 
@@ -156,7 +157,7 @@ impl PyTorchParser {
             return Err(HeaderError::truncated(end, file_size.unwrap_or(read)));
         }
         let length = read.saturating_add(end - missing.start);
-        if length > MAX_LENGTH as u64 {
+        if length > MAX_LENGTH {
             return Err(too_large());
         }
         if length > self.limit.max(FIRST_RANGE) {
@@ -205,17 +206,6 @@ fn other_content(start: &[u8]) -> &'static str {
 
 fn wrong_format(detected: DetectedFormat) -> Stop {
     HeaderError::wrong_format(detected).into()
-}
-
-/// Returns the error for the last opcode of a pickle.
-fn malformed(pickle: &Pickle<'_>, stop: PickleStop) -> Stop {
-    let reason = match stop {
-        PickleStop::Invalid(reason) => reason,
-        PickleStop::Missing(_) => "it is truncated",
-        PickleStop::TooLarge => return too_large().into(),
-    };
-    let message = format!("the pickle is malformed at byte {}: {reason}", pickle.opcode_at);
-    HeaderError::new(HeaderErrorKind::Other, message).into()
 }
 
 /// Returns all storages of a pickle that are not malformed.

@@ -5,7 +5,10 @@ use std::iter::{once, successors};
 
 use memchr::memchr;
 
+use super::too_large;
 use super::values::{Argument, NodeKind, PickleValue};
+use crate::formats::buffer::Stop;
+use crate::formats::{HeaderError, HeaderErrorKind};
 
 /// The maximum depth of the stack. Picklers write collections in batches of 1,000.
 const MAX_STACK: usize = 1 << 18;
@@ -19,19 +22,7 @@ const MAX_NAME: usize = 256;
 /// The maximum length of a decoded text in bytes. It limits the time to find the end of a line.
 const MAX_TEXT: usize = 520;
 
-/// The reason why interpretation stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PickleStop {
-    /// The bytes end before this offset.
-    Missing(usize),
-    Invalid(&'static str),
-    /// The values take too much memory.
-    TooLarge,
-}
-
-type Result<T> = std::result::Result<T, PickleStop>;
-
-const EMPTY_STACK: PickleStop = PickleStop::Invalid("the stack is empty");
+type Result<T> = std::result::Result<T, Stop>;
 
 /// An interpreter of pickles that follow one another.
 ///
@@ -195,7 +186,7 @@ impl<'a> Pickle<'a> {
             b'b' => self.last(1).and_then(|start| self.build(start))?,
             b'p' | b'q' | b'r' | 0x94 => {
                 let index = self.memo_index(opcode)?;
-                let top = *self.stack.last().ok_or(EMPTY_STACK)?;
+                let top = *self.stack.last().ok_or_else(|| self.empty_stack())?;
                 let length = self.memo.len().max(index.saturating_add(1));
                 self.charge(length - self.memo.len())?;
                 self.memo.resize(length, PickleValue::MARK);
@@ -205,7 +196,7 @@ impl<'a> Pickle<'a> {
                 let value = self.read_value(opcode)?;
                 self.stack.push(value);
                 if self.stack.len() > MAX_STACK {
-                    return Err(PickleStop::Invalid("the stack is too deep"));
+                    return Err(self.invalid("the stack is too deep"));
                 }
             }
         }
@@ -214,10 +205,9 @@ impl<'a> Pickle<'a> {
 
     /// Returns the value that an opcode pushes.
     fn read_value(&mut self, opcode: u8) -> Result<PickleValue> {
-        let invalid = |reason| Err(PickleStop::Invalid(reason));
         match opcode {
             b'(' => Ok(PickleValue::MARK),
-            b'2' => self.stack.last().copied().ok_or(EMPTY_STACK),
+            b'2' => self.stack.last().copied().ok_or_else(|| self.empty_stack()),
             b')' => self.add(NodeKind::Tuple, self.stack.len()),
             b']' | 0x8f => self.add(NodeKind::List, self.stack.len()),
             b'}' => self.add(NodeKind::Dict, self.stack.len()),
@@ -235,7 +225,7 @@ impl<'a> Pickle<'a> {
             b'g' | b'h' | b'j' => {
                 let index = self.memo_index(opcode)?;
                 let value = self.memo.get(index).filter(|value| **value != PickleValue::MARK);
-                value.copied().map_or(invalid("a memo entry is missing"), Ok)
+                value.copied().ok_or_else(|| self.invalid("a memo entry is missing"))
             }
             b'c' => self.import_lines(),
             0x93 => {
@@ -255,16 +245,16 @@ impl<'a> Pickle<'a> {
                 self.call(start)
             }
             b'o' => self.pop_mark().and_then(|start| self.call(start)),
-            0x82..=0x84 => invalid("extension codes are not supported"),
-            0x97 => invalid("external buffers are not supported"),
+            0x82..=0x84 => Err(self.invalid("extension codes are not supported")),
+            0x97 => Err(self.invalid("external buffers are not supported")),
             _ => self.skip_argument(opcode),
         }
     }
 
     /// Returns a value without others, whose opcode comes before the current position.
     fn skip_argument(&mut self, opcode: u8) -> Result<PickleValue> {
-        let literal = PickleValue::literal(self.opcode_at).ok_or(PickleStop::TooLarge)?;
-        match Argument::of(opcode).ok_or(PickleStop::Invalid("unknown opcode"))? {
+        let literal = PickleValue::literal(self.opcode_at).ok_or_else(too_large)?;
+        match Argument::of(opcode).ok_or_else(|| self.invalid("unknown opcode"))? {
             Argument::Bytes(length) => drop(self.take(length)?),
             Argument::Line => drop(self.line()?),
             Argument::Sized(bytes) => {
@@ -278,7 +268,7 @@ impl<'a> Pickle<'a> {
 
     /// Takes the module and the name of a function or class.
     fn import_lines(&mut self) -> Result<PickleValue> {
-        let literal = PickleValue::literal(self.opcode_at).ok_or(PickleStop::TooLarge)?;
+        let literal = PickleValue::literal(self.opcode_at).ok_or_else(too_large)?;
         self.line()?;
         self.line()?;
         self.import(literal)
@@ -287,14 +277,14 @@ impl<'a> Pickle<'a> {
     /// Records an import.
     fn import(&mut self, function: PickleValue) -> Result<PickleValue> {
         if !self.items(function).iter().all(|part| self.text_of(*part).is_some()) {
-            return Err(PickleStop::Invalid("the name of an import is not a text"));
+            return Err(self.invalid("the name of an import is not a text"));
         }
         let clipped =
             |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(MAX_NAME)]).into_owned();
         let (module, name) = self.function(function);
         self.imports.insert(format!("{}.{}", clipped(module), clipped(name)));
         if self.imports.len() > MAX_IMPORTS {
-            return Err(PickleStop::Invalid("it has too many imports"));
+            return Err(self.invalid("it has too many imports"));
         }
         Ok(function)
     }
@@ -339,7 +329,7 @@ impl<'a> Pickle<'a> {
                 self.stack.push(added);
                 self.append(owner, start)
             }
-            _ => Err(PickleStop::Invalid("elements are added to a value that is not a collection")),
+            _ => Err(self.invalid("elements are added to a value that is not a collection")),
         }
     }
 
@@ -372,19 +362,23 @@ impl<'a> Pickle<'a> {
     /// Checks that there is memory for more values.
     fn charge(&self, values: usize) -> Result<()> {
         let values = self.nodes.len().saturating_add(self.memo.len()).saturating_add(values);
-        if values > self.max_values { Err(PickleStop::TooLarge) } else { Ok(()) }
+        if values > self.max_values { Err(too_large().into()) } else { Ok(()) }
     }
 
     /// Returns the position of the last values on the stack.
     fn last(&self, count: usize) -> Result<usize> {
-        let start = self.stack.len().checked_sub(count).ok_or(EMPTY_STACK)?;
-        if self.stack[start..].contains(&PickleValue::MARK) { Err(EMPTY_STACK) } else { Ok(start) }
+        let start = self.stack.len().checked_sub(count).ok_or_else(|| self.empty_stack())?;
+        if self.stack[start..].contains(&PickleValue::MARK) {
+            Err(self.empty_stack())
+        } else {
+            Ok(start)
+        }
     }
 
     /// Removes the last mark from the stack, and returns the position of the values after it.
     fn pop_mark(&mut self) -> Result<usize> {
         let mark = self.stack.iter().rposition(|value| *value == PickleValue::MARK);
-        let mark = mark.ok_or(PickleStop::Invalid("a mark is missing"))?;
+        let mark = mark.ok_or_else(|| self.invalid("a mark is missing"))?;
         self.stack.remove(mark);
         Ok(mark)
     }
@@ -395,15 +389,31 @@ impl<'a> Pickle<'a> {
             b'q' | b'h' => number(self.take(1)?),
             b'r' | b'j' => number(self.take(4)?),
             0x94 => return Ok(self.memo.len()),
-            _ => line_number(self.line()?).ok_or(PickleStop::Invalid("a memo index is invalid"))?,
+            _ => {
+                line_number(self.line()?).ok_or_else(|| self.invalid("a memo index is invalid"))?
+            }
         };
         Ok(length(index))
+    }
+
+    /// Returns the error for the last opcode.
+    pub(super) fn invalid(&self, reason: &str) -> Stop {
+        let message = format!("the pickle is malformed at byte {}: {reason}", self.opcode_at);
+        HeaderError::new(HeaderErrorKind::Other, message).into()
+    }
+
+    fn empty_stack(&self) -> Stop {
+        self.invalid("the stack is empty")
+    }
+
+    fn missing(&self, end: usize) -> Stop {
+        Stop::Missing(self.bytes.len() as u64..end as u64)
     }
 
     /// Takes the text up to the end of the line.
     fn line(&mut self) -> Result<&'a [u8]> {
         let length = memchr(b'\n', &self.bytes[self.at..]);
-        let length = length.ok_or(PickleStop::Missing(self.bytes.len() + 1))?;
+        let length = length.ok_or_else(|| self.missing(self.bytes.len() + 1))?;
         let line = self.take(length)?;
         self.at += 1;
         Ok(line)
@@ -411,7 +421,7 @@ impl<'a> Pickle<'a> {
 
     fn take(&mut self, length: usize) -> Result<&'a [u8]> {
         let end = self.at.saturating_add(length);
-        let bytes = self.bytes.get(self.at..end).ok_or(PickleStop::Missing(end))?;
+        let bytes = self.bytes.get(self.at..end).ok_or_else(|| self.missing(end))?;
         self.at = end;
         Ok(bytes)
     }

@@ -7,7 +7,7 @@ use std::ops::{Deref, Range};
 use serde::de::IgnoredAny;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::json::{JsonError, JsonReader, TextPosition};
+use super::json::{JsonError, JsonReader};
 use super::{HeaderError, HeaderErrorKind, HeaderLength, PREFIX_LENGTH};
 use crate::formats::names::MAX_TOTAL_BYTES;
 use crate::formats::{FileHeader, TensorInfo, TensorTableBuilder, clip};
@@ -279,7 +279,7 @@ fn read_offsets(reader: &mut JsonReader<'_>) -> Result<(u64, u64), JsonError> {
     Ok((begin, end))
 }
 
-/// Describes an error: expected and found token, line and column.
+/// Describes an error: expected and found token, and the offset.
 fn describe(json: &[u8], error: &JsonError) -> String {
     let (at, message) = match error {
         JsonError::Incomplete => (json.len(), "unexpected end".into()),
@@ -288,8 +288,7 @@ fn describe(json: &[u8], error: &JsonError) -> String {
         }
         JsonError::Invalid(invalid) => (invalid.at, clip(&invalid.message)),
     };
-    let before = json.get(..at).unwrap_or(json);
-    TextPosition::default().after(before).describe(&message)
+    format!("{message} at byte {at}")
 }
 
 /// Describes the value at an offset.

@@ -182,9 +182,9 @@ fn invalid_json_is_an_error() {
 }
 
 #[test]
-fn errors_of_metadata_have_a_line_and_a_column() {
+fn errors_of_metadata_have_an_offset() {
     let error = parse(r#"{"__metadata__":{"format":1}}"#).unwrap_err();
-    let message = "the header is malformed: expected a string, found `1` at line 1 column 27";
+    let message = "the header is malformed: expected a string, found `1` at byte 26";
     assert_eq!(error.to_string(), message);
 }
 
