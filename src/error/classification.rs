@@ -49,7 +49,7 @@ impl Error {
             Self::Offline { .. } => ErrorKind::Offline,
             // The checkpoint may be valid, while no valid header in another format is as large.
             Self::InvalidHeader {
-                format: "pytorch",
+                format: "PyTorch",
                 source: HeaderError { kind: HeaderErrorKind::TooLarge, .. },
                 ..
             } => ErrorKind::TooLarge,

@@ -120,7 +120,7 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
             vec![
                 Error::TooLarge { file: file.clone(), limit: 100_000_000 },
                 Error::HeadersTooLarge { file: file.clone(), limit: 500_000_000 },
-                Error::InvalidHeader { file, format: "pytorch", source },
+                Error::InvalidHeader { file, format: "PyTorch", source },
             ]
         }
         ErrorKind::Changed => vec![Error::FileChanged { file, before: 8, after: 9 }],

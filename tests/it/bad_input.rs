@@ -55,7 +55,7 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
         (File::from_bytes(page), "the file looks like an HTML or XML page"),
         (
             file_with_header("{nope}", 0),
-            "the header is malformed: expected a string key, found `nope` at line 1 column 2",
+            "the header is malformed: expected a string key, found `nope` at byte 1",
         ),
         (
             File::from_bytes([&6_u64.to_le_bytes()[..], b"{\"\xff\":1"].concat()),
@@ -108,7 +108,7 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
         ),
         (
             file_with_header(r#"{"__metadata__":{"format":1}}"#, 0),
-            "the header is malformed: expected a string, found `1` at line 1 column 27",
+            "the header is malformed: expected a string, found `1` at byte 26",
         ),
     ]
 }

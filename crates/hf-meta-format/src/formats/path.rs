@@ -107,34 +107,26 @@ impl FromStr for RepoPath {
     type Err = PathError;
 
     fn from_str(path: &str) -> Result<Self, PathError> {
-        match broken_rule(path) {
+        match RULES.iter().find(|(is_violated, _)| is_violated(path)) {
             None => Ok(Self(path.into())),
-            Some(reason) => Err(PathError { path: clip(path), reason }),
+            Some((_, reason)) => Err(PathError { path: clip(path), reason }),
         }
     }
 }
 
-/// Returns the first rule that a path violates.
-fn broken_rule(path: &str) -> Option<&'static str> {
-    let has = |test: fn(char) -> bool| path.contains(test);
-    if path.is_empty() {
-        Some("is empty")
-    } else if path.len() > RepoPath::MAX_BYTES {
-        Some("is longer than 1,024 bytes")
-    } else if path.starts_with('/') {
-        Some("is absolute")
-    } else if has(|c| c == '\\') {
-        Some("contains a backslash")
-    } else if has(|c| c == ':') {
-        Some("contains a colon, like a URL or a drive letter")
-    } else if has(char::is_control) {
-        Some("contains a control character")
-    } else if path.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
-        Some("contains an empty, `.` or `..` segment")
-    } else {
-        None
-    }
-}
+/// The rules that a path can violate.
+const RULES: [(fn(&str) -> bool, &str); 7] = [
+    (str::is_empty, "is empty"),
+    (|path| path.len() > RepoPath::MAX_BYTES, "is longer than 1,024 bytes"),
+    (|path| path.starts_with('/'), "is absolute"),
+    (|path| path.contains('\\'), "contains a backslash"),
+    (|path| path.contains(':'), "contains a colon, like a URL or a drive letter"),
+    (|path| path.contains(char::is_control), "contains a control character"),
+    (
+        |path| path.split('/').any(|segment| matches!(segment, "" | "." | "..")),
+        "contains an empty, `.` or `..` segment",
+    ),
+];
 
 impl fmt::Display for RepoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -37,32 +37,19 @@ pub struct PyTorch;
 /// The extensions of checkpoints, the most common one first.
 const EXTENSIONS: [&str; 4] = [".bin", ".pt", ".pth", ".ckpt"];
 
-/// Patterns of names, without extension, of files that share these extensions and are not checkpoints of a model.
-const OTHER_FILES: [(&str, OtherFile); 18] = [
-    // transformers and accelerate.
-    ("training_args*", OtherFile::State),
-    ("optimizer*", OtherFile::State),
-    ("scheduler*", OtherFile::State),
-    ("lr_scheduler*", OtherFile::State),
-    ("scaler*", OtherFile::State),
-    ("sampler*", OtherFile::State),
-    ("rng_state*", OtherFile::State),
-    ("random_states*", OtherFile::State),
-    ("dl_state_dict*", OtherFile::State),
-    // DeepSpeed.
-    ("*_optim_states", OtherFile::State),
-    // llama2.c, and the vocabularies of translation models.
-    ("tokenizer", OtherFile::State),
-    ("vocab*", OtherFile::State),
-    // Optimum writes `openvino_model.bin` next to `openvino_model.xml`.
-    ("openvino_*", OtherFile::Weights("OpenVINO (.bin)")),
-    // whisper.cpp, and llama.cpp before GGUF: `ggml-base.bin`, `model.ggmlv3.q4_0.bin`.
-    ("ggml*", OtherFile::Weights("GGML (.bin)")),
-    ("*.ggml*", OtherFile::Weights("GGML (.bin)")),
-    ("*-ggml*", OtherFile::Weights("GGML (.bin)")),
-    ("*.ncnn", OtherFile::Weights("ncnn (.bin)")),
-    // `weights/weight.bin` in the packages of Core ML.
-    ("weight", OtherFile::Weights("Core ML (.bin)")),
+/// Patterns of names, without extension, of files that share these extensions and contain the state of a training run
+/// of transformers, accelerate or DeepSpeed, or a vocabulary, as in llama2.c and in translation models.
+const STATES: &str = "training_args* optimizer* scheduler* lr_scheduler* scaler* sampler* rng_state* random_states* \
+    dl_state_dict* *_optim_states tokenizer vocab*";
+
+/// Patterns of the names of weights in other formats with these extensions: Optimum writes `openvino_model.bin` next to
+/// `openvino_model.xml`, whisper.cpp `ggml-base.bin`, llama.cpp before GGUF `model.ggmlv3.q4_0.bin`, and packages of
+/// Core ML contain `weights/weight.bin`.
+const OTHER_WEIGHTS: [(&str, &str); 4] = [
+    ("openvino_*", "OpenVINO (.bin)"),
+    ("ggml* *.ggml* *-ggml*", "GGML (.bin)"),
+    ("*.ncnn", "ncnn (.bin)"),
+    ("weight", "Core ML (.bin)"),
 ];
 
 /// The content of a file that is not a checkpoint of a model.
@@ -87,7 +74,10 @@ impl OtherFile {
                 (None, false) => stem == inner,
             }
         };
-        OTHER_FILES.iter().find(|(pattern, _)| matches(pattern)).map(|(_, content)| *content)
+        let matches = |patterns: &str| patterns.split_whitespace().any(matches);
+        let weights = OTHER_WEIGHTS.iter().find(|(patterns, _)| matches(patterns));
+        let weights = weights.map(|(_, format)| Self::Weights(format));
+        if matches(STATES) { Some(Self::State) } else { weights }
     }
 }
 

@@ -27,9 +27,7 @@ type Result<T> = std::result::Result<T, Stop>;
 /// An interpreter of pickles that follow one another.
 ///
 /// A value takes four bytes, because a checkpoint of 100,000 tensors has millions. All nodes are in one list: a header
-/// with the kind and the number of values, the link of a node that can grow, and the values. Values that are added
-/// later are further nodes. They form a ring: the link of the first node refers to the last one, whose link refers to
-/// the second one.
+/// with the kind and the number of values, and the values. Values that are added later are further nodes.
 #[derive(Debug, Default)]
 pub(super) struct Pickle<'a> {
     bytes: &'a [u8],
@@ -41,6 +39,8 @@ pub(super) struct Pickle<'a> {
     stack: Vec<PickleValue>,
     memo: Vec<PickleValue>,
     nodes: Vec<PickleValue>,
+    /// The nodes with values that were added to other nodes, sorted at the end of a pickle.
+    added: Vec<(PickleValue, PickleValue)>,
     /// The maximum number of values in the nodes and the memo.
     max_values: usize,
 }
@@ -50,13 +50,13 @@ impl<'a> Pickle<'a> {
     pub(super) fn new(bytes: &'a [u8], memory: usize) -> Self {
         let max_values = memory / size_of::<PickleValue>();
         // The maximum for each byte, because growth would copy the list. Unused memory is never touched.
-        let nodes = Vec::with_capacity(max_values.min(bytes.len().saturating_mul(3)));
+        let nodes = Vec::with_capacity(max_values.min(bytes.len().saturating_mul(2)));
         Self { bytes, nodes, max_values, ..Self::default() }
     }
 
     /// Returns the number of bytes that the nodes do not take.
     pub(super) fn free_memory(&self) -> usize {
-        (self.max_values - self.nodes.len()) * size_of::<PickleValue>()
+        (self.max_values - self.values()) * size_of::<PickleValue>()
     }
 
     /// Interprets the next pickle and returns its value.
@@ -65,6 +65,7 @@ impl<'a> Pickle<'a> {
         loop {
             if let Some(value) = self.step()? {
                 (self.stack, self.memo) = (Vec::new(), Vec::new());
+                self.added.sort_unstable();
                 return Ok(value);
             }
         }
@@ -122,25 +123,15 @@ impl<'a> Pickle<'a> {
     /// Returns the values of a node without those that were added later; empty for any other value.
     pub(super) fn items(&self, value: PickleValue) -> &[PickleValue] {
         let Some(at) = value.as_node() else { return &[] };
-        let (kind, length) = self.nodes[at].as_header();
-        &self.nodes[at + kind.header_length()..][..length]
+        &self.nodes[at + 1..][..self.nodes[at].as_header().1]
     }
 
     /// Returns all values of a node.
     pub(super) fn all_items(&self, value: PickleValue) -> impl Iterator<Item = PickleValue> {
-        let last = self.link(value);
-        let added = successors(last.and_then(|last| self.link(last)), move |node| {
-            if Some(*node) == last { None } else { self.link(*node) }
-        });
-        let nodes = once(value).chain(added);
+        let first = self.added.partition_point(|(owner, _)| *owner < value);
+        let added = self.added[first..].iter().take_while(move |(owner, _)| *owner == value);
+        let nodes = once(value).chain(added.map(|(_, node)| *node));
         nodes.flat_map(|node| self.items(node).iter().copied())
-    }
-
-    /// Returns the node that a node links to, if there is one.
-    fn link(&self, value: PickleValue) -> Option<PickleValue> {
-        let can_grow = self.kind(value)?.can_grow();
-        let link = self.nodes[value.as_node().filter(|_| can_grow)? + 1];
-        (link != PickleValue::OTHER).then_some(link)
     }
 
     /// Returns the module and the name of a function or class; empty for any other value.
@@ -157,10 +148,8 @@ impl<'a> Pickle<'a> {
 
     /// Returns the persistent IDs of all storages, even those that no tensor uses.
     pub(super) fn storages(&self) -> impl Iterator<Item = PickleValue> {
-        let next = |at: usize| {
-            let (kind, length) = self.nodes.get(at)?.as_header();
-            Some((PickleValue::node(at), at + kind.header_length() + length))
-        };
+        let next =
+            |at: usize| Some((PickleValue::node(at), at + 1 + self.nodes.get(at)?.as_header().1));
         let nodes = successors(next(0), move |(_, end)| next(*end));
         nodes.map(|(node, _)| node).filter(|node| self.kind(*node) == Some(NodeKind::Storage))
     }
@@ -333,18 +322,12 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Moves values from the stack into a node that is linked to its owner.
+    /// Moves values from the stack to the end of a node.
     fn append(&mut self, owner: PickleValue, start: usize) -> Result<()> {
-        if start == self.stack.len() {
-            return Ok(());
-        }
-        let last = self.link(owner);
-        let added = self.add(NodeKind::Added, start)?;
-        let first = last.and_then(|last| self.link(last)).unwrap_or(added);
-        for (node, link) in [(Some(added), first), (last, added), (Some(owner), added)] {
-            node.and_then(PickleValue::as_node)
-                .into_iter()
-                .for_each(|at| self.nodes[at + 1] = link);
+        if start < self.stack.len() {
+            let node = self.add(NodeKind::Tuple, start)?;
+            self.charge(2)?;
+            self.added.push((owner, node));
         }
         Ok(())
     }
@@ -352,16 +335,20 @@ impl<'a> Pickle<'a> {
     /// Moves the values from a position of the stack on into a new node.
     fn add(&mut self, kind: NodeKind, start: usize) -> Result<PickleValue> {
         let (at, length) = (self.nodes.len(), self.stack.len() - start);
-        self.charge(kind.header_length() + length)?;
+        self.charge(1 + length)?;
         self.nodes.push(PickleValue::header(kind, length));
-        self.nodes.resize(at + kind.header_length(), PickleValue::OTHER);
         self.nodes.extend(self.stack.drain(start..));
         Ok(PickleValue::node(at))
     }
 
+    /// Returns the number of values that the nodes take.
+    fn values(&self) -> usize {
+        self.nodes.len() + 2 * self.added.len()
+    }
+
     /// Checks that there is memory for more values.
     fn charge(&self, values: usize) -> Result<()> {
-        let values = self.nodes.len().saturating_add(self.memo.len()).saturating_add(values);
+        let values = values.saturating_add(self.values() + self.memo.len());
         if values > self.max_values { Err(too_large().into()) } else { Ok(()) }
     }
 

@@ -162,8 +162,10 @@ impl Tensor {
         let own = || ELEMENT_TYPES.iter().find(|(_, name, ..)| name.as_bytes() == dtype);
         let element = storage.element.or_else(own).ok_or_else(unsupported)?;
         let placed = || {
-            let [shape, strides] = [shape, strides].map(|value| checked_lengths(pickle, value));
-            let (span, stored) = span(&shape?, &strides?)?;
+            let [shape, strides] = [shape, strides].map(|value| lengths(pickle, value).collect());
+            let (shape, strides): (Option<Vec<_>>, Option<Vec<_>>) = (shape, strides);
+            let shape = shape.filter(|shape| shape.len() <= MAX_DIMENSIONS)?;
+            let (span, stored) = span(&shape, &strides?)?;
             let begin = u64::try_from(offset).ok()?.checked_mul(element.3)?;
             let end = begin.checked_add(span.checked_mul(element.3)?)?;
             // An empty tensor may begin anywhere.
@@ -198,7 +200,7 @@ impl Tensor {
 
     /// Returns the shape, which is argument 2, or the strides, which are argument 3.
     fn lengths(&self, pickle: &Pickle<'_>, argument: usize) -> Vec<u64> {
-        checked_lengths(pickle, pickle.items(self.arguments)[argument]).unwrap_or_default()
+        lengths(pickle, pickle.items(self.arguments)[argument]).flatten().collect()
     }
 
     /// Returns the shape of the new elements; `None` if there are none. Expanded dimensions have a length of 1.
@@ -217,12 +219,6 @@ impl Tensor {
 fn lengths(pickle: &Pickle<'_>, value: PickleValue) -> impl Iterator<Item = Option<u64>> {
     let items = pickle.items(value).iter();
     items.map(|item| pickle.integer(*item).and_then(|length| u64::try_from(length).ok()))
-}
-
-/// Returns the values of a shape or of strides; `None` if they are not lengths, or too many.
-fn checked_lengths(pickle: &Pickle<'_>, value: PickleValue) -> Option<Vec<u64>> {
-    let is_short = pickle.items(value).len() <= MAX_DIMENSIONS;
-    is_short.then(|| lengths(pickle, value).collect())?
 }
 
 /// Returns the number of elements from the first to the last one of a tensor, and the number of distinct elements.

@@ -37,7 +37,7 @@ pub(super) const ELEMENT_TYPES: [ElementType; 24] = [
 /// A value in four bytes: the offset of the opcode of a literal, which is decoded when it is needed, or the position
 /// of a node. A value that contains others is a node, so that a value can contain itself and is dropped without
 /// recursion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PickleValue(u32);
 
 impl PickleValue {
@@ -94,31 +94,14 @@ pub(super) enum NodeKind {
     /// A call that is not made: the function, a tuple of arguments, and what is added to the result later: states,
     /// lists and dictionaries.
     Call,
-    /// Values that were added to a list, a dictionary or the result of a call.
-    Added,
 }
 
 impl NodeKind {
-    const ALL: [Self; 8] = [
-        Self::Tuple,
-        Self::Global,
-        Self::Storage,
-        Self::List,
-        Self::Dict,
-        Self::Call,
-        Self::Added,
-        Self::Added,
-    ];
-
-    /// Returns whether values can be added, so that a link follows the header.
-    pub(super) fn can_grow(self) -> bool {
-        !matches!(self, Self::Tuple | Self::Global | Self::Storage)
-    }
-
-    /// Returns the number of words before the values of a node.
-    pub(super) fn header_length(self) -> usize {
-        1 + usize::from(self.can_grow())
-    }
+    /// All kinds, by their number in a header of three bits.
+    const ALL: [Self; 8] = {
+        use NodeKind::{Call, Dict, Global, List, Storage, Tuple};
+        [Tuple, Global, Storage, List, Dict, Call, Call, Call]
+    };
 }
 
 /// The form of the argument after an opcode that pushes a value without others.

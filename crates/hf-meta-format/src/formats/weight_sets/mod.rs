@@ -108,14 +108,16 @@ impl WeightSet {
         Err(IncompleteShards { total, first_missing: missing.filter(is_missing).map(path) })
     }
 
-    /// Returns the rank of a set among the sets of one model, lowest first: the result of a training run, or else its
-    /// last step; the most common quantization, or else the smallest.
-    fn preference(&self) -> impl Ord {
-        let quantization = self.quantization.as_deref();
-        let quantization =
-            quantization.map(|name| (name != PREFERRED_QUANTIZATION, self.bytes, name));
-        let has_variant = !self.name.variant.is_empty();
-        (self.name.step.map(Reverse), has_variant, quantization, self.name.sharding)
+    /// Returns the precedence of a set at a location.
+    fn precedence(&self, location: Location) -> Precedence<'_> {
+        let name = self.quantization.as_deref();
+        Precedence {
+            location,
+            step: self.name.step.map(Reverse),
+            has_variant: !self.name.variant.is_empty(),
+            quantization: name.map(|name| (name != PREFERRED_QUANTIZATION, self.bytes, name)),
+            sharding: self.name.sharding,
+        }
     }
 
     /// Returns whether this set may be the model, too, next to a set with a standard name: another version of it,
@@ -254,7 +256,8 @@ impl Layout {
         let mut loaded = BTreeMap::from([(&*main.name.folder, main)]);
         for set in self.sets.iter().filter(is_component) {
             let found = loaded.entry(&*set.name.folder).or_insert(set);
-            if found.path != main.path && set.preference() < found.preference() {
+            let precedence = |set: &'a WeightSet| set.precedence(Location::Subfolder);
+            if found.path != main.path && precedence(set) < precedence(found) {
                 *found = set;
             }
         }
@@ -331,24 +334,25 @@ impl Layout {
     /// Safetensors is preferred over other formats, a model over its adapters, a set without a variant over its
     /// variants, and one file over shards.
     #[must_use]
-    pub fn main(&self) -> Option<&WeightSet> {
+    pub fn main<'a>(&'a self) -> Option<&'a WeightSet> {
         let group = |set: &&WeightSet| (set.name.format, set.kind);
         let first = self.sets.iter().map(|set| group(&set)).min()?;
         let sets: Vec<_> = self.sets.iter().filter(|set| group(set) == first).collect();
         let folder = self.common_folder(&sets);
-        let rank = |set: &WeightSet| rank(&set.name, &folder, self.has_modules);
-        let first = sets.iter().map(|set| rank(set)).min()?;
-        let candidates = sets.iter().copied().filter(|set| rank(set) == first);
-        let main =
-            candidates.clone().min_by(|one, other| one.preference().cmp(&other.preference()))?;
-        let is_rival = |set: &&WeightSet| {
-            let is_other_variant = set.name.variant != main.name.variant && !main.name.is_quantized;
-            !set.name.is_same_model(&main.name)
-                || set.preference() == main.preference()
-                || !main.name.variant.is_empty() && is_other_variant
+        let precedence = |set: &&'a WeightSet| {
+            set.precedence(Location::of(&set.name, &folder, self.has_modules))
         };
-        let is_alone = candidates.filter(is_rival).count() == 1;
-        let has_standard_name = first < NONSTANDARD_IN_ROOT;
+        let main = sets.iter().copied().min_by_key(precedence)?;
+        let first = precedence(&main);
+        let is_rival = |set: &&&'a WeightSet| {
+            let is_other_variant = set.name.variant != main.name.variant && !main.name.is_quantized;
+            precedence(set).location == first.location
+                && (!set.name.is_same_model(&main.name)
+                    || precedence(set) == first
+                    || first.has_variant && is_other_variant)
+        };
+        let is_alone = sets.iter().filter(is_rival).count() == 1;
+        let has_standard_name = first.location < Location::Root;
         let is_disputed = || sets.iter().any(|set| set.is_alternative_to(main));
         (is_alone && !(has_standard_name && is_disputed())).then_some(main)
     }
@@ -388,32 +392,59 @@ fn split_folder(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
-/// The rank of a set without a standard name in the root folder.
-const NONSTANDARD_IN_ROOT: usize = 8;
-
 /// The most common quantization, which is preferred.
 const PREFERRED_QUANTIZATION: &str = "Q4_K_M";
 
 /// The file name of adapters written by `diffusers`.
 const LORA: &str = "pytorch_lora_weights";
 
-/// Returns the rank of a set in the search for the model, lowest first: standard folders and names in the order of
-/// huggingface.js, then other sets in the root folder, then sets in subfolders.
-fn rank(name: &WeightsName, root: &str, has_modules: bool) -> usize {
-    let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
-    let folder = folder.strip_prefix('/').unwrap_or(folder);
-    match (folder, &*name.stem) {
-        ("", _) if name.step.is_some() => NONSTANDARD_IN_ROOT,
-        ("", "model") => 0,
-        ("transformer", "diffusion_pytorch_model") => 1,
-        ("unet", "diffusion_pytorch_model") => 2,
-        ("", "diffusion_pytorch_model") => 3,
-        ("", "consolidated") => 4,
-        ("", "adapter_model") => 5,
-        ("", LORA) => 6,
-        (module, "model") if has_modules && is_first_module(module) => 7,
-        ("", _) => NONSTANDARD_IN_ROOT,
-        _ => 9,
+/// The order of sets in the search for the model: the lowest is the main set. Its fields are in the order of their
+/// weight.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Precedence<'a> {
+    location: Location,
+    /// The result of a training run, or else its last step.
+    step: Option<Reverse<u64>>,
+    has_variant: bool,
+    /// The most common quantization, or else the smallest.
+    quantization: Option<(bool, u64, &'a str)>,
+    sharding: Sharding,
+}
+
+/// The folder and the name of a set: the standard ones in the order of huggingface.js, then others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Location {
+    Model,
+    Transformer,
+    Unet,
+    DiffusionModel,
+    Consolidated,
+    Adapter,
+    Lora,
+    FirstModule,
+    /// The root folder, with any other name.
+    Root,
+    Subfolder,
+}
+
+impl Location {
+    /// Returns the location of a set in a folder that is searched like a repository.
+    fn of(name: &WeightsName, root: &str, has_modules: bool) -> Self {
+        let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
+        let folder = folder.strip_prefix('/').unwrap_or(folder);
+        match (folder, &*name.stem) {
+            ("", _) if name.step.is_some() => Self::Root,
+            ("", "model") => Self::Model,
+            ("transformer", "diffusion_pytorch_model") => Self::Transformer,
+            ("unet", "diffusion_pytorch_model") => Self::Unet,
+            ("", "diffusion_pytorch_model") => Self::DiffusionModel,
+            ("", "consolidated") => Self::Consolidated,
+            ("", "adapter_model") => Self::Adapter,
+            ("", LORA) => Self::Lora,
+            (module, "model") if has_modules && is_first_module(module) => Self::FirstModule,
+            ("", _) => Self::Root,
+            _ => Self::Subfolder,
+        }
     }
 }
 
