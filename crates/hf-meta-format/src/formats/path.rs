@@ -114,8 +114,10 @@ impl FromStr for RepoPath {
     }
 }
 
-/// The rules that a path can violate.
-const RULES: [(fn(&str) -> bool, &str); 7] = [
+/// A test that a path violates a rule, and the rule.
+type Rule = (fn(&str) -> bool, &'static str);
+
+const RULES: [Rule; 7] = [
     (str::is_empty, "is empty"),
     (|path| path.len() > RepoPath::MAX_BYTES, "is longer than 1,024 bytes"),
     (|path| path.starts_with('/'), "is absolute"),

@@ -121,7 +121,9 @@ impl TensorInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorTable {
     names: Names,
-    records: Records,
+    packed: PackedTensors,
+    /// The offset of each tensor in `packed`.
+    starts: Vec<u32>,
     data_length: u64,
 }
 
@@ -147,7 +149,7 @@ impl TensorTable {
     /// Returns the tensor with this name, or `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo> {
-        self.names.index_of(name).map(|at| self.records.get(at))
+        self.names.index_of(name).map(|at| self.tensor(at))
     }
 
     /// Returns the names of the tensors, in file order.
@@ -160,11 +162,10 @@ impl TensorTable {
     ///
     /// The same [`TensorInfo`] is reused for all calls, so no memory is allocated per tensor.
     pub fn for_each(&self, mut function: impl FnMut(&str, &TensorInfo)) {
-        let visited = self.try_for_each(|name, tensor| {
+        let Ok(()) = self.try_for_each(|name, tensor| {
             function(name, tensor);
             Ok::<_, std::convert::Infallible>(())
         });
-        let Ok(()) = visited;
     }
 
     /// Like [`for_each`](Self::for_each), but stops at the first error.
@@ -177,19 +178,23 @@ impl TensorTable {
         mut function: impl FnMut(&str, &TensorInfo) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut tensor = TensorInfo::EMPTY;
-        let mut records = self.records.reader();
+        let mut reader = self.packed.reader(..);
         self.names.iter().try_for_each(|name| {
-            records.read_tensor(&mut tensor);
+            reader.read_tensor(&mut tensor);
             function(name, &tensor)
         })
     }
-}
 
-impl TensorTable {
     /// Returns the memory use of the table in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.names.memory() + self.records.memory()
+        self.names.memory() + self.packed.byte_length() + self.starts.len() * size_of::<u32>()
+    }
+
+    fn tensor(&self, at: usize) -> TensorInfo {
+        let mut tensor = TensorInfo::EMPTY;
+        self.packed.reader(self.starts[at] as usize..).read_tensor(&mut tensor);
+        tensor
     }
 
     /// Returns the size of the tensor data, in bytes.
@@ -226,7 +231,7 @@ impl<'a> Iterator for TensorTableIter<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let at = self.rest.next()?;
-        Some((self.table.names.get(at), self.table.records.get(at)))
+        Some((self.table.names.get(at), self.table.tensor(at)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -250,7 +255,8 @@ impl ExactSizeIterator for TensorTableIter<'_> {}
 #[derive(Debug)]
 pub struct TensorTableBuilder {
     names: NameList,
-    records: Records,
+    packed: PackedTensors,
+    starts: Vec<u32>,
     /// The alignment of each tensor's data in bytes.
     alignment: u64,
     /// The end of the last tensor's data; `None` once a tensor's data has not started where the previous tensor's
@@ -280,7 +286,8 @@ impl TensorTableBuilder {
         let tensors = length / 128;
         Self {
             names: NameList::with_capacity(tensors, length / 3),
-            records: Records::with_capacity(tensors, length / 8),
+            packed: PackedTensors { bytes: Vec::with_capacity(length / 8) },
+            starts: Vec::with_capacity(tensors),
             alignment: 1,
             data_end: Some(0),
             error: None,
@@ -296,10 +303,12 @@ impl TensorTableBuilder {
 
     /// Adds a tensor. If it is invalid, [`finish`](Self::finish) returns the error.
     pub fn push(&mut self, name: &str, tensor: &TensorInfo) {
-        if !self.names.has_room_for(name.len()) || !self.records.has_room() {
+        // Offsets have 32 bits.
+        let start = u32::try_from(self.packed.byte_length()).ok();
+        let Some(start) = start.filter(|_| self.names.has_room_for(name.len())) else {
             self.error.get_or_insert_with(|| HeaderError::overflow(name));
             return;
-        }
+        };
         self.names.push(name);
         if self.error.is_none() {
             let (begin, end) = tensor.data_offsets;
@@ -307,7 +316,10 @@ impl TensorTableBuilder {
                 |before: &u64| before.checked_next_multiple_of(self.alignment) == Some(begin);
             self.data_end = self.data_end.filter(is_next).map(|_| end);
             match tensor.check(name) {
-                Ok(()) => self.records.push(tensor),
+                Ok(()) => {
+                    self.starts.push(start);
+                    self.packed.push(tensor);
+                }
                 Err(error) => self.error = Some(error),
             }
         }
@@ -319,15 +331,16 @@ impl TensorTableBuilder {
     ///
     /// Returns the first violated rule: a duplicate name, an invalid tensor, or a gap or overlap in the data.
     pub fn finish(self) -> Result<TensorTable, HeaderError> {
-        let Self { names, mut records, alignment, data_end, error } = self;
+        let Self { names, mut packed, mut starts, alignment, data_end, error } = self;
         let names = names.into_names();
         let names = names.map_err(|name| {
             let rule = "appears twice in the header";
             HeaderError::of_tensor(HeaderErrorKind::DuplicateTensor, &name, rule)
         })?;
         error.map_or(Ok(()), Err)?;
-        records.shrink_to_fit();
-        let table = TensorTable { names, records, data_length: 0 };
+        packed.bytes.shrink_to_fit();
+        starts.shrink_to_fit();
+        let table = TensorTable { names, packed, starts, data_length: 0 };
         let data_length = data_end.map_or_else(|| table.check_data(alignment), Ok)?;
         Ok(TensorTable { data_length, ..table })
     }
@@ -357,56 +370,6 @@ fn data_length(
             Err(HeaderError::misplaced(&name(at), begin, expected))
         }
     })
-}
-
-/// One record per tensor, accessed by index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Records {
-    packed: PackedTensors,
-    starts: Vec<u32>,
-}
-
-impl Records {
-    /// Creates an empty list with capacity for `records` records of `bytes` bytes in total.
-    pub(super) fn with_capacity(records: usize, bytes: usize) -> Self {
-        let packed = PackedTensors { bytes: Vec::with_capacity(bytes) };
-        Self { packed, starts: Vec::with_capacity(records) }
-    }
-
-    /// Returns whether another tensor fits, because offsets have 32 bits.
-    pub(super) fn has_room(&self) -> bool {
-        u32::try_from(self.packed.byte_length()).is_ok()
-    }
-
-    /// Adds a tensor. There must be room for it.
-    pub(super) fn push(&mut self, tensor: &TensorInfo) {
-        #[expect(clippy::cast_possible_truncation, reason = "there is room")]
-        self.starts.push(self.packed.byte_length() as u32);
-        self.packed.push(tensor);
-    }
-
-    /// Returns the tensor at an index.
-    pub(super) fn get(&self, at: usize) -> TensorInfo {
-        let mut tensor = TensorInfo::EMPTY;
-        self.packed.reader(self.starts[at] as usize..).read_tensor(&mut tensor);
-        tensor
-    }
-
-    /// Returns the memory use of the records in bytes.
-    pub(super) fn memory(&self) -> usize {
-        self.packed.byte_length() + self.starts.len() * size_of::<u32>()
-    }
-
-    /// Returns a reader that starts at the first record.
-    pub(super) fn reader(&self) -> PackedReader<'_> {
-        self.packed.reader(..)
-    }
-
-    /// Releases unused capacity.
-    pub(super) fn shrink_to_fit(&mut self) {
-        self.packed.bytes.shrink_to_fit();
-        self.starts.shrink_to_fit();
-    }
 }
 
 /// A buffer of tensors, mixed with numbers and strings.
@@ -546,8 +509,8 @@ mod tests {
         assert_eq!(tensors.size_hint(), (3, Some(3)));
         tensors.next();
         assert_eq!(tensors.len(), 2);
-        let (names, records) = (table.names.memory(), table.records.memory());
-        assert!(names > 0 && table.memory() > records && records > 0 && table.memory() > names);
+        // Dtype, rank, one dimension, start and length are one byte each, and offsets of records have four.
+        assert_eq!(table.memory(), table.names.memory() + 3 * (5 + 4));
     }
 
     fn length(spans: &[(u64, u64)], alignment: u64) -> Result<u64, HeaderError> {
@@ -600,13 +563,12 @@ mod tests {
             info("dtype of the future, ß", &[1 << 63, 0, u64::MAX], (u64::MAX - 1, u64::MAX)),
             info("", &[0x7f, 0x80, 0x3fff, 0x4000], (1 << 35, 1 << 36)),
         ];
-        let mut records = Records::default();
+        let mut packed = PackedTensors::default();
         for tensor in &tensors {
-            records.push(tensor);
+            packed.push(tensor);
         }
-        let (mut reader, mut read) = (records.reader(), TensorInfo::EMPTY);
-        for (at, tensor) in tensors.iter().enumerate() {
-            assert_eq!(records.get(at), *tensor);
+        let (mut reader, mut read) = (packed.reader(..), TensorInfo::EMPTY);
+        for tensor in &tensors {
             reader.read_tensor(&mut read);
             assert_eq!(read, *tensor);
         }
@@ -616,12 +578,12 @@ mod tests {
     /// A header that is cached must not keep the capacity that its parser reserved.
     #[test]
     fn records_have_no_spare_capacity() {
-        let mut records = Records::with_capacity(1_000, 100_000);
-        records.push(&TensorInfo::new(Dtype::BF16, vec![50_257, 768], (0, 77_194_752)));
-        // Dtype, rank, two dimensions of 3 and 2 bytes, start and length of 1 and 4, and the offset of the record.
-        assert_eq!(records.memory(), 1 + 1 + 3 + 2 + 1 + 4 + 4);
-        records.shrink_to_fit();
-        assert!(records.starts.capacity() < 1_000 && records.packed.bytes.capacity() < 100_000);
+        let mut builder = TensorTableBuilder::for_header(1_000_000);
+        builder.push("w", &TensorInfo::new(Dtype::BF16, vec![50_257, 768], (0, 77_194_752)));
+        let table = builder.finish().unwrap();
+        // Dtype, rank, two dimensions of 3 and 2 bytes, start and length of 1 and 4.
+        assert_eq!(table.packed.byte_length(), 1 + 1 + 3 + 2 + 1 + 4);
+        assert!(table.starts.capacity() < 1_000 && table.packed.bytes.capacity() < 1_000);
     }
 
     #[test]

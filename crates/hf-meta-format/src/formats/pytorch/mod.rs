@@ -38,7 +38,7 @@ pub struct PyTorch;
 const EXTENSIONS: [&str; 4] = [".bin", ".pt", ".pth", ".ckpt"];
 
 /// Patterns of names, without extension, of files that share these extensions and contain the state of a training run
-/// of transformers, accelerate or DeepSpeed, or a vocabulary, as in llama2.c and in translation models.
+/// of transformers, accelerate or `DeepSpeed`, or a vocabulary, as in llama2.c and in translation models.
 const STATES: &str = "training_args* optimizer* scheduler* lr_scheduler* scaler* sampler* rng_state* random_states* \
     dl_state_dict* *_optim_states tokenizer vocab*";
 

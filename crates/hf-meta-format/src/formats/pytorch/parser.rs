@@ -86,7 +86,7 @@ impl PyTorchParser {
         });
         let parsed = parsed.map_err(|stop| match stop {
             Stop::Missing(_) => pickle.invalid("it is truncated"),
-            invalid => invalid,
+            Stop::Invalid(_) => stop,
         });
         let (tensors, summary) = parsed.map_err(|stop| with_imports(stop, &pickle.imports))?;
         let header = FileHeader::new(tensors, 0..file_size).with_file_size(file_size);
@@ -142,7 +142,7 @@ impl PyTorchParser {
                 let unknown = || not_a_checkpoint(other_content(start)).into();
                 DetectedFormat::recognize_or_text(start).map_or_else(unknown, wrong_format)
             }
-            invalid => invalid,
+            Stop::Invalid(_) => stop,
         })
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use thiserror::Error;
 
-use self::name::{ShardNumber, Sharding, WeightsName};
+use self::name::{LORA, Location, ShardNumber, Sharding, WeightsName};
 use crate::formats::pytorch::OtherFile;
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
@@ -395,9 +395,6 @@ fn split_folder(path: &str) -> (&str, &str) {
 /// The most common quantization, which is preferred.
 const PREFERRED_QUANTIZATION: &str = "Q4_K_M";
 
-/// The file name of adapters written by `diffusers`.
-const LORA: &str = "pytorch_lora_weights";
-
 /// The order of sets in the search for the model: the lowest is the main set. Its fields are in the order of their
 /// weight.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -409,48 +406,6 @@ struct Precedence<'a> {
     /// The most common quantization, or else the smallest.
     quantization: Option<(bool, u64, &'a str)>,
     sharding: Sharding,
-}
-
-/// The folder and the name of a set: the standard ones in the order of huggingface.js, then others.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Location {
-    Model,
-    Transformer,
-    Unet,
-    DiffusionModel,
-    Consolidated,
-    Adapter,
-    Lora,
-    FirstModule,
-    /// The root folder, with any other name.
-    Root,
-    Subfolder,
-}
-
-impl Location {
-    /// Returns the location of a set in a folder that is searched like a repository.
-    fn of(name: &WeightsName, root: &str, has_modules: bool) -> Self {
-        let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
-        let folder = folder.strip_prefix('/').unwrap_or(folder);
-        match (folder, &*name.stem) {
-            ("", _) if name.step.is_some() => Self::Root,
-            ("", "model") => Self::Model,
-            ("transformer", "diffusion_pytorch_model") => Self::Transformer,
-            ("unet", "diffusion_pytorch_model") => Self::Unet,
-            ("", "diffusion_pytorch_model") => Self::DiffusionModel,
-            ("", "consolidated") => Self::Consolidated,
-            ("", "adapter_model") => Self::Adapter,
-            ("", LORA) => Self::Lora,
-            (module, "model") if has_modules && is_first_module(module) => Self::FirstModule,
-            ("", _) => Self::Root,
-            _ => Self::Subfolder,
-        }
-    }
-}
-
-/// Returns whether a folder is the first module of a `sentence-transformers` model, which contains the model.
-fn is_first_module(folder: &str) -> bool {
-    folder.starts_with("0_") && !folder.contains('/')
 }
 
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.

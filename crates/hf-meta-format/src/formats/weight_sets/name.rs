@@ -88,6 +88,51 @@ impl WeightsName {
     }
 }
 
+/// The file name of adapters written by `diffusers`.
+pub(super) const LORA: &str = "pytorch_lora_weights";
+
+/// The folder and the name of a set: the standard ones in the order of huggingface.js, then others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Location {
+    Model,
+    Transformer,
+    Unet,
+    DiffusionModel,
+    Consolidated,
+    Adapter,
+    Lora,
+    FirstModule,
+    /// The root folder, with any other name.
+    Root,
+    Subfolder,
+}
+
+impl Location {
+    /// Returns the location of a set in a folder that is searched like a repository.
+    pub(super) fn of(name: &WeightsName, root: &str, has_modules: bool) -> Self {
+        let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
+        let folder = folder.strip_prefix('/').unwrap_or(folder);
+        match (folder, &*name.stem) {
+            ("", _) if name.step.is_some() => Self::Root,
+            ("", "model") => Self::Model,
+            ("transformer", "diffusion_pytorch_model") => Self::Transformer,
+            ("unet", "diffusion_pytorch_model") => Self::Unet,
+            ("", "diffusion_pytorch_model") => Self::DiffusionModel,
+            ("", "consolidated") => Self::Consolidated,
+            ("", "adapter_model") => Self::Adapter,
+            ("", LORA) => Self::Lora,
+            (module, "model") if has_modules && is_first_module(module) => Self::FirstModule,
+            ("", _) => Self::Root,
+            _ => Self::Subfolder,
+        }
+    }
+}
+
+/// Returns whether a folder is the first module of a `sentence-transformers` model, which contains the model.
+fn is_first_module(folder: &str) -> bool {
+    folder.starts_with("0_") && !folder.contains('/')
+}
+
 /// Returns whether the last folder of a path is named after a variant.
 fn is_variant_folder(folder: &str, variant: &str) -> bool {
     let last = folder.rsplit('/').next().unwrap_or_default();
