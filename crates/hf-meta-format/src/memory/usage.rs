@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
-
 use super::{CacheError, CacheKind, CacheLayout, LayerCache};
 
 /// The number of tokens for models that state no maximum.
@@ -362,33 +360,6 @@ fn add(sum: &mut (u64, u64), factors: &[u64], dtype: CacheDtype) -> Option<()> {
     sum.0 = sum.0.checked_add(elements)?;
     sum.1 = sum.1.checked_add(dtype.bytes(elements)?)?;
     Some(())
-}
-
-impl Serialize for Memory {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("context", &self.context)?;
-        map.serialize_entry("batch", &self.options.batch.unwrap_or(1))?;
-        map.serialize_entry("engine", self.options.engine.unwrap_or(Engine::Stored).name())?;
-        map.serialize_entry("cacheDtype", self.cache_dtype.name())?;
-        map.serialize_entry("exact", &self.unknown.is_none())?;
-        map.serialize_entry("weightBytes", &self.weight_bytes)?;
-        map.serialize_entry("cacheElements", &self.cache_elements)?;
-        map.serialize_entry("cacheBytes", &self.cache_bytes)?;
-        map.serialize_entry("stateElements", &self.state_elements)?;
-        map.serialize_entry("stateBytes", &self.state_bytes)?;
-        map.serialize_entry("totalBytes", &self.total_bytes)?;
-        if let Ok(layout) = &self.layout {
-            map.serialize_entry("architecture", &layout.architecture)?;
-            map.serialize_entry("maxContext", &layout.max_context)?;
-            map.serialize_entry("layers", &layout.layers)?;
-            map.serialize_entry("caches", &layout.caches)?;
-        }
-        if let Some(error) = &self.unknown {
-            map.serialize_entry("unknown", error)?;
-        }
-        map.end()
-    }
 }
 
 impl fmt::Display for CacheDtype {

@@ -11,6 +11,7 @@ use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };
 use crate::formats::{Dtype, FileHeader, RepoPath, TensorTable};
+use crate::memory::{Engine, Memory};
 
 /// Writes an entry. One with a `?` is left out if it has no value.
 macro_rules! entry {
@@ -66,6 +67,25 @@ serialize_as_objects! {
         "fetch": report.fetch,
         "plan": report.plan,
         "checkedAgainstBytes": report.plan.reads_files(),
+    }
+
+    Memory, memory {
+        "context": memory.context,
+        "batch": memory.options.batch.unwrap_or(1),
+        "engine": memory.options.engine.unwrap_or(Engine::Stored).name(),
+        "cacheDtype": memory.cache_dtype.name(),
+        "exact": memory.unknown.is_none(),
+        "weightBytes": memory.weight_bytes,
+        "cacheElements": memory.cache_elements,
+        "cacheBytes": memory.cache_bytes,
+        "stateElements": memory.state_elements,
+        "stateBytes": memory.state_bytes,
+        "totalBytes": memory.total_bytes,
+        "architecture" ? memory.layout.as_ref().ok().map(|layout| &layout.architecture),
+        "maxContext" ? memory.layout.as_ref().ok().map(|layout| layout.max_context),
+        "layers" ? memory.layout.as_ref().ok().map(|layout| layout.layers),
+        "caches" ? memory.layout.as_ref().ok().map(|layout| &layout.caches),
+        "unknown" ? &memory.unknown,
     }
 
     FileHeader, header {

@@ -347,6 +347,8 @@ impl FormulaInputs for ModelNames<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     /// A base that does not exist, a word without a value, or a function that does not exist would be ignored.
@@ -370,9 +372,13 @@ mod tests {
         ];
 
         let lines = include_str!("architectures.txt").lines().filter(|line| !line.starts_with('#'));
+        let mut known = HashSet::new();
         for line in lines.filter(|line| !line.starts_with("keys ")) {
             let mut words = line.split(' ');
             let (kind, names) = (words.next().unwrap(), words.next().unwrap());
+            for name in names.split(',') {
+                assert!(known.insert((kind, name)), "{kind} {name} is defined twice");
+            }
             assert!(["cache", "modules", "size"].contains(&kind), "{line}");
             for word in words {
                 if let Some(base) = word.strip_prefix('<') {
