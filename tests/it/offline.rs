@@ -136,8 +136,8 @@ async fn an_error_names_the_missing_part_of_the_cache() {
         ("org/part", "long", not_cached("org/part", "long"), "does not contain a commit"),
         (
             "org/part",
-            "x/../../models--org/secret",
-            not_cached("org/part", "x/../../models--org/secret"),
+            r"x\..\..\models--org\secret",
+            not_cached("org/part", r"x\..\..\models--org\secret"),
             "refs` does not contain the revision",
         ),
         (

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hf_meta::{
     Client, ClientBuilder, Error, ErrorKind, HttpError, RetryPolicy, Source, TransportKind,
 };
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::hub::{Fault, Host, LocalHub, Repo};
@@ -107,6 +107,8 @@ async fn endless_informational_responses_time_out() {
     let url = format!("http://{}/x.safetensors", listener.local_addr().unwrap());
     let serve = async {
         let (mut stream, _) = listener.accept().await.unwrap();
+        // A response before the request would be another error.
+        stream.read_exact(&mut [0; 16]).await.unwrap();
         let response = b"HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n";
         while stream.write_all(response).await.is_ok() {}
         std::future::pending::<()>().await;

@@ -176,6 +176,10 @@ impl<'a> Pickle<'a> {
             b'p' | b'q' | b'r' | 0x94 => {
                 let index = self.memo_index(opcode)?;
                 let top = *self.stack.last().ok_or_else(|| self.empty_stack())?;
+                // Picklers number the entries one by one, and each of them takes at least a byte.
+                if index >= self.at {
+                    return Err(self.invalid("a memo index is too large"));
+                }
                 let length = self.memo.len().max(index.saturating_add(1));
                 self.charge(length - self.memo.len())?;
                 self.memo.resize(length, PickleValue::MARK);
