@@ -1,5 +1,7 @@
 //! Models of all sizes for the local Hub.
 
+#[path = "../../examples/local_hub/folder.rs"]
+mod folder;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
 #[path = "../../examples/local_hub/tls.rs"]
@@ -8,7 +10,8 @@ pub(crate) mod tls;
 use std::error::Error;
 use std::time::Duration;
 
-use hf_meta_testing::{Repo, load_folder};
+use folder::load_folder;
+use hf_meta_testing::Repo;
 use models::Model;
 
 /// Returns repositories by name, from the fixtures and from generated models that are too large for fixtures.

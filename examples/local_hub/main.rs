@@ -9,6 +9,7 @@
 //! adds generated models, and `--quota` enforces a rate limit.
 
 mod duration;
+mod folder;
 mod generated;
 mod tls;
 
@@ -17,8 +18,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use folder::load_folder;
 use generated::GeneratedModels;
-use hf_meta_testing::{Host, MockHub, RequestCounts, load_folder};
+use hf_meta_testing::{Host, MockHub, RequestCounts};
 use serde_json::json;
 use tls::Tls;
 

@@ -3,10 +3,14 @@
 //! This is a binary in its own package, because an example would first compile all dependencies of the tests, which takes
 //! twice as long.
 
+#[path = "../local_hub/folder.rs"]
+mod folder;
+
 use std::io::{self, Write};
 
+use folder::load_folder;
 use hf_meta::{Client, SafetensorsParseFromRepo};
-use hf_meta_testing::{MockHub, load_folder};
+use hf_meta_testing::MockHub;
 
 /// The models whose counts the documentation of the format lists.
 const REPOS: [&str; 9] = [

@@ -17,7 +17,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hf_meta::{Client, ErrorKind};
-use hf_meta_census::{Census, CensusError, CensusRow, CensusSummary, Listing, Manifest};
+use hf_meta_census::{
+    Census, CensusError, CensusRow, CensusRun, CensusSummary, ListedRepo, Listing, Manifest,
+    StoredHeader,
+};
 use hf_meta_testing::{Fault, LazyRepos as _, MockHubBuilder};
 
 use crate::generated::{GeneratedModels, ModelKind, ModelTruth};
@@ -85,7 +88,7 @@ impl GeneratedHub {
 fn rows(target: &Path) -> BTreeMap<String, CensusRow> {
     let mut rows = BTreeMap::new();
     for file in fs::read_dir(target.join("repos")).unwrap() {
-        for row in hf_meta_census::repo_rows(&file.unwrap().path()).unwrap() {
+        for row in hf_meta_census::rows::<CensusRow>(&file.unwrap().path()).unwrap() {
             let row = row.unwrap();
             assert_eq!(rows.insert(row.repo.clone(), row), None);
         }
@@ -215,7 +218,8 @@ async fn two_reads_of_one_state_are_equal_byte_for_byte() {
         let sent = generated.hub.log().len();
         let runs: Vec<_> = fs::read_dir(folder(target).join("runs")).unwrap().collect();
         assert_eq!(runs.len(), 1);
-        let mut runs = hf_meta_census::run_rows(&runs[0].as_ref().unwrap().path()).unwrap();
+        let mut runs =
+            hf_meta_census::rows::<CensusRun>(&runs[0].as_ref().unwrap().path()).unwrap();
         let run = runs.next().unwrap().unwrap();
         assert_eq!((&*run.action, run.repos, run.error.as_deref()), ("read", 300, None));
         // Chance decides whether requests of calls that end early are sent.
@@ -230,7 +234,7 @@ async fn two_reads_of_one_state_are_equal_byte_for_byte() {
     }
     for name in files(&folder("one").join("files")).keys() {
         let file = folder("one").join("files").join(name);
-        let headers = hf_meta_census::file_rows(&file).unwrap().map(Result::unwrap);
+        let headers = hf_meta_census::rows::<StoredHeader>(&file).unwrap().map(Result::unwrap);
         assert!(headers.is_sorted_by_key(|header| (header.repo, header.path)));
     }
 }
@@ -371,7 +375,8 @@ async fn a_listing_continues_and_names_what_was_changed() {
     assert_eq!(listing.write(&generated.client, &file).await.unwrap(), 5_000);
     assert_eq!(progress.try_iter().collect::<Vec<_>>(), [4_000, 5_000]);
     assert!(generated.hub.log().len() < 6, "{}", generated.hub.log().len());
-    let listed: Vec<_> = hf_meta_census::listed_rows(&file).unwrap().map(Result::unwrap).collect();
+    let listed: Vec<_> =
+        hf_meta_census::rows::<ListedRepo>(&file).unwrap().map(Result::unwrap).collect();
     let mut names: Vec<_> = listed.iter().map(|repo| repo.repo.clone()).collect();
     names.sort_unstable();
     names.dedup();
@@ -382,6 +387,6 @@ async fn a_listing_continues_and_names_what_was_changed() {
     let listing = Listing::new().since(last + 3_600_000);
     listing.write(&generated.client, &changed).await.unwrap();
     let listed: Vec<_> =
-        hf_meta_census::listed_rows(&changed).unwrap().map(Result::unwrap).collect();
+        hf_meta_census::rows::<ListedRepo>(&changed).unwrap().map(Result::unwrap).collect();
     assert!((20..100).contains(&listed.len()), "{}", listed.len());
 }

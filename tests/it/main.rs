@@ -6,11 +6,12 @@
 mod hub {
     pub(crate) use hf_meta_testing::{
         ContentRangeFault, Fault, File, Host, LazyRepos, LoggedRequest, MockHub as LocalHub, Repo,
-        load_folder,
     };
 }
 #[path = "../../examples/local_hub/duration.rs"]
 mod duration;
+#[path = "../../examples/local_hub/folder.rs"]
+mod folder;
 #[path = "../../examples/local_hub/generated/mod.rs"]
 mod generated;
 #[path = "../../examples/local_hub/tls.rs"]

@@ -186,7 +186,8 @@ async fn statuses(client: &Client, names: &[&str]) -> Vec<(String, bool)> {
         .pack(&packed.display().to_string())
         .await
         .unwrap();
-    let rows = hf_meta_census::repo_rows(&packed).unwrap().map(Result::unwrap);
+    let rows =
+        hf_meta_census::rows::<hf_meta_census::CensusRow>(&packed).unwrap().map(Result::unwrap);
     let mut rows: Vec<_> =
         rows.map(|row| (row.repo, row.status, row.parameter_total.is_some())).collect();
     rows.sort();

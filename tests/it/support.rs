@@ -9,7 +9,8 @@ use std::process::Command;
 
 use hf_meta::{Client, Dtype, Error, Plan, SafetensorsFileHeader, SafetensorsParseFromRepo};
 
-use crate::hub::{File, LocalHub, Repo, load_folder};
+use crate::folder::load_folder;
+use crate::hub::{File, LocalHub, Repo};
 use crate::models::Model;
 
 /// Starts a Hub with all fixtures.

@@ -261,7 +261,7 @@ class Census(unittest.TestCase):
             self.assertEqual(hf_meta.census.verify(packed, sample=20, seed=1), [])
             published = os.path.join(folder, "published")
             self.assertEqual(hf_meta.census.publish(whole, published, license="cc0-1.0", tensors=True), 300)
-            self.assertIn("croissant.json", os.listdir(published))
+            self.assertIn("tensors.parquet", os.listdir(published))
             few = [name for name in repos["repo"].to_pylist()[1:]] + ["org/none"]
             hf_meta.census.read(iter(few), changed)
             changes = hf_meta.census.diff(whole, changed)

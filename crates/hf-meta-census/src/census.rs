@@ -1,34 +1,26 @@
 //! Runs a census: reads the repositories of a manifest, and writes parts to a folder or an object store.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
-use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
-
-use super::manifest::REPOS_PER_PART;
-use super::outage::{CensusStop, CircuitBreaker, MAX_OUTAGE};
-use super::part::{CensusPart, PartFooter, PendingPart};
-use super::previous::PreviousCensus;
+use super::error::CensusError;
+use super::manifest::{Manifest, REPOS_PER_PART};
+use super::part::{CensusPart, PartFooter};
 use super::read_repo::{RepoReader, recount};
+use super::read_run::PreviousCensus;
+use super::read_run::{CensusSummary, ReadRun};
+use super::reads::{CensusProgress, CensusStop, ProgressReporter};
+use super::reads::{ReadSettings, Reads};
 use super::row::{CensusRow, TOOL, integer};
 use super::run::CensusRun;
 use super::storage::Storage;
-use super::{CensusError, ListedRepo, Manifest, StoredHeader};
+use super::stored_header::StoredHeader;
+use hf_meta::Client;
 use hf_meta::formats::{chain, clip};
-use hf_meta::{Client, ErrorKind};
-
-/// The maximum number of incomplete parts, so that one slow repository does not delay all others.
-const MAX_CONCURRENT_PARTS: usize = 8;
-
-/// The number of parts of an earlier run to check concurrently.
-const MAX_CONCURRENT_CHECKS: usize = 32;
 
 /// A census: the rows and headers of repositories, in a local folder or an object store.
 ///
-/// Repositories are read in parts of 256, one part after the other. A part is stored atomically, once all its
+/// Repositories are read in the order of the list. Each 256 are a part, which is stored atomically, once all its
 /// repositories have been read or the run ends early. So an interrupted census resumes with the missing repositories,
 /// and several processes can each read a slice.
 ///
@@ -48,115 +40,11 @@ const MAX_CONCURRENT_CHECKS: usize = 32;
 pub struct Census {
     pub(super) client: Client,
     pub(super) storage: Storage,
-    concurrency: usize,
+    pub(super) settings: ReadSettings,
     slice: (usize, usize),
     previous: Option<String>,
     all_quantizations: bool,
-    max_outage: Duration,
     pub(super) tool: String,
-    pub(super) stop: CensusStop,
-    progress: Arc<ProgressReporter>,
-}
-
-type OnProgress = dyn Fn(CensusProgress) + Send + Sync;
-
-/// The progress of a run, and the function that is called with it.
-#[derive(Default)]
-pub(super) struct ProgressReporter {
-    current: Mutex<CensusProgress>,
-    on_progress: Option<Box<OnProgress>>,
-}
-
-impl fmt::Debug for ProgressReporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ProgressReporter")
-    }
-}
-
-impl ProgressReporter {
-    pub(super) fn new(report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
-        Self { current: Mutex::default(), on_progress: Some(Box::new(report)) }
-    }
-
-    /// Counts a repository and reports the progress.
-    pub(super) fn add(&self, row: &CensusRow) {
-        self.update(|progress| {
-            progress.done += 1;
-            progress.failed += usize::from(row.has_failed());
-        });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CensusProgress> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the progress and reports it.
-    pub(super) fn update(&self, change: impl FnOnce(&mut CensusProgress)) {
-        let mut progress = self.lock();
-        change(&mut progress);
-        if let Some(report) = &self.on_progress {
-            report(*progress);
-        }
-    }
-}
-
-/// The progress of a census, as numbers of repositories.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CensusProgress {
-    /// Repositories that were read or copied from an earlier census.
-    pub done: usize,
-    /// Repositories to read, or, for [`Census::count`], the maximum number of rows.
-    pub total: usize,
-    /// Repositories that failed.
-    pub failed: usize,
-    /// The kind of the failures during an outage, in which single repositories are read as probes until one succeeds.
-    pub outage: Option<ErrorKind>,
-}
-
-/// The number of rows of a census by status and error code.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CensusSummary {
-    /// The number of rows by status and error code; the code of rows without an error is empty.
-    pub rows: BTreeMap<(String, String), usize>,
-    /// The number of rows in parts that existed before.
-    pub already_read: usize,
-    /// The number of rows that were copied from an earlier census.
-    pub carried_over: usize,
-    /// The number of rows that [`Census::count`] left unchanged because their headers are not stored.
-    pub not_recounted: usize,
-}
-
-impl CensusSummary {
-    /// Returns the number of rows.
-    #[must_use]
-    pub fn repos(&self) -> usize {
-        self.rows.values().sum()
-    }
-
-    /// Returns the number of rows with the status `failed`.
-    #[must_use]
-    pub fn failed(&self) -> usize {
-        let failed = self.rows.iter().filter(|((status, _), _)| status == "failed");
-        failed.map(|(_, rows)| rows).sum()
-    }
-
-    fn add_rows(&mut self, rows: &[CensusRow]) {
-        for row in rows {
-            let kind = row.error_kind.clone().unwrap_or_default();
-            *self.rows.entry((row.status.clone(), kind)).or_default() += 1;
-        }
-    }
-
-    fn add(&mut self, part: &Self) {
-        for (status, rows) in &part.rows {
-            *self.rows.entry(status.clone()).or_default() += rows;
-        }
-        self.already_read += part.already_read;
-        self.carried_over += part.carried_over;
-        self.not_recounted += part.not_recounted;
-    }
 }
 
 impl Census {
@@ -183,20 +71,18 @@ impl Census {
         Self {
             client,
             storage,
-            concurrency: 32,
+            settings: ReadSettings::default(),
             slice: (0, 1),
             previous: None,
             all_quantizations: false,
-            max_outage: MAX_OUTAGE,
             tool: TOOL.to_owned(),
-            stop: CensusStop::default(),
-            progress: Arc::default(),
         }
     }
 
     /// Sets the number of repositories that are read concurrently, 32 by default.
-    pub fn concurrency(self, repos: usize) -> Self {
-        Self { concurrency: repos.max(1), ..self }
+    pub fn concurrency(mut self, repos: usize) -> Self {
+        self.settings.concurrency = repos.max(1);
+        self
     }
 
     /// Reads only the parts whose number modulo `slices` is `slice`, so `slice` must be less than `slices`. By
@@ -219,8 +105,9 @@ impl Census {
 
     /// Sets the duration of an outage of the Hub or the network that ends a run, 10 minutes by default. An outage begins
     /// with 16 consecutive failures.
-    pub fn max_outage(self, duration: Duration) -> Self {
-        Self { max_outage: duration, ..self }
+    pub fn max_outage(mut self, duration: Duration) -> Self {
+        self.settings.max_outage = duration;
+        self
     }
 
     /// Sets the program, its version and its commit for the [`runs`](CensusRun::tool) table, `hf-meta` and its version by
@@ -231,14 +118,15 @@ impl Census {
 
     /// Sets a function to be called after each repository, and at the start and end of an outage.
     /// [`count`](Self::count) calls it after each part.
-    pub fn on_progress(self, report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
-        Self { progress: Arc::new(ProgressReporter::new(report)), ..self }
+    pub fn on_progress(mut self, report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
+        self.settings.progress = ProgressReporter::new(report);
+        self
     }
 
     /// Returns a handle that ends every run early, for example on a signal.
     #[must_use]
     pub fn stop_handle(&self) -> CensusStop {
-        self.stop.clone()
+        self.settings.stop.clone()
     }
 
     /// Reads the repositories of a manifest. Existing rows with the current counting rules are not read again.
@@ -284,41 +172,20 @@ impl Census {
         parts: &[CensusPart],
         manifest: Option<&Manifest>,
     ) -> Result<CensusSummary, CensusError> {
-        let mut run = ReadRun::start(self, manifest, existing).await?;
-        let mut summary = CensusSummary::default();
-        let mut todo = run.find_incomplete(parts, &mut summary).await?;
-        loop {
-            let (mut failed, mut missing) = (Vec::new(), 0);
-            let reads = stream::iter(take(&mut todo)).map(|part| run.read_part(part));
-            let mut reads = reads.buffer_unordered(MAX_CONCURRENT_PARTS);
-            while let Some((part, read)) = reads.try_next().await? {
-                match read {
-                    None => missing += 1,
-                    Some(read) if read.failed() > 0 => failed.push((part, read)),
-                    Some(read) => summary.add(&read),
-                }
-            }
-            drop(reads);
-            run.breaker.result()?;
-            if missing > 0 {
-                return Err(self.incomplete(missing, parts.len()));
-            }
-            let suspects = run.breaker.take_suspects();
-            if suspects.is_empty() {
-                for (_, read) in &failed {
-                    summary.add(read);
-                }
-                return Ok(summary);
-            }
-            // The first failures of an outage, and its probes, are rows.
-            run.existing.extend(failed.iter().map(|(part, _)| part.clone()));
-            let rows = failed.iter().map(|(_, read)| read.failed()).sum::<usize>();
-            let rows = rows.min(suspects.len());
-            (run.reads_failed, run.suspects) = (true, Some(suspects));
-            self.progress.update(|progress| {
-                (progress.done, progress.failed) = (progress.done - rows, progress.failed - rows);
-            });
-            todo = failed.into_iter().map(|(part, _)| part).collect();
+        let previous = match &self.previous {
+            Some(target) => Some(PreviousCensus::open(target).await?),
+            None => None,
+        };
+        let progress = self.settings.progress.clone();
+        let run = ReadRun::start(&self.storage, manifest, parts, existing, progress).await?;
+        let mut run = run.previous(previous);
+        let reader = RepoReader::new(&self.client, self.all_quantizations);
+        let read = run.read_parts(Reads::new(reader, self.settings.clone())).await;
+        let stored = run.store_incomplete().await;
+        // The error of the run is more important.
+        match read.and(stored)? {
+            0 => Ok(run.summary),
+            missing => Err(self.incomplete(missing, parts.len())),
         }
     }
 
@@ -328,12 +195,12 @@ impl Census {
         action: &str,
         run: impl Future<Output = Result<CensusSummary, CensusError>>,
     ) -> Result<CensusSummary, CensusError> {
-        *self.progress.lock() = CensusProgress::default();
+        self.settings.progress.reset();
         let (mut row, before) = CensusRun::start(action, &self.client, &self.tool);
         (row.slice, row.slices) = (integer(self.slice.0 as u64), integer(self.slice.1 as u64));
         let result = run.await;
         row.error = result.as_ref().err().map(|error| clip(&chain(error)));
-        let progress = *self.progress.lock();
+        let progress = self.settings.progress.current();
         let written = row.write(&self.storage, &before, &self.client.stats(), progress).await;
         // The error of the run is more important.
         result.and_then(|summary| written.map(|()| summary))
@@ -356,14 +223,16 @@ impl Census {
     async fn count_parts(&self, parts: BTreeSet<CensusPart>) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
         let total = parts.len() * REPOS_PER_PART;
-        self.progress.update(|progress| *progress = CensusProgress { total, ..Default::default() });
+        self.settings
+            .progress
+            .update(|progress| *progress = CensusProgress { total, ..Default::default() });
         for part in &parts {
-            self.stop.check()?;
+            self.settings.stop.check()?;
             let (footer, mut rows) = part.read(&self.storage).await?;
             summary.not_recounted += self.count_part(part, &footer, &mut rows).await?;
             part.write_rows(&self.storage, &rows, footer).await?;
             summary.add_rows(&rows);
-            self.progress.update(|progress| {
+            self.settings.progress.update(|progress| {
                 (progress.done, progress.failed) = (summary.repos(), summary.failed());
             });
         }
@@ -402,144 +271,5 @@ impl Census {
             }
         }
         Ok(waiting.len() + not_counted)
-    }
-}
-
-/// The state shared by all parts of a run.
-struct ReadRun<'a> {
-    census: &'a Census,
-    manifest: Option<&'a Manifest>,
-    /// The number of parts of the manifest.
-    parts: usize,
-    existing: BTreeSet<CensusPart>,
-    /// True if failed repositories are read again.
-    reads_failed: bool,
-    /// The failed repositories to read again; `None` for all.
-    suspects: Option<BTreeSet<String>>,
-    previous: Option<PreviousCensus>,
-    breaker: Arc<CircuitBreaker>,
-    reader: RepoReader,
-    /// Locked by the part whose repositories are started, so that parts are completed one after the other.
-    turn: tokio::sync::Mutex<()>,
-}
-
-impl<'a> ReadRun<'a> {
-    async fn start(
-        census: &'a Census,
-        manifest: Option<&'a Manifest>,
-        existing: BTreeSet<CensusPart>,
-    ) -> Result<Self, CensusError> {
-        let previous = match &census.previous {
-            Some(target) => Some(PreviousCensus::open(target).await?),
-            None => None,
-        };
-        let (stop, progress) = (census.stop.clone(), Arc::clone(&census.progress));
-        let breaker = Arc::new(CircuitBreaker::new(census.max_outage, stop, progress));
-        let reader = RepoReader::new(&census.client, census.concurrency, Arc::clone(&breaker));
-        let reader = reader.all_quantizations(census.all_quantizations);
-        let (reads_failed, suspects) = (manifest.is_none(), None);
-        let turn = tokio::sync::Mutex::default();
-        let parts = manifest.map_or(0, Manifest::parts);
-        Ok(Self {
-            census,
-            manifest,
-            parts,
-            existing,
-            reads_failed,
-            suspects,
-            previous,
-            breaker,
-            reader,
-            turn,
-        })
-    }
-
-    /// Returns the parts that have to be read, and adds the others to the summary.
-    async fn find_incomplete(
-        &self,
-        parts: &[CensusPart],
-        summary: &mut CensusSummary,
-    ) -> Result<Vec<CensusPart>, CensusError> {
-        let (mut todo, mut total) = (Vec::new(), 0);
-        let check = async |part: &CensusPart| -> Result<_, CensusError> {
-            Ok((part.clone(), self.stored(part).await?))
-        };
-        let mut checks = stream::iter(parts).map(check).buffered(MAX_CONCURRENT_CHECKS);
-        while let Some((part, stored)) = checks.try_next().await? {
-            let unread = match &stored {
-                Some((footer, rows)) => footer.unread(rows, self.reads_failed).count(),
-                None => self.manifest.map_or(0, |manifest| manifest.part_len(part.number)),
-            };
-            total += unread;
-            if unread > 0 {
-                todo.push(part);
-            } else if let Some((_, rows)) = stored {
-                summary.already_read += rows.len();
-                summary.add_rows(&rows);
-            }
-        }
-        self.census
-            .progress
-            .update(|progress| *progress = CensusProgress { total, ..Default::default() });
-        Ok(todo)
-    }
-
-    /// Returns the rows of an existing part to which rows can be added.
-    async fn stored(
-        &self,
-        part: &CensusPart,
-    ) -> Result<Option<(PartFooter, Vec<CensusRow>)>, CensusError> {
-        let storage = &self.census.storage;
-        if !self.existing.contains(part) {
-            return Ok(None);
-        }
-        if self.manifest.is_some() && !self.reads_failed {
-            return part.read_current(storage).await;
-        }
-        part.read(storage).await.map(Some)
-    }
-
-    /// Reads a part and stores it. Returns the number of its rows; `None` if it is incomplete.
-    async fn read_part(
-        &self,
-        part: CensusPart,
-    ) -> Result<(CensusPart, Option<CensusSummary>), CensusError> {
-        if self.breaker.stop().is_stopped() {
-            return Ok((part, None));
-        }
-        let storage = &self.census.storage;
-        let mut pending = match (self.stored(&part).await?, self.manifest) {
-            (Some((footer, rows)), _) => {
-                let is_suspect = |repo: &&ListedRepo| {
-                    self.suspects.as_ref().is_none_or(|suspects| suspects.contains(&repo.repo))
-                };
-                let unread = footer.unread(&rows, self.reads_failed).filter(is_suspect);
-                let unread: Vec<_> = unread.cloned().collect();
-                if unread.is_empty() {
-                    let mut summary = CensusSummary::default();
-                    summary.add_rows(&rows);
-                    return Ok((part, Some(summary)));
-                }
-                PendingPart::resume(storage, &part, footer, rows, unread).await?
-            }
-            (None, Some(manifest)) => {
-                PendingPart::new(&part, self.parts, manifest.part(part.number)?)?
-            }
-            (None, None) => return Ok((part, None)),
-        };
-        let mut summary = CensusSummary { already_read: pending.rows.len(), ..Default::default() };
-        if let Some(previous) = &self.previous {
-            previous.carry_over(&mut pending).await?;
-            summary.carried_over = pending.rows.len() - summary.already_read;
-            self.census.progress.update(|progress| progress.done += summary.carried_over);
-        }
-        let report = |row: &CensusRow| self.census.progress.add(row);
-        let turn = self.turn.lock().await;
-        pending.complete(&self.reader, turn, report).await?;
-        let is_complete = pending.is_complete();
-        let exists = self.existing.contains(&part);
-        let rows = part.write(storage, pending, exists).await?;
-        summary.add_rows(&rows);
-        Ok((part, is_complete.then_some(summary)))
     }
 }

@@ -1,14 +1,18 @@
-//! Compares two censuses.
+//! Compares two censuses, or a random sample of one with the Hub.
 
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
 use itertools::{EitherOrBoth, Itertools};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::CensusError;
-use super::layout_digest::hexadecimal;
-use super::pack::{order, sorted_rows};
+use super::error::CensusError;
+use super::layout_digest::{hexadecimal, short_hash};
+use super::pack::{for_each_part, order, sorted_rows};
+use super::read_repo::{MAX_LARGE_READS, read_again};
 use super::row::CensusRow;
-use super::table::is_digest;
+use hf_meta::{Client, LargeCallLimit};
 
 /// A difference between two censuses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,10 +49,7 @@ impl CensusChange {
     }
 
     /// Compares all columns of two rows.
-    pub(super) fn between(
-        before: &CensusRow,
-        after: &CensusRow,
-    ) -> impl Iterator<Item = Self> + use<> {
+    fn between(before: &CensusRow, after: &CensusRow) -> impl Iterator<Item = Self> + use<> {
         let (repo, mut after) = (before.repo.clone(), values(after));
         values(before).into_iter().filter_map(move |(column, before)| {
             let after = after.remove(&column).unwrap_or_default();
@@ -62,6 +63,7 @@ impl CensusChange {
 fn values(row: &CensusRow) -> Map<String, Value> {
     // A row is an object with text as keys, so that it is always valid JSON.
     let Ok(Value::Object(mut values)) = serde_json::to_value(row) else { return Map::new() };
+    let is_digest = |name: &str| name.ends_with("_digest") || name.ends_with("sha256");
     values.iter_mut().filter(|(name, _)| is_digest(name)).for_each(|(_, value)| to_text(value));
     values
 }
@@ -101,4 +103,42 @@ pub async fn diff(
         }
     }
     Ok(())
+}
+
+/// The number of repositories that are read concurrently.
+const MAX_CONCURRENT_READS: usize = 32;
+
+/// Reads the weights of a random sample of a census again, at the same commits, and returns the number of repositories
+/// in the sample and the differences. The census is a folder, a URL, or a packed file.
+///
+/// The sample has at most `repos` repositories with counts. It depends only on the census and the seed.
+///
+/// # Errors
+///
+/// Returns an error if the census cannot be read, or if the Hub or the network fails.
+pub async fn verify(
+    client: &Client,
+    census: &str,
+    repos: usize,
+    seed: u64,
+) -> Result<(usize, Vec<CensusChange>), CensusError> {
+    let mut sample = BTreeMap::<[u8; 16], CensusRow>::new();
+    for_each_part(census, |rows| {
+        for row in rows.into_iter().filter(|row| row.path.is_some() && row.commit.is_some()) {
+            sample.insert(short_hash(&format!("{seed}\n{}", row.repo)), row);
+            if sample.len() > repos {
+                sample.pop_last();
+            }
+        }
+        Ok(())
+    })
+    .await?;
+    let count = sample.len();
+    let large = &LargeCallLimit::new(MAX_LARGE_READS);
+    let reads = stream::iter(sample.into_values()).map(|row| async move {
+        let found = read_again(client, &row, large).await?;
+        Ok::<_, CensusError>(CensusChange::between(&row, &found).collect::<Vec<_>>())
+    });
+    let changes: Vec<_> = reads.buffered(MAX_CONCURRENT_READS).try_collect().await?;
+    Ok((count, changes.into_iter().flatten().collect()))
 }

@@ -49,7 +49,7 @@ pub enum CensusError {
         /// The total number of parts.
         parts: usize,
     },
-    /// A [stop handle](super::Census::stop_handle) ended the run.
+    /// A [stop handle](crate::Census::stop_handle) ended the run.
     #[error("the run was stopped")]
     Stopped,
     /// The Hub or the network failed for too long. All complete rows are stored.
@@ -99,4 +99,10 @@ pub(super) fn failed_to<E: Into<BoxError>>(
 ) -> impl Fn(E) -> CensusError {
     let target = target.as_ref().display().to_string();
     move |source| CensusError::Io { action, target: target.clone(), source: source.into() }
+}
+
+/// Returns the error for a list that cannot be used.
+pub(super) fn unusable(name: impl AsRef<Path>, reason: &str) -> CensusError {
+    let name = name.as_ref().display().to_string();
+    CensusError::Manifest { name, reason: reason.to_owned() }
 }

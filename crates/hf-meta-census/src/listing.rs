@@ -12,12 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-use super::error::failed_to;
+use super::error::{CensusError, failed_to, unusable};
 use super::layout_digest::short_hash;
-use super::manifest::unusable;
-use super::row::unix_millis;
-use super::table::{open_rows, publish, read_footer, replaceable, with_suffix};
-use super::{CensusError, ListedRepo};
+use super::manifest::ListedRepo;
+use super::run::unix_millis;
+use super::table::{publish, read_footer, replaceable, rows, with_suffix};
 use hf_meta::{Client, ErrorKind};
 
 /// The model properties to request. `expand` replaces the default ones.
@@ -176,7 +175,7 @@ impl Listing {
             pages += 1;
         }
         let files = (0..pages).map(|page| page_file(&folder, page)).chain(self.earlier.clone());
-        let models = files.map(|file| open_rows::<ListedRepo>(&file)).flatten_ok();
+        let models = files.map(|file| rows::<ListedRepo>(&file)).flatten_ok();
         let mut listed = HashSet::new();
         let models = models.map(|model| model.and_then(|model| model)).filter_ok(|model| {
             // The earlier listing comes last, so that changed models replace its models.

@@ -5,8 +5,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array as _, ArrayRef, PrimitiveArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use arrow_select::take::take;
 use itertools::{Either, Itertools};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -15,99 +20,17 @@ use parquet::arrow::arrow_reader::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::CensusError;
-use super::columns::{find_column, from_columns, name_column};
-use super::error::failed_to;
+use super::error::{BoxError, CensusError, failed_to, unusable};
 use super::layout_digest::{hexadecimal, short_hash};
 use super::table::{TableRow, rows_of, schema, table_failed};
 use hf_meta::{Endpoint, Source};
 use hf_meta_repo_list::{self as repo_list, ListedName};
 
-/// The number of repositories per part. Parts are read one after the other.
+/// The number of repositories per part.
 pub(super) const REPOS_PER_PART: usize = 256;
 
 /// The first bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
-
-/// A repository to read. Only the name is required.
-///
-/// The fields are the columns of a manifest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ListedRepo {
-    /// The repository name, such as `bigscience/bloom`.
-    pub repo: String,
-    /// The commit to read; if absent, `main` is read.
-    pub commit: Option<String>,
-    /// The paths of all files at this commit. If absent, the standard weight file names are tried.
-    pub files: Option<Vec<String>>,
-    /// The user or organization that owns the repository.
-    pub author: Option<String>,
-    /// The time of the first commit, in milliseconds since the Unix epoch.
-    pub created_at: Option<i64>,
-    /// The time of the last commit, in milliseconds since the Unix epoch.
-    pub last_modified: Option<i64>,
-    /// The number of downloads in the last 30 days.
-    pub downloads: Option<i64>,
-    /// The type of gate, `auto` or `manual`; absent if the repository is not gated.
-    pub gated: Option<String>,
-    /// The number of parameters that the Hub reports.
-    pub hub_total: Option<i64>,
-    /// The task, such as `text-generation`.
-    pub pipeline_tag: Option<String>,
-    /// The library, such as `transformers`.
-    pub library: Option<String>,
-    /// The license tag, such as `apache-2.0`.
-    pub license: Option<String>,
-    /// The first architecture in `config.json`, such as `LlamaForCausalLM`.
-    pub architecture: Option<String>,
-    /// The model type in `config.json`, such as `llama`.
-    pub model_type: Option<String>,
-    /// The base models, as tagged.
-    pub base_models: Option<Vec<String>>,
-    /// The relation to the base models: `adapter`, `finetune`, `merge` or `quantized`.
-    pub base_model_relation: Option<String>,
-    /// The number of likes.
-    pub likes: Option<i64>,
-    /// The tags of the Hub.
-    pub tags: Option<Vec<String>>,
-}
-
-impl TableRow for ListedRepo {
-    const NAME: &str = "A list of repositories";
-
-    /// A part is read from one or two row groups.
-    const ROWS_PER_GROUP: usize = 10_000;
-}
-
-impl ListedRepo {
-    /// Creates a repository from its name.
-    #[must_use]
-    pub fn new(repo: impl Into<String>) -> Self {
-        Self { repo: repo.into(), ..Self::default() }
-    }
-}
-
-impl From<&ListedName> for ListedRepo {
-    fn from(listed: &ListedName) -> Self {
-        Self { commit: listed.commit.clone(), ..Self::new(&listed.name) }
-    }
-}
-
-static PUBLIC_HUB: LazyLock<Endpoint> = LazyLock::new(Endpoint::default);
-
-/// Replaces the URL of a page of the public Hub, or `org/name@revision`, with the name and the revision. Returns whether
-/// the result is a repository name.
-pub(super) fn normalize(repo: &mut ListedRepo) -> bool {
-    match Source::parse(&repo.repo, &PUBLIC_HUB) {
-        Ok(Source::Repo { repo: name, revision, path: None }) => {
-            repo.repo = name.to_string();
-            repo.commit = repo.commit.take().or(revision.map(|revision| revision.to_string()));
-            true
-        }
-        source => source.is_ok(),
-    }
-}
 
 /// A list of repositories: a Parquet file, a CSV file, or one name per line.
 ///
@@ -197,26 +120,29 @@ impl Manifest {
     fn new(name: &str, repos: Repos) -> Result<Self, CensusError> {
         let mut manifest =
             Self { repos, rows: 0, digest: String::new(), duplicates: HashSet::new(), gguf: 0 };
-        let (mut names, mut digest) = (HashSet::new(), Sha256::new());
-        let (mut has_names, mut repeated) = (false, HashMap::new());
+        let (mut revisions, mut digest, mut has_names) = (HashMap::new(), Sha256::new(), false);
         for repo in manifest.repos.names()? {
             let mut repo = repo?;
-            has_names |= normalize(&mut repo);
+            has_names |= repo.normalize();
             let ListedRepo { repo, commit, tags, .. } = repo;
             let has_tag = |name: &str| tags.iter().flatten().any(|tag| tag == name);
             manifest.gguf += usize::from(has_tag("gguf") && !has_tag("safetensors"));
+            let revision = commit.unwrap_or_default();
             // Shorter hashes could collide.
             let hash: [u8; 16] = short_hash(&repo);
             digest.update(hash);
-            digest.update(commit.as_deref().unwrap_or_default());
+            digest.update(&revision);
             digest.update("\n");
-            if !names.insert(hash) {
+            let revision = short_hash(&revision).first_chunk::<8>().copied();
+            if let Some(first) = revisions.insert(hash, revision) {
+                // A census has one row per name.
+                if first != revision {
+                    return Err(unusable(name, &format!("contains `{repo}` with two revisions")));
+                }
                 manifest.duplicates.insert(manifest.rows);
-                repeated.insert(repo, commit);
             }
             manifest.rows += 1;
         }
-        manifest.check_revisions(name, &repeated)?;
         if manifest.rows == 0 {
             return Err(unusable(name, "contains no repositories"));
         }
@@ -225,26 +151,6 @@ impl Manifest {
         }
         manifest.digest = hexadecimal(&digest.finalize()[..8]);
         Ok(manifest)
-    }
-
-    /// Returns an error if a repeated name has two revisions, because a census has one row per name.
-    fn check_revisions(
-        &self,
-        list: &str,
-        repeated: &HashMap<String, Option<String>>,
-    ) -> Result<(), CensusError> {
-        if repeated.is_empty() {
-            return Ok(());
-        }
-        for repo in self.repos.names()? {
-            let mut repo = repo?;
-            normalize(&mut repo);
-            if repeated.get(&repo.repo).is_some_and(|commit| *commit != repo.commit) {
-                let reason = format!("contains `{}` with two revisions", repo.repo);
-                return Err(unusable(list, &reason));
-            }
-        }
-        Ok(())
     }
 
     /// Returns the number of distinct repositories.
@@ -314,7 +220,7 @@ impl Manifest {
         };
         let repos = rows.zip(repos).filter(|(at, _)| !self.duplicates.contains(at));
         let normalized = repos.map(|(_, mut repo)| {
-            normalize(&mut repo);
+            repo.normalize();
             repo
         });
         Ok(normalized.collect())
@@ -354,43 +260,232 @@ impl ParquetTable {
         Ok(rows_of(&self.name, batches, |batch| from_columns(batch, &self.column)))
     }
 
-    /// Iterates over a range of rows. Other row groups are skipped.
+    /// Iterates over a range of rows. The others are skipped.
     fn rows(
         &self,
         rows: &Range<usize>,
     ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
-        let (mut start, mut groups, mut skipped) = (0, Vec::new(), 0);
-        for (at, group) in self.metadata.metadata().row_groups().iter().enumerate() {
-            let end = start + usize::try_from(group.num_rows()).unwrap_or_default();
-            if end <= rows.start {
-                skipped = end;
-            } else if start < rows.end {
-                groups.push(at);
-            }
-            start = end;
-        }
-        self.read(
-            |_| true,
-            move |reader| {
-                let reader = reader.with_row_groups(groups).with_batch_size(rows.len());
-                reader.with_offset(rows.start - skipped).with_limit(rows.len())
-            },
-        )
+        let (start, count) = (rows.start, rows.len());
+        let choose = move |reader: TableReader| {
+            reader.with_offset(start).with_limit(count).with_batch_size(count)
+        };
+        self.read(|_| true, choose)
     }
 }
 
-/// Returns the error for a list that cannot be used.
-pub(super) fn unusable(name: impl AsRef<Path>, reason: &str) -> CensusError {
-    let name = name.as_ref().display().to_string();
-    CensusError::Manifest { name, reason: reason.to_owned() }
+/// A repository to read. Only the name is required.
+///
+/// The fields are the columns of a manifest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ListedRepo {
+    /// The repository name, such as `bigscience/bloom`.
+    pub repo: String,
+    /// The commit to read; if absent, `main` is read.
+    pub commit: Option<String>,
+    /// The paths of all files at this commit. If absent, the standard weight file names are tried.
+    pub files: Option<Vec<String>>,
+    /// The user or organization that owns the repository.
+    pub author: Option<String>,
+    /// The time of the first commit, in milliseconds since the Unix epoch.
+    pub created_at: Option<i64>,
+    /// The time of the last commit, in milliseconds since the Unix epoch.
+    pub last_modified: Option<i64>,
+    /// The number of downloads in the last 30 days.
+    pub downloads: Option<i64>,
+    /// The type of gate, `auto` or `manual`; absent if the repository is not gated.
+    pub gated: Option<String>,
+    /// The number of parameters that the Hub reports.
+    pub hub_total: Option<i64>,
+    /// The task, such as `text-generation`.
+    pub pipeline_tag: Option<String>,
+    /// The library, such as `transformers`.
+    pub library: Option<String>,
+    /// The license tag, such as `apache-2.0`.
+    pub license: Option<String>,
+    /// The first architecture in `config.json`, such as `LlamaForCausalLM`.
+    pub architecture: Option<String>,
+    /// The model type in `config.json`, such as `llama`.
+    pub model_type: Option<String>,
+    /// The base models, as tagged.
+    pub base_models: Option<Vec<String>>,
+    /// The relation to the base models: `adapter`, `finetune`, `merge` or `quantized`.
+    pub base_model_relation: Option<String>,
+    /// The number of likes.
+    pub likes: Option<i64>,
+    /// The tags of the Hub.
+    pub tags: Option<Vec<String>>,
+}
+
+impl TableRow for ListedRepo {
+    const NAME: &str = "A list of repositories";
+
+    /// A part is read from one or two row groups.
+    const ROWS_PER_GROUP: usize = 10_000;
+}
+
+impl ListedRepo {
+    /// Creates a repository from its name.
+    #[must_use]
+    pub fn new(repo: impl Into<String>) -> Self {
+        Self { repo: repo.into(), ..Self::default() }
+    }
+
+    /// Replaces the URL of a page of the public Hub, or `org/name@revision`, with the name and the revision. Returns
+    /// whether the result is a repository name.
+    pub(super) fn normalize(&mut self) -> bool {
+        match Source::parse(&self.repo, &PUBLIC_HUB) {
+            Ok(Source::Repo { repo: name, revision, path: None }) => {
+                self.repo = name.to_string();
+                self.commit = self.commit.take().or(revision.map(|revision| revision.to_string()));
+                true
+            }
+            source => source.is_ok(),
+        }
+    }
+}
+
+impl From<&ListedName> for ListedRepo {
+    fn from(listed: &ListedName) -> Self {
+        Self { commit: listed.commit.clone(), ..Self::new(&listed.name) }
+    }
+}
+
+static PUBLIC_HUB: LazyLock<Endpoint> = LazyLock::new(Endpoint::default);
+
+/// The possible names of the commit column.
+const COMMIT_COLUMNS: [&str; 2] = ["commit", "sha"];
+
+/// Returns the column with the names of the repositories: the first candidate that contains text. Checks the types of all
+/// columns that are read.
+pub(super) fn name_column(
+    table: &str,
+    found: &Schema,
+    candidates: &[&str],
+) -> Result<String, CensusError> {
+    let columns = candidates.iter().filter_map(|name| found.field_with_name(name).ok());
+    let is_text = |field: &&Field| is_similar(field.data_type(), &DataType::Utf8);
+    let names = match columns.clone().find(is_text).or_else(|| columns.clone().next()) {
+        Some(field) if is_text(&field) => field.name().clone(),
+        Some(field) => {
+            return Err(unusable(table, &format!("has no text in column `{}`", field.name())));
+        }
+        None => {
+            return Err(unusable(table, &format!("has no column `{}`", candidates.join("`, `"))));
+        }
+    };
+    for field in schema::<ListedRepo>().fields() {
+        let Some(at) = find_column(found, field, &names) else { continue };
+        let (column, expected) = (found.field(at), field.data_type());
+        if !is_similar(column.data_type(), expected) {
+            let (name, data_type) = (column.name(), column.data_type());
+            let reason = format!("has the type {data_type} in column `{name}`, not {expected}");
+            return Err(unusable(table, &reason));
+        }
+    }
+    Ok(names)
+}
+
+/// Returns the repositories of a table. `names` is the column with their names. Values of missing columns are unknown.
+pub(super) fn from_columns(batch: &RecordBatch, names: &str) -> Result<Vec<ListedRepo>, BoxError> {
+    let (found, wanted) = (batch.schema(), schema::<ListedRepo>());
+    let columns = wanted.fields().iter().filter_map(|field| {
+        let at = find_column(&found, field, names)?;
+        let column = converted(found.field(at).name(), batch.column(at));
+        Some(column.map(|column| match &**field.name() {
+            // A missing name becomes a row with an error.
+            "repo" => {
+                let names = text(&column);
+                let names = names.iter().map(|name| Some(name.unwrap_or_default()));
+                (field.name(), Arc::new(names.collect::<StringArray>()) as ArrayRef)
+            }
+            _ => (field.name(), column),
+        }))
+    });
+    let columns: Vec<_> = columns.try_collect()?;
+    Ok(serde_arrow::from_record_batch(&RecordBatch::try_from_iter(columns)?)?)
+}
+
+/// Returns the index of the column with the values of a field; `None` if there is none.
+pub(super) fn find_column(schema: &Schema, field: &Field, names: &str) -> Option<usize> {
+    let (at, _) = match &**field.name() {
+        "repo" => schema.column_with_name(names),
+        "commit" => COMMIT_COLUMNS.iter().find_map(|name| schema.column_with_name(name)),
+        name => schema.column_with_name(name),
+    }?;
+    Some(at)
+}
+
+/// Returns whether the values of a type have equivalents in the expected type. Libraries use different types for text,
+/// lists and times, dictionaries for repeated text, and floating-point numbers for integers with missing values.
+fn is_similar(found: &DataType, expected: &DataType) -> bool {
+    use DataType::{
+        Dictionary, Float64, Int64, LargeList, LargeUtf8, List, Null, Timestamp, Utf8, Utf8View,
+    };
+    match (found, expected) {
+        (List(found) | LargeList(found), List(expected)) => {
+            !matches!(found.data_type(), Dictionary(..))
+                && is_similar(found.data_type(), expected.data_type())
+        }
+        (Dictionary(_, values), Utf8) => is_similar(values, expected),
+        (Null, _) | (LargeUtf8 | Utf8View, Utf8) | (Timestamp(..), Timestamp(..)) => true,
+        (found, Int64) => found.is_integer() || *found == Float64,
+        (found, expected) => found == expected,
+    }
+}
+
+/// Converts a column to a type that can be deserialized: dictionaries to text, times to milliseconds, and floating-point
+/// numbers to integers.
+fn converted(name: &str, column: &ArrayRef) -> Result<ArrayRef, BoxError> {
+    Ok(match column.data_type() {
+        DataType::Dictionary(..) => {
+            let dictionary = column.as_any_dictionary();
+            take(dictionary.values(), dictionary.keys(), None)?
+        }
+        DataType::Timestamp(unit, _) => {
+            let raw = column.to_data().into_builder().data_type(DataType::Int64).build()?;
+            let raw: PrimitiveArray<Int64Type> = raw.into();
+            Arc::new(match unit {
+                TimeUnit::Second => raw.unary(|time| time.saturating_mul(1_000)),
+                TimeUnit::Millisecond => raw,
+                TimeUnit::Microsecond => raw.unary(|time| time.div_euclid(1_000)),
+                TimeUnit::Nanosecond => raw.unary(|time| time.div_euclid(1_000_000)),
+            })
+        }
+        DataType::Float64 => {
+            let values = column.as_primitive::<Float64Type>();
+            let is_integer = |value: &f64| value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER;
+            let numbers = values.iter().flatten().filter(|value| !value.is_nan());
+            if let Some(other) = numbers.into_iter().find(|value| !is_integer(value)) {
+                return Err(format!("column `{name}` contains {other}, not an integer").into());
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "the values are small integers")]
+            let integer = |value: f64| (!value.is_nan()).then_some(value as i64);
+            Arc::new(values.unary_opt::<_, Int64Type>(integer))
+        }
+        _ => Arc::clone(column),
+    })
+}
+
+/// The smallest power of two above which a floating-point number may not be the integer that was meant.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+
+/// Returns the text in a column.
+fn text(column: &ArrayRef) -> StringArray {
+    match column.data_type() {
+        DataType::LargeUtf8 => column.as_string::<i64>().iter().collect(),
+        DataType::Utf8View => column.as_string_view().iter().collect(),
+        DataType::Utf8 => column.as_string::<i32>().clone(),
+        _ => StringArray::new_null(column.len()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, RecordBatch, StringArray};
+    use arrow_array::LargeStringArray;
+    use arrow_array::builder::{LargeListBuilder, StringViewBuilder};
 
     use super::*;
     use crate::table::encode;
@@ -482,5 +577,67 @@ mod tests {
         table.write(&batch).unwrap();
         let table = open("list", &table.into_inner().unwrap(), None).unwrap();
         assert_eq!(names(&table), ["a/b", "c/d"]);
+    }
+
+    #[test]
+    fn other_types_of_text_and_lists_are_read() {
+        let mut files = LargeListBuilder::new(StringViewBuilder::new());
+        files.values().append_value("a.safetensors");
+        files.append(true);
+        let names: ArrayRef = Arc::new(LargeStringArray::from(vec!["org/model"]));
+        let columns = [("id", names), ("files", Arc::new(files.finish()) as ArrayRef)];
+        let repos = from_columns(&RecordBatch::try_from_iter(columns).unwrap(), "id").unwrap();
+        let files = Some(vec!["a.safetensors".to_owned()]);
+        assert_eq!(repos, [ListedRepo { files, ..ListedRepo::new("org/model") }]);
+    }
+
+    /// The types that `DuckDB`, pandas and Polars write.
+    #[test]
+    fn equivalent_types_are_converted_and_others_are_rejected() {
+        use arrow_array::types::Int8Type;
+        use arrow_array::{
+            BooleanArray, DictionaryArray, Float64Array, NullArray, TimestampMicrosecondArray,
+            UInt32Array,
+        };
+        let names: DictionaryArray<Int8Type> = ["a/b", "c/d", "a/b"].into_iter().collect();
+        let library: DictionaryArray<Int8Type> = [None, Some("x"), None].into_iter().collect();
+        let time =
+            TimestampMicrosecondArray::from(vec![Some(1_704_164_645_123_456), None, Some(-1)]);
+        let columns: [(&str, ArrayRef); 6] = [
+            ("id", Arc::new(names)),
+            ("library", Arc::new(library)),
+            ("last_modified", Arc::new(time)),
+            ("downloads", Arc::new(Float64Array::from(vec![Some(7.0), None, Some(f64::NAN)]))),
+            ("hub_total", Arc::new(UInt32Array::from(vec![1, 2, 3]))),
+            ("license", Arc::new(NullArray::new(3))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        assert_eq!(name_column("x", &batch.schema(), &["repo", "id"]).unwrap(), "id");
+        let repos = from_columns(&batch, "id").unwrap();
+        let expected = [
+            ListedRepo {
+                last_modified: Some(1_704_164_645_123),
+                downloads: Some(7),
+                hub_total: Some(1),
+                ..ListedRepo::new("a/b")
+            },
+            ListedRepo {
+                library: Some("x".to_owned()),
+                hub_total: Some(2),
+                ..ListedRepo::new("c/d")
+            },
+            ListedRepo { last_modified: Some(-1), hub_total: Some(3), ..ListedRepo::new("a/b") },
+        ];
+        assert_eq!(repos, expected);
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["a/b"]));
+        let of = |name, column: ArrayRef| {
+            RecordBatch::try_from_iter([("repo", Arc::clone(&names)), (name, column)]).unwrap()
+        };
+        let gated = of("gated", Arc::new(BooleanArray::from(vec![false])));
+        let error = name_column("x", &gated.schema(), &["repo"]).unwrap_err();
+        assert!(error.to_string().contains("Boolean in column `gated`"), "{error}");
+        let half = of("downloads", Arc::new(Float64Array::from(vec![0.5])));
+        let error = from_columns(&half, "repo").unwrap_err();
+        assert!(error.to_string().contains("`downloads` contains 0.5"), "{error}");
     }
 }

@@ -17,12 +17,12 @@ use itertools::Itertools;
 use serde::Serialize;
 
 use super::census::Census;
-use super::error::failed_to;
+use super::error::{CensusError, failed_to};
 use super::part::CensusPart;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
-use super::table::{TableRow, publish, rows_in, schema, temporary_file, to_batch};
-use super::{CensusError, StoredHeader, repo_rows};
+use super::stored_header::StoredHeader;
+use super::table::{SortedRow, publish, rows, rows_in, schema, temporary_file, to_batch};
 
 /// The number of rows of a packed file to sort in memory at a time, about 10 MB.
 const ROWS_PER_RUN: usize = 4_096;
@@ -40,12 +40,6 @@ struct PackFooter<'a> {
     tool: &'a str,
 }
 
-/// A row with a key.
-pub(super) trait SortedRow: TableRow + Send + 'static {
-    /// Returns the values by which tables are sorted.
-    fn key(&self) -> (&str, &str);
-}
-
 impl Census {
     /// Writes all rows to one Parquet file, sorted by repository: a local file, or the URL of an object. Returns the
     /// number of rows.
@@ -60,7 +54,7 @@ impl Census {
         let (mut merger, mut rules) = (Merger::default(), BTreeSet::new());
         let found = CensusPart::list_existing(&self.storage).await?;
         for part in &found {
-            self.stop.check()?;
+            self.settings.stop.check()?;
             let (footer, rows) = part.read(&self.storage).await?;
             let incomplete = usize::from(footer.unread(&rows, false).next().is_some());
             if let missing @ 1.. = footer.parts.saturating_sub(found.len()) + incomplete {
@@ -88,7 +82,7 @@ impl Census {
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + Send, CensusError> {
         let mut merger = Merger::default();
         for part in CensusPart::list_existing(&self.storage).await? {
-            self.stop.check()?;
+            self.settings.stop.check()?;
             let (footer, _) = part.read(&self.storage).await?;
             merger.add(Box::new(part.read_headers(&self.storage, &footer).await?))?;
         }
@@ -100,7 +94,7 @@ impl Census {
         &self,
         rows: impl Iterator<Item = Result<Row, CensusError>> + Send,
     ) -> impl Iterator<Item = Result<Row, CensusError>> + Send {
-        let stop = self.stop.clone();
+        let stop = self.settings.stop.clone();
         rows.map(move |row| stop.check().and(row))
     }
 }
@@ -120,7 +114,7 @@ pub(super) async fn for_each_part(
     mut on_rows: impl FnMut(Vec<CensusRow>) -> Result<(), CensusError>,
 ) -> Result<(), CensusError> {
     if Path::new(census).is_file() {
-        let rows = repo_rows(census.as_ref())?.chunks(ROWS_PER_RUN);
+        let rows = rows::<CensusRow>(census.as_ref())?.chunks(ROWS_PER_RUN);
         return rows.into_iter().try_for_each(|rows| on_rows(rows.try_collect()?));
     }
     let storage = Storage::open_existing(census)?;

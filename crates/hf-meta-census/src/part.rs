@@ -3,21 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
-use std::mem::take;
 
 use bytes::Bytes;
 use itertools::Itertools;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterPropertiesBuilder;
 use serde::{Deserialize, Serialize};
 
-use super::read_repo::RepoReader;
+use super::error::CensusError;
+use super::manifest::ListedRepo;
+use super::manifest::Manifest;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
-use super::table::{
-    TableRow, TableWriter, each_row, encode, read_footer, row_groups, writer_properties,
-};
-use super::{CensusError, ListedRepo, Manifest, StoredHeader};
+use super::stored_header::StoredHeader;
+use super::table::{TableWriter, each_row, encode, read_footer, sorted_properties};
+use hf_meta::HeaderBytes;
 use hf_meta::count::RuleSet;
 
 /// The folder with rows.
@@ -66,8 +65,8 @@ struct HeaderSpool {
 
 impl HeaderSpool {
     fn new() -> Result<Self, CensusError> {
-        let properties =
-            header_properties().set_compression(Compression::ZSTD(ZstdLevel::default()));
+        let compression = Compression::ZSTD(ZstdLevel::default());
+        let properties = sorted_properties::<StoredHeader>().set_compression(compression);
         let writer = TableWriter::temporary(&(), properties)?;
         Ok(Self { writer, groups: Vec::new() })
     }
@@ -91,79 +90,92 @@ impl HeaderSpool {
     fn into_sorted(self, footer: &PartFooter) -> Result<File, CensusError> {
         let groups = self.groups.into_iter().enumerate().map(|(group, repo)| (repo, group));
         let groups: Vec<_> = groups.sorted_unstable().map(|(_, group)| group).collect();
-        let mut sorted = TableWriter::temporary(footer, header_properties())?;
-        for header in row_groups::<StoredHeader>(self.writer.into_reader()?, groups)? {
+        let mut sorted = TableWriter::temporary(footer, sorted_properties::<StoredHeader>())?;
+        let name = std::env::temp_dir().display().to_string();
+        for header in each_row::<StoredHeader, _>(&name, self.writer.into_reader()?, Some(groups))?
+        {
             sorted.write(header?)?;
         }
         sorted.into_reader()
     }
 }
 
-fn header_properties() -> WriterPropertiesBuilder {
-    StoredHeader::published(writer_properties())
-}
-
 /// A part before it is written.
 pub(super) struct PendingPart {
+    part: CensusPart,
     footer: PartFooter,
     pub(super) rows: Vec<CensusRow>,
-    /// The repositories that are read.
-    pub(super) repos: Vec<ListedRepo>,
     /// The headers of `rows`.
     headers: HeaderSpool,
+    /// The number of repositories that are being read.
+    pub(super) missing: usize,
+    is_new: bool,
 }
 
 impl PendingPart {
-    /// Creates a part without rows.
+    /// Creates a part of these repositories, without rows.
     pub(super) fn new(
-        part: &CensusPart,
+        part: CensusPart,
         parts: usize,
-        repos: Vec<ListedRepo>,
+        repos: &[ListedRepo],
+        is_new: bool,
     ) -> Result<Self, CensusError> {
         let unread = repos.iter().map(|repo| (repo.repo.clone(), repo.clone())).collect();
-        let footer = PartFooter { unread, ..PartFooter::new(part, parts) };
-        Ok(Self { footer, rows: Vec::new(), repos, headers: HeaderSpool::new()? })
+        let footer = PartFooter { unread, ..PartFooter::new(&part, parts) };
+        let (rows, headers) = (Vec::new(), HeaderSpool::new()?);
+        Ok(Self { part, footer, rows, headers, missing: repos.len(), is_new })
     }
 
     /// Continues an existing part. The rows of `repos` are removed.
     pub(super) async fn resume(
         storage: &Storage,
-        part: &CensusPart,
-        footer: PartFooter,
-        rows: Vec<CensusRow>,
-        repos: Vec<ListedRepo>,
+        part: CensusPart,
+        (footer, mut rows): (PartFooter, Vec<CensusRow>),
+        repos: &[ListedRepo],
     ) -> Result<Self, CensusError> {
-        let unread: BTreeSet<_> = repos.iter().map(|repo| repo.repo.clone()).collect();
-        let mut pending =
-            Self { footer: footer.clone(), rows: Vec::new(), repos, headers: HeaderSpool::new()? };
-        let copy = |row: CensusRow| (!unread.contains(&row.repo)).then_some(row);
-        pending.copy_rows(storage, part, (&footer, rows), copy).await?;
+        let pending = Self::new(part.clone(), footer.parts, repos, false)?;
+        let mut pending = Self { footer: footer.clone(), ..pending };
+        let unread: HashSet<_> = repos.iter().map(|repo| &repo.repo).collect();
+        rows.retain(|row| !unread.contains(&row.repo));
+        pending.copy_rows(storage, &part, &footer, rows).await?;
         Ok(pending)
     }
 
-    /// Copies rows of an existing part and their headers.
+    /// Adds rows of an existing part, and copies their headers.
     pub(super) async fn copy_rows(
         &mut self,
         storage: &Storage,
         part: &CensusPart,
-        (of_part, rows): (&PartFooter, Vec<CensusRow>),
-        copy: impl FnMut(CensusRow) -> Option<CensusRow>,
+        footer: &PartFooter,
+        rows: Vec<CensusRow>,
     ) -> Result<(), CensusError> {
-        let copied: Vec<_> = rows.into_iter().filter_map(copy).collect();
-        let commits = copied.iter().map(|row| (&row.repo, row.commit.as_ref()));
+        let commits = rows.iter().map(|row| (&row.repo, row.commit.as_ref()));
         let commits: HashMap<_, _> = commits.collect();
         let is_copied =
             |header: &StoredHeader| commits.get(&header.repo) == Some(&Some(&header.commit));
-        let headers = part.read_headers(storage, of_part).await?;
+        let headers = part.read_headers(storage, footer).await?;
         let headers = headers.filter_ok(is_copied).chunk_by(|header| {
             header.as_ref().map_or_else(|_| String::new(), |header| header.repo.clone())
         });
         for (_, of_repo) in &headers {
             self.headers.add(of_repo)?;
         }
-        for row in copied {
+        for row in rows {
             self.add_row(row);
         }
+        Ok(())
+    }
+
+    /// Adds the row of a repository that was read, and its headers.
+    pub(super) fn add(
+        &mut self,
+        row: CensusRow,
+        headers: Option<HeaderBytes>,
+    ) -> Result<(), CensusError> {
+        let headers = headers.into_iter().flat_map(|read| StoredHeader::all(&row.repo, read));
+        self.headers.add(headers.map(Ok))?;
+        self.add_row(row);
+        self.missing -= 1;
         Ok(())
     }
 
@@ -174,38 +186,24 @@ impl PendingPart {
         self.rows.push(row);
     }
 
-    /// Reads the repositories until all have a row or the run ends. Then rows that have failed are left out.
-    pub(super) async fn complete<Turn>(
-        &mut self,
-        reader: &RepoReader,
-        turn: Turn,
-        on_row: impl Fn(&CensusRow),
-    ) -> Result<(), CensusError> {
-        let repos = take(&mut self.repos);
-        // Held until the last repository is started.
-        let (mut turn, count) = (Some(turn), repos.len());
-        let started = repos.into_iter().enumerate().map(move |(at, repo)| {
-            turn.take_if(|_| at + 1 == count);
-            (at, repo)
-        });
-        reader
-            .read_all(started, |_, row, read| {
-                let headers = read.into_iter().flat_map(|read| StoredHeader::all(&row.repo, read));
-                self.headers.add(headers.map(Ok))?;
-                on_row(&row);
-                self.add_row(row);
-                Ok(())
-            })
-            .await?;
-        if !self.is_complete() || reader.is_stopped() {
-            self.rows.retain(|row| !row.has_failed());
+    /// Writes the headers and then the rows, because a part exists once its rows do. An incomplete part is written without
+    /// failed rows. A part that another process wrote in the meantime is kept if it has more rows, or as many and this run
+    /// did not find it. Returns the rows.
+    pub(super) async fn write(self, storage: &Storage) -> Result<Vec<CensusRow>, CensusError> {
+        let Self { part, mut footer, mut rows, headers, missing, is_new } = self;
+        rows.retain(|row| missing == 0 || !row.has_failed());
+        rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
+        let found = part.open(storage).await?.map(|(found, _)| found);
+        let is_kept = |found: &PartFooter| {
+            let most = footer.unread.len() + usize::from(is_new);
+            found.is_current(&part) && found.unread.len() < most
+        };
+        if !rows.is_empty() && !found.is_some_and(|found| is_kept(&found)) {
+            let headers = headers.into_sorted(&PartFooter::new(&part, footer.parts))?;
+            footer.header_bytes = storage.upload(&part.files(), headers).await?;
+            part.write_rows(storage, &rows, footer).await?;
         }
-        Ok(())
-    }
-
-    /// Returns whether every repository has a row.
-    pub(super) fn is_complete(&self) -> bool {
-        self.footer.unread(&self.rows, false).next().is_none()
+        Ok(rows)
     }
 }
 
@@ -237,21 +235,18 @@ impl CensusPart {
         if parts.is_empty() { Err(no_census(storage)) } else { Ok(parts) }
     }
 
-    /// Reads the part without its headers; `None` if it does not exist, its headers do not, or it was written with other
-    /// counting rules or columns.
-    pub(super) async fn read_current(
+    /// Reads the part without its headers; `None` if it does not exist. With `is_current`, also `None` if its headers do
+    /// not exist, or if it was written with other counting rules or columns.
+    pub(super) async fn find(
         &self,
         storage: &Storage,
+        is_current: bool,
     ) -> Result<Option<(PartFooter, Vec<CensusRow>)>, CensusError> {
-        match self.open(storage).await? {
-            Some((footer, file))
-                if footer.is_current(self)
-                    && storage.size(&self.files()).await? == Some(footer.header_bytes) =>
-            {
-                Ok(Some((footer, self.rows(file)?)))
-            }
-            _ => Ok(None),
-        }
+        let Some((footer, file)) = self.open(storage).await? else { return Ok(None) };
+        let is_found = !is_current
+            || footer.is_current(self)
+                && storage.size(&self.files()).await? == Some(footer.header_bytes);
+        if is_found { Ok(Some((footer, self.rows(file)?))) } else { Ok(None) }
     }
 
     /// Reads the part without its headers.
@@ -259,8 +254,7 @@ impl CensusPart {
         &self,
         storage: &Storage,
     ) -> Result<(PartFooter, Vec<CensusRow>), CensusError> {
-        let (footer, file) = self.open(storage).await?.ok_or_else(|| no_census(storage))?;
-        Ok((footer, self.rows(file)?))
+        self.find(storage, false).await?.ok_or_else(|| no_census(storage))
     }
 
     async fn open(&self, storage: &Storage) -> Result<Option<(PartFooter, Bytes)>, CensusError> {
@@ -269,7 +263,7 @@ impl CensusPart {
     }
 
     fn rows(&self, file: Bytes) -> Result<Vec<CensusRow>, CensusError> {
-        each_row(&self.repos(), file)?.collect()
+        each_row(&self.repos(), file, None)?.collect()
     }
 
     /// Returns all headers of the part, sorted by repository and file.
@@ -280,35 +274,12 @@ impl CensusPart {
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
         let headers = self.files();
         match storage.download(&headers).await? {
-            Some((file, bytes)) if bytes == footer.header_bytes => each_row(&headers, file),
+            Some((file, bytes)) if bytes == footer.header_bytes => each_row(&headers, file, None),
             found => Err(CensusError::Headers {
                 file: storage.display_path(&headers),
                 problem: if found.is_some() { "has been changed" } else { "is missing" },
             }),
         }
-    }
-
-    /// Writes the headers and then the rows, because a part exists once its rows do. A part that another process wrote in
-    /// the meantime is kept if it has more rows, or as many and this run did not find it. Returns the rows.
-    pub(super) async fn write(
-        &self,
-        storage: &Storage,
-        pending: PendingPart,
-        exists: bool,
-    ) -> Result<Vec<CensusRow>, CensusError> {
-        let PendingPart { mut footer, mut rows, headers, .. } = pending;
-        rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
-        let found = self.open(storage).await?.map(|(found, _)| found);
-        let is_kept = |found: &PartFooter| {
-            let most = footer.unread.len() + usize::from(!exists);
-            found.is_current(self) && found.unread.len() < most
-        };
-        if !rows.is_empty() && !found.is_some_and(|found| is_kept(&found)) {
-            let headers = headers.into_sorted(&PartFooter::new(self, footer.parts))?;
-            footer.header_bytes = storage.upload(&self.files(), headers).await?;
-            self.write_rows(storage, &rows, footer).await?;
-        }
-        Ok(rows)
     }
 
     /// Writes the rows of a part whose headers are stored.

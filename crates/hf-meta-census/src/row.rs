@@ -2,17 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::mem::swap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use itertools::Itertools;
-use parquet::file::properties::WriterPropertiesBuilder;
 use serde::{Deserialize, Serialize};
 
-use super::ListedRepo;
 use super::layout_digest::LayoutDigests;
-use super::pack::SortedRow;
-use super::table::{TableRow, sorted_by};
+use super::manifest::ListedRepo;
+use super::table::{SortedRow, TableRow};
 use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::{Layout, ListedFile, WeightSet};
 use hf_meta::formats::{Formats, RepoPath, WeightsKind, chain, clip};
@@ -207,10 +204,7 @@ impl ComponentCount {
 
 impl TableRow for CensusRow {
     const NAME: &str = "The table `repos`";
-
-    fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
-        sorted_by(&[0], properties)
-    }
+    const KEY: &[&str] = &["repo"];
 }
 
 impl SortedRow for CensusRow {
@@ -483,12 +477,6 @@ fn kinds(findings: &[Finding]) -> Vec<String> {
 /// Converts a number. The totals of a row were checked, and no other number is larger.
 pub(super) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Returns the time in milliseconds since 1970.
-pub(super) fn unix_millis() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl From<(&hf_meta::formats::Dtype, &hf_meta::count::DtypeCount)> for DtypeSums {

@@ -1,12 +1,13 @@
 //! Runs: everything that differs between two reads of the same repositories, so that their other tables are equal.
 
 use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::CensusError;
-use super::census::CensusProgress;
-use super::row::{SCHEMA_VERSION, integer, unix_millis};
+use super::error::CensusError;
+use super::reads::CensusProgress;
+use super::row::{SCHEMA_VERSION, integer};
 use super::storage::Storage;
 use super::table::{TableRow, each_row, encode};
 use hf_meta::count::RuleSet;
@@ -57,6 +58,7 @@ pub struct CensusRun {
 
 impl TableRow for CensusRun {
     const NAME: &str = "The table `runs`";
+    const KEY: &[&str] = &["started_at", "slice"];
 }
 
 /// Returns all runs of a census, in the order of their time.
@@ -65,7 +67,7 @@ pub(super) async fn read_runs(storage: &Storage) -> Result<Vec<CensusRun>, Censu
     for name in storage.list(RUNS).await? {
         let name = format!("{RUNS}/{name}");
         let Some(file) = storage.read(&name).await? else { continue };
-        for run in each_row::<CensusRun, _>(&name, file)? {
+        for run in each_row::<CensusRun, _>(&name, file, None)? {
             runs.push(run?);
         }
     }
@@ -112,4 +114,10 @@ impl CensusRun {
         let file = format!("{RUNS}/{}-{unique:016x}.parquet", self.started_at);
         storage.write(&file, encode(&file, &[self], &())?).await
     }
+}
+
+/// Returns the time in milliseconds since 1970.
+pub(super) fn unix_millis() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

@@ -19,8 +19,7 @@ use object_store::{ObjectStore, ObjectStoreExt, parse_url_opts};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use url::Url;
 
-use super::CensusError;
-use super::error::failed_to;
+use super::error::{CensusError, failed_to};
 use super::table::temporary_file;
 
 /// A local folder or a folder in an object store.

@@ -16,14 +16,15 @@ use parquet::arrow::arrow_reader::{
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, SortingColumn};
-use parquet::file::properties::{CdcOptions, WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{
+    CdcOptions, EnabledStatistics, WriterProperties, WriterPropertiesBuilder,
+};
 use parquet::file::reader::ChunkReader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
-use super::CensusError;
-use super::error::{BoxError, failed_to};
+use super::error::{BoxError, CensusError, failed_to};
 use hf_meta::CENSUS_PAGE;
 
 /// The key of our metadata in the footer.
@@ -38,25 +39,14 @@ const MAX_BUFFERED_BYTES: usize = 1 << 20;
 /// The number of bytes of a row group, all of which is in memory before it is written.
 const MAX_ROW_GROUP_BYTES: usize = 12 << 20;
 
-/// Columns with timestamps.
-const TIMES: [&str; 4] = ["created_at", "ended_at", "last_modified", "started_at"];
-
-/// Columns with SHA-256 hashes.
-const DIGESTS: [&str; 5] =
-    ["file_sha256", "header_sha256", "layout_digest", "sha256", "shape_digest"];
-
-/// Returns whether a column contains SHA-256 hashes.
-pub(super) fn is_digest(column: &str) -> bool {
-    DIGESTS.contains(&column)
-}
-
-/// The key of the description of a column in its Arrow metadata.
-pub(super) const DESCRIPTION: &str = "description";
-
 /// A row of a table. Its fields are the columns.
-pub(super) trait TableRow: Serialize + DeserializeOwned {
-    /// The heading of the table in the documentation.
+pub trait TableRow: Serialize + DeserializeOwned + Send + 'static {
+    /// The heading of the table in [`docs::census`](hf_meta::docs::census).
     const NAME: &str;
+
+    /// The columns that identify a row. A published table is sorted by the first two; empty for a table that is not
+    /// sorted.
+    const KEY: &[&str] = &[];
 
     /// The number of rows in memory while a table is read.
     const BATCH_ROWS: usize = 64;
@@ -68,29 +58,17 @@ pub(super) trait TableRow: Serialize + DeserializeOwned {
     fn memory(&self) -> usize {
         16 << 10
     }
-
-    /// Adds the settings of a published table.
-    fn published(properties: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
-        properties
-    }
 }
 
-/// Marks a table as sorted by columns. Most queries look for single repositories or owners.
-pub(super) fn sorted_by(
-    columns: &[i32],
-    properties: WriterPropertiesBuilder,
-) -> WriterPropertiesBuilder {
-    let ascending = |column_idx: &i32| SortingColumn {
-        column_idx: *column_idx,
-        descending: false,
-        nulls_first: false,
-    };
-    let properties = properties.set_sorting_columns(Some(columns.iter().map(ascending).collect()));
-    properties.set_column_bloom_filter_enabled("repo".into(), true)
+/// A row of a table that is merged from sorted parts.
+pub(super) trait SortedRow: TableRow {
+    /// Returns the values by which the table is sorted.
+    fn key(&self) -> (&str, &str);
 }
 
-/// Returns the schema of a row type.
-pub(super) fn schema<Row: TableRow>() -> SchemaRef {
+/// Returns the schema of a table: the fields of its rows, with the types and descriptions of the documentation.
+#[must_use]
+pub fn schema<Row: TableRow>() -> SchemaRef {
     // Schemas are needed for each batch, and building one takes milliseconds.
     static SCHEMAS: Mutex<BTreeMap<&str, SchemaRef>> = Mutex::new(BTreeMap::new());
     let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,27 +82,30 @@ fn new_schema<Row: TableRow>() -> SchemaRef {
         .bytes_as_large_binary(false);
     // Cannot fail: the row types are fixed, and a test covers them.
     let fields = Vec::<FieldRef>::from_type::<Row>(options).unwrap_or_default();
-    let (_, page) = CENSUS_PAGE.split_once(&format!("\n# {}\n", Row::NAME)).unwrap_or_default();
-    let description = |name: &str| {
-        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
-        row.and_then(|row| row.split('|').nth(3)).unwrap_or_default().trim().to_owned()
-    };
     let fields = fields.into_iter().map(|field| {
-        let data_type = match &**field.name() {
-            name if TIMES.contains(&name) => {
+        let name = field.name();
+        let start = format!("| `{name}` |");
+        let row = documentation::<Row>().lines().find(|line| line.starts_with(&start));
+        let mut cells = row.unwrap_or_default().split('|').map(str::trim).skip(2);
+        let data_type = match cells.next() {
+            Some(cell) if cell.starts_with("timestamp") => {
                 DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
             }
             // pandas cannot read lists of hashes of a fixed size.
-            name if is_digest(name) && *field.data_type() == DataType::Binary => {
-                DataType::FixedSizeBinary(32)
-            }
+            Some(cell) if cell.starts_with("digest") => DataType::FixedSizeBinary(32),
             _ => field.data_type().clone(),
         };
-        let description = (DESCRIPTION.to_owned(), description(field.name()));
-        let field = Field::new(field.name(), data_type, field.is_nullable());
-        field.with_metadata(HashMap::from([description]))
+        let description = cells.next().unwrap_or_default().to_owned();
+        let field = Field::new(name, data_type, field.is_nullable());
+        field.with_metadata(HashMap::from([("description".to_owned(), description)]))
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Returns the description of a table, with a row for each column.
+pub(super) fn documentation<Row: TableRow>() -> &'static str {
+    let (_, section) = CENSUS_PAGE.split_once(&format!("\n# {}\n", Row::NAME)).unwrap_or_default();
+    section.split("\n# ").next().unwrap_or_default().trim()
 }
 
 /// Converts rows to a record batch.
@@ -137,6 +118,24 @@ pub(super) fn writer_properties() -> WriterPropertiesBuilder {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_bytes(Some(MAX_ROW_GROUP_BYTES))
+        // Headers do not repeat, and their first bytes are just their length.
+        .set_column_dictionary_enabled("header".into(), false)
+        .set_column_statistics_enabled("header".into(), EnabledStatistics::None)
+}
+
+/// Returns the settings of a sorted table. Most queries look for single repositories or owners.
+pub(super) fn sorted_properties<Row: TableRow>() -> WriterPropertiesBuilder {
+    let schema = schema::<Row>();
+    // The tensors of a file are in the order of its header.
+    let columns = Row::KEY.iter().take(2).filter_map(|name| schema.index_of(name).ok());
+    let columns = columns.filter_map(|column| i32::try_from(column).ok());
+    let ascending =
+        |column_idx| SortingColumn { column_idx, descending: false, nulls_first: false };
+    let columns: Vec<_> = columns.map(ascending).collect();
+    let is_sorted = !columns.is_empty();
+    writer_properties()
+        .set_sorting_columns(is_sorted.then_some(columns))
+        .set_column_bloom_filter_enabled("repo".into(), is_sorted)
 }
 
 /// Writes a table row by row. Buffers at most a few megabytes.
@@ -202,24 +201,6 @@ impl<Row: TableRow> TableWriter<File, Row> {
         Self::new(temporary_file()?, std::env::temp_dir(), footer, properties)
     }
 
-    /// Starts a table for publication.
-    pub(super) fn published(
-        output: File,
-        name: &Path,
-        footer: &impl Serialize,
-    ) -> Result<Self, CensusError> {
-        let properties = Row::published(writer_properties())
-            .set_max_row_group_row_count(Some(Row::ROWS_PER_GROUP))
-            .set_content_defined_chunking(Some(CdcOptions::default()));
-        Self::new(output, name.to_owned(), footer, properties)
-    }
-
-    /// Ends the table, and waits until it is on the disk.
-    pub(super) fn close(self) -> Result<(), CensusError> {
-        let name = self.name.clone();
-        self.finish()?.sync_all().map_err(failed_to("write", name))
-    }
-
     /// Returns the file, rewound to its start.
     pub(super) fn into_reader(self) -> Result<File, CensusError> {
         let name = self.name.clone();
@@ -256,9 +237,8 @@ pub(super) fn encode<Row: TableRow>(
 
 /// Writes a table for publication to a local file. Returns the number of rows.
 ///
-/// It has a page index and content-defined chunks, so that chunk-based storage deduplicates the common parts of two
-/// versions. It is written to a temporary name and renamed, so that it is never incomplete. If writing fails, nothing
-/// remains. Links are followed, and special files such as pipes are not replaced.
+/// It has content-defined chunks, so that chunk-based storage deduplicates the common parts of two versions. It is
+/// written to a temporary name and renamed, so that it is never incomplete. If writing fails, nothing remains. Links are followed, and special files such as pipes are not replaced.
 pub(super) fn publish<Row: TableRow>(
     file: &Path,
     footer: &impl Serialize,
@@ -266,33 +246,26 @@ pub(super) fn publish<Row: TableRow>(
 ) -> Result<usize, CensusError> {
     let target = replaceable(file)?;
     let temporary = with_suffix(&target, ".part");
-    let written = write_published(&temporary, file, footer, rows);
-    let renamed = written.and_then(|rows| {
-        fs::rename(&temporary, &target).map_err(failed_to("write", file))?;
-        Ok(rows)
-    });
-    if renamed.is_err() {
+    let cannot_write = failed_to::<io::Error>("write", file);
+    let write = || {
+        let output = File::create(&temporary).map_err(&cannot_write)?;
+        let properties = sorted_properties::<Row>()
+            .set_max_row_group_row_count(Some(Row::ROWS_PER_GROUP))
+            .set_content_defined_chunking(Some(CdcOptions::default()));
+        let mut writer = TableWriter::new(output, file.to_owned(), footer, properties)?;
+        let mut written = 0;
+        for row in rows {
+            writer.write(row?)?;
+            written += 1;
+        }
+        writer.finish()?.sync_all().map_err(&cannot_write)?;
+        fs::rename(&temporary, &target).map_err(&cannot_write)?;
+        Ok(written)
+    };
+    write().inspect_err(|_| {
         // Otherwise a full disk would stay full. Errors are ignored, because the first error is reported.
         let _ = fs::remove_file(&temporary);
-    }
-    renamed
-}
-
-fn write_published<Row: TableRow>(
-    output: &Path,
-    name: &Path,
-    footer: &impl Serialize,
-    rows: impl IntoIterator<Item = Result<Row, CensusError>>,
-) -> Result<usize, CensusError> {
-    let output = File::create(output).map_err(failed_to("write", name))?;
-    let mut writer = TableWriter::published(output, name, footer)?;
-    let mut written = 0;
-    for row in rows {
-        writer.write(row?)?;
-        written += 1;
-    }
-    writer.close()?;
-    Ok(written)
+    })
 }
 
 /// Returns the file with all links resolved, if it can be replaced.
@@ -319,36 +292,33 @@ pub(super) fn read_footer<Footer: DeserializeOwned>(file: &impl ChunkReader) -> 
     serde_json::from_str(text).ok()
 }
 
-/// Iterates over the rows of a local table.
-pub(super) fn open_rows<Row: TableRow>(
+/// Returns the rows of a table in a local Parquet file: a part, a packed file, or the output of [`Listing::write`].
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read or is a different table. Each item can also be an error.
+///
+/// [`Listing::write`]: crate::Listing::write
+pub fn rows<Row: TableRow>(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
     let opened = File::open(file).map_err(failed_to("read", file))?;
-    each_row(&file.display().to_string(), opened)
+    each_row(&file.display().to_string(), opened, None)
 }
 
-/// Iterates over the rows of a table. Errors contain the file name.
+/// Iterates over the rows of a table, or over those of some row groups in this order. Errors contain the file name.
 pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
     name: &str,
     file: Input,
+    groups: Option<Vec<usize>>,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row, Input>, CensusError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file);
-    let batches = builder.and_then(|builder| builder.with_batch_size(Row::BATCH_ROWS).build());
-    let batches = batches.map_err(table_failed(name))?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(table_failed(name))?;
+    let builder = match groups {
+        Some(groups) => builder.with_row_groups(groups),
+        None => builder,
+    };
+    let batches = builder.with_batch_size(Row::BATCH_ROWS).build().map_err(table_failed(name))?;
     Ok(rows_in(name, batches))
-}
-
-/// Iterates over the rows of some row groups of a temporary table, in this order.
-pub(super) fn row_groups<Row: TableRow>(
-    file: File,
-    groups: Vec<usize>,
-) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
-    let name = std::env::temp_dir().display().to_string();
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).and_then(|builder| {
-        builder.with_row_groups(groups).with_batch_size(Row::BATCH_ROWS).build()
-    });
-    let batches = builder.map_err(table_failed(&name))?;
-    Ok(rows_in(&name, batches))
 }
 
 /// Iterates over the rows of record batches with the columns of a table.

@@ -93,7 +93,7 @@ enum CensusCommand {
     Pack(PackArgs),
     /// Print the differences between two censuses
     Diff(CensusDiffArgs),
-    /// Write a data set for publication: tables, data card, schema page and Croissant file
+    /// Write a data set for publication: tables, data card and schema page
     Publish(PublishArgs),
     /// Read a random sample again from the Hub and print the differences
     Verify(VerifySampleArgs),

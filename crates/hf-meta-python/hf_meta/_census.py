@@ -113,8 +113,8 @@ def publish(
 ) -> Call[int]:
     """Writes a data set to a folder, for `datasets.load_dataset`, and returns the number of repositories.
 
-    It has the tables `repos`, `files` and `runs`, and `tensors` if that is True, a data card, a schema page and a
-    Croissant file. `license` is the license of the counts, such as `cc0-1.0`.
+    It has the tables `repos`, `files` and `runs`, and `tensors` if that is True, a data card and a schema page.
+    `license` is the license of the counts, such as `cc0-1.0`.
     """
     return Call("census_publish", settings, os.fspath(target), os.fspath(output), title, license, tensors)
 

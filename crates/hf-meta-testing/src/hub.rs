@@ -73,9 +73,9 @@ impl HubState {
         if request.authorization.is_some() {
             return ResponseSpec::text(400, "Only one auth mechanism is allowed");
         }
-        let (query, range) = (request.query.as_deref(), request.range.as_deref());
-        if let Err(reason) = self.signer.check(&request.path, query.unwrap_or_default(), range) {
-            return ResponseSpec::text(403, reason);
+        let range = request.range.as_deref();
+        if request.query != Some(self.signer.sign(&request.path, range)) {
+            return ResponseSpec::text(403, "The signature does not cover this request");
         }
         let route = Route::parse_storage_path(&request.path);
         let Some((file, route)) = route.and_then(|route| Some((self.stored_file(&route)?, route)))
@@ -107,13 +107,8 @@ impl HubState {
         let caller = self.caller(request)?;
         let stored = self.repos().values().cloned().collect();
         let query = request.query.as_deref().unwrap_or_default();
-        let page = listing::model_page(
-            stored,
-            self.lazy_repos.as_deref(),
-            caller,
-            query,
-            self.page_size(),
-        )?;
+        let lazy = self.lazy_repos.as_deref();
+        let page = listing::model_page(stored, lazy, caller, query, self.page_size());
         Ok(self.page_response(request, page))
     }
 
@@ -160,7 +155,6 @@ impl HubState {
                 let headers = repo.headers(commit, path);
                 ResponseSpec::json(200, headers.ok_or_else(ErrorResponse::entry_not_found)?)
             }
-            Action::Raw => raw(file()?, path),
             Action::StoredFile => small(file()?, request.range.as_deref()),
             Action::Resolve => self.resolve(request, route, commit, file()?),
         })
@@ -253,22 +247,12 @@ fn repo_not_found(caller: Caller) -> ErrorResponse {
 /// Checks that the caller may read the files.
 fn check_access(repo: &Repo, caller: Caller) -> Result<(), ErrorResponse> {
     let (status, code, reason) = match (repo.visibility, caller) {
-        (Visibility::Disabled, _) => (403, None, "Access to this resource is disabled.".to_owned()),
+        (Visibility::Disabled, _) => (403, None, "Access to this resource is disabled."),
         (Visibility::Gated, Caller::Anonymous) => {
-            let reason = format!(
-                "Access to model {} is restricted. You must have access to it and be authenticated to access it. \
-                 Please log in.",
-                repo.id()
-            );
-            (401, Some("GatedRepo"), reason)
+            (401, Some("GatedRepo"), "Access to this model is restricted. Please log in.")
         }
         (Visibility::Gated, Caller::Unprivileged) => {
-            let reason = format!(
-                "Access to model {0} is restricted and you are not in the authorized list. Visit \
-                 https://huggingface.co/{0} to ask for access.",
-                repo.id()
-            );
-            (403, Some("GatedRepo"), reason)
+            (403, Some("GatedRepo"), "You are not in the authorized list of this model.")
         }
         _ => return Ok(()),
     };
@@ -279,15 +263,4 @@ fn small(file: &File, range: Option<&str>) -> ResponseSpec {
     ResponseSpec::file(file, range)
         .with(CONTENT_TYPE, "text/plain; charset=utf-8")
         .with(ETAG, format!("\"{}\"", file.git_hash()))
-}
-
-/// Returns the file as stored in git. Large files are Git LFS pointers.
-fn raw(file: &File, path: &str) -> ResponseSpec {
-    if !file.is_large(path) {
-        return ResponseSpec::file(file, None).with(CONTENT_TYPE, "text/plain; charset=utf-8");
-    }
-    let (oid, size) = (file.lfs_hash(), file.size());
-    let pointer =
-        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n");
-    ResponseSpec::text(200, pointer)
 }

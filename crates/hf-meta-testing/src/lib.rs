@@ -33,7 +33,6 @@
 
 mod fault;
 mod file;
-mod folder;
 mod hub;
 mod link;
 mod listing;
@@ -56,7 +55,6 @@ use tokio::runtime::{self, Runtime};
 
 pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
-pub use folder::load_folder;
 use hub::HubState;
 /// The third-party types in [`LoggedRequest`].
 pub use hyper::{HeaderMap, Method};

@@ -1,6 +1,7 @@
 //! Paginated listings: the files of a repository, and the models of the Hub with their properties.
 //!
-//! Parameters: <https://huggingface.co/docs/hub/api>. Sorting is descending; only `createdAt` can be ascending, too.
+//! Only the parameters that clients of the tests send: <https://huggingface.co/docs/hub/api>. Models are sorted in
+//! descending order, and files are always listed with all subfolders.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,22 +11,6 @@ use serde_json::{Map, Value, json};
 use crate::file::{File, GIT_HASH_LENGTH, placeholder_hash};
 use crate::repo::{Caller, LazyRepos, Repo, Visibility};
 use crate::response::ErrorResponse;
-
-/// The properties that `expand` accepts.
-const EXPANDABLE: &str = "author baseModels cardData config createdAt disabled downloads downloadsAllTime gated gguf \
-    lastModified library_name likes model-index pipeline_tag private safetensors sha siblings spaces tags \
-    trendingScore usedStorage";
-
-/// The properties that are listed without `expand`.
-const DEFAULT_PROPERTIES: &str =
-    "createdAt downloads library_name likes modelId pipeline_tag private tags trendingScore";
-
-/// The properties by which the list can be sorted.
-const SORT_KEYS: &str = "createdAt downloads lastModified likes trendingScore";
-
-fn contains(words: &str, word: &str) -> bool {
-    words.split(' ').any(|known| known == word)
-}
 
 /// A page of a listing, and the query of the next page.
 pub(crate) struct Page {
@@ -55,60 +40,28 @@ struct ListQuery<'a> {
     text: &'a str,
     filters: Vec<String>,
     author: Option<String>,
-    sort: String,
-    is_ascending: bool,
-    is_recursive: bool,
+    is_by_time_of_change: bool,
     limit: usize,
     start: usize,
     expand: Vec<String>,
-    /// A parameter with an invalid value.
-    invalid: Option<&'static str>,
 }
 
 impl<'a> ListQuery<'a> {
-    /// Parses a query. Like the Hub, ignores unknown parameters.
+    /// Parses a query. Ignores unknown parameters, like the Hub, and invalid values.
     fn parse(text: &'a str, page_size: usize) -> Self {
-        let mut query =
-            Self { text, sort: "createdAt".to_owned(), limit: page_size, ..Self::default() };
+        let mut query = Self { text, limit: page_size, ..Self::default() };
         for (key, value) in form_urlencoded::parse(text.as_bytes()) {
-            let value = value.into_owned();
             match key.trim_end_matches("[]") {
-                "filter" => query.filters.extend(value.split(',').map(str::to_owned)),
-                "author" => query.author = Some(value),
-                "sort" => query.sort = value,
-                "direction" => query.is_ascending = value != "-1",
-                "recursive" => query.is_recursive = value == "true" || value == "1",
-                "limit" => match value.parse() {
-                    Ok(limit) => query.limit = limit,
-                    Err(_) => query.invalid = Some("limit"),
-                },
-                "cursor" => match parse_cursor(&value) {
-                    Some(start) => query.start = start,
-                    None => query.invalid = Some("cursor"),
-                },
-                "expand" => query.expand.push(value),
+                "filter" => query.filters.push(value.into_owned()),
+                "author" => query.author = Some(value.into_owned()),
+                "sort" => query.is_by_time_of_change = value == "lastModified",
+                "limit" => query.limit = value.parse().unwrap_or(page_size).clamp(1, page_size),
+                "cursor" => query.start = parse_cursor(&value).unwrap_or(0),
+                "expand" => query.expand.push(value.into_owned()),
                 _ => {}
             }
         }
-        query.limit = query.limit.clamp(1, page_size);
         query
-    }
-
-    /// Checks the query of a list of models. The list of files ignores invalid values.
-    fn check(&self) -> Result<(), ErrorResponse> {
-        let invalid =
-            |option| Err(ErrorResponse::new(400, None, format!("Invalid option: {option}")));
-        let sort = &self.sort;
-        if let Some(name) = self.invalid {
-            return invalid(name.to_owned());
-        }
-        if let Some(unknown) = self.expand.iter().find(|name| !contains(EXPANDABLE, name)) {
-            return invalid(format!("expand: {unknown}"));
-        }
-        if !contains(SORT_KEYS, sort) || self.is_ascending && sort != "createdAt" {
-            return invalid(format!("sort: {sort}"));
-        }
-        Ok(())
     }
 
     /// Returns the query of the page that starts at a position. The cursor contains a character that must be encoded
@@ -125,14 +78,10 @@ impl<'a> ListQuery<'a> {
             && self.filters.iter().all(|filter| tags().contains(filter))
     }
 
-    /// Returns the entry of a model.
+    /// Returns the entry of a model: its name and the properties to expand.
     fn entry(&self, repo: &Repo) -> Value {
         let mut properties = properties(repo, repo.find_commit("main").unwrap_or_default());
-        properties.retain(|name, _| {
-            matches!(name.as_str(), "_id" | "id")
-                || self.expand.contains(name)
-                || self.expand.is_empty() && contains(DEFAULT_PROPERTIES, name)
-        });
+        properties.retain(|name, _| name == "_id" || name == "id" || self.expand.contains(name));
         properties.into()
     }
 }
@@ -143,54 +92,40 @@ fn parse_cursor(cursor: &str) -> Option<usize> {
 }
 
 /// Returns a page of the list of models: first the stored ones, then the generated ones.
-///
-/// # Errors
-///
-/// Returns an error if the query is invalid.
 pub(crate) fn model_page(
-    stored: Vec<Arc<Repo>>,
+    mut stored: Vec<Arc<Repo>>,
     lazy: Option<&dyn LazyRepos>,
     caller: Caller,
     query: &str,
     page_size: usize,
-) -> Result<Page, ErrorResponse> {
+) -> Page {
     let query = ListQuery::parse(query, page_size);
-    query.check()?;
-    let stored = sorted_models(stored, &query);
+    let sort = if query.is_by_time_of_change { "lastModified" } else { "createdAt" };
+    stored.retain(|repo| !repo.id().starts_with("datasets/") && !repo.id().starts_with("spaces/"));
+    stored.sort_by_cached_key(|repo| {
+        let time = properties(repo, "").remove(sort).unwrap_or_default();
+        (time.as_str().map(str::to_owned), repo.id().to_owned())
+    });
     let skipped = query.start.saturating_sub(stored.len());
     let lazy = lazy.into_iter().flat_map(|lazy| {
         let indices = lazy_indices(lazy, &query).skip(skipped);
         indices.map(|index| Arc::new(lazy.repo(index)))
     });
-    let models = stored.into_iter().skip(query.start).chain(lazy);
+    let models = stored.into_iter().rev().skip(query.start).chain(lazy);
     let entries = (query.start..).zip(models);
     let entries = entries.filter(|(_, repo)| repo.is_visible_to(caller) && query.accepts(repo));
-    Ok(Page::new(entries.map(|(at, repo)| (at, query.entry(&repo))), &query))
-}
-
-/// Returns the models among the stored repositories in the order of a query.
-fn sorted_models(mut repos: Vec<Arc<Repo>>, query: &ListQuery) -> Vec<Arc<Repo>> {
-    repos.retain(|repo| !repo.id().starts_with("datasets/") && !repo.id().starts_with("spaces/"));
-    repos.sort_by_cached_key(|repo| {
-        let value = properties(repo, "").remove(&query.sort).unwrap_or_default();
-        // Sort numbers numerically and times as text.
-        (value.as_u64(), value.as_str().map(str::to_owned), repo.id().to_owned())
-    });
-    if !query.is_ascending {
-        repos.reverse();
-    }
-    repos
+    Page::new(entries.map(|(at, repo)| (at, query.entry(&repo))), &query)
 }
 
 /// Returns the indices of generated models in the order of a query.
 fn lazy_indices(lazy: &dyn LazyRepos, query: &ListQuery) -> Box<dyn Iterator<Item = u64>> {
     let indices = 0..lazy.count();
-    if query.sort == "lastModified" {
-        let mut sorted: Vec<_> = indices.collect();
-        sorted.sort_by_cached_key(|index| (lazy.last_modified(*index), *index));
-        return Box::new(sorted.into_iter().rev());
+    if !query.is_by_time_of_change {
+        return Box::new(indices.rev());
     }
-    if query.is_ascending { Box::new(indices) } else { Box::new(indices.rev()) }
+    let mut sorted: Vec<_> = indices.collect();
+    sorted.sort_by_cached_key(|index| (lazy.last_modified(*index), *index));
+    Box::new(sorted.into_iter().rev())
 }
 
 /// Returns the properties of a repository at a commit.
@@ -200,7 +135,6 @@ pub(crate) fn properties(repo: &Repo, commit: &str) -> Map<String, Value> {
     let mut properties = Map::from_iter([
         ("_id".to_owned(), placeholder_hash(repo.id())[..24].into()),
         ("id".to_owned(), repo.id().into()),
-        ("modelId".to_owned(), repo.id().into()),
         ("author".to_owned(), repo.author().into()),
         ("sha".to_owned(), commit.into()),
         ("private".to_owned(), (repo.visibility == Visibility::Private).into()),
@@ -210,7 +144,6 @@ pub(crate) fn properties(repo: &Repo, commit: &str) -> Map<String, Value> {
         ("lastModified".to_owned(), "2025-01-01T00:00:00.000Z".into()),
         ("downloads".to_owned(), 0.into()),
         ("likes".to_owned(), 0.into()),
-        ("trendingScore".to_owned(), 0.into()),
         ("siblings".to_owned(), siblings.collect()),
         ("config".to_owned(), listed_config(repo, commit)),
     ]);
@@ -220,19 +153,14 @@ pub(crate) fn properties(repo: &Repo, commit: &str) -> Map<String, Value> {
     properties
 }
 
-/// Returns the part of `config.json` that the Hub lists.
+/// Returns `config.json`, of which the Hub lists a part.
 fn listed_config(repo: &Repo, commit: &str) -> Value {
     let file = repo.find_file(commit, "config.json");
     let json = file.and_then(|file| file.start(u64::MAX).ok()).unwrap_or_default();
-    let Ok(mut config) = serde_json::from_slice::<Map<String, Value>>(&json) else {
-        return Value::Null;
-    };
-    config
-        .retain(|key, _| matches!(&**key, "architectures" | "model_type" | "quantization_config"));
-    config.into()
+    serde_json::from_slice(&json).unwrap_or_default()
 }
 
-/// Returns a page of the files and folders in a folder.
+/// Returns a page of the files and folders in a folder and its subfolders.
 ///
 /// # Errors
 ///
@@ -245,31 +173,23 @@ pub(crate) fn tree_page(
     page_size: usize,
 ) -> Result<Page, ErrorResponse> {
     let query = ListQuery::parse(query, page_size);
-    let entries = tree_entries(repo, commit, folder, query.is_recursive);
+    let entries = tree_entries(repo, commit, folder);
     if entries.is_empty() && !folder.is_empty() {
         return Err(ErrorResponse::entry_not_found());
     }
     Ok(Page::new(entries.into_values().enumerate().skip(query.start), &query))
 }
 
-/// Returns the files and folders in a folder, or with `is_recursive` in all its subfolders, by path.
-fn tree_entries(
-    repo: &Repo,
-    commit: &str,
-    folder: &str,
-    is_recursive: bool,
-) -> BTreeMap<String, Value> {
+/// Returns the files and folders in a folder and its subfolders, by path.
+fn tree_entries(repo: &Repo, commit: &str, folder: &str) -> BTreeMap<String, Value> {
     let mut entries = BTreeMap::new();
     let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
     for (path, file) in repo.files(commit).filter(|(path, _)| path.starts_with(&prefix)) {
-        let slashes = path[prefix.len()..].match_indices('/').map(|(at, _)| prefix.len() + at);
-        let folders: Vec<_> = slashes.map(|end| &path[..end]).collect();
-        for folder in folders.iter().take(if is_recursive { folders.len() } else { 1 }) {
-            entries.insert((*folder).to_owned(), folder_entry(folder));
+        for (at, _) in path[prefix.len()..].match_indices('/') {
+            let folder = &path[..prefix.len() + at];
+            entries.insert(folder.to_owned(), folder_entry(folder));
         }
-        if is_recursive || folders.is_empty() {
-            entries.insert(path.clone(), file_entry(path, file));
-        }
+        entries.insert(path.clone(), file_entry(path, file));
     }
     entries
 }

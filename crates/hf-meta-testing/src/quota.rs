@@ -49,6 +49,10 @@ impl RequestCounts {
     }
 }
 
+/// The quota that is advertised if none is enforced. The remaining number is constant: if it decreased, clients would slow
+/// down.
+const ADVERTISED: (u64, Duration) = (3_000, Duration::from_secs(300));
+
 /// A quota as advertised in the response headers.
 struct Quota {
     kind: &'static str,
@@ -60,16 +64,6 @@ struct Quota {
 }
 
 impl Quota {
-    /// The quota that is advertised but not enforced. The remaining number is constant: if it decreased, clients would
-    /// slow down.
-    const UNLIMITED: Self = Self {
-        kind: "resolvers",
-        requests: 3000,
-        window: Duration::from_secs(300),
-        remaining: Some(3000),
-        reset: Duration::from_secs(300),
-    };
-
     /// Adds the headers of the quota. The seconds are rounded down, so a client that waits for exactly this time
     /// retries too early.
     fn add_headers(&self, response: ResponseSpec) -> ResponseSpec {
@@ -140,7 +134,10 @@ impl Quotas {
     fn try_take(&self, request: &LoggedRequest) -> Quota {
         let mut usage = self.usage();
         let kind = usage.counts.count(&request.path);
-        let Some((requests, window)) = self.limit else { return Quota::UNLIMITED };
+        let Some((requests, window)) = self.limit else {
+            let (requests, window) = ADVERTISED;
+            return Quota { kind, requests, window, remaining: Some(requests), reset: window };
+        };
         let (elapsed, length) = (self.started.elapsed().as_nanos(), window.as_nanos().max(1));
         let key = (request.authorization.clone(), kind);
         let (number, used) = usage.windows.entry(key).or_default();

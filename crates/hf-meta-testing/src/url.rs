@@ -3,7 +3,6 @@
 //! Revisions and file paths are percent-decoded. Repository names are never encoded.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
@@ -11,8 +10,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 pub(crate) enum Action {
     /// `/{repo}/resolve/{revision}/{path}`
     Resolve,
-    /// `/{repo}/raw/{revision}/{path}`
-    Raw,
     /// `/api/models/{repo}` and `/api/models/{repo}/revision/{revision}`
     Info,
     /// `/api/models/{repo}/tree/{revision}[/{folder}]`
@@ -49,7 +46,6 @@ impl Route {
         let (repo, rest) = split_repo(segments)?;
         let (action, revision, path) = match (api, rest) {
             ("", ["resolve", revision, path @ ..]) => (Action::Resolve, *revision, path),
-            ("", ["raw", revision, path @ ..]) => (Action::Raw, *revision, path),
             ("cache", [commit, path @ ..]) => (Action::StoredFile, *commit, path),
             ("api", []) => (Action::Info, "HEAD", rest),
             ("api", ["revision", revision]) => (Action::Info, *revision, &[][..]),
@@ -71,7 +67,7 @@ impl Route {
 /// endpoint, before a commit, or at the end.
 fn split_repo<'a, 'b>(segments: &'a [&'b str]) -> Option<(String, &'a [&'b str])> {
     let is_end = |segment: &&str| match *segment {
-        "resolve" | "raw" | "revision" | "tree" | "safetensors-metadata" => true,
+        "resolve" | "revision" | "tree" | "safetensors-metadata" => true,
         _ => segment.len() == 40 && segment.bytes().all(|byte| byte.is_ascii_hexdigit()),
     };
     let first = usize::from(has_kind(segments)) + 1;
@@ -101,47 +97,17 @@ const PATH: AsciiSet = COMPONENT.remove(b'/');
 
 /// A signer of URLs with a random key.
 ///
-/// A signed URL is valid for one path and one `Range` header until it expires. Its query has the same keys as the
-/// real CDN's.
+/// A signed URL is valid for one path and one `Range` header.
 #[derive(Default)]
 pub(crate) struct UrlSigner(RandomState);
 
 impl UrlSigner {
-    const LIFETIME_SECONDS: u64 = 3600;
-
     /// Returns the query that signs a path and a range.
     pub(crate) fn sign(&self, path: &str, range: Option<&str>) -> String {
-        self.query(path, range, now() + Self::LIFETIME_SECONDS)
-    }
-
-    /// Checks the signature and the expiry of a request.
-    ///
-    /// # Errors
-    ///
-    /// Returns the message of the error response if the request is not allowed.
-    pub(crate) fn check(
-        &self,
-        path: &str,
-        query: &str,
-        range: Option<&str>,
-    ) -> Result<(), &'static str> {
-        let expires = query.split('&').find_map(|pair| pair.strip_prefix("Expires="));
-        let expires = expires.and_then(|seconds| seconds.parse().ok()).ok_or("Missing Key")?;
-        if query != self.query(path, range, expires) {
-            return Err("The signature does not cover this request");
-        }
-        if expires < now() { Err("The URL has expired") } else { Ok(()) }
-    }
-
-    fn query(&self, path: &str, range: Option<&str>, expires: u64) -> String {
         let policy = encode_component(range.unwrap_or("*"));
-        let signature = self.0.hash_one((path, range, expires));
-        format!("Expires={expires}&Policy={policy}&Signature={signature:016x}&Key-Pair-Id=LOCAL")
+        let signature = self.0.hash_one((path, range));
+        format!("Policy={policy}&Signature={signature:016x}&Key-Pair-Id=LOCAL")
     }
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]
@@ -161,7 +127,7 @@ mod tests {
             ("/a/resolve/main/x", "Resolve a @ main : x"),
             ("/a/b/resolve/main/x/y", "Resolve a/b @ main : x/y"),
             ("/datasets/a/b/resolve/main/x", "Resolve datasets/a/b @ main : x"),
-            ("/a/raw/refs%2Fpr%2F1/%C3%A4%20b", "Raw a @ refs/pr/1 : ä b"),
+            ("/a/resolve/refs%2Fpr%2F1/%C3%A4%20b", "Resolve a @ refs/pr/1 : ä b"),
             ("/a/b/c/resolve/main/x", "nothing"),
             ("/api/models/a/b", "Info a/b @ HEAD : "),
             ("/api/models/a/revision/x%2Fy", "Info a @ x/y : "),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hf_meta::Client;
-use hf_meta_census::{Census, CensusRow, Listing, Manifest};
+use hf_meta_census::{Census, CensusRow, ListedRepo, Listing, Manifest};
 
 use super::rows;
 use crate::hub::{Fault, LocalHub, Repo};
@@ -125,7 +125,7 @@ async fn an_earlier_list_is_updated_with_the_changed_models() {
         LocalHub::start(changed.into_iter().chain([listed(old("org/other"), "2020")])).unwrap();
     let listing = Listing::new().update(&before).unwrap();
     assert_eq!(listing.write(&support::client(&hub), &after).await.unwrap(), 3);
-    let rows = hf_meta_census::listed_rows(&after).unwrap().map(Result::unwrap);
+    let rows = hf_meta_census::rows::<ListedRepo>(&after).unwrap().map(Result::unwrap);
     let rows: Vec<_> = rows.map(|row| (row.repo, row.commit.unwrap())).collect();
     let expected = [("org/pushed", NEW), ("org/new", OLD), ("org/kept", OLD)];
     assert_eq!(rows, expected.map(|(repo, commit)| (repo.to_owned(), commit.to_owned())));

@@ -9,8 +9,8 @@ use std::time::Duration;
 use hf_meta_census::arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use hf_meta_census::arrow_schema::{DataType, Schema};
 use hf_meta_census::{
-    Census, Listing, Manifest, OtherWeightSet, files_schema, manifest_schema, repos_schema,
-    runs_schema, tensors_schema,
+    Census, CensusRow, CensusRun, ListedRepo, Listing, Manifest, OtherWeightSet, StoredHeader,
+    TableRow, TensorRow, schema,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
@@ -65,20 +65,24 @@ fn columns(schema: &Schema) -> Vec<(String, String)> {
         .collect()
 }
 
+fn assert_documented<Row: TableRow>() {
+    let schema = schema::<Row>();
+    assert_eq!(documented(Row::NAME), columns(&schema));
+    for field in schema.fields() {
+        assert!(field.metadata()["description"].len() > 5, "{field}");
+    }
+    for key in Row::KEY {
+        schema.field_with_name(key).unwrap();
+    }
+}
+
 #[test]
 fn the_columns_are_documented() {
-    assert_eq!(documented("The table `repos`"), columns(&repos_schema()));
-    assert_eq!(documented("The table `files`"), columns(&files_schema()));
-    assert_eq!(documented("The table `runs`"), columns(&runs_schema()));
-    assert_eq!(documented("The table `tensors`"), columns(&tensors_schema()));
-    assert_eq!(documented("A list of repositories"), columns(&manifest_schema()));
-    let schemas =
-        [repos_schema(), files_schema(), runs_schema(), tensors_schema(), manifest_schema()];
-    for schema in schemas {
-        for field in schema.fields() {
-            assert!(field.metadata()["description"].len() > 5, "{field}");
-        }
-    }
+    assert_documented::<CensusRow>();
+    assert_documented::<StoredHeader>();
+    assert_documented::<CensusRun>();
+    assert_documented::<TensorRow>();
+    assert_documented::<ListedRepo>();
 }
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
@@ -95,7 +99,7 @@ async fn a_record_batch_of_names_gives_a_record_batch_of_rows() {
     let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4, OUTAGE, |_| ())
         .await
         .unwrap();
-    assert_eq!(rows.schema(), repos_schema());
+    assert_eq!(rows.schema(), schema::<CensusRow>());
     let text = |column: &str| {
         let column = rows.column_by_name(column).unwrap().as_any();
         let column = column.downcast_ref::<StringArray>().unwrap();
@@ -144,7 +148,7 @@ fn every_common_compression_of_lists_is_supported() {
 fn parameters_of_files(target: &Path) -> BTreeMap<String, Vec<(String, Option<i64>)>> {
     let mut repos = BTreeMap::<_, Vec<_>>::new();
     for file in fs::read_dir(target.join("files")).unwrap() {
-        for header in hf_meta_census::file_rows(&file.unwrap().path()).unwrap() {
+        for header in hf_meta_census::rows::<StoredHeader>(&file.unwrap().path()).unwrap() {
             let header = header.unwrap();
             let is_config = Path::new(&header.path).extension().is_some_and(|end| end == "json");
             assert!(!is_config || header.tensors == Some(0), "{}", header.path);

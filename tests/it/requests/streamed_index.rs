@@ -156,7 +156,8 @@ async fn a_shard_that_only_an_interrupted_response_names_is_ignored() {
     let first = JSON.replace("a.safetensors", "gone.safetensors");
     let other = Repo::new("org/other").commit(&commit).file(INDEX, File::from_bytes(first));
     let hub = LocalHub::start([repo(&commit), other]).unwrap();
-    let other_url = format!("{}/org/other/raw/main/{INDEX}", hub.endpoint());
+    let stored = format!("/api/resolve-cache/models/org/other/{commit}/{INDEX}");
+    let other_url = format!("{}{stored}", hub.endpoint());
     let (index_requests, is_missed) = (AtomicUsize::new(0), Arc::new(Notify::new()));
     let tell = Arc::clone(&is_missed);
     hub.inject(move |request, _| {

@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use hf_meta_testing::{File, Repo};
 use serde::Deserialize;
-
-use crate::file::File;
-use crate::repo::Repo;
 
 /// The `hub.json` of a fixture: its commit, and the full sizes of files that were truncated after the header.
 #[derive(Default, Deserialize)]
@@ -25,7 +23,7 @@ const HUB_JSON: &str = "hub.json";
 /// # Errors
 ///
 /// Returns an error if a file or folder cannot be read, or if a `hub.json` is invalid.
-pub fn load_folder(folder: &Path) -> io::Result<Vec<Repo>> {
+pub(crate) fn load_folder(folder: &Path) -> io::Result<Vec<Repo>> {
     let mut repos = Vec::new();
     find_repos(folder, "", &mut repos)?;
     Ok(repos)
