@@ -7,15 +7,14 @@ use super::error::CensusError;
 use super::manifest::{Manifest, REPOS_PER_PART};
 use super::part::{CensusPart, PartFooter};
 use super::read_repo::{RepoReader, recount};
-use super::read_run::PreviousCensus;
-use super::read_run::{CensusSummary, ReadRun};
-use super::reads::{CensusProgress, CensusStop, ProgressReporter};
-use super::reads::{ReadSettings, Reads};
-use super::row::{CensusRow, TOOL, integer};
-use super::run::CensusRun;
+use super::read_run::{CensusSummary, PreviousCensus, ReadRun};
+use super::reads::{CensusProgress, CensusStop, ProgressReporter, ReadSettings, Reads};
+use super::row::{CensusRow, SCHEMA_VERSION, TOOL, integer};
+use super::run::{CensusRun, unix_millis};
 use super::storage::Storage;
 use super::stored_header::StoredHeader;
 use hf_meta::Client;
+use hf_meta::count::RuleSet;
 use hf_meta::formats::{chain, clip};
 
 /// A census: the rows and headers of repositories, in a local folder or an object store.
@@ -196,12 +195,29 @@ impl Census {
         run: impl Future<Output = Result<CensusSummary, CensusError>>,
     ) -> Result<CensusSummary, CensusError> {
         self.settings.progress.reset();
-        let (mut row, before) = CensusRun::start(action, &self.client, &self.tool);
-        (row.slice, row.slices) = (integer(self.slice.0 as u64), integer(self.slice.1 as u64));
+        let (started_at, before) = (unix_millis(), self.client.stats());
         let result = run.await;
-        row.error = result.as_ref().err().map(|error| clip(&chain(error)));
-        let progress = self.settings.progress.current();
-        let written = row.write(&self.storage, &before, &self.client.stats(), progress).await;
+        let (progress, after) = (self.settings.progress.current(), self.client.stats());
+        let waited = after.waited.saturating_sub(before.waited).as_millis();
+        let row = CensusRun {
+            action: action.to_owned(),
+            endpoint: self.client.endpoint().to_string(),
+            started_at,
+            ended_at: unix_millis(),
+            tool: self.tool.clone(),
+            rules: RuleSet::CURRENT.to_string(),
+            schema_version: SCHEMA_VERSION,
+            slice: integer(self.slice.0 as u64),
+            slices: integer(self.slice.1 as u64),
+            repos: integer(progress.done as u64),
+            failed: integer(progress.failed as u64),
+            requests: integer(after.requests.saturating_sub(before.requests)),
+            bytes_read: integer(after.bytes_read.saturating_sub(before.bytes_read)),
+            quota_share: self.client.quota_share(),
+            waited_ms: i64::try_from(waited).unwrap_or(i64::MAX),
+            error: result.as_ref().err().map(|error| clip(&chain(error))),
+        };
+        let written = row.write(&self.storage).await;
         // The error of the run is more important.
         result.and_then(|summary| written.map(|()| summary))
     }

@@ -10,6 +10,7 @@ use chrono::DateTime;
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use url::Url;
 
 use super::error::{CensusError, failed_to, unusable};
@@ -220,18 +221,21 @@ impl Listing {
         page: &str,
     ) -> Result<(Vec<ListedRepo>, Option<String>), CensusError> {
         let (json, next) = client.api_page(&parse_url(page)?, MAX_PAGE_BYTES).await?;
-        let listed: Vec<ListedModel> =
-            serde_json::from_slice(&json).map_err(|error| invalid(&error.to_string()))?;
+        let not_json = |error: serde_json::Error| invalid(&error.to_string());
+        let listed: Vec<&RawValue> = serde_json::from_slice(&json).map_err(not_json)?;
         if listed.is_empty() && next.is_some() {
             return Err(invalid("a page contains no models"));
         }
         let since = self.since.map(|since| since.saturating_sub(LISTING_OVERLAP_MS));
-        let count = listed.len();
-        let is_changed =
-            |repo: &ListedRepo| repo.last_modified.is_none_or(|time| Some(time) >= since);
-        let changed = listed.into_iter().map(ListedRepo::from).take_while(is_changed);
-        let changed: Vec<_> = changed.collect();
-        let next = next.filter(|_| changed.len() == count);
+        let mut changed = Vec::new();
+        for model in &listed {
+            let model = serde_json::from_str(model.get()).map_err(not_json)?;
+            let repo = listed_repo(&model).ok_or_else(|| invalid("a model has no name"))?;
+            if repo.last_modified.is_some_and(|time| Some(time) < since) {
+                return Ok((changed, None));
+            }
+            changed.push(repo);
+        }
         Ok((changed, next.map(String::from)))
     }
 }
@@ -264,75 +268,45 @@ fn invalid(reason: &str) -> CensusError {
     CensusError::InvalidListing { reason: reason.to_owned() }
 }
 
-/// A model in the Hub's listing.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedModel {
-    id: String,
-    sha: Option<String>,
-    author: Option<String>,
-    created_at: Option<String>,
-    last_modified: Option<String>,
-    downloads: Option<i64>,
-    likes: Option<i64>,
-    /// `false`, `"auto"` or `"manual"`.
-    #[serde(default)]
-    gated: Value,
-    #[serde(rename = "pipeline_tag")]
-    pipeline_tag: Option<String>,
-    #[serde(rename = "library_name")]
-    library: Option<String>,
-    tags: Option<Vec<String>>,
-    #[serde(default)]
-    config: Value,
-    #[serde(default)]
-    safetensors: Value,
-    siblings: Option<Vec<ModelFile>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ModelFile {
-    rfilename: String,
-}
-
-impl From<ListedModel> for ListedRepo {
-    fn from(model: ListedModel) -> Self {
-        let time = |text: Option<String>| {
-            Some(DateTime::parse_from_rfc3339(&text?).ok()?.timestamp_millis())
-        };
-        let tags = model.tags.as_deref().unwrap_or_default();
-        let tag = |prefix| tags.iter().find_map(|tag| tag.strip_prefix(prefix));
-        // A base model has two tags: `base_model:org/name`, and `base_model:quantized:org/name` with the relation.
-        let bases = tags.iter().filter_map(|tag| tag.strip_prefix("base_model:"));
-        let (relations, bases): (Vec<_>, Vec<_>) = bases.partition(|base| base.contains(':'));
-        let relation = relations.first().and_then(|base| base.split_once(':'));
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        Self {
-            license: tag("license:").map(str::to_owned),
-            base_model_relation: relation.map(|(relation, _)| relation.to_owned()),
-            base_models: model
-                .tags
-                .is_some()
-                .then(|| bases.into_iter().map(str::to_owned).collect()),
-            model_type: text(&model.config["model_type"]),
-            gated: text(&model.gated),
-            architecture: text(&model.config["architectures"][0]),
-            hub_total: model.safetensors["total"].as_i64(),
-            files: model
-                .siblings
-                .map(|files| files.into_iter().map(|file| file.rfilename).collect()),
-            repo: model.id,
-            commit: model.sha,
-            author: model.author,
-            created_at: time(model.created_at),
-            last_modified: time(model.last_modified),
-            downloads: model.downloads,
-            likes: model.likes,
-            pipeline_tag: model.pipeline_tag,
-            library: model.library,
-            tags: model.tags,
-        }
-    }
+/// Returns a model of the Hub's listing; `None` if it has no name.
+fn listed_repo(model: &Value) -> Option<ListedRepo> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let time = |value: &Value| {
+        Some(DateTime::parse_from_rfc3339(value.as_str()?).ok()?.timestamp_millis())
+    };
+    let files = model["siblings"].as_array();
+    let tags = model["tags"].as_array();
+    let tags: Option<Vec<_>> = tags.map(|tags| tags.iter().filter_map(text).collect());
+    let with_prefix = |prefix| {
+        let tags = tags.iter().flatten();
+        tags.filter_map(move |tag: &String| tag.strip_prefix(prefix).map(str::to_owned))
+    };
+    // A base model has two tags: `base_model:org/name`, and `base_model:quantized:org/name` with the relation.
+    let (relations, bases): (Vec<_>, Vec<_>) =
+        with_prefix("base_model:").partition(|base| base.contains(':'));
+    let relation = relations.first().and_then(|base| base.split_once(':'));
+    Some(ListedRepo {
+        repo: text(&model["id"])?,
+        commit: text(&model["sha"]),
+        files: files
+            .map(|files| files.iter().filter_map(|file| text(&file["rfilename"])).collect()),
+        author: text(&model["author"]),
+        created_at: time(&model["createdAt"]),
+        last_modified: time(&model["lastModified"]),
+        downloads: model["downloads"].as_i64(),
+        // `false`, `"auto"` or `"manual"`.
+        gated: text(&model["gated"]),
+        hub_total: model["safetensors"]["total"].as_i64(),
+        pipeline_tag: text(&model["pipeline_tag"]),
+        library: text(&model["library_name"]),
+        license: with_prefix("license:").next(),
+        architecture: text(&model["config"]["architectures"][0]),
+        model_type: text(&model["config"]["model_type"]),
+        base_models: tags.is_some().then_some(bases),
+        base_model_relation: relation.map(|(relation, _)| relation.to_owned()),
+        likes: model["likes"].as_i64(),
+        tags,
+    })
 }
 
 #[cfg(test)]
@@ -345,7 +319,7 @@ mod tests {
             "tags":["license:mit","base_model:c/d","base_model:quantized:c/d"],"library_name":"transformers",
             "config":{"architectures":["X"],"model_type":"x"},"safetensors":{"parameters":{"F32":5},"total":5},
             "siblings":[{"rfilename":"config.json"}],"createdAt":"2024-01-02T03:04:05.000Z"}"#;
-        let repo = ListedRepo::from(serde_json::from_str::<ListedModel>(json).unwrap());
+        let repo = listed_repo(&serde_json::from_str(json).unwrap()).unwrap();
         let text = |text: &str| Some(text.to_owned());
         let expected = ListedRepo {
             commit: text("0"),
@@ -370,8 +344,9 @@ mod tests {
         };
         assert_eq!(repo, expected);
         let least = r#"{"id":"a/b","gated":false,"config":null}"#;
-        let least: ListedModel = serde_json::from_str(least).unwrap();
-        assert_eq!(ListedRepo::from(least), ListedRepo::new("a/b"));
+        let least = listed_repo(&serde_json::from_str(least).unwrap());
+        assert_eq!(least, Some(ListedRepo::new("a/b")));
+        assert_eq!(listed_repo(&serde_json::from_str("{}").unwrap()), None);
     }
 
     #[test]

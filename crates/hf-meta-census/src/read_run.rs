@@ -10,8 +10,7 @@ use super::layout_digest::short_hash;
 use super::manifest::{ListedRepo, Manifest};
 use super::part::{CensusPart, PendingPart};
 use super::read_repo::RepoRead;
-use super::reads::ProgressReporter;
-use super::reads::Reads;
+use super::reads::{ProgressReporter, Reads};
 use super::row::CensusRow;
 use super::storage::Storage;
 use hf_meta::count::RuleSet;
@@ -29,7 +28,7 @@ pub struct CensusSummary {
     pub already_read: usize,
     /// The number of rows that were copied from an earlier census.
     pub carried_over: usize,
-    /// The number of rows that [`Census::count`] left unchanged because their headers are not stored.
+    /// The number of rows that [`Census::count`](crate::Census::count) left unchanged because their headers are not stored.
     pub not_recounted: usize,
 }
 

@@ -6,12 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::error::CensusError;
-use super::reads::CensusProgress;
-use super::row::{SCHEMA_VERSION, integer};
 use super::storage::Storage;
 use super::table::{TableRow, each_row, encode};
-use hf_meta::count::RuleSet;
-use hf_meta::{Client, ClientStats};
 
 /// The folder with runs.
 const RUNS: &str = "runs";
@@ -76,36 +72,8 @@ pub(super) async fn read_runs(storage: &Storage) -> Result<Vec<CensusRun>, Censu
 }
 
 impl CensusRun {
-    /// Starts a run, with the statistics of its client until now.
-    pub(super) fn start(action: &str, client: &Client, tool: &str) -> (Self, ClientStats) {
-        let run = Self {
-            action: action.to_owned(),
-            endpoint: client.endpoint().to_string(),
-            started_at: unix_millis(),
-            tool: tool.to_owned(),
-            rules: RuleSet::CURRENT.to_string(),
-            schema_version: SCHEMA_VERSION,
-            quota_share: client.quota_share(),
-            ..Self::default()
-        };
-        (run, client.stats())
-    }
-
-    /// Adds the counts since the start, and writes the run to a separate file. A run that did nothing is not written.
-    pub(super) async fn write(
-        mut self,
-        storage: &Storage,
-        before: &ClientStats,
-        after: &ClientStats,
-        progress: CensusProgress,
-    ) -> Result<(), CensusError> {
-        self.ended_at = unix_millis();
-        (self.repos, self.failed) =
-            (integer(progress.done as u64), integer(progress.failed as u64));
-        self.requests = integer(after.requests.saturating_sub(before.requests));
-        self.bytes_read = integer(after.bytes_read.saturating_sub(before.bytes_read));
-        let waited = after.waited.saturating_sub(before.waited).as_millis();
-        self.waited_ms = i64::try_from(waited).unwrap_or(i64::MAX);
+    /// Writes the run to a separate file. A run that did nothing is not written.
+    pub(super) async fn write(self, storage: &Storage) -> Result<(), CensusError> {
         if self.repos == 0 && self.requests == 0 {
             return Ok(());
         }

@@ -1,8 +1,8 @@
 //! Large files through the CDN, and small files through the resolve cache.
 
-use reqwest::{Client, Method, Version};
+use reqwest::{Client, Version};
 
-use super::{COMMIT, CONFIG, WEIGHTS, get, get_from, hub, model, send};
+use super::{COMMIT, CONFIG, WEIGHTS, get, get_from, hub, model};
 use crate::hub::{File, Host, LocalHub, Repo};
 
 #[tokio::test]
