@@ -1,9 +1,12 @@
 //! Runs a census: reads the repositories of a manifest, and writes parts to a folder or an object store.
 
 use std::collections::{BTreeSet, HashMap};
+use std::iter::once;
 use std::time::Duration;
 
-use super::error::CensusError;
+use itertools::Itertools;
+
+use super::error::{CensusError, Result};
 use super::manifest::{Manifest, REPOS_PER_PART};
 use super::part::{CensusPart, PartFooter};
 use super::read_repo::{RepoReader, recount};
@@ -12,7 +15,6 @@ use super::reads::{CensusProgress, CensusStop, ProgressReporter, ReadSettings, R
 use super::row::{CensusRow, SCHEMA_VERSION, TOOL, integer};
 use super::run::{CensusRun, unix_millis};
 use super::storage::Storage;
-use super::stored_header::StoredHeader;
 use hf_meta::Client;
 use hf_meta::count::RuleSet;
 use hf_meta::formats::{chain, clip};
@@ -53,7 +55,7 @@ impl Census {
     /// # Errors
     ///
     /// Returns an error if the folder cannot be created, or if the URL or its settings are invalid.
-    pub fn create(client: Client, target: &str) -> Result<Self, CensusError> {
+    pub fn create(client: Client, target: &str) -> Result<Self> {
         Ok(Self::new(client, Storage::create_or_open(target)?))
     }
 
@@ -62,7 +64,7 @@ impl Census {
     /// # Errors
     ///
     /// Returns an error if the folder does not exist, or if the URL or its settings are invalid.
-    pub fn open(client: Client, target: &str) -> Result<Self, CensusError> {
+    pub fn open(client: Client, target: &str) -> Result<Self> {
         Ok(Self::new(client, Storage::open_existing(target)?))
     }
 
@@ -136,7 +138,7 @@ impl Census {
     /// written, or if it contains the census of a different manifest. Returns an error if the run ends early: in an
     /// outage, if the Hub rejects the token, or on request. All complete rows are stored in this case, so that the next
     /// run continues there. A repository that cannot be read becomes a row, not an error.
-    pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary, CensusError> {
+    pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary> {
         let existing = CensusPart::list(&self.storage).await?;
         if existing.iter().any(|part| !part.belongs_to(manifest)) {
             return Err(CensusError::ManifestMismatch { target: self.storage.name().to_owned() });
@@ -158,7 +160,7 @@ impl Census {
     /// # Errors
     ///
     /// Returns an error if the target contains no census, or cannot be read or written, or if the run ends early.
-    pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
+    pub async fn retry(&self) -> Result<CensusSummary> {
         let parts = CensusPart::list_existing(&self.storage).await?;
         let all: Vec<_> = parts.iter().cloned().collect();
         self.recorded("retry", self.run(parts, &all, None)).await
@@ -170,14 +172,14 @@ impl Census {
         existing: BTreeSet<CensusPart>,
         parts: &[CensusPart],
         manifest: Option<&Manifest>,
-    ) -> Result<CensusSummary, CensusError> {
+    ) -> Result<CensusSummary> {
         let previous = match &self.previous {
             Some(target) => Some(PreviousCensus::open(target).await?),
             None => None,
         };
         let progress = self.settings.progress.clone();
-        let run = ReadRun::start(&self.storage, manifest, parts, existing, progress).await?;
-        let mut run = run.previous(previous);
+        let run = ReadRun::start(&self.storage, manifest, parts, existing, previous, progress);
+        let mut run = run.await?;
         let reader = RepoReader::new(&self.client, self.all_quantizations);
         let read = run.read_parts(Reads::new(reader, self.settings.clone())).await;
         let stored = run.store_incomplete().await;
@@ -192,8 +194,8 @@ impl Census {
     async fn recorded(
         &self,
         action: &str,
-        run: impl Future<Output = Result<CensusSummary, CensusError>>,
-    ) -> Result<CensusSummary, CensusError> {
+        run: impl Future<Output = Result<CensusSummary>>,
+    ) -> Result<CensusSummary> {
         self.settings.progress.reset();
         let (started_at, before) = (unix_millis(), self.client.stats());
         let result = run.await;
@@ -231,12 +233,12 @@ impl Census {
     /// # Errors
     ///
     /// Returns an error if the target contains no census, cannot be read or written, or if the run ends on request.
-    pub async fn count(&self) -> Result<CensusSummary, CensusError> {
+    pub async fn count(&self) -> Result<CensusSummary> {
         let parts = CensusPart::list_existing(&self.storage).await?;
         self.recorded("count", self.count_parts(parts)).await
     }
 
-    async fn count_parts(&self, parts: BTreeSet<CensusPart>) -> Result<CensusSummary, CensusError> {
+    async fn count_parts(&self, parts: BTreeSet<CensusPart>) -> Result<CensusSummary> {
         let mut summary = CensusSummary::default();
         let total = parts.len() * REPOS_PER_PART;
         self.settings
@@ -261,7 +263,7 @@ impl Census {
         part: &CensusPart,
         footer: &PartFooter,
         rows: &mut [CensusRow],
-    ) -> Result<usize, CensusError> {
+    ) -> Result<usize> {
         let (mut waiting, mut not_counted) = (HashMap::new(), 0);
         for (at, row) in rows.iter_mut().enumerate() {
             if row.depends_on_headers() {
@@ -273,13 +275,9 @@ impl Census {
         let mut headers = part.read_headers(&self.storage, footer).await?.peekable();
         while let Some(first) = headers.next().transpose()? {
             let repo = first.repo.clone();
-            let mut of_repo = vec![first];
-            let is_same = |next: &Result<StoredHeader, CensusError>| {
-                next.as_ref().is_ok_and(|next| next.repo == repo)
-            };
-            while let Some(next) = headers.next_if(is_same) {
-                of_repo.push(next?);
-            }
+            let others = headers
+                .peeking_take_while(|next| next.as_ref().is_ok_and(|next| next.repo == repo));
+            let of_repo: Vec<_> = once(Ok(first)).chain(others).try_collect()?;
             let Some(at) = waiting.remove(&repo) else { continue };
             match recount(&self.client, &rows[at], &of_repo).await {
                 Some(counted) => rows[at] = counted,

@@ -7,7 +7,7 @@ use itertools::{EitherOrBoth, Itertools};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::error::CensusError;
+use super::error::{CensusError, Result};
 use super::layout_digest::{hexadecimal, short_hash};
 use super::pack::{for_each_part, order, sorted_rows};
 use super::read_repo::{MAX_LARGE_READS, read_again};
@@ -83,11 +83,7 @@ fn to_text(value: &mut Value) {
 /// # Errors
 ///
 /// Returns an error if a census cannot be read.
-pub async fn diff(
-    before: &str,
-    after: &str,
-    mut report: impl FnMut(CensusChange),
-) -> Result<(), CensusError> {
+pub async fn diff(before: &str, after: &str, mut report: impl FnMut(CensusChange)) -> Result<()> {
     let (before, after) = (sorted_rows(before).await?, sorted_rows(after).await?);
     for rows in before.merge_join_by(after, order) {
         match rows {
@@ -121,7 +117,7 @@ pub async fn verify(
     census: &str,
     repos: usize,
     seed: u64,
-) -> Result<(usize, Vec<CensusChange>), CensusError> {
+) -> Result<(usize, Vec<CensusChange>)> {
     let mut sample = BTreeMap::<[u8; 16], CensusRow>::new();
     for_each_part(census, |rows| {
         for row in rows.into_iter().filter(|row| row.path.is_some() && row.commit.is_some()) {

@@ -8,6 +8,8 @@ use hf_meta::Error;
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+pub(super) type Result<T, E = CensusError> = std::result::Result<T, E>;
+
 /// An error that aborts a census. A repository that cannot be read becomes a row, not an error.
 ///
 /// No message repeats the message of its [source](std::error::Error::source), so print the whole chain.

@@ -57,6 +57,7 @@ pub use hf_meta_repo_list::ListedName;
 /// The third-party crates whose types appear in the public API of this module.
 pub use {arrow_array, arrow_schema};
 
+use self::error::Result;
 use self::manifest::{from_columns, name_column};
 use self::read_repo::RepoReader;
 use self::reads::{ProgressReporter, ReadSettings, Reads};
@@ -83,7 +84,7 @@ pub async fn read_batch(
     concurrency: usize,
     max_outage: Duration,
     on_progress: impl Fn(CensusProgress) + Send + Sync + 'static,
-) -> Result<RecordBatch, CensusError> {
+) -> Result<RecordBatch> {
     const NAME: &str = "record batch";
     let names = name_column(NAME, &repos.schema(), &COLUMNS)?;
     let repos = from_columns(repos, &names).map_err(table_failed(NAME))?;

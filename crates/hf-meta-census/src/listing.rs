@@ -1,10 +1,8 @@
 //! Lists the models of a Hub in a manifest.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use chrono::DateTime;
 use itertools::Itertools;
@@ -13,9 +11,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::error::{CensusError, failed_to, unusable};
+use super::error::{CensusError, Result, failed_to, unusable};
 use super::layout_digest::short_hash;
 use super::manifest::ListedRepo;
+use super::reads::ProgressReporter;
 use super::run::unix_millis;
 use super::table::{publish, read_footer, replaceable, rows, with_suffix};
 use hf_meta::{Client, ErrorKind};
@@ -67,17 +66,7 @@ pub struct Listing {
     since: Option<i64>,
     /// An earlier listing, whose models are added.
     earlier: Option<PathBuf>,
-    on_progress: Option<OnListed>,
-}
-
-/// A function that is called with the number of models listed so far.
-#[derive(Clone)]
-struct OnListed(Arc<dyn Fn(usize) + Send + Sync>);
-
-impl fmt::Debug for OnListed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnListed")
-    }
+    progress: ProgressReporter,
 }
 
 /// The metadata in the footer of a manifest and of each saved page.
@@ -124,7 +113,7 @@ impl Listing {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read or [`write`](Self::write) did not write it.
-    pub fn update(self, file: &Path) -> Result<Self, CensusError> {
+    pub fn update(self, file: &Path) -> Result<Self> {
         let opened = File::open(file).map_err(failed_to("read", file))?;
         match read_footer::<ListingFooter>(&opened) {
             Some(footer) => {
@@ -136,7 +125,7 @@ impl Listing {
 
     /// Sets a function to be called with the number of models listed so far, after each page.
     pub fn on_progress(self, report: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        Self { on_progress: Some(OnListed(Arc::new(report))), ..self }
+        Self { progress: ProgressReporter::new(move |progress| report(progress.done)), ..self }
     }
 
     /// Requests the listing and writes it to a Parquet file. Returns the number of models.
@@ -146,7 +135,7 @@ impl Listing {
     /// # Errors
     ///
     /// Returns an error if a request fails, a page is invalid, or the file cannot be written.
-    pub async fn write(&self, client: &Client, file: &Path) -> Result<usize, CensusError> {
+    pub async fn write(&self, client: &Client, file: &Path) -> Result<usize> {
         // Checked before the first request, because a listing takes minutes.
         replaceable(file)?;
         let folder = with_suffix(file, ".pages");
@@ -168,9 +157,7 @@ impl Listing {
             // The server repeats the size of the page.
             footer.next = next.map(|next| with_limit(&next, |_| MODELS_PER_PAGE).unwrap_or(next));
             listed += models.len();
-            if let Some(OnListed(report)) = &self.on_progress {
-                report(listed);
-            }
+            self.progress.update(|progress| progress.done = listed);
             let models = models.into_iter().map(Ok);
             publish(&page_file(&folder, pages), &footer, models)?;
             pages += 1;
@@ -188,7 +175,7 @@ impl Listing {
     }
 
     /// Returns the URL of the first page, in descending order of time.
-    fn first_page(&self, client: &Client) -> Result<Url, CensusError> {
+    fn first_page(&self, client: &Client) -> Result<Url> {
         let sort = if self.since.is_some() { "lastModified" } else { "createdAt" };
         let mut url = parse_url(&format!("{}/api/models", client.endpoint()))?;
         url.query_pairs_mut()
@@ -219,7 +206,7 @@ impl Listing {
         &self,
         client: &Client,
         page: &str,
-    ) -> Result<(Vec<ListedRepo>, Option<String>), CensusError> {
+    ) -> Result<(Vec<ListedRepo>, Option<String>)> {
         let (json, next) = client.api_page(&parse_url(page)?, MAX_PAGE_BYTES).await?;
         let not_json = |error: serde_json::Error| invalid(&error.to_string());
         let listed: Vec<&RawValue> = serde_json::from_slice(&json).map_err(not_json)?;
@@ -240,7 +227,7 @@ impl Listing {
     }
 }
 
-fn is_too_large<T>(requested: &Result<T, CensusError>) -> bool {
+fn is_too_large<T>(requested: &Result<T>) -> bool {
     matches!(requested, Err(CensusError::Hub(error)) if error.kind() == ErrorKind::TooLarge)
 }
 
@@ -260,7 +247,7 @@ fn page_file(folder: &Path, page: usize) -> PathBuf {
     folder.join(format!("{page:06}.parquet"))
 }
 
-fn parse_url(text: &str) -> Result<Url, CensusError> {
+fn parse_url(text: &str) -> Result<Url> {
     Url::parse(text).map_err(|error| invalid(&error.to_string()))
 }
 

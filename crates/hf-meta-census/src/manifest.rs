@@ -20,7 +20,7 @@ use parquet::arrow::arrow_reader::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::error::{BoxError, CensusError, failed_to, unusable};
+use super::error::{BoxError, Result, failed_to, unusable};
 use super::layout_digest::{hexadecimal, short_hash};
 use super::table::{TableRow, rows_of, schema, table_failed};
 use hf_meta::{Endpoint, Source};
@@ -77,7 +77,7 @@ impl Manifest {
     ///
     /// Returns an error if the file cannot be read, has no such column, contains no repositories, contains a repository
     /// with two revisions, or has a column of a known name that cannot be read.
-    pub fn open(path: &Path, column: Option<&str>) -> Result<Self, CensusError> {
+    pub fn open(path: &Path, column: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let cannot_read = failed_to("read", path);
         if path == Path::new("-") {
@@ -99,25 +99,25 @@ impl Manifest {
     /// # Errors
     ///
     /// Returns an error if the list is empty, or if a repository has two revisions.
-    pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self, CensusError> {
+    pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self> {
         Self::new("-", Repos::Names(names.into_iter().map(ListedName::from).collect()))
     }
 
-    fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
+    fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let names = repo_list::parse(path, text, column);
         let names = names.map_err(|error| unusable(path, &error.to_string()))?;
         Self::new(&name, Repos::Names(names))
     }
 
-    fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
+    fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self> {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
         let metadata = metadata.map_err(table_failed(&name))?;
         let column = name_column(&name, metadata.schema(), &repo_list::columns(column))?;
         Self::new(&name.clone(), Repos::Parquet(ParquetTable { name, file, metadata, column }))
     }
 
-    fn new(name: &str, repos: Repos) -> Result<Self, CensusError> {
+    fn new(name: &str, repos: Repos) -> Result<Self> {
         let mut manifest =
             Self { repos, rows: 0, digest: String::new(), duplicates: HashSet::new(), gguf: 0 };
         let (mut revisions, mut digest, mut has_names) = (HashMap::new(), Sha256::new(), false);
@@ -177,7 +177,7 @@ impl Manifest {
     /// # Errors
     ///
     /// Returns an error if a Parquet file cannot be read.
-    pub fn names(&self) -> Result<Vec<ListedName>, CensusError> {
+    pub fn names(&self) -> Result<Vec<ListedName>> {
         let table = match &self.repos {
             Repos::Names(names) => return Ok(names.clone()),
             Repos::Parquet(table) => table.names()?,
@@ -212,7 +212,7 @@ impl Manifest {
     }
 
     /// Returns the repositories in a part.
-    pub(super) fn part(&self, part: usize) -> Result<Vec<ListedRepo>, CensusError> {
+    pub(super) fn part(&self, part: usize) -> Result<Vec<ListedRepo>> {
         let rows = self.part_rows(part);
         let repos: Vec<_> = match &self.repos {
             Repos::Names(names) => names[rows.clone()].iter().map(ListedRepo::from).collect(),
@@ -229,7 +229,7 @@ impl Manifest {
 
 impl Repos {
     /// Iterates over all repositories, of which only the names, commits and tags are read.
-    fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
+    fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         Ok(match self {
             Self::Names(names) => Either::Left(names.iter().map(ListedRepo::from).map(Ok)),
             Self::Parquet(table) => Either::Right(table.names()?),
@@ -239,7 +239,7 @@ impl Repos {
 
 impl ParquetTable {
     /// Iterates over all rows, of which only the names, commits and tags are read.
-    fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
+    fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         self.read(|field| matches!(field, "repo" | "commit" | "tags"), |reader| reader)
     }
 
@@ -248,7 +248,7 @@ impl ParquetTable {
         &self,
         is_read: impl Fn(&str) -> bool,
         choose: impl FnOnce(TableReader) -> TableReader,
-    ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
+    ) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         let file = self.file.try_clone().map_err(failed_to("read", &self.name))?;
         let reader = TableReader::new_with_metadata(file, self.metadata.clone());
         let (found, wanted) = (self.metadata.schema(), schema::<ListedRepo>());
@@ -261,10 +261,7 @@ impl ParquetTable {
     }
 
     /// Iterates over a range of rows. The others are skipped.
-    fn rows(
-        &self,
-        rows: &Range<usize>,
-    ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>>, CensusError> {
+    fn rows(&self, rows: &Range<usize>) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         let (start, count) = (rows.start, rows.len());
         let choose = move |reader: TableReader| {
             reader.with_offset(start).with_limit(count).with_batch_size(count)
@@ -358,11 +355,7 @@ const COMMIT_COLUMNS: [&str; 2] = ["commit", "sha"];
 
 /// Returns the column with the names of the repositories: the first candidate that contains text. Checks the types of all
 /// columns that are read.
-pub(super) fn name_column(
-    table: &str,
-    found: &Schema,
-    candidates: &[&str],
-) -> Result<String, CensusError> {
+pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> Result<String> {
     let columns = candidates.iter().filter_map(|name| found.field_with_name(name).ok());
     let is_text = |field: &&Field| is_similar(field.data_type(), &DataType::Utf8);
     let names = match columns.clone().find(is_text).or_else(|| columns.clone().next()) {
@@ -488,6 +481,7 @@ mod tests {
     use arrow_array::builder::{LargeListBuilder, StringViewBuilder};
 
     use super::*;
+    use crate::CensusError;
     use crate::table::encode;
 
     fn open(name: &str, content: &[u8], column: Option<&str>) -> Result<Manifest, CensusError> {

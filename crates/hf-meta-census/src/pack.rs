@@ -17,7 +17,7 @@ use itertools::Itertools;
 use serde::Serialize;
 
 use super::census::Census;
-use super::error::{CensusError, failed_to};
+use super::error::{Result, failed_to};
 use super::part::CensusPart;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
@@ -50,7 +50,7 @@ impl Census {
     ///
     /// Returns an error if the target contains no census or only part of one, if a file cannot be read or written, or if
     /// the run is stopped.
-    pub async fn pack(&self, file: &str) -> Result<usize, CensusError> {
+    pub async fn pack(&self, file: &str) -> Result<usize> {
         let (mut merger, mut rules) = (Merger::default(), BTreeSet::new());
         let found = CensusPart::list_existing(&self.storage).await?;
         for part in &found {
@@ -79,7 +79,7 @@ impl Census {
     /// Returns all headers, sorted by repository and file.
     pub(super) async fn sorted_headers(
         &self,
-    ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + Send, CensusError> {
+    ) -> Result<impl Iterator<Item = Result<StoredHeader>> + Send> {
         let mut merger = Merger::default();
         for part in CensusPart::list_existing(&self.storage).await? {
             self.settings.stop.check()?;
@@ -92,8 +92,8 @@ impl Census {
     /// Ends rows with an error if the run is stopped.
     fn until_stopped<Row>(
         &self,
-        rows: impl Iterator<Item = Result<Row, CensusError>> + Send,
-    ) -> impl Iterator<Item = Result<Row, CensusError>> + Send {
+        rows: impl Iterator<Item = Result<Row>> + Send,
+    ) -> impl Iterator<Item = Result<Row>> + Send {
         let stop = self.settings.stop.clone();
         rows.map(move |row| stop.check().and(row))
     }
@@ -102,7 +102,7 @@ impl Census {
 /// Returns the rows of a census, sorted by repository: a folder, a URL, or a packed file.
 pub(super) async fn sorted_rows(
     census: &str,
-) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>> + Send, CensusError> {
+) -> Result<impl Iterator<Item = Result<CensusRow>> + Send> {
     let mut merger = Merger::default();
     for_each_part(census, |rows| merger.add(sorted(rows))).await?;
     Ok(merger.finish())
@@ -111,8 +111,8 @@ pub(super) async fn sorted_rows(
 /// Calls a function with the rows of a census: a folder, a URL, or a packed file.
 pub(super) async fn for_each_part(
     census: &str,
-    mut on_rows: impl FnMut(Vec<CensusRow>) -> Result<(), CensusError>,
-) -> Result<(), CensusError> {
+    mut on_rows: impl FnMut(Vec<CensusRow>) -> Result<()>,
+) -> Result<()> {
     if Path::new(census).is_file() {
         let rows = rows::<CensusRow>(census.as_ref())?.chunks(ROWS_PER_RUN);
         return rows.into_iter().try_for_each(|rows| on_rows(rows.try_collect()?));
@@ -125,7 +125,7 @@ pub(super) async fn for_each_part(
 }
 
 /// A sorted table.
-type Run<Row> = Box<dyn Iterator<Item = Result<Row, CensusError>> + Send>;
+type Run<Row> = Box<dyn Iterator<Item = Result<Row>> + Send>;
 
 /// Merges sorted tables, in temporary files.
 #[derive(Default)]
@@ -136,7 +136,7 @@ struct Merger<Row> {
 
 impl<Row: SortedRow> Merger<Row> {
     /// Adds a run, and merges full levels.
-    fn add(&mut self, mut run: Run<Row>) -> Result<(), CensusError> {
+    fn add(&mut self, mut run: Run<Row>) -> Result<()> {
         for level in &mut self.levels {
             level.push(run);
             if level.len() < MAX_RUNS {
@@ -150,7 +150,7 @@ impl<Row: SortedRow> Merger<Row> {
         Ok(())
     }
 
-    fn finish(self) -> impl Iterator<Item = Result<Row, CensusError>> + Send {
+    fn finish(self) -> impl Iterator<Item = Result<Row>> + Send {
         self.levels.into_iter().flatten().kmerge_by(|one, other| order(one, other).is_lt())
     }
 }
@@ -161,9 +161,7 @@ fn sorted<Row: SortedRow>(mut rows: Vec<Row>) -> Run<Row> {
 }
 
 /// Writes a run to a temporary file. A reader has one batch in memory.
-fn write_run<Row: SortedRow>(
-    rows: impl Iterator<Item = Result<Row, CensusError>>,
-) -> Result<Run<Row>, CensusError> {
+fn write_run<Row: SortedRow>(rows: impl Iterator<Item = Result<Row>>) -> Result<Run<Row>> {
     let folder = std::env::temp_dir();
     let file = BufWriter::new(temporary_file()?);
     let mut writer = IpcWriteOptions::default()
@@ -183,10 +181,7 @@ fn write_run<Row: SortedRow>(
 }
 
 /// Returns the order of two rows. Errors come first.
-pub(super) fn order<Row: SortedRow>(
-    one: &Result<Row, CensusError>,
-    other: &Result<Row, CensusError>,
-) -> Ordering {
+pub(super) fn order<Row: SortedRow>(one: &Result<Row>, other: &Result<Row>) -> Ordering {
     match (one, other) {
         (Ok(one), Ok(other)) => one.key().cmp(&other.key()),
         (one, other) => other.is_err().cmp(&one.is_err()),

@@ -6,16 +6,15 @@ use std::fs::File;
 
 use bytes::Bytes;
 use itertools::Itertools;
-use parquet::basic::{Compression, ZstdLevel};
 use serde::{Deserialize, Serialize};
 
-use super::error::CensusError;
+use super::error::{CensusError, Result};
 use super::manifest::ListedRepo;
 use super::manifest::Manifest;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
 use super::stored_header::StoredHeader;
-use super::table::{TableWriter, each_row, encode, read_footer, sorted_properties};
+use super::table::{TableWriter, each_row, encode, read_footer};
 use hf_meta::HeaderBytes;
 use hf_meta::count::RuleSet;
 
@@ -64,38 +63,28 @@ struct HeaderSpool {
 }
 
 impl HeaderSpool {
-    fn new() -> Result<Self, CensusError> {
-        let compression = Compression::ZSTD(ZstdLevel::default());
-        let properties = sorted_properties::<StoredHeader>().set_compression(compression);
-        let writer = TableWriter::temporary(&(), properties)?;
-        Ok(Self { writer, groups: Vec::new() })
+    fn new() -> Result<Self> {
+        Ok(Self { writer: TableWriter::temporary(&())?, groups: Vec::new() })
     }
 
     /// Adds the headers of a repository.
     fn add(
         &mut self,
-        headers: impl Iterator<Item = Result<StoredHeader, CensusError>>,
-    ) -> Result<(), CensusError> {
-        let mut repo = String::new();
-        for header in headers {
-            let header = header?;
-            repo.clone_from(&header.repo);
-            self.writer.write(header)?;
-        }
-        self.groups.resize(self.writer.end_row_group()?, repo);
+        repo: &str,
+        headers: impl Iterator<Item = Result<StoredHeader>>,
+    ) -> Result<()> {
+        self.writer.write_all(headers)?;
+        self.groups.resize(self.writer.end_row_group()?, repo.to_owned());
         Ok(())
     }
 
     /// Returns a table that is sorted by repository and file.
-    fn into_sorted(self, footer: &PartFooter) -> Result<File, CensusError> {
+    fn into_sorted(self, footer: &PartFooter) -> Result<File> {
         let groups = self.groups.into_iter().enumerate().map(|(group, repo)| (repo, group));
         let groups: Vec<_> = groups.sorted_unstable().map(|(_, group)| group).collect();
-        let mut sorted = TableWriter::temporary(footer, sorted_properties::<StoredHeader>())?;
+        let mut sorted = TableWriter::<_, StoredHeader>::temporary(footer)?;
         let name = std::env::temp_dir().display().to_string();
-        for header in each_row::<StoredHeader, _>(&name, self.writer.into_reader()?, Some(groups))?
-        {
-            sorted.write(header?)?;
-        }
+        sorted.write_all(each_row(&name, self.writer.into_reader()?, Some(groups))?)?;
         sorted.into_reader()
     }
 }
@@ -119,7 +108,7 @@ impl PendingPart {
         parts: usize,
         repos: &[ListedRepo],
         is_new: bool,
-    ) -> Result<Self, CensusError> {
+    ) -> Result<Self> {
         let unread = repos.iter().map(|repo| (repo.repo.clone(), repo.clone())).collect();
         let footer = PartFooter { unread, ..PartFooter::new(&part, parts) };
         let (rows, headers) = (Vec::new(), HeaderSpool::new()?);
@@ -132,7 +121,7 @@ impl PendingPart {
         part: CensusPart,
         (footer, mut rows): (PartFooter, Vec<CensusRow>),
         repos: &[ListedRepo],
-    ) -> Result<Self, CensusError> {
+    ) -> Result<Self> {
         let pending = Self::new(part.clone(), footer.parts, repos, false)?;
         let mut pending = Self { footer: footer.clone(), ..pending };
         let unread: HashSet<_> = repos.iter().map(|repo| &repo.repo).collect();
@@ -148,7 +137,7 @@ impl PendingPart {
         part: &CensusPart,
         footer: &PartFooter,
         rows: Vec<CensusRow>,
-    ) -> Result<(), CensusError> {
+    ) -> Result<()> {
         let commits = rows.iter().map(|row| (&row.repo, row.commit.as_ref()));
         let commits: HashMap<_, _> = commits.collect();
         let is_copied =
@@ -157,8 +146,8 @@ impl PendingPart {
         let headers = headers.filter_ok(is_copied).chunk_by(|header| {
             header.as_ref().map_or_else(|_| String::new(), |header| header.repo.clone())
         });
-        for (_, of_repo) in &headers {
-            self.headers.add(of_repo)?;
+        for (repo, of_repo) in &headers {
+            self.headers.add(&repo, of_repo)?;
         }
         for row in rows {
             self.add_row(row);
@@ -167,13 +156,9 @@ impl PendingPart {
     }
 
     /// Adds the row of a repository that was read, and its headers.
-    pub(super) fn add(
-        &mut self,
-        row: CensusRow,
-        headers: Option<HeaderBytes>,
-    ) -> Result<(), CensusError> {
+    pub(super) fn add(&mut self, row: CensusRow, headers: Option<HeaderBytes>) -> Result<()> {
         let headers = headers.into_iter().flat_map(|read| StoredHeader::all(&row.repo, read));
-        self.headers.add(headers.map(Ok))?;
+        self.headers.add(&row.repo, headers.map(Ok))?;
         self.add_row(row);
         self.missing -= 1;
         Ok(())
@@ -189,7 +174,7 @@ impl PendingPart {
     /// Writes the headers and then the rows, because a part exists once its rows do. An incomplete part is written without
     /// failed rows. A part that another process wrote in the meantime is kept if it has more rows, or as many and this run
     /// did not find it. Returns the rows.
-    pub(super) async fn write(self, storage: &Storage) -> Result<Vec<CensusRow>, CensusError> {
+    pub(super) async fn write(self, storage: &Storage) -> Result<Vec<CensusRow>> {
         let Self { part, mut footer, mut rows, headers, missing, is_new } = self;
         rows.retain(|row| missing == 0 || !row.has_failed());
         rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
@@ -225,12 +210,12 @@ impl CensusPart {
     }
 
     /// Lists the parts of a census.
-    pub(super) async fn list(storage: &Storage) -> Result<BTreeSet<Self>, CensusError> {
+    pub(super) async fn list(storage: &Storage) -> Result<BTreeSet<Self>> {
         Ok(storage.list(REPOS).await?.iter().filter_map(|file| Self::parse(file)).collect())
     }
 
     /// Lists the parts of a census, of which there must be at least one.
-    pub(super) async fn list_existing(storage: &Storage) -> Result<BTreeSet<Self>, CensusError> {
+    pub(super) async fn list_existing(storage: &Storage) -> Result<BTreeSet<Self>> {
         let parts = Self::list(storage).await?;
         if parts.is_empty() { Err(no_census(storage)) } else { Ok(parts) }
     }
@@ -241,7 +226,7 @@ impl CensusPart {
         &self,
         storage: &Storage,
         is_current: bool,
-    ) -> Result<Option<(PartFooter, Vec<CensusRow>)>, CensusError> {
+    ) -> Result<Option<(PartFooter, Vec<CensusRow>)>> {
         let Some((footer, file)) = self.open(storage).await? else { return Ok(None) };
         let is_found = !is_current
             || footer.is_current(self)
@@ -250,19 +235,16 @@ impl CensusPart {
     }
 
     /// Reads the part without its headers.
-    pub(super) async fn read(
-        &self,
-        storage: &Storage,
-    ) -> Result<(PartFooter, Vec<CensusRow>), CensusError> {
+    pub(super) async fn read(&self, storage: &Storage) -> Result<(PartFooter, Vec<CensusRow>)> {
         self.find(storage, false).await?.ok_or_else(|| no_census(storage))
     }
 
-    async fn open(&self, storage: &Storage) -> Result<Option<(PartFooter, Bytes)>, CensusError> {
+    async fn open(&self, storage: &Storage) -> Result<Option<(PartFooter, Bytes)>> {
         let file = storage.read(&self.repos()).await?;
         Ok(file.map(|file| (read_footer(&file).unwrap_or_default(), file)))
     }
 
-    fn rows(&self, file: Bytes) -> Result<Vec<CensusRow>, CensusError> {
+    fn rows(&self, file: Bytes) -> Result<Vec<CensusRow>> {
         each_row(&self.repos(), file, None)?.collect()
     }
 
@@ -271,7 +253,7 @@ impl CensusPart {
         &self,
         storage: &Storage,
         footer: &PartFooter,
-    ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
+    ) -> Result<impl Iterator<Item = Result<StoredHeader>> + use<>> {
         let headers = self.files();
         match storage.download(&headers).await? {
             Some((file, bytes)) if bytes == footer.header_bytes => each_row(&headers, file, None),
@@ -288,7 +270,7 @@ impl CensusPart {
         storage: &Storage,
         rows: &[CensusRow],
         footer: PartFooter,
-    ) -> Result<(), CensusError> {
+    ) -> Result<()> {
         let footer = footer.with_rules(rows);
         let rows = encode(&self.repos(), rows, &footer)?;
         storage.write(&self.repos(), rows).await

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::census::Census;
-use super::error::{CensusError, failed_to};
+use super::error::{Result, failed_to};
 use super::row::{CensusRow, integer};
 use super::run::{CensusRun, read_runs};
 use super::stored_header::StoredHeader;
@@ -56,24 +56,28 @@ pub struct TensorRow {
 impl TableRow for TensorRow {
     const NAME: &str = "The table `tensors`";
     const KEY: &[&str] = &["repo", "path", "name"];
-
-    fn memory(&self) -> usize {
-        512
-    }
+    const BATCH_ROWS: usize = 2_048;
 }
 
 /// A published table.
 struct PublishedTable {
     name: &'static str,
-    content: &'static str,
     key: &'static [&'static str],
     documentation: &'static str,
     rows: usize,
 }
 
 impl PublishedTable {
-    fn new<Row: TableRow>(name: &'static str, content: &'static str, rows: usize) -> Self {
-        Self { name, content, key: Row::KEY, documentation: documentation::<Row>(), rows }
+    fn new<Row: TableRow>(rows: usize) -> Self {
+        let name = Row::NAME.split('`').nth(1).unwrap_or_default();
+        Self { name, key: Row::KEY, documentation: documentation::<Row>(), rows }
+    }
+
+    /// Returns the first sentence of the documentation.
+    fn content(&self) -> String {
+        let paragraph = self.documentation.split("\n\n").next().unwrap_or_default();
+        let paragraph = paragraph.replace('\n', " ");
+        paragraph.split(". ").next().unwrap_or_default().trim_end_matches('.').to_owned()
     }
 }
 
@@ -85,11 +89,7 @@ impl Census {
     ///
     /// Returns an error if the target contains no census or only part of one, if a file cannot be read or written, or if
     /// the run is stopped.
-    pub async fn publish(
-        &self,
-        folder: &Path,
-        options: &PublishOptions,
-    ) -> Result<usize, CensusError> {
+    pub async fn publish(&self, folder: &Path, options: &PublishOptions) -> Result<usize> {
         fs::create_dir_all(folder).map_err(failed_to("create", folder))?;
         let file = |name: &str| folder.join(format!("{name}.parquet"));
         let repos = self.pack(&file("repos").display().to_string()).await?;
@@ -98,18 +98,16 @@ impl Census {
         let files = publish(&file("files"), &(), headers)?;
         let runs = read_runs(&self.storage).await?;
         publish(&file("runs"), &(), runs.iter().cloned().map(Ok))?;
-        let content = "one row per repository: its counts, or the reason why there are none";
-        let mut tables = vec![PublishedTable::new::<CensusRow>("repos", content, repos)];
-        let content = "the header bytes from which the counts were computed";
-        tables.push(PublishedTable::new::<StoredHeader>("files", content, files));
-        let content = "the runs that read the repositories";
-        tables.push(PublishedTable::new::<CensusRun>("runs", content, runs.len()));
+        let mut tables = vec![
+            PublishedTable::new::<CensusRow>(repos),
+            PublishedTable::new::<StoredHeader>(files),
+            PublishedTable::new::<CensusRun>(runs.len()),
+        ];
         if options.tensors {
             let headers = rows::<StoredHeader>(&file("files"))?;
             let tensors = headers.map_ok(|header| header.tensors()).flatten_ok();
             let tensors = publish(&file("tensors"), &(), tensors)?;
-            let content = "the tensors in the headers";
-            tables.push(PublishedTable::new::<TensorRow>("tensors", content, tensors));
+            tables.push(PublishedTable::new::<TensorRow>(tensors));
         } else if file("tensors").exists() {
             // It belongs to an earlier publication.
             fs::remove_file(file("tensors")).map_err(failed_to("delete", file("tensors")))?;
@@ -158,7 +156,9 @@ fn data_card(tables: &[PublishedTable], runs: &[CensusRun], options: &PublishOpt
     }
     let _ = write!(card, "---\n\n# {title}\n\n{CARD_INTRODUCTION}\n");
     card.push_str("| table | rows | key | content |\n|---|---:|---|---|\n");
-    for PublishedTable { name, content, key, rows, .. } in tables {
+    for table in tables {
+        let PublishedTable { name, key, rows, .. } = table;
+        let content = table.content();
         let key = key.iter().map(|column| format!("`{column}`")).join(", ");
         let _ = writeln!(card, "| `{name}` | {rows} | {key} | {content} |");
     }

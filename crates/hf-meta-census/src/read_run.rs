@@ -5,7 +5,7 @@ use std::mem::take;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::error::CensusError;
+use super::error::{CensusError, Result};
 use super::layout_digest::short_hash;
 use super::manifest::{ListedRepo, Manifest};
 use super::part::{CensusPart, PendingPart};
@@ -79,8 +79,9 @@ impl<'a> ReadRun<'a> {
         manifest: Option<&'a Manifest>,
         parts: &[CensusPart],
         existing: BTreeSet<CensusPart>,
+        previous: Option<PreviousCensus>,
         progress: ProgressReporter,
-    ) -> Result<Self, CensusError> {
+    ) -> Result<Self> {
         let (mut total, mut incomplete) = (0, VecDeque::new());
         let mut summary = CensusSummary::default();
         let checks = stream::iter(parts.to_vec()).map(|part| {
@@ -108,7 +109,7 @@ impl<'a> ReadRun<'a> {
             }
         }
         progress.update(|progress| progress.total = total);
-        let (previous, repos, pending) = Default::default();
+        let (repos, pending) = Default::default();
         drop(checks);
         Ok(Self {
             storage,
@@ -123,14 +124,9 @@ impl<'a> ReadRun<'a> {
         })
     }
 
-    /// Copies rows from an earlier census.
-    pub(super) fn previous(self, previous: Option<PreviousCensus>) -> Self {
-        Self { previous, ..self }
-    }
-
     /// Reads the repositories of all incomplete parts, until a file cannot be written, an outage ends the run, or it is
     /// stopped.
-    pub(super) async fn read_parts(&mut self, mut reads: Reads) -> Result<(), CensusError> {
+    pub(super) async fn read_parts(&mut self, mut reads: Reads) -> Result<()> {
         loop {
             while reads.has_room()
                 && let Some((part, repo)) = self.next().await?
@@ -145,7 +141,7 @@ impl<'a> ReadRun<'a> {
     }
 
     /// Returns the next repository and the number of its part.
-    async fn next(&mut self) -> Result<Option<(usize, ListedRepo)>, CensusError> {
+    async fn next(&mut self) -> Result<Option<(usize, ListedRepo)>> {
         while self.repos.is_empty() {
             let Some(part) = self.incomplete.pop_front() else { return Ok(None) };
             self.start_part(part).await?;
@@ -153,7 +149,7 @@ impl<'a> ReadRun<'a> {
         Ok(self.repos.pop_front())
     }
 
-    async fn start_part(&mut self, part: CensusPart) -> Result<(), CensusError> {
+    async fn start_part(&mut self, part: CensusPart) -> Result<()> {
         let number = part.number;
         let (storage, manifest) = (self.storage, self.manifest);
         let is_new = !self.existing.contains(&part);
@@ -182,14 +178,14 @@ impl<'a> ReadRun<'a> {
         self.store_if_complete(number).await
     }
 
-    async fn add(&mut self, part: usize, read: RepoRead) -> Result<(), CensusError> {
+    async fn add(&mut self, part: usize, read: RepoRead) -> Result<()> {
         let Some(pending) = self.pending.get_mut(&part) else { return Ok(()) };
         self.progress.add(&read.row);
         pending.add(read.row, read.headers)?;
         self.store_if_complete(part).await
     }
 
-    async fn store_if_complete(&mut self, part: usize) -> Result<(), CensusError> {
+    async fn store_if_complete(&mut self, part: usize) -> Result<()> {
         if self.pending.get(&part).is_none_or(|pending| pending.missing > 0) {
             return Ok(());
         }
@@ -201,7 +197,7 @@ impl<'a> ReadRun<'a> {
     }
 
     /// Stores the complete rows of incomplete parts. Returns the number of these parts.
-    pub(super) async fn store_incomplete(&mut self) -> Result<usize, CensusError> {
+    pub(super) async fn store_incomplete(&mut self) -> Result<usize> {
         let missing = self.incomplete.len() + self.pending.len();
         for pending in take(&mut self.pending).into_values() {
             pending.write(self.storage).await?;
@@ -223,7 +219,7 @@ pub(super) struct PreviousCensus {
 
 impl PreviousCensus {
     /// Reads the names of all rows.
-    pub(super) async fn open(target: &str) -> Result<Self, CensusError> {
+    pub(super) async fn open(target: &str) -> Result<Self> {
         let storage = Storage::open_existing(target)?;
         let parts: Vec<_> = CensusPart::list_existing(&storage).await?.into_iter().collect();
         let mut rows = HashMap::new();
@@ -240,32 +236,23 @@ impl PreviousCensus {
     pub(super) async fn carry_over(
         &self,
         pending: &mut PendingPart,
-        repos: Vec<ListedRepo>,
-    ) -> Result<Vec<ListedRepo>, CensusError> {
-        let (mut by_part, mut others) = (BTreeMap::<usize, HashMap<_, _>>::new(), Vec::new());
-        for repo in repos {
-            match self.rows.get(&key(&repo.repo, repo.commit.as_deref())) {
-                Some(part) => {
-                    let name = (repo.repo.clone(), repo.commit.clone());
-                    by_part.entry(*part).or_default().insert(name, repo);
-                }
-                None => others.push(repo),
-            }
-        }
-        for (part, mut repos) in by_part {
-            let Some(part) = self.parts.get(part) else { continue };
+        mut repos: Vec<ListedRepo>,
+    ) -> Result<Vec<ListedRepo>> {
+        let keys = repos.iter().map(|repo| key(&repo.repo, repo.commit.as_deref()));
+        let parts: BTreeSet<_> = keys.filter_map(|key| self.rows.get(&key)).collect();
+        for part in parts.into_iter().filter_map(|part| self.parts.get(*part)) {
             let (footer, rows) = part.read(&self.storage).await?;
-            let copied = rows.into_iter().filter_map(|row| {
-                let repo = repos.remove(&(row.repo.clone(), row.commit.clone()))?;
-                Some(row.carried_over(repo))
+            let copied = rows.into_iter().filter(can_carry_over).filter_map(|row| {
+                let is_same =
+                    |repo: &ListedRepo| repo.repo == row.repo && repo.commit == row.commit;
+                let at = repos.iter().position(is_same)?;
+                Some(row.carried_over(repos.swap_remove(at)))
             });
             let copied = copied.collect();
             pending.copy_rows(&self.storage, part, &footer, copied).await?;
-            // The earlier census may have changed since it was opened.
-            others.extend(repos.into_values());
         }
-        pending.missing = others.len();
-        Ok(others)
+        pending.missing = repos.len();
+        Ok(repos)
     }
 }
 

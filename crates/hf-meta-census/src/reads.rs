@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
 
-use super::error::CensusError;
+use super::error::{CensusError, Result};
 use super::manifest::ListedRepo;
 use super::read_repo::{RepoRead, RepoReader};
 use super::row::CensusRow;
@@ -104,7 +104,7 @@ impl Reads {
 
     /// Waits for the next call or the end of an outage. Returns the results that are final now; `None` if nothing is left
     /// or the run is stopped. Must be called when nothing can be started.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<NumberedRead>>, CensusError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<NumberedRead>>> {
         if self.settings.stop.is_stopped() {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl Reads {
         &mut self,
         (number, repo): NumberedRepo,
         mut read: RepoRead,
-    ) -> Result<Vec<NumberedRead>, CensusError> {
+    ) -> Result<Vec<NumberedRead>> {
         if let Some(error) = read.error.take_if(|error| error.kind() == ErrorKind::RejectedToken) {
             return Err(error.into());
         }
@@ -176,7 +176,7 @@ impl Reads {
     }
 
     /// Waits for the end of an outage. Then everything that it has interrupted is read again.
-    async fn wait_for_end(&mut self) -> Result<(), CensusError> {
+    async fn wait_for_end(&mut self) -> Result<()> {
         let ReadSettings { max_outage, stop, progress, .. } = &self.settings;
         self.calls = JoinSet::new();
         self.waiting.extend(take(&mut self.running).into_values());
@@ -236,7 +236,7 @@ impl CensusStop {
         *self.0.borrow()
     }
 
-    pub(super) fn check(&self) -> Result<(), CensusError> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.is_stopped() { Err(CensusError::Stopped) } else { Ok(()) }
     }
 

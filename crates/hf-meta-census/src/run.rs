@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::CensusError;
+use super::error::Result;
 use super::storage::Storage;
 use super::table::{TableRow, each_row, encode};
 
@@ -58,7 +58,7 @@ impl TableRow for CensusRun {
 }
 
 /// Returns all runs of a census, in the order of their time.
-pub(super) async fn read_runs(storage: &Storage) -> Result<Vec<CensusRun>, CensusError> {
+pub(super) async fn read_runs(storage: &Storage) -> Result<Vec<CensusRun>> {
     let mut runs = Vec::new();
     for name in storage.list(RUNS).await? {
         let name = format!("{RUNS}/{name}");
@@ -73,7 +73,7 @@ pub(super) async fn read_runs(storage: &Storage) -> Result<Vec<CensusRun>, Censu
 
 impl CensusRun {
     /// Writes the run to a separate file. A run that did nothing is not written.
-    pub(super) async fn write(self, storage: &Storage) -> Result<(), CensusError> {
+    pub(super) async fn write(self, storage: &Storage) -> Result<()> {
         if self.repos == 0 && self.requests == 0 {
             return Ok(());
         }

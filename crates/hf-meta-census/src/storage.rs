@@ -19,7 +19,7 @@ use object_store::{ObjectStore, ObjectStoreExt, parse_url_opts};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use url::Url;
 
-use super::error::{CensusError, failed_to};
+use super::error::{CensusError, Result, failed_to};
 use super::table::temporary_file;
 
 /// A local folder or a folder in an object store.
@@ -50,7 +50,7 @@ fn is_unanswered(error: &(dyn Error + 'static)) -> bool {
 
 impl Storage {
     /// Opens a local folder, or a URL such as `s3://bucket/folder` with the settings of the environment.
-    pub(super) fn create_or_open(target: &str) -> Result<Self, CensusError> {
+    pub(super) fn create_or_open(target: &str) -> Result<Self> {
         let cannot_open = failed_to("open", target);
         let (objects, folder): (Arc<dyn ObjectStore>, _) = if let Some(url) = parse_url(target) {
             let settings = std::env::vars_os().filter_map(object_store_setting);
@@ -65,7 +65,7 @@ impl Storage {
     }
 
     /// Returns the folder and the name of an object, if the text is its URL.
-    pub(super) fn open_object(target: &str) -> Result<Option<(Self, String)>, CensusError> {
+    pub(super) fn open_object(target: &str) -> Result<Option<(Self, String)>> {
         let Some((folder, name)) = target.rsplit_once('/').filter(|_| parse_url(target).is_some())
         else {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Storage {
     }
 
     /// Opens an existing local folder, or a URL.
-    pub(super) fn open_existing(target: &str) -> Result<Self, CensusError> {
+    pub(super) fn open_existing(target: &str) -> Result<Self> {
         if parse_url(target).is_none() && !LocalPath::new(target).is_dir() {
             return Err(CensusError::NoCensus { target: target.to_owned() });
         }
@@ -105,7 +105,7 @@ impl Storage {
     }
 
     /// Returns the names of all files in a folder.
-    pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>, CensusError> {
+    pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>> {
         let path = self.path(folder);
         let listed = Self::request(|| self.objects.list(Some(&path)).try_collect::<Vec<_>>()).await;
         let listed = listed.map_err(failed_to("list", self.display_path(folder)))?;
@@ -113,7 +113,7 @@ impl Storage {
     }
 
     /// Reads a file; `None` if it does not exist.
-    pub(super) async fn read(&self, file: &str) -> Result<Option<Bytes>, CensusError> {
+    pub(super) async fn read(&self, file: &str) -> Result<Option<Bytes>> {
         let path = &self.path(file);
         let read = Self::request(|| async { self.objects.get(path).await?.bytes().await });
         self.if_found(file, read.await)
@@ -121,7 +121,7 @@ impl Storage {
 
     /// Downloads a file to a temporary file, because it may not fit in memory. Returns `None` if it does not exist.
     /// The second value is its size in bytes.
-    pub(super) async fn download(&self, file: &str) -> Result<Option<(File, u64)>, CensusError> {
+    pub(super) async fn download(&self, file: &str) -> Result<Option<(File, u64)>> {
         let path = self.path(file);
         let found = Self::request(|| self.objects.get(&path)).await;
         let Some(found) = self.if_found(file, found)? else { return Ok(None) };
@@ -137,21 +137,21 @@ impl Storage {
     }
 
     /// Returns the size of a file in bytes; `None` if it does not exist.
-    pub(super) async fn size(&self, file: &str) -> Result<Option<u64>, CensusError> {
+    pub(super) async fn size(&self, file: &str) -> Result<Option<u64>> {
         let path = self.path(file);
         let found = Self::request(|| self.objects.head(&path)).await;
         Ok(self.if_found(file, found)?.map(|file| file.size))
     }
 
     /// Creates or replaces a file.
-    pub(super) async fn write(&self, file: &str, bytes: Vec<u8>) -> Result<(), CensusError> {
+    pub(super) async fn write(&self, file: &str, bytes: Vec<u8>) -> Result<()> {
         let (path, bytes) = (self.path(file), Bytes::from(bytes));
         let written = Self::request(|| self.objects.put(&path, bytes.clone().into())).await;
         written.map(|_| ()).map_err(failed_to("write", self.display_path(file)))
     }
 
     /// Creates or replaces a file with the content of a temporary file, in chunks. Returns its size in bytes.
-    pub(super) async fn upload(&self, file: &str, content: File) -> Result<u64, CensusError> {
+    pub(super) async fn upload(&self, file: &str, content: File) -> Result<u64> {
         let written = Self::request(|| self.try_upload(file, &content)).await;
         written.map_err(failed_to("write", self.display_path(file)))
     }
@@ -172,11 +172,7 @@ impl Storage {
     }
 
     /// Returns `None` if a file does not exist.
-    fn if_found<T>(
-        &self,
-        file: &str,
-        result: Result<T, object_store::Error>,
-    ) -> Result<Option<T>, CensusError> {
+    fn if_found<T>(&self, file: &str, result: Result<T, object_store::Error>) -> Result<Option<T>> {
         match result {
             Ok(found) => Ok(Some(found)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),

@@ -49,10 +49,6 @@ impl TableRow for StoredHeader {
 
     /// Each may be as large as the limit for a header.
     const BATCH_ROWS: usize = 1;
-
-    fn memory(&self) -> usize {
-        self.header.len()
-    }
 }
 
 impl StoredHeader {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Seek, Write};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
-use super::error::{BoxError, CensusError, failed_to};
+use super::error::{BoxError, CensusError, Result, failed_to};
 use hf_meta::CENSUS_PAGE;
 
 /// The key of our metadata in the footer.
@@ -32,9 +33,6 @@ const FOOTER_KEY: &str = "hf-meta";
 
 /// The compression level of `zstd`. Headers shrink to a tenth, and higher levels gain little.
 const ZSTD_LEVEL: i32 = 3;
-
-/// The number of bytes of rows to buffer before they are encoded.
-const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
 /// The number of bytes of a row group, all of which is in memory before it is written.
 const MAX_ROW_GROUP_BYTES: usize = 12 << 20;
@@ -48,16 +46,11 @@ pub trait TableRow: Serialize + DeserializeOwned + Send + 'static {
     /// sorted.
     const KEY: &[&str] = &[];
 
-    /// The number of rows in memory while a table is read.
+    /// The number of rows in memory while a table is read or written.
     const BATCH_ROWS: usize = 64;
 
     /// The number of rows per row group of a published table.
     const ROWS_PER_GROUP: usize = 100_000;
-
-    /// Returns the approximate size of the row in memory, in bytes. Rows without headers take a few kilobytes.
-    fn memory(&self) -> usize {
-        16 << 10
-    }
 }
 
 /// A row of a table that is merged from sorted parts.
@@ -113,7 +106,7 @@ pub(super) fn to_batch<Row: TableRow>(rows: &[Row]) -> Result<RecordBatch, serde
     serde_arrow::to_record_batch(schema::<Row>().fields(), &rows)
 }
 
-pub(super) fn writer_properties() -> WriterPropertiesBuilder {
+fn writer_properties() -> WriterPropertiesBuilder {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default();
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
@@ -124,7 +117,7 @@ pub(super) fn writer_properties() -> WriterPropertiesBuilder {
 }
 
 /// Returns the settings of a sorted table. Most queries look for single repositories or owners.
-pub(super) fn sorted_properties<Row: TableRow>() -> WriterPropertiesBuilder {
+fn sorted_properties<Row: TableRow>() -> WriterPropertiesBuilder {
     let schema = schema::<Row>();
     // The tensors of a file are in the order of its header.
     let columns = Row::KEY.iter().take(2).filter_map(|name| schema.index_of(name).ok());
@@ -138,13 +131,12 @@ pub(super) fn sorted_properties<Row: TableRow>() -> WriterPropertiesBuilder {
         .set_column_bloom_filter_enabled("repo".into(), is_sorted)
 }
 
-/// Writes a table row by row. Buffers at most a few megabytes.
+/// Writes a table in batches of rows.
 pub(super) struct TableWriter<W: Write + Send, Row> {
     writer: ArrowWriter<W>,
     /// The name of the file, for error messages.
     name: PathBuf,
-    buffered: Vec<Row>,
-    bytes: usize,
+    row: PhantomData<Row>,
 }
 
 impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
@@ -154,55 +146,53 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
         name: PathBuf,
         footer: &impl Serialize,
         properties: WriterPropertiesBuilder,
-    ) -> Result<Self, CensusError> {
+    ) -> Result<Self> {
         let footer = KeyValue::new(FOOTER_KEY.to_owned(), serde_json::to_string(footer).ok());
         let properties = properties.set_key_value_metadata(Some(vec![footer])).build();
         let writer = ArrowWriter::try_new(output, schema::<Row>(), Some(properties));
         let writer = writer.map_err(|error| write_failed(&name, error))?;
-        Ok(Self { writer, name, buffered: Vec::new(), bytes: 0 })
+        Ok(Self { writer, name, row: PhantomData })
     }
 
-    pub(super) fn write(&mut self, row: Row) -> Result<(), CensusError> {
-        self.bytes += row.memory();
-        self.buffered.push(row);
-        if self.bytes >= MAX_BUFFERED_BYTES { self.flush() } else { Ok(()) }
-    }
-
-    /// Ends the current row group. Returns the number of row groups.
-    pub(super) fn end_row_group(&mut self) -> Result<usize, CensusError> {
-        self.flush()?;
-        self.writer.flush().map_err(|error| write_failed(&self.name, error))?;
-        Ok(self.writer.flushed_row_groups().len())
-    }
-
-    fn flush(&mut self) -> Result<(), CensusError> {
-        self.bytes = 0;
-        let rows = std::mem::take(&mut self.buffered);
-        self.write_batch(&rows)
-    }
-
-    fn write_batch(&mut self, rows: &[Row]) -> Result<(), CensusError> {
+    fn write(&mut self, rows: &[Row]) -> Result<()> {
         let batch = to_batch(rows).map_err(failed_to("write", &self.name))?;
         self.writer.write(&batch).map_err(|error| write_failed(&self.name, error))
     }
 
-    fn finish(mut self) -> Result<W, CensusError> {
-        self.flush()?;
+    /// Writes all rows. Returns their number.
+    pub(super) fn write_all(
+        &mut self,
+        rows: impl IntoIterator<Item = Result<Row>>,
+    ) -> Result<usize> {
+        let mut written = 0;
+        for batch in &rows.into_iter().chunks(Row::BATCH_ROWS) {
+            let batch: Vec<_> = batch.try_collect()?;
+            written += batch.len();
+            self.write(&batch)?;
+        }
+        Ok(written)
+    }
+
+    /// Ends the current row group. Returns the number of row groups.
+    pub(super) fn end_row_group(&mut self) -> Result<usize> {
+        self.writer.flush().map_err(|error| write_failed(&self.name, error))?;
+        Ok(self.writer.flushed_row_groups().len())
+    }
+
+    fn finish(self) -> Result<W> {
         self.writer.into_inner().map_err(|error| write_failed(&self.name, error))
     }
 }
 
 impl<Row: TableRow> TableWriter<File, Row> {
-    /// Starts a table in a temporary file.
-    pub(super) fn temporary(
-        footer: &impl Serialize,
-        properties: WriterPropertiesBuilder,
-    ) -> Result<Self, CensusError> {
+    /// Starts a sorted table in a temporary file.
+    pub(super) fn temporary(footer: &impl Serialize) -> Result<Self> {
+        let properties = sorted_properties::<Row>();
         Self::new(temporary_file()?, std::env::temp_dir(), footer, properties)
     }
 
     /// Returns the file, rewound to its start.
-    pub(super) fn into_reader(self) -> Result<File, CensusError> {
+    pub(super) fn into_reader(self) -> Result<File> {
         let name = self.name.clone();
         let mut file = self.finish()?;
         file.rewind().map_err(failed_to("read", name))?;
@@ -220,7 +210,7 @@ fn write_failed(name: &Path, error: ParquetError) -> CensusError {
 }
 
 /// Creates an empty temporary file. It is deleted when it is closed, even if the process is killed.
-pub(super) fn temporary_file() -> Result<File, CensusError> {
+pub(super) fn temporary_file() -> Result<File> {
     tempfile::tempfile().map_err(failed_to("write", std::env::temp_dir()))
 }
 
@@ -229,21 +219,22 @@ pub(super) fn encode<Row: TableRow>(
     name: &str,
     rows: &[Row],
     footer: &impl Serialize,
-) -> Result<Vec<u8>, CensusError> {
+) -> Result<Vec<u8>> {
     let mut writer = TableWriter::new(Vec::new(), name.into(), footer, writer_properties())?;
-    writer.write_batch(rows)?;
+    writer.write(rows)?;
     writer.finish()
 }
 
 /// Writes a table for publication to a local file. Returns the number of rows.
 ///
 /// It has content-defined chunks, so that chunk-based storage deduplicates the common parts of two versions. It is
-/// written to a temporary name and renamed, so that it is never incomplete. If writing fails, nothing remains. Links are followed, and special files such as pipes are not replaced.
+/// written to a temporary name and renamed, so that it is never incomplete. If writing fails, nothing remains. Links are
+/// followed, and special files such as pipes are not replaced.
 pub(super) fn publish<Row: TableRow>(
     file: &Path,
     footer: &impl Serialize,
-    rows: impl IntoIterator<Item = Result<Row, CensusError>>,
-) -> Result<usize, CensusError> {
+    rows: impl IntoIterator<Item = Result<Row>>,
+) -> Result<usize> {
     let target = replaceable(file)?;
     let temporary = with_suffix(&target, ".part");
     let cannot_write = failed_to::<io::Error>("write", file);
@@ -253,11 +244,7 @@ pub(super) fn publish<Row: TableRow>(
             .set_max_row_group_row_count(Some(Row::ROWS_PER_GROUP))
             .set_content_defined_chunking(Some(CdcOptions::default()));
         let mut writer = TableWriter::new(output, file.to_owned(), footer, properties)?;
-        let mut written = 0;
-        for row in rows {
-            writer.write(row?)?;
-            written += 1;
-        }
+        let written = writer.write_all(rows)?;
         writer.finish()?.sync_all().map_err(&cannot_write)?;
         fs::rename(&temporary, &target).map_err(&cannot_write)?;
         Ok(written)
@@ -269,7 +256,7 @@ pub(super) fn publish<Row: TableRow>(
 }
 
 /// Returns the file with all links resolved, if it can be replaced.
-pub(super) fn replaceable(file: &Path) -> Result<PathBuf, CensusError> {
+pub(super) fn replaceable(file: &Path) -> Result<PathBuf> {
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if target.exists() && !target.is_file() {
         return Err(failed_to("write", file)(io::Error::other("it is not a regular file")));
@@ -299,9 +286,7 @@ pub(super) fn read_footer<Footer: DeserializeOwned>(file: &impl ChunkReader) -> 
 /// Returns an error if the file cannot be read or is a different table. Each item can also be an error.
 ///
 /// [`Listing::write`]: crate::Listing::write
-pub fn rows<Row: TableRow>(
-    file: &Path,
-) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
+pub fn rows<Row: TableRow>(file: &Path) -> Result<impl Iterator<Item = Result<Row>> + use<Row>> {
     let opened = File::open(file).map_err(failed_to("read", file))?;
     each_row(&file.display().to_string(), opened, None)
 }
@@ -311,7 +296,7 @@ pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
     name: &str,
     file: Input,
     groups: Option<Vec<usize>>,
-) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row, Input>, CensusError> {
+) -> Result<impl Iterator<Item = Result<Row>> + use<Row, Input>> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(table_failed(name))?;
     let builder = match groups {
         Some(groups) => builder.with_row_groups(groups),
@@ -325,7 +310,7 @@ pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
 pub(super) fn rows_in<Row: TableRow, Batches>(
     name: &str,
     batches: Batches,
-) -> impl Iterator<Item = Result<Row, CensusError>> + use<Row, Batches>
+) -> impl Iterator<Item = Result<Row>> + use<Row, Batches>
 where
     Batches: Iterator<Item = Result<RecordBatch, ArrowError>>,
 {
@@ -337,7 +322,7 @@ pub(super) fn rows_of<Row, Batches, Convert>(
     name: &str,
     batches: Batches,
     convert: Convert,
-) -> impl Iterator<Item = Result<Row, CensusError>> + use<Row, Batches, Convert>
+) -> impl Iterator<Item = Result<Row>> + use<Row, Batches, Convert>
 where
     Batches: Iterator<Item = Result<RecordBatch, ArrowError>>,
     Convert: Fn(&RecordBatch) -> Result<Vec<Row>, BoxError>,

@@ -53,35 +53,6 @@ impl RequestCounts {
 /// down.
 const ADVERTISED: (u64, Duration) = (3_000, Duration::from_secs(300));
 
-/// A quota as advertised in the response headers.
-struct Quota {
-    kind: &'static str,
-    requests: u64,
-    window: Duration,
-    /// The remaining requests in this window; `None` if this request exceeds the quota.
-    remaining: Option<u64>,
-    reset: Duration,
-}
-
-impl Quota {
-    /// Adds the headers of the quota. The seconds are rounded down, so a client that waits for exactly this time
-    /// retries too early.
-    fn add_headers(&self, response: ResponseSpec) -> ResponseSpec {
-        let Self { kind, requests, window, remaining, reset } = self;
-        let (window, reset) = (window.as_secs(), reset.as_secs());
-        let remaining = remaining.unwrap_or(0);
-        response
-            .with("ratelimit-policy", format!(r#""fixed window";"{kind}";q={requests};w={window}"#))
-            .with("ratelimit", format!(r#""{kind}";r={remaining};t={reset}"#))
-    }
-
-    fn rejection(&self) -> ResponseSpec {
-        let seconds = self.reset.as_millis().div_ceil(1000);
-        ResponseSpec::text(429, "You have exceeded the rate limit")
-            .with(RETRY_AFTER, seconds.to_string())
-    }
-}
-
 /// The quotas of all callers and the request counts.
 pub(crate) struct Quotas {
     /// The number of requests per window, if quotas are enforced.
@@ -125,18 +96,30 @@ impl Quotas {
             self.usage().counts.cdn += 1;
             return respond();
         }
-        let quota = self.try_take(request);
-        let response = if quota.remaining.is_some() { respond() } else { quota.rejection() };
-        quota.add_headers(response)
+        let (kind, remaining, reset) = self.try_take(request);
+        let (requests, window) = self.limit.unwrap_or(ADVERTISED);
+        let response = if remaining.is_some() {
+            respond()
+        } else {
+            // Rounded up, so that a client that waits for this time retries in the next window.
+            let seconds = reset.as_millis().div_ceil(1000).to_string();
+            ResponseSpec::text(429, "You have exceeded the rate limit").with(RETRY_AFTER, seconds)
+        };
+        // Rounded down, so that a client that waits for exactly this time retries too early.
+        let (window, reset, remaining) =
+            (window.as_secs(), reset.as_secs(), remaining.unwrap_or(0));
+        response
+            .with("ratelimit-policy", format!(r#""fixed window";"{kind}";q={requests};w={window}"#))
+            .with("ratelimit", format!(r#""{kind}";r={remaining};t={reset}"#))
     }
 
-    /// Counts a request to the Hub and takes it from the caller's quota, if there is one left.
-    fn try_take(&self, request: &LoggedRequest) -> Quota {
+    /// Counts a request to the Hub and takes it from the caller's quota. Returns the kind of the quota, the remaining
+    /// requests in this window (`None` if this request exceeds the quota), and the time until the next window.
+    fn try_take(&self, request: &LoggedRequest) -> (&'static str, Option<u64>, Duration) {
         let mut usage = self.usage();
         let kind = usage.counts.count(&request.path);
         let Some((requests, window)) = self.limit else {
-            let (requests, window) = ADVERTISED;
-            return Quota { kind, requests, window, remaining: Some(requests), reset: window };
+            return (kind, Some(ADVERTISED.0), ADVERTISED.1);
         };
         let (elapsed, length) = (self.started.elapsed().as_nanos(), window.as_nanos().max(1));
         let key = (request.authorization.clone(), kind);
@@ -148,7 +131,7 @@ impl Quotas {
         *used += u64::from(remaining.is_some());
         usage.counts.refused += u64::from(remaining.is_none());
         let reset = u64::try_from(length - elapsed % length).unwrap_or(u64::MAX);
-        Quota { kind, requests, window, remaining, reset: Duration::from_nanos(reset) }
+        (kind, remaining, Duration::from_nanos(reset))
     }
 
     fn usage(&self) -> MutexGuard<'_, QuotaUsage> {

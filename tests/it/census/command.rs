@@ -110,7 +110,7 @@ async fn a_publication_has_all_tables() {
     assert!(text("SCHEMA.md").contains("| `parameter_total` | int64, nullable | The number of"));
     let key = "| `files` | ";
     let line = text("README.md").lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));
-    assert!(line.unwrap().contains(" | `repo`, `path` | the header bytes"));
+    assert!(line.unwrap().contains(" | `repo`, `path` | The bytes that the counts"));
     // A part is missing.
     let part = fs::read_dir(format!("{census}/repos")).unwrap().next().unwrap().unwrap();
     fs::remove_file(part.path()).unwrap();
