@@ -178,10 +178,12 @@ impl Census {
             None => None,
         };
         let progress = self.settings.progress.clone();
-        let run = ReadRun::start(&self.storage, manifest, parts, existing, previous, progress);
+        let run = ReadRun::start(&self.storage, manifest, parts, &existing, previous, progress);
         let mut run = run.await?;
         let reader = RepoReader::new(&self.client, self.all_quantizations);
-        let read = run.read_parts(Reads::new(reader, self.settings.clone())).await;
+        let reads = Reads::new(reader, self.settings.clone());
+        // On the heap, because it contains the state of a file that is written.
+        let read = Box::pin(run.read_parts(reads)).await;
         let stored = run.store_incomplete().await;
         // The error of the run is more important.
         match read.and(stored)? {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 
-use bytes::Bytes;
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
@@ -98,21 +97,15 @@ pub(super) struct PendingPart {
     headers: HeaderSpool,
     /// The number of repositories that are being read.
     pub(super) missing: usize,
-    is_new: bool,
 }
 
 impl PendingPart {
     /// Creates a part of these repositories, without rows.
-    pub(super) fn new(
-        part: CensusPart,
-        parts: usize,
-        repos: &[ListedRepo],
-        is_new: bool,
-    ) -> Result<Self> {
+    pub(super) fn new(part: CensusPart, parts: usize, repos: &[ListedRepo]) -> Result<Self> {
         let unread = repos.iter().map(|repo| (repo.repo.clone(), repo.clone())).collect();
         let footer = PartFooter { unread, ..PartFooter::new(&part, parts) };
         let (rows, headers) = (Vec::new(), HeaderSpool::new()?);
-        Ok(Self { part, footer, rows, headers, missing: repos.len(), is_new })
+        Ok(Self { part, footer, rows, headers, missing: repos.len() })
     }
 
     /// Continues an existing part. The rows of `repos` are removed.
@@ -122,7 +115,7 @@ impl PendingPart {
         (footer, mut rows): (PartFooter, Vec<CensusRow>),
         repos: &[ListedRepo],
     ) -> Result<Self> {
-        let pending = Self::new(part.clone(), footer.parts, repos, false)?;
+        let pending = Self::new(part.clone(), footer.parts, repos)?;
         let mut pending = Self { footer: footer.clone(), ..pending };
         let unread: HashSet<_> = repos.iter().map(|repo| &repo.repo).collect();
         rows.retain(|row| !unread.contains(&row.repo));
@@ -172,18 +165,17 @@ impl PendingPart {
     }
 
     /// Writes the headers and then the rows, because a part exists once its rows do. An incomplete part is written without
-    /// failed rows. A part that another process wrote in the meantime is kept if it has more rows, or as many and this run
-    /// did not find it. Returns the rows.
+    /// failed rows. A part with as many rows is kept: another process wrote it, or no repository could be read. Returns the
+    /// rows.
     pub(super) async fn write(self, storage: &Storage) -> Result<Vec<CensusRow>> {
-        let Self { part, mut footer, mut rows, headers, missing, is_new } = self;
+        let Self { part, mut footer, mut rows, headers, missing } = self;
         rows.retain(|row| missing == 0 || !row.has_failed());
         rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
-        let found = part.open(storage).await?.map(|(found, _)| found);
-        let is_kept = |found: &PartFooter| {
-            let most = footer.unread.len() + usize::from(is_new);
-            found.is_current(&part) && found.unread.len() < most
-        };
-        if !rows.is_empty() && !found.is_some_and(|found| is_kept(&found)) {
+        let found = part.find(storage, true).await?;
+        let is_kept = found.is_some_and(|(found, found_rows)| {
+            found.unread.len() <= footer.unread.len() && found_rows.len() >= rows.len()
+        });
+        if !rows.is_empty() && !is_kept {
             let headers = headers.into_sorted(&PartFooter::new(&part, footer.parts))?;
             footer.header_bytes = storage.upload(&part.files(), headers).await?;
             part.write_rows(storage, &rows, footer).await?;
@@ -227,25 +219,21 @@ impl CensusPart {
         storage: &Storage,
         is_current: bool,
     ) -> Result<Option<(PartFooter, Vec<CensusRow>)>> {
-        let Some((footer, file)) = self.open(storage).await? else { return Ok(None) };
-        let is_found = !is_current
-            || footer.is_current(self)
-                && storage.size(&self.files()).await? == Some(footer.header_bytes);
-        if is_found { Ok(Some((footer, self.rows(file)?))) } else { Ok(None) }
+        let Some(file) = storage.read(&self.repos()).await? else { return Ok(None) };
+        let footer: PartFooter = read_footer(&file).unwrap_or_default();
+        if is_current {
+            let bytes = storage.size(&self.files()).await?;
+            if !footer.is_current(self) || bytes != Some(footer.header_bytes) {
+                return Ok(None);
+            }
+        }
+        let rows = each_row(&self.repos(), file, None)?.try_collect()?;
+        Ok(Some((footer, rows)))
     }
 
     /// Reads the part without its headers.
     pub(super) async fn read(&self, storage: &Storage) -> Result<(PartFooter, Vec<CensusRow>)> {
         self.find(storage, false).await?.ok_or_else(|| no_census(storage))
-    }
-
-    async fn open(&self, storage: &Storage) -> Result<Option<(PartFooter, Bytes)>> {
-        let file = storage.read(&self.repos()).await?;
-        Ok(file.map(|file| (read_footer(&file).unwrap_or_default(), file)))
-    }
-
-    fn rows(&self, file: Bytes) -> Result<Vec<CensusRow>> {
-        each_row(&self.repos(), file, None)?.collect()
     }
 
     /// Returns all headers of the part, sorted by repository and file.

@@ -59,7 +59,6 @@ pub(super) struct ReadRun<'a> {
     storage: &'a Storage,
     /// `None` if only existing parts are read.
     manifest: Option<&'a Manifest>,
-    existing: BTreeSet<CensusPart>,
     previous: Option<PreviousCensus>,
     progress: ProgressReporter,
     /// The parts to start.
@@ -78,7 +77,7 @@ impl<'a> ReadRun<'a> {
         storage: &'a Storage,
         manifest: Option<&'a Manifest>,
         parts: &[CensusPart],
-        existing: BTreeSet<CensusPart>,
+        existing: &BTreeSet<CensusPart>,
         previous: Option<PreviousCensus>,
         progress: ProgressReporter,
     ) -> Result<Self> {
@@ -87,11 +86,9 @@ impl<'a> ReadRun<'a> {
         let checks = stream::iter(parts.to_vec()).map(|part| {
             let exists = existing.contains(&part);
             async move {
-                let stored = match exists {
-                    true => part.find(storage, manifest.is_some()).await?,
-                    false => None,
-                };
-                Ok::<_, CensusError>((part, stored))
+                let found =
+                    if exists { part.find(storage, manifest.is_some()).await? } else { None };
+                Ok::<_, CensusError>((part, found))
             }
         });
         let mut checks = checks.buffered(MAX_CONCURRENT_CHECKS);
@@ -110,18 +107,7 @@ impl<'a> ReadRun<'a> {
         }
         progress.update(|progress| progress.total = total);
         let (repos, pending) = Default::default();
-        drop(checks);
-        Ok(Self {
-            storage,
-            manifest,
-            existing,
-            previous,
-            progress,
-            incomplete,
-            repos,
-            pending,
-            summary,
-        })
+        Ok(Self { storage, manifest, previous, progress, incomplete, repos, pending, summary })
     }
 
     /// Reads the repositories of all incomplete parts, until a file cannot be written, an outage ends the run, or it is
@@ -152,7 +138,6 @@ impl<'a> ReadRun<'a> {
     async fn start_part(&mut self, part: CensusPart) -> Result<()> {
         let number = part.number;
         let (storage, manifest) = (self.storage, self.manifest);
-        let is_new = !self.existing.contains(&part);
         let stored = part.find(storage, manifest.is_some()).await?;
         let (mut pending, mut repos) = match (stored, manifest) {
             (Some((footer, rows)), _) => {
@@ -161,7 +146,7 @@ impl<'a> ReadRun<'a> {
             }
             (None, Some(manifest)) => {
                 let repos = manifest.part(number)?;
-                (PendingPart::new(part, manifest.parts(), &repos, is_new)?, repos)
+                (PendingPart::new(part, manifest.parts(), &repos)?, repos)
             }
             (None, None) => return Ok(()),
         };

@@ -182,23 +182,23 @@ impl Reads {
         self.waiting.extend(take(&mut self.running).into_values());
         let kind = self.failed.last().and_then(|(_, read)| outage(read)).map(Error::kind);
         progress.update(|progress| progress.outage = kind);
-        let mut attempts = Vec::from_iter(self.readable.clone());
-        for ((number, repo), _) in take(&mut self.failed) {
-            self.read_again.insert(repo.repo.clone());
-            if self.readable.is_none() {
-                attempts.push(repo.clone());
-            }
-            self.waiting.push_back((number, repo));
+        for (repo, _) in take(&mut self.failed) {
+            self.read_again.insert(repo.1.repo.clone());
+            self.waiting.push_back(repo);
         }
+        let attempts: Vec<_> = match &self.readable {
+            Some(repo) => vec![repo.clone()],
+            None => self.waiting.iter().map(|(_, repo)| repo.clone()).collect(),
+        };
         let (began, mut delay) = (Instant::now(), FIRST_DELAY);
         for repo in attempts.iter().cycle() {
-            let attempt = async {
+            let attempt = Box::pin(async {
                 // The delay may be longer than the time that is left of the outage.
                 sleep(delay.min(*max_outage)).await;
                 self.reader.read(repo).await
-            };
+            });
             let stopped = stop.clone().stopped();
-            let Either::Left((read, _)) = select(pin!(attempt), pin!(stopped)).await else {
+            let Either::Left((read, _)) = select(attempt, pin!(stopped)).await else {
                 return Ok(());
             };
             if outage(&read).is_none() {

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use hf_meta_census::CensusRow;
 
-use super::{GeneratedHub, ModelKind, assert_true, repo};
+use super::{GeneratedHub, ModelKind, assert_true, repo, rows};
 use crate::cli::{hf_meta, run};
-use crate::hub::{Fault, Host, LoggedRequest};
+use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
+use crate::support::weights;
 
 const MODELS: u64 = 150;
 
@@ -191,6 +192,27 @@ async fn an_outage_that_ends_leaves_no_trace() {
     assert_eq!(read.code, 0, "{}", read.stderr);
     assert!(read.stderr.contains("the outage has ended"), "{}", read.stderr);
     assert_true(&generated.rows("census"), generated.truths());
+}
+
+/// The Hub responds for another repository, so a series of defective ones is not an outage.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_series_of_defective_repositories_is_no_outage() {
+    let good = Repo::new("org/good").file("model.safetensors", weights(&["x"]));
+    let hub = LocalHub::start([good]).unwrap();
+    let is_defective = |request: &LoggedRequest| request.path.starts_with("/bad/");
+    hub.inject(move |request, _| is_defective(request).then(|| Fault::Status(503, vec![])));
+    let folder = tempfile::tempdir().unwrap();
+    let (list, target) = (folder.path().join("names"), folder.path().join("census"));
+    let names: Vec<_> = (0..40).map(|number| format!("bad/{number:02}")).collect();
+    std::fs::write(&list, format!("org/good\n{}\n", names.join("\n"))).unwrap();
+    let (list, path) = (list.display().to_string(), target.display().to_string());
+    let args = ["census", "read", &list, "-o", &path, "--retries", "0", "--jobs", "2"];
+    let read = run(&hub, &args);
+    assert_eq!(read.code, 3, "{}", read.stderr);
+    assert!(read.stderr.contains("the outage has ended"), "{}", read.stderr);
+    let rows = rows(&target);
+    let failed = rows.values().filter(|row| row.status == "failed").count();
+    assert_eq!((rows.len(), failed, &*rows["org/good"].status), (41, 40, "ok"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
