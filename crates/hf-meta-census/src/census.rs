@@ -1,20 +1,20 @@
 //! Runs a census: reads the repositories of a manifest, and writes parts to a folder or an object store.
 
-use std::collections::{BTreeSet, HashMap};
-use std::iter::once;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use itertools::Itertools;
 
 use super::error::{CensusError, Result};
 use super::manifest::{Manifest, REPOS_PER_PART};
-use super::part::{CensusPart, PartFooter};
+use super::part::CensusPart;
 use super::read_repo::{RepoReader, recount};
-use super::read_run::{CensusSummary, PreviousCensus, ReadRun};
 use super::reads::{CensusProgress, CensusStop, ProgressReporter, ReadSettings, Reads};
-use super::row::{CensusRow, SCHEMA_VERSION, TOOL, integer};
-use super::run::{CensusRun, unix_millis};
+use super::row::{SCHEMA_VERSION, TOOL};
+use super::run::{CensusRun, CensusSummary, PreviousCensus, ReadRun, unix_millis};
 use super::storage::Storage;
+use super::stored_header::StoredHeader;
+use super::table::integer;
 use hf_meta::Client;
 use hf_meta::count::RuleSet;
 use hf_meta::formats::{chain, clip};
@@ -241,51 +241,34 @@ impl Census {
     }
 
     async fn count_parts(&self, parts: BTreeSet<CensusPart>) -> Result<CensusSummary> {
-        let mut summary = CensusSummary::default();
-        let total = parts.len() * REPOS_PER_PART;
-        self.settings
-            .progress
-            .update(|progress| *progress = CensusProgress { total, ..Default::default() });
+        let (mut summary, progress) = (CensusSummary::default(), &self.settings.progress);
+        progress.update(|progress| progress.total = parts.len() * REPOS_PER_PART);
         for part in &parts {
             self.settings.stop.check()?;
             let (footer, mut rows) = part.read(&self.storage).await?;
-            summary.not_recounted += self.count_part(part, &footer, &mut rows).await?;
+            let mut headers = part.read_headers(&self.storage, &footer).await?.peekable();
+            for row in &mut rows {
+                // Both tables are sorted by repository.
+                let is_next = |next: &Result<StoredHeader>| {
+                    next.as_ref().map_or(true, |next| next.repo <= row.repo)
+                };
+                let of_repo = headers.peeking_take_while(is_next);
+                let of_repo = of_repo.filter_ok(|header| header.repo == row.repo);
+                let of_repo: Vec<_> = of_repo.try_collect()?;
+                if !row.depends_on_headers() {
+                    row.set_current();
+                } else if let Some(counted) = recount(&self.client, row, &of_repo).await {
+                    *row = counted;
+                } else {
+                    summary.not_recounted += 1;
+                }
+            }
             part.write_rows(&self.storage, &rows, footer).await?;
             summary.add_rows(&rows);
-            self.settings.progress.update(|progress| {
+            progress.update(|progress| {
                 (progress.done, progress.failed) = (summary.repos(), summary.failed());
             });
         }
         Ok(summary)
-    }
-
-    /// Counts the rows of a part. Returns the number of rows that were left unchanged.
-    async fn count_part(
-        &self,
-        part: &CensusPart,
-        footer: &PartFooter,
-        rows: &mut [CensusRow],
-    ) -> Result<usize> {
-        let (mut waiting, mut not_counted) = (HashMap::new(), 0);
-        for (at, row) in rows.iter_mut().enumerate() {
-            if row.depends_on_headers() {
-                waiting.insert(row.repo.clone(), at);
-            } else {
-                row.set_current();
-            }
-        }
-        let mut headers = part.read_headers(&self.storage, footer).await?.peekable();
-        while let Some(first) = headers.next().transpose()? {
-            let repo = first.repo.clone();
-            let others = headers
-                .peeking_take_while(|next| next.as_ref().is_ok_and(|next| next.repo == repo));
-            let of_repo: Vec<_> = once(Ok(first)).chain(others).try_collect()?;
-            let Some(at) = waiting.remove(&repo) else { continue };
-            match recount(&self.client, &rows[at], &of_repo).await {
-                Some(counted) => rows[at] = counted,
-                None => not_counted += 1,
-            }
-        }
-        Ok(waiting.len() + not_counted)
     }
 }

@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::error::{CensusError, Result};
-use super::layout_digest::{hexadecimal, short_hash};
 use super::pack::{for_each_part, order, sorted_rows};
 use super::read_repo::{MAX_LARGE_READS, read_again};
 use super::row::CensusRow;
+use super::stored_header::{hexadecimal, short_hash};
 use hf_meta::{Client, LargeCallLimit};
 
 /// A difference between two censuses.

@@ -19,14 +19,12 @@
 mod census;
 mod diff;
 mod error;
-mod layout_digest;
 mod listing;
 mod manifest;
 mod pack;
 mod part;
 mod publish;
 mod read_repo;
-mod read_run;
 mod reads;
 mod row;
 mod run;
@@ -45,12 +43,11 @@ pub use self::error::CensusError;
 pub use self::listing::Listing;
 pub use self::manifest::{ListedRepo, Manifest};
 pub use self::publish::{PublishOptions, TensorRow};
-pub use self::read_run::CensusSummary;
 pub use self::reads::{CensusProgress, CensusStop};
 pub use self::row::{
     ActiveParameters, CensusRow, ComponentCount, DtypeSums, OtherWeightSet, SCHEMA_VERSION,
 };
-pub use self::run::CensusRun;
+pub use self::run::{CensusRun, CensusSummary};
 pub use self::stored_header::{MAX_HEADER_BYTES, StoredHeader};
 pub use self::table::{TableRow, rows, schema};
 pub use hf_meta_repo_list::ListedName;

@@ -12,29 +12,16 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use super::error::{CensusError, Result, failed_to, unusable};
-use super::layout_digest::short_hash;
 use super::manifest::ListedRepo;
 use super::reads::ProgressReporter;
 use super::run::unix_millis;
+use super::stored_header::short_hash;
 use super::table::{publish, read_footer, replaceable, rows, with_suffix};
 use hf_meta::{Client, ErrorKind};
 
-/// The model properties to request. `expand` replaces the default ones.
-const PROPERTIES: [&str; 13] = [
-    "author",
-    "config",
-    "createdAt",
-    "downloads",
-    "gated",
-    "lastModified",
-    "library_name",
-    "likes",
-    "pipeline_tag",
-    "safetensors",
-    "sha",
-    "siblings",
-    "tags",
-];
+/// The model properties to request, separated by spaces. `expand` replaces the default ones.
+const PROPERTIES: &str = "author config createdAt downloads gated lastModified library_name likes pipeline_tag \
+    safetensors sha siblings tags";
 
 /// The number of models per page. The Hub's maximum is 1,000.
 const MODELS_PER_PAGE: usize = 1_000;
@@ -185,7 +172,7 @@ impl Listing {
                 ("direction", "-1"),
                 ("limit", &MODELS_PER_PAGE.to_string()),
             ])
-            .extend_pairs(PROPERTIES.map(|property| ("expand[]", property)));
+            .extend_pairs(PROPERTIES.split(' ').map(|property| ("expand[]", property)));
         Ok(url)
     }
 

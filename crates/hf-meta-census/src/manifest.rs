@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::error::{BoxError, Result, failed_to, unusable};
-use super::layout_digest::{hexadecimal, short_hash};
+use super::stored_header::{hexadecimal, short_hash};
 use super::table::{TableRow, rows_of, schema, table_failed};
 use hf_meta::{Endpoint, Source};
 use hf_meta_repo_list::{self as repo_list, ListedName};

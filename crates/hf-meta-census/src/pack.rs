@@ -22,7 +22,9 @@ use super::part::CensusPart;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
 use super::stored_header::StoredHeader;
-use super::table::{SortedRow, publish, rows, rows_in, schema, temporary_file, to_batch};
+use super::table::{
+    SortedRow, from_batch, publish, rows, rows_of, schema, temporary_file, to_batch,
+};
 
 /// The number of rows of a packed file to sort in memory at a time, about 10 MB.
 const ROWS_PER_RUN: usize = 4_096;
@@ -177,7 +179,7 @@ fn write_run<Row: SortedRow>(rows: impl Iterator<Item = Result<Row>>) -> Result<
     let mut file = file.into_inner().map_err(failed_to("write", &folder))?;
     file.rewind().map_err(failed_to("read", &folder))?;
     let batches = StreamReader::try_new_buffered(file, None).map_err(failed_to("read", &folder))?;
-    Ok(Box::new(rows_in(&folder.display().to_string(), batches)))
+    Ok(Box::new(rows_of(&folder.display().to_string(), batches, from_batch)))
 }
 
 /// Returns the order of two rows. Errors come first.

@@ -1,6 +1,5 @@
 //! Publishes a census as a data set: tables, a data card, and a schema page.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -11,10 +10,10 @@ use serde_json::json;
 
 use super::census::Census;
 use super::error::{Result, failed_to};
-use super::row::{CensusRow, integer};
+use super::row::CensusRow;
 use super::run::{CensusRun, read_runs};
 use super::stored_header::StoredHeader;
-use super::table::{TableRow, documentation, publish, rows};
+use super::table::{TableRow, documentation, integer, publish, rows};
 use hf_meta::formats::TensorInfo;
 
 /// The settings of a publication.
@@ -139,69 +138,50 @@ impl StoredHeader {
     }
 }
 
-/// Returns the data card, whose first lines are metadata for the Hub.
+/// The text of the data card. Its first lines are metadata for the Hub.
+const DATA_CARD: &str = include_str!("data_card.md");
+
+/// Returns the data card.
 fn data_card(tables: &[PublishedTable], runs: &[CensusRun], options: &PublishOptions) -> String {
-    let title = options.title.as_deref();
-    let title = title.unwrap_or("Parameter counts of models on the Hugging Face Hub");
-    let mut card = format!("---\npretty_name: {}\n", json!(title));
-    if let Some(license) = &options.license {
-        let _ = writeln!(card, "license: {}", json!(license));
-    }
-    card.push_str("configs:\n");
-    for PublishedTable { name, .. } in tables {
-        let _ = writeln!(card, "- config_name: {name}\n  data_files: {name}.parquet");
-        if *name == "repos" {
-            card.push_str("  default: true\n");
-        }
-    }
-    let _ = write!(card, "---\n\n# {title}\n\n{CARD_INTRODUCTION}\n");
-    card.push_str("| table | rows | key | content |\n|---|---:|---|---|\n");
-    for table in tables {
-        let PublishedTable { name, key, rows, .. } = table;
-        let content = table.content();
-        let key = key.iter().map(|column| format!("`{column}`")).join(", ");
-        let _ = writeln!(card, "| `{name}` | {rows} | {key} | {content} |");
-    }
+    let config = |table: &PublishedTable| {
+        let default = if table.name == "repos" { "  default: true\n" } else { "" };
+        format!("- config_name: {0}\n  data_files: {0}.parquet\n{default}", table.name)
+    };
+    let row = |table: &PublishedTable| {
+        let key = table.key.iter().map(|column| format!("`{column}`")).join(", ");
+        format!("| `{}` | {} | {key} | {} |\n", table.name, table.rows, table.content())
+    };
     let distinct = |value: fn(&CensusRun) -> &str| runs.iter().map(value).unique().join(", ");
     let day = |time: Option<i64>| time.and_then(day).unwrap_or_default();
-    let _ = write!(
-        card,
-        "\n[SCHEMA.md](SCHEMA.md) describes the columns.\n\n\
-         # Provenance\n\nRead from {} between {} and {} with {} (counting rules: {}).\n\n# License\n\n{}{LICENSE_NOTE}",
-        distinct(|run| &run.endpoint),
-        day(runs.iter().map(|run| run.started_at).min()),
-        day(runs.iter().map(|run| run.ended_at).max()),
-        distinct(|run| &run.tool),
-        distinct(|run| &run.rules),
-        options.license.as_ref().map_or_else(String::new, |license| format!(
-            "The counts are published under the license `{license}`. "
-        )),
-    );
-    card
+    let (license, license_sentence) =
+        options.license.as_ref().map_or_else(Default::default, |id| {
+            let sentence = format!("The counts are published under the license `{id}`. ");
+            (format!("license: {}\n", json!(id)), sentence)
+        });
+    let title = options.title.as_deref();
+    let title = title.unwrap_or("Parameter counts of models on the Hugging Face Hub");
+    // The texts of the user come last, because they could contain names in braces.
+    let values = [
+        ("{configs}", tables.iter().map(config).collect()),
+        ("{tables}", tables.iter().map(row).collect()),
+        ("{endpoints}", distinct(|run| &run.endpoint)),
+        ("{first_day}", day(runs.iter().map(|run| run.started_at).min())),
+        ("{last_day}", day(runs.iter().map(|run| run.ended_at).max())),
+        ("{tools}", distinct(|run| &run.tool)),
+        ("{rules}", distinct(|run| &run.rules)),
+        ("{license}", license),
+        ("{license_sentence}", license_sentence),
+        ("{quoted_title}", json!(title).to_string()),
+        ("{title}", title.to_owned()),
+    ];
+    let fill = |card: String, (name, value): (&str, String)| card.replace(name, &value);
+    values.into_iter().fold(DATA_CARD.to_owned(), fill)
 }
 
 /// Returns the date of a time in milliseconds since 1970.
 fn day(time: i64) -> Option<String> {
     Some(DateTime::from_timestamp_millis(time)?.date_naive().to_string())
 }
-
-const CARD_INTRODUCTION: &str = "\
-A census of model repositories: one row per repository, with parameters per dtype, quantization, mixture of experts and
-size, computed from the headers of the weight files. Every listed repository has a row; without counts, `status` is the
-reason. A sum over models needs `WHERE is_complete`, because adapters are a part of a model.
-
-```python
-import datasets
-
-repos = datasets.load_dataset(\"path/of/this/dataset\", split=\"train\")
-files = datasets.load_dataset(\"path/of/this/dataset\", \"files\", split=\"train\")
-```
-";
-
-const LICENSE_NOTE: &str = "\
-The stored headers and the metadata from the Hub (tags, author, downloads) belong to the authors of the repositories; the
-column `license` of `repos` states their license.
-";
 
 /// Returns a page with the columns of all tables.
 fn schema_page(tables: &[PublishedTable]) -> String {

@@ -7,10 +7,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use itertools::Itertools;
 
-use super::layout_digest::{LayoutHasher, digest_from_hex};
 use super::manifest::ListedRepo;
 use super::row::{CensusRow, ComponentCount, MAX_SETS, MODULES};
-use super::stored_header::{MAX_HEADER_BYTES, StoredHeader};
+use super::stored_header::{LayoutHasher, MAX_HEADER_BYTES, StoredHeader, digest_from_hex};
 use hf_meta::formats::weight_sets::{PIPELINE, WeightSet};
 use hf_meta::formats::{RepoPath, WeightsKind};
 use hf_meta::report::{CountReport, Plan};

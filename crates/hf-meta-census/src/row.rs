@@ -7,9 +7,8 @@ use bytes::Bytes;
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
-use super::layout_digest::LayoutDigests;
 use super::manifest::ListedRepo;
-use super::table::{SortedRow, TableRow};
+use super::table::{SortedRow, TableRow, integer};
 use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::{Layout, ListedFile, WeightSet};
 use hf_meta::formats::{Formats, RepoPath, WeightsKind, chain, clip};
@@ -315,11 +314,10 @@ impl CensusRow {
         }
     }
 
-    /// Sets the layout hashes; `None` for a repository without counts.
-    pub(super) fn set_digests(&mut self, digests: Option<LayoutDigests>) {
+    /// Sets the hashes of the layout and the shapes; `None` for a repository without counts.
+    pub(super) fn set_digests(&mut self, digests: Option<(Bytes, Bytes)>) {
         let digests = digests.filter(|_| self.status == "ok");
-        (self.layout_digest, self.shape_digest) =
-            digests.map(|digests| (digests.layout, digests.shape)).unzip();
+        (self.layout_digest, self.shape_digest) = digests.unzip();
     }
 
     /// Sets the commit and the canonical name that the Hub responded with. Without a response, results that follow from
@@ -472,11 +470,6 @@ fn is_cache_miss(error: &Error) -> bool {
 fn kinds(findings: &[Finding]) -> Vec<String> {
     let kind = |finding| Some(serde_json::to_value(finding).ok()?["kind"].as_str()?.to_owned());
     findings.iter().filter_map(kind).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// Converts a number. The totals of a row were checked, and no other number is larger.
-pub(super) fn integer(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 impl From<(&hf_meta::formats::Dtype, &hf_meta::count::DtypeCount)> for DtypeSums {

@@ -101,6 +101,11 @@ pub(super) fn documentation<Row: TableRow>() -> &'static str {
     section.split("\n# ").next().unwrap_or_default().trim()
 }
 
+/// Converts a number. The totals of a row were checked, and no other number is larger.
+pub(super) fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 /// Converts rows to a record batch.
 pub(super) fn to_batch<Row: TableRow>(rows: &[Row]) -> Result<RecordBatch, serde_arrow::Error> {
     serde_arrow::to_record_batch(schema::<Row>().fields(), &rows)
@@ -303,18 +308,12 @@ pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
         None => builder,
     };
     let batches = builder.with_batch_size(Row::BATCH_ROWS).build().map_err(table_failed(name))?;
-    Ok(rows_in(name, batches))
+    Ok(rows_of(name, batches, from_batch))
 }
 
-/// Iterates over the rows of record batches with the columns of a table.
-pub(super) fn rows_in<Row: TableRow, Batches>(
-    name: &str,
-    batches: Batches,
-) -> impl Iterator<Item = Result<Row>> + use<Row, Batches>
-where
-    Batches: Iterator<Item = Result<RecordBatch, ArrowError>>,
-{
-    rows_of(name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?))
+/// Converts a record batch with the columns of a table to rows.
+pub(super) fn from_batch<Row: TableRow>(batch: &RecordBatch) -> Result<Vec<Row>, BoxError> {
+    Ok(serde_arrow::from_record_batch(batch)?)
 }
 
 /// Iterates over the rows of record batches.
