@@ -157,7 +157,7 @@ fn may_refuse(error: &HeaderError) -> bool {
     let has = |part: &str| error.message.contains(part);
     match error.kind {
         HeaderErrorKind::DuplicateTensor | HeaderErrorKind::Overflow => true,
-        HeaderErrorKind::InvalidJson => has("occurs twice"),
+        HeaderErrorKind::InvalidJson => has("appears twice"),
         HeaderErrorKind::InvalidEntry => has(", found an array") || has(", found an object"),
         _ => false,
     }
