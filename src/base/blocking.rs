@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 
+use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet, spawn_blocking};
 
@@ -30,13 +31,15 @@ pub(crate) struct CallWork {
 
 impl CallWork {
     /// Runs work on `bytes` more bytes of input.
-    pub(crate) async fn run<T: Send + 'static>(
+    ///
+    /// Boxed, because the work owns headers and reports, and callers embed the future in larger futures.
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> T {
+    ) -> BoxFuture<'static, T> {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        spawn_blocking_if_large(before.saturating_add(bytes), work).await
+        spawn_blocking_if_large(before.saturating_add(bytes), work).boxed()
     }
 }
 
@@ -92,7 +95,6 @@ mod tests {
     use std::thread::current;
     use std::time::Duration;
 
-    use futures::future::FutureExt;
     use tokio::time::timeout;
 
     use super::*;

@@ -264,7 +264,9 @@ impl Call {
             Ok(reads) => {
                 let check = move || Verification::new(reads);
                 let mut verification = self.state.work.run(0, check).await;
-                layout.into_iter().for_each(|layout| verification.add_unindexed(layout));
+                if let Some(layout) = layout {
+                    verification.add_unindexed(layout);
+                }
                 verification
             }
             Err(Error::InvalidIndex { source, .. }) => {
