@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::pytorch::PickleSummary;
-use super::{HeaderError, HeaderErrorKind, TensorTable, clip};
+use super::{Dtype, HeaderError, HeaderErrorKind, TensorTable, clip};
 
 /// The validated header of a weight file, in any format.
 ///
@@ -165,6 +164,40 @@ impl FileHeader {
 impl AsRef<Self> for FileHeader {
     fn as_ref(&self) -> &Self {
         self
+    }
+}
+
+/// The content of a pickle besides its stored tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PickleSummary {
+    /// The functions and classes that the pickle names, as `module.name`, sorted. Each is truncated to 256 bytes.
+    pub imports: Vec<String>,
+    /// The tensors that are not stored as they are loaded, sorted by name.
+    pub views: Vec<TensorView>,
+}
+
+/// A tensor whose elements are not all stored for it alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TensorView {
+    /// The name of the tensor.
+    pub name: String,
+    /// The dtype of the tensor.
+    pub dtype: Dtype,
+    /// The shape of the loaded tensor.
+    pub shape: Vec<u64>,
+    /// The name of a tensor in the table that contains the elements. It is the tensor itself if only some elements
+    /// are shared or repeated.
+    pub stored_in: String,
+}
+
+impl PickleSummary {
+    /// Returns the tensors that are not in the table, because others contain all of their elements.
+    pub fn aliases(&self) -> impl Iterator<Item = &TensorView> {
+        self.views.iter().filter(|view| view.name != view.stored_in)
     }
 }
 

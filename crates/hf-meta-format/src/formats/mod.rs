@@ -21,6 +21,7 @@ mod header;
 mod names;
 mod path;
 pub mod pytorch;
+mod registry;
 pub mod safetensors;
 mod table;
 mod text;
@@ -28,9 +29,11 @@ pub mod weight_sets;
 
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError, HeaderErrorKind};
-pub use format::{Format, Formats, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
+pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
 pub use header::{FileHeader, ModelDescription};
+pub(crate) use path::NumberedName;
 pub use path::{PathError, RepoPath};
+pub use registry::Formats;
 pub use table::{TensorInfo, TensorTable, TensorTableBuilder, TensorTableIter};
 
 pub(crate) use names::NameList;

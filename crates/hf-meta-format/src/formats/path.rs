@@ -1,4 +1,4 @@
-//! Paths in a repository.
+//! Paths in a repository, and the numbers in names of shards.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,6 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::clip;
-use super::safetensors::is_index_name;
 
 /// A relative path within a repository, with `/` as separator.
 ///
@@ -133,6 +132,43 @@ const RULES: [Rule; 7] = [
 impl fmt::Display for RepoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
+    }
+}
+
+/// Returns whether a path has the file name of an index. The name may end with a variant, as in
+/// `model.safetensors.index.fp16.json`.
+#[must_use]
+pub fn is_index_name(path: &str) -> bool {
+    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+    let has_variant =
+        |name: &str| [".safetensors.index.", ".bin.index."].iter().any(|end| name.contains(end));
+    file.ends_with(".index.json") || file.strip_suffix(".json").is_some_and(has_variant)
+}
+
+/// A name split at the `-of-` between two numbers. Both consist of any number of digits, possibly none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NumberedName<'a> {
+    /// The text before the numbers, `model-`.
+    pub(crate) stem: &'a str,
+    /// The digits of the shard number, `00001`.
+    pub(crate) number: &'a str,
+    /// The digits of the number of shards, `00072`.
+    pub(crate) total: &'a str,
+    /// The text after the numbers, `.fp16.safetensors`.
+    pub(crate) end: &'a str,
+}
+
+impl<'a> NumberedName<'a> {
+    /// Splits a name at each `-of-` in it.
+    pub(crate) fn split(name: &'a str) -> impl Iterator<Item = Self> {
+        let is_digit = |c: char| c.is_ascii_digit();
+        name.match_indices("-of-").map(move |(at, separator)| {
+            let (before, after) = (&name[..at], &name[at + separator.len()..]);
+            let stem = before.trim_end_matches(is_digit);
+            let end = after.trim_start_matches(is_digit);
+            let (number, total) = (&before[stem.len()..], &after[..after.len() - end.len()]);
+            Self { stem, number, total, end }
+        })
     }
 }
 

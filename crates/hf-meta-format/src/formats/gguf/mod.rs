@@ -23,8 +23,9 @@ use std::collections::BTreeMap;
 use self::parser::GgufParser;
 use self::tensors::file_type;
 pub(crate) use self::tensors::is_file_type;
-use super::weight_sets::NumberedName;
-use super::{Format, HeaderParser, ModelDescription, RepoPath, WeightFileName, WeightsKind};
+use super::{
+    Format, HeaderParser, ModelDescription, NumberedName, RepoPath, WeightFileName, WeightsKind,
+};
 
 /// The GGUF format.
 #[derive(Clone, Copy, Debug)]

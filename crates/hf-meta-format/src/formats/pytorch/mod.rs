@@ -23,12 +23,11 @@ mod pickle;
 mod tensors;
 mod values;
 
-use serde::Serialize;
-
 use self::parser::PyTorchParser;
 use self::values::ELEMENT_TYPES;
+pub use super::header::{PickleSummary, TensorView};
 use super::safetensors::split_variant;
-use super::{Dtype, Format, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, WeightFileName};
+use super::{Format, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, WeightFileName};
 
 /// The format of `torch.save`.
 #[derive(Clone, Copy, Debug)]
@@ -115,40 +114,6 @@ fn too_large() -> HeaderError {
     let limits =
         "the checkpoint is larger than this reader's limits, which are enough for 100,000 tensors";
     HeaderError::new(HeaderErrorKind::TooLarge, limits)
-}
-
-/// The content of a pickle besides its stored tensors.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct PickleSummary {
-    /// The functions and classes that the pickle names, as `module.name`, sorted. Each is truncated to 256 bytes.
-    pub imports: Vec<String>,
-    /// The tensors that are not stored as they are loaded, sorted by name.
-    pub views: Vec<TensorView>,
-}
-
-/// A tensor whose elements are not all stored for it alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct TensorView {
-    /// The name of the tensor.
-    pub name: String,
-    /// The dtype of the tensor.
-    pub dtype: Dtype,
-    /// The shape of the loaded tensor.
-    pub shape: Vec<u64>,
-    /// The name of a tensor in the table that contains the elements. It is the tensor itself if only some elements
-    /// are shared or repeated.
-    pub stored_in: String,
-}
-
-impl PickleSummary {
-    /// Returns the tensors that are not in the table, because others contain all of their elements.
-    pub fn aliases(&self) -> impl Iterator<Item = &TensorView> {
-        self.views.iter().filter(|view| view.name != view.stored_in)
-    }
 }
 
 /// The accepted names of each module, without element types. Source: `_get_allowed_globals` in

@@ -13,13 +13,15 @@
 mod header;
 mod index;
 mod json;
-mod parser;
 
-use super::WeightFileName;
+use std::ops::Range;
+
+use super::buffer::HeaderBuffer;
+pub use super::path::is_index_name;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
+use super::{Format, HeaderParser, RepoPath, Step, WeightFileName};
 pub use header::SafetensorsFileHeader;
 pub use index::{IndexError, IndexErrorKind, IndexReader, SafetensorsIndexJson};
-pub use parser::{HeaderLength, PREFIX_LENGTH, Safetensors, expected_header_end};
 
 /// The extension of weight files.
 pub const EXTENSION: &str = ".safetensors";
@@ -29,25 +31,6 @@ pub const WEIGHTS_NAME: &str = "model.safetensors";
 
 /// The standard name of the index of a sharded checkpoint.
 pub const INDEX_NAME: &str = "model.safetensors.index.json";
-
-/// The extension of an index without a trailing variant.
-const INDEX_EXTENSION: &str = ".index.json";
-
-/// Returns whether a path has the extension of weight files.
-#[must_use]
-pub fn is_weights_name(path: &str) -> bool {
-    path.ends_with(EXTENSION)
-}
-
-/// Returns whether a path has the file name of an index. The name may end with a variant, as in
-/// `model.safetensors.index.fp16.json`.
-#[must_use]
-pub fn is_index_name(path: &str) -> bool {
-    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
-    let has_variant =
-        |name: &str| [".safetensors.index.", ".bin.index."].iter().any(|end| name.contains(end));
-    file.ends_with(INDEX_EXTENSION) || file.strip_suffix(".json").is_some_and(has_variant)
-}
 
 /// Returns the model name and variant, without extension, from the file name of an index of weights with an extension.
 ///
@@ -73,4 +56,329 @@ pub(super) fn split_variant(text: &str) -> WeightFileName {
     let found = STEMS.iter().find_map(|stem| Some((*stem, variant(stem)?)));
     let (stem, variant) = found.unwrap_or((text, ""));
     WeightFileName { variant: variant.to_owned(), ..WeightFileName::new(stem) }
+}
+
+/// The safetensors format: eight bytes with the header length, the header as JSON, and the tensor data.
+#[derive(Clone, Copy, Debug)]
+pub struct Safetensors;
+
+impl Format for Safetensors {
+    fn name(&self) -> &'static str {
+        "safetensors"
+    }
+
+    fn extension(&self) -> &'static str {
+        EXTENSION
+    }
+
+    fn parser(&self, _path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
+        Box::new(SafetensorsParser { max_header_bytes, ..SafetensorsParser::default() })
+    }
+
+    fn split_name(&self, stem: &str) -> Option<WeightFileName> {
+        Some(split_variant(stem))
+    }
+}
+
+/// A parser for one header.
+#[derive(Debug, Default)]
+struct SafetensorsParser {
+    max_header_bytes: u64,
+    prefix: Option<[u8; 8]>,
+    /// The bytes after the prefix, once it has arrived.
+    buffer: HeaderBuffer,
+}
+
+impl HeaderParser for SafetensorsParser {
+    fn first_range(&self) -> Range<u64> {
+        0..PREFIX_LENGTH
+    }
+
+    fn advance(
+        &mut self,
+        start: u64,
+        bytes: Vec<u8>,
+        file_size: Option<u64>,
+    ) -> Result<Step, HeaderError> {
+        self.buffer.append(start, bytes);
+        let is_at_end = self.buffer.is_at_end(file_size);
+        if self.prefix.is_none() {
+            self.prefix = self.buffer.rest().first_chunk().copied();
+            match self.prefix {
+                Some(_) => self.buffer.skip(PREFIX_LENGTH),
+                None if is_at_end => {}
+                None => return Ok(Step::Read(self.buffer.end()..PREFIX_LENGTH)),
+            }
+        }
+        let prefix = self.prefix.as_ref().map_or(self.buffer.rest(), |prefix| &prefix[..]);
+        let length = HeaderLength::from_prefix(prefix, file_size, self.max_header_bytes)?;
+        let Range { start, end } = length.range();
+        let length = usize::try_from(end - start).ok();
+        let Some(json) = length.and_then(|length| self.buffer.rest().get(..length)) else {
+            let found = self.buffer.end();
+            if is_at_end {
+                return Err(HeaderError::truncated(end, found));
+            }
+            return Ok(Step::Read(found..end));
+        };
+        let header = SafetensorsFileHeader::from_json(json)?;
+        file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
+        Ok(Step::Done(header.into()))
+    }
+}
+
+/// The number of bytes that encode the header length.
+pub const PREFIX_LENGTH: u64 = 8;
+
+/// The length of a header, validated against the file size and a limit.
+///
+/// ```text
+/// byte 0          8              8 + N                      end of the file
+///      +----------+--------------+--------------------------+
+///      | N as u64 | N bytes JSON | the tensors' data        |
+///      | (little  | (the header) | (never read here)        |
+///      | endian)  |              |                          |
+///      +----------+--------------+--------------------------+
+/// ```
+///
+/// ```
+/// use hf_meta_format::formats::safetensors::HeaderLength;
+///
+/// let length = HeaderLength::from_prefix(&14_283_u64.to_le_bytes(), 548_105_171, 100_000_000)?;
+/// assert_eq!(length.range(), 8..14_291);
+/// # Ok::<(), hf_meta_format::formats::safetensors::HeaderError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderLength(u64);
+
+impl HeaderLength {
+    /// The limit of the `safetensors` crate, in bytes. It rejects files with a longer header.
+    pub const DEFAULT_LIMIT: u64 = 100_000_000;
+
+    /// Reads the header length from the start of a file whose size is `file_size` bytes, or `None` if it is unknown.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file is too short to contain a length, if the header is empty, longer than `limit` or
+    /// longer than the file, or if the bytes are the start of another known format.
+    pub fn from_prefix(
+        start: &[u8],
+        file_size: impl Into<Option<u64>>,
+        limit: u64,
+    ) -> Result<Self, HeaderError> {
+        let file_size = file_size.into();
+        let Some(prefix) = start.first_chunk() else {
+            let found = start.len() as u64;
+            return Err(match file_size {
+                Some(size) if size > found => HeaderError::truncated(PREFIX_LENGTH, found),
+                _ => {
+                    let size = file_size.unwrap_or(found);
+                    let message = format!(
+                        "the file has only {size} bytes; a safetensors file has at least {PREFIX_LENGTH}"
+                    );
+                    HeaderError::new(HeaderErrorKind::FileTooShort, message)
+                }
+            });
+        };
+        let length = u64::from_le_bytes(*prefix);
+        if length == 0 {
+            return Err(HeaderError::new(HeaderErrorKind::Empty, "the header is empty"));
+        }
+        if length > limit {
+            return Err(match DetectedFormat::recognize_or_text(prefix) {
+                Some(detected) => HeaderError::wrong_format(detected),
+                None => HeaderError::too_large(length, limit),
+            });
+        }
+        if let Some(file_size) = file_size
+            && length > file_size.saturating_sub(PREFIX_LENGTH)
+        {
+            return Err(HeaderError::exceeds_file(length, file_size));
+        }
+        Ok(Self(length))
+    }
+
+    /// Returns the byte range of the header within the file.
+    #[must_use]
+    pub fn range(self) -> Range<u64> {
+        PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(self.0)
+    }
+}
+
+/// The size of a tensor entry in bytes, without its name: 46 for keys and punctuation, and the maximum that dtype,
+/// shape and offsets take in shards of up to ten gigabytes.
+const ENTRY_BYTES: u64 = 46 + "F8_E4M3".len() as u64 + 15 + 20;
+
+/// The size of a header besides its entries, in bytes: the length prefix, metadata and padding.
+const OVERHEAD_BYTES: u64 = 256;
+
+/// Returns the expected end offset of a file's header, from the number of tensors and the total length of their names
+/// in bytes.
+#[must_use]
+pub fn expected_header_end((tensors, name_bytes): (u64, u64)) -> u64 {
+    tensors.saturating_mul(ENTRY_BYTES).saturating_add(name_bytes).saturating_add(OVERHEAD_BYTES)
+}
+
+#[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "the files of these tests are short")]
+#[expect(clippy::single_range_in_vec_init, reason = "the lists hold ranges")]
+mod tests {
+    use super::*;
+    use crate::formats::FileHeader;
+
+    fn file() -> Vec<u8> {
+        let json = br#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+        [&(json.len() as u64).to_le_bytes()[..], json, b"ab"].concat()
+    }
+
+    /// Reads the header of a file truncated at `end`: `first` bytes at first, then at most `most` at a time. Returns
+    /// the requested ranges and the result.
+    fn read(
+        file: &[u8],
+        size: Option<u64>,
+        first: usize,
+        most: usize,
+    ) -> (Vec<Range<u64>>, Result<FileHeader, HeaderError>) {
+        let mut parser = Safetensors.parser(&"x".parse().unwrap(), 1_000);
+        let (mut start, mut end) = (0, first);
+        let mut ranges = Vec::new();
+        loop {
+            let bytes = file[start.min(file.len())..end.min(file.len())].to_vec();
+            match parser.advance(start as u64, bytes, size) {
+                Ok(Step::Read(range)) => {
+                    (start, end) = (range.start as usize, range.end as usize);
+                    end = end.min(start.saturating_add(most));
+                    ranges.push(range);
+                }
+                Ok(Step::Done(header)) => return (ranges, Ok(header)),
+                Err(error) => return (ranges, Err(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn only_missing_bytes_are_requested() {
+        let file = file();
+        let end = file.len() as u64 - 2;
+        let whole: FileHeader = SafetensorsFileHeader::from_file_start(&file, None).unwrap().into();
+        for size in [None, Some(file.len() as u64)] {
+            let cases = [
+                (8, vec![8..end]),
+                (20, vec![20..end]),
+                (3, vec![3..8, 8..end]),
+                (60, vec![60..end]),
+                (1_000, vec![]),
+            ];
+            for (first, expected) in cases {
+                let (ranges, header) = read(&file, size, first, usize::MAX);
+                assert_eq!((ranges, header), (expected, Ok(whole.clone())), "{first} bytes first");
+            }
+            for most in 1..9 {
+                assert_eq!(read(&file, size, most, most).1, Ok(whole.clone()), "{most} at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn known_and_distant_bytes_are_ignored() {
+        let file = file();
+        let mut parser = Safetensors.parser(&"x".parse().unwrap(), 1_000);
+        let mut advance = |start: usize, end: usize| {
+            parser.advance(start as u64, file[start..end].to_vec(), None).unwrap()
+        };
+        assert!(matches!(advance(9, 20), Step::Read(range) if range == (0..8)));
+        assert!(matches!(advance(0, 8), Step::Read(range) if range == (8..61)));
+        assert!(matches!(advance(4, 10), Step::Read(range) if range == (10..61)));
+        assert!(matches!(advance(0, 10), Step::Read(range) if range == (10..61)));
+        assert!(matches!(advance(5, 63), Step::Done(_)));
+    }
+
+    #[test]
+    fn truncated_files_are_rejected() {
+        let file = file();
+        let error = |cut: usize, size| read(&file[..cut], size, 8, usize::MAX).1.unwrap_err();
+        let truncated = |found| HeaderError::truncated(61, found);
+        for (end, size) in [(0, None), (7, None), (7, Some(7))] {
+            let (error, message) = (error(end, size), format!("the file has only {end} bytes"));
+            assert_eq!(error.kind, HeaderErrorKind::FileTooShort);
+            assert!(error.message.starts_with(&message), "{error}");
+        }
+        assert_eq!(error(60, None), truncated(60));
+        // The file was truncated while it was being read.
+        assert_eq!(error(60, Some(63)), truncated(60));
+        assert_eq!(error(4, Some(63)), HeaderError::truncated(8, 4));
+        assert_eq!(error(60, Some(60)), HeaderError::exceeds_file(53, 60));
+        let short = error(62, Some(62));
+        assert_eq!(short.kind, HeaderErrorKind::FileSizeMismatch);
+        let message = "according to its header, the file ends with tensor `w` at byte 63, but it has 62 bytes";
+        assert_eq!((short.tensor.as_deref(), &*short.message), (Some("w"), message));
+        let start = |end: usize| SafetensorsFileHeader::from_file_start(&file[..end], Some(63));
+        assert_eq!(start(60), Err(truncated(60)));
+        assert_eq!(start(4), Err(HeaderError::truncated(8, 4)));
+        assert!(start(61).is_ok());
+    }
+
+    const LIMIT: u64 = HeaderLength::DEFAULT_LIMIT;
+
+    #[test]
+    fn lengths_inside_the_file_and_the_limit_are_accepted() {
+        for (length, file_size) in [(1, 9), (2, 10), (LIMIT, u64::MAX)] {
+            let found = HeaderLength::from_prefix(&u64::to_le_bytes(length), file_size, LIMIT);
+            assert_eq!(found.map(HeaderLength::range), Ok(8..8 + length));
+        }
+    }
+
+    #[test]
+    fn lengths_outside_the_limits_are_rejected() {
+        let too_short = |size| {
+            let message =
+                format!("the file has only {size} bytes; a safetensors file has at least 8");
+            HeaderError::new(HeaderErrorKind::FileTooShort, message)
+        };
+        let max = u64::MAX;
+        let cases = [
+            (&[][..], 0, too_short(0)),
+            (&[1, 2, 3, 4, 5, 6, 7], 7, too_short(7)),
+            (
+                &u64::to_le_bytes(0),
+                8,
+                HeaderError::new(HeaderErrorKind::Empty, "the header is empty"),
+            ),
+            (&u64::to_le_bytes(LIMIT + 1), max, HeaderError::too_large(LIMIT + 1, LIMIT)),
+            (&u64::to_le_bytes(max), max, HeaderError::too_large(max, LIMIT)),
+            (&u64::to_le_bytes(3), 10, HeaderError::exceeds_file(3, 10)),
+            (&u64::to_le_bytes(3), 5, HeaderError::exceeds_file(3, 5)),
+        ];
+        for (start, file_size, error) in cases {
+            assert_eq!(HeaderLength::from_prefix(start, file_size, LIMIT), Err(error));
+        }
+    }
+
+    #[test]
+    fn the_expected_header_end_is_after_its_entries() {
+        let entry = r#""n":{"dtype":"F8_E4M3","shape":[129280,7168],"data_offsets":[9000000000,9999999999]},"#;
+        let length = entry.len() as u64;
+        let expected = expected_header_end((1_000, 1_000)) - OVERHEAD_BYTES;
+        assert!((1_000 * length..1_000 * (length + 5)).contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn other_formats_are_recognized() {
+        let cases: [(&[u8], DetectedFormat); 9] = [
+            (b"version https://git-lfs.github.com/spec/v1\n", DetectedFormat::GitLfsPointer),
+            (b"<!DOCTYPE html>", DetectedFormat::Html),
+            (b"\n  <html>", DetectedFormat::Html),
+            (b"PK\x03\x04\0\0\x08\x08", DetectedFormat::Zip),
+            (b"GGUF\x03\0\0\0", DetectedFormat::Gguf),
+            (b"\x80\x02\x8a\nl\xfc\x9cF", DetectedFormat::Pickle),
+            (b"\x89HDF\r\n\x1a\n", DetectedFormat::Hdf5),
+            (b"{\n  \"arc", DetectedFormat::Json),
+            (b"root:x:0:0", DetectedFormat::Text),
+        ];
+        for (start, detected) in cases {
+            let error = HeaderLength::from_prefix(start, 1 << 30, 10_000).unwrap_err();
+            assert_eq!(error.kind, HeaderErrorKind::WrongFormat(detected));
+            assert_eq!(error.to_string(), format!("the file looks like {detected}"));
+        }
+    }
 }

@@ -12,8 +12,8 @@ use self::name::{LORA, Location, ShardNumber, Sharding, WeightsName};
 use crate::formats::pytorch::OtherFile;
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
-pub(crate) use self::name::NumberedName;
 pub use self::name::{is_shard_pattern, shard_number};
+pub(crate) use crate::formats::NumberedName;
 
 /// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Parses names of weights.
 
-use crate::formats::{Formats, RepoPath, WeightFileName, WeightsKind};
+use crate::formats::{Formats, NumberedName, RepoPath, WeightFileName, WeightsKind};
 
 /// The distribution of weights over files. If a model has several forms, the first in this order is used, as loaders
 /// do.
@@ -182,33 +182,6 @@ fn find_shard(text: &str) -> Option<(NumberedName<'_>, ShardNumber)> {
         let is_whole = parts.end.is_empty() || parts.end.starts_with('.');
         (parts.stem.ends_with(['-', '_']) && is_whole).then_some((parts, shard))
     })
-}
-
-/// A name split at the `-of-` between two numbers. Both consist of any number of digits, possibly none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NumberedName<'a> {
-    /// The text before the numbers, `model-`.
-    pub(crate) stem: &'a str,
-    /// The digits of the shard number, `00001`.
-    pub(crate) number: &'a str,
-    /// The digits of the number of shards, `00072`.
-    pub(crate) total: &'a str,
-    /// The text after the numbers, `.fp16.safetensors`.
-    pub(crate) end: &'a str,
-}
-
-impl<'a> NumberedName<'a> {
-    /// Splits a name at each `-of-` in it.
-    pub(crate) fn split(name: &'a str) -> impl Iterator<Item = Self> {
-        let is_digit = |c: char| c.is_ascii_digit();
-        name.match_indices("-of-").map(move |(at, separator)| {
-            let (before, after) = (&name[..at], &name[at + separator.len()..]);
-            let stem = before.trim_end_matches(is_digit);
-            let end = after.trim_start_matches(is_digit);
-            let (number, total) = (&before[stem.len()..], &after[..after.len() - end.len()]);
-            Self { stem, number, total, end }
-        })
-    }
 }
 
 #[cfg(test)]
