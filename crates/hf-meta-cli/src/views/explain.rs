@@ -70,7 +70,7 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
             .number("stored", |kind| thousands(kind.elements))
             .shrink(Shrink::DropFirst)
             .number("parameters", |kind| thousands(kind.parameters))
-            .text("size from", |kind| kind.packing.evidence.to_owned())
+            .text("size from", |kind| kind.evidence.to_string())
             .shrink(Shrink::TruncateThenDrop(MIN_TEXT_WIDTH))
             .text("parts", |kind| parts(kind))
             .shrink(Shrink::WrapTo(MIN_PARTS_WIDTH));

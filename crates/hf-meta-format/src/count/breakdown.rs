@@ -5,7 +5,9 @@ use std::fmt;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::{Buffer, Configs, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnknownActive};
+use super::{
+    Buffer, Configs, CountedAs, DtypeCount, Evidence, MixtureOfExperts, Packing, UnknownActive,
+};
 use crate::formats::{Dtype, clip};
 
 /// The breakdown of a count: the rules that were applied, and the tensors grouped by how they were counted.
@@ -103,6 +105,8 @@ impl CountBreakdown {
 pub struct ModuleKind {
     /// The packing of the weights.
     pub packing: Packing,
+    /// The components from which the size of the first module was derived.
+    pub evidence: Evidence,
     /// The names and dtypes of the components, sorted. A module that consists of one tensor has an unnamed component.
     pub components: Vec<(&'static str, Dtype)>,
     /// The number of modules.

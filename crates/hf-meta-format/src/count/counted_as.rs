@@ -57,18 +57,35 @@ pub struct Packing {
     pub layout: &'static str,
     /// The number of bits per weight, or `None` if it varies or is not an integer.
     pub bits: Option<u32>,
-    /// The components from which the size was derived.
-    pub evidence: &'static str,
 }
 
-impl Packing {
-    pub(super) fn new(layout: &'static str, bits: u64, evidence: &'static str) -> Self {
-        Self { layout, bits: bits.try_into().ok(), evidence }
-    }
+/// The components that determined the sides of a weight matrix, such as `outputs from scales, inputs from g_idx`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Evidence {
+    /// The names of the sides, each with the component.
+    sides: [Option<(&'static str, &'static str)>; Self::MAX_SIDES],
+}
 
-    /// Creates a packing with a number of bits that varies or is not an integer.
-    pub(super) const fn without_bits(layout: &'static str, evidence: &'static str) -> Self {
-        Self { layout, bits: None, evidence }
+impl Evidence {
+    const MAX_SIDES: usize = 4;
+
+    pub(super) fn new(found: impl Iterator<Item = (&'static str, &'static str)>) -> Self {
+        let mut sides = [None; Self::MAX_SIDES];
+        sides.iter_mut().zip(found).for_each(|(side, found)| *side = Some(found));
+        Self { sides }
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sides: Vec<_> = self.sides.iter().flatten().collect();
+        for (at, sides) in sides.chunk_by(|(_, one), (_, other)| one == other).enumerate() {
+            let names: Vec<_> = sides.iter().map(|(side, _)| *side).collect();
+            let comma = if at > 0 { ", " } else { "" };
+            let component = Some(sides[0].1).filter(|name| !name.is_empty());
+            write!(f, "{comma}{} from {}", names.join(" and "), component.unwrap_or("the tensor"))?;
+        }
+        Ok(())
     }
 }
 

@@ -242,7 +242,7 @@ impl<'a> ClassifiedName<'a> {
     fn may_be_packed(&self, tensor: &TensorInfo) -> bool {
         !tensor.is_scalar()
             && self.is_pending
-            && (self.component.needs_config
+            && (self.component.needs_config()
                 || self.component.is_plain() && tensor.dtype.bits() != Some(8)
                 || container_bits(&tensor.dtype).is_some())
     }

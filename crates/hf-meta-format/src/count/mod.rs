@@ -21,8 +21,9 @@
 //!    is counted immediately. Any other tensor is queued in a compact form, because the components of a module may
 //!    be in different files.
 //! 2. [`Counter::needs_config`] returns `true` as soon as the count of one tensor may depend on `config.json`.
-//! 3. [`Counter::finish`] groups the queued tensors into modules and solves each one: the methods whose components
-//!    match derive the number of weights. The configuration is used only where the shapes are ambiguous.
+//! 3. [`Counter::finish`] groups the queued tensors into modules and solves each one: the layouts whose components
+//!    match are inverted, so that every stored dimension restricts a side of the weight matrix. The configuration is
+//!    used only where the shapes are ambiguous.
 //!
 //! The result does not depend on the order of the tensors, on how they are split into files, or on when
 //! [`Counter::set_configs`] is called. Sums are therefore kept per layer: only the configuration identifies the
@@ -30,9 +31,10 @@
 //!
 //! # Adding a quantization method
 //!
-//! Add a `Method` to a file in `methods/`, and to the list `METHODS` in `methods/mod.rs`. It defines the values of
-//! `quant_method`, the names of the components, and the function that derives the number of weights from two or more of
-//! them. Then add a checkpoint of known size to `fixtures/quantized`.
+//! Add a `Method` to a file in `methods/`, and to the list `METHODS` in `methods/mod.rs`. It lists the values of
+//! `quant_method` and declares the components with their shapes, as the writer stores a matrix of outputs × inputs.
+//! Counting inverts the declaration, and `verify` evaluates it. Then add a checkpoint of known size to
+//! `fixtures/quantized`.
 //!
 //! Names and configurations are untrusted input. Regular expressions are matched in linear time and limited in number
 //! and length, and the work per module is bounded.
@@ -43,7 +45,6 @@ mod counted_as;
 mod counter;
 mod expected_size;
 mod experts;
-mod method;
 mod methods;
 mod module;
 mod name_index;
@@ -61,10 +62,11 @@ pub use breakdown::{
     UnresolvedReason,
 };
 pub use config::{ConfigError, Configs};
-pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Packing};
+pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Evidence, Packing};
 pub use counter::{Counter, needs_config};
 pub(crate) use experts::{Embedding, TensorPosition};
 pub use experts::{MixtureOfExperts, UnknownActive};
-pub(crate) use module::{Component, container_bits};
+pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate};
+pub(crate) use module::{Component, ComponentTensor, Module, container_bits};
 pub(crate) use name_index::{is_packed_weight, module_of, split as split_name};
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};

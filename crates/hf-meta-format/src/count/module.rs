@@ -15,8 +15,6 @@ pub(crate) struct Component {
     pub(crate) name: &'static str,
     pub(super) is_suffix: bool,
     pub(crate) role: Role,
-    /// True if a tensor with this name is a reason to request `config.json`.
-    pub(super) needs_config: bool,
     /// True if a [buffer](super::Buffer) may have this name.
     pub(super) may_be_buffer: bool,
 }
@@ -24,12 +22,41 @@ pub(crate) struct Component {
 /// The role of a component in its module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
+    /// The weights, under a name that unquantized models use: `weight`, or the bare module name.
+    PlainWeights,
     /// The weights, with several in one element.
-    Weights,
+    PackedWeights,
     /// A tensor that is needed to unpack the weights.
     Auxiliary(AuxiliaryTensor),
+    /// A tensor that is needed to unpack the weights, under a name that unquantized models use, too.
+    AmbiguousAuxiliary(AuxiliaryTensor),
     /// A tensor that is auxiliary in every quantized model, even in modules without packed weights.
     AlwaysAuxiliary(AuxiliaryTensor),
+    /// A tensor that only quantizers store, even next to weights that are not packed.
+    QuantizerState(AuxiliaryTensor),
+}
+
+impl Role {
+    /// Returns whether the tensor contains weights, packed or not.
+    pub(crate) fn is_weights(self) -> bool {
+        matches!(self, Self::PlainWeights | Self::PackedWeights)
+    }
+
+    /// Returns the kind of a tensor that contains no weights.
+    pub(super) fn kind(self) -> Option<AuxiliaryTensor> {
+        match self {
+            Self::PlainWeights | Self::PackedWeights => None,
+            Self::Auxiliary(kind)
+            | Self::AmbiguousAuxiliary(kind)
+            | Self::AlwaysAuxiliary(kind)
+            | Self::QuantizerState(kind) => Some(kind),
+        }
+    }
+
+    /// Returns whether the tensor is auxiliary in every quantized model.
+    pub(super) fn is_always_auxiliary(self) -> bool {
+        matches!(self, Self::AlwaysAuxiliary(_) | Self::QuantizerState(_))
+    }
 }
 
 impl PartialEq for Component {
@@ -60,17 +87,22 @@ impl Component {
 
     /// Returns whether unquantized models use the name for weights: `weight`, or the bare module name.
     pub(crate) fn is_plain(&self) -> bool {
-        self.role == Role::Weights && !self.needs_config
+        self.role == Role::PlainWeights
     }
 
     /// Returns whether the tensor contains weights, packed or not.
     pub(crate) fn is_weights(&self) -> bool {
-        self.role == Role::Weights
+        self.role.is_weights()
+    }
+
+    /// Returns whether a tensor with this name is a reason to request `config.json`.
+    pub(super) fn needs_config(&self) -> bool {
+        matches!(self.role, Role::PackedWeights | Role::Auxiliary(_) | Role::AlwaysAuxiliary(_))
     }
 
     /// Returns whether only quantizers store a tensor with this name, even next to weights that are not packed.
     pub(super) fn is_quantizer_state(&self) -> bool {
-        matches!(self.role, Role::AlwaysAuxiliary(_)) && !self.needs_config
+        matches!(self.role, Role::QuantizerState(_))
     }
 
     /// Returns the module of a tensor, or `None` if the tensor has a different name.
@@ -98,14 +130,14 @@ impl Component {
 
 /// A module and its tensors, collected from all files.
 #[derive(Clone, Copy)]
-pub(super) struct Module<'a> {
+pub(crate) struct Module<'a> {
     /// The name of the module, without the name of any component.
-    pub(super) name: &'a str,
-    pub(super) tensors: &'a [ComponentTensor],
+    pub(crate) name: &'a str,
+    pub(crate) tensors: &'a [ComponentTensor],
 }
 
 /// A tensor of a module.
-pub(super) type ComponentTensor = (&'static Component, TensorInfo);
+pub(crate) type ComponentTensor = (&'static Component, TensorInfo);
 
 impl<'a> Module<'a> {
     /// Returns the component with a name, and its tensor.
@@ -113,72 +145,9 @@ impl<'a> Module<'a> {
         self.tensors.iter().find(|(component, _)| component.name == name)
     }
 
-    /// Returns the tensor of a component.
-    pub(super) fn get(&self, name: &str) -> Option<&'a TensorInfo> {
-        self.find(name).map(|(_, tensor)| tensor)
-    }
-
-    /// Returns the number of elements of a component.
-    pub(super) fn elements(&self, name: &str) -> Option<u64> {
-        self.get(name).and_then(TensorInfo::elements)
-    }
-
     /// Returns whether the module has a component.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.get(name).is_some()
-    }
-
-    /// Returns the first of the named components that exists.
-    pub(super) fn first(&self, names: &[&str]) -> Option<&'a TensorInfo> {
-        names.iter().find_map(|name| self.get(name))
-    }
-
-    /// Returns a component as a matrix.
-    pub(super) fn matrix(&self, name: &str) -> Option<Matrix<'a>> {
-        Matrix::new(self.get(name)?)
-    }
-
-    /// Returns two components as matrices.
-    pub(super) fn matrices(&self, names: [&str; 2]) -> Option<[Matrix<'a>; 2]> {
-        Some([self.matrix(names[0])?, self.matrix(names[1])?])
-    }
-
-    /// Returns the tensor with a name that unquantized models use for weights, and the name of its component.
-    pub(super) fn plain_weight(&self) -> Option<(&'static str, &'a TensorInfo)> {
-        let (component, tensor) = self.tensors.iter().find(|(found, _)| found.is_plain())?;
-        Some((component.name, tensor))
-    }
-
-    /// Returns the plain weight as a matrix.
-    pub(super) fn plain_matrix(&self) -> Option<(&'static str, Matrix<'a>)> {
-        let (name, tensor) = self.plain_weight()?;
-        Some((name, Matrix::new(tensor)?))
-    }
-}
-
-/// A tensor with two dimensions, or with more as a stack of matrices.
-#[derive(Clone, Copy)]
-pub(super) struct Matrix<'a> {
-    /// The product of all dimensions before the last two.
-    pub(super) stacked: u64,
-    pub(super) rows: u64,
-    pub(super) columns: u64,
-    pub(super) dtype: &'a Dtype,
-}
-
-impl<'a> Matrix<'a> {
-    /// Creates a matrix; `None` if the tensor has fewer than two dimensions or a dimension of 0.
-    pub(super) fn new(tensor: &'a TensorInfo) -> Option<Self> {
-        let [stacked @ .., rows, columns] = &tensor.shape[..] else { return None };
-        let stacked = product(stacked)?;
-        let is_empty = stacked == 0 || *rows == 0 || *columns == 0;
-        let matrix = Self { stacked, rows: *rows, columns: *columns, dtype: &tensor.dtype };
-        (!is_empty).then_some(matrix)
-    }
-
-    /// Returns the width in bits of an element that packs smaller values.
-    pub(super) fn container(&self) -> Option<u64> {
-        container_bits(self.dtype)
+        self.find(name).is_some()
     }
 }
 
@@ -211,25 +180,6 @@ pub(crate) fn container_bits(dtype: &Dtype) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_tensor_is_a_stack_of_matrices() {
-        let cases: [(&[u64], Option<[u64; 3]>); 7] = [
-            (&[4, 5], Some([1, 4, 5])),
-            (&[2, 3, 4, 5], Some([6, 4, 5])),
-            (&[5], None),
-            (&[0, 5], None),
-            (&[4, 0], None),
-            (&[0, 4, 5], None),
-            (&[1 << 63, 2, 4, 5], None),
-        ];
-        for (shape, expected) in cases {
-            let tensor = TensorInfo::new(Dtype::I32, shape.to_vec(), (0, 0));
-            let found = Matrix::new(&tensor);
-            let found = found.map(|Matrix { stacked, rows, columns, .. }| [stacked, rows, columns]);
-            assert_eq!(found, expected, "{shape:?}");
-        }
-    }
 
     #[test]
     fn divide_rejects_remainders() {

@@ -5,9 +5,8 @@ use std::sync::LazyLock;
 use memchr::memrchr;
 
 use super::Buffer;
-use super::method::{AuxiliaryNames, Method, PLAIN, without_star};
-use super::methods::{ALWAYS_AUXILIARY, METHODS, QUANTIZER_STATE};
-use super::module::{Component, Role, container_bits};
+use super::methods::{METHODS, Method, all_names, without_star};
+use super::module::{Component, container_bits};
 use crate::formats::Dtype;
 
 static INDEX: LazyLock<NameIndex> = LazyLock::new(NameIndex::new);
@@ -38,14 +37,14 @@ impl NameIndex {
             (!name.is_empty(), usize::MAX - without_star(name).len(), *name)
         });
         names.dedup_by_key(|(name, ..)| *name);
-        let components = names.into_iter().zip(0..).map(|((name, role, needs_config), index)| {
+        let components = names.into_iter().zip(0..).map(|((name, role), index)| {
             let is_suffix = name.starts_with('*');
             let name = without_star(name);
             let is_end = is_suffix || name.is_empty();
             let last = last_segment(name);
             let is_name = |buffer: &str| buffer == last || is_end && buffer.ends_with(last);
             let may_be_buffer = Buffer::last_segments().any(is_name);
-            Component { index, name, is_suffix, role, needs_config, may_be_buffer }
+            Component { index, name, is_suffix, role, may_be_buffer }
         });
         let components: Vec<_> = components.collect();
         let has_weights = |component| {
@@ -92,26 +91,6 @@ impl NameIndex {
     }
 }
 
-/// Returns the names of all components, with their roles and whether they are a reason to request `config.json`.
-fn all_names() -> impl Iterator<Item = (&'static str, Role, bool)> {
-    let auxiliary = |groups: AuxiliaryNames, role: fn(_) -> Role, needs_config| {
-        groups.iter().flat_map(move |(kind, names)| {
-            names.iter().map(move |name| (*name, role(*kind), needs_config))
-        })
-    };
-    let of_method = move |method: &'static Method| {
-        // For plain names, the dtype decides whether `config.json` is needed.
-        let weights =
-            method.weights.iter().map(|name| (*name, Role::Weights, !PLAIN.contains(name)));
-        let certain = auxiliary(method.auxiliary, Role::Auxiliary, true);
-        let ambiguous = auxiliary(method.ambiguous, Role::Auxiliary, false);
-        weights.chain(certain).chain(ambiguous)
-    };
-    let of_all = auxiliary(ALWAYS_AUXILIARY, Role::AlwaysAuxiliary, true);
-    let of_quantizers = auxiliary(QUANTIZER_STATE, Role::AlwaysAuxiliary, false);
-    METHODS.iter().flat_map(of_method).chain(of_all).chain(of_quantizers)
-}
-
 /// Splits the name of a tensor into its module and its component.
 pub(crate) fn split(name: &str) -> (&str, &'static Component) {
     INDEX.split(name)
@@ -126,7 +105,7 @@ pub(crate) fn module_of(name: &str) -> &str {
 pub(crate) fn is_packed_weight(name: &str, dtype: &Dtype) -> bool {
     let (_, component) = split(name);
     let is_packed = dtype.is_narrow_float() || container_bits(dtype).is_some();
-    component.role == Role::Weights && (is_packed || !component.is_plain())
+    component.is_weights() && (is_packed || !component.is_plain())
 }
 
 /// Returns all components, ordered by index.
@@ -195,12 +174,12 @@ mod tests {
     /// The index keeps only one of several components with the same name.
     #[test]
     fn methods_agree_on_the_role_of_a_name() {
-        for (name, role, needs_config) in all_names() {
+        for (name, role) in all_names() {
             let is_same = |found: &&Component| {
                 found.name == without_star(name) && found.is_suffix == name.starts_with('*')
             };
             let found = components().iter().find(is_same).unwrap();
-            assert_eq!((found.role, found.needs_config), (role, needs_config), "{name}");
+            assert_eq!(found.role, role, "{name}");
         }
     }
 }

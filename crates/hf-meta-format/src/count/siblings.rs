@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::memrchr;
 
-use super::module::{Component, Module, Role, container_bits};
+use super::module::{Component, Module, container_bits};
 use super::{UnresolvedModules, UnresolvedReason};
 use crate::formats::{TensorInfo, clip};
 
@@ -146,7 +146,7 @@ impl SiblingCheck {
 /// Returns whether a tensor may contain the weight matrix of its module. Floats under the names of packed weights are
 /// parameters of unquantized models, such as `W_q`.
 fn is_matrix(component: &Component, tensor: &TensorInfo) -> bool {
-    let is_weights = component.role == Role::Weights && !component.is_bare();
+    let is_weights = component.is_weights() && !component.is_bare();
     let may_be_packed = || component.is_plain() || container_bits(&tensor.dtype).is_some();
     is_weights && tensor.shape.len() > 1 && may_be_packed()
 }

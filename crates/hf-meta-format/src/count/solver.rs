@@ -1,11 +1,10 @@
 //! Solves modules and adds them to the sums.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
-use super::config::{Configs, Hints, MetadataShapes};
-use super::method::{Method, Solved};
-use super::module::{Component, ComponentTensor, Matrix, Module, Role, container_bits, divide};
+use super::config::{Configs, KnownSides, MetadataShapes, Schemes};
+use super::methods::{Solved, solve};
+use super::module::{Component, ComponentTensor, Module, Role, container_bits};
 use super::name_index::methods_of;
 use super::pending::PendingTensors;
 use super::siblings::SiblingCheck;
@@ -15,7 +14,8 @@ use crate::formats::TensorInfo;
 
 /// Solves modules and adds their tensors to the sums.
 pub(super) struct Solver<'a> {
-    hints: Hints<'a>,
+    schemes: Schemes<'a>,
+    known: KnownSides<'a>,
     sums: CountSums,
     /// Tensors whose class depends on whether the model is quantized.
     undecided: PendingTensors,
@@ -31,91 +31,8 @@ pub(super) struct Solver<'a> {
 /// The number of recent solutions to reuse. Experts have two or three kinds of modules.
 const MAX_RECENT: usize = 4;
 
-/// A solved module and its method.
-#[derive(Clone, Copy)]
-struct SolvedModule {
-    solved: Solved,
-    method: &'static Method,
-}
-
 /// The result of trying all methods: `Ok(None)` if none recognizes the components.
-type ModuleSolution = Result<Option<SolvedModule>, UnresolvedReason>;
-
-impl SolvedModule {
-    /// Returns the kind of auxiliary tensor that a component is; `None` if it contains weights.
-    fn auxiliary(&self, component: &Component) -> Option<AuxiliaryTensor> {
-        match component.role {
-            Role::AlwaysAuxiliary(kind) => Some(kind),
-            Role::Auxiliary(kind) => self.method.has_auxiliary(component).then_some(kind),
-            Role::Weights => None,
-        }
-    }
-}
-
-/// Derives the number of weights of a module with the first method that recognizes its components.
-///
-/// # Errors
-///
-/// Returns the reason from the first method that recognizes the components but cannot derive the size.
-fn solve(module: &Module<'_>, hints: &Hints<'_>) -> ModuleSolution {
-    let is_configured = |method: &&&Method| hints.is_method(method.names);
-    let candidates = || module.tensors.iter().flat_map(|(component, _)| methods_of(component));
-    let others = candidates().filter(|method| !is_configured(method));
-    let mut failed = None;
-    for &method in candidates().filter(is_configured).chain(others) {
-        match (method.solve)(module, hints) {
-            Ok(Some(solved)) if solved.is_plausible(module) => {
-                let is_padded = solved.is_padded || may_be_padded(module, &solved, hints);
-                let solved = Solved { is_padded, ..solved };
-                return Ok(Some(SolvedModule { solved, method }));
-            }
-            Ok(Some(_)) => failed = failed.or(Some(UnresolvedReason::ImplausibleSize)),
-            Ok(None) => {}
-            Err(reason) => failed = failed.or(Some(reason)),
-        }
-    }
-    failed.map_or(Ok(None), Err)
-}
-
-/// Returns whether the sides of a solved matrix suggest padding.
-///
-/// Each group of inputs has a scale, so packers pad the inputs to whole groups. The configuration does not list the
-/// number of inputs, but lists a dimension that would be padded to it.
-fn may_be_padded(module: &Module<'_>, solved: &Solved, hints: &Hints<'_>) -> bool {
-    const GROUPS: RangeInclusive<u64> = 8..=1024;
-
-    let is_scale = |component: &Component| {
-        matches!(
-            component.role,
-            Role::Auxiliary(AuxiliaryTensor::Scale) | Role::AlwaysAuxiliary(AuxiliaryTensor::Scale)
-        )
-    };
-    let scales = module.tensors.iter().filter(|(component, _)| is_scale(component));
-    let scales = scales.filter_map(|(_, tensor)| Matrix::new(tensor));
-    // Larger integers are packed scales.
-    let scales = scales.filter(|scales| scales.container().is_none_or(|bits| bits == 8));
-    // The groups are in the rows or in the columns.
-    let groups = scales.flat_map(|scales| {
-        let Matrix { stacked, rows, columns, .. } = scales;
-        [(rows, columns), (columns, rows)].map(|(outputs, groups)| (stacked, outputs, groups))
-    });
-    let sides = groups.filter_map(|(stacked, outputs, groups)| {
-        let inputs = divide(divide(solved.parameters, stacked)?, outputs)?;
-        if !hints.is_dimension(outputs) {
-            return None;
-        }
-        let group = divide(inputs, groups).filter(|_| groups > 1)?;
-        GROUPS.contains(&group).then(|| (inputs, hints.unpadded(inputs, group)))
-    });
-    let mut is_doubtful = false;
-    for (inputs, side) in sides {
-        if side.is_certain {
-            return false;
-        }
-        is_doubtful |= side.length < inputs;
-    }
-    is_doubtful
-}
+type ModuleSolution = Result<Option<Solved>, UnresolvedReason>;
 
 impl<'a> Solver<'a> {
     /// Creates a solver that adds to `sums` and `siblings`.
@@ -126,7 +43,8 @@ impl<'a> Solver<'a> {
         siblings: &'a mut SiblingCheck,
     ) -> Self {
         Self {
-            hints: Hints::new(&configs.quantization, &configs.dimensions, shapes),
+            schemes: Schemes::new(&configs.quantization),
+            known: KnownSides { dimensions: &configs.dimensions, shapes },
             sums,
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
@@ -148,8 +66,10 @@ impl<'a> Solver<'a> {
         if let Some((_, solution)) = self.recent.iter().find(|(tensors, _)| is_equal(tensors)) {
             return *solution;
         }
-        let (solution, holds_for_others) = self.hints.solve(|hints| solve(module, hints));
-        if holds_for_others {
+        let method = self.schemes.method();
+        let mut schemes = self.schemes.of_module(module.name);
+        let solution = solve(module, self.known, method, &mut schemes);
+        if !schemes.depend_on_name {
             self.recent.truncate(MAX_RECENT - 1);
             self.recent.push_front((module.tensors.to_vec(), solution));
         }
@@ -164,7 +84,7 @@ impl<'a> Solver<'a> {
             return self.add_unresolved(module, UnresolvedReason::ConflictingComponents);
         }
         match self.solve(module) {
-            Ok(Some(_)) if self.hints.is_exhausted() => {
+            Ok(Some(_)) if self.schemes.is_exhausted() => {
                 self.add_unresolved(module, UnresolvedReason::TooComplex)
             }
             Ok(Some(solved)) => self.add_solved(module, &solved),
@@ -182,33 +102,28 @@ impl<'a> Solver<'a> {
     /// Returns whether an unsolved module is quantized. Unquantized models also have tensors named `B` or `codes`.
     /// Scalars prove nothing, because they do not [need the configuration](super::needs_config).
     fn is_packed(&self, module: &Module<'_>) -> bool {
-        let is_configured = |component| {
-            methods_of(component).iter().any(|method| self.hints.is_method(method.names))
-        };
+        let configured = self.schemes.method();
+        let is_configured =
+            |component| methods_of(component).iter().any(|method| method.is_named(configured));
         module.tensors.iter().any(|(component, tensor)| match component.role {
             _ if tensor.is_scalar() => false,
-            Role::Weights => {
-                container_bits(&tensor.dtype).is_some()
-                    || !component.is_plain() && is_configured(component)
+            Role::PlainWeights => container_bits(&tensor.dtype).is_some(),
+            Role::PackedWeights => {
+                container_bits(&tensor.dtype).is_some() || is_configured(component)
             }
-            Role::Auxiliary(_) => component.needs_config,
-            Role::AlwaysAuxiliary(_) => false,
+            Role::Auxiliary(_) => true,
+            _ => false,
         })
     }
 
-    fn add_solved(
-        &mut self,
-        module: &Module<'_>,
-        found: &SolvedModule,
-    ) -> Result<(), CountOverflow> {
+    fn add_solved(&mut self, module: &Module<'_>, solved: &Solved) -> Result<(), CountOverflow> {
         self.is_quantized = true;
-        let solved = &found.solved;
         self.sums.add_kind(module, solved);
         for (component, tensor) in module.tensors {
             if *component == solved.weights {
                 component.write_tensor_name(module.name, &mut self.name);
                 self.sums.add_weights(&self.name, tensor, solved)?;
-            } else if let Some(kind) = found.auxiliary(component) {
+            } else if let Some(kind) = solved.auxiliary(component) {
                 self.add(module.name, component, tensor, auxiliary_class(tensor, kind))?;
             } else {
                 self.add_unsolved(module, component, tensor)?;
@@ -229,18 +144,14 @@ impl<'a> Solver<'a> {
         self.is_quantized = true;
         let mut elements = 0_u64;
         for (component, tensor) in module.tensors {
-            let class = match component.role {
-                Role::Auxiliary(kind) | Role::AlwaysAuxiliary(kind) => {
-                    auxiliary_class(tensor, kind)
-                }
-                Role::Weights => {
-                    elements = elements.saturating_add(tensor.elements().unwrap_or_default());
-                    match class_as_stored(tensor) {
-                        CountedAs::AsStored => CountedAs::Unresolved,
-                        class => class,
-                    }
-                }
+            let class = match (component.role.kind(), class_as_stored(tensor)) {
+                (Some(kind), _) => auxiliary_class(tensor, kind),
+                (None, CountedAs::AsStored) => CountedAs::Unresolved,
+                (None, class) => class,
             };
+            if component.is_weights() {
+                elements = elements.saturating_add(tensor.elements().unwrap_or_default());
+            }
             self.add(module.name, component, tensor, class)?;
         }
         self.sums.add_unresolved(module.name, reason, elements);
@@ -254,13 +165,11 @@ impl<'a> Solver<'a> {
         component: &'static Component,
         tensor: &TensorInfo,
     ) -> Result<(), CountOverflow> {
-        let may_be_packed = component.is_plain() || component.needs_config;
+        let may_be_packed = component.is_plain() || component.needs_config();
         let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
         // Scales of a matrix, whose packed weights are missing or have an unexpected dtype.
-        let is_orphan = component.needs_config
-            && matches!(component.role, Role::Auxiliary(_))
-            && tensor.shape.len() > 1;
-        if is_integer || is_orphan || matches!(component.role, Role::AlwaysAuxiliary(_)) {
+        let is_orphan = matches!(component.role, Role::Auxiliary(_)) && tensor.shape.len() > 1;
+        if is_integer || is_orphan || component.role.is_always_auxiliary() {
             let pushed = self.undecided.push(module.name, component, tensor);
             return pushed.ok_or_else(|| CountOverflow::new(module.name));
         }
@@ -274,7 +183,7 @@ impl<'a> Solver<'a> {
         tensor: &TensorInfo,
         class: CountedAs,
     ) -> Result<(), CountOverflow> {
-        if class == CountedAs::AsStored && component.role != Role::Weights {
+        if class == CountedAs::AsStored && !component.is_weights() {
             self.siblings.add_counted_part(module, component);
         }
         component.write_tensor_name(module, &mut self.name);
@@ -304,25 +213,35 @@ impl<'a> Solver<'a> {
     ) -> CountedAs {
         let reason = match component.role {
             _ if class_as_stored(tensor) != CountedAs::AsStored => return class_as_stored(tensor),
-            Role::AlwaysAuxiliary(kind) if self.is_quantized || component.is_quantizer_state() => {
+            Role::QuantizerState(kind) => return CountedAs::AuxiliaryTensor(kind),
+            Role::AlwaysAuxiliary(kind) if self.is_quantized => {
                 return CountedAs::AuxiliaryTensor(kind);
             }
             // Integers with other names are as likely to be tables or masks as weights.
-            Role::Weights
+            Role::PlainWeights
                 if component.is_bare()
                     && !(is_matrix(tensor) && (self.is_quantized || is_stack(tensor))) =>
             {
                 return CountedAs::AsStored;
             }
+            Role::AlwaysAuxiliary(_) => return CountedAs::AsStored,
             // Auxiliary components are scales or packed zero points without their weights.
-            Role::Weights | Role::Auxiliary(_) if self.is_quantized => {
-                UnresolvedReason::UnknownComponents
+            _ if self.is_quantized => UnresolvedReason::UnknownComponents,
+            role if role.is_weights() && may_be_packed(tensor) => {
+                UnresolvedReason::SuspectedPacking
             }
-            Role::Weights if may_be_packed(tensor) => UnresolvedReason::SuspectedPacking,
             _ => return CountedAs::AsStored,
         };
         self.sums.add_unresolved(module, reason, tensor.elements().unwrap_or_default());
         CountedAs::Unresolved
+    }
+}
+
+impl Solved {
+    /// Returns the kind of auxiliary tensor that a component is; `None` if it contains weights.
+    fn auxiliary(&self, component: &Component) -> Option<AuxiliaryTensor> {
+        let is_own = component.role.is_always_auxiliary() || self.method.has(component);
+        component.role.kind().filter(|_| is_own)
     }
 }
 
@@ -337,7 +256,7 @@ fn may_be_packed(tensor: &TensorInfo) -> bool {
 /// Returns whether a module has weights under a name that only quantizers use.
 fn has_packed_weights(module: &Module<'_>) -> bool {
     let mut components = module.tensors.iter().map(|(component, _)| component);
-    components.any(|component| component.role == Role::Weights && !component.is_plain())
+    components.any(|component| component.role == Role::PackedWeights)
 }
 
 /// Returns whether a tensor is large enough for a weight matrix. A table of expert IDs, as in DeepSeek, is narrow.
@@ -395,7 +314,7 @@ mod tests {
             let mut siblings = SiblingCheck::default();
             let mut solver = Solver::new(&configs, &shapes, CountSums::default(), &mut siblings);
             if !has_steps {
-                solver.hints.exhaust();
+                solver.schemes.exhaust();
             }
             solver.add_module(&Module { name: "m", tensors: &tensors }).unwrap();
             solver.finish().unwrap().has_unresolved(UnresolvedReason::TooComplex)

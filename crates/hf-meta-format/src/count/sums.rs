@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::experts::ExpertSums;
-use super::method::Solved;
-use super::methods::is_known;
+use super::methods::{Solved, is_known};
 use super::module::{Component, Module, container_bits};
 use super::shape_check::ShapeCheck;
 use super::{
-    Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
-    ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
+    Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, Evidence, ModuleKind,
+    Packing, ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
 };
 use crate::formats::{Dtype, TensorInfo};
 
@@ -38,6 +37,7 @@ type GroupKey = (Dtype, CountedAs, Option<Buffer>);
 #[derive(Clone, Debug)]
 struct KindSum {
     packing: Packing,
+    evidence: Evidence,
     components: Vec<(&'static Component, Dtype)>,
     modules: u64,
     /// The stored elements of the weights.
@@ -46,10 +46,11 @@ struct KindSum {
 }
 
 impl KindSum {
-    fn new(module: &Module<'_>, packing: Packing) -> Self {
+    fn new(module: &Module<'_>, solved: &Solved) -> Self {
         let components = module.tensors.iter();
         Self {
-            packing,
+            packing: solved.packing,
+            evidence: solved.evidence,
             components: components.map(|(found, tensor)| (*found, tensor.dtype.clone())).collect(),
             modules: 0,
             elements: 0,
@@ -77,6 +78,7 @@ impl KindSum {
         let components = self.components.into_iter();
         ModuleKind {
             packing: self.packing,
+            evidence: self.evidence,
             components: components.map(|(component, dtype)| (component.name, dtype)).collect(),
             modules: self.modules,
             elements: self.elements,
@@ -179,7 +181,7 @@ impl CountSums {
             return;
         }
         if index == self.kinds.len() {
-            self.kinds.push(KindSum::new(module, solved.packing));
+            self.kinds.push(KindSum::new(module, solved));
         }
         self.kinds[index].add(module, solved);
     }

@@ -115,7 +115,7 @@ serialize_as_objects! {
     ModuleKind, kind {
         "layout": kind.packing.layout,
         "bits" ? kind.packing.bits,
-        "evidence": kind.packing.evidence,
+        "evidence": kind.evidence.to_string(),
         "parts": kind.components.iter().cloned().collect::<BTreeMap<_, _>>(),
         "modules": kind.modules,
         "elements": kind.elements,

@@ -1,24 +1,25 @@
 //! The content of a model's configuration files that affects a count.
 
-mod hints;
+mod choice;
 mod pattern;
 mod scheme;
 mod schemes;
+mod sides;
 
 use serde::Deserialize;
 
-use self::hints::Dimensions;
-use self::schemes::QuantizationConfig;
 use super::expected_size::ExpectedParameters;
 use super::experts::ExpertConfigs;
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::formats::{ModelDescription, clip};
 
-pub(super) use self::hints::Side;
-pub(crate) use self::hints::{Hints, MetadataShapes};
+pub(crate) use self::choice::{ModuleSchemes, Schemes};
 pub(crate) use self::pattern::{ModuleEntries, Pattern};
+pub(crate) use self::scheme::Scheme;
 pub use self::schemes::ConfigError;
+pub(crate) use self::schemes::QuantizationConfig;
+pub(crate) use self::sides::{Dimensions, KnownSides, MetadataShapes};
 
 /// The quantization and the expert counts of a model, as described by its configuration files.
 ///
@@ -150,9 +151,14 @@ impl Configs {
         self.quantization.is_empty()
     }
 
-    /// Returns the quantization as solvers see it.
-    pub(crate) fn hints<'a>(&'a self, shapes: &'a MetadataShapes) -> Hints<'a> {
-        Hints::new(&self.quantization, &self.dimensions, shapes)
+    /// Returns the known sides of matrices.
+    pub(crate) fn known_sides<'a>(&'a self, shapes: &'a MetadataShapes) -> KnownSides<'a> {
+        KnownSides { dimensions: &self.dimensions, shapes }
+    }
+
+    /// Returns the quantization schemes.
+    pub(crate) fn schemes(&self) -> Schemes<'_> {
+        Schemes::new(&self.quantization)
     }
 
     /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.

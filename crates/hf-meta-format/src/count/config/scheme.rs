@@ -47,6 +47,19 @@ impl Scheme {
             block: object.get::<String>("bits").and_then(|name| block_of_type(&name)),
         }
     }
+
+    /// Returns the number under a key.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        match key {
+            "group_size" => self.group_size,
+            "in_features" => self.in_features,
+            "out_features" => self.out_features,
+            "vector_length" => self.vector_length,
+            "block bytes" => self.block.map(|block| block.bytes),
+            "block elements" => self.block.map(|block| block.elements),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the bits per weight stated in a format name, such as `int4`, `mxfp4` or `W4A16`.

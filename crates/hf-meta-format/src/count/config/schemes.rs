@@ -280,7 +280,7 @@ fn name_suffixes(name: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hints::{Dimensions, Hints, MetadataShapes};
+    use super::super::choice::Schemes;
     use super::*;
     use crate::count::UnresolvedReason;
 
@@ -289,8 +289,7 @@ mod tests {
     }
 
     fn bits(config: &QuantizationConfig, module: &str) -> Result<Option<u64>, UnresolvedReason> {
-        Hints::new(config, &Dimensions::default(), &MetadataShapes::default())
-            .choose(module, |scheme| scheme.bits)
+        Schemes::new(config).of_module(module).choose(1, |scheme| scheme.bits)
     }
 
     #[test]

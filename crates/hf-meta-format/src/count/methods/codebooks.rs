@@ -1,117 +1,118 @@
-//! Vector quantization: codes that index a codebook with groups of weights. AQLM, VPTQ, QuIP# and HIGGS.
+//! Vector quantization, with codes that index a codebook with groups of weights, and encodings whose size depends on the
+//! values of the weights.
 
 use super::prelude::*;
 
-/// AQLM: `codes [outputs / out_group, inputs / in_group, codebooks]`, which index
-/// `codebooks [codebooks, entries, out_group, in_group]`.
+/// AQLM: codes that index one or more codebooks.
 pub(super) const AQLM: Method = Method {
-    names: &["aqlm"],
-    weights: &["codes"],
-    auxiliary: &[(LookupTable, &["codebooks"]), (Scale, &["scales"])],
-    ambiguous: &[],
-    solve: solve_aqlm,
+    names: "aqlm",
+    layouts: &[Layout::new(
+        "aqlm",
+        weights(&["codes"], ANY, Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS])),
+    )
+    .with(
+        part(
+            LookupTable,
+            &["codebooks"],
+            Sides(&[
+                CODEBOOKS,
+                Entries("nbits_per_codebook"),
+                Length(OutputsPerGroup),
+                Length(InputsPerGroup),
+            ]),
+        )
+        .need(Distinctive),
+    )
+    .with(scale(
+        &["scales"],
+        OneOf(&[Sides(&[OUTPUT_GROUPS, Anything, Anything, Anything]), Sides(&[OUTPUT_GROUPS])]),
+    ))
+    .size(&[OutputGroups, InputGroups, OutputsPerGroup, InputsPerGroup])
+    .stated(&[
+        (Codebooks, "num_codebooks"),
+        (OutputsPerGroup, "out_group_size"),
+        (InputsPerGroup, "in_group_size"),
+    ])
+    .flags(&[NeverStacked, WithoutBits])],
+    others: &[],
 };
 
-fn solve_aqlm(module: &Module<'_>, _: &Hints<'_>) -> Solution {
-    let (Some(codes), Some(books)) = (module.get("codes"), module.get("codebooks")) else {
-        return Ok(None);
-    };
-    let ([outputs, inputs, per_group], [number, _, out_group, in_group]) =
-        (&codes.shape[..], &books.shape[..])
-    else {
-        return Err(ConflictingComponents);
-    };
-    let scales = module.get("scales").ok_or(MissingComponents)?;
-    if per_group != number || scales.shape.first() != Some(outputs) {
-        return Err(ConflictingComponents);
-    }
-    let parameters = product(&[*outputs, *inputs, *out_group, *in_group]);
-    let packing = Packing::without_bits("aqlm", "codes × groups of codebooks");
-    Solved::new(module, "codes", parameters, packing)
-}
+const OUTPUT_GROUPS: Term = Length(OutputGroups);
+const CODEBOOKS: Term = Length(Codebooks);
 
-/// VPTQ: `indices [groups, ⌈outputs / vector⌉, words]`, which index `centroids`. The configuration lists the size of
-/// each module. Source: `vptq/layers/vqlinear.py` 0.0.5.
+/// VPTQ: the configuration lists the size of each module. Source: `vptq/layers/vqlinear.py` 0.0.5.
 pub(super) const VPTQ: Method = Method {
-    names: &["vptq"],
-    weights: &["indices"],
-    auxiliary: &[
-        (LookupTable, &["centroids.weight", "res_centroids.weight", "outlier_centroids.weight"]),
+    names: "vptq",
+    layouts: &[Layout::new(
+        "vptq",
+        weights(&["indices"], ANY, Sides(&[Anything, blocks(Outputs, "vector_length"), Anything])),
+    )
+    .with(part(LookupTable, &["centroids.weight"], Unchecked).need(Distinctive))
+    .with(part(ColumnOrder, &["perm"], Elements(INPUTS)).optional())
+    .stated(&[(Outputs, "out_features"), (Inputs, "in_features")])
+    .flags(&[NeverStacked, NeedsRecipe, WithoutBits])],
+    others: &[
+        (LookupTable, &["res_centroids.weight", "outlier_centroids.weight"]),
         (LookupTable, &["res_indices", "outlier_indices"]),
         (ZeroPoint, &["weight_bias"]),
     ],
-    ambiguous: &[(ColumnOrder, &["perm"])],
-    solve: solve_vptq,
 };
 
-fn solve_vptq(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let Some(indices) = module.get("indices") else { return Ok(None) };
-    if !module.has("centroids.weight") {
-        return Ok(None);
-    }
-    let [_, rows, _] = &indices.shape[..] else { return Err(ConflictingComponents) };
-    let order = module.elements("perm");
-    let (inputs, outputs) = hints.require(module.name, |scheme| {
-        let (inputs, outputs) = (scheme.in_features?, scheme.out_features?);
-        let fits = outputs.div_ceil(scheme.vector_length?) == *rows
-            && order.is_none_or(|order| order == inputs);
-        fits.then_some((inputs, outputs))
-    })?;
-    let evidence = "in_features × out_features of the configuration, rows of indices";
-    let packing = Packing::without_bits("vptq", evidence);
-    Solved::new(module, "indices", inputs.checked_mul(outputs), packing)
-}
-
-/// QuIP#: codes in `Qidxs`, with one sign vector per side: `SU [inputs]` and `SV [outputs]`. Source:
-/// `lib/linear/quantized_linear.py`.
+/// QuIP#: codes with one sign vector per side. Source: `lib/linear/quantized_linear.py`.
 pub(super) const QUIP: Method = Method {
-    names: &["quip", "quip#"],
-    weights: &["Qidxs"],
-    auxiliary: &[],
-    ambiguous: &[(Rotation, &["SU", "SV"]), (Scale, &["Wscale"]), (State, &["codebook_id"])],
-    solve: solve_quip,
+    names: "quip quip#",
+    layouts: &[Layout::new("quip#", weights(&["Qidxs"], ANY, Sides(&[OUTPUTS, GROUPS])))
+        .with(part(Rotation, &["SU"], Elements(INPUTS)))
+        .with(part(Rotation, &["SV"], Elements(OUTPUTS)))
+        .in_whole_groups(Inputs, &[4, 8, 16, 32, 64])
+        .flags(&[NeverStacked, WithoutBits])],
+    others: &[(Scale, &["Wscale"]), (State, &["codebook_id"])],
 };
 
-fn solve_quip(module: &Module<'_>, _: &Hints<'_>) -> Solution {
-    let Some(codes) = module.matrix("Qidxs") else { return Ok(None) };
-    let sides = module.elements("SU").zip(module.elements("SV"));
-    let (inputs, outputs) = sides.ok_or(MissingComponents)?;
-    if (codes.stacked, codes.rows) != (1, outputs)
-        || !divide(inputs, codes.columns).is_some_and(|values| [4, 8, 16, 32, 64].contains(&values))
-    {
-        return Err(ConflictingComponents);
-    }
-    let packing = Packing::without_bits("quip#", "SU × SV");
-    Solved::new(module, "Qidxs", product(&[inputs, outputs]), packing)
-}
-
-/// HIGGS: `weight I16` in tiles, with `scales [outputs, groups]` over inputs padded to 1,024. Only the model
-/// dimensions give the inputs, because the sizes in `tune_metadata` are padded. Source:
-/// `transformers/integrations/higgs.py` 5.23.
+/// HIGGS: tiles of inputs that are padded to 1,024. Only the dimensions of the model give the inputs, because the sizes
+/// in `tune_metadata` are padded. Source: `transformers/integrations/higgs.py` 5.23.
 pub(super) const HIGGS: Method = Method {
-    names: &["higgs"],
-    weights: &PLAIN,
-    auxiliary: &[(Scale, &["scales"])],
-    ambiguous: &[(LookupTable, &["tables", "tables2"])],
-    solve: solve_higgs,
+    names: "higgs",
+    layouts: &[Layout::new("higgs", weights(&PLAIN, HALF_WORD, Sides(&[Anything, INPUTS])))
+        .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
+        .with(part(LookupTable, &["tables"], Unchecked))
+        .pads(&[Pad { trusts_sole: true, ..Pad::new(Inputs, Some(1024)) }])
+        .flags(&[WithoutBits])],
+    others: &[(LookupTable, &["tables2"])],
 };
 
-/// HIGGS pads the inputs to a multiple of this.
-const PADDING: u64 = 1024;
+/// SpQR: 16 weights of a tile per word, and outliers that `row_offsets` index. Source: `spqr_quant/inference.py`.
+pub(super) const SPQR: Method = Method {
+    names: "spqr",
+    layouts: &[Layout::new("spqr", weights(&["dense_weights"], ANY, Elements(Split(Weights, 16))))
+        .with(part(Shape, &["row_offsets"], Elements(Plus(Outputs, 1))))
+        .bits(&[3])],
+    others: &[(State, &["col_vals"]), (ColumnOrder, &["in_perm"])],
+};
 
-fn solve_higgs(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let weights = module.plain_matrix().filter(|(_, weights)| weights.container() == Some(16));
-    let (Some((name, weights)), Some(scales)) = (weights, module.matrix("scales")) else {
-        return Ok(None);
-    };
-    if weights.stacked != scales.stacked || !module.has("tables") {
-        return Ok(None);
-    }
-    // The model dimension that would be padded to the columns, if there is only one.
-    let mut dimensions =
-        hints.dimensions(weights.columns.saturating_sub(PADDING - 1)..=weights.columns);
-    let inputs = dimensions.next().filter(|_| dimensions.next().is_none());
-    let parameters = product(&[scales.stacked, scales.rows, inputs.unwrap_or(weights.columns)]);
-    let packing = Packing::without_bits("higgs", "rows of scales × columns of weight");
-    padded_if(inputs.is_none(), Solved::new(module, name, parameters, packing))
-}
+/// Sparse weights of compressed-tensors: one bit per weight in `bitmask`, and the nonzero weights in `compressed`. Source:
+/// `compressed_tensors/compressors/sparse_compressors` 0.12.
+pub(super) const BITMASK: Method = Method {
+    names: "compressed-tensors",
+    layouts: &[Layout::new(
+        "bitmask",
+        weights(
+            &["compressed"],
+            ANY,
+            OneOf(&[Sides(&[OUTPUTS, AtMost(Inputs)]), Elements(AtMost(Weights))]),
+        ),
+    )
+    .with(part(Shape, &["bitmask"], Sides(&[OUTPUTS, Split(Inputs, 8)])).need(Distinctive))
+    .flags(&[WithoutBits])],
+    others: &[(Shape, &["shape", "row_offsets"])],
+};
+
+/// DFloat11: lossless BF16, with sign and mantissa in a byte and the exponents compressed. Source: `dfloat11.py` 0.5.
+pub(super) const DFLOAT11: Method = Method {
+    names: "dfloat11",
+    layouts: &[Layout::new("dfloat11", weights(&["sign_mantissa"], ANY, Elements(WEIGHTS)))
+        .with(part(State, &["encoded_exponent"], Unchecked))
+        .bits(&[11])
+        .size(&[Weights])],
+    others: &[(LookupTable, &["luts"]), (State, &["output_positions", "gaps", "split_positions"])],
+};

@@ -403,7 +403,7 @@ fn an_unneeded_config_changes_nothing() {
     let dtypes = [Dtype::BOOL, Dtype::U8, Dtype::I32, Dtype::I64, Dtype::F8_E4M3, Dtype::BF16];
     let configs: Vec<_> = METHODS
         .iter()
-        .filter_map(|method| method.names.first())
+        .filter_map(|method| method.names.split_ascii_whitespace().next())
         .map(|name| {
             let quantization = format!(r#"{{"quant_method":"{name}","bits":4,"group_size":32}}"#);
             let config = format!(r#"{{"quantization_config":{quantization}}}"#);
@@ -500,4 +500,26 @@ fn kinds_and_examples_are_limited() {
     assert_eq!(limits(199, true), (199, 10));
     assert_eq!(limits(201, true), (200, 10));
     assert_eq!(limits(2, false), (0, 2));
+}
+
+/// The table of the documentation names the weights of all layouts, and only names that a declaration contains.
+#[test]
+fn the_documentation_lists_the_parts_of_all_layouts() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/docs/quantization.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, table) = page.split_once("| components | written by").unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|line| line.split('|').nth(1));
+    let texts = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let names: Vec<_> = texts
+        .map(|text| text.trim_start_matches('…'))
+        .filter(|text| matches!(Dtype::from(*text), Dtype::Other(_)))
+        .collect();
+    let known: Vec<_> = components().iter().map(|component| component.name).collect();
+    let unknown: Vec<_> = names.iter().filter(|name| !known.contains(name)).collect();
+    assert_eq!(unknown, Vec::<&&str>::new());
+    let weights = components().iter().filter(|component| component.is_weights());
+    let missing =
+        weights.filter(|component| !component.is_bare() && !names.contains(&component.name));
+    assert_eq!(missing.map(|component| component.name).collect::<Vec<_>>(), Vec::<&str>::new());
 }

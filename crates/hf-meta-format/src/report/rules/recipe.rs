@@ -1,21 +1,19 @@
 //! Compares the modules of a quantized model with the recipe in its configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 
 use super::MismatchKind;
 use super::Mismatches;
 use super::config::Place;
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
 use crate::base::model_config::ModelConfig;
-use crate::count::config::{Hints, MetadataShapes, Pattern, QUANTIZE_CONFIG};
-use crate::count::{Component, Configs, TensorPosition, container_bits, split_name};
+use crate::count::config::{MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
+use crate::count::{
+    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, Recipe,
+    TensorPosition, container_bits, evaluate, split_name,
+};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
-use crate::tables::architecture::{Definitions, ModelNames, Table};
-
-/// The parts of packed modules, by the method of the recipe and its format.
-static RECIPES: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("recipes.txt")));
 
 /// Keys of recipes with the variant of the method.
 const FORMATS: [&str; 5] =
@@ -24,8 +22,8 @@ const FORMATS: [&str; 5] =
 /// The method of recipes without one.
 const MLX: &str = "mlx";
 
-/// The keys of whole numbers and flags in formulas.
-const NUMBERS: [&str; 8] = [
+/// The keys of whole numbers and flags in declarations of layouts.
+const NUMBERS: [&str; 7] = [
     "load_in_4bit",
     "zero_point",
     "num_codebooks",
@@ -33,7 +31,6 @@ const NUMBERS: [&str; 8] = [
     "in_group_size",
     "out_group_size",
     "axis",
-    "view_as_float",
 ];
 
 /// Keys of recipes with modules that stay as they are.
@@ -59,13 +56,6 @@ const SELECTED: [&str; 5] = [
 
 /// The maximum number of ignored modules. A recipe that lists every module of the largest models has a few thousand.
 const MAX_IGNORED: usize = 10_000;
-
-/// Names in formulas that are not keys of a recipe.
-const SIDES: [&str; 8] =
-    ["is_float", "rows", "columns", "word", "values", "inputs", "outputs", "groups"];
-
-/// The tensors of a module.
-type Parts = BTreeMap<&'static str, (&'static Component, TensorInfo)>;
 
 /// Returns the name of the file that may contain the recipe, if `config.json` does not.
 #[must_use]
@@ -95,35 +85,39 @@ fn find_mismatches(
     let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
     let whole = || configs.recipe().and_then(|_| serde_json::from_slice(&json).ok());
     let section = config.quantization_sections().next().or_else(whole)?;
+    let mut policy = RecipePolicy::new(&section, configs)?;
+    let recipe = read_recipe(&section, configs);
     let shapes = MetadataShapes::default();
-    let recipe = Recipe::new(&section, configs, &shapes)?;
-    let mut modules = BTreeMap::<&str, Parts>::new();
+    let known = configs.known_sides(&shapes);
+    let mut modules = BTreeMap::<&str, Vec<ComponentTensor>>::new();
     for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
         let (module, component) = split_name(name);
-        modules.entry(module).or_default().insert(component.name, (component, tensor));
+        modules.entry(module).or_default().push((component, tensor));
     }
     let mut found = Mismatches::default();
     let (mut packed, mut plain) = (BTreeSet::new(), Vec::new());
     let mut has_packed_experts = false;
-    for (module, parts) in &modules {
-        let weights = parts.values().find(|(component, _)| component.is_weights());
+    for (&name, tensors) in &mut modules {
+        tensors.sort_by_key(|(component, _)| component.name);
+        let weights = tensors.iter().find(|(component, _)| component.is_weights());
         let Some((component, tensor)) = weights else { continue };
-        let pattern = Place::new(module).pattern;
-        let is_expert = TensorPosition::new(module).is_routed(tensor);
+        let pattern = Place::new(name).pattern;
+        let is_expert = TensorPosition::new(name).is_routed(tensor);
         if is_packed(component, tensor) {
             has_packed_experts |= is_expert;
-            recipe.check_parts(module, &pattern, parts, &mut found);
-            if let Some(key) = recipe.ignores(module, Pattern::is_whole) {
-                found.add(
-                    MismatchKind::PackedIgnored,
-                    (module, &pattern),
-                    key,
-                    ("plain", component.name),
-                );
+            let module = Module { name, tensors };
+            let differences =
+                evaluate(&recipe, &module, known, &mut policy.schemes.of_module(name));
+            for difference in differences {
+                add_difference(&mut found, (name, &pattern), difference);
+            }
+            if let Some(key) = policy.ignores(name, Pattern::is_whole) {
+                let values = ("plain", component.name);
+                found.add(MismatchKind::PackedIgnored, (name, &pattern), key, values);
             }
             packed.insert(pattern);
         } else if component.name == "weight" && tensor.shape.len() == 2 {
-            plain.push((*module, pattern, is_expert));
+            plain.push((name, pattern, is_expert));
         }
     }
     let lists: BTreeSet<_> =
@@ -139,7 +133,7 @@ fn find_mismatches(
         let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
         let position = TensorPosition::new(module);
         let is_inside = pattern.split_once('#').is_some_and(|(stack, _)| stacks.contains(stack));
-        if is_linear && is_inside && !position.is_draft && recipe.selects(module) {
+        if is_linear && is_inside && !position.is_draft && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
             found.add(kind, (module, &pattern), "quantization_config", ("packed", "plain"));
         }
@@ -154,31 +148,78 @@ fn is_packed(component: &Component, tensor: &TensorInfo) -> bool {
     !tensor.is_scalar() && !component.is_bare() && (!component.is_plain() || is_narrow || is_column)
 }
 
-/// The quantization recipe of a model.
-struct Recipe<'a> {
-    hints: Hints<'a>,
-    layout: Option<Definitions>,
+/// Adds a part that contradicts the recipe.
+fn add_difference(found: &mut Mismatches, (module, pattern): (&str, &str), difference: Difference) {
+    let Difference { part, kind, keys } = difference;
+    let (name, pattern) = (format!("{module}{part}"), format!("{pattern}{part}"));
+    let place = (&*name, &*pattern);
+    match kind {
+        DifferenceKind::Missing => {
+            found.add(MismatchKind::MissingPart, place, &keys, ("stored", "missing"));
+        }
+        DifferenceKind::Spare => {
+            found.add(MismatchKind::SparePart, place, &keys, ("none", "stored"));
+        }
+        DifferenceKind::Shape { expected, stored } => {
+            let values = (format!("{expected:?}"), format!("{stored:?}"));
+            found.add(MismatchKind::PartShapeMismatch, place, &keys, values);
+        }
+    }
+}
+
+/// Returns the method of a recipe. Recipes without one are those of MLX, or of AutoGPTQ in a separate file.
+fn method(configs: &Configs) -> &str {
+    let unstated = if configs.recipe().is_some() { "gptq" } else { MLX };
+    configs.method().unwrap_or(unstated)
+}
+
+/// Reads the settings that concern the parts of packed modules.
+fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
+    let groups = section.get::<JsonObject<'_>>("config_groups").unwrap_or_default();
+    let mut groups = groups.entries().filter_map(|(_, group)| read::<JsonObject<'_>>(group));
+    let group = groups.next().filter(|_| groups.next().is_none());
+    let flag = |part: &str, key: &str| {
+        let part = group.as_ref()?.get::<JsonObject<'_>>(part)?;
+        part.get::<bool>(key).map(u64::from)
+    };
+    let block = section.get::<[u64; 2]>("weight_block_size");
+    let named = [
+        ("symmetric", flag("weights", "symmetric")),
+        ("dynamic", flag("input_activations", "dynamic")),
+        ("block_rows", block.map(|block| block[0])),
+        ("block_columns", block.map(|block| block[1])),
+    ];
+    let named = named.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    // HQQ states the packing of all modules in a section of the section.
+    let inner = section.get::<JsonObject<'_>>("quant_config").unwrap_or_default();
+    let inner = inner.get::<JsonObject<'_>>("weight_quant_params").unwrap_or_default();
+    let numbers = NUMBERS.iter().filter_map(|key| {
+        let value = section.raw(key).or_else(|| inner.raw(key))?;
+        Some((*key, read::<bool>(value).map(u64::from).or_else(|| number(value))?))
+    });
+    let numbers: BTreeMap<_, _> = named.chain(numbers).collect();
+    let method = method(configs).to_owned();
+    let is_format = |text: &String| !text.starts_with(|digit: char| digit.is_ascii_digit());
+    let mut formats = FORMATS.iter().filter_map(|key| section.get::<String>(key));
+    let name = match (formats.find(is_format), numbers.get("axis")) {
+        (_, Some(axis)) => format!("{method}:axis_{axis}"),
+        (Some(format), None) => format!("{method}:{}", format.to_lowercase()),
+        (None, None) => method.clone(),
+    };
+    Recipe { method, name, numbers }
+}
+
+/// The modules that a recipe quantizes.
+struct RecipePolicy<'a> {
+    schemes: Schemes<'a>,
     /// Ignored modules with the key that lists them.
     ignored: Vec<(&'static str, Pattern)>,
     selected: Vec<String>,
     is_mlx: bool,
-    /// The values in formulas that all modules share.
-    common: BTreeMap<&'static str, u64>,
 }
 
-impl<'a> Recipe<'a> {
-    fn new(
-        section: &JsonObject<'_>,
-        configs: &'a Configs,
-        shapes: &'a MetadataShapes,
-    ) -> Option<Self> {
-        let unstated = if configs.recipe().is_some() { "gptq" } else { MLX };
-        let method = configs.method().unwrap_or(unstated);
-        let is_format = |text: &String| !text.starts_with(|digit: char| digit.is_ascii_digit());
-        let mut formats = FORMATS.iter().filter_map(|key| section.get::<String>(key));
-        let format = formats.find(is_format);
-        let name = format
-            .map_or(method.to_owned(), |format| format!("{method}:{}", format.to_lowercase()));
+impl<'a> RecipePolicy<'a> {
+    fn new(section: &JsonObject<'_>, configs: &'a Configs) -> Option<Self> {
         let mut ignored = Vec::new();
         for key in IGNORED {
             let names = strings(section.raw(key), MAX_IGNORED)?;
@@ -187,46 +228,15 @@ impl<'a> Recipe<'a> {
         // GPTQModel excludes the modules that match `-:`.
         let rules = section.get::<JsonObject<'_>>("dynamic").unwrap_or_default();
         let excluded = rules.entries().filter_map(|(rule, _)| rule.strip_prefix("-:"));
-        ignored.extend(
-            excluded
-                .take(MAX_IGNORED)
-                .map(|rule| ("dynamic", Pattern::of_entry(&format!("re:{rule}")))),
-        );
-        let selected =
-            SELECTED.iter().filter_map(|key| section.raw(key)).map(|value| value.get().to_owned());
-        let groups = section.get::<JsonObject<'_>>("config_groups").unwrap_or_default();
-        let mut groups = groups.entries().filter_map(|(_, group)| read::<JsonObject<'_>>(group));
-        let (group, is_only) = (groups.next(), groups.next().is_none());
-        let flag = |part: &str, key: &str| {
-            group
-                .as_ref()
-                .filter(|_| is_only)?
-                .get::<JsonObject<'_>>(part)?
-                .get::<bool>(key)
-                .map(u64::from)
-        };
-        let block = section.get::<[u64; 2]>("weight_block_size");
-        let named = [
-            ("symmetric", flag("weights", "symmetric")),
-            ("dynamic", flag("input_activations", "dynamic")),
-            ("block_rows", block.map(|block| block[0])),
-            ("block_columns", block.map(|block| block[1])),
-        ];
-        let named = named.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        // HQQ states the packing of all modules in a section of the section.
-        let inner = section.get::<JsonObject<'_>>("quant_config").unwrap_or_default();
-        let inner = inner.get::<JsonObject<'_>>("weight_quant_params").unwrap_or_default();
-        let numbers = NUMBERS.iter().filter_map(|key| {
-            let value = section.raw(key).or_else(|| inner.raw(key))?;
-            Some((*key, read::<bool>(value).map(u64::from).or_else(|| number(value))?))
-        });
+        let excluded = excluded.take(MAX_IGNORED).map(|rule| format!("re:{rule}"));
+        ignored.extend(excluded.map(|rule| ("dynamic", Pattern::of_entry(&rule))));
+        let selected = SELECTED.iter().filter_map(|key| section.raw(key));
+        let selected = selected.map(|value| value.get().to_owned());
         Some(Self {
-            hints: configs.hints(shapes),
-            layout: RECIPES.find("recipe", &name),
+            schemes: configs.schemes(),
             ignored,
             selected: selected.filter(|text| text != "null").collect(),
-            is_mlx: method == MLX,
-            common: named.chain(numbers).collect(),
+            is_mlx: method(configs) == MLX,
         })
     }
 
@@ -237,113 +247,13 @@ impl<'a> Recipe<'a> {
     }
 
     /// Returns whether the recipe certainly quantizes a linear module.
-    fn selects(&self, module: &str) -> bool {
+    fn selects(&mut self, module: &str) -> bool {
         let is_listed =
             |list: &String| list.split('"').any(|name| name.len() > 1 && module.contains(name));
         // MLX packs the modules whose scales are stored.
         !self.is_mlx
             && self.selected.iter().all(is_listed)
             && self.ignores(module, Pattern::may_match).is_none()
-            && self.hints.packs(module)
+            && self.schemes.of_module(module).pack()
     }
-
-    /// Compares the shapes of the parts of a packed module with each other and with the recipe.
-    fn check_parts(
-        &self,
-        module: &str,
-        pattern: &str,
-        parts: &Parts,
-        found: &mut Mismatches,
-    ) -> Option<()> {
-        let layout = self.layout.as_ref()?;
-        let (_, weights) = parts.get(layout.get("@")?)?;
-        let [.., rows, columns] = weights.shape[..] else { return None };
-        let word = weights.dtype.bits()?;
-        let bits = self.hints.bits(module);
-        let mut values = self.common.clone();
-        let group = self.hints.choose(module, |scheme| scheme.group_size).ok()?;
-        let known = [
-            ("rows", Some(rows)),
-            ("columns", Some(columns)),
-            ("word", Some(word)),
-            ("bits", bits),
-            ("group_size", group),
-            ("is_float", Some(u64::from(weights.dtype.is_narrow_float()))),
-        ];
-        values.extend(known.into_iter().filter_map(|(key, value)| Some((key, value?))));
-        // The formulas of ExLlama compare parts with each other.
-        values.extend(parts.iter().filter_map(|(name, (_, tensor))| {
-            if let [length] = tensor.shape[..] { Some((*name, length)) } else { None }
-        }));
-        let (padded_json, padded_config);
-        let json = serde_json::to_string(&values).ok()?;
-        let config: JsonObject<'_> = serde_json::from_str(&json).ok()?;
-        let names = ModelNames::of_config(layout.clone(), &config);
-        let most = names.defined("inputs").and_then(Result::ok);
-        // The last word may contain padding.
-        let least = most
-            .map(|most| most.saturating_sub(bits.map_or(0, |bits| word / bits.max(1))).max(1) + 1);
-        values.extend(least.map(|least| ("inputs", least)));
-        padded_json = serde_json::to_string(&values).ok()?;
-        padded_config = serde_json::from_str::<JsonObject<'_>>(&padded_json).ok()?;
-        let padded = ModelNames::of_config(layout.clone(), &padded_config);
-        for (name, formulas) in &layout.entries {
-            let Some(part) = name.strip_suffix(".if") else {
-                if let Some((_, tensor)) = parts.get(name) {
-                    check_part((module, pattern, name), formulas, tensor, [&padded, &names], found);
-                }
-                continue;
-            };
-            let Ok((is_required, keys)) = names.trace(formulas) else { continue };
-            let keys = join(&keys).unwrap_or_else(|| "quant_method".to_owned());
-            let tensor = format!("{module}.{part}");
-            let place = (&*tensor, &*format!("{pattern}.{part}"));
-            match (is_required > 0, parts.contains_key(part)) {
-                (true, false) => {
-                    found.add(MismatchKind::MissingPart, place, &keys, ("stored", "missing"));
-                }
-                (false, true) => {
-                    found.add(MismatchKind::SparePart, place, &keys, ("none", "stored"));
-                }
-                _ => {}
-            }
-        }
-        Some(())
-    }
-}
-
-/// Compares the last dimensions of a part with formulas, of which the two sets of names give the minimum and the
-/// maximum. Parts of stacked experts have more dimensions.
-fn check_part(
-    (module, pattern, part): (&str, &str, &str),
-    formulas: &'static str,
-    tensor: &TensorInfo,
-    names: [&ModelNames<'_>; 2],
-    found: &mut Mismatches,
-) {
-    let (mut keys, mut expected) = (BTreeSet::new(), Vec::new());
-    for formula in formulas.split(',') {
-        let [Ok((least, _)), Ok((most, used))] = names.map(|names| names.trace(formula)) else {
-            return;
-        };
-        keys.extend(used);
-        expected.push(least.min(most)..=most);
-    }
-    let start = tensor.shape.len().checked_sub(expected.len());
-    let lengths = start.map_or(&[][..], |start| &tensor.shape[start..]);
-    let fits = expected.iter().zip(lengths).all(|(range, length)| range.contains(length));
-    if lengths.is_empty() || !fits {
-        let keys = join(&Vec::from_iter(keys)).unwrap_or_else(|| "quant_method".to_owned());
-        let expected: Vec<_> = expected.iter().map(|range| *range.end()).collect();
-        let values = (format!("{expected:?}"), format!("{:?}", tensor.shape));
-        let (name, pattern) = (format!("{module}.{part}"), format!("{pattern}.{part}"));
-        found.add(MismatchKind::PartShapeMismatch, (&name, &pattern), &keys, values);
-    }
-}
-
-/// Returns the keys of a recipe in a formula, joined by commas.
-fn join(keys: &[(&'static str, u64)]) -> Option<String> {
-    let keys = keys.iter().map(|(key, _)| *key).filter(|key| !SIDES.contains(key));
-    let keys: Vec<_> = keys.collect();
-    (!keys.is_empty()).then(|| keys.join(", "))
 }

@@ -1,0 +1,256 @@
+//! Chooses among the schemes of a configuration for each module, with a limit on the total work.
+
+use super::pattern::Pattern;
+use super::scheme::Scheme;
+use super::schemes::QuantizationConfig;
+use crate::count::UnresolvedReason::{self, AmbiguousScheme, TooComplex};
+use crate::count::experts::Embedding;
+
+/// The maximum number of steps for all choices of one count, about two seconds of work. Three patterns for each
+/// module of Kimi-K2.5 would take a sixth of them.
+const MAX_STEPS: u64 = 1_000_000_000;
+
+/// The schemes of a configuration.
+pub(crate) struct Schemes<'a> {
+    config: &'a QuantizationConfig,
+    steps_left: u64,
+}
+
+impl<'a> Schemes<'a> {
+    pub(crate) fn new(config: &'a QuantizationConfig) -> Self {
+        Self { config, steps_left: MAX_STEPS }
+    }
+
+    /// Returns `quant_method`.
+    pub(crate) fn method(&self) -> Option<&'a str> {
+        self.config.method.as_deref()
+    }
+
+    /// Returns true if the work exceeded the limit. From then on, no answer can be trusted.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.steps_left == 0
+    }
+
+    /// Uses up all steps.
+    #[cfg(test)]
+    pub(crate) fn exhaust(&mut self) {
+        self.steps_left = 0;
+    }
+
+    /// Finds the scheme that names a module.
+    pub(crate) fn of_module<'s>(&'s mut self, module: &'s str) -> ModuleSchemes<'s, 'a> {
+        let mut schemes = ModuleSchemes {
+            module,
+            config: self.config,
+            steps_left: &mut self.steps_left,
+            named: None,
+            matching: None,
+            depend_on_name: self.config.has_names(),
+        };
+        schemes.named = schemes.find_named();
+        schemes
+    }
+}
+
+/// The schemes that may apply to a module.
+pub(crate) struct ModuleSchemes<'s, 'a> {
+    module: &'s str,
+    config: &'a QuantizationConfig,
+    steps_left: &'s mut u64,
+    /// The scheme that names the module, in full or by its last segments.
+    named: Option<&'a Scheme>,
+    /// The patterns that match the module or are unsupported, with their schemes, in order of precedence. `None` if they
+    /// were not needed so far.
+    matching: Option<Vec<(&'a Pattern, &'a Scheme)>>,
+    /// True if a choice depended on the name of the module.
+    pub(crate) depend_on_name: bool,
+}
+
+impl<'a> ModuleSchemes<'_, 'a> {
+    /// The steps of reading a value from a scheme.
+    const STEPS: u64 = 16;
+
+    /// Returns the bits of the module's weights, if the configuration gives them.
+    pub(crate) fn bits(&mut self) -> Option<u64> {
+        self.choose(Self::STEPS, |scheme| scheme.bits).ok().flatten()
+    }
+
+    /// Returns the group size of the module's weights, if the configuration gives one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if several values remain possible.
+    pub(crate) fn group_size(&mut self) -> Result<Option<u64>, UnresolvedReason> {
+        self.choose(Self::STEPS, |scheme| scheme.group_size)
+    }
+
+    /// Returns the value that the configuration's schemes give for a module; `None` if no scheme gives one. A value takes
+    /// `steps` steps.
+    ///
+    /// A scheme that names the module takes precedence. Otherwise, if all schemes that give a value agree, that value
+    /// applies. If not, the first matching pattern decides, and then the default schemes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if several values remain possible.
+    pub(crate) fn choose<T: PartialEq>(
+        &mut self,
+        steps: u64,
+        mut value: impl FnMut(&Scheme) -> Option<T>,
+    ) -> Result<Option<T>, UnresolvedReason> {
+        if let Some(named) = self.named.and_then(&mut value) {
+            return Ok(Some(named));
+        }
+        match self.common(self.config.schemes.iter(), steps, &mut value) {
+            Err(AmbiguousScheme) => {}
+            common => return common,
+        }
+        let (mut chosen, mut possible) = (None, Vec::new());
+        for (pattern, scheme) in self.matching() {
+            match value(scheme) {
+                Some(value) if pattern.is_supported() => {
+                    chosen = Some(value);
+                    break;
+                }
+                value => possible.extend(value),
+            }
+        }
+        let chosen = match chosen {
+            Some(value) => Some(value),
+            None => self.common(self.config.defaults(), steps, &mut value)?,
+        };
+        // An unsupported pattern might have matched.
+        let is_sure = possible.iter().all(|value| Some(value) == chosen.as_ref());
+        chosen.filter(|_| is_sure).map(Some).ok_or(AmbiguousScheme)
+    }
+
+    /// Returns whether the configuration quantizes a linear module to at most eight bits, if no list excludes it.
+    pub(crate) fn pack(&mut self) -> bool {
+        let is_packed = |scheme: &Scheme| scheme.bits.is_none_or(|bits| bits <= 8);
+        if let Some(scheme) = self.named {
+            return is_packed(scheme);
+        }
+        let config = self.config;
+        let mut defaults = config.defaults();
+        match self.matching().first() {
+            Some((pattern, scheme)) => pattern.is_supported() && is_packed(scheme),
+            None if config.schemes.is_empty() => true,
+            None => defaults.next().is_some_and(is_packed) && defaults.all(is_packed),
+        }
+    }
+
+    fn find_named(&mut self) -> Option<&'a Scheme> {
+        if !self.config.has_names() {
+            return None;
+        }
+        let (config, module) = (self.config, self.module);
+        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
+        let names = std::iter::once(module).chain(ends);
+        let mut names = names.take_while(|name| self.spend(name.len() as u64));
+        // compressed-tensors also names classes of modules.
+        let class = || config.named("Embedding").filter(|_| Embedding::is_read_by_rows(module));
+        names.find_map(|name| config.named(name)).or_else(class)
+    }
+
+    /// Returns the value common to all schemes that define one.
+    fn common<T: PartialEq>(
+        &mut self,
+        schemes: impl Iterator<Item = &'a Scheme>,
+        steps: u64,
+        value: &mut impl FnMut(&Scheme) -> Option<T>,
+    ) -> Result<Option<T>, UnresolvedReason> {
+        let mut first = None;
+        for scheme in schemes {
+            if !self.spend(steps) {
+                return Err(TooComplex);
+            }
+            match (&first, value(scheme)) {
+                (_, None) => {}
+                (None, found) => first = found,
+                (Some(first), Some(other)) if *first == other => {}
+                _ => return Err(AmbiguousScheme),
+            }
+        }
+        Ok(first)
+    }
+
+    fn matching(&mut self) -> &[(&'a Pattern, &'a Scheme)] {
+        self.depend_on_name = true;
+        if self.matching.is_none() {
+            self.matching = Some(self.match_patterns());
+        }
+        self.matching.as_deref().unwrap_or_default()
+    }
+
+    fn match_patterns(&mut self) -> Vec<(&'a Pattern, &'a Scheme)> {
+        let (config, module) = (self.config, self.module);
+        let patterns =
+            config.patterns().take_while(|(pattern, _)| self.spend(pattern.steps(module)));
+        let matching = patterns.filter_map(|(pattern, scheme)| {
+            let unsupported = || (!pattern.is_supported()).then_some(0);
+            Some((pattern.matches(module).or_else(unsupported)?, pattern, scheme))
+        });
+        let mut matching: Vec<_> = matching.collect();
+        matching.sort_by_key(|(precedence, ..)| *precedence);
+        matching.into_iter().map(|(_, pattern, scheme)| (pattern, scheme)).collect()
+    }
+
+    /// Spends steps. Returns false if too few were left.
+    fn spend(&mut self, steps: u64) -> bool {
+        let left = self.steps_left.checked_sub(steps);
+        *self.steps_left = left.unwrap_or_default();
+        left.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(json: &str) -> QuantizationConfig {
+        QuantizationConfig::from_section(&serde_json::from_str(json).unwrap()).unwrap()
+    }
+
+    /// Chooses bits until no steps are left, and returns the number of choices.
+    fn choices(json: &str, module: &str) -> u64 {
+        let (config, steps) = (config(json), 1_000_000);
+        let mut schemes = Schemes { steps_left: steps, ..Schemes::new(&config) };
+        let mut choose = || {
+            let mut schemes = schemes.of_module(module);
+            schemes.choose(ModuleSchemes::STEPS, |scheme| scheme.bits)
+        };
+        (0..steps).take_while(|_| choose() != Err(TooComplex)).count() as u64
+    }
+
+    #[test]
+    fn name_dependent_answers_are_not_reused() {
+        let cases = [
+            (r#"{"bits":4}"#, true),
+            (r#"{"bits":4,"lm_head":{"bits":8}}"#, false),
+            (r#"{"bits":4,"dynamic":{"+:.*k$":{"bits":8}}}"#, false),
+        ];
+        for (json, expected) in cases {
+            let config = config(json);
+            let mut schemes = Schemes::new(&config);
+            let mut schemes = schemes.of_module("h.0.q");
+            schemes.bits();
+            assert_eq!(!schemes.depend_on_name, expected, "{json}");
+        }
+    }
+
+    /// Many schemes, long names and expensive patterns must not exceed the limit.
+    #[test]
+    fn total_work_is_limited() {
+        let schemes: Vec<_> =
+            (1..=900).map(|at| format!(r#""m{at}":{{"bits":4,"group_size":{at}}}"#)).collect();
+        let schemes = format!("{{{}}}", schemes.join(","));
+        let dots = "a.".repeat(1_000);
+        let patterns = r#"{"a":{"bits":4},"re:.*b":{"bits":8},"re:(a+)+$":{"bits":2}}"#;
+        for (json, module, most) in
+            [(schemes.as_str(), "x", 70), (r#"{"x":{"bits":4}}"#, &dots, 1), (patterns, &dots, 5)]
+        {
+            let choices = choices(json, module);
+            assert!((0..=most).contains(&choices), "{choices} choices of {most}");
+        }
+    }
+}

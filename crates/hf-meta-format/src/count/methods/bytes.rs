@@ -1,0 +1,253 @@
+//! One or more weights per byte, next to scales: FP8, INT8, bitsandbytes, modelopt, BitNet, Gemma and SDNQ.
+
+use super::prelude::*;
+
+/// bitsandbytes: 4-bit values in a column of any dtype, next to `absmax` and `quant_map`; 8-bit values next to `SCB`.
+/// Source: `Params4bit` and `Int8Params` of bitsandbytes 0.50, with `bnb_4bit_quant_storage`.
+pub(super) const BITSANDBYTES: Method = Method {
+    names: "bitsandbytes bitsandbytes_4bit bitsandbytes_8bit",
+    layouts: &[
+        Layout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(WEIGHTS)))
+            .with(scale(&["SCB"], Unchecked))
+            .size(&[Weights])
+            .only_if(|problem, _| Ok(problem.module.has("SCB"))),
+        Layout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(Packed(Weights))))
+            .with(scale(&["weight.absmax", "absmax"], Elements(GROUPS)).stored(If("load_in_4bit")))
+            .with(
+                part(LookupTable, &["weight.quant_map", "quant_map"], Sides(&[Constant(16)]))
+                    .optional()
+                    .stored(If("load_in_4bit")),
+            )
+            .bits(&[4])
+            .size(&[Weights])
+            .grouped(Weights, &[32, 64, 128, 256, 512, 1024, 2048, 4096]),
+    ],
+    others: &[
+        (Scale, &["weight.nested_absmax", "nested_absmax"]),
+        (LookupTable, &["weight.nested_quant_map", "nested_quant_map"]),
+        (State, &["weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4"]),
+        (
+            State,
+            &["quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4", "weight_format"],
+        ),
+    ],
+};
+
+/// FP8, INT8, and INT4 in bytes. Written by EETQ, FBGEMM, DeepSeek, modelopt, Quark and compressed-tensors. The recipe
+/// of DeepSeek and transformers states the blocks of the scales.
+///
+/// Two weights per signed byte are the integers of `ChatGLM` and of W4AFP8 in `SGLang`, the experts of DeepSeek-V4, and
+/// `ConvRot` of `ComfyUI`. Source: `transformers/integrations/finegrained_fp8.py` 5.23.
+pub(super) const BYTES: Method = Method {
+    names: "ascend auto-round-int8 bfl blockwise_int8 chatglm deepseek_v4_fp8 eetq fbgemm_fp8 int8 modelopt_fp8 modelopt_mxfp8 modelslim mxfp8 w4afp8 w8a8_fp8 w8a8_int8",
+    layouts: &[
+        Layout::new("fp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
+            .with(
+                scale(
+                    &["weight_scale_inv", "*_scale_inv"],
+                    Sides(&[blocks(Outputs, "block_rows"), blocks(Inputs, "block_columns")]),
+                )
+                .stored(If("block_rows")),
+            )
+            .recipes("fp8"),
+        Layout::new("fp4", weights(&PLAIN, FLOAT_4, Elements(WEIGHTS)))
+            .bits(&[4])
+            .size(&[Weights])
+            .recipes(NONE),
+        with_stated_scales(&Layout::new("fp8", weights(&PLAIN, NARROW, Elements(WEIGHTS))))
+            .size(&[Weights]),
+        weights_in_bytes("int8", SIGNED_BYTE, ONE_PER_BYTE)
+            .grouped(Inputs, &[])
+            .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 1)),
+        weights_in_bytes("int4", SIGNED_BYTE, &[Sides(&[OUTPUTS, GROUPS]), Sides(&[OUTPUTS])])
+            .bits(&[4])
+            .in_whole_groups(Inputs, &[])
+            .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 2)),
+        // Unsigned bytes usually contain several weights.
+        weights_in_bytes("int8", UNSIGNED_BYTE, ONE_PER_BYTE)
+            .grouped(Inputs, &[])
+            .only_if(|_, bits| Ok(bits == Some(8))),
+    ],
+    others: &[(Scale, BYTE_SCALES)],
+};
+
+/// `weights_scaling_factor` and `per_channel_scale` are names of TensorRT-LLM.
+const BYTE_SCALES: Names = &[
+    "weight_scale",
+    "weight_scale_inv",
+    "weight_scales",
+    "weight_quantizer._scale",
+    "weights_scaling_factor",
+    "per_channel_scale",
+    "scale",
+    "scale_weight",
+    "*_weight_scale",
+    "*_scale",
+    "*_scale_inv",
+];
+
+const ONE_PER_BYTE: &[PartShape] = &[
+    Elements(Constant(1)),
+    Sides(&[INPUTS]),
+    Sides(&[AtMost(Outputs), AtMost(Inputs)]),
+    Sides(&[OUTPUTS, GROUPS]),
+    Sides(&[OUTPUTS]),
+];
+
+const fn weights_in_bytes(
+    name: &'static str,
+    dtypes: Dtypes,
+    scales: &'static [PartShape],
+) -> Layout {
+    const SHAPES: &[PartShape] = &[Sides(&[OUTPUTS, Packed(Inputs)]), Elements(Packed(Weights))];
+
+    let layout = Layout::new(name, weights(&PLAIN, dtypes, OneOf(SHAPES)));
+    with_stated_scales(&layout.with(scale(BYTE_SCALES, OneOf(scales))))
+}
+
+/// Adds the parts of compressed-tensors and modelopt that the recipe demands or excludes.
+const fn with_stated_scales(layout: &Layout) -> Layout {
+    layout
+        .with(scale(&["weight_scale", "*_weight_scale"], Unchecked).optional().stored(Always))
+        .with(zeros(&["weight_zero_point"], Unchecked).stored(Unless("symmetric")))
+        .with(
+            scale(&["input_scale", "*_input_scale"], Unchecked)
+                .optional()
+                .stored(Unless("dynamic")),
+        )
+        .recipes("compressed-tensors:float-quantized compressed-tensors:int-quantized modelopt:fp8")
+}
+
+/// Returns how many weights a signed byte holds. Only the method, the metadata of the file or a dimension of the model
+/// distinguishes one from two.
+fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, UnresolvedReason> {
+    if problem.is_method(&["w4afp8"]) || problem.known.is_packed_by_metadata(problem.module.name) {
+        return Ok(2);
+    }
+    if bits == Some(4) {
+        let is_packed = problem.is_method(&["chatglm", "deepseek_v4_fp8", "fp8"]);
+        let is_unpacked = problem.is_method(&["compressed-tensors", "int8", "quark"]);
+        return if is_packed || is_unpacked {
+            Ok(1 + u64::from(is_packed))
+        } else {
+            Err(AmbiguousScheme)
+        };
+    }
+    let shape = |names| problem.first(names).map_or(&[][..], |tensor| &tensor.shape);
+    let ([.., rows, columns], scales) = (shape(&PLAIN), shape(BYTE_SCALES)) else { return Ok(1) };
+    if scales.iter().all(|&length| length == 1) {
+        return Ok(1);
+    }
+    // Groups of n bytes could hold n or 2 · n weights. Two-dimensional blocks leave no such choice.
+    let has_groups = matches!(scales, [.., outputs, groups] if outputs == rows && *groups > 1);
+    let is_side = |number: u64| problem.known.is_side(columns.saturating_mul(number));
+    let is_open = bits.is_none() && (has_groups || is_side(2) && !is_side(1));
+    if is_open { Err(AmbiguousScheme) } else { Ok(1) }
+}
+
+/// modelopt W4A16 and W4A8 (AWQ): two rows of weights per row of bytes. Compressed states, which are not exported, have
+/// two weights per byte. `ModelSlim` of Ascend has signed bytes and `weight_offset`.
+///
+/// Source: `modelopt/torch/export/quant_utils.py` and `modelopt/torch/quantization/qtensor` 0.47, and
+/// `modelslim/schemes` of `SGLang` 0.5.23.
+pub(super) const MODELOPT: Method = Method {
+    names: "modelopt",
+    layouts: &[
+        Layout::new("modelopt", weights(&PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+            .with(scale(
+                &["weight_quantizer._scale", "weight_quantizer.0._scale"],
+                Elements(GROUPS),
+            ))
+            .bits(&[4])
+            .in_whole_groups(Weights, &[]),
+        packed_rows(SIGNED_BYTE)
+            .with(zeros(&["weight_offset"], Sides(&[Anything, Anything])).need(Required)),
+        packed_rows(UNSIGNED_BYTE)
+            .only_if(|problem, _| Ok(problem.is_configured || has_groups(problem))),
+    ],
+    others: &[],
+};
+
+const ROW_SCALES: Names = &["weight_scale", "weights_scaling_factor"];
+
+const fn packed_rows(dtypes: Dtypes) -> Layout {
+    Layout::new("modelopt", weights(&PLAIN, dtypes, Sides(&[Packed(Outputs), INPUTS])))
+        .with(scale(ROW_SCALES, Sides(&[OUTPUTS, GROUPS])))
+        .bits(&[4])
+        .in_whole_groups(Inputs, &[])
+        .flags(&[Shared])
+}
+
+/// Returns whether the rows have several scales. A single scale for each of twice as many rows could also belong to
+/// another format.
+fn has_groups(problem: &Problem<'_>) -> bool {
+    let groups = problem.first(ROW_SCALES).and_then(|scales| scales.shape.last());
+    groups.is_some_and(|&groups| groups > 1)
+}
+
+/// BitNet: four ternary weights per byte. Source: `transformers/integrations/bitnet.py`.
+pub(super) const BITNET: Method = Method {
+    names: "bitnet",
+    layouts: &[Layout::new(
+        "bitnet",
+        weights(&PLAIN, UNSIGNED_BYTE, Sides(&[Packed(Outputs), INPUTS])),
+    )
+    .with(scale(&["weight_scale"], Elements(Constant(1))))
+    .bits(&[2])
+    .flags(&[NeedsMethod])],
+    others: &[],
+};
+
+/// Gemma with 2, 4 and 8 bits, and one scale per output. Only the configuration shows the bits of unsigned bytes. Source:
+/// `transformers/integrations/gemma_quant.py` 5.23.
+pub(super) const GEMMA: Method = Method {
+    names: "gemma",
+    layouts: &[
+        gemma(SIGNED_BYTE),
+        gemma(UNSIGNED_BYTE).bits(&[2, 4, 8]).flags(&[NeedsMethod, NeedsRecipe]),
+    ],
+    others: &[],
+};
+
+const fn gemma(dtypes: Dtypes) -> Layout {
+    const SCALES: &[PartShape] = &[Sides(&[OUTPUTS, Anything]), Sides(&[OUTPUTS])];
+
+    let names = &["embedding_quantized", "weight", ""];
+    Layout::new("gemma", weights(names, dtypes, Sides(&[OUTPUTS, Packed(Inputs)])))
+        .with(scale(&["weight_scale", "embedding_scale"], OneOf(SCALES)))
+        .flags(&[NeedsMethod])
+}
+
+/// SDNQ: `weight` contains the bits of all weights consecutively. 1-bit values are stored in words, eight per word.
+/// Source: `sdnq` 0.2.8, `packed_int.py`.
+pub(super) const SDNQ: Method = Method {
+    names: "sdnq sdnq_training",
+    layouts: &[
+        Layout::new(
+            "sdnq",
+            weights(&PLAIN, |dtype| SIGNED_BYTE(dtype) || NARROW(dtype), Elements(WEIGHTS)),
+        )
+        .with(scale(&["scale"], Unchecked))
+        .size(&[Weights])
+        .flags(&[NeedsMethod]),
+        Layout::new(
+            "sdnq",
+            weights(
+                &PLAIN,
+                |dtype| matches!(dtype, Dtype::U8 | Dtype::I64),
+                Elements(Packed(Weights)),
+            )
+            .word(Some(8)),
+        )
+        .with(scale(&["scale"], Elements(GROUPS)))
+        .bits(ALL_BITS)
+        .size(&[Weights])
+        .in_whole_groups(Weights, &[])
+        .flags(&[NeedsMethod, NeedsRecipe]),
+    ],
+    others: &[
+        (Scale, &["scale_2", "zero_point_scale"]),
+        (ZeroPoint, &["scale_zero_point", "zero_point", "zero_point_2"]),
+        (LowRank, &["svd_up", "svd_down"]),
+    ],
+};

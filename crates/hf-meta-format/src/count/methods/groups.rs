@@ -1,0 +1,190 @@
+//! Weights that are reshaped to groups or tiles before packing, and tensor subclasses of `PyTorch`, which are saved as
+//! one tensor per field.
+
+use super::prelude::*;
+
+/// HQQ: 3-bit values are packed into words, others into bytes, which may be viewed as floats. With axis 1, each row of
+/// `W_q` is a group; with axis 0, each column is one. Source: `hqq/core/quantize.py` 0.2.8.
+pub(super) const HQQ: Method = Method {
+    names: "hqq",
+    layouts: &[
+        hqq_rows(weights(&["W_q"], WORD, Sides(&[Whole(Groups), MEMBERS]))).bits(&[3]),
+        hqq_columns(weights(&["W_q"], WORD, Sides(&[Whole(Members), GROUPS]))).bits(&[3]),
+        hqq_rows(weights(&["W_q"], FLOAT_32, Sides(&[Whole(Groups), MEMBERS]))).bits(&[3]),
+        hqq_columns(weights(&["W_q"], FLOAT_32, Sides(&[Whole(Members), GROUPS]))).bits(&[3]),
+        hqq_rows(weights(&["W_q"], BYTE, Sides(&[Whole(Groups), MEMBERS]))),
+        hqq_columns(weights(&["W_q"], BYTE, Sides(&[Whole(Members), GROUPS]))),
+        hqq_rows(weights(&["W_q"], FLOAT, Sides(&[Whole(Groups), Bytes(Members)])).word(Some(8))),
+        hqq_columns(
+            weights(&["W_q"], FLOAT, Sides(&[Whole(Members), Bytes(Groups)])).word(Some(8)),
+        ),
+    ],
+    others: &[
+        (Shape, &["shape"]),
+        (State, &["axis", "nbits", "group_size", "channel_wise", "packing", "compute_dtype"]),
+        (State, &["unpack_view_dtype", "view_as_float", "stores_quant_config", "offload_meta"]),
+        (State, &["optimize", "round_zero", "quant_scale", "quant_zero"]),
+    ],
+};
+
+const fn hqq_rows(weights: Part) -> Layout {
+    const GROUP: PartShape = Sides(&[GROUPS, Constant(1)]);
+    hqq(weights, GROUP).recipes("hqq:axis_1")
+}
+
+const fn hqq_columns(weights: Part) -> Layout {
+    const GROUP: PartShape = Sides(&[Constant(1), GROUPS]);
+    hqq(weights, GROUP).recipes("hqq:axis_0")
+}
+
+const fn hqq(weights: Part, group: PartShape) -> Layout {
+    Layout::new("hqq", weights)
+        .with(scale(&["scale"], group))
+        .with(zeros(&["zero"], group).stored(Always))
+        .bits(&[1, 2, 4, 8])
+        .size(&[Groups, Members])
+        .stated(&[(Members, "group_size")])
+        .flags(&[NeverStacked])
+        .keys(&["axis", "bits", "view_as_float"])
+}
+
+/// SINQ: `W_q` as in HQQ, with one zero point per group, which may be quantized, too. Source: `sinq/sinqlinear_hf.py` and
+/// `sinq/quantizer.py` 0.2.
+pub(super) const SINQ: Method = Method {
+    names: "sinq",
+    layouts: &[sinq(WORD).bits(&[3]), sinq(BYTE).bits(&[1, 2, 4, 8])],
+    others: &[
+        (Scale, &["meta.scale", "meta.scale.x", "meta.scale.s", "meta.scale.m", "meta.scale2"]),
+        (ZeroPoint, &["meta.zero.s", "meta.zero.m"]),
+    ],
+};
+
+const fn sinq(dtypes: Dtypes) -> Layout {
+    Layout::new("sinq", weights(&["W_q"], dtypes, Sides(&[Whole(Groups), MEMBERS])))
+        .with(zeros(&["meta.zero.x", "meta.zero"], Elements(GROUPS)).need(Required))
+        .size(&[Groups, Members])
+        .flags(&[WithoutBits])
+}
+
+/// quanto: 8 bits as they are; 2 and 4 bits packed along the first dimension of the groups. The weights of convolutions
+/// have four dimensions. Source: `optimum/quanto/tensor` 0.2.7.
+pub(super) const QUANTO: Method = Method {
+    names: "quanto",
+    layouts: &[
+        Layout::new("quanto", weights(&["weight._data"], ANY, Elements(WEIGHTS)))
+            .with(scale(&["weight._scale"], Unchecked))
+            .size(&[Weights]),
+        Layout::new("quanto", quanto(Rows(&[PackedUp(Groups), MEMBERS])))
+            .with(scale(&["weight._scale"], Rows(&[GROUPS, Constant(1)])))
+            .bits(&[2, 4])
+            .size(&[Groups, Members]),
+        Layout::new("quanto", quanto(Rows(&[Packed(Members), GROUPS])))
+            .with(scale(&["weight._scale"], Rows(&[Constant(1), GROUPS])))
+            .bits(&[2, 4])
+            .size(&[Groups, Members])
+            .flags(&[NeedsRecipe]),
+    ],
+    others: &[(ZeroPoint, &["weight._shift"])],
+};
+
+const fn quanto(shape: PartShape) -> Part {
+    weights(&["weight._data._data"], ANY, shape).word(Some(8))
+}
+
+/// torchao: bytes, words of 32 bits, or tiles of a matrix padded to 8 × 1,024. The file metadata contains the shapes of
+/// most tensors. Source: `torchao/prototype/safetensors` and `torchao/quantization/quantize_` 0.18.
+pub(super) const TORCHAO: Method = Method {
+    names: "torchao",
+    layouts: &[
+        torchao(WORD, Elements(Packed(Weights)), Unchecked)
+            .size(&[Weights])
+            .bits(&[4])
+            .pads(&[Pad::new(Weights, Some(1))])
+            .only_if(|problem, _| {
+                Ok(torchao_data(problem).is_some_and(|data| data.shape.len() == 4))
+            }),
+        torchao(WORD_OR_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]), Sides(&[GROUPS, OUTPUTS]))
+            .bits(&[4])
+            .only_if(|problem, _| Ok(is_grouped_by_rows(problem))),
+        torchao_floats(FLOAT_8, &[16]),
+        torchao_floats(EXPONENT_OR_BYTE, &[32]),
+        torchao(ANY, Sides(&[OUTPUTS, INPUTS]), Unchecked).only_if(is_byte),
+    ],
+    others: &[
+        (
+            Scale,
+            &["_weight_per_tensor_scale", "_weight_act_per_tensor_scale", "_weight_act_pre_scale"],
+        ),
+        (ZeroPoint, &["_weight_zero_point"]),
+    ],
+};
+
+const TORCHAO_SCALES: Names = &["_weight_scale", "_weight_scale_and_zero"];
+
+const fn torchao(dtypes: Dtypes, data: PartShape, scales: PartShape) -> Layout {
+    Layout::new("torchao", weights(&["_weight_qdata"], dtypes, data))
+        .with(scale(TORCHAO_SCALES, scales))
+        .flags(&[HasMetadata])
+}
+
+const fn torchao_floats(scales: Dtypes, group: &'static [u64]) -> Layout {
+    Layout::new(
+        "torchao",
+        weights(&["_weight_qdata"], UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
+    )
+    .with(scale(TORCHAO_SCALES, Sides(&[Anything, GROUPS])).dtypes(scales))
+    .bits(&[4])
+    .in_whole_groups(Inputs, group)
+    .flags(&[HasMetadata])
+}
+
+fn torchao_data<'a>(problem: &Problem<'a>) -> Option<&'a TensorInfo> {
+    problem.first(&["_weight_qdata"])
+}
+
+/// Returns whether the scales of groups have the outputs last, in contrast to `[outputs, groups]`.
+fn is_grouped_by_rows(problem: &Problem<'_>) -> bool {
+    let rows = |tensor: Option<&TensorInfo>| Some(*tensor?.shape.iter().rev().nth(1)?);
+    rows(torchao_data(problem)) != rows(problem.first(TORCHAO_SCALES))
+}
+
+fn is_byte(problem: &Problem<'_>, _: Option<u64>) -> Result<bool, UnresolvedReason> {
+    let data = torchao_data(problem).filter(|data| data.dtype.bits() == Some(8));
+    data.map(|data| data.dtype != Dtype::U8).ok_or(ConflictingComponents)
+}
+
+/// `ExLlama`: EXL2 with the order of the inputs in `q_invperm`, and EXL3 with tiles of 16 × 16 weights in `trellis`. EXL2
+/// pads the outputs to 32, EXL3 both sides to 128. Source: `exllamav2/conversion/adaptivegptq.py` 0.3.2 and
+/// `exllamav3/modules/quant/exl3.py` 1.6.5.
+pub(super) const EXLLAMA: Method = Method {
+    names: "exl2 exl3",
+    layouts: &[
+        Layout::new(
+            "exl3",
+            weights(
+                &["trellis"],
+                HALF_WORD,
+                Sides(&[Split(Inputs, 16), Split(Outputs, 16), Bits(16)]),
+            ),
+        )
+        .with(part(Rotation, &["svh", "sv"], Unchecked))
+        .with(part(Rotation, &["svh"], Elements(OUTPUTS)).optional())
+        .with(part(Rotation, &["suh"], Elements(INPUTS)).optional())
+        .bits(ALL_BITS)
+        .pads(&[Pad::new(Inputs, Some(128)), Pad::new(Outputs, Some(128))]),
+        Layout::new("exl2", weights(&["q_weight"], ANY, Sides(&[Mixed(Inputs), OUTPUTS])))
+            .with(part(ColumnOrder, &["q_invperm", "q_perm"], Elements(INPUTS)))
+            .with(scale(&["q_scale_max"], Sides(&[GROUPS])).optional().stored(Always))
+            .with(
+                scale(&["q_scale"], Sides(&[GROUPS, Split(Outputs, 8)])).optional().stored(Always),
+            )
+            .with(
+                part(ColumnOrder, &["q_groups"], Sides(&[Scaled(Groups, Fixed(2), Fixed(1))]))
+                    .optional()
+                    .stored(Always),
+            )
+            .pads(&[Pad::new(Outputs, Some(32))])
+            .flags(&[WithoutBits]),
+    ],
+    others: &[(ColumnOrder, &["q_group_map"]), (Rotation, &["su"]), (State, &["mcg", "mul1"])],
+};

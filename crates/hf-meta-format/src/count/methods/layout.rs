@@ -1,0 +1,333 @@
+//! The types of declarations: methods, layouts and parts.
+
+use std::slice;
+
+use super::names::{AuxiliaryNames, Names};
+use super::solve::Problem;
+use super::term::{Number, Side, Term};
+use crate::count::module::container_bits;
+use crate::count::{AuxiliaryTensor, UnresolvedReason};
+use crate::formats::Dtype;
+
+/// A quantization method, or a family with common names.
+pub(in crate::count) struct Method {
+    /// The values of `quant_method` that select this method, separated by spaces.
+    pub(in crate::count) names: &'static str,
+    /// The layouts, the most common first.
+    pub(super) layouts: &'static [Layout],
+    /// The auxiliary tensors that no layout describes, by kind.
+    pub(super) others: AuxiliaryNames,
+}
+
+/// The maximum number of parts of a layout.
+pub(super) const MAX_PARTS: usize = 6;
+
+/// The shapes of the tensors that a writer stores for a matrix of `outputs × inputs`.
+#[derive(Clone, Copy)]
+pub(super) struct Layout {
+    /// The name in explanations.
+    pub(super) name: &'static str,
+    /// The possible bits per weight.
+    pub(super) bits: &'static [u64],
+    parts: [Part; MAX_PARTS],
+    length: usize,
+    /// What a group of weights with a common scale consists of.
+    pub(super) groups: Option<Grouping>,
+    /// The sides whose product is the number of weights.
+    pub(super) size: &'static [Side],
+    /// The sides that the writer pads before packing.
+    pub(super) pads: &'static [Pad],
+    /// The sides that the recipe may state, with their keys.
+    pub(super) stated: &'static [(Side, &'static str)],
+    /// A condition that shapes do not express. It gets the bits that the recipe states for the module.
+    pub(super) condition: Option<Condition>,
+    pub(super) flags: &'static [Flag],
+    /// The recipes with this layout, separated by spaces: the method, or the method and its format. Empty for all
+    /// recipes of the method.
+    pub(super) recipes: &'static str,
+    /// The keys of the recipe that distinguish this layout from others of the method.
+    pub(super) keys: &'static [&'static str],
+}
+
+/// A property of a layout.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flag {
+    /// Only the recipe distinguishes the weights from those of other methods.
+    NeedsMethod,
+    /// Other layouts have the same shapes, so that only the recipe can state the bits.
+    NeedsRecipe,
+    /// Stacks of experts may store all matrices transposed.
+    MayBeTransposed,
+    /// Experts are never stacked in one tensor.
+    NeverStacked,
+    /// The metadata of the file may state the number of weights.
+    HasMetadata,
+    /// Other methods have parts of the same names, so that shapes that do not fit prove nothing.
+    Shared,
+    /// The number of bits varies or is not an integer.
+    WithoutBits,
+}
+
+pub(super) type Condition = fn(&Problem<'_>, Option<u64>) -> Result<bool, UnresolvedReason>;
+
+/// Groups of weights that share a scale.
+#[derive(Clone, Copy)]
+pub(super) struct Grouping {
+    /// The side that is divided into groups.
+    pub(super) of: Side,
+    /// The group sizes of the format; empty if the recipe states any.
+    pub(super) sizes: &'static [u64],
+    /// True if the last group may be incomplete.
+    pub(super) rounds_up: bool,
+}
+
+/// A side that the writer pads before packing.
+#[derive(Clone, Copy)]
+pub(super) struct Pad {
+    pub(super) side: Side,
+    /// The writer pads to a multiple of this; `None` for the group size.
+    pub(super) to: Option<u64>,
+    /// A component that states the length without padding.
+    pub(super) unless: Option<&'static str>,
+    /// A length that is a multiple of this is taken as not padded; `None` if no length is.
+    pub(super) plausible: Option<u64>,
+    /// True if a sole dimension of the model that would be padded to the length is certain.
+    pub(super) trusts_sole: bool,
+}
+
+impl Method {
+    /// Returns whether the configuration names the method.
+    pub(in crate::count) fn is_named(&self, configured: Option<&str>) -> bool {
+        configured.is_some_and(|configured| {
+            self.names.split_ascii_whitespace().any(|name| name == configured)
+        })
+    }
+}
+
+impl Pad {
+    pub(super) const fn new(side: Side, to: Option<u64>) -> Self {
+        Self { side, to, unless: None, plausible: None, trusts_sole: false }
+    }
+
+    pub(super) const fn plausible(self, multiple: u64) -> Self {
+        Self { plausible: Some(multiple), ..self }
+    }
+}
+
+/// A tensor of a module.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) names: Names,
+    pub(super) dtypes: Dtypes,
+    pub(super) shape: PartShape,
+    /// The kind of tensor; `None` for the weights.
+    pub(super) kind: Option<AuxiliaryTensor>,
+    pub(super) need: Need,
+    pub(super) stored: Stored,
+    /// The bits of the container, if they are not those of the dtype.
+    pub(super) word: Option<u64>,
+}
+
+/// The shape of a part.
+#[derive(Clone, Copy)]
+pub(super) enum PartShape {
+    /// The last dimensions. Stacked matrices have more dimensions in front.
+    Sides(&'static [Term]),
+    /// The number of elements.
+    Elements(Term),
+    /// The first dimension, and the product of the others.
+    Rows(&'static [Term; 2]),
+    /// The first of several shapes that fits.
+    OneOf(&'static [PartShape]),
+    Unchecked,
+}
+
+/// The data types of a part.
+pub(super) type Dtypes = fn(&Dtype) -> bool;
+
+pub(super) const ANY: Dtypes = |_| true;
+pub(super) const INTEGER: Dtypes = |dtype| container_bits(dtype).is_some();
+pub(super) const WORD: Dtypes = |dtype| container_bits(dtype) == Some(32);
+pub(super) const HALF_WORD: Dtypes = |dtype| container_bits(dtype) == Some(16);
+pub(super) const BYTE: Dtypes = |dtype| container_bits(dtype) == Some(8);
+pub(super) const WORD_OR_BYTE: Dtypes = |dtype| WORD(dtype) || BYTE(dtype);
+pub(super) const SIGNED_BYTE: Dtypes = |dtype| *dtype == Dtype::I8;
+pub(super) const UNSIGNED_BYTE: Dtypes = |dtype| *dtype == Dtype::U8;
+pub(super) const FLOAT: Dtypes = |dtype| matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32);
+pub(super) const FLOAT_32: Dtypes = |dtype| *dtype == Dtype::F32;
+/// Floats of at most 8 bits.
+pub(super) const NARROW: Dtypes = Dtype::is_narrow_float;
+pub(super) const FLOAT_8: Dtypes = |dtype| *dtype == Dtype::F8_E4M3;
+pub(super) const FLOAT_4: Dtypes = |dtype| NARROW(dtype) && dtype.bits() == Some(4);
+/// Exponents without a mantissa.
+pub(super) const EXPONENT: Dtypes = Dtype::is_exponent;
+/// Exponents without a mantissa, or their bits as bytes.
+pub(super) const EXPONENT_OR_BYTE: Dtypes = |dtype| EXPONENT(dtype) || UNSIGNED_BYTE(dtype);
+
+/// Whether a layout requires a part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    Required,
+    /// Required, and without it the weights belong to something else.
+    Distinctive,
+    Optional,
+    Absent,
+}
+
+/// When a recipe demands or excludes a part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// As the layout requires.
+    AsNeeded,
+    /// Every writer stores it, although the count does not need it.
+    Always,
+    /// Writers of this recipe store it.
+    By(&'static str),
+    /// If the recipe sets a flag.
+    If(&'static str),
+    /// Unless the recipe sets a flag.
+    Unless(&'static str),
+}
+
+impl PartShape {
+    /// Returns the terms of a single shape.
+    pub(super) fn terms(&'static self) -> &'static [Term] {
+        match self {
+            Self::Unchecked | Self::OneOf(_) => &[],
+            Self::Elements(term) => slice::from_ref(term),
+            Self::Rows(terms) => &terms[..],
+            Self::Sides(terms) => terms,
+        }
+    }
+
+    /// Returns the shape, or its alternatives.
+    pub(super) fn alternatives(&'static self) -> &'static [PartShape] {
+        match self {
+            Self::OneOf(shapes) => shapes,
+            shape => slice::from_ref(shape),
+        }
+    }
+}
+
+/// Creates the part with the weights.
+pub(super) const fn weights(names: Names, dtypes: Dtypes, shape: PartShape) -> Part {
+    let (need, stored) = (Need::Required, Stored::AsNeeded);
+    Part { names, dtypes, shape, kind: None, need, stored, word: None }
+}
+
+/// Creates a required part.
+pub(super) const fn part(kind: AuxiliaryTensor, names: Names, shape: PartShape) -> Part {
+    Part { kind: Some(kind), ..weights(names, ANY, shape) }
+}
+
+/// Creates a part with the scales of groups.
+pub(super) const fn scale(names: Names, shape: PartShape) -> Part {
+    part(AuxiliaryTensor::Scale, names, shape)
+}
+
+/// Creates a part with the zero points of groups, which symmetric weights lack.
+pub(super) const fn zeros(names: Names, shape: PartShape) -> Part {
+    part(AuxiliaryTensor::ZeroPoint, names, shape).optional()
+}
+
+/// Creates a part that the layout does not have.
+pub(super) const fn absent(names: Names) -> Part {
+    Part { need: Need::Absent, ..weights(names, ANY, PartShape::Unchecked) }
+}
+
+/// Defines functions that set a field of a declaration.
+macro_rules! setters {
+    ($($name:ident: $type:ty,)*) => {
+        $(pub(super) const fn $name(self, $name: $type) -> Self {
+            Self { $name, ..self }
+        })*
+    };
+}
+
+impl Part {
+    setters! { dtypes: Dtypes, need: Need, stored: Stored, word: Option<u64>, }
+
+    pub(super) const fn optional(self) -> Self {
+        self.need(Need::Optional)
+    }
+}
+
+impl Layout {
+    /// Creates the layout of a matrix with weights of 8 bits and no other part.
+    pub(super) const fn new(name: &'static str, weights: Part) -> Self {
+        Self {
+            name,
+            bits: &[8],
+            parts: [weights; MAX_PARTS],
+            length: 1,
+            groups: None,
+            size: &[Side::Outputs, Side::Inputs],
+            pads: &[],
+            stated: &[],
+            condition: None,
+            flags: &[],
+            recipes: "",
+            keys: &[],
+        }
+    }
+
+    /// Adds a part.
+    pub(super) const fn with(mut self, part: Part) -> Self {
+        self.parts[self.length] = part;
+        self.length += 1;
+        self
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts[..self.length]
+    }
+
+    pub(super) fn weights(&self) -> &Part {
+        &self.parts[0]
+    }
+
+    pub(super) fn has(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// Divides a side into groups; the last one may be incomplete.
+    pub(super) const fn grouped(self, of: Side, sizes: &'static [u64]) -> Self {
+        Self { groups: Some(Grouping { of, sizes, rounds_up: true }), ..self }
+    }
+
+    /// Divides a side into complete groups.
+    pub(super) const fn in_whole_groups(self, of: Side, sizes: &'static [u64]) -> Self {
+        Self { groups: Some(Grouping { of, sizes, rounds_up: false }), ..self }
+    }
+
+    pub(super) const fn only_if(self, condition: Condition) -> Self {
+        Self { condition: Some(condition), ..self }
+    }
+
+    setters! {
+        bits: &'static [u64],
+        size: &'static [Side],
+        pads: &'static [Pad],
+        stated: &'static [(Side, &'static str)],
+        flags: &'static [Flag],
+        recipes: &'static str,
+        keys: &'static [&'static str],
+    }
+}
+
+/// The terms of whole sides.
+pub(super) const OUTPUTS: Term = Term::Length(Side::Outputs);
+pub(super) const INPUTS: Term = Term::Length(Side::Inputs);
+pub(super) const GROUPS: Term = Term::Length(Side::Groups);
+pub(super) const MEMBERS: Term = Term::Length(Side::Members);
+pub(super) const WEIGHTS: Term = Term::Length(Side::Weights);
+
+/// Creates the term of a side in blocks, the last of which may be incomplete.
+pub(super) const fn blocks(side: Side, key: &'static str) -> Term {
+    Term::Blocks(side, Number::Stated(key))
+}
+
+pub(super) const ALL_BITS: &[u64] = &[1, 2, 3, 4, 5, 6, 7, 8];
+
+/// The recipe of layouts that no recipe describes.
+pub(super) const NONE: &str = "none";

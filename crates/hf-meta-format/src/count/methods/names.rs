@@ -1,0 +1,123 @@
+//! The names of components: those of all layouts, and the auxiliary tensors that occur next to any of them.
+
+use super::METHODS;
+use super::layout::{Layout, Method, Need};
+use crate::count::AuxiliaryTensor::{self, ColumnOrder, Rotation, Scale, Shape, State, ZeroPoint};
+use crate::count::module::{Component, Role};
+
+/// The names of components in the order of precedence. After an initial `*`, a name is a suffix of the last segment of
+/// a tensor name, such as `*_packed` of `experts.up_proj_packed`.
+pub(super) type Names = &'static [&'static str];
+
+/// The names of auxiliary tensors, by kind.
+pub(super) type AuxiliaryNames = &'static [(AuxiliaryTensor, Names)];
+
+/// The names that unquantized models use for weights: `weight`, and the bare module name.
+pub(in crate::count) const PLAIN: [&str; 2] = ["weight", ""];
+
+/// The tensors that are auxiliary in every quantized model, even in modules without packed weights.
+const ALWAYS_AUXILIARY: AuxiliaryNames = &[
+    (Scale, &["weight_scale", "weight_scale_2", "weight_scale_inv", "weight_scale_second"]),
+    (Scale, &["weight_global_scale", "deq_scale", "qscale_weight"]),
+    (Scale, &["input_scale", "input_scale_ub", "input_global_scale", "*_input_scale"]),
+    (Scale, &["input_activation_scale", "output_activation_scale", "pre_quant_scale"]),
+    (Scale, &["*_activation_scale"]),
+    (Scale, &["output_scale", "act_scale", "qscale_act", "scale_input"]),
+    (Scale, &["q_scale", "k_scale", "v_scale", "kv_scale", "k_cache_scale", "v_cache_scale"]),
+    // ScaledActivation of AutoAWQ, and the scales of TensorRT-LLM.
+    (Scale, &["act.scales", "activation_scaling_factor", "kv_cache_scaling_factor"]),
+    (Scale, &["prequant_scaling_factor"]),
+    (ZeroPoint, &["weight_zero_point", "weight_offset", "weight_offset_second"]),
+    (ZeroPoint, &["input_zero_point", "input_offset", "quant_bias", "scale_bias"]),
+    (Shape, &["weight_shape"]),
+    (ColumnOrder, &["weight_g_idx"]),
+    (State, &["scaled_fp8"]),
+    // The transforms of SpinQuant and QuIP in compressed-tensors: a name of the recipe, and the place of the transform.
+    (Rotation, &["R1_input.weight", "R2_output.weight", "R3_q_attn.weight", "R3_k_cache.weight"]),
+    (Rotation, &["R4_input.weight", "R4_output.weight", "v_input.weight", "v_output.weight"]),
+    (Rotation, &["u_input.weight", "u_output.weight"]),
+    // FlatQuant in ModelSlim.
+    (Rotation, &["left_trans", "right_trans"]),
+    (Scale, &["clip_ratio"]),
+];
+
+/// The tensors that are auxiliary in every model, because only quantizers store them. They also occur next to weights
+/// that are not packed: modelopt and Transformer Engine simulate low precision. The quantizers of modelopt have many
+/// names, such as `gate_up_proj_input_quantizer`. The quantizers of one linear layer are parts of its module.
+const QUANTIZER_STATE: AuxiliaryNames = &[
+    (Scale, &["weight_quantizer._amax", "input_quantizer._amax", "output_quantizer._amax"]),
+    (Scale, &["weight_quantizer.0._amax", "weight_quantizer.1._amax"]),
+    (Scale, &["weight_quantizer._global_amax", "input_quantizer._pre_quant_scale"]),
+    (Scale, &["_amax", "_amax_pre", "_amax_post", "_global_amax"]),
+    (Scale, &["_pre_quant_scale", "_double_scale", "_scale_zeros"]),
+    (Scale, &["weight_quantizer._scale", "weight_quantizer.0._scale"]),
+    (ZeroPoint, &["_bias_value"]),
+    (State, &["_extra_state", "comfy_quant"]),
+    // Delayed scaling of float8 training in PyTorch.
+    (State, &["fp8_amax_history_input", "fp8_amax_history_weight"]),
+    (State, &["fp8_amax_input", "fp8_amax_weight", "fp8_scale_input", "fp8_scale_weight"]),
+];
+
+/// The names of auxiliary tensors, separated by spaces, that unquantized models use, too. They are no reason to request `config.json`.
+const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv *_weight_scale perm SU \
+    SV Wscale codebook_id tables tables2 *_zero_point meta *_shape *_g_idx su sv mcg mul1 *_global_scale \
+    *_weight_scale_2 weight_quantizer.svdquant_lora_a weight_quantizer.svdquant_lora_b act_global_scale \
+    forward_hadamard_matrix backward_hadamard_matrix lora_A.weight lora_B.weight s s_channel s_group \
+    workspace zero shape axis nbits group_size channel_wise packing compute_dtype unpack_view_dtype \
+    view_as_float stores_quant_config offload_meta optimize round_zero quant_scale quant_zero biases scale_2 \
+    zero_point_scale scale_zero_point zero_point zero_point_2 svd_up svd_down row_offsets luts \
+    output_positions gaps split_positions";
+
+/// Returns the name of a component without the mark of a suffix.
+pub(in crate::count) fn without_star(name: &str) -> &str {
+    name.strip_prefix('*').unwrap_or(name)
+}
+
+/// Returns the names of all components, with their roles.
+pub(in crate::count) fn all_names() -> impl Iterator<Item = (&'static str, Role)> {
+    let of_all = listed(ALWAYS_AUXILIARY).map(|(name, kind)| (name, Role::AlwaysAuxiliary(kind)));
+    let of_quantizers =
+        listed(QUANTIZER_STATE).map(|(name, kind)| (name, Role::QuantizerState(kind)));
+    METHODS.iter().flat_map(Method::names).chain(of_all).chain(of_quantizers)
+}
+
+/// Returns all names in a table, with their kinds.
+fn listed(table: AuxiliaryNames) -> impl Iterator<Item = (&'static str, AuxiliaryTensor)> {
+    table.iter().flat_map(|(kind, names)| names.iter().map(|name| (*name, *kind)))
+}
+
+impl Method {
+    /// Returns the names of all components with the roles that they have for this method. Names in the tables for all
+    /// methods are left out.
+    fn names(&self) -> impl Iterator<Item = (&'static str, Role)> {
+        let parts =
+            self.layouts.iter().flat_map(Layout::parts).filter(|part| part.need != Need::Absent);
+        let parts = parts.flat_map(|part| part.names.iter().map(|name| (*name, part.kind)));
+        let others = listed(self.others).map(|(name, kind)| (name, Some(kind)));
+        let is_own = |(name, _): &(&str, _)| {
+            let mut others = listed(ALWAYS_AUXILIARY).chain(listed(QUANTIZER_STATE));
+            !others.any(|(other, _)| other == *name)
+        };
+        parts.chain(others).filter(is_own).map(|(name, kind)| {
+            let role = match kind {
+                None if PLAIN.contains(&name) => Role::PlainWeights,
+                None => Role::PackedWeights,
+                Some(kind) if AMBIGUOUS.split_ascii_whitespace().any(|other| other == name) => {
+                    Role::AmbiguousAuxiliary(kind)
+                }
+                Some(kind) => Role::Auxiliary(kind),
+            };
+            (name, role)
+        })
+    }
+
+    /// Returns whether a component has a role for this method.
+    pub(in crate::count) fn has(&self, component: &Component) -> bool {
+        self.names().any(|(name, _)| without_star(name) == component.name)
+    }
+
+    /// Returns whether the weights of a module may be in a component.
+    pub(in crate::count) fn has_weights_in(&self, component: &Component) -> bool {
+        self.names().any(|(name, role)| role.is_weights() && without_star(name) == component.name)
+    }
+}

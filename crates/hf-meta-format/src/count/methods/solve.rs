@@ -1,0 +1,525 @@
+//! The count of a module: finds the layout, the bits and the group size that fit the shapes.
+
+use std::slice;
+
+use super::invert::{Described, Ranges};
+use super::layout::{Flag, Layout, MAX_PARTS, Method, Need, Pad, Part};
+use super::names::{Names, without_star};
+use super::term::{Range, Side};
+use crate::count::UnresolvedReason::{
+    self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
+};
+use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
+use crate::count::module::{Component, ComponentTensor, Module, divide};
+use crate::count::name_index::methods_of;
+use crate::count::{Evidence, Packing};
+use crate::formats::TensorInfo;
+
+/// A module whose number of weights is wanted, and everything that is known about it besides its shapes and schemes.
+pub(in crate::count) struct Problem<'a> {
+    pub(super) module: &'a Module<'a>,
+    pub(super) known: KnownSides<'a>,
+    /// `quant_method` of the configuration.
+    pub(super) configured: Option<&'a str>,
+    /// True if `quant_method` selects the method whose layouts are tried.
+    pub(super) is_configured: bool,
+}
+
+impl<'a> Problem<'a> {
+    /// Returns whether the configuration names one of `methods`.
+    pub(super) fn is_method(&self, methods: &[&str]) -> bool {
+        self.configured.is_some_and(|method| methods.contains(&method))
+    }
+
+    /// Returns the first of the named components that is stored.
+    pub(super) fn first(&self, names: Names) -> Option<&'a TensorInfo> {
+        first(self.module, names).map(|(_, tensor)| tensor)
+    }
+}
+
+/// Returns the first of the named components that is stored. A tensor without elements counts as missing.
+pub(super) fn first<'a>(module: &Module<'a>, names: Names) -> Option<&'a ComponentTensor> {
+    names.iter().find_map(|name| {
+        let found = module.find(without_star(name));
+        found.filter(|(_, tensor)| tensor.elements() != Some(0))
+    })
+}
+
+/// The reason why a layout does not fit; `None` if the module may belong to another one.
+type Failure = Option<UnresolvedReason>;
+
+impl Layout {
+    /// Returns the reason if the shapes of the parts contradict each other.
+    fn conflict(&self) -> Failure {
+        Some(ConflictingComponents).filter(|_| !self.has(Flag::Shared))
+    }
+}
+
+/// The parts of a layout with their tensors.
+pub(super) struct Matched<'a> {
+    pub(super) layout: &'static Layout,
+    weights: &'a ComponentTensor,
+    tensors: [Option<&'a ComponentTensor>; MAX_PARTS],
+}
+
+impl<'a> Matched<'a> {
+    /// Finds the parts of a layout in a module, and checks their dtypes. Plain weights of unquantized models lack the
+    /// other parts.
+    fn new(layout: &'static Layout, module: &Module<'a>) -> Result<Self, Failure> {
+        let weights = first(module, layout.weights().names).ok_or(None)?;
+        let mut tensors = [None; MAX_PARTS];
+        if !(layout.weights().dtypes)(&weights.1.dtype) {
+            return Err(None);
+        }
+        let is_certain =
+            !layout.has(Flag::Shared) && (layout.has(Flag::NeedsMethod) || !weights.0.is_plain());
+        let missing = Some(MissingComponents).filter(|_| is_certain);
+        for (part, found) in layout.parts().iter().zip(&mut tensors) {
+            *found = first(module, part.names);
+            match found {
+                None if part.need == Need::Distinctive => return Err(None),
+                None if part.need == Need::Required => return Err(missing),
+                Some(_) if part.need == Need::Absent => return Err(layout.conflict()),
+                Some((_, tensor)) if !(part.dtypes)(&tensor.dtype) => {
+                    return Err(layout.conflict());
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { layout, weights, tensors })
+    }
+
+    fn parts(&self) -> impl Iterator<Item = (&'static Part, &'a ComponentTensor)> {
+        let parts = self.layout.parts().iter().zip(&self.tensors);
+        parts.filter_map(|(part, found)| Some((part, (*found)?)))
+    }
+}
+
+/// The certainty of a length.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Certainty {
+    /// The side may be padded by an unknown amount.
+    UpperBound,
+    /// The side ends with a word and is a multiple of 32, as nearly all are.
+    Plausible,
+    /// The shapes determine the length, or a dimension of the model does.
+    Known,
+}
+
+/// A number of bits and a group size that fit the shapes, and the size that follows.
+#[derive(Clone, Copy)]
+struct Candidate {
+    layout: &'static Layout,
+    /// The component with the weights.
+    weights: &'static Component,
+    bits: u64,
+    parameters: u64,
+    certainty: Certainty,
+    ranges: Ranges,
+    /// True if no dimension was rounded.
+    is_whole: bool,
+    lengths: [u64; Side::COUNT],
+}
+
+/// Schemes agree if they imply the same size and bits.
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        (self.bits, self.parameters) == (other.bits, other.parameters)
+    }
+}
+
+/// An attempt to solve a layout with one number of bits, group size and scheme.
+struct Attempt<'p, 'a> {
+    problem: &'p Problem<'a>,
+    matched: &'p Matched<'a>,
+    bits: u64,
+    group: Option<u64>,
+    scheme: Scheme,
+}
+
+impl Attempt<'_, '_> {
+    fn solve(&self) -> Result<Candidate, UnresolvedReason> {
+        let layout = self.matched.layout;
+        let stated = |key: &str| self.scheme.number(key);
+        let mut inverted = self.invert(false, &stated);
+        if inverted.is_none() && layout.has(Flag::MayBeTransposed) {
+            inverted = self.invert(true, &stated);
+        }
+        let (ranges, described) = inverted.ok_or(ConflictingComponents)?;
+        let (mut lengths, mut certainty) = ([1; Side::COUNT], Certainty::Known);
+        for &side in layout.size {
+            let (length, found) = self.settle(side, &ranges).ok_or(ConflictingComponents)?;
+            lengths[side as usize] = length;
+            certainty = certainty.min(found);
+        }
+        let is_whole = self.is_whole(&described, &lengths, &stated);
+        for pad in layout.pads {
+            let length = &mut lengths[pad.side as usize];
+            let (unpadded, found) = self.unpadded(*length, pad);
+            *length = unpadded;
+            certainty = certainty.min(found);
+        }
+        let stack = if layout.size == [Side::Weights] { 1 } else { ranges.stack };
+        let sides = layout.size.iter().map(|&side| lengths[side as usize]);
+        let parameters = sides.chain([stack]).try_fold(1_u64, u64::checked_mul);
+        let (weights, tensor) = self.matched.weights;
+        let mut parameters =
+            parameters.filter(|&size| is_plausible(size, tensor)).ok_or(ImplausibleSize)?;
+        if let Some(stated) = self.stated_elements() {
+            if stated > parameters {
+                return Err(ConflictingComponents);
+            }
+            (parameters, certainty) = (stated, Certainty::Known);
+        }
+        let bits = self.bits;
+        Ok(Candidate { layout, weights, bits, parameters, certainty, ranges, is_whole, lengths })
+    }
+
+    /// Restricts the sides by all parts.
+    fn invert(
+        &self,
+        is_transposed: bool,
+        stated: &dyn Fn(&str) -> Option<u64>,
+    ) -> Option<(Ranges, [Option<Described>; MAX_PARTS])> {
+        let layout = self.matched.layout;
+        let (mut ranges, mut described) = (Ranges::NEW, [None; MAX_PARTS]);
+        for (side, key) in layout.stated {
+            if let Some(length) = stated(key) {
+                ranges.restrict(*side, Range::exactly(length), "config")?;
+            }
+        }
+        for ((part, (component, tensor)), place) in self.matched.parts().zip(&mut described) {
+            let units = part.units(tensor, self.bits, stated);
+            let found = part.shape.alternatives().iter().find_map(|shape| {
+                let (mut new, shape) = (ranges, Described::new(tensor, shape, is_transposed)?);
+                new.restrict_by(part, &shape, &units, component.name)?;
+                new.are_divided(&shape).then_some((new, shape))
+            });
+            let (new, shape) = found?;
+            (ranges, *place) = (new, Some(shape));
+        }
+        ranges.relate(layout, self.group)?;
+        let is_valid = ranges.stack == 1 || !layout.has(Flag::NeverStacked);
+        is_valid.then_some((ranges, described))
+    }
+
+    /// Returns the length of a side. The last word of a row may be incomplete.
+    fn settle(&self, side: Side, ranges: &Ranges) -> Option<(u64, Certainty)> {
+        let range = Some(ranges.get(side)).filter(|range| range.is_bounded())?;
+        let known = self.problem.known;
+        let (length, certainty) = match range.point() {
+            Some(length) => return Some((length, Certainty::Known)),
+            None if known.is_side(range.high) => (range.high, Certainty::Known),
+            None => match known.dimensions(range.low..=range.high).next() {
+                Some(dimension) => (dimension, Certainty::Known),
+                None if range.high.is_multiple_of(32) => (range.high, Certainty::Plausible),
+                None => (range.high, Certainty::UpperBound),
+            },
+        };
+        let is_grouped = self.matched.layout.groups.is_some_and(|grouping| grouping.of == side);
+        let groups = ranges.get(Side::Groups).point().filter(|&groups| is_grouped && groups > 1);
+        let whole = groups.zip(self.group).and_then(|(groups, group)| groups.checked_mul(group));
+        let least =
+            if whole == Some(length) { Certainty::Plausible } else { Certainty::UpperBound };
+        Some((length, certainty.max(least)))
+    }
+
+    fn is_whole(
+        &self,
+        described: &[Option<Described>],
+        lengths: &[u64; Side::COUNT],
+        stated: &dyn Fn(&str) -> Option<u64>,
+    ) -> bool {
+        let layout = self.matched.layout;
+        let has_whole_groups = layout
+            .groups
+            .zip(self.group)
+            .is_none_or(|(grouping, group)| lengths[grouping.of as usize].is_multiple_of(group));
+        let mut parts = self.matched.parts().zip(described);
+        has_whole_groups
+            && parts.all(|((part, (_, tensor)), described)| {
+                let units = part.units(tensor, self.bits, stated);
+                let mut pairs = described.iter().flat_map(Described::pairs);
+                pairs.all(|(_, term)| {
+                    let side = term.side().filter(|side| layout.size.contains(side));
+                    let found = side.and_then(|side| term.evaluate(lengths[side as usize], &units));
+                    found.is_none_or(|(_, is_rounded)| !is_rounded)
+                })
+            })
+    }
+
+    /// Returns the length of a side before it was padded: its length if a bias or norm has the same, or the largest
+    /// model dimension that would be padded to it. The outputs of the head are the vocabulary.
+    fn unpadded(&self, length: u64, pad: &Pad) -> (u64, Certainty) {
+        let Problem { module, known, .. } = self.problem;
+        let Some(multiple) =
+            pad.to.or(self.group).filter(|_| !pad.unless.is_some_and(|name| module.has(name)))
+        else {
+            return (length, Certainty::Known);
+        };
+        let range = length.saturating_sub(multiple - 1)..=length;
+        let vocabulary = known.vocabulary(module.name).filter(|_| pad.side == Side::Outputs);
+        if let Some(vocabulary) = vocabulary.filter(|vocabulary| range.contains(vocabulary)) {
+            return (vocabulary, Certainty::Known);
+        }
+        let mut listed = known.dimensions(range);
+        let (first, is_sole) = (listed.next(), listed.next().is_none());
+        let is_certain = match first {
+            Some(first) if pad.trusts_sole && is_sole => return (first, Certainty::Known),
+            _ if pad.trusts_sole => return (length, Certainty::UpperBound),
+            _ if known.is_stored(length) => return (length, Certainty::Known),
+            Some(first) => first == length,
+            None => pad.plausible.is_some_and(|multiple| length.is_multiple_of(multiple)),
+        };
+        let certainty = if is_certain { Certainty::Known } else { Certainty::UpperBound };
+        (first.unwrap_or(length), certainty)
+    }
+
+    /// Returns the number of weights that the metadata of the file states.
+    fn stated_elements(&self) -> Option<u64> {
+        let Problem { module, known, .. } = self.problem;
+        known.shapes.elements(module.name).filter(|_| self.matched.layout.has(Flag::HasMetadata))
+    }
+}
+
+/// Returns whether a byte contains at most 32 weights. No method packs more densely.
+fn is_plausible(parameters: u64, weights: &TensorInfo) -> bool {
+    const MAX_WEIGHTS_PER_BYTE: u128 = 32;
+
+    let bits = weights.elements().zip(weights.dtype.bits());
+    bits.is_some_and(|(elements, bits)| {
+        u128::from(parameters) <= u128::from(elements) * u128::from(bits) / 8 * MAX_WEIGHTS_PER_BYTE
+    })
+}
+
+/// The candidates found so far. Candidates that round no dimension are preferred, and those that remain must agree.
+#[derive(Default)]
+struct Candidates {
+    best: Option<Candidate>,
+    is_ambiguous: bool,
+}
+
+impl Candidates {
+    fn add(&mut self, new: &Candidate) {
+        match &self.best {
+            Some(best) if best.is_whole && !new.is_whole => {}
+            Some(best) if best.is_whole == new.is_whole => {
+                self.is_ambiguous |= best.parameters != new.parameters;
+            }
+            _ => *self = Self { best: Some(*new), is_ambiguous: false },
+        }
+    }
+}
+
+/// The steps of an attempt to solve a layout, at about 2 ns each.
+const STEPS: u64 = 100;
+
+/// Solves a layout: with the bits and the group size of the recipe, or else with those that fit.
+fn solve_layout(
+    layout: &'static Layout,
+    problem: &Problem<'_>,
+    schemes: &mut ModuleSchemes<'_, '_>,
+) -> Result<Candidate, Failure> {
+    if layout.has(Flag::NeedsMethod) && !problem.is_configured {
+        return Err(None);
+    }
+    let matched = &Matched::new(layout, problem.module)?;
+    // The head has another size, and the metadata of a file lists modules.
+    let is_padded = layout.pads.iter().any(|pad| pad.side == Side::Outputs);
+    schemes.depend_on_name |= is_padded || problem.known.shapes.list_modules();
+    if let Some(holds) = layout.condition
+        && !holds(problem, schemes.bits())?
+    {
+        return Err(None);
+    }
+    let sizes = layout.groups.map_or(&[][..], |grouping| grouping.sizes);
+    let mut failed = layout.conflict();
+    let mut attempt = |bits, sizes: &[u64], scheme| {
+        let groups = sizes.iter().copied().map(Some).chain(sizes.is_empty().then_some(None));
+        let mut found = Candidates::default();
+        for group in groups {
+            match (Attempt { problem, matched, bits, group, scheme }).solve() {
+                Ok(candidate) => found.add(&candidate),
+                Err(ConflictingComponents) => {}
+                Err(reason) => failed = Some(reason),
+            }
+        }
+        found.best.filter(|_| !found.is_ambiguous)
+    };
+    let is_open = layout.bits.len() > 1
+        || !layout.stated.is_empty()
+        || layout.groups.is_some() && sizes.is_empty();
+    if layout.has(Flag::NeedsRecipe) || is_open {
+        let chosen = schemes.choose(STEPS, |scheme| {
+            let only = if let [only] = layout.bits { Some(*only) } else { None };
+            let bits = scheme.bits.filter(|_| !layout.has(Flag::WithoutBits)).or(only)?;
+            let is_grouped = layout.groups.is_some_and(|grouping| grouping.of == Side::Inputs);
+            let group = scheme.group_size.filter(|_| is_grouped);
+            let is_size = group.is_none_or(|group| sizes.is_empty() || sizes.contains(&group));
+            let is_possible = layout.bits.contains(&bits) && is_size;
+            is_possible
+                .then(|| attempt(bits, group.as_ref().map_or(sizes, slice::from_ref), *scheme))?
+        });
+        match chosen {
+            Ok(Some(chosen)) => return Ok(chosen),
+            _ if layout.has(Flag::WithoutBits) && layout.has(Flag::NeedsRecipe) => {
+                return Err(Some(AmbiguousScheme));
+            }
+            _ => {}
+        }
+    }
+    let mut found = Candidates::default();
+    for &bits in layout.bits {
+        if let Some(candidate) = attempt(bits, sizes, Scheme::default()) {
+            found.add(&candidate);
+        }
+    }
+    match found.best {
+        Some(best) if found.is_ambiguous && !best.is_whole && !layout.has(Flag::NeedsRecipe) => {
+            Err(failed)
+        }
+        Some(_) if found.is_ambiguous || layout.has(Flag::NeedsRecipe) => {
+            Err(Some(AmbiguousScheme))
+        }
+        best => best.ok_or(failed),
+    }
+}
+
+/// The logical size of a module's weights.
+#[derive(Clone, Copy)]
+pub(in crate::count) struct Solved {
+    pub(in crate::count) method: &'static Method,
+    /// The component that contains the weights.
+    pub(in crate::count) weights: &'static Component,
+    /// The number of weights.
+    pub(in crate::count) parameters: u64,
+    pub(in crate::count) packing: Packing,
+    pub(in crate::count) evidence: Evidence,
+    /// True if the packer may have padded the weights by an unknown amount.
+    pub(in crate::count) is_padded: bool,
+}
+
+/// Derives the number of weights of a module: with the first method that recognizes its components, those of the
+/// configuration first. Of the layouts of a method, the first with the highest certainty wins. Returns `None` if no
+/// method recognizes the components.
+///
+/// # Errors
+///
+/// Returns the reason of the layout that came closest.
+pub(in crate::count) fn solve(
+    module: &Module<'_>,
+    known: KnownSides<'_>,
+    configured: Option<&str>,
+    schemes: &mut ModuleSchemes<'_, '_>,
+) -> Result<Option<Solved>, UnresolvedReason> {
+    let candidates = || module.tensors.iter().flat_map(|(component, _)| methods_of(component));
+    let is_configured = |method: &&&Method| method.is_named(configured);
+    let others = candidates().filter(|method| !is_configured(method));
+    let mut failed = None;
+    for &method in candidates().filter(is_configured).chain(others) {
+        let is_configured = method.is_named(configured);
+        let problem = Problem { module, known, configured, is_configured };
+        let mut best: Option<Candidate> = None;
+        for layout in method.layouts {
+            match solve_layout(layout, &problem, schemes) {
+                Ok(found) if best.is_none_or(|best| best.certainty < found.certainty) => {
+                    best = Some(found);
+                }
+                Ok(_) => {}
+                Err(reason) => failed = failed.max(reason.map(|reason| (rank(reason), reason))),
+            }
+        }
+        if let Some(mut best) = best {
+            if best.may_be_padded(known) {
+                best.certainty = Certainty::UpperBound;
+            }
+            return Ok(Some(best.solved(method)));
+        }
+    }
+    failed.map_or(Ok(None), |(_, reason)| Err(reason))
+}
+
+/// Returns the rank of a reason, the least specific first.
+fn rank(reason: UnresolvedReason) -> u8 {
+    match reason {
+        MissingComponents => 0,
+        AmbiguousScheme => 2,
+        _ => 1,
+    }
+}
+
+impl Candidate {
+    /// Returns whether the sides suggest padding. Each group of inputs has a scale, so packers pad the inputs to whole
+    /// groups. The configuration does not list the number of inputs, but lists a dimension that would be padded to it.
+    fn may_be_padded(&self, known: KnownSides<'_>) -> bool {
+        let [outputs, inputs] =
+            [Side::Outputs, Side::Inputs].map(|side| self.lengths[side as usize]);
+        let is_matrix = self.layout.size == [Side::Outputs, Side::Inputs];
+        let groups =
+            self.ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
+        let group = groups.and_then(|groups| divide(inputs, groups));
+        let Some(group) = group.filter(|group| (8..=1024).contains(group)) else { return false };
+        known.is_dimension(outputs)
+            && !known.is_stored(inputs)
+            && known
+                .dimensions(inputs.saturating_sub(group - 1)..=inputs)
+                .next()
+                .is_some_and(|side| side < inputs)
+    }
+
+    fn solved(&self, method: &'static Method) -> Solved {
+        let Self { layout, weights, parameters, .. } = *self;
+        let sources = layout.size.iter().map(|&side| (side.name(), self.ranges.source(side)));
+        let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
+        let packing = Packing { layout: layout.name, bits };
+        let evidence = Evidence::new(sources);
+        let is_padded = self.certainty == Certainty::UpperBound;
+        Solved { method, weights, parameters, packing, evidence, is_padded }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::config::{Dimensions, MetadataShapes, QuantizationConfig, Schemes};
+    use crate::count::name_index::split;
+    use crate::formats::Dtype;
+
+    /// The densest packing in use is AQLM, at a quarter of a bit per weight.
+    #[test]
+    fn a_byte_holds_at_most_32_weights() {
+        for (dtype, elements, most) in
+            [(Dtype::U8, 3, 96), (Dtype::I32, 3, 4 * 96), (Dtype::F4, 2, 32)]
+        {
+            let tensor = TensorInfo::new(dtype, vec![elements], (0, 0));
+            let fits = [most, most + 1].map(|parameters| is_plausible(parameters, &tensor));
+            assert_eq!(fits, [true, false]);
+        }
+    }
+
+    /// A head is padded by less than the multiple. Outputs of other modules may equal the vocabulary by chance.
+    #[test]
+    fn the_outputs_of_a_head_are_the_vocabulary() {
+        let tensors: [(_, _, &[u64]); 2] =
+            [("m.q_weight", Dtype::I32, &[4, 64]), ("m.q_invperm", Dtype::I32, &[32])];
+        let tensors = tensors.map(|(name, dtype, shape)| {
+            (split(name).1, TensorInfo::new(dtype, shape.to_vec(), (0, 0)))
+        });
+        let solved = |vocabulary: u64, name: &str| {
+            let mut dimensions = Dimensions::default();
+            let model = format!(r#"{{"vocab_size":{vocabulary}}}"#);
+            dimensions.add_model(&serde_json::from_str(&model).unwrap());
+            let (config, shapes) = (QuantizationConfig::default(), MetadataShapes::default());
+            let known = KnownSides { dimensions: &dimensions, shapes: &shapes };
+            let (mut schemes, module) = (Schemes::new(&config), Module { name, tensors: &tensors });
+            let mut schemes = schemes.of_module(name);
+            let solved = solve(&module, known, None, &mut schemes).unwrap().unwrap();
+            assert!(schemes.depend_on_name);
+            (solved.parameters / 32, solved.is_padded)
+        };
+        let lengths = [32, 33, 64, 65].map(|vocabulary| solved(vocabulary, "model.lm_head").0);
+        assert_eq!(lengths, [64, 33, 64, 64]);
+        let are_padded = ["lm_head", "output", "head", "q"].map(|name| solved(33, name).1);
+        assert_eq!(are_padded, [false, false, false, true]);
+    }
+}

@@ -1,0 +1,287 @@
+//! Terms: how a writer derives a dimension of a stored tensor from a side of the matrix.
+
+/// A length that several parts of a module share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The rows of the matrix: the outputs of a linear layer.
+    Outputs,
+    /// The columns of the matrix.
+    Inputs,
+    /// The groups of inputs or of weights that share a scale or a code.
+    Groups,
+    /// The weights of a group, if the writer reshapes the matrix to groups before packing.
+    Members,
+    /// All weights of the tensor, in layouts without a matrix.
+    Weights,
+    /// The groups of outputs that share a code.
+    OutputGroups,
+    /// The groups of inputs that share a code.
+    InputGroups,
+    /// The outputs in a group with a code.
+    OutputsPerGroup,
+    /// The inputs in a group with a code.
+    InputsPerGroup,
+    /// The codebooks that are added up.
+    Codebooks,
+}
+
+impl Side {
+    pub(super) const COUNT: usize = 10;
+
+    /// Returns the name in explanations.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Outputs => "outputs",
+            Self::Inputs => "inputs",
+            Self::Groups => "groups",
+            Self::Members => "group size",
+            Self::Weights => "weights",
+            Self::OutputGroups => "groups of outputs",
+            Self::InputGroups => "groups of inputs",
+            Self::OutputsPerGroup => "outputs per group",
+            Self::InputsPerGroup => "inputs per group",
+            Self::Codebooks => "codebooks",
+        }
+    }
+}
+
+/// A number in a term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// A constant of the format.
+    Fixed(u64),
+    /// A number under this key of the recipe.
+    Stated(&'static str),
+}
+
+/// A dimension of a stored tensor. `bits` are the bits per weight, and `word` those of the container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// The side.
+    Length(Side),
+    /// `side · bits / word`. The writer requires whole words.
+    Packed(Side),
+    /// `⌈side · bits / word⌉`. The last word may be incomplete.
+    PackedUp(Side),
+    /// `⌈side / ⌊word / bits⌋⌉`. No value crosses words.
+    Whole(Side),
+    /// `rows · side · bits / word`. Some rows are interleaved.
+    Tiled(Side, u64),
+    /// `side / n`. The writer requires whole parts.
+    Split(Side, u64),
+    /// `⌈side / n⌉`. The last block may be incomplete.
+    Blocks(Side, Number),
+    /// `side · n / m`. The writer requires whole blocks of `m`.
+    Scaled(Side, Number, Number),
+    /// `n · ⌈side / n⌉`. Stored with padding.
+    RoundUp(Side, u64),
+    /// `side + n`.
+    Plus(Side, u64),
+    /// Words of values with 1 to 8 bits each.
+    Mixed(Side),
+    /// Bytes that are viewed as a wider dtype.
+    Bytes(Side),
+    /// At most the side.
+    AtMost(Side),
+    /// A divisor of the side.
+    Divisor(Side),
+    /// `n · bits`.
+    Bits(u64),
+    /// `2 ^ n`, for a number under this key of the recipe.
+    Entries(&'static str),
+    /// A constant.
+    Constant(u64),
+    /// Anything.
+    Anything,
+}
+
+/// The numbers that terms refer to.
+pub(super) struct Units<'a> {
+    /// The bits per weight.
+    pub(super) bits: u64,
+    /// The bits of the container.
+    pub(super) word: u64,
+    /// The bits of the dtype, which differ from the container if bytes are viewed as another dtype.
+    pub(super) stored: u64,
+    /// The numbers that the recipe states.
+    pub(super) stated: &'a dyn Fn(&str) -> Option<u64>,
+}
+
+/// A range of lengths, both ends included. An unknown length is at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) low: u64,
+    pub(super) high: u64,
+}
+
+impl Range {
+    /// The range of an unknown length.
+    pub(super) const ANY: Self = Self { low: 1, high: u64::MAX };
+
+    pub(super) const fn exactly(length: u64) -> Self {
+        Self { low: length, high: length }
+    }
+
+    pub(super) const fn at_least(low: u64) -> Self {
+        Self { low, high: u64::MAX }
+    }
+
+    /// Returns the length, if it is known.
+    pub(super) fn point(self) -> Option<u64> {
+        (self.low == self.high).then_some(self.low)
+    }
+
+    pub(super) fn is_bounded(self) -> bool {
+        self.high < u64::MAX
+    }
+
+    /// Returns the lengths in both ranges; `None` if there are none.
+    pub(super) fn intersect(self, other: Self) -> Option<Self> {
+        let range = Self { low: self.low.max(other.low), high: self.high.min(other.high) };
+        (range.low <= range.high).then_some(range)
+    }
+}
+
+impl Term {
+    /// Returns the side that the dimension follows from.
+    pub(super) fn side(self) -> Option<Side> {
+        match self {
+            Self::Length(side)
+            | Self::Packed(side)
+            | Self::PackedUp(side)
+            | Self::Whole(side)
+            | Self::Tiled(side, _)
+            | Self::Split(side, _)
+            | Self::Blocks(side, _)
+            | Self::Scaled(side, ..)
+            | Self::RoundUp(side, _)
+            | Self::Plus(side, _)
+            | Self::Mixed(side)
+            | Self::Bytes(side)
+            | Self::AtMost(side)
+            | Self::Divisor(side) => Some(side),
+            Self::Bits(_) | Self::Entries(_) | Self::Constant(_) | Self::Anything => None,
+        }
+    }
+
+    /// Returns whether the dimension depends on the bits per weight.
+    pub(super) fn has_bits(self) -> bool {
+        use Term::{Bits, Packed, PackedUp, Tiled, Whole};
+        matches!(self, Packed(_) | PackedUp(_) | Tiled(..) | Whole(_) | Bits(_))
+    }
+
+    /// Returns the key of the recipe that the dimension depends on.
+    pub(super) fn key(self) -> Option<&'static str> {
+        match self {
+            Self::Entries(key) | Self::Blocks(_, Number::Stated(key)) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Returns the dimension per element of the side, as numerator and denominator; `None` if it is no fraction.
+    fn fraction(self, units: &Units<'_>) -> Option<[u128; 2]> {
+        let number = |number| match number {
+            Number::Fixed(number) => Some(number),
+            Number::Stated(key) => (units.stated)(key),
+        };
+        let [numerator, denominator] = match self {
+            Self::Length(_) => [1, 1],
+            Self::Packed(_) | Self::PackedUp(_) => [units.bits, units.word],
+            Self::Whole(_) => [1, units.word.checked_div(units.bits)?],
+            Self::Tiled(_, rows) => [rows * units.bits, units.word],
+            Self::Split(_, parts) => [1, parts],
+            Self::Blocks(_, block) => [1, number(block)?],
+            Self::Scaled(_, times, block) => [number(times)?, number(block)?],
+            Self::Bytes(_) => [8, units.stored],
+            _ => return None,
+        };
+        (numerator > 0 && denominator > 0).then_some([numerator.into(), denominator.into()])
+    }
+
+    /// Returns whether the dimension is rounded up.
+    fn rounds_up(self) -> bool {
+        matches!(self, Self::PackedUp(_) | Self::Whole(_) | Self::Blocks(..))
+    }
+
+    /// Returns the lengths of the side that result in a dimension; `None` if there are none.
+    pub(super) fn invert(self, dimension: u64, units: &Units<'_>) -> Option<Range> {
+        let only_if = |fits: bool| fits.then_some(Range::ANY);
+        match self {
+            Self::Anything | Self::Divisor(_) | Self::Entries(_) => return Some(Range::ANY),
+            Self::Constant(number) => return only_if(dimension == number),
+            Self::Bits(number) => return only_if(dimension == number * units.bits),
+            Self::AtMost(_) => return Some(Range::at_least(dimension)),
+            Self::Plus(_, number) => return dimension.checked_sub(number).map(Range::exactly),
+            Self::RoundUp(_, number) => {
+                let low = dimension.checked_sub(number)? + 1;
+                return dimension.is_multiple_of(number).then_some(Range { low, high: dimension });
+            }
+            Self::Mixed(_) => {
+                let high = dimension.checked_mul(units.word)?;
+                return Some(Range { low: high.div_ceil(8), high });
+            }
+            _ => {}
+        }
+        let [numerator, denominator] = self.fraction(units)?;
+        let end = u128::from(dimension) * denominator;
+        let low = if self.rounds_up() {
+            (end.checked_sub(denominator)?) / numerator + 1
+        } else if end.is_multiple_of(numerator) {
+            end / numerator
+        } else {
+            return None;
+        };
+        Some(Range { low: low.try_into().ok()?, high: (end / numerator).try_into().ok()? })
+    }
+
+    /// Returns the dimension of a side, and whether it was rounded; `None` if the side does not determine it. The
+    /// inverse of [`invert`](Self::invert).
+    pub(super) fn evaluate(self, side: u64, units: &Units<'_>) -> Option<(u64, bool)> {
+        let exactly = |number| Some((number, false));
+        match self {
+            Self::Constant(number) => return exactly(number),
+            Self::Bits(number) => return exactly(number * units.bits),
+            Self::Entries(key) => {
+                let bits = u32::try_from((units.stated)(key)?).ok()?;
+                return exactly(1_u64.checked_shl(bits)?);
+            }
+            Self::Plus(_, number) => return exactly(side.checked_add(number)?),
+            Self::RoundUp(_, number) => return exactly(side.checked_next_multiple_of(number)?),
+            _ => {}
+        }
+        let [numerator, denominator] = self.fraction(units)?;
+        let product = u128::from(side) * numerator;
+        let dimension = product.div_ceil(denominator).try_into().ok()?;
+        Some((dimension, !product.is_multiple_of(denominator)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every length is in the range of its own dimension, and the dimension follows from both ends of the range.
+    #[test]
+    fn terms_are_inverted() {
+        let units = |bits| Units { bits, word: 32, stored: 32, stated: &|_| Some(3) };
+        let terms = [
+            Term::Length(Side::Inputs),
+            Term::PackedUp(Side::Inputs),
+            Term::Whole(Side::Inputs),
+            Term::Blocks(Side::Inputs, Number::Stated("any")),
+            Term::Scaled(Side::Inputs, Number::Fixed(2), Number::Fixed(1)),
+        ];
+        for (bits, side) in (1..=8).flat_map(|bits| (1..200).map(move |side| (bits, side))) {
+            for term in terms {
+                let (dimension, _) = term.evaluate(side, &units(bits)).unwrap();
+                let Range { low, high } = term.invert(dimension, &units(bits)).unwrap();
+                assert!((low..=high).contains(&side), "{term:?} {bits} {side}");
+                let ends = [low, high].map(|end| term.evaluate(end, &units(bits)).unwrap().0);
+                assert_eq!(ends, [dimension; 2], "{term:?} {bits} {side}");
+            }
+        }
+        assert_eq!(Term::Packed(Side::Inputs).invert(5, &units(3)), None);
+        let last_word = Term::PackedUp(Side::Inputs).invert(1, &units(3));
+        assert_eq!(last_word, Some(Range { low: 1, high: 10 }));
+    }
+}

@@ -1,0 +1,220 @@
+//! Integers in words of 16 or 32 bits: GPTQ, AWQ, Marlin, compressed-tensors, MLX and their relatives.
+
+use super::prelude::*;
+
+/// GPTQ: `qweight` contains the transposed weights, packed along the inputs into words of 8 to 64 bits. AutoRound,
+/// ParoQuant and GPTQModel use the same layout.
+///
+/// Source: `QuantLinear.pack` of AutoGPTQ 0.7 and GPTQModel, which rounds the rows up. Without an order of the inputs,
+/// AutoRound pads them to whole groups.
+pub(super) const GPTQ: Method = Method {
+    names: "gptq auto_gptq gptq_marlin moe_wna16 gptqmodel auto-round autoround inc intel/auto-round",
+    layouts: &[Layout::new(
+        "gptq",
+        weights(&["qweight"], INTEGER, Sides(&[PackedUp(Inputs), OUTPUTS])),
+    )
+    .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
+    .with(zeros(&["qzeros"], Sides(&[GROUPS, PackedUp(Outputs)])).dtypes(INTEGER).stored(Always))
+    .with(part(ColumnOrder, &["g_idx"], Sides(&[INPUTS])).optional())
+    .bits(ALL_BITS)
+    .grouped(Inputs, &[])
+    .pads(&[Pad { unless: Some("g_idx"), ..Pad::new(Inputs, None).plausible(1) }])
+    .recipes("gptq auto_gptq gptqmodel gptq:gptq gptq:gptq_v2 auto-round:auto_round:auto_gptq auto-round:auto_gptq")],
+    others: &[(LowRank, &["lora_A.weight", "lora_B.weight"])],
+};
+
+/// AWQ: 4-bit weights, packed along the outputs into words of 32 or 16 bits. `gemv` packs along the inputs and pads the
+/// groups.
+///
+/// Source: `awq/modules/linear` of AutoAWQ 0.2, and `awq/quantize/qmodule.py` of llm-awq. ParoQuant adds rotations.
+pub(super) const AWQ: Method = Method {
+    names: "awq auto_awq awq_marlin paroquant",
+    layouts: &[
+        Layout::new("awq", weights(&["qweight"], HALF_WORD, Sides(&[Packed(Outputs), INPUTS])))
+            .with(scale(&["scales"], Sides(&[Anything, OUTPUTS])))
+            .with(zeros(&["qzeros", "scaled_zeros"], Sides(&[Anything, OUTPUTS])))
+            .bits(&[4])
+            .recipes("awq:gemv_fast awq:llm-awq"),
+        Layout::new(
+            "awq",
+            weights(&["qweight"], WORD, Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)])),
+        )
+        .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
+        .with(absent(&["qzeros"]))
+        .bits(&[4])
+        .grouped(Inputs, &[])
+        .recipes("awq:marlin"),
+        Layout::new("awq", weights(&["qweight"], WORD, Sides(&[INPUTS, Packed(Outputs)])))
+            .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
+            .with(
+                zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)]))
+                    .need(Required)
+                    .stored(If("zero_point")),
+            )
+            .bits(ALL_BITS)
+            .grouped(Inputs, &[])
+            .recipes("awq awq:gemm auto-round:auto_round:auto_awq auto-round:auto_awq"),
+        Layout::new("awq", weights(&["qweight"], WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+            .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
+            .with(zeros(&["qzeros"], Sides(&[OUTPUTS, Anything])))
+            .bits(&[4])
+            .recipes("awq:gemv"),
+    ],
+    others: &[(Rotation, &["theta", "pairs"]), (Scale, &["channel_scales"])],
+};
+
+/// Marlin and QQQ: tiles of 16 inputs. Source: `marlin/__init__.py` of IST-DASLab,
+/// `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel.
+pub(super) const MARLIN: Method = Method {
+    names: "marlin qqq",
+    layouts: &[Layout::new(
+        "marlin",
+        weights(&["B"], WORD, Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)])),
+    )
+    .with(scale(&["s", "s_channel"], Sides(&[GROUPS, OUTPUTS])))
+    .bits(&[2, 4, 8])],
+    others: &[(Scale, &["s_group"]), (State, &["workspace"]), (ColumnOrder, &["perm"])],
+};
+
+/// compressed-tensors. Bits and group sizes come from the configuration if they fit the shapes. Up to version 0.13,
+/// values of 3, 5, 6 and 7 bits did not cross words. Marlin-2:4 stores half of the weights, in tiles of 16 rows.
+/// `weight_shape` stores the shape as tensor data, which a header does not contain.
+///
+/// Source: `compressed_tensors/compressors` 0.9 to 0.20.
+pub(super) const PACKED: Method = Method {
+    names: "compressed-tensors",
+    layouts: &[
+        Layout::new(
+            "marlin-24",
+            weights(&["weight_packed"], WORD, Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)])),
+        )
+        .with(scale(&["scale_packed"], Sides(&[GROUPS, OUTPUTS])))
+        .bits(&[4, 8])
+        .recipes("compressed-tensors:marlin-24"),
+        packed_words(Sides(&[OUTPUTS, PackedUp(Inputs)]), Sides(&[PackedUp(Outputs), GROUPS])),
+        packed_words(Sides(&[OUTPUTS, Whole(Inputs)]), Sides(&[Whole(Outputs), GROUPS])),
+    ],
+    others: &[(Shape, &["meta", "*_shape"])],
+};
+
+/// Creates the layout of words in rows. There is one scale per group, per block of rows and columns, or in total.
+const fn packed_words(words: PartShape, zero_words: PartShape) -> Layout {
+    let scales =
+        &[Sides(&[OUTPUTS, GROUPS]), Sides(&[Divisor(Outputs), Anything]), Elements(Constant(1))];
+    Layout::new(
+        "pack-quantized",
+        weights(&["weight_packed", "*_weight_packed", "*_packed"], WORD, words),
+    )
+    .with(absent(&["scale_packed"]))
+    .with(scale(&["weight_scale", "*_weight_scale", "*_scale"], OneOf(scales)))
+    .with(
+        zeros(&["weight_zero_point", "*_zero_point"], zero_words)
+            .dtypes(WORD)
+            .stored(Unless("symmetric")),
+    )
+    .with(part(ColumnOrder, &["weight_g_idx", "*_g_idx"], Elements(INPUTS)).optional())
+    .with(part(Shape, &["weight_shape"], Sides(&[Constant(2)])).optional())
+    .bits(ALL_BITS)
+    .grouped(Inputs, &[])
+    .flags(&[NeedsRecipe])
+    .recipes("compressed-tensors:pack-quantized")
+}
+
+/// MLX, and the Metal kernels of transformers. The shapes determine the product of bits and group size. The affine mode
+/// has biases.
+///
+/// Source: `mlx.core.quantize` 0.32 and `transformers/integrations/metal_quantization.py`.
+pub(super) const MLX: Method = Method {
+    names: "mlx mlx_q4 mlx_q8 metal",
+    layouts: &[Layout::new("mlx", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+        .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
+        .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])))
+        .bits(&[1, 2, 3, 4, 5, 6, 8])
+        .in_whole_groups(Inputs, &[16, 32, 64, 128])],
+    others: &[],
+};
+
+/// BitBLAS: rows of bytes. Source: `bitblas.py` of vLLM and GPTQModel.
+pub(super) const BITBLAS: Method = Method {
+    names: "bitblas",
+    layouts: &[Layout::new(
+        "bitblas",
+        weights(&["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
+    )
+    .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
+    .with(zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)])).dtypes(BYTE))
+    .bits(ALL_BITS)
+    .in_whole_groups(Inputs, &[])],
+    others: &[],
+};
+
+/// Nunchaku (SVDQuant) with a low-rank branch. AWQ has four rows side by side. Source: `nunchaku/models/linear.py`.
+pub(super) const SVDQUANT: Method = Method {
+    names: "svdquant nunchaku nunchaku_lite",
+    layouts: &[
+        Layout::new("svdquant", weights(&["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+            .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
+            .bits(&[4])
+            .in_whole_groups(Inputs, &[]),
+        Layout::new(
+            "svdquant",
+            weights(&["qweight"], WORD, Sides(&[Split(Outputs, 4), Tiled(Inputs, 4)])),
+        )
+        .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
+        .bits(&[4])
+        .in_whole_groups(Inputs, &[]),
+    ],
+    others: &[
+        (
+            Scale,
+            &[
+                "wcscales",
+                "wtscale",
+                "smooth_factor",
+                "smooth_factor_orig",
+                "smooth",
+                "smooth_orig",
+            ],
+        ),
+        (ZeroPoint, &["wzeros"]),
+        (LowRank, &["proj_down", "proj_up", "lora_down", "lora_up"]),
+    ],
+};
+
+/// Quark INT4 and INT8 in words, with a scale per group, per output, or in total. Values of 3 bits are packed into bytes
+/// without gaps. Source: `quark/torch/export/nn/modules/qparamslinear.py` 0.13.
+pub(super) const QUARK: Method = Method {
+    names: "quark quark_int4fp8_moe",
+    layouts: &[
+        Layout::new("quark", weights(&PLAIN, WORD, Sides(&[INPUTS, Packed(Outputs)])))
+            .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
+            .bits(&[1, 2, 4, 8, 16, 32])
+            .recipes("quark"),
+        Layout::new("quark", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+            .with(scale(&["weight_scale"], OneOf(&[Elements(Constant(1)), Elements(OUTPUTS)])))
+            .bits(&[1, 2, 4, 8, 16])
+            .flags(&[NeedsRecipe])
+            .recipes("quark"),
+        Layout::new("quark", weights(&PLAIN, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+            .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
+            .bits(ALL_BITS)
+            .in_whole_groups(Inputs, &[])
+            .flags(&[NeedsMethod, NeedsRecipe]),
+    ],
+    others: &[],
+};
+
+/// GGUF blocks in rows of bytes. The configuration names the block type. Source:
+/// `gptqmodel/nn_modules/qlinear/gguf.py`.
+pub(super) const GGUF: Method = Method {
+    names: "gguf",
+    layouts: &[Layout::new(
+        "gguf blocks",
+        weights(&["qweight"], BYTE, Sides(&[OUTPUTS, BLOCKS_OF_BYTES])),
+    )
+    .with(absent(&["scales"]))
+    .flags(&[NeedsMethod, NeedsRecipe, WithoutBits])],
+    others: &[],
+};
+
+const BLOCKS_OF_BYTES: Term = Scaled(Inputs, Stated("block bytes"), Stated("block elements"));
