@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// A connection is assumed to be open for this long after its last response. The HTTP library closes connections
 /// after 90 s without use.
-const ASSUMED_OPEN: Duration = Duration::from_secs(60);
+pub(super) const ASSUMED_OPEN: Duration = Duration::from_secs(60);
 
 /// Facts about the servers of an endpoint, saved for later processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::formats::{clip, serde_as_text};
+use crate::base::text::{clip, serde_as_text};
 
 /// The kind of a repository. Each kind has its own URL path on the Hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::formats::whole_number;
+use super::text::whole_number;
 
 /// A JSON object, in file order. A value of an unexpected type counts as missing, because a configuration may contain
 /// anything.

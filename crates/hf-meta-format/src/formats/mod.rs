@@ -24,7 +24,6 @@ pub mod pytorch;
 mod registry;
 pub mod safetensors;
 mod table;
-mod text;
 pub mod weight_sets;
 
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
@@ -36,7 +35,7 @@ pub use path::{PathError, RepoPath};
 pub use registry::Formats;
 pub use table::{TensorInfo, TensorTable, TensorTableBuilder, TensorTableIter};
 
+pub use crate::base::text::{chain, clip};
+pub(crate) use crate::base::text::{serde_as_text, whole_number};
 pub(crate) use names::NameList;
 pub(crate) use table::PackedTensors;
-pub use text::{chain, clip};
-pub(crate) use text::{serde_as_text, whole_number};

@@ -1,108 +1,11 @@
 //! The memory for a context length, a batch size, a cache dtype and an engine.
 
-use std::fmt;
 use std::str::FromStr;
 
-use super::{CacheError, CacheKind, CacheLayout, LayerCache};
+use super::{CacheDtype, CacheError, CacheKind, CacheLayout, LayerCache, UnknownName};
 
 /// The number of tokens for models that state no maximum.
 const DEFAULT_CONTEXT: u64 = 4_096;
-
-macro_rules! named_values {
-    ($(#[$docs:meta])* $type:ident { $($(#[$variant_docs:meta])* $variant:ident $($name:literal)+,)+ }) => {
-        $(#[$docs])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum $type {
-            $($(#[$variant_docs])* $variant,)+
-        }
-
-        impl $type {
-            /// All values.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// Returns the name of the value.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => [$($name),+][0],)+
-                }
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = UnknownName;
-
-            fn from_str(name: &str) -> Result<Self, UnknownName> {
-                match name {
-                    $($($name)|+ => Ok(Self::$variant),)+
-                    _ => Err(UnknownName { known: &[$([$($name),+][0]),+] }),
-                }
-            }
-        }
-    };
-}
-
-/// The error for a name that is none of the known ones.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected one of {}", known.join(", "))]
-pub struct UnknownName {
-    /// The known names.
-    known: &'static [&'static str],
-}
-
-named_values! {
-    /// The dtype of the keys and values in a cache.
-    CacheDtype {
-        /// 32-bit floats.
-        F32 "f32" "float32",
-        /// 16-bit floats.
-        F16 "f16" "float16" "half",
-        /// 16-bit floats with the range of 32-bit floats.
-        Bf16 "bf16" "bfloat16",
-        /// 8-bit floats.
-        Fp8 "fp8" "f8" "fp8_e4m3" "fp8_e5m2" "float8_e4m3fn",
-        /// Blocks of 32 8-bit integers with a scale of 2 bytes, in `llama.cpp`.
-        Q8_0 "q8_0",
-        /// Blocks of 32 5-bit integers with a scale and a minimum of 2 bytes each, in `llama.cpp`.
-        Q5_1 "q5_1",
-        /// Blocks of 32 5-bit integers with a scale of 2 bytes, in `llama.cpp`.
-        Q5_0 "q5_0",
-        /// Blocks of 32 4-bit integers with a scale and a minimum of 2 bytes each, in `llama.cpp`.
-        Q4_1 "q4_1",
-        /// Blocks of 32 4-bit integers with a scale of 2 bytes, in `llama.cpp`.
-        Q4_0 "q4_0",
-        /// Blocks of 32 4-bit codes with a scale of 2 bytes, in `llama.cpp`.
-        Iq4Nl "iq4_nl",
-    }
-}
-
-impl CacheDtype {
-    /// Returns the size of 32 elements in bytes.
-    fn block_bytes(self) -> u64 {
-        match self {
-            Self::F32 => 128,
-            Self::F16 | Self::Bf16 => 64,
-            Self::Fp8 => 32,
-            Self::Q8_0 => 34,
-            Self::Q5_1 => 24,
-            Self::Q5_0 => 22,
-            Self::Q4_1 => 20,
-            Self::Q4_0 | Self::Iq4Nl => 18,
-        }
-    }
-
-    /// Returns whether elements are stored in blocks.
-    pub(super) fn is_block(self) -> bool {
-        !self.block_bytes().is_multiple_of(32)
-    }
-
-    /// Returns the size of `elements` elements in bytes.
-    fn bytes(self, elements: u64) -> Option<u64> {
-        let bytes = (u128::from(elements) * u128::from(self.block_bytes())).div_ceil(32);
-        u64::try_from(bytes).ok()
-    }
-}
 
 named_values! {
     /// The program that stores the cache.
@@ -360,10 +263,4 @@ fn add(sum: &mut (u64, u64), factors: &[u64], dtype: CacheDtype) -> Option<()> {
     sum.0 = sum.0.checked_add(elements)?;
     sum.1 = sum.1.checked_add(dtype.bytes(elements)?)?;
     Some(())
-}
-
-impl fmt::Display for CacheDtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::adapter::{self, Adapter};
-use super::index_check::{self, IndexCheck};
-use super::verify::{check_config, check_count};
+use super::index_check::{self, IndexCheck, check_config, check_count};
 use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, WeightFiles, Weights, bounded,

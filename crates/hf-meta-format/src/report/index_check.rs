@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::iter::once;
 
 use super::{Finding, bounded};
+use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount};
 use crate::formats::safetensors::{IndexError, IndexErrorKind, SafetensorsIndexJson};
 use crate::formats::{NameList, RepoPath, clip};
 
@@ -208,6 +209,62 @@ pub(super) fn as_error(finding: &Finding) -> Option<IndexError> {
         _ => return None,
     };
     Some(IndexError::new(kind, finding.to_string()).with_tensor(tensor))
+}
+
+/// Checks a count on its own and against the declared total.
+///
+/// Writers of the total disagree on its meaning: it may be parameters or elements, with or without scalars and buffers.
+#[must_use]
+pub fn check_count(
+    count: &ParameterCount,
+    breakdown: &CountBreakdown,
+    declared: Option<u64>,
+) -> Vec<Finding> {
+    let unknown = count.rows().filter(|(dtype, _)| dtype.block().is_none());
+    let unknown = unknown.map(|(dtype, row)| Finding::UnknownDtype {
+        dtype: clip(dtype.as_str()),
+        tensors: row.tensors,
+    });
+    let totals = count.totals();
+    let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
+    let buffers: u64 = buffers.map(|group| group.count.parameters).fold(0, u64::saturating_add);
+    let is_wrong = |declared: &u64| {
+        [totals.parameters, totals.elements].into_iter().all(|found| {
+            let others = [found.checked_add(totals.scalars), found.checked_sub(buffers)];
+            *declared != found && !others.contains(&Some(*declared))
+        })
+    };
+    let found = totals.parameters;
+    let wrong = declared
+        .filter(is_wrong)
+        .map(|declared| Finding::TotalParametersMismatch { declared, found });
+    let unresolved = breakdown.unresolved.iter().cloned().map(Finding::UnresolvedModule);
+    let method = breakdown.unknown_method.clone();
+    let method = method.map(|method| Finding::UnknownQuantization { method });
+    let [copies, states] = [Buffer::EmaCopy, Buffer::OptimizerState].map(|kind| {
+        let groups = breakdown.groups.iter().filter(|group| group.buffer == Some(kind));
+        groups.map(|group| group.count).sum::<DtypeCount>()
+    });
+    let tensors = copies.tensors.saturating_add(states.tensors);
+    let state = (tensors > 0).then_some(Finding::TrainingState {
+        tensors,
+        copies: copies.elements,
+        states: states.elements,
+    });
+    let tied = breakdown.tied_output.clone().map(|output| Finding::TiedEmbeddingStored {
+        tensor: output.tensor,
+        stored: output.input,
+        counted: output.left_out.is_none(),
+    });
+    let found = bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method);
+    found.chain(state).chain(tied).collect()
+}
+
+/// Compares a count of all files with the size that `config.json` implies.
+#[must_use]
+pub fn check_config(count: &ParameterCount, breakdown: &CountBreakdown) -> Option<Finding> {
+    let expected = breakdown.config_total.filter(|_| breakdown.contradicts_config)?;
+    Some(Finding::ConfigCountMismatch { expected, found: count.total() })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
 
-use super::formula::{Formula, FormulaError, FormulaInputs};
+use super::formula::{Formula, FormulaError, FormulaInputs, Value};
 use crate::base::json_object::{JsonObject, number, read};
 
 /// The caches, modules and sizes of architectures.
@@ -98,21 +98,6 @@ fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
     let first = values.next()?;
     // An object is not a number.
     if values.all(|value| value == first) { first } else { Some("{}") }
-}
-
-/// The value of a key.
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
-    Missing,
-    /// An explicit `null`. Model classes then derive the value, instead of using their default.
-    Null,
-    Number(u64),
-    /// One value per layer, or a list of layers.
-    Numbers(Vec<u64>),
-    Texts(Vec<String>),
-    /// An object with a number of entries.
-    Object(u64),
-    Invalid,
 }
 
 impl Value {

@@ -16,7 +16,20 @@
 
 use std::rc::Rc;
 
-use super::architecture::Value;
+/// The value of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Missing,
+    /// An explicit `null`. Model classes then derive the value, instead of using their default.
+    Null,
+    Number(u64),
+    /// One value per layer, or a list of layers.
+    Numbers(Vec<u64>),
+    Texts(Vec<String>),
+    /// An object with a number of entries.
+    Object(u64),
+    Invalid,
+}
 
 /// The reason why a formula has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
