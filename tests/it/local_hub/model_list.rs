@@ -91,7 +91,7 @@ async fn models_are_sorted_and_filtered() {
         assert_eq!(names(&hub, query).await.0, expected, "{query}");
     }
     let member = [("authorization", "Bearer member")];
-    let list = json(&get_from(&hub, "/api/models?filter=safetensors", &member).await);
+    let list = json(&get_from(&hub, "/api/models?author=a&filter=safetensors", &member).await);
     let listed = list.as_array().unwrap().iter().any(|model| model["id"] == "a/hidden");
     assert!(listed, "{list}");
 }
