@@ -70,6 +70,11 @@ impl<'a> ModuleSchemes<'_, 'a> {
     /// The steps of reading a value from a scheme.
     const STEPS: u64 = 16;
 
+    /// Returns whether the configuration contains patterns of modules.
+    pub(crate) fn have_patterns(&self) -> bool {
+        self.config.patterns().next().is_some()
+    }
+
     /// Returns the bits of the module's weights, if the configuration gives them.
     pub(crate) fn bits(&mut self) -> Option<u64> {
         self.choose(Self::STEPS, |scheme| scheme.bits).ok().flatten()

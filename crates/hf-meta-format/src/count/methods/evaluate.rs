@@ -53,7 +53,9 @@ pub(crate) fn evaluate(
 ) -> Vec<Difference> {
     let Ok(group_size) = schemes.group_size() else { return Vec::new() };
     let stated = Scheme { bits: schemes.bits(), group_size, ..Scheme::default() };
-    let whole = schemes.choose(1, |scheme| Some(*scheme)).ok().flatten();
+    // The scheme of a pattern overrides only what it states.
+    let is_whole = !schemes.have_patterns();
+    let whole = schemes.choose(1, |scheme| Some(*scheme).filter(|_| is_whole)).ok().flatten();
     let scheme = whole.filter(|whole| whole.bits == stated.bits).unwrap_or(stated);
     let configured = Some(&*recipe.method);
     let mut best: Option<Vec<Difference>> = None;
@@ -202,7 +204,9 @@ impl<'a> Evaluation<'a> {
             found.extend(self.compare_part(part, stored, &mut ranges, &units));
         }
         let mut parts = BTreeSet::new();
-        found.retain(|difference| parts.insert(difference.part.clone()));
+        found.retain(|Difference { part, kind, .. }| {
+            parts.insert((part.clone(), matches!(kind, DifferenceKind::Shape { .. })))
+        });
         found
     }
 

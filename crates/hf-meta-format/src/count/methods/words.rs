@@ -188,13 +188,11 @@ pub(super) const QUARK: Method = Method {
     layouts: &[
         Layout::new("quark", weights(&PLAIN, WORD, Sides(&[INPUTS, Packed(Outputs)])))
             .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
-            .bits(&[1, 2, 4, 8, 16, 32])
-            .recipes("quark"),
+            .bits(&[1, 2, 4, 8, 16, 32]),
         Layout::new("quark", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
             .with(scale(&["weight_scale"], OneOf(&[Elements(Constant(1)), Elements(OUTPUTS)])))
             .bits(&[1, 2, 4, 8, 16])
-            .flags(&[NeedsRecipe])
-            .recipes("quark"),
+            .flags(&[NeedsRecipe]),
         Layout::new("quark", weights(&PLAIN, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
             .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
             .bits(ALL_BITS)
