@@ -5,9 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::{
-    Buffer, Configs, CountedAs, DtypeCount, Evidence, MixtureOfExperts, Packing, UnknownActive,
-};
+use super::{Buffer, CountedAs, DtypeCount, Evidence, MixtureOfExperts, Packing, UnknownActive};
 use crate::formats::{Dtype, clip};
 
 /// The breakdown of a count: the rules that were applied, and the tensors grouped by how they were counted.
@@ -71,31 +69,6 @@ impl CountBreakdown {
             && self.module_kinds.is_empty()
             && self.config_total.is_none();
         self.unresolved.is_empty() && !(self.needs_config && self.contradicts_config) && !is_unknown
-    }
-
-    /// Compares the count with the size that the configuration implies. Buffers and draft layers are not part of that
-    /// size. A size that fits refutes all doubts.
-    pub(super) fn compare_with_config(&mut self, found: u64, configs: &Configs) {
-        let Some(expected) = configs.expected else { return };
-        let buffers = self.groups.iter().filter(|group| group.buffer.is_some());
-        let buffers = buffers.fold(0_u64, |sum, group| sum.saturating_add(group.count.parameters));
-        let draft = self.moe.map_or(0, |moe| moe.draft);
-        // Draft layers may contain some of the buffers.
-        let without_draft = found.saturating_sub(draft);
-        let without_buffers = found.saturating_sub(buffers);
-        let fits = expected.is_between(without_buffers, without_buffers)
-            || draft > 0
-                && expected.is_between(without_draft.saturating_sub(buffers), without_draft);
-        if fits {
-            let is_doubt = |reason| {
-                use UnresolvedReason::{Padded, SuspectedPacking, UnknownTensors};
-                matches!(reason, Padded | SuspectedPacking | UnknownTensors)
-            };
-            self.unresolved.retain(|found| !is_doubt(found.reason));
-        }
-        self.config_total = Some(expected.total);
-        // If the count is uncertain, its unresolved modules are already reported.
-        self.contradicts_config = !fits && self.unresolved.is_empty();
     }
 }
 

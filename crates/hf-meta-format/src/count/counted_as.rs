@@ -1,6 +1,8 @@
 //! The classes of tensors, which determine how their parameters are counted.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use crate::formats::TensorInfo;
 
@@ -32,6 +34,52 @@ impl CountedAs {
             self,
             Self::AuxiliaryTensor(_) | Self::Scalar | Self::TiedCopy | Self::OptimizerState
         )
+    }
+}
+
+/// The use of a tensor in the model, which determines its class.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TensorUse {
+    /// A tensor outside of quantized modules.
+    Stored(Option<Buffer>),
+    /// The weights of a module, and their number.
+    Weights(u64, Packing),
+    /// A tensor that is needed to unpack weights.
+    Auxiliary(AuxiliaryTensor),
+    /// Packed weights of an unknown number.
+    Unresolved,
+    /// An output embedding that is a copy of the input embedding.
+    TiedCopy,
+}
+
+impl TensorUse {
+    /// Returns the class of a tensor with this use.
+    pub(super) fn class(self, tensor: &TensorInfo) -> CountedAs {
+        match self {
+            Self::Weights(parameters, _) if tensor.elements() == Some(parameters) => {
+                CountedAs::AsStored
+            }
+            Self::Weights(_, packing) => CountedAs::Unpacked(packing),
+            Self::TiedCopy => CountedAs::TiedCopy,
+            Self::Auxiliary(kind) if !tensor.is_scalar() => CountedAs::AuxiliaryTensor(kind),
+            // Exponents without a mantissa can only scale other values.
+            Self::Stored(_) | Self::Unresolved if tensor.dtype.is_exponent() => {
+                CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale)
+            }
+            _ if tensor.is_scalar() => CountedAs::Scalar,
+            Self::Stored(Some(Buffer::OptimizerState)) => CountedAs::OptimizerState,
+            Self::Unresolved => CountedAs::Unresolved,
+            Self::Stored(_) | Self::Auxiliary(_) => CountedAs::AsStored,
+        }
+    }
+
+    /// Returns the number of parameters of a tensor with this use; `None` if it overflows.
+    pub(super) fn parameters(self, tensor: &TensorInfo) -> Option<u64> {
+        match self {
+            Self::Weights(parameters, _) => Some(parameters),
+            _ if self.class(tensor).is_counted() => tensor.elements(),
+            _ => Some(0),
+        }
     }
 }
 
@@ -212,52 +260,72 @@ impl Buffer {
     /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
     #[must_use]
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
-        let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
-        let parent = || module.rsplit('.').next().unwrap_or_default();
-        if let Some(kind) = Self::training_state(name) {
-            return Some(kind);
-        }
-        if let Some((kind, ..)) = Self::NAMES.iter().find(|(_, names)| names.contains(&last)) {
-            return Some(*kind);
-        }
-        Some(match (last, &info.shape[..]) {
-            ("bias", shape) if is_mask(shape) && parent().starts_with("att") => Self::AttentionMask,
-            // Learned embeddings have a row per position, or a third dimension.
-            ("positional_embedding", [2, _]) => Self::FixedPositions,
-            // VideoPrism. Other models learn embeddings with this name.
-            ("position_embedding", [_, _]) if module.ends_with("text_model.embeddings") => {
-                Self::FixedPositions
-            }
-            ("freqs", _) if module.contains("timestep_embeddings") => Self::RotaryFrequencies,
-            _ => {
-                let is_found = |(_, found, name): &&(_, _, _)| *name == last && parent() == *found;
-                Self::NAMES_BELOW.iter().find(is_found)?.0
-            }
-        })
-    }
-
-    /// Returns the last segments of all names.
-    pub(super) fn last_segments() -> impl Iterator<Item = &'static str> {
-        let names = Self::NAMES.iter().flat_map(|(_, names)| *names);
-        names.chain(Self::NAMES_BELOW.iter().map(|(.., name)| name)).copied()
+        BufferName::new(name)?.kind(&info.shape)
     }
 
     /// Returns the kind of training state if a name begins like the names of EMA copies or optimizer states. Source:
     /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning.
-    pub(super) fn training_state(name: &str) -> Option<Self> {
+    fn training_state(name: &str) -> Option<Self> {
         let name = name.strip_prefix("state_dict.").unwrap_or(name);
-        // Constant lengths make this fast.
-        let is_copy = name.starts_with("model_ema.")
-            || name.starts_with("ema_model.")
-            || name.starts_with("ema.")
-            || name.starts_with("ema_state_dict.")
-            || name.starts_with("state_dict_ema.");
-        let is_state = name.starts_with("optimizer.")
-            || name.starts_with("optimizers.")
-            || name.starts_with("optimizer_states.")
-            || name.starts_with("optimizer_state_dict.");
-        let state = is_state.then_some(Self::OptimizerState);
-        if is_copy { Some(Self::EmaCopy) } else { state }
+        match name.split_once('.')?.0 {
+            "model_ema" | "ema_model" | "ema" | "ema_state_dict" | "state_dict_ema" => {
+                Some(Self::EmaCopy)
+            }
+            "optimizer" | "optimizers" | "optimizer_states" | "optimizer_state_dict" => {
+                Some(Self::OptimizerState)
+            }
+            _ => None,
+        }
+    }
+}
+
+static BY_LAST_SEGMENT: LazyLock<HashMap<&str, Buffer>> = LazyLock::new(|| {
+    let names = |(kind, names): &(Buffer, &'static [&'static str])| {
+        let kind = *kind;
+        names.iter().map(move |name| (*name, kind))
+    };
+    Buffer::NAMES.iter().flat_map(names).collect()
+});
+
+/// The kind of buffer that a name shows, if the tensor has a suitable shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BufferName {
+    kind: Buffer,
+    has_shape: fn(&[u64]) -> bool,
+}
+
+impl BufferName {
+    /// Returns `None` if no buffer has this name.
+    pub(super) fn new(name: &str) -> Option<Self> {
+        let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
+        let parent = module.rsplit('.').next().unwrap_or_default();
+        let is_below = |(_, above, name): &&(_, _, _)| *name == last && *above == parent;
+        let below = || Buffer::NAMES_BELOW.iter().find(is_below).map(|(kind, ..)| *kind);
+        let any_shape = Buffer::training_state(name)
+            .or_else(|| BY_LAST_SEGMENT.get(last).copied())
+            .or_else(below);
+        if let Some(kind) = any_shape {
+            return Some(Self { kind, has_shape: |_| true });
+        }
+        let (kind, has_shape): (_, fn(&[u64]) -> bool) = match last {
+            "bias" if parent.starts_with("att") => (Buffer::AttentionMask, is_mask),
+            // Learned embeddings have a row per position, or a third dimension.
+            "positional_embedding" => (Buffer::FixedPositions, |shape| matches!(shape, [2, _])),
+            // VideoPrism. Other models learn embeddings with this name.
+            "position_embedding" if module.ends_with("text_model.embeddings") => {
+                (Buffer::FixedPositions, |shape| shape.len() == 2)
+            }
+            "freqs" if module.contains("timestep_embeddings") => {
+                (Buffer::RotaryFrequencies, |_| true)
+            }
+            _ => return None,
+        };
+        Some(Self { kind, has_shape })
+    }
+
+    /// Returns the kind of buffer, or `None` if a buffer has another shape.
+    pub(super) fn kind(self, shape: &[u64]) -> Option<Buffer> {
+        (self.has_shape)(shape).then_some(self.kind)
     }
 }
 

@@ -40,18 +40,20 @@
 //! and length, and the work per module is bounded.
 
 mod breakdown;
+mod collected;
 pub(crate) mod config;
 mod counted_as;
 mod counter;
+mod doubts;
 mod expected_size;
 mod experts;
 mod methods;
 mod module;
-mod name_index;
+pub(crate) mod name_pattern;
+mod names;
 mod parameter_count;
 mod pending;
-mod shape_check;
-mod siblings;
+mod position;
 mod solver;
 mod sums;
 #[cfg(test)]
@@ -62,11 +64,12 @@ pub use breakdown::{
     UnresolvedReason,
 };
 pub use config::{ConfigError, Configs};
+use counted_as::BufferName;
 pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Evidence, Packing};
 pub use counter::{Counter, needs_config};
-pub(crate) use experts::{Embedding, TensorPosition};
 pub use experts::{MixtureOfExperts, UnknownActive};
 pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate};
 pub(crate) use module::{Component, ComponentTensor, Module, container_bits};
-pub(crate) use name_index::{is_packed_weight, module_of, split as split_name};
+pub(crate) use names::{Names, is_packed_weight, module_of, split as split_name};
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};
+pub(crate) use position::{Embedding, Position};

@@ -5,6 +5,16 @@ use std::cmp::Ordering;
 use super::AuxiliaryTensor;
 use crate::formats::{Dtype, TensorInfo};
 
+/// The names of components in the order of precedence. After an initial `*`, a name is a suffix of the last segment of
+/// a tensor name, such as `*_packed` of `experts.up_proj_packed`.
+pub(super) type Names = &'static [&'static str];
+
+/// The names of auxiliary tensors, by kind.
+pub(super) type AuxiliaryNames = &'static [(AuxiliaryTensor, Names)];
+
+/// The names that unquantized models use for weights: `weight`, and the bare module name.
+pub(super) const PLAIN: [&str; 2] = ["weight", ""];
+
 /// A name that quantizers give to a tensor of a module.
 #[derive(Debug)]
 pub(crate) struct Component {
@@ -15,8 +25,6 @@ pub(crate) struct Component {
     pub(crate) name: &'static str,
     pub(super) is_suffix: bool,
     pub(crate) role: Role,
-    /// True if a [buffer](super::Buffer) may have this name.
-    pub(super) may_be_buffer: bool,
 }
 
 /// The role of a component in its module.
@@ -175,6 +183,11 @@ pub(crate) fn container_bits(dtype: &Dtype) -> Option<u64> {
             | Dtype::I64
     );
     if is_container { dtype.bits() } else { None }
+}
+
+/// Returns the name of a component without the mark of a suffix.
+pub(super) fn without_star(name: &str) -> &str {
+    name.strip_prefix('*').unwrap_or(name)
 }
 
 #[cfg(test)]

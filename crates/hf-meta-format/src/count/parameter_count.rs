@@ -39,18 +39,6 @@ impl DtypeCount {
         })
     }
 
-    /// Subtracts every field, saturating at 0.
-    pub(super) fn saturating_sub(&self, other: &Self) -> Self {
-        Self {
-            tensors: self.tensors.saturating_sub(other.tensors),
-            counted: self.counted.saturating_sub(other.counted),
-            parameters: self.parameters.saturating_sub(other.parameters),
-            elements: self.elements.saturating_sub(other.elements),
-            scalars: self.scalars.saturating_sub(other.scalars),
-            bytes: self.bytes.saturating_sub(other.bytes),
-        }
-    }
-
     /// Adds every field, saturating at the numeric bounds.
     pub(super) fn saturating_add(&self, other: &Self) -> Self {
         Self {

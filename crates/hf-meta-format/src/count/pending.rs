@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::module::{Component, ComponentTensor, Module};
-use super::name_index::components;
+use super::names::components;
 use crate::formats::{PackedTensors, TensorInfo};
 
 /// A compact list of tensors. The 208,550 tensors of Kimi-K2.5 take about 7 MB.
@@ -139,7 +139,7 @@ impl PendingTensors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::name_index::split;
+    use crate::count::names::split;
 
     fn tensor(dtype: &str, shape: &[u64], length: u64) -> TensorInfo {
         TensorInfo { dtype: dtype.into(), shape: shape.to_vec(), data_offsets: (0, length) }

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::config::{Configs, KnownSides, MetadataShapes, Schemes};
-use super::methods::{Solved, solve};
+use super::collected::Collected;
+use super::config::{Configs, KnownSides, Schemes};
+use super::counted_as::TensorUse;
+use super::doubts::SolvedSiblings;
+use super::methods::{Solved, methods_of, solve};
 use super::module::{Component, ComponentTensor, Module, Role, container_bits};
-use super::name_index::methods_of;
+use super::names::Names;
 use super::pending::PendingTensors;
-use super::siblings::SiblingCheck;
 use super::sums::CountSums;
 use super::{AuxiliaryTensor, CountOverflow, CountedAs, UnresolvedReason};
 use crate::formats::TensorInfo;
@@ -21,9 +23,10 @@ pub(super) struct Solver<'a> {
     undecided: PendingTensors,
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
-    siblings: &'a mut SiblingCheck,
+    siblings: SolvedSiblings<'a>,
     /// Recent solutions that do not depend on the module's name, with the tensors they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, ModuleSolution)>,
+    names: Names,
     /// The name of the current tensor, in memory that is reused.
     name: String,
 }
@@ -35,21 +38,17 @@ const MAX_RECENT: usize = 4;
 type ModuleSolution = Result<Option<Solved>, UnresolvedReason>;
 
 impl<'a> Solver<'a> {
-    /// Creates a solver that adds to `sums` and `siblings`.
-    pub(super) fn new(
-        configs: &'a Configs,
-        shapes: &'a MetadataShapes,
-        sums: CountSums,
-        siblings: &'a mut SiblingCheck,
-    ) -> Self {
+    /// Creates a solver that adds to the collected sums.
+    pub(super) fn new(collected: &'a Collected, configs: &'a Configs) -> Self {
         Self {
             schemes: Schemes::new(&configs.quantization),
-            known: KnownSides { dimensions: &configs.dimensions, shapes },
-            sums,
+            known: KnownSides { dimensions: &configs.dimensions, shapes: &collected.shapes },
+            sums: collected.sums.clone(),
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
-            siblings,
+            siblings: SolvedSiblings::new(&collected.siblings),
             recent: VecDeque::new(),
+            names: Names::default(),
             name: String::new(),
         }
     }
@@ -121,10 +120,11 @@ impl<'a> Solver<'a> {
         self.sums.add_kind(module, solved);
         for (component, tensor) in module.tensors {
             if *component == solved.weights {
+                let used = TensorUse::Weights(solved.parameters, solved.packing);
                 component.write_tensor_name(module.name, &mut self.name);
-                self.sums.add_weights(&self.name, tensor, solved)?;
+                self.sums.add(&self.names.read(&self.name), tensor, used)?;
             } else if let Some(kind) = solved.auxiliary(component) {
-                self.add(module.name, component, tensor, auxiliary_class(tensor, kind))?;
+                self.add(module.name, component, tensor, TensorUse::Auxiliary(kind))?;
             } else {
                 self.add_unsolved(module, component, tensor)?;
             }
@@ -144,15 +144,11 @@ impl<'a> Solver<'a> {
         self.is_quantized = true;
         let mut elements = 0_u64;
         for (component, tensor) in module.tensors {
-            let class = match (component.role.kind(), class_as_stored(tensor)) {
-                (Some(kind), _) => auxiliary_class(tensor, kind),
-                (None, CountedAs::AsStored) => CountedAs::Unresolved,
-                (None, class) => class,
-            };
+            let used = component.role.kind().map_or(TensorUse::Unresolved, TensorUse::Auxiliary);
             if component.is_weights() {
                 elements = elements.saturating_add(tensor.elements().unwrap_or_default());
             }
-            self.add(module.name, component, tensor, class)?;
+            self.add(module.name, component, tensor, used)?;
         }
         self.sums.add_unresolved(module.name, reason, elements);
         Ok(())
@@ -173,7 +169,7 @@ impl<'a> Solver<'a> {
             let pushed = self.undecided.push(module.name, component, tensor);
             return pushed.ok_or_else(|| CountOverflow::new(module.name));
         }
-        self.add(module.name, component, tensor, class_as_stored(tensor))
+        self.add(module.name, component, tensor, TensorUse::Stored(None))
     }
 
     fn add(
@@ -181,16 +177,21 @@ impl<'a> Solver<'a> {
         module: &str,
         component: &Component,
         tensor: &TensorInfo,
-        class: CountedAs,
+        used: TensorUse,
     ) -> Result<(), CountOverflow> {
+        let class = used.class(tensor);
         if class == CountedAs::AsStored && !component.is_weights() {
             self.siblings.add_counted_part(module, component);
         }
         component.write_tensor_name(module, &mut self.name);
         if class == CountedAs::AsStored && container_bits(&tensor.dtype).is_some() {
-            self.sums.add_integers(&self.name, tensor);
+            self.sums.integers.add(&self.name, tensor);
         }
-        self.sums.add(&self.name, tensor, class, None)
+        if class.is_counted() {
+            self.sums.add(&self.names.read(&self.name), tensor, used)
+        } else {
+            self.sums.add_to_group(&self.name, tensor, used)
+        }
     }
 
     /// Classifies the undecided tensors, now that it is known whether the model is quantized.
@@ -198,42 +199,44 @@ impl<'a> Solver<'a> {
         let undecided = std::mem::take(&mut self.undecided);
         undecided.for_each_module(|module| {
             module.tensors.iter().try_for_each(|(component, tensor)| {
-                let class = self.undecided_class(module.name, component, tensor);
-                self.add(module.name, component, tensor, class)
+                let used = self.undecided_use(module.name, component, tensor);
+                self.add(module.name, component, tensor, used)
             })
         })?;
+        self.sums.add_doubt(self.siblings.finish());
         Ok(self.sums)
     }
 
-    fn undecided_class(
+    fn undecided_use(
         &mut self,
         module: &str,
         component: &Component,
         tensor: &TensorInfo,
-    ) -> CountedAs {
+    ) -> TensorUse {
+        let stored = TensorUse::Stored(None);
         let reason = match component.role {
-            _ if class_as_stored(tensor) != CountedAs::AsStored => return class_as_stored(tensor),
-            Role::QuantizerState(kind) => return CountedAs::AuxiliaryTensor(kind),
+            _ if stored.class(tensor) != CountedAs::AsStored => return stored,
+            Role::QuantizerState(kind) => return TensorUse::Auxiliary(kind),
             Role::AlwaysAuxiliary(kind) if self.is_quantized => {
-                return CountedAs::AuxiliaryTensor(kind);
+                return TensorUse::Auxiliary(kind);
             }
             // Integers with other names are as likely to be tables or masks as weights.
             Role::PlainWeights
                 if component.is_bare()
                     && !(is_matrix(tensor) && (self.is_quantized || is_stack(tensor))) =>
             {
-                return CountedAs::AsStored;
+                return stored;
             }
-            Role::AlwaysAuxiliary(_) => return CountedAs::AsStored,
+            Role::AlwaysAuxiliary(_) => return stored,
             // Auxiliary components are scales or packed zero points without their weights.
             _ if self.is_quantized => UnresolvedReason::UnknownComponents,
             role if role.is_weights() && may_be_packed(tensor) => {
                 UnresolvedReason::SuspectedPacking
             }
-            _ => return CountedAs::AsStored,
+            _ => return stored,
         };
         self.sums.add_unresolved(module, reason, tensor.elements().unwrap_or_default());
-        CountedAs::Unresolved
+        TensorUse::Unresolved
     }
 }
 
@@ -276,32 +279,15 @@ fn is_stack(tensor: &TensorInfo) -> bool {
     matches!(tensor.shape[..], [stacked, _, _, ..] if stacked > 1)
 }
 
-/// Returns the class of an auxiliary tensor.
-fn auxiliary_class(tensor: &TensorInfo, kind: AuxiliaryTensor) -> CountedAs {
-    if tensor.is_scalar() { CountedAs::Scalar } else { CountedAs::AuxiliaryTensor(kind) }
-}
-
-/// Returns the class of a tensor outside of quantized modules.
-pub(super) fn class_as_stored(tensor: &TensorInfo) -> CountedAs {
-    // Exponents without a mantissa can only scale other values.
-    if tensor.dtype.is_exponent() {
-        CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale)
-    } else if tensor.is_scalar() {
-        CountedAs::Scalar
-    } else {
-        CountedAs::AsStored
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::name_index::split;
+    use crate::count::names::split;
 
     /// Earlier answers may have been wrong, too.
     #[test]
     fn nothing_is_exact_after_the_step_limit() {
-        let (configs, shapes) = (Configs::default(), MetadataShapes::default());
+        let (configs, collected) = (Configs::default(), Collected::default());
         let tensors: [(_, _, &[u64]); 3] = [
             ("m.qweight", "I32", &[8, 16]),
             ("m.qzeros", "I32", &[1, 2]),
@@ -311,13 +297,13 @@ mod tests {
             (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
         });
         let is_too_complex = |has_steps: bool| {
-            let mut siblings = SiblingCheck::default();
-            let mut solver = Solver::new(&configs, &shapes, CountSums::default(), &mut siblings);
+            let mut solver = Solver::new(&collected, &configs);
             if !has_steps {
                 solver.schemes.exhaust();
             }
             solver.add_module(&Module { name: "m", tensors: &tensors }).unwrap();
-            solver.finish().unwrap().has_unresolved(UnresolvedReason::TooComplex)
+            let (_, found) = solver.finish().unwrap().finish(&configs);
+            found.unresolved.iter().any(|found| found.reason == UnresolvedReason::TooComplex)
         };
         assert_eq!([true, false].map(is_too_complex), [false, true]);
     }

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use super::counted_as::TensorUse;
+use super::doubts::{Integers, ShapeCheck};
 use super::experts::ExpertSums;
 use super::methods::{Solved, is_known};
 use super::module::{Component, Module, container_bits};
-use super::shape_check::ShapeCheck;
+use super::names::TensorName;
+use super::position::Embedding;
 use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, Evidence, ModuleKind,
     Packing, ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
 };
-use crate::formats::{Dtype, TensorInfo};
+use crate::formats::{Dtype, TensorInfo, clip};
 
 /// Sums over the classified tensors.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +26,20 @@ pub(super) struct CountSums {
     shapes: ShapeCheck,
     kinds: Vec<KindSum>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
-    /// The integers that are counted as stored, and their bytes. Their names belong to no known method.
-    integers: Option<(UnresolvedModules, u64)>,
+    pub(super) integers: Integers,
+    /// The largest input embedding.
+    input: Option<StoredEmbedding>,
+    /// The largest output embedding, which is not in the sums yet.
+    output: Option<StoredEmbedding>,
+}
+
+/// An embedding outside of all layers.
+#[derive(Clone, Debug)]
+struct StoredEmbedding {
+    name: String,
+    parameters: u64,
+    used: TensorUse,
+    tensor: TensorInfo,
 }
 
 /// The number of recent groups. A model has few groups, and searching them linearly is faster than a map.
@@ -88,69 +103,70 @@ impl KindSum {
 }
 
 impl CountSums {
-    /// Adds a tensor whose elements are not packed.
+    /// Adds a tensor.
     pub(super) fn add(
         &mut self,
-        name: &str,
+        name: &TensorName<'_>,
         tensor: &TensorInfo,
-        class: CountedAs,
-        buffer: Option<Buffer>,
+        used: TensorUse,
     ) -> Result<(), CountOverflow> {
-        let is_state = buffer == Some(Buffer::OptimizerState) && class == CountedAs::AsStored;
-        let class = if is_state { CountedAs::OptimizerState } else { class };
-        let overflow = || CountOverflow::new(name);
-        let parameters = if class.is_counted() { tensor.elements() } else { Some(0) };
-        let parameters = parameters.ok_or_else(overflow)?;
-        let is_embedding =
-            self.checked_add(name, tensor, (class, buffer), parameters).ok_or_else(overflow)?;
+        let class = used.class(tensor);
+        let parameters = used.parameters(tensor).ok_or_else(|| CountOverflow::new(name.name))?;
+        self.experts.add(name, tensor, parameters);
+        let embedding = name.embedding().filter(|_| parameters > 0 && !name.is_draft());
+        let is_weights = matches!(used, TensorUse::Weights(..));
         // Only the sides of embeddings matter: a model may have more of them than of other weights.
-        let parameters = if is_embedding { 0 } else { parameters };
-        if class == CountedAs::AsStored {
-            self.shapes.add(name, tensor, parameters);
+        let sided = if embedding.is_some() && !is_weights { 0 } else { parameters };
+        let is_packed = is_weights && container_bits(&tensor.dtype).is_some();
+        if class == CountedAs::AsStored && !is_packed {
+            self.shapes.add(name.name, tensor, sided);
         } else {
-            self.shapes.add_packed(parameters);
+            self.shapes.add_packed(sided);
         }
-        Ok(())
+        // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.
+        let named = embedding.filter(|_| !name.split().1.is_bare());
+        let known = match named {
+            Some(Embedding::Input) => &mut self.input,
+            Some(Embedding::Output) => &mut self.output,
+            Some(Embedding::LookupTable) | None => {
+                return self.add_to_group(name.name, tensor, used);
+            }
+        };
+        let is_input = named == Some(Embedding::Input);
+        if known.as_ref().is_some_and(|known| known.parameters >= parameters) {
+            return self.add_to_group(name.name, tensor, used);
+        }
+        let found =
+            StoredEmbedding { name: clip(name.name), parameters, used, tensor: tensor.clone() };
+        let previous = known.replace(found);
+        if is_input {
+            return self.add_to_group(name.name, tensor, used);
+        }
+        // The class of the largest output embedding is decided last.
+        previous.map_or(Ok(()), |last| self.add_to_group(&last.name, &last.tensor, last.used))
     }
 
-    /// Adds the weights of a module.
-    pub(super) fn add_weights(
+    /// Adds a tensor to the sums of its group, without regard to its position in the model.
+    pub(super) fn add_to_group(
         &mut self,
         name: &str,
         tensor: &TensorInfo,
-        solved: &Solved,
+        used: TensorUse,
     ) -> Result<(), CountOverflow> {
-        let is_as_stored = tensor.elements() == Some(solved.parameters);
-        let class =
-            if is_as_stored { CountedAs::AsStored } else { CountedAs::Unpacked(solved.packing) };
-        if is_as_stored && container_bits(&tensor.dtype).is_none() {
-            self.shapes.add(name, tensor, solved.parameters);
-        } else {
-            self.shapes.add_packed(solved.parameters);
-        }
-        let added = self.checked_add(name, tensor, (class, None), solved.parameters);
-        added.map(|_| ()).ok_or_else(|| CountOverflow::new(name))
-    }
-
-    /// Returns whether the tensor is an embedding; `None` if a sum overflows.
-    fn checked_add(
-        &mut self,
-        name: &str,
-        tensor: &TensorInfo,
-        (class, buffer): (CountedAs, Option<Buffer>),
-        parameters: u64,
-    ) -> Option<bool> {
+        let class = used.class(tensor);
+        let buffer = if let TensorUse::Stored(buffer) = used { buffer } else { None };
+        let overflow = || CountOverflow::new(name);
+        let elements = if tensor.is_scalar() { Some(0) } else { tensor.elements() };
         let count = DtypeCount {
             tensors: 1,
             counted: u64::from(class.is_counted()),
-            parameters,
-            elements: if tensor.is_scalar() { 0 } else { tensor.elements()? },
+            parameters: used.parameters(tensor).ok_or_else(overflow)?,
+            elements: elements.ok_or_else(overflow)?,
             scalars: u64::from(tensor.is_scalar()),
             bytes: tensor.byte_length(),
         };
         // The total bounds every group, so no other sum can overflow.
-        self.total = self.total.checked_add(&count)?;
-        let is_embedding = self.experts.add(name, tensor, class, &count);
+        self.total = self.total.checked_add(&count).ok_or_else(overflow)?;
         let is_group = |(key, _): &&mut (GroupKey, DtypeCount)| {
             (key.1, key.2) == (class, buffer) && key.0 == tensor.dtype
         };
@@ -162,7 +178,7 @@ impl CountSums {
             }
             self.recent.push(((tensor.dtype.clone(), class, buffer), count));
         }
-        Some(is_embedding)
+        Ok(())
     }
 
     /// Moves the recent groups to the map.
@@ -186,29 +202,14 @@ impl CountSums {
         self.kinds[index].add(module, solved);
     }
 
-    /// Adds integers that are counted as stored, although they may be packed.
-    #[cold]
-    pub(super) fn add_integers(&mut self, name: &str, tensor: &TensorInfo) {
-        let new = || (UnresolvedModules::new(UnresolvedReason::SuspectedPacking), 0);
-        let (found, bytes) = self.integers.get_or_insert_with(new);
-        found.add(name, tensor.elements().unwrap_or_default());
-        *bytes = bytes.saturating_add(tensor.byte_length());
-    }
-
-    /// Records weights that may be packed: integers under unknown names that are too many and too large for tables and
-    /// masks, and floats of unexpected shapes.
+    /// Records weights that may be packed: integers under unknown names, and floats of unexpected shapes.
     pub(super) fn doubt_packing(&mut self) {
-        const MIN_TENSORS: u64 = 4;
-        const MIN_SHARE: u64 = 4;
-
-        // Each bit may be a weight.
-        let is_large =
-            |bytes: u64| bytes.saturating_mul(8).saturating_mul(MIN_SHARE) > self.total.parameters;
-        let integers = self.integers.take();
-        let integers = integers
-            .filter(|(found, bytes)| found.modules >= MIN_TENSORS && is_large(*bytes))
-            .map(|(found, _)| found);
-        for found in [integers, std::mem::take(&mut self.shapes).finish()].into_iter().flatten() {
+        // A copy that is not counted is stored, too.
+        let is_copy = |output: &&StoredEmbedding| matches!(output.used, TensorUse::TiedCopy);
+        let copy = self.output.as_ref().filter(is_copy).map_or(0, |output| output.parameters);
+        let stored = self.total.parameters.saturating_add(copy);
+        let integers = std::mem::take(&mut self.integers).finish(stored);
+        for found in integers.into_iter().chain(self.shapes.finish()) {
             self.unresolved.entry(found.reason).or_insert(found);
         }
     }
@@ -224,11 +225,6 @@ impl CountSums {
         self.unresolved.extend(found.map(|found| (found.reason, found)));
     }
 
-    /// Returns whether any module is unresolved for this reason.
-    pub(super) fn has_unresolved(&self, reason: UnresolvedReason) -> bool {
-        self.unresolved.contains_key(&reason)
-    }
-
     /// Returns true if any tensor belongs to routed experts.
     pub(super) fn has_experts(&self) -> bool {
         self.experts.has_experts()
@@ -239,45 +235,45 @@ impl CountSums {
         self.experts.has_router()
     }
 
-    /// Finds an output embedding that is stored although it is tied. Removes it from the count if `counts_once` is set
-    /// and both embeddings have the same size.
-    fn find_tied_output(&mut self, counts_once: bool) -> Option<TiedOutput> {
-        let (input, output) = self.experts.embeddings()?;
-        let is_copy = counts_once && input.count.parameters == output.count.parameters;
-        let parameters = output.count.parameters;
-        let left_out = is_copy.then_some(parameters);
-        let found = TiedOutput { tensor: output.name.clone(), input: input.name.clone(), left_out };
-        if is_copy {
-            let counted = DtypeCount { counted: 1, parameters, ..DtypeCount::default() };
-            let copy = output.count.saturating_sub(&counted);
-            let key = (output.dtype.clone(), output.class, None);
-            let copies = self.groups.entry((output.dtype.clone(), CountedAs::TiedCopy, None));
-            let copies = copies.or_default();
-            *copies = copies.saturating_add(&copy);
-            if let Some(group) = self.groups.get_mut(&key) {
-                *group = group.saturating_sub(&output.count);
-                if group.tensors == 0 {
-                    self.groups.remove(&key);
-                }
+    /// Adds the output embedding, and returns it if it is tied. It is not counted if `counts_once` is set and the input
+    /// embedding has the same size.
+    pub(super) fn add_output(
+        &mut self,
+        is_tied: bool,
+        counts_once: bool,
+    ) -> Result<Option<TiedOutput>, CountOverflow> {
+        let Some(output) = &mut self.output else { return Ok(None) };
+        let mut tied = None;
+        if let Some(input) = self.input.as_ref().filter(|_| is_tied) {
+            let is_copy = counts_once && input.parameters == output.parameters;
+            let (tensor, input) = (output.name.clone(), input.name.clone());
+            tied =
+                Some(TiedOutput { tensor, input, left_out: is_copy.then_some(output.parameters) });
+            if is_copy {
+                output.used = TensorUse::TiedCopy;
             }
-            self.total = self.total.saturating_sub(&counted);
-            self.experts.remove_output();
         }
-        Some(found)
+        let StoredEmbedding { name, tensor, used, .. } = output.clone();
+        self.add_to_group(&name, &tensor, used)?;
+        Ok(tied)
     }
 
-    /// Returns the results. `counts_once` applies to a tied embedding that is stored twice.
-    pub(super) fn finish(
-        mut self,
-        configs: &Configs,
-        counts_once: bool,
-    ) -> (ParameterCount, CountBreakdown) {
+    /// Returns the number of parameters in an input embedding that is not the output embedding. Their sizes may differ,
+    /// because one of them may be padded.
+    fn input_table(&self) -> u64 {
+        let is_copy = |output: &StoredEmbedding| matches!(output.used, TensorUse::TiedCopy);
+        let is_separate = self.output.as_ref().is_some_and(|output| !is_copy(output));
+        self.input.as_ref().filter(|_| is_separate).map_or(0, |input| input.parameters)
+    }
+
+    /// Returns the results. All tensors must have been added.
+    pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
         self.flush();
-        let tied_output = if configs.is_tied { self.find_tied_output(counts_once) } else { None };
         self.kinds.sort_unstable_by(|one, other| {
             (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
         });
-        let moe = self.experts.mixture(&configs.experts, self.total.parameters);
+        let input = self.input_table();
+        let moe = self.experts.mixture(&configs.experts, self.total.parameters, input);
         let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
         let parameters = ParameterCount::from_rows(rows, self.total);
         let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
@@ -288,18 +284,16 @@ impl CountSums {
         let largest = largest.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();
         let unknown_method = named.filter(|name| !is_known(name)).map(str::to_owned);
-        let method = named.or(largest).map(str::to_owned);
-        let unresolved = self.unresolved.into_values().collect();
         let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
-            method,
+            method: named.or(largest).map(str::to_owned),
             unknown_method,
             groups: groups.collect(),
             module_kinds,
-            unresolved,
+            unresolved: self.unresolved.into_values().collect(),
             moe: moe.ok().flatten(),
             moe_unknown: moe.err(),
-            tied_output,
+            tied_output: None,
             config_total: None,
             contradicts_config: false,
             needs_config: false,
@@ -350,5 +344,19 @@ mod tests {
         let untied = TIED.replace("true", "false");
         let (total, breakdown) = count(&untied, &[experts, input, copy]);
         assert_eq!((total, left_out(&breakdown)), (24 + 64, None));
+    }
+
+    #[test]
+    fn the_input_embedding_is_a_lookup_table_unless_it_is_the_output() {
+        let experts = ("h.0.experts.w", &[4, 10, 1][..]);
+        let input = ("model.embed_tokens.weight", &[5, 10][..]);
+        let config = r#"{"num_experts_per_tok":2}"#;
+        let active = |tensors: &[Tensor<'_>]| {
+            let moe = count(config, tensors).1.moe.unwrap();
+            (moe.active(), moe.active_without_lookup_tables())
+        };
+        assert_eq!(active(&[experts, input]), (20 + 50, 20 + 50));
+        assert_eq!(active(&[experts, input, ("lm_head.weight", input.1)]), (20 + 100, 20 + 50));
+        assert_eq!(active(&[experts, input, ("lm_head.weight", &[6, 10])]), (20 + 110, 20 + 60));
     }
 }

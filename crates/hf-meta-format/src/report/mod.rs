@@ -6,7 +6,6 @@ pub mod diff;
 mod finding;
 mod index_check;
 mod json;
-mod name_parts;
 mod plan;
 pub mod rules;
 /// Used by the command only. It may change in any version.
@@ -26,7 +25,6 @@ pub use finding::{Finding, Severity};
 
 pub use builder::{BuiltReport, HeaderTotals, ReportBuilder};
 pub use finding::bounded;
-pub(crate) use name_parts::{compare_parts, number, parts, ranges};
 pub use plan::{Plan, RangeRequest};
 
 use crate::CommitSha;

@@ -3,8 +3,8 @@
 use super::pattern::Pattern;
 use super::scheme::Scheme;
 use super::schemes::QuantizationConfig;
+use crate::count::Embedding;
 use crate::count::UnresolvedReason::{self, AmbiguousScheme, TooComplex};
-use crate::count::experts::Embedding;
 
 /// The maximum number of steps for all choices of one count, about two seconds of work. Three patterns for each
 /// module of Kimi-K2.5 would take a sixth of them.

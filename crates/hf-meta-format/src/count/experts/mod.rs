@@ -1,15 +1,12 @@
 //! Mixtures of experts: the number of parameters that are active per token.
 
 mod config;
-mod group;
-mod position;
 mod sums;
 
 use serde::Serialize;
 use thiserror::Error;
 
 pub(super) use self::config::ExpertConfigs;
-pub(crate) use self::position::{Embedding, TensorPosition};
 pub(super) use self::sums::ExpertSums;
 
 /// The parameters of a mixture of experts, and how many of them are active per token.

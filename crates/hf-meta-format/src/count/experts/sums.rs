@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::config::ExpertConfigs;
-use super::group::ExpertGroup;
-use super::position::{Embedding, ExpertPart, TensorPosition};
+use super::config::{ExpertConfig, ExpertConfigs};
 use super::{MixtureOfExperts, UnknownActive};
-use crate::count::{CountedAs, DtypeCount, split_name};
-use crate::formats::{Dtype, TensorInfo, clip};
+use crate::count::names::{RoutedExperts, TensorName};
+use crate::count::position::{Embedding, ExpertPart};
+use crate::formats::TensorInfo;
 
 /// Per-layer sums, from which the parameters of a mixture of experts are computed.
 ///
@@ -24,10 +23,6 @@ pub(crate) struct ExpertSums {
     last: Option<(Box<str>, usize)>,
     /// The parameters of draft layers that are recognized by name.
     draft: u64,
-    /// The largest input embedding.
-    input: Option<StoredEmbedding>,
-    /// The largest output embedding.
-    output: Option<StoredEmbedding>,
     has_experts: bool,
     has_router: bool,
     /// The number of expert groups, over all layers.
@@ -35,15 +30,6 @@ pub(crate) struct ExpertSums {
     experts: usize,
     /// True if a limit was exceeded. The mixture is unknown in that case.
     is_too_large: bool,
-}
-
-/// An embedding outside of all layers.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredEmbedding {
-    pub(crate) name: String,
-    pub(crate) dtype: Dtype,
-    pub(crate) class: CountedAs,
-    pub(crate) count: DtypeCount,
 }
 
 /// The parameters of a layer, and its routed experts by name without the layer, such as `.mlp.experts`.
@@ -72,89 +58,67 @@ impl ExpertSums {
     /// The maximum length of the name of a layer or of an expert group.
     const MAX_NAME_LENGTH: usize = 200;
 
-    /// Adds a tensor. Returns whether it is an embedding. The sums cannot overflow, because the total was checked.
-    pub(crate) fn add(
-        &mut self,
-        name: &str,
-        tensor: &TensorInfo,
-        class: CountedAs,
-        count: &DtypeCount,
-    ) -> bool {
-        let parameters = count.parameters;
+    /// Adds a tensor. The sums cannot overflow, because the total was checked.
+    pub(crate) fn add(&mut self, name: &TensorName<'_>, tensor: &TensorInfo, parameters: u64) {
         if parameters == 0 {
-            return false;
+            return;
         }
-        let position = TensorPosition::new(name);
-        if position.is_draft {
+        if name.is_draft() {
             self.draft = self.draft.saturating_add(parameters);
-            return false;
+            return;
         }
-        let known = match position.embedding {
-            Some(Embedding::Input) => Some(&mut self.input),
-            Some(Embedding::Output) => Some(&mut self.output),
-            Some(Embedding::LookupTable) | None => None,
-        };
-        // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.
-        if let Some(known) = known
-            && !split_name(name).1.is_bare()
-            && known.as_ref().is_none_or(|known| known.count.parameters < parameters)
-        {
-            let (name, dtype) = (clip(name), tensor.dtype.clone());
-            *known = Some(StoredEmbedding { name, dtype, class, count: *count });
-        }
-        let is_routed = position.is_routed(tensor);
-        self.has_experts |= is_routed;
-        self.has_router = self.has_router || position.routed_experts(tensor).is_some();
+        let (router, experts) = (name.router_outputs(tensor), name.experts(tensor));
+        self.has_experts |= experts.as_ref().is_some_and(|experts| experts.is_proof);
+        self.has_router |= router.is_some();
         if !self.is_too_large {
-            let added = self.add_to_layer(&position, tensor, is_routed, parameters);
+            let added = self.add_to_layer(name, tensor, router, experts.as_ref(), parameters);
             self.is_too_large = added.is_none();
         }
-        position.embedding.is_some()
     }
 
     /// Adds a tensor to the sums of its layer; `None` if a limit is exceeded.
     fn add_to_layer(
         &mut self,
-        position: &TensorPosition<'_>,
+        name: &TensorName<'_>,
         tensor: &TensorInfo,
-        is_routed: bool,
+        router: Option<u64>,
+        experts: Option<&RoutedExperts<'_>>,
         parameters: u64,
     ) -> Option<()> {
-        let key = position.layer.map_or("", |layer| layer.key);
+        let (key, number) = name.layer().unzip();
+        let key = key.unwrap_or_default();
         let known = self.last.as_ref().filter(|(last, _)| &**last == key).map(|(_, at)| *at);
         let at = match known.or_else(|| self.layer_indices.get(key).copied()) {
             Some(at) => at,
-            None => self.add_layer(key, position.layer.map(|layer| layer.number))?,
+            None => self.add_layer(key, number)?,
         };
         if known.is_none() {
             self.last = Some((key.into(), at));
         }
         let layer = self.layers.get_mut(at)?;
         layer.parameters = layer.parameters.saturating_add(parameters);
-        if position.embedding == Some(Embedding::LookupTable) {
+        if name.embedding() == Some(Embedding::LookupTable) {
             layer.lookup_tables = layer.lookup_tables.saturating_add(parameters);
         }
-        let sizes = [
-            (&mut layer.routers, position.routed_experts(tensor)),
-            (&mut layer.stacks, position.unnamed_stack(tensor)),
-        ];
+        let sizes = [(&mut layer.routers, router), (&mut layer.stacks, name.unnamed_stack(tensor))];
         for (known, size) in sizes {
             known.extend(
                 size.filter(|size| known.len() < Self::MAX_ROUTERS && !known.contains(size)),
             );
         }
-        let Some(expert) = position.expert else { return Some(()) };
-        let Some(part) = expert.part(tensor) else { return Some(()) };
-        if let (true, ExpertPart::Numbered(number)) = (expert.is_unnamed(), part)
+        let Some(&RoutedExperts { group, part, is_proof, is_unnamed }) = experts else {
+            return Some(());
+        };
+        if let (true, ExpertPart::Numbered(number)) = (is_unnamed, part)
             && (number >= Self::MAX_UNNAMED || self.groups >= Self::MAX_GROUPS / 2)
         {
             return Some(());
         }
         let before = layer.groups.len();
-        let group = layer.group(expert.group.get(key.len()..)?)?;
+        let group = layer.group(group.get(key.len()..)?)?;
         let experts = group.numbered_len();
         group.add(part, parameters)?;
-        group.is_proven |= is_routed;
+        group.is_proven |= is_proof;
         self.experts += group.numbered_len() - experts;
         self.groups += layer.groups.len() - before;
         (self.groups <= Self::MAX_GROUPS && self.experts <= Self::MAX_EXPERTS).then_some(())
@@ -174,16 +138,6 @@ impl ExpertSums {
     /// Returns the layers with their names, ordered by name.
     fn by_name(&self) -> impl Iterator<Item = (&str, &LayerSums)> {
         self.layer_indices.iter().filter_map(|(key, at)| Some((&**key, self.layers.get(*at)?)))
-    }
-
-    /// Returns the input and the output embedding, if both are stored.
-    pub(crate) fn embeddings(&self) -> Option<(&StoredEmbedding, &StoredEmbedding)> {
-        self.input.as_ref().zip(self.output.as_ref())
-    }
-
-    /// Removes the output embedding, which is a copy of the input embedding.
-    pub(crate) fn remove_output(&mut self) {
-        self.output = None;
     }
 
     /// Returns true if any tensor belongs to routed experts.
@@ -207,11 +161,13 @@ impl ExpertSums {
         }
     }
 
-    /// Returns the parameters of the mixture; `None` for a model without routed experts.
+    /// Returns the parameters of the mixture; `None` for a model without routed experts. `input` is the number of
+    /// parameters in an input embedding that is not the output embedding.
     pub(crate) fn mixture(
         &mut self,
         configs: &ExpertConfigs,
         total: u64,
+        input: u64,
     ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
         if !self.has_experts && self.has_router {
             self.find_unnamed();
@@ -226,8 +182,6 @@ impl ExpertSums {
         if self.is_too_large {
             return Err(UnknownActive::TooManyExperts);
         }
-        // The sizes of the embeddings may differ, because one of them may be padded.
-        let input = self.embeddings().map_or(0, |(input, _)| input.count.parameters);
         let tables = self.layers.iter().map(|layer| layer.lookup_tables);
         let lookup_tables = tables.fold(input, u64::saturating_add);
         let mut mixture =
@@ -289,9 +243,117 @@ impl LayerSums {
     }
 }
 
+/// The routed experts of one list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ExpertGroup {
+    /// The parameters of each numbered expert.
+    numbered: Vec<u64>,
+    /// The number of experts in stacked tensors, which contain all experts.
+    stacked: Option<u64>,
+    stacked_parameters: u64,
+    /// True if two stacked tensors have different numbers of experts.
+    has_conflict: bool,
+    /// The parameters of tensors that contain the rows of all experts.
+    rows: u64,
+    /// True if a tensor proves that the group contains experts. Without proof, the group is ignored.
+    pub(super) is_proven: bool,
+}
+
+impl ExpertGroup {
+    /// Returns the number of numbered experts, including the ones that are missing.
+    pub(super) fn numbered_len(&self) -> usize {
+        self.numbered.len()
+    }
+
+    /// Returns whether the group consists of this many numbered experts of equal size.
+    pub(super) fn is_list_of(&self, experts: u64) -> bool {
+        self.numbered.len() as u64 == experts && common_size(&self.numbered).is_ok()
+    }
+
+    /// Adds a tensor; `None` if its expert number is too large.
+    pub(super) fn add(&mut self, part: ExpertPart, parameters: u64) -> Option<()> {
+        match part {
+            ExpertPart::Numbered(number) => {
+                let number = usize::try_from(number).ok()?;
+                if number >= ExpertSums::MAX_EXPERTS {
+                    return None;
+                }
+                if self.numbered.len() <= number {
+                    self.numbered.resize(number + 1, 0);
+                }
+                let sum = &mut self.numbered[number];
+                *sum = sum.saturating_add(parameters);
+            }
+            ExpertPart::Stacked(experts) => {
+                self.has_conflict |= self.stacked.is_some_and(|known| known != experts);
+                self.stacked = Some(experts);
+                self.stacked_parameters = self.stacked_parameters.saturating_add(parameters);
+            }
+            ExpertPart::Rows => self.rows = self.rows.saturating_add(parameters),
+        }
+        Some(())
+    }
+
+    /// Adds the experts of a layer to a mixture.
+    pub(super) fn add_to(
+        &self,
+        mixture: &mut MixtureOfExperts,
+        config: &ExpertConfig,
+        layer: Option<u64>,
+        is_chunked: bool,
+    ) -> Result<(), UnknownActive> {
+        let experts = self.experts(config, layer)?;
+        let sets = if is_chunked { Some(vec![experts]) } else { config.set_sizes(experts, layer) };
+        let sets = sets.ok_or(UnknownActive::ConflictingExpertCount)?;
+        let top_k = config.top_k(layer).ok_or(UnknownActive::MissingTopK)?;
+        let top_k = if is_chunked { top_k.min(experts) } else { top_k };
+        let in_all = self.stacked_parameters.saturating_add(self.rows);
+        let is_divisible = in_all.is_multiple_of(experts) && (in_all == 0 || sets.len() == 1);
+        // Experts of equal size belong to one set.
+        let is_one_set = sets.len() > 1 && common_size(&self.numbered).is_ok();
+        if !is_divisible || is_one_set || sets.iter().any(|&set| top_k > set) {
+            return Err(UnknownActive::ConflictingExpertCount);
+        }
+        let mut numbered = &self.numbered[..];
+        for set in sets {
+            let length = usize::try_from(set).unwrap_or(usize::MAX).min(numbered.len());
+            let (own, others) = numbered.split_at(length);
+            let own = common_size(own)?.saturating_add(in_all / experts);
+            mixture.add_experts(set, top_k, own);
+            numbered = others;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of experts, which is at least 1.
+    fn experts(&self, config: &ExpertConfig, layer: Option<u64>) -> Result<u64, UnknownActive> {
+        let numbered = (!self.numbered.is_empty()).then_some(self.numbered.len() as u64);
+        let shown = match (numbered, self.stacked) {
+            (Some(numbered), Some(stacked)) if numbered != stacked => None,
+            (numbered, stacked) => Some(numbered.or(stacked)),
+        };
+        let shown = shown.filter(|_| !self.has_conflict);
+        let shown = shown.ok_or(UnknownActive::ConflictingExpertCount)?;
+        let experts = shown.or_else(|| config.experts(layer));
+        experts.filter(|&experts| experts > 0).ok_or(UnknownActive::MissingExpertCount)
+    }
+}
+
+/// Returns the number of parameters per expert, which must be the same for all; 0 if there are no experts.
+fn common_size(experts: &[u64]) -> Result<u64, UnknownActive> {
+    let size = experts.first().copied().unwrap_or_default();
+    if experts.contains(&0) {
+        return Err(UnknownActive::MissingExperts);
+    }
+    let is_common = experts.iter().all(|&other| other == size);
+    if is_common { Ok(size) } else { Err(UnknownActive::UnequalExperts) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count::Names;
+    use crate::formats::Dtype;
 
     type Tensor<'a> = (&'a str, &'a [u64]);
 
@@ -304,16 +366,15 @@ mod tests {
         tensors: &[Tensor<'_>],
     ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
         let configs = ExpertConfigs::from_config(&serde_json::from_str(config).unwrap());
-        let mut sums = ExpertSums::default();
+        let (mut sums, mut names) = (ExpertSums::default(), Names::default());
         let mut total = 1_000;
         for (name, shape) in tensors {
             let info = info(shape);
             let parameters = info.elements().unwrap();
             total += parameters;
-            let count = DtypeCount { parameters, ..DtypeCount::default() };
-            sums.add(name, &info, CountedAs::AsStored, &count);
+            sums.add(&names.read(name), &info, parameters);
         }
-        sums.mixture(&configs, total)
+        sums.mixture(&configs, total, 0)
     }
 
     /// Returns the active and the total parameters.
@@ -411,20 +472,6 @@ mod tests {
         let moe = mixture(config, &tensors).unwrap().unwrap();
         assert_eq!((moe.experts, moe.experts_per_token, moe.per_expert), (3, 2, None));
         assert_eq!((moe.active(), moe.routed), (1_030, 50));
-    }
-
-    #[test]
-    fn the_input_embedding_is_left_out_unless_it_is_the_output() {
-        let experts = ("h.0.experts.w", &[4, 10, 1][..]);
-        let input = ("model.embed_tokens.weight", &[5, 10][..]);
-        let config = r#"{"num_experts_per_tok":2}"#;
-        let tied = mixture(config, &[experts, input]).unwrap().unwrap();
-        assert_eq!(tied.active_without_lookup_tables(), tied.active());
-        let own = mixture(config, &[experts, input, ("lm_head.weight", input.1)]).unwrap().unwrap();
-        assert_eq!((own.active(), own.active_without_lookup_tables()), (1_120, 1_070));
-        let padded = ("lm_head.weight", &[6, 10][..]);
-        let padded = mixture(config, &[experts, input, padded]).unwrap().unwrap();
-        assert_eq!((padded.active(), padded.active_without_lookup_tables()), (1_130, 1_080));
     }
 
     /// The adjugate experts of `GroveMoE` in GGUF: 2 of 4 experts with 10 parameters, and at most 2 adjugate experts

@@ -7,12 +7,11 @@ use super::invert::{Described, Ranges};
 use super::layout::{
     Condition, Flag, GROUPS, Grouping, Layout, Method, Need, Part, PartShape, Stored,
 };
-use super::names::without_star;
-use super::solve::{Problem, first};
+use super::names::methods_of;
+use super::problem::{Problem, first};
 use super::term::{Range, Side, Term, Units};
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
-use crate::count::module::{Component, ComponentTensor, Module};
-use crate::count::name_index::methods_of;
+use crate::count::module::{Component, ComponentTensor, Module, without_star};
 
 /// The settings of a recipe that concern the parts of all packed modules.
 #[derive(Debug, Default)]
@@ -343,7 +342,7 @@ mod tests {
     use super::*;
     use crate::count::config::{Dimensions, MetadataShapes, QuantizationConfig, Schemes};
     use crate::count::methods::solve;
-    use crate::count::name_index::components;
+    use crate::count::names::components;
     use crate::formats::TensorInfo;
 
     /// No shape may overflow, divide by zero or take long.

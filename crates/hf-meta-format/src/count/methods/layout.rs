@@ -2,10 +2,9 @@
 
 use std::slice;
 
-use super::names::{AuxiliaryNames, Names};
-use super::solve::Problem;
+use super::problem::Problem;
 use super::term::{Number, Side, Term};
-use crate::count::module::container_bits;
+use crate::count::module::{AuxiliaryNames, Names, container_bits};
 use crate::count::{AuxiliaryTensor, UnresolvedReason};
 use crate::formats::Dtype;
 

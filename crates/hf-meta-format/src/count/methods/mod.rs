@@ -13,13 +13,14 @@ mod groups;
 mod invert;
 mod layout;
 mod names;
+mod problem;
 mod solve;
 mod term;
 mod words;
 
 pub(crate) use self::evaluate::{Difference, DifferenceKind, Recipe, evaluate};
 pub(super) use self::layout::Method;
-pub(super) use self::names::{all_names, without_star};
+pub(super) use self::names::{all_names, methods_of};
 pub(super) use self::solve::{Solved, solve};
 
 /// Everything that the declarations need.
@@ -28,11 +29,11 @@ mod prelude {
     pub(super) use super::layout::PartShape::*;
     pub(super) use super::layout::Stored::*;
     pub(super) use super::layout::{Flag::*, *};
-    pub(super) use super::names::{Names, PLAIN};
-    pub(super) use super::solve::Problem;
+    pub(super) use super::problem::Problem;
     pub(super) use super::term::{Number::*, Side::*, Term::*, *};
     pub(super) use crate::count::AuxiliaryTensor::*;
     pub(super) use crate::count::UnresolvedReason::{self, AmbiguousScheme, ConflictingComponents};
+    pub(super) use crate::count::module::{Names, PLAIN};
     pub(super) use crate::formats::{Dtype, TensorInfo};
 }
 

@@ -1,19 +1,12 @@
 //! The names of components: those of all layouts, and the auxiliary tensors that occur next to any of them.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::METHODS;
 use super::layout::{Layout, Method, Need};
 use crate::count::AuxiliaryTensor::{self, ColumnOrder, Rotation, Scale, Shape, State, ZeroPoint};
-use crate::count::module::{Component, Role};
-
-/// The names of components in the order of precedence. After an initial `*`, a name is a suffix of the last segment of
-/// a tensor name, such as `*_packed` of `experts.up_proj_packed`.
-pub(super) type Names = &'static [&'static str];
-
-/// The names of auxiliary tensors, by kind.
-pub(super) type AuxiliaryNames = &'static [(AuxiliaryTensor, Names)];
-
-/// The names that unquantized models use for weights: `weight`, and the bare module name.
-pub(in crate::count) const PLAIN: [&str; 2] = ["weight", ""];
+use crate::count::module::{AuxiliaryNames, Component, PLAIN, Role, without_star};
 
 /// The tensors that are auxiliary in every quantized model, even in modules without packed weights.
 const ALWAYS_AUXILIARY: AuxiliaryNames = &[
@@ -68,11 +61,6 @@ const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_we
     zero_point_scale scale_zero_point zero_point zero_point_2 svd_up svd_down row_offsets luts \
     output_positions gaps split_positions";
 
-/// Returns the name of a component without the mark of a suffix.
-pub(in crate::count) fn without_star(name: &str) -> &str {
-    name.strip_prefix('*').unwrap_or(name)
-}
-
 /// Returns the names of all components, with their roles.
 pub(in crate::count) fn all_names() -> impl Iterator<Item = (&'static str, Role)> {
     let of_all = listed(ALWAYS_AUXILIARY).map(|(name, kind)| (name, Role::AlwaysAuxiliary(kind)));
@@ -115,9 +103,23 @@ impl Method {
     pub(in crate::count) fn has(&self, component: &Component) -> bool {
         self.names().any(|(name, _)| without_star(name) == component.name)
     }
+}
 
-    /// Returns whether the weights of a module may be in a component.
-    pub(in crate::count) fn has_weights_in(&self, component: &Component) -> bool {
-        self.names().any(|(name, role)| role.is_weights() && without_star(name) == component.name)
+/// The methods by the names of the components that may contain their weights.
+static METHODS_OF: LazyLock<HashMap<&str, Vec<&Method>>> = LazyLock::new(|| {
+    let mut methods = HashMap::<&str, Vec<&'static Method>>::new();
+    for method in METHODS {
+        for (name, _) in method.names().filter(|(_, role)| role.is_weights()) {
+            let found = methods.entry(without_star(name)).or_default();
+            if !found.last().is_some_and(|last| std::ptr::eq(*last, method)) {
+                found.push(method);
+            }
+        }
     }
+    methods
+});
+
+/// Returns the methods whose weights may be in a component.
+pub(in crate::count) fn methods_of(component: &Component) -> &'static [&'static Method] {
+    METHODS_OF.get(component.name).map_or(&[], Vec::as_slice)
 }

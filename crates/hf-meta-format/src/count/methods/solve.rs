@@ -4,46 +4,16 @@ use std::slice;
 
 use super::invert::{Described, Ranges};
 use super::layout::{Flag, Layout, MAX_PARTS, Method, Need, Pad, Part};
-use super::names::{Names, without_star};
+use super::names::methods_of;
+use super::problem::{Problem, first};
 use super::term::{Range, Side};
 use crate::count::UnresolvedReason::{
     self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
 };
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, ComponentTensor, Module, divide};
-use crate::count::name_index::methods_of;
 use crate::count::{Evidence, Packing};
 use crate::formats::TensorInfo;
-
-/// A module whose number of weights is wanted, and everything that is known about it besides its shapes and schemes.
-pub(in crate::count) struct Problem<'a> {
-    pub(super) module: &'a Module<'a>,
-    pub(super) known: KnownSides<'a>,
-    /// `quant_method` of the configuration.
-    pub(super) configured: Option<&'a str>,
-    /// True if `quant_method` selects the method whose layouts are tried.
-    pub(super) is_configured: bool,
-}
-
-impl<'a> Problem<'a> {
-    /// Returns whether the configuration names one of `methods`.
-    pub(super) fn is_method(&self, methods: &[&str]) -> bool {
-        self.configured.is_some_and(|method| methods.contains(&method))
-    }
-
-    /// Returns the first of the named components that is stored.
-    pub(super) fn first(&self, names: Names) -> Option<&'a TensorInfo> {
-        first(self.module, names).map(|(_, tensor)| tensor)
-    }
-}
-
-/// Returns the first of the named components that is stored. A tensor without elements counts as missing.
-pub(super) fn first<'a>(module: &Module<'a>, names: Names) -> Option<&'a ComponentTensor> {
-    names.iter().find_map(|name| {
-        let found = module.find(without_star(name));
-        found.filter(|(_, tensor)| tensor.elements() != Some(0))
-    })
-}
 
 /// The reason why a layout does not fit; `None` if the module may belong to another one.
 type Failure = Option<UnresolvedReason>;
@@ -482,7 +452,7 @@ impl Candidate {
 mod tests {
     use super::*;
     use crate::count::config::{Dimensions, MetadataShapes, QuantizationConfig, Schemes};
-    use crate::count::name_index::split;
+    use crate::count::names::split;
     use crate::formats::Dtype;
 
     /// The densest packing in use is AQLM, at a quarter of a bit per weight.

@@ -6,7 +6,7 @@ mod oracles;
 mod packers;
 
 use super::methods::METHODS;
-use super::name_index::components;
+use super::names::components;
 use super::*;
 use crate::formats::{Dtype, FileHeader, ModelDescription, TensorInfo, TensorTableBuilder};
 

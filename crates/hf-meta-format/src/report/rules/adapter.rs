@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::MismatchKind;
 use super::Mismatches;
-use super::config::Place;
 use crate::base::json_object::{number, read, standard_json};
 use crate::count::config::{ModuleEntries, Pattern};
+use crate::count::name_pattern::NamePattern;
 use crate::count::{container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath};
 use crate::report::adapter::{
@@ -49,7 +49,7 @@ pub fn check_adapter(json: Option<&[u8]>, headers: &[(RepoPath, FileHeader)]) ->
 
 /// Checks that a module has all parts of its method, and that they agree on its rank and sides.
 fn check_parts(name: &str, module: &AdaptedModule<'_>, found: &mut Mismatches) {
-    let group = Place::new(name).pattern;
+    let group = NamePattern::new(name).text;
     let stored = module.parts.keys().next().copied().unwrap_or_default();
     for part in &module.method.parts {
         let group = format!("{group}.{}", part.name);
@@ -204,7 +204,7 @@ fn check_ranks(
     for (name, module) in modules {
         let (Some(rank), Some((expected, key))) = (module.rank(), expected(name)) else { continue };
         if rank != expected {
-            let group = Place::new(name).pattern;
+            let group = NamePattern::new(name).text;
             let values = (expected, rank);
             found.add(MismatchKind::RankMismatch, (name, &group), key, values);
         }
@@ -252,7 +252,7 @@ fn check_targets<'a>(
     let layers =
         layers.and_then(|value| read::<Vec<u64>>(value).or_else(|| Some(vec![number(value)?])));
     for (name, _) in modules {
-        let place = Place::new(name);
+        let place = NamePattern::new(name);
         let layer = place.only_number();
         let key = if !selected.contains(name) && parents.matching(name).next().is_none() {
             "target_modules"
@@ -262,7 +262,7 @@ fn check_targets<'a>(
             continue;
         };
         let values = ("a target", "stored");
-        found.add(MismatchKind::UntargetedModule, (name, &place.pattern), key, values);
+        found.add(MismatchKind::UntargetedModule, (name, &place.text), key, values);
     }
     for name in &unmatched {
         let values = ("a module", "none");
@@ -292,7 +292,7 @@ fn check_alphas(
     }
     for ((name, _), module) in modules {
         if !is_stored(module) {
-            let (missing, group) = (format!("{name}.alpha"), Place::new(name).pattern);
+            let (missing, group) = (format!("{name}.alpha"), NamePattern::new(name).text);
             let values = ("stored", module.rank().unwrap_or_default());
             found.add(MismatchKind::MissingAlpha, (&missing, &group), "alpha", values);
         }
@@ -323,11 +323,11 @@ impl Adapter {
             }
             _ => Some(name.to_owned()),
         };
-        let patterns: HashSet<_> = shapes.keys().map(|name| Place::new(name).pattern).collect();
+        let patterns: HashSet<_> = shapes.keys().map(|name| NamePattern::new(name).text).collect();
         let mut matched = 0;
         for (name, (module, sides)) in &modules {
             let Some(name) = base_name(name) else { continue };
-            let group = Place::new(module).pattern;
+            let group = NamePattern::new(module).text;
             if let Some((stored, shape)) = shapes.get(&name) {
                 matched += 1;
                 // Packed weights have other shapes.
@@ -335,7 +335,7 @@ impl Adapter {
                     let values = (format!("{shape:?}"), format!("{sides:?}"));
                     found.add(MismatchKind::ShapeMismatch, (module, &group), stored, values);
                 }
-            } else if patterns.contains(&Place::new(&name).pattern) {
+            } else if patterns.contains(&NamePattern::new(&name).text) {
                 // The same module of other layers exists, so that only its layer does not.
                 let values = ("stored", "missing");
                 found.add(MismatchKind::MissingBaseModule, (module, &group), "base", values);

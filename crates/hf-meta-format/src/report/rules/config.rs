@@ -10,7 +10,8 @@ use std::rc::Rc;
 use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
-use crate::count::{Component, TensorPosition, container_bits, split_name};
+use crate::count::name_pattern::NamePattern;
+use crate::count::{Component, Position, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
 use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames, positive};
@@ -59,7 +60,7 @@ fn find_mismatches(config: &ModelConfig<'_>, json: &[u8], headers: &Headers) -> 
             continue;
         };
         stored.add(&found, &rules);
-        if let Some(shape) = rules.get(&found.place.pattern).filter(|_| found.is_unpacked()) {
+        if let Some(shape) = rules.get(&found.place.text).filter(|_| found.is_unpacked()) {
             check.check_shape(&found, shape);
             if found.inside == HEAD || found.inside == embedding {
                 let row = &mut stored.rows[usize::from(found.inside == HEAD)];
@@ -94,7 +95,7 @@ struct ModuleTensor<'h> {
     module: &'h str,
     /// The name of the module, relative to the language model.
     inside: &'h str,
-    place: Place,
+    place: NamePattern,
 }
 
 impl<'h> ModuleTensor<'h> {
@@ -104,7 +105,7 @@ impl<'h> ModuleTensor<'h> {
         let module = whole.strip_suffix(".bias").unwrap_or(whole);
         let is_head = module == HEAD || module.ends_with(".lm_head");
         let inside = if is_head { HEAD } else { module.strip_prefix(prefix)? };
-        let (is_bias, place) = (module.len() < whole.len(), Place::new(inside));
+        let (is_bias, place) = (module.len() < whole.len(), NamePattern::new(inside));
         Some(Self { name, component, tensor, is_bias, module, inside, place })
     }
 
@@ -125,40 +126,9 @@ impl<'h> ModuleTensor<'h> {
     }
 }
 
-/// The name of a module with `#` in place of numbers.
-pub(super) struct Place {
-    pub(super) pattern: String,
-    /// The end of each `#` in the pattern, the start of the number in the name, and the number.
-    numbers: Vec<(usize, usize, u64)>,
-}
-
-impl Place {
-    pub(super) fn new(name: &str) -> Self {
-        let (mut pattern, mut numbers, mut start) = (String::new(), Vec::new(), 0);
-        for segment in name.split('.') {
-            if start > 0 {
-                pattern.push('.');
-            }
-            if let Ok(number) = segment.parse() {
-                pattern.push('#');
-                numbers.push((pattern.len(), start, number));
-            } else {
-                pattern.push_str(segment);
-            }
-            start += segment.len() + 1;
-        }
-        Self { pattern, numbers }
-    }
-
-    /// Returns the number in the name, if there is exactly one.
-    pub(super) fn only_number(&self) -> Option<u64> {
-        if let [(_, _, number)] = self.numbers[..] { Some(number) } else { None }
-    }
-
-    /// Returns the number of the layer; 0 outside of layers.
-    fn layer(&self) -> u64 {
-        self.numbers.first().map_or(0, |(_, _, number)| *number)
-    }
+/// Returns the number of the layer; 0 outside of layers.
+fn layer(place: &NamePattern) -> u64 {
+    place.numbers.first().map_or(0, |number| number.value)
 }
 
 /// A list of modules, such as the layers of a model or the experts of a layer.
@@ -195,22 +165,23 @@ impl<'h> StoredModules<'h> {
     const MAX_PATTERNS: usize = 128;
 
     fn add_name(&mut self, name: &'h str) {
-        self.has_drafts |= TensorPosition::new(name).is_draft;
+        self.has_drafts |= Position::of(name).is_draft;
         let is_tower = name.split('.').take(2).any(|part| TOWERS.contains(&part));
         self.tower = self.tower.or(Some(name).filter(|_| is_tower));
     }
 
     fn add(&mut self, found: &ModuleTensor<'h>, rules: &Definitions) {
         let place = &found.place;
-        let is_known = rules.get(&place.pattern).is_some();
+        let is_known = rules.get(&place.text).is_some();
         self.has_others |= !is_known;
-        let pattern = self.shared(&place.pattern, is_known);
-        for (at, &(end, start, number)) in place.numbers.iter().enumerate() {
-            if let Some((name, _)) = rules.entries.get_key_value(&place.pattern[..end]) {
-                let layer = if at == 0 { 0 } else { place.layer() };
-                let list = List { name, layer, path: found.list_path(start) };
+        let pattern = self.shared(&place.text, is_known);
+        for (at, number) in place.numbers.iter().enumerate() {
+            if let Some((name, _)) = rules.entries.get_key_value(&place.text[..number.pattern_end])
+            {
+                let layer = if at == 0 { 0 } else { layer(place) };
+                let list = List { name, layer, path: found.list_path(number.start) };
                 let elements = self.lists.entry(list).or_default();
-                elements.entry(number).or_default().insert(pattern.clone());
+                elements.entry(number.value).or_default().insert(pattern.clone());
             }
         }
     }
@@ -310,9 +281,9 @@ impl ConfigCheck<'_> {
     fn check_shape(&mut self, found: &ModuleTensor<'_>, formulas: &'static str) {
         let place = &found.place;
         // Layers that draft tokens may have other shapes.
-        if let Some(&(end, _, layer)) = place.numbers.first()
-            && let Some(list) = self.rules.get(&place.pattern[..end])
-            && self.evaluate(list, 0).is_none_or(|(length, _)| layer >= length)
+        if let Some(first) = place.numbers.first()
+            && let Some(list) = self.rules.get(&place.text[..first.pattern_end])
+            && self.evaluate(list, 0).is_none_or(|(length, _)| first.value >= length)
         {
             return;
         }
@@ -321,7 +292,7 @@ impl ConfigCheck<'_> {
         for (at, formula) in formulas.trim_start_matches('!').split(',').enumerate() {
             let (is_least, formula) =
                 formula.strip_prefix('>').map_or((false, formula), |formula| (true, formula));
-            let value = if formula == "_" { None } else { self.evaluate(formula, place.layer()) };
+            let value = if formula == "_" { None } else { self.evaluate(formula, layer(place)) };
             let Some((value, keys)) = value else {
                 expected.push("_".to_owned());
                 continue;
@@ -334,7 +305,7 @@ impl ConfigCheck<'_> {
         }
         if let Some(keys) = wrong {
             let values = (format!("[{}]", expected.join(", ")), format!("{shape:?}"));
-            let module = (found.name, &*place.pattern);
+            let module = (found.name, &*place.text);
             self.mismatches.add(MismatchKind::ShapeMismatch, module, &keys, values);
         }
     }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::MismatchKind;
 use super::Mismatches;
-use super::config::Place;
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
 use crate::base::model_config::ModelConfig;
 use crate::count::config::{MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
+use crate::count::name_pattern::NamePattern;
 use crate::count::{
-    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, Recipe,
-    TensorPosition, container_bits, evaluate, split_name,
+    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, Names, Position,
+    Recipe, container_bits, evaluate, split_name,
 };
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
@@ -96,13 +96,13 @@ fn find_mismatches(
     }
     let mut found = Mismatches::default();
     let (mut packed, mut plain) = (BTreeSet::new(), Vec::new());
-    let mut has_packed_experts = false;
+    let (mut names, mut has_packed_experts) = (Names::default(), false);
     for (&name, tensors) in &mut modules {
         tensors.sort_by_key(|(component, _)| component.name);
         let weights = tensors.iter().find(|(component, _)| component.is_weights());
         let Some((component, tensor)) = weights else { continue };
-        let pattern = Place::new(name).pattern;
-        let is_expert = TensorPosition::new(name).is_routed(tensor);
+        let pattern = NamePattern::new(name).text;
+        let is_expert = names.read(name).is_routed(tensor);
         if is_packed(component, tensor) {
             has_packed_experts |= is_expert;
             let module = Module { name, tensors };
@@ -131,9 +131,8 @@ fn find_mismatches(
     for (module, pattern, _) in plain {
         let last = module.rsplit('.').next().unwrap_or_default();
         let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
-        let position = TensorPosition::new(module);
         let is_inside = pattern.split_once('#').is_some_and(|(stack, _)| stacks.contains(stack));
-        if is_linear && is_inside && !position.is_draft && policy.selects(module) {
+        if is_linear && is_inside && !Position::of(module).is_draft && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
             found.add(kind, (module, &pattern), "quantization_config", ("packed", "plain"));
         }

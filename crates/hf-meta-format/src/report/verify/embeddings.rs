@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use crate::base::json_object::standard_json;
 use crate::base::model_config::ModelConfig;
-use crate::count::{Embedding, TensorPosition};
+use crate::count::{Embedding, Position};
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 use crate::report::Finding;
 
@@ -95,7 +95,7 @@ fn tied_finding(input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding
 
 /// Returns whether a name belongs to an embedding, quantized or not.
 fn is_embedding(name: &str, kind: Embedding) -> bool {
-    !name.ends_with("bias") && TensorPosition::new(name).embedding == Some(kind)
+    !name.ends_with("bias") && Position::of(name).embedding == Some(kind)
 }
 
 fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {

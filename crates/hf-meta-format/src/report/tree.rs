@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::count::name_pattern::{compare_parts, number, parts, ranges};
 use crate::formats::{Dtype, FileHeader};
 use crate::report::Weights;
-use crate::report::{compare_parts, number, parts, ranges};
 
 /// The maximum number of names of folded modules to list in braces.
 const MAX_LISTED_NAMES: usize = 4;

@@ -1,0 +1,383 @@
+//! Derives the position of a tensor in the model from the pattern of its name.
+
+use super::name_pattern::NamePattern;
+
+/// The position of the tensors whose names have a common pattern. Offsets are relative to the pattern.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Position {
+    /// True if a segment names a draft head, such as `mtp`.
+    pub(crate) is_draft: bool,
+    /// The number of the layer, by its index among the numbers of the name.
+    pub(super) layer: Option<usize>,
+    /// The routed expert, or all routed experts if the tensors contain them. `None` for shared experts and routers,
+    /// which every token uses.
+    pub(super) experts: Option<ExpertPosition>,
+    /// True if a segment names a router outside of the experts.
+    pub(super) is_router: bool,
+    /// The kind of embedding. Inside a layer, only lookup tables are recognized.
+    pub(crate) embedding: Option<Embedding>,
+}
+
+/// The position of routed experts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExpertPosition {
+    /// The end of the name of the list of experts, such as `model.layers.#.mlp.experts`.
+    pub(super) group_end: usize,
+    pub(super) kind: ExpertKind,
+    pub(super) number: Option<ExpertNumber>,
+}
+
+/// The number of an expert.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ExpertNumber {
+    /// The index among the numbers of the name.
+    Folded(usize),
+    /// The number in a segment such as `expert_3`, which is part of the pattern.
+    Literal(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExpertKind {
+    /// One expert, such as `experts.3` or `expert_3`.
+    Numbered,
+    /// One element of a list, such as `ffns.3`. Other models have lists of a single element with this name.
+    Listed,
+    /// One element of any other list in a layer, such as `specialists.3` or `w1_3`. Only a router proves an expert.
+    Unnamed,
+    /// All experts, such as `experts.gate_up_proj`.
+    Stacked,
+    /// A tensor in a block that contains experts and other tensors, such as `block_sparse_moe.input_linear`.
+    Block,
+    /// A tensor in the feed-forward layer of such a block, such as `moe.mlp.w1`.
+    BlockMlp,
+    /// A tensor in the feed-forward layer of any model, such as `mlp.mlp1_weight` in gpt-oss.
+    Mlp,
+}
+
+/// The part of a group's routed experts that a tensor contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExpertPart {
+    /// One expert, by its number.
+    Numbered(u64),
+    /// This number of experts, along the first dimension.
+    Stacked(u64),
+    /// All experts, with their rows concatenated.
+    Rows,
+}
+
+impl ExpertPosition {
+    /// The minimum of both sides of a matrix in a feed-forward layer. The kernels of convolutions are smaller.
+    pub(super) const MIN_SIDE: u64 = 16;
+
+    /// Returns the part of the experts that a tensor contains; `None` if it is not routed, such as a norm.
+    pub(super) fn part(
+        &self,
+        name: &str,
+        number: Option<u64>,
+        shape: &[u64],
+    ) -> Option<ExpertPart> {
+        use ExpertKind::{Block, BlockMlp, Listed, Mlp, Numbered, Stacked, Unnamed};
+
+        let is_bias = || name.ends_with("bias");
+        match (self.kind, shape) {
+            (Numbered | Listed | Unnamed, _) => number.map(ExpertPart::Numbered),
+            (Mlp, [_, rows, .., columns]) if *rows.min(columns) < Self::MIN_SIDE => None,
+            (_, [experts, _, _, ..]) if *experts > 1 => Some(ExpertPart::Stacked(*experts)),
+            (Stacked | Mlp, [experts, _]) if *experts > 1 && is_bias() => {
+                Some(ExpertPart::Stacked(*experts))
+            }
+            (Stacked, [_, _]) if !is_bias() => Some(ExpertPart::Rows),
+            // In a linear layer, `weight` belongs to one dense layer.
+            (BlockMlp, [_, _]) if !is_bias() && !name.ends_with(".weight") => {
+                Some(ExpertPart::Rows)
+            }
+            (Stacked | Block | BlockMlp | Mlp, _) => None,
+        }
+    }
+
+    /// Returns whether a part proves that the model has routed experts.
+    pub(super) fn is_proof(&self, part: ExpertPart, shape: &[u64]) -> bool {
+        match self.kind {
+            ExpertKind::Listed => part != ExpertPart::Numbered(0),
+            ExpertKind::Mlp => shape.len() > 2,
+            ExpertKind::Unnamed => false,
+            _ => true,
+        }
+    }
+}
+
+/// A token embedding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Embedding {
+    Input,
+    Output,
+    /// A table that is read by rows in addition to the input embedding: n-gram tables of `LongCat` and Qwen, and the
+    /// per-layer embeddings of Gemma.
+    LookupTable,
+}
+
+impl Embedding {
+    /// Returns the kind of an embedding from the name of its module, and the name that precedes it. Source:
+    /// `_tied_weights_keys` of all models in transformers 5.23.
+    fn from_module(module: &str, parent: &str) -> Option<Self> {
+        match module.as_bytes() {
+            b"embed_tokens" | b"embeddings" | b"word_embeddings" | b"tok_embeddings"
+            | b"token_embedding" | b"token_embeddings" | b"token_embd" | b"wte" | b"embed"
+            | b"embed_in" | b"embedding" | b"shared" | b"tokens_embed" | b"word_embedding" => {
+                Some(Self::Input)
+            }
+            b"lm_head" | b"output" | b"unembed" | b"unembedding" | b"head" | b"embed_out"
+            | b"output_layer" | b"vocab_projector" | b"proj_out" | b"output_projection"
+            | b"generator_lm_head" | b"lm_loss" => Some(Self::Output),
+            b"decoder" if matches!(parent, "lm_head" | "predictions" | "mlm_score") => {
+                Some(Self::Output)
+            }
+            b"out_proj" if parent == "lm_head" => Some(Self::Output),
+            b"proj" if parent == "pred_layer" => Some(Self::Output),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the name of a module is that of an input embedding or of another lookup table.
+    pub(crate) fn is_read_by_rows(module: &str) -> bool {
+        let position = Position::of(&format!("{module}.weight"));
+        matches!(position.embedding, Some(Self::Input | Self::LookupTable))
+    }
+}
+
+/// The meaning of a segment of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Segment {
+    Other,
+    /// A number that was folded.
+    Number,
+    /// A name that ends in `_`, a number and this many digits.
+    Suffix(u64, usize),
+    /// An expert with its number.
+    Expert(u64),
+    /// A list of layers.
+    Layers,
+    /// A list of experts, or tensors that contain all of them.
+    Experts,
+    /// A list that contains experts if it has several elements.
+    List,
+    /// A block with experts, a router and other tensors.
+    Block,
+    /// A linear layer of a feed-forward block in GGUF. Older files store one per expert.
+    FeedForward,
+    /// A feed-forward layer. Its tensors have three dimensions if they contain experts.
+    Mlp,
+    /// A part that every token uses, such as `shared_experts`, `shared_mlp` or `share_expert`.
+    Shared,
+    Router,
+    /// A head that drafts tokens, or its layers.
+    Draft,
+    /// An embedding that is read by rows in addition to the input embedding.
+    LookupTable,
+}
+
+/// The heads that draft tokens: the names of DeepSeek and Qwen, EAGLE, the library `speculators`, and GGUF.
+const DRAFT_HEADS: [&str; 4] = ["mtp", "eagle", "speculator", "nextn"];
+
+impl Segment {
+    /// A match of bytes is faster than of texts, which are compared one by one.
+    fn new(segment: &str, parent: &str) -> Self {
+        match segment.as_bytes() {
+            b"#" => Self::Number,
+            b"mlp" => Self::Mlp,
+            b"moe" => Self::Block,
+            b"expert" | b"ffns" => Self::List,
+            b"ffn_gate" | b"ffn_up" | b"ffn_down" => Self::FeedForward,
+            b"experts" | b"switch_mlp" | b"switch_glu" => Self::Experts,
+            b"gate" | b"router" | b"moe_gate" | b"moe_router" => Self::Router,
+            b"embed_tokens_per_layer" | b"per_layer_token_embd" | b"ngram_embedding" => {
+                Self::LookupTable
+            }
+            b"embedders" if parent == "ngram_embeddings" => Self::LookupTable,
+            // GGUF uses `blk`.
+            b"h" | b"block" | b"layer" | b"layers" | b"blocks" | b"blk" => Self::Layers,
+            _ => Self::from_affix(segment),
+        }
+    }
+
+    fn from_affix(segment: &str) -> Self {
+        match segment.as_bytes() {
+            [b'0'..=b'9', ..] => Self::Other,
+            [b'm' | b'e' | b's' | b'n', ..] if Self::is_draft(segment) => Self::Draft,
+            [b's', b'h', b'a', b'r', b'e', ..] => Self::Shared,
+            [b'e', b'x', b'p', b'e', b'r', b't', ..] => {
+                let rest = segment.strip_prefix("expert").unwrap_or_default();
+                let rest = rest.strip_prefix('s').unwrap_or(rest);
+                number(rest.strip_prefix('_').unwrap_or(rest)).map_or(Self::Other, Self::Expert)
+            }
+            [.., b'_', b'm', b'o', b'e'] => Self::Block,
+            [.., b'0'..=b'9'] => {
+                let (_, digits) = segment.rsplit_once('_').unwrap_or_default();
+                number(digits).map_or(Self::Other, |number| Self::Suffix(number, digits.len()))
+            }
+            [.., b's'] => {
+                let ends_with = |ends: &[&str]| ends.iter().any(|end| segment.ends_with(end));
+                // `_exps` are the experts of GGUF.
+                if ends_with(&["_experts", "_exps", "_chexps"]) {
+                    Self::Experts
+                } else if ends_with(&["layers", "blocks"]) {
+                    Self::Layers
+                } else {
+                    Self::Other
+                }
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns whether a segment is the name of a draft head, or begins with the name and `_`.
+    fn is_draft(segment: &str) -> bool {
+        let is_head =
+            |rest: Option<&str>| rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+        DRAFT_HEADS.iter().any(|head| is_head(segment.strip_prefix(head)))
+    }
+}
+
+/// Parses the number at the end of a segment.
+fn number(digits: &str) -> Option<u64> {
+    digits.parse().ok().filter(|_| digits.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+impl Position {
+    /// Returns the position of a tensor.
+    pub(crate) fn of(name: &str) -> Self {
+        Self::new(&NamePattern::new(name).text)
+    }
+
+    /// Returns the position of the tensors with a pattern.
+    pub(super) fn new(pattern: &str) -> Self {
+        let mut found = Self::default();
+        let (mut start, mut numbers, mut is_shared) = (0, 0, false);
+        let (mut parent, mut meaning) = ("", Segment::Other);
+        for segment in pattern.split('.') {
+            let previous = std::mem::replace(&mut meaning, Segment::new(segment, parent));
+            let end = start + segment.len();
+            match meaning {
+                Segment::Router => found.is_router = true,
+                Segment::Shared => is_shared = true,
+                Segment::Draft => found.is_draft = true,
+                Segment::LookupTable => found.embedding = Some(Embedding::LookupTable),
+                _ => found.add((meaning, previous), pattern, (start, end), numbers),
+            }
+            numbers += usize::from(meaning == Segment::Number);
+            (start, parent) = (end + 1, segment);
+        }
+        if found.layer.is_none() && found.embedding.is_none() {
+            // Quantizers divide a weight into parts, such as `lm_head.weight._data`.
+            let module = pattern.split_once(".weight.").map(|(module, _)| module);
+            let module = module.or_else(|| Some(pattern.rsplit_once('.')?.0));
+            let mut segments = module.unwrap_or_default().rsplit('.');
+            let [module, parent] =
+                [segments.next(), segments.next()].map(Option::unwrap_or_default);
+            found.embedding = Embedding::from_module(module, parent);
+        }
+        let is_inside =
+            |experts: &ExpertPosition| !is_shared && (!found.is_router || experts.number.is_some());
+        found.experts = found.experts.filter(is_inside);
+        found.is_router &= !is_shared && found.experts.is_none();
+        found
+    }
+
+    /// Adds a segment and the meaning of the previous one. `numbers` is the number of numbers before it.
+    fn add(
+        &mut self,
+        meanings: (Segment, Segment),
+        pattern: &str,
+        (start, end): (usize, usize),
+        numbers: usize,
+    ) {
+        use ExpertKind::{Block, BlockMlp, Listed, Mlp, Numbered, Stacked, Unnamed};
+        use ExpertNumber::{Folded, Literal};
+
+        let known = self.experts.map(|experts| experts.kind);
+        // Later segments do not locate these experts more precisely.
+        let is_certain = matches!(known, Some(Numbered | Listed | Stacked));
+        let may_be_unnamed = self.layer.is_some() && known != Some(Unnamed);
+        let before = start.saturating_sub(1);
+        let list = self.experts.map_or(0, |list| list.group_end);
+        let (kind, group_end, number) = match meanings {
+            (Segment::Experts, _) => (Stacked, end, None),
+            // `Other` is a list with one tensor per expert, such as `experts.gate_up_projs.3`.
+            (Segment::Number, Segment::Experts | Segment::Other) if known == Some(Stacked) => {
+                (Numbered, list, Some(Folded(numbers)))
+            }
+            (Segment::Expert(number), Segment::Experts) if is_certain => {
+                (Numbered, list, Some(Literal(number)))
+            }
+            _ if is_certain => return,
+            (Segment::Expert(number), _) => (Numbered, before, Some(Literal(number))),
+            (Segment::Block, _) => (Block, end, None),
+            (Segment::Mlp, _) if known == Some(Block) => (BlockMlp, end, None),
+            (Segment::Mlp, _) if known != Some(Unnamed) => (Mlp, end, None),
+            (Segment::Number, Segment::FeedForward)
+                if self.layer.is_some() && pattern.starts_with("blk.") =>
+            {
+                (Numbered, before, Some(Folded(numbers)))
+            }
+            (Segment::Number, Segment::List) if self.layer.is_some() => {
+                (Listed, before, Some(Folded(numbers)))
+            }
+            (Segment::Number, Segment::Layers) if self.layer.is_none() => {
+                self.layer = Some(numbers);
+                return;
+            }
+            // The first list in a layer may contain its experts.
+            (Segment::Number, Segment::Other | Segment::Block | Segment::Mlp) if may_be_unnamed => {
+                (Unnamed, before, Some(Folded(numbers)))
+            }
+            (Segment::Suffix(number, digits), _) if may_be_unnamed => {
+                (Unnamed, end - digits, Some(Literal(number)))
+            }
+            _ => return,
+        };
+        self.experts = Some(ExpertPosition { group_end, kind, number });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_show_draft_layers_and_embeddings() {
+        let cases = [
+            ("mtp.layers.0.experts.1.w", true, None),
+            ("model.mtp_layers.0.w", true, None),
+            ("model.smtp.w", false, None),
+            ("eagle.layers.0.w", true, None),
+            ("speculator.head.0.weight", true, None),
+            ("model.nextn_layers.0.w", true, None),
+            ("eagles.0.w", false, None),
+            ("model.embed_tokens.weight", false, Some(Embedding::Input)),
+            ("backbone.embeddings.weight", false, Some(Embedding::Input)),
+            ("model.layers.61.embed_tokens.weight", false, None),
+            ("model.embed_tokens.norm.weight", false, None),
+            ("lm_head.qweight", false, Some(Embedding::Output)),
+            ("cls.predictions.decoder.weight", false, Some(Embedding::Output)),
+            ("model.decoder.weight", false, None),
+            ("model.layers.0.output.weight", false, None),
+            ("embedding.weight", false, Some(Embedding::Input)),
+            ("unembedding.weight", false, Some(Embedding::Output)),
+            ("lm_head.weight._data._data", false, Some(Embedding::Output)),
+            ("proj_out.qweight", false, Some(Embedding::Output)),
+            ("decoder.proj_out.conv.weight", false, None),
+            ("lm_head.out_proj.weight", false, Some(Embedding::Output)),
+            ("vision_model.head.out_proj.weight", false, None),
+            ("shared.weight", false, Some(Embedding::Input)),
+            ("model.embed_tokens_per_layer.weight", false, Some(Embedding::LookupTable)),
+            ("model.ngram_embeddings.embedders.3.weight", false, Some(Embedding::LookupTable)),
+            ("model.ngram_embeddings.post_projs.3.weight", false, None),
+            ("model.audio.embedders.3.weight", false, None),
+            ("layers.0.ple.ngram_embedding.shard_3.weight", false, Some(Embedding::LookupTable)),
+        ];
+        for (name, is_draft, embedding) in cases {
+            let found = Position::of(name);
+            assert_eq!((found.is_draft, found.embedding), (is_draft, embedding), "{name}");
+        }
+    }
+}
