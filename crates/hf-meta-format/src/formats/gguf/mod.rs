@@ -14,18 +14,14 @@
 //!
 //! [format]: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
+mod model;
 mod parser;
 mod tensors;
 mod values;
 
-use std::collections::BTreeMap;
-
 use self::parser::GgufParser;
-use self::tensors::file_type;
 pub(crate) use self::tensors::is_file_type;
-use super::{
-    Format, HeaderParser, ModelDescription, NumberedName, RepoPath, WeightFileName, WeightsKind,
-};
+use super::{Format, HeaderParser, NumberedName, RepoPath, WeightFileName, WeightsKind};
 
 /// The GGUF format.
 #[derive(Clone, Copy, Debug)]
@@ -63,50 +59,6 @@ impl Format for Gguf {
     fn split_name(&self, stem: &str) -> Option<WeightFileName> {
         Some(split_name(stem))
     }
-}
-
-const IMPORTANCE_MATRIX: &str = "an importance matrix";
-
-/// Returns whether a tensor has the name of activation statistics. Source: `tools/imatrix/imatrix.cpp` of `llama.cpp`.
-fn is_importance(tensor: &str) -> bool {
-    [".in_sum2", ".counts"].iter().any(|end| tensor.ends_with(end))
-}
-
-/// Returns the content of a file that is not a model: the importance matrices and control vectors that `llama-imatrix`
-/// and `llama-cvector-generator` of `llama.cpp` write.
-fn other_content(metadata: &BTreeMap<String, String>) -> Option<&'static str> {
-    let is = |key: &str, value: &str| metadata.get(key).is_some_and(|found| found == value);
-    let contents = [
-        ("general.type", "imatrix", IMPORTANCE_MATRIX),
-        ("general.architecture", "controlvector", "a control vector"),
-    ];
-    contents.iter().find(|(key, value, _)| is(key, value)).map(|(.., content)| *content)
-}
-
-/// Returns the description of a model; `None` if the keys contain none, as in all but the first file of a split
-/// model. `vocabulary` is the length of the token list.
-fn describe(
-    metadata: &BTreeMap<String, String>,
-    vocabulary: Option<u64>,
-) -> Option<ModelDescription> {
-    let text = |key: &str| metadata.get(key).cloned();
-    let number = |key: &str| metadata.get(key)?.parse::<u64>().ok();
-    let architecture = text("general.architecture")?;
-    let of_model = |key: &str| number(&format!("{architecture}.{key}"));
-    Some(ModelDescription {
-        kind: text("general.type"),
-        file_type: number("general.file_type").and_then(file_type).map(str::to_owned),
-        context_length: of_model("context_length"),
-        layers: of_model("block_count"),
-        draft_layers: of_model("nextn_predict_layers").filter(|layers| *layers > 0),
-        experts: of_model("expert_count").filter(|experts| *experts > 0),
-        experts_per_token: of_model("expert_used_count").filter(|experts| *experts > 0),
-        tokenizer: text("tokenizer.ggml.model"),
-        vocabulary,
-        files: number("split.count").filter(|files| *files > 1),
-        tensors: number("split.tensors.count"),
-        architecture: Some(architecture),
-    })
 }
 
 /// Splits a name without extension, such as `Llama-3.2-1B-UD-Q4_K_XL`, into model and quantization.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::model::{IMPORTANCE_MATRIX, describe, is_importance, other_content};
 use super::tensors::TensorEntries;
 use super::values::{Bounds, Cursor, List, ValueType, invalid_key, read_name};
-use super::{IMPORTANCE_MATRIX, describe, is_importance, other_content};
 use crate::formats::buffer::{HeaderBuffer, Stop};
 use crate::formats::{
     DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, HeaderParser, Step, clip,

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Gguf, describe, split_name};
+use super::model::describe;
+use super::{Gguf, split_name};
 use crate::formats::{
     DetectedFormat, Dtype, FileHeader, Format, HeaderError, HeaderErrorKind, Step, WeightFileName,
     WeightsKind,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::too_large;
+use super::values::too_large;
 use crate::formats::buffer::{FileParts, Stop};
 use crate::formats::{HeaderError, HeaderErrorKind};
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::archive::{self, Archive, not_a_checkpoint};
-use super::pickle::Pickle;
-use super::values::{PickleValue, Storage};
-use super::{is_allowed_import, tensors, too_large};
+use super::pickle::{Pickle, Storage};
+use super::tensors;
+use super::values::{PickleValue, is_allowed_import, too_large};
 use crate::formats::buffer::{FileParts, Stop};
 use crate::formats::{
     DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, HeaderParser, Step, clip,

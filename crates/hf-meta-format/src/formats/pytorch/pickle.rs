@@ -5,8 +5,7 @@ use std::iter::{once, successors};
 
 use memchr::memchr;
 
-use super::too_large;
-use super::values::{Argument, NodeKind, PickleValue};
+use super::values::{Argument, ELEMENT_TYPES, ElementType, NodeKind, PickleValue, too_large};
 use crate::formats::buffer::Stop;
 use crate::formats::{HeaderError, HeaderErrorKind};
 
@@ -441,4 +440,32 @@ fn append_bytes(sign: i64, bytes: &[u8]) -> i64 {
 /// Returns a number as a length. One that is out of range is longer than any file.
 fn length(number: i64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// A storage that a pickle refers to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Storage<'a> {
+    pub(super) key: &'a [u8],
+    /// `None` if the bytes have no type.
+    pub(super) element: Option<&'static ElementType>,
+    /// The size in bytes; `None` if it overflows.
+    pub(super) bytes: Option<u64>,
+}
+
+impl<'a> Storage<'a> {
+    /// Returns the storage with a persistent ID; `None` if it is malformed.
+    pub(super) fn new(pickle: &Pickle<'a>, id: PickleValue) -> Option<Self> {
+        // A part of a storage (torch < 0.4) has one more item.
+        let (&[_, class, key, _, length] | &[_, class, key, _, length, PickleValue::OTHER]) =
+            Some(pickle.items(id)).filter(|_| pickle.kind(id) == Some(NodeKind::Storage))?
+        else {
+            return None;
+        };
+        let class = pickle.function(class).1.strip_suffix(b"Storage")?;
+        let element = ELEMENT_TYPES.iter().find(|(name, ..)| name.as_bytes() == class);
+        let element = element.filter(|_| !class.is_empty());
+        let size = element.map(|(.., size)| *size).or((class == b"Untyped").then_some(1))?;
+        let bytes = u64::try_from(pickle.integer(length)?).ok()?.checked_mul(size);
+        Some(Self { key: pickle.text(key), element, bytes })
+    }
 }

@@ -4,9 +4,9 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::HashSet;
 use std::iter;
 
-use super::pickle::Pickle;
-use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, Storage};
-use super::{PickleSummary, TensorView, too_large};
+use super::pickle::{Pickle, Storage};
+use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, too_large};
+use super::{PickleSummary, TensorView};
 use crate::formats::{
     Dtype, HeaderError, HeaderErrorKind, TensorInfo, TensorTable, TensorTableBuilder,
 };

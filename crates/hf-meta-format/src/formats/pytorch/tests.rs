@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{PyTorch, is_allowed_import, too_large};
+use super::values::too_large;
+use super::{PyTorch, is_allowed_import};
 use crate::formats::{FileHeader, Format, HeaderError, Step, read_header};
 
 /// The content of `oracle.json`.
