@@ -422,6 +422,7 @@ pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
 #[cfg(all(test, feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]
 mod tests {
     use super::*;
+    use crate::Client;
 
     #[test]
     fn a_missing_tls_provider_is_an_error() {

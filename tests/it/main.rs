@@ -42,6 +42,7 @@ mod fixtures;
 mod gguf;
 #[cfg(target_os = "linux")]
 mod http2;
+mod layers;
 mod layouts;
 mod local_hub;
 mod many;
