@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use generated::{GeneratedModels, ModelTruth};
-use hf_meta_census::{CensusRow, rows};
+use hf_meta_census::CensusRow;
 use hf_meta_testing::MockHub;
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
@@ -147,7 +147,7 @@ fn bytes(path: &Path, models: u64) -> Result<String> {
 fn check(models: &Path, truths: impl Iterator<Item = ModelTruth>) -> Result<()> {
     let mut rows = HashMap::new();
     for file in fs::read_dir(models)? {
-        for row in rows::<CensusRow>(&file?.path())? {
+        for row in hf_meta_census::rows::<CensusRow>(&file?.path())? {
             let row = row?;
             rows.insert(row.repo.clone(), row);
         }

@@ -48,14 +48,15 @@ impl Error {
             Self::NotCached { .. } => ErrorKind::NotCached,
             Self::Offline { .. } => ErrorKind::Offline,
             // The checkpoint may be valid, while no valid header in another format is as large.
-            Self::InvalidHeader {
+            Self::TooLarge { .. }
+            | Self::HeadersTooLarge { .. }
+            | Self::InvalidHeader {
                 format: "PyTorch",
                 source: HeaderError { kind: HeaderErrorKind::TooLarge, .. },
                 ..
             } => ErrorKind::TooLarge,
             Self::InvalidHeader { .. } => ErrorKind::MalformedHeader,
             Self::InvalidIndex { .. } => ErrorKind::MalformedIndex,
-            Self::TooLarge { .. } | Self::HeadersTooLarge { .. } => ErrorKind::TooLarge,
             Self::CommitMismatch { .. } | Self::FileChanged { .. } => ErrorKind::Changed,
             Self::Refused { source, .. } if source.status == 429 => ErrorKind::RateLimited,
             Self::Refused { .. } => ErrorKind::Refused,

@@ -88,7 +88,7 @@ impl Http {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::server_hints::ASSUMED_OPEN;
+    use crate::http::server_hints::{ASSUMED_OPEN, RedirectOrigin};
     use crate::http::{AddressPolicy, HttpSettings};
 
     fn url(text: &str) -> Url {

@@ -40,8 +40,10 @@ pub(super) struct CacheLookup {
 /// names.
 fn part_of_repo(context: &CallContext) -> String {
     let path = match &context.target {
-        Target::File(path) | Target::Index(path) | Target::Shards(path) => Some(path),
-        Target::Quantization(path) => Some(path),
+        Target::File(path)
+        | Target::Index(path)
+        | Target::Shards(path)
+        | Target::Quantization(path) => Some(path),
         Target::Folder(path) => path.as_ref(),
     };
     let path = path.map_or("", RepoPath::as_str);

@@ -244,7 +244,9 @@ fn imports_point_down_and_no_files_import_each_other() {
 fn an_import_that_is_turned_around_is_found() {
     let imports = |files: &[(&str, &str)]| {
         let mut sources = Sources::default();
-        files.iter().for_each(|(name, text)| sources.add(name, text));
+        for (name, text) in files {
+            sources.add(name, text);
+        }
         sources.imports()
     };
     let down = [
