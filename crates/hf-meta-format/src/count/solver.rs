@@ -6,7 +6,7 @@ use super::collected::Collected;
 use super::config::{Configs, KnownSides, Schemes};
 use super::counted_as::TensorUse;
 use super::doubts::SolvedSiblings;
-use super::methods::{Solved, methods_of, solve};
+use super::methods::{ConfiguredMethod, Solved, methods_of, solve};
 use super::module::{Component, ComponentTensor, Module, Role, container_bits};
 use super::names::Names;
 use super::pending::PendingTensors;
@@ -18,6 +18,7 @@ use crate::formats::TensorInfo;
 pub(super) struct Solver<'a> {
     schemes: Schemes<'a>,
     known: KnownSides<'a>,
+    method: ConfiguredMethod<'a>,
     sums: CountSums,
     /// Tensors whose class depends on whether the model is quantized.
     undecided: PendingTensors,
@@ -42,6 +43,7 @@ impl<'a> Solver<'a> {
     pub(super) fn new(collected: &'a Collected, configs: &'a Configs) -> Self {
         Self {
             schemes: Schemes::new(&configs.quantization),
+            method: ConfiguredMethod::new(configs.method()),
             known: KnownSides { dimensions: &configs.dimensions, shapes: &collected.shapes },
             sums: collected.sums.clone(),
             undecided: PendingTensors::default(),
@@ -65,9 +67,8 @@ impl<'a> Solver<'a> {
         if let Some((_, solution)) = self.recent.iter().find(|(tensors, _)| is_equal(tensors)) {
             return *solution;
         }
-        let method = self.schemes.method();
         let mut schemes = self.schemes.of_module(module.name);
-        let solution = solve(module, self.known, method, &mut schemes);
+        let solution = solve(module, self.known, &self.method, &mut schemes);
         if !schemes.depend_on_name {
             self.recent.truncate(MAX_RECENT - 1);
             self.recent.push_front((module.tensors.to_vec(), solution));
@@ -101,7 +102,7 @@ impl<'a> Solver<'a> {
     /// Returns whether an unsolved module is quantized. Unquantized models also have tensors named `B` or `codes`.
     /// Scalars prove nothing, because they do not [need the configuration](super::needs_config).
     fn is_packed(&self, module: &Module<'_>) -> bool {
-        let configured = self.schemes.method();
+        let configured = self.method.name;
         let is_configured =
             |component| methods_of(component).iter().any(|method| method.is_named(configured));
         module.tensors.iter().any(|(component, tensor)| match component.role {

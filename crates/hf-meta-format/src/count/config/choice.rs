@@ -21,11 +21,6 @@ impl<'a> Schemes<'a> {
         Self { config, steps_left: MAX_STEPS }
     }
 
-    /// Returns `quant_method`.
-    pub(crate) fn method(&self) -> Option<&'a str> {
-        self.config.method.as_deref()
-    }
-
     /// Returns true if the work exceeded the limit. From then on, no answer can be trusted.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.steps_left == 0

@@ -341,7 +341,7 @@ fn expected(term: Term, ranges: &Ranges, units: &Units<'_>) -> Option<Range> {
 mod tests {
     use super::*;
     use crate::count::config::{Dimensions, MetadataShapes, QuantizationConfig, Schemes};
-    use crate::count::methods::solve;
+    use crate::count::methods::{ConfiguredMethod, solve};
     use crate::count::names::components;
     use crate::formats::TensorInfo;
 
@@ -380,7 +380,8 @@ mod tests {
             let mut schemes = Schemes::new(&config);
             let name = &*format!("m{round}");
             let module = Module { name, tensors: &tensors };
-            let _ = solve(&module, known, method, &mut schemes.of_module(name));
+            let _ =
+                solve(&module, known, &ConfiguredMethod::new(method), &mut schemes.of_module(name));
             let names = [
                 "block_rows",
                 "num_codebooks",

@@ -116,7 +116,7 @@ impl Ranges {
         Some(())
     }
 
-    /// Restricts the sides by the dimensions of a part. The stack follows from the weights.
+    /// Restricts the sides by the dimensions of a part, unless they do not fit. The stack follows from the weights.
     pub(super) fn restrict_by(
         &mut self,
         part: &Part,
@@ -124,21 +124,34 @@ impl Ranges {
         units: &Units<'_>,
         name: &'static str,
     ) -> Option<()> {
-        if part.kind.is_none() {
-            self.stack = described.stack.unwrap_or(1);
-        } else if !described.is_stacked(self.stack) {
+        let is_weights = part.kind.is_none();
+        if !is_weights && !described.is_stacked(self.stack) {
             return None;
         }
-        for (dimension, term) in described.pairs() {
+        let mut restricted = [None; MAX_TERMS];
+        for ((dimension, term), restricted) in described.pairs().zip(&mut restricted) {
             let range = term.invert(dimension, units)?;
             let Some(side) = term.side() else { continue };
+            let known = self.get(side);
+            let is_divided = |known: u64| known.is_multiple_of(dimension);
+            if matches!(term, Term::Divisor(_)) && !known.point().is_none_or(is_divided) {
+                return None;
+            }
             // A stack of experts has one order of the inputs per expert.
             let is_order = described.stack.is_none() && side == Side::Inputs;
             let range = match divide_range(range, self.stack) {
                 Some(divided) if is_order => divided,
                 _ => range,
             };
-            self.restrict(side, range, name)?;
+            *restricted = Some((side, known.intersect(range)?));
+        }
+        if is_weights {
+            self.stack = described.stack.unwrap_or(1);
+        }
+        for (side, range) in restricted.into_iter().flatten() {
+            if range != self.get(side) {
+                self.set(side, range, name);
+            }
         }
         Some(())
     }
@@ -197,16 +210,6 @@ impl Ranges {
             }
             (Some(_), None) => Some(()),
         }
-    }
-
-    /// Returns whether every dimension that must divide a side does.
-    pub(super) fn are_divided(&self, described: &Described) -> bool {
-        described.pairs().all(|(dimension, term)| match term {
-            Term::Divisor(side) => {
-                self.get(side).point().is_none_or(|side| side.is_multiple_of(dimension))
-            }
-            _ => true,
-        })
     }
 }
 

@@ -21,7 +21,7 @@ mod words;
 pub(crate) use self::evaluate::{Difference, DifferenceKind, Recipe, evaluate};
 pub(super) use self::layout::Method;
 pub(super) use self::names::{all_names, methods_of};
-pub(super) use self::solve::{Solved, solve};
+pub(super) use self::solve::{ConfiguredMethod, Solved, solve};
 
 /// Everything that the declarations need.
 mod prelude {
@@ -38,7 +38,7 @@ mod prelude {
 }
 
 /// All methods. The methods that the configuration names are tried first, then all others in this order.
-pub(super) const METHODS: &[Method] = &[
+pub(super) static METHODS: &[Method] = &[
     words::GPTQ,
     words::AWQ,
     words::MARLIN,

@@ -75,18 +75,22 @@ fn listed(table: AuxiliaryNames) -> impl Iterator<Item = (&'static str, Auxiliar
 }
 
 impl Method {
+    /// Returns the names of all components, with the kinds of those that are auxiliary.
+    fn kinds(&self) -> impl Iterator<Item = (&'static str, Option<AuxiliaryTensor>)> {
+        let parts = self.layouts.iter().flat_map(Layout::parts);
+        let parts = parts.filter(|part| part.need != Need::Absent);
+        let parts = parts.flat_map(|part| part.names.iter().map(|name| (*name, part.kind)));
+        parts.chain(listed(self.others).map(|(name, kind)| (name, Some(kind))))
+    }
+
     /// Returns the names of all components with the roles that they have for this method. Names in the tables for all
     /// methods are left out.
     fn names(&self) -> impl Iterator<Item = (&'static str, Role)> {
-        let parts =
-            self.layouts.iter().flat_map(Layout::parts).filter(|part| part.need != Need::Absent);
-        let parts = parts.flat_map(|part| part.names.iter().map(|name| (*name, part.kind)));
-        let others = listed(self.others).map(|(name, kind)| (name, Some(kind)));
         let is_own = |(name, _): &(&str, _)| {
             let mut others = listed(ALWAYS_AUXILIARY).chain(listed(QUANTIZER_STATE));
             !others.any(|(other, _)| other == *name)
         };
-        parts.chain(others).filter(is_own).map(|(name, kind)| {
+        self.kinds().filter(is_own).map(|(name, kind)| {
             let role = match kind {
                 None if PLAIN.contains(&name) => Role::PlainWeights,
                 None => Role::PackedWeights,
@@ -99,9 +103,9 @@ impl Method {
         })
     }
 
-    /// Returns whether a component has a role for this method.
+    /// Returns whether a component belongs to this method.
     pub(in crate::count) fn has(&self, component: &Component) -> bool {
-        self.names().any(|(name, _)| without_star(name) == component.name)
+        self.kinds().any(|(name, _)| without_star(name) == component.name)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::slice;
 
+use super::METHODS;
 use super::invert::{Described, Ranges};
-use super::layout::{Flag, Layout, MAX_PARTS, Method, Need, Pad, Part};
+use super::layout::{Flag, Layout, MAX_PARTS, Method, Need, Pad, Part, PartShape};
 use super::names::methods_of;
 use super::problem::{Problem, first};
 use super::term::{Range, Side};
@@ -115,14 +116,14 @@ impl Attempt<'_, '_> {
         if inverted.is_none() && layout.has(Flag::MayBeTransposed) {
             inverted = self.invert(true, &stated);
         }
-        let (ranges, described) = inverted.ok_or(ConflictingComponents)?;
+        let (ranges, shapes) = inverted.ok_or(ConflictingComponents)?;
         let (mut lengths, mut certainty) = ([1; Side::COUNT], Certainty::Known);
         for &side in layout.size {
             let (length, found) = self.settle(side, &ranges).ok_or(ConflictingComponents)?;
             lengths[side as usize] = length;
             certainty = certainty.min(found);
         }
-        let is_whole = self.is_whole(&described, &lengths, &stated);
+        let is_whole = self.is_whole(&shapes, &lengths, &stated);
         for pad in layout.pads {
             let length = &mut lengths[pad.side as usize];
             let (unpadded, found) = self.unpadded(*length, pad);
@@ -150,27 +151,27 @@ impl Attempt<'_, '_> {
         &self,
         is_transposed: bool,
         stated: &dyn Fn(&str) -> Option<u64>,
-    ) -> Option<(Ranges, [Option<Described>; MAX_PARTS])> {
+    ) -> Option<(Ranges, [Option<&'static PartShape>; MAX_PARTS])> {
         let layout = self.matched.layout;
-        let (mut ranges, mut described) = (Ranges::NEW, [None; MAX_PARTS]);
+        let (mut ranges, mut shapes) = (Ranges::NEW, [None; MAX_PARTS]);
         for (side, key) in layout.stated {
             if let Some(length) = stated(key) {
                 ranges.restrict(*side, Range::exactly(length), "config")?;
             }
         }
-        for ((part, (component, tensor)), place) in self.matched.parts().zip(&mut described) {
+        for ((part, (component, tensor)), place) in self.matched.parts().zip(&mut shapes) {
             let units = part.units(tensor, self.bits, stated);
-            let found = part.shape.alternatives().iter().find_map(|shape| {
-                let (mut new, shape) = (ranges, Described::new(tensor, shape, is_transposed)?);
-                new.restrict_by(part, &shape, &units, component.name)?;
-                new.are_divided(&shape).then_some((new, shape))
+            *place = part.shape.alternatives().iter().find(|shape| {
+                let described = Described::new(tensor, shape, is_transposed);
+                described.is_some_and(|described| {
+                    ranges.restrict_by(part, &described, &units, component.name).is_some()
+                })
             });
-            let (new, shape) = found?;
-            (ranges, *place) = (new, Some(shape));
+            (*place)?;
         }
         ranges.relate(layout, self.group)?;
         let is_valid = ranges.stack == 1 || !layout.has(Flag::NeverStacked);
-        is_valid.then_some((ranges, described))
+        is_valid.then_some((ranges, shapes))
     }
 
     /// Returns the length of a side. The last word of a row may be incomplete.
@@ -196,21 +197,17 @@ impl Attempt<'_, '_> {
 
     fn is_whole(
         &self,
-        described: &[Option<Described>],
+        shapes: &[Option<&'static PartShape>],
         lengths: &[u64; Side::COUNT],
         stated: &dyn Fn(&str) -> Option<u64>,
     ) -> bool {
         let layout = self.matched.layout;
-        let has_whole_groups = layout
-            .groups
-            .zip(self.group)
-            .is_none_or(|(grouping, group)| lengths[grouping.of as usize].is_multiple_of(group));
-        let mut parts = self.matched.parts().zip(described);
-        has_whole_groups
-            && parts.all(|((part, (_, tensor)), described)| {
+        let mut groups = layout.groups.iter().zip(self.group);
+        let mut parts = self.matched.parts().zip(shapes);
+        groups.all(|(grouping, group)| lengths[grouping.of as usize].is_multiple_of(group))
+            && parts.all(|((part, (_, tensor)), shape)| {
                 let units = part.units(tensor, self.bits, stated);
-                let mut pairs = described.iter().flat_map(Described::pairs);
-                pairs.all(|(_, term)| {
+                shape.iter().flat_map(|shape| shape.terms()).all(|term| {
                     let side = term.side().filter(|side| layout.size.contains(side));
                     let found = side.and_then(|side| term.evaluate(lengths[side as usize], &units));
                     found.is_none_or(|(_, is_rounded)| !is_rounded)
@@ -303,9 +300,13 @@ fn solve_layout(
         return Err(None);
     }
     let sizes = layout.groups.map_or(&[][..], |grouping| grouping.sizes);
+    let rounds_up = layout.groups.is_some_and(|grouping| grouping.rounds_up);
     let mut failed = layout.conflict();
     let mut attempt = |bits, sizes: &[u64], scheme| {
-        let groups = sizes.iter().copied().map(Some).chain(sizes.is_empty().then_some(None));
+        // The size of whole groups follows from their number.
+        let is_open = sizes.is_empty() || sizes.len() > 1 && !rounds_up;
+        let sizes = if is_open { &[] } else { sizes };
+        let groups = sizes.iter().copied().map(Some).chain(is_open.then_some(None));
         let mut found = Candidates::default();
         for group in groups {
             match (Attempt { problem, matched, bits, group, scheme }).solve() {
@@ -369,6 +370,24 @@ pub(in crate::count) struct Solved {
     pub(in crate::count) is_padded: bool,
 }
 
+/// The quantization method of a configuration.
+pub(in crate::count) struct ConfiguredMethod<'a> {
+    /// `quant_method`.
+    pub(in crate::count) name: Option<&'a str>,
+    /// The methods that it selects.
+    methods: Vec<&'static Method>,
+}
+
+impl<'a> ConfiguredMethod<'a> {
+    pub(in crate::count) fn new(name: Option<&'a str>) -> Self {
+        Self { name, methods: METHODS.iter().filter(|method| method.is_named(name)).collect() }
+    }
+
+    fn selects(&self, method: &'static Method) -> bool {
+        self.methods.iter().any(|selected| std::ptr::eq(*selected, method))
+    }
+}
+
 /// Derives the number of weights of a module: with the first method that recognizes its components, those of the
 /// configuration first. Of the layouts of a method, the first with the highest certainty wins. Returns `None` if no
 /// method recognizes the components.
@@ -379,16 +398,19 @@ pub(in crate::count) struct Solved {
 pub(in crate::count) fn solve(
     module: &Module<'_>,
     known: KnownSides<'_>,
-    configured: Option<&str>,
+    configured: &ConfiguredMethod<'_>,
     schemes: &mut ModuleSchemes<'_, '_>,
 ) -> Result<Option<Solved>, UnresolvedReason> {
-    let candidates = || module.tensors.iter().flat_map(|(component, _)| methods_of(component));
-    let is_configured = |method: &&&Method| method.is_named(configured);
-    let others = candidates().filter(|method| !is_configured(method));
+    let candidates = |is_configured: bool| {
+        let methods = module.tensors.iter().flat_map(|(component, _)| methods_of(component));
+        methods.copied().filter(move |method| configured.selects(method) == is_configured)
+    };
+    let candidates = [true, false].into_iter().flat_map(|is_configured| {
+        candidates(is_configured).map(move |method| (method, is_configured))
+    });
     let mut failed = None;
-    for &method in candidates().filter(is_configured).chain(others) {
-        let is_configured = method.is_named(configured);
-        let problem = Problem { module, known, configured, is_configured };
+    for (method, is_configured) in candidates {
+        let problem = Problem { module, known, configured: configured.name, is_configured };
         let mut best: Option<Candidate> = None;
         for layout in method.layouts {
             match solve_layout(layout, &problem, schemes) {
@@ -483,7 +505,8 @@ mod tests {
             let known = KnownSides { dimensions: &dimensions, shapes: &shapes };
             let (mut schemes, module) = (Schemes::new(&config), Module { name, tensors: &tensors });
             let mut schemes = schemes.of_module(name);
-            let solved = solve(&module, known, None, &mut schemes).unwrap().unwrap();
+            let solved =
+                solve(&module, known, &ConfiguredMethod::new(None), &mut schemes).unwrap().unwrap();
             assert!(schemes.depend_on_name);
             (solved.parameters / 32, solved.is_padded)
         };

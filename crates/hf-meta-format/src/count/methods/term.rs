@@ -179,7 +179,7 @@ impl Term {
     }
 
     /// Returns the dimension per element of the side, as numerator and denominator; `None` if it is no fraction.
-    fn fraction(self, units: &Units<'_>) -> Option<[u128; 2]> {
+    fn fraction(self, units: &Units<'_>) -> Option<[u64; 2]> {
         let number = |number| match number {
             Number::Fixed(number) => Some(number),
             Number::Stated(key) => (units.stated)(key),
@@ -195,7 +195,7 @@ impl Term {
             Self::Bytes(_) => [8, units.stored],
             _ => return None,
         };
-        (numerator > 0 && denominator > 0).then_some([numerator.into(), denominator.into()])
+        (numerator > 0 && denominator > 0).then_some([numerator, denominator])
     }
 
     /// Returns whether the dimension is rounded up.
@@ -223,15 +223,13 @@ impl Term {
             _ => {}
         }
         let [numerator, denominator] = self.fraction(units)?;
-        let end = u128::from(dimension) * denominator;
-        let low = if self.rounds_up() {
-            (end.checked_sub(denominator)?) / numerator + 1
-        } else if end.is_multiple_of(numerator) {
-            end / numerator
-        } else {
-            return None;
-        };
-        Some(Range { low: low.try_into().ok()?, high: (end / numerator).try_into().ok()? })
+        let end = dimension.checked_mul(denominator)?;
+        let high = end / numerator;
+        if self.rounds_up() {
+            let low = end.checked_sub(denominator)? / numerator + 1;
+            return Some(Range { low, high });
+        }
+        (high * numerator == end).then_some(Range::exactly(high))
     }
 
     /// Returns the dimension of a side, and whether it was rounded; `None` if the side does not determine it. The
@@ -250,8 +248,8 @@ impl Term {
             _ => {}
         }
         let [numerator, denominator] = self.fraction(units)?;
-        let product = u128::from(side) * numerator;
-        let dimension = product.div_ceil(denominator).try_into().ok()?;
+        let product = side.checked_mul(numerator)?;
+        let dimension = product.div_ceil(denominator);
         Some((dimension, !product.is_multiple_of(denominator)))
     }
 }
