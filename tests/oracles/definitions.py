@@ -907,6 +907,15 @@ for bits in (2, 4):
 case("bitblas-method", "vllm/model_executor/layers/quantization/bitblas.py",
      quantized("bitblas", bits=4, group_size=64, desc_act=False, is_sym=False, checkpoint_format="bitblas", lm_head=False))(bitblas(4, 64))
 
+
+@case("qoq-g128", "sglang/srt/layers/quantization/qoq.py @ 0ad10073", quantized("qoq", wbits=4, group_size=128), dtype="F16")
+def _(_, o, i):
+    yield "qweight", "I8", [o, i // 2]
+    yield "s1_scales", "F16", [o]
+    yield "s2_scales", "I8", [i // 128, o]
+    yield "s2_zeros", "I8", [i // 128, o]
+
+
 GGUF_BLOCKS = {"q4_0": (32, 18), "q8_0": (32, 34), "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210)}
 for bits, block in (("q4_0", "q4_0"), ("q8_0", "q8_0"), ("q4_k_m", "q4_k"), ("q6_k", "q6_k")):
     values, size = GGUF_BLOCKS[block]

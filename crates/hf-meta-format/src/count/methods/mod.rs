@@ -58,6 +58,7 @@ pub(super) static METHODS: &[Method] = &[
     groups::QUANTO,
     codebooks::VPTQ,
     words::SVDQUANT,
+    words::QOQ,
     codebooks::BITMASK,
     codebooks::DFLOAT11,
     words::BITBLAS,

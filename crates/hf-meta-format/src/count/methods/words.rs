@@ -181,6 +181,23 @@ pub(super) const SVDQUANT: Method = Method {
     ],
 };
 
+/// QoQ of QServe: rows of bytes with a scale per output. Groups have scales and zero points in bytes. Source:
+/// `sglang/srt/layers/quantization/qoq.py` of `SGLang` 0.5.
+pub(super) const QOQ: Method = Method {
+    names: "qoq",
+    layouts: &[Layout::new(
+        "qoq",
+        weights(&["qweight"], SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
+    )
+    .with(scale(&["s1_scales"], Sides(&[OUTPUTS])))
+    .with(zeros(&["s1_szeros"], Sides(&[OUTPUTS])))
+    .with(scale(&["s2_scales"], Sides(&[GROUPS, OUTPUTS])).optional())
+    .with(zeros(&["s2_zeros"], Sides(&[GROUPS, OUTPUTS])))
+    .bits(&[4])
+    .in_whole_groups(Inputs, &[128])],
+    others: &[],
+};
+
 /// Quark INT4 and INT8 in words, with a scale per group, per output, or in total. Values of 3 bits are packed into bytes
 /// without gaps. Source: `quark/torch/export/nn/modules/qparamslinear.py` 0.13.
 pub(super) const QUARK: Method = Method {
