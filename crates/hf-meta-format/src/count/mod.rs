@@ -72,4 +72,4 @@ pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate};
 pub(crate) use module::{Component, ComponentTensor, Module, container_bits};
 pub(crate) use names::{Names, is_packed_weight, module_of, split as split_name};
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};
-pub(crate) use position::{Embedding, Position};
+pub(crate) use position::Embedding;

@@ -205,7 +205,7 @@ impl<'a> TensorName<'a> {
         self.facts.position.is_draft
     }
 
-    pub(super) fn embedding(&self) -> Option<Embedding> {
+    pub(crate) fn embedding(&self) -> Option<Embedding> {
         self.facts.position.embedding
     }
 

@@ -245,7 +245,7 @@ fn number(digits: &str) -> Option<u64> {
 
 impl Position {
     /// Returns the position of a tensor.
-    pub(crate) fn of(name: &str) -> Self {
+    pub(super) fn of(name: &str) -> Self {
         Self::new(&NamePattern::new(name).text)
     }
 

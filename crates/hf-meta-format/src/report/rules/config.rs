@@ -11,7 +11,7 @@ use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::count::name_pattern::NamePattern;
-use crate::count::{Component, Position, container_bits, split_name};
+use crate::count::{Component, Names, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
 use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames, positive};
@@ -156,6 +156,7 @@ struct StoredModules<'h> {
     /// True if a module is outside of the known language model.
     has_others: bool,
     has_drafts: bool,
+    names: Names,
     /// A tensor of a vision tower.
     tower: Option<&'h str>,
 }
@@ -165,7 +166,7 @@ impl<'h> StoredModules<'h> {
     const MAX_PATTERNS: usize = 128;
 
     fn add_name(&mut self, name: &'h str) {
-        self.has_drafts |= Position::of(name).is_draft;
+        self.has_drafts |= self.names.read(name).is_draft();
         let is_tower = name.split('.').take(2).any(|part| TOWERS.contains(&part));
         self.tower = self.tower.or(Some(name).filter(|_| is_tower));
     }

@@ -9,8 +9,8 @@ use crate::base::model_config::ModelConfig;
 use crate::count::config::{MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{
-    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, Names, Position,
-    Recipe, container_bits, evaluate, split_name,
+    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, Names, Recipe,
+    container_bits, evaluate, split_name,
 };
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
@@ -132,7 +132,7 @@ fn find_mismatches(
         let last = module.rsplit('.').next().unwrap_or_default();
         let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
         let is_inside = pattern.split_once('#').is_some_and(|(stack, _)| stacks.contains(stack));
-        if is_linear && is_inside && !Position::of(module).is_draft && policy.selects(module) {
+        if is_linear && is_inside && !names.read(module).is_draft() && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
             found.add(kind, (module, &pattern), "quantization_config", ("packed", "plain"));
         }

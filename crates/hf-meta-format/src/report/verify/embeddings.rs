@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use crate::base::json_object::standard_json;
 use crate::base::model_config::ModelConfig;
-use crate::count::{Embedding, Position};
+use crate::count::{Embedding, Names};
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 use crate::report::Finding;
 
@@ -32,8 +32,9 @@ pub fn check_embeddings(
         && let Ok(config) = serde_json::from_slice::<ModelConfig<'_>>(&standard_json(config_json))
         && let Some(is_tied) = config.is_tied()
     {
+        let mut is_output = is_embedding(Embedding::Output);
         let missing = findings.iter().position(
-            |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_embedding(tensor, Embedding::Output)),
+            |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
         );
         let finding = match missing {
             Some(index) if is_tied => dropped_finding(findings.remove(index), &input),
@@ -54,11 +55,10 @@ struct InputEmbedding<'a> {
 impl<'a> InputEmbedding<'a> {
     /// Finds the input embedding. If there are several candidates, the largest one wins.
     fn find(headers: &'a Headers) -> Option<Self> {
+        let mut is_input = is_embedding(Embedding::Input);
         // Vision models name their class tokens like embeddings.
-        let is_input = |(name, info): &(&str, TensorInfo)| {
-            info.shape.len() == 2 && is_embedding(name, Embedding::Input)
-        };
-        let inputs = tensors(headers).filter(is_input);
+        let inputs =
+            tensors(headers).filter(|(name, info)| info.shape.len() == 2 && is_input(name));
         let (name, tensor) = inputs.max_by_key(|(name, info)| (info.elements(), Reverse(*name)))?;
         Some(Self { name, shape: tensor.shape })
     }
@@ -74,9 +74,9 @@ fn check_untied(
     let is_causal = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
     let architectures = config.outermost().get::<Vec<String>>("architectures");
     let is_language_model = architectures.iter().flatten().any(is_causal);
-    let has_output = tensors(headers).any(|(name, tensor)| {
-        is_embedding(name, Embedding::Output) || name != input.name && tensor.shape == input.shape
-    });
+    let mut is_output = is_embedding(Embedding::Output);
+    let has_output = tensors(headers)
+        .any(|(name, tensor)| is_output(name) || name != input.name && tensor.shape == input.shape);
     (is_language_model && !has_output)
         .then(|| Finding::MissingOutputEmbedding { stored: clip(input.name) })
 }
@@ -89,13 +89,15 @@ fn dropped_finding(missing: Finding, input: &InputEmbedding<'_>) -> Option<Findi
 
 /// Returns the finding for tied embeddings. The counter reports a stored output embedding.
 fn tied_finding(input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
-    let is_stored = tensors(headers).any(|(name, _)| is_embedding(name, Embedding::Output));
+    let mut is_output = is_embedding(Embedding::Output);
+    let is_stored = tensors(headers).any(|(name, _)| is_output(name));
     (!is_stored).then(|| Finding::TiedEmbedding { stored: clip(input.name) })
 }
 
-/// Returns whether a name belongs to an embedding, quantized or not.
-fn is_embedding(name: &str, kind: Embedding) -> bool {
-    !name.ends_with("bias") && Position::of(name).embedding == Some(kind)
+/// Returns a function that returns whether a name belongs to an embedding, quantized or not.
+fn is_embedding(kind: Embedding) -> impl FnMut(&str) -> bool {
+    let mut names = Names::default();
+    move |name| !name.ends_with("bias") && names.read(name).embedding() == Some(kind)
 }
 
 fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
