@@ -29,7 +29,7 @@ pub(crate) mod census {
     pub(crate) use super::AbsentArgs as CensusArgs;
     use super::{CommandError, ExitStatus};
     use crate::connection::ConnectionArgs;
-    use crate::stderr::ProgressBars;
+    use crate::stderr::ProgressLine;
 
     pub(crate) fn define(command: clap::Command) -> clap::Command {
         command
@@ -38,7 +38,7 @@ pub(crate) mod census {
     pub(crate) fn run(
         _args: &CensusArgs,
         _connection: &ConnectionArgs,
-        _bars: &ProgressBars,
+        _line: &ProgressLine,
     ) -> impl Future<Output = Result<ExitStatus, CommandError>> {
         ready(super::not_included("census"))
     }

@@ -1,9 +1,12 @@
 //! `hf-meta census`: reads many repositories into tables.
 
 use std::io::Write;
+use std::mem::replace;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use chrono::DateTime;
 use clap::Subcommand;
@@ -12,8 +15,8 @@ use futures::future::{Either, select};
 use hf_meta::Client;
 use hf_meta::report::text::{counted, escape, parse_seconds, thousands};
 use hf_meta_census::{
-    Census, CensusChange, CensusError, CensusSummary, ChangeKind, ListedName, Listing,
-    MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
+    Census, CensusChange, CensusError, CensusProgress, CensusSummary, ChangeKind, ListedName,
+    Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
 };
 use serde_json::Value;
 
@@ -21,15 +24,11 @@ use super::connection::{ConnectionArgs, without_connection};
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::output::{Page, print_json};
 use super::signal::{end_by, end_on_interrupt, signal};
-use super::stderr::ProgressBars;
+use super::stderr::{ListCounts, PRINT_INTERVAL, ProgressLine, ShownProgress, lock};
 use super::table::{OutputFormat, Shrink, Table};
 
 /// The minimum useful width of a value in a table of differences.
 const MIN_VALUE_WIDTH: usize = 12;
-
-mod progress;
-
-use self::progress::{CensusBar, ListingBar};
 
 /// Read many repositories into tables of parameters, dtypes, quantization and headers
 ///
@@ -273,29 +272,31 @@ impl From<CensusError> for CommandError {
 pub(crate) async fn run(
     args: &CensusArgs,
     connection: &ConnectionArgs,
-    bars: &ProgressBars,
+    line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
     if !matches!(args.command, CensusCommand::Read(_) | CensusCommand::Retry(_)) {
-        end_on_interrupt(bars.clone());
+        end_on_interrupt(line.clone());
     }
     match &args.command {
         CensusCommand::List(list) => {
-            write_list(list, &client(&list.quota, connection)?, bars).await
+            write_list(list, &client(&list.quota, connection)?, line).await
         }
-        CensusCommand::Read(read) => read_manifest(read, connection, bars).await,
+        CensusCommand::Read(read) => read_manifest(read, connection, line).await,
         CensusCommand::Retry(RetryArgs { census, reading }) => {
             let client = client(&reading.quota, connection)?;
-            let bar = CensusBar::new(bars, client.clone());
-            let census = Census::open(client, &census.target)?;
-            let census = bar.show(with_limits(census, reading));
-            let read = until_signal(bars, &census, census.retry()).await;
-            print(&bar.finish_with(read)?)
+            let census = with_limits(Census::open(client.clone(), &census.target)?, reading);
+            let (census, shown) = show_progress(census, client, line, None);
+            let read = until_signal(line, &census, census.retry()).await;
+            drop(shown);
+            print(&read?)
         }
         CensusCommand::Count(census) => {
             let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
-            let bar = CensusBar::new(bars, client.clone());
-            let census = bar.show(Census::open(client, &census.target)?.tool(tool()));
-            print(&bar.finish_with(census.count().await)?)
+            let census = Census::open(client.clone(), &census.target)?.tool(tool());
+            let (census, shown) = show_progress(census, client, line, None);
+            let counted = census.count().await;
+            drop(shown);
+            print(&counted?)
         }
         CensusCommand::Pack(pack) => {
             let census = Census::open(connection.builder().build()?, &pack.target)?;
@@ -320,11 +321,8 @@ pub(crate) async fn run(
             let client = client(&sample.quota, connection)?;
             let (repos, changes) =
                 verify(&client, &sample.target, sample.sample as usize, sample.seed).await?;
-            let repos = match repos {
-                1 => "1 repository".to_owned(),
-                repos => format!("{} repositories", thousands(repos as u64)),
-            };
-            print_changes(&changes, sample.format, &format!("no differences in {repos}"))
+            let none = format!("no differences in {}", repositories(repos));
+            print_changes(&changes, sample.format, &none)
         }
     }
 }
@@ -340,7 +338,7 @@ fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> Result<Client, Comma
 async fn write_list(
     args: &ListArgs,
     client: &Client,
-    bars: &ProgressBars,
+    line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
     let mut listing = Listing::new();
     if let Some(tag) = &args.filter {
@@ -367,11 +365,14 @@ async fn write_list(
             Err(_) => listing.update(Path::new(since))?,
         };
     }
-    let bar = ListingBar::new(bars);
-    let report = bar.clone();
-    let models = listing.on_progress(move |models| report.update(models));
-    let models = models.write(client, &args.output).await;
-    bar.finish();
+    let listed = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&listed);
+    let listing = listing.on_progress(move |models| count.store(models, Ordering::Relaxed));
+    let shown = line.show(Some(PRINT_INTERVAL), move |_| {
+        format!("{} listed", counted(listed.load(Ordering::Relaxed) as u64, "model"))
+    });
+    let models = listing.write(client, &args.output).await;
+    drop(shown);
     print_written(&counted(models? as u64, "model"), &args.output.display().to_string())
 }
 
@@ -382,21 +383,69 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 async fn read_manifest(
     args: &ReadArgs,
     connection: &ConnectionArgs,
-    bars: &ProgressBars,
+    line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
     let manifest = Manifest::open(&args.manifest, args.column.as_deref())?;
     let client = client(&args.reading.quota, connection)?;
-    let bar = CensusBar::new(bars, client.clone());
-    let bar = bar.with_manifest(&manifest, args.previous.is_some());
     let (slice, slices) = args.slice;
-    let census = Census::create(client, &args.output)?;
+    let census = Census::create(client.clone(), &args.output)?;
     let mut census = with_limits(census, &args.reading).slice(slice, slices);
     if let Some(previous) = &args.previous {
         census = census.previous(previous);
     }
-    let census = bar.show(census);
-    let read = until_signal(bars, &census, census.read(&manifest).boxed()).await;
-    print(&bar.finish_with(read)?)
+    let (census, shown) = show_progress(census, client, line, Some(describe(&manifest)));
+    let read = until_signal(line, &census, census.read(&manifest).boxed()).await;
+    drop(shown);
+    print(&read?)
+}
+
+/// Describes a manifest before the first repository is read.
+fn describe(manifest: &Manifest) -> String {
+    let duplicates = match manifest.duplicates() as u64 {
+        0 => String::new(),
+        names => format!("; {} ignored", counted(names, "duplicate name")),
+    };
+    let parts = counted(manifest.parts() as u64, "part");
+    format!("{} in {parts}{duplicates}", repositories(manifest.repos()))
+}
+
+fn repositories(count: usize) -> String {
+    match count as u64 {
+        1 => "1 repository".to_owned(),
+        count => format!("{} repositories", thousands(count)),
+    }
+}
+
+/// Shows the progress of a census until the returned guard is dropped. Prints the description of the manifest first, if
+/// there is one.
+fn show_progress(
+    census: Census,
+    client: Client,
+    line: &ProgressLine,
+    manifest: Option<String>,
+) -> (Census, ShownProgress) {
+    let progress = Arc::new(Mutex::new(CensusProgress::default()));
+    let (shown, started) = (Arc::clone(&progress), Instant::now());
+    let shown = line.show(Some(PRINT_INTERVAL), move |_| {
+        let CensusProgress { done, failed, total, outage, .. } = *lock(&shown);
+        let outage = if outage.is_some() { ", paused by an outage" } else { "" };
+        ListCounts { done, failed, total }.describe(started, &client) + outage
+    });
+    let line = line.clone();
+    let census = census.on_progress(move |now| {
+        let before = replace(&mut *lock(&progress), now);
+        if let (Some(manifest), 0) = (&manifest, now.done) {
+            line.print(&format!("{manifest}; {} to read", thousands(now.total as u64)));
+        }
+        match (before.outage, now.outage) {
+            (None, Some(error)) => line.print(&format!(
+                "the Hub does not answer ({error}): waiting for the end of the outage"
+            )),
+            (Some(_), None) => line.print("the outage has ended"),
+            _ => {}
+        }
+    });
+    (census, shown)
 }
 
 fn with_limits(census: Census, args: &CommonReadArgs) -> Census {
@@ -414,7 +463,7 @@ fn tool() -> String {
 /// Runs a census until its end or a signal. The signal ends the process after all complete rows are stored, and a second
 /// one does so immediately.
 async fn until_signal(
-    bars: &ProgressBars,
+    line: &ProgressLine,
     census: &Census,
     run: impl Future<Output = Result<CensusSummary, CensusError>>,
 ) -> Result<CensusSummary, CommandError> {
@@ -425,7 +474,7 @@ async fn until_signal(
         Either::Right((signal, run)) => (signal, run),
     };
     census.stop_handle().stop();
-    bars.hidden_while(|| {
+    line.hidden_while(|| {
         // A failure to write to stderr must not affect the census.
         let _ = writeln!(anstream::stderr(), "interrupted: storing all complete rows");
     });
@@ -433,7 +482,7 @@ async fn until_signal(
         Either::Left((Err(error), _)) if !matches!(error, CensusError::Incomplete { .. }) => {
             Err(error.into())
         }
-        _ => end_by(signal, bars),
+        _ => end_by(signal, line),
     }
 }
 

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -18,13 +19,13 @@ use super::error_report::{ErrorReport, HintContext, print_warning, print_warning
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::{RepoArg, RepoText};
-use super::stderr::ProgressBars;
+use super::stderr::{ProgressLine, ReadProgress};
 
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
 const DEFAULT_JOBS: u16 = 32;
 
-/// Without progress bars, a line reports a wait: after this time without a result, and then at this interval.
+/// Without a terminal, a line reports a wait: after this time without a result, and then at this interval.
 const WAIT_LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(60)];
 
 /// The options that select a revision and a part of each repository.
@@ -94,10 +95,10 @@ pub(crate) struct Sources<'a> {
     pub(crate) is_json: bool,
 }
 
-/// The client and the progress bars of a subcommand.
+/// The client and the progress line of a subcommand.
 pub(crate) struct CommandContext {
     pub(crate) client: Client,
-    pub(crate) bars: ProgressBars,
+    pub(crate) line: ProgressLine,
     pub(crate) hints: HintContext,
     /// True after the first page was printed.
     pub(crate) has_printed: Cell<bool>,
@@ -120,38 +121,40 @@ impl CommandContext {
     {
         let args: Vec<_> =
             sources.repos.iter().map(|repo| RepoArg::new(repo, self.client.endpoint())).collect();
-        let (bars, selection) = (self.bars.clone(), sources.selection.clone());
+        let progress = Arc::new(ReadProgress::new(&self.client, args.len()));
+        let shown = Arc::clone(&progress);
+        let _line = self.line.show(None, move |max_width| shown.describe(max_width));
+        let (reading, selection) = (Arc::clone(&progress), sources.selection.clone());
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
         let reads = move |client: Client, source: RepoArg| {
-            let (bars, meter) = (bars.clone(), client.start_call());
-            let (bar, model) =
-                (bars.add_repo(&source.display, &meter), selection.model(&client, &source));
+            let (reading, meter) = (Arc::clone(&reading), client.start_call());
+            let repo = reading.start(&source.display, &meter);
+            let model = selection.model(&client, &source);
             let source =
                 source.with_selection(selection.revision.as_deref(), selection.path.as_deref());
             async move {
-                let progress_bar = bar.clone();
-                let on_progress = move |progress| progress_bar.update(progress);
+                let shards = Arc::clone(&repo);
+                let on_progress = move |progress| shards.update(progress);
                 let result =
                     async { read(model?.meter(&meter).on_progress(on_progress)).await }.await;
-                bars.remove_repo(&bar);
+                reading.finish(&repo, result.is_err());
                 (source, result)
             }
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
         let mut reads = self.client.run_many(stream::iter(args), jobs, ResultOrder::Input, reads);
         let mut status = ExitStatus::Success;
-        let mut list = self.bars.add_list(sources.repos.len());
         let [mut interval, next_interval] = WAIT_LINE_INTERVALS;
         loop {
             match timeout(interval, reads.next()).await {
                 Ok(Some((source, result))) => {
-                    list.update(result.is_err());
-                    status = status.max(self.bars.hidden_while(|| print(&source, result))?);
+                    status = status.max(self.line.hidden_while(|| print(&source, result))?);
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    if let Some(wait) = self.bars.hidden_wait() {
+                    let retry = progress.retry().filter(|_| self.line.hides_waits());
+                    if let Some(wait) = retry {
                         interval = next_interval;
                         // A failure to write to stderr must not affect the results.
                         let _ = print_warning(&wait);
@@ -159,8 +162,11 @@ impl CommandContext {
                 }
             }
         }
-        if let Some(failures) = list.finish() {
-            let _ = writeln!(anstream::stderr(), "{failures}");
+        if let Some(failures) = progress.failures() {
+            self.line.hidden_while(|| {
+                // A failure to write to stderr must not affect the results.
+                let _ = writeln!(anstream::stderr(), "{failures}");
+            });
         }
         Ok(status)
     }
@@ -210,7 +216,7 @@ impl CommandContext {
 
     /// Prints the findings of a source.
     pub(crate) fn warn(&self, source: &RepoArg, findings: &[Finding]) {
-        if !self.bars.is_quiet {
+        if !self.line.is_quiet {
             // A failure to write to stderr must not affect the results or the exit status.
             let _ = print_warnings(source, findings);
         }

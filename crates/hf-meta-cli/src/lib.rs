@@ -41,7 +41,7 @@ use self::args::{Args, Command};
 use self::context::CommandContext;
 use self::error_report::{ErrorReport, HintContext};
 use self::exit::{CommandError, ExitStatus, failed_to};
-use self::stderr::{ProgressBars, init_log};
+use self::stderr::{ProgressLine, init_log};
 
 /// Runs the command and returns its exit code. The first argument is the program name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
@@ -64,24 +64,24 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     args.color().apply();
-    let bars = ProgressBars::new(args.quiet);
-    init_log(args.connection.verbose, args.quiet, &bars);
+    let line = ProgressLine::new(args.quiet);
+    init_log(args.connection.verbose, &line);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(failed_to("start threads"))?;
-    let status = runtime.block_on(dispatch(args, bars));
+    let status = runtime.block_on(dispatch(args, line));
     // Do not wait for threads that are blocked on a disk or a pipe, possibly forever.
     runtime.shutdown_background();
     status
 }
 
-async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, CommandError> {
+async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, CommandError> {
     let connection = &args.connection;
     match &args.command {
-        None => inspect::run(&args.inspect, &context(args, bars)?).await,
-        Some(Command::Badge(badge)) => badge::run(badge, &context(args, bars)?).await,
-        Some(Command::Verify(verify)) => verify::run(verify, &context(args, bars)?).await,
-        Some(Command::Diff(diff)) => diff::run(diff, &context(args, bars)?).await,
-        Some(Command::Census(census)) => Box::pin(census::run(census, connection, &bars)).await,
+        None => inspect::run(&args.inspect, &context(args, line)?).await,
+        Some(Command::Badge(badge)) => badge::run(badge, &context(args, line)?).await,
+        Some(Command::Verify(verify)) => verify::run(verify, &context(args, line)?).await,
+        Some(Command::Diff(diff)) => diff::run(diff, &context(args, line)?).await,
+        Some(Command::Census(census)) => Box::pin(census::run(census, connection, &line)).await,
         Some(Command::Cache(cache)) => local_commands::cache(cache),
         Some(Command::Completions(shell)) => completions::run(shell),
         Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
@@ -90,8 +90,8 @@ async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, Command
 }
 
 /// Sets up a subcommand that reads repositories.
-fn context(args: &Args, bars: ProgressBars) -> Result<CommandContext, CommandError> {
-    signal::end_on_interrupt(bars.clone());
+fn context(args: &Args, line: ProgressLine) -> Result<CommandContext, CommandError> {
+    signal::end_on_interrupt(line.clone());
     let client = args.connection.client()?;
     let hints = HintContext {
         endpoint: client.endpoint().clone(),
@@ -102,7 +102,7 @@ fn context(args: &Args, bars: ProgressBars) -> Result<CommandContext, CommandErr
     };
     Ok(CommandContext {
         client,
-        bars,
+        line,
         hints,
         has_printed: Cell::new(false),
         explained: RefCell::default(),

@@ -5,7 +5,7 @@ use std::io;
 
 use signal_hook::consts::SIGINT;
 
-use super::stderr::ProgressBars;
+use super::stderr::ProgressLine;
 
 /// Returns the next signal: Ctrl-C, or SIGTERM.
 #[cfg(any(feature = "census", feature = "server"))]
@@ -31,17 +31,17 @@ pub(crate) fn signal() -> io::Result<impl Future<Output = i32>> {
     })
 }
 
-/// Removes the progress bars and ends the process by a signal, so that a surrounding shell loop ends, too.
-pub(crate) fn end_by(signal: i32, bars: &ProgressBars) -> ! {
-    let _ = bars.hidden_while(|| signal_hook::low_level::emulate_default_handler(signal));
+/// Removes the progress line and ends the process by a signal, so that a surrounding shell loop ends, too.
+pub(crate) fn end_by(signal: i32, line: &ProgressLine) -> ! {
+    let _ = line.hidden_while(|| signal_hook::low_level::emulate_default_handler(signal));
     std::process::exit(128 + signal)
 }
 
 /// Ends the process on Ctrl-C.
-pub(crate) fn end_on_interrupt(bars: ProgressBars) {
+pub(crate) fn end_on_interrupt(line: ProgressLine) {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
-            end_by(SIGINT, &bars);
+            end_by(SIGINT, &line);
         }
     });
 }

@@ -1,258 +1,300 @@
-//! Progress bars and log lines on stderr. Bars are drawn only on a terminal, and log lines are printed between them.
+//! The progress line and log lines on stderr. The progress line is redrawn on a terminal and removed before anything
+//! else is printed.
 
 use std::env;
-use std::fmt::{self, Debug, Write as _};
+use std::fmt::{Debug, Write as _};
 use std::io::{self, IsTerminal, Write};
-use std::mem::replace;
+use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hf_meta::report::text::{counted, duration, escape, thousands};
-use hf_meta::{CallMeter, Progress};
-use indicatif::{
-    MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike,
-};
+use hf_meta::{CallMeter, Client, Progress};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::terminal::{CYAN, DIM, RED, TerminalSize, YELLOW, truncate, width};
+use super::terminal::{CYAN, DIM, RED, TerminalSize, YELLOW, truncate, truncate_end, width};
 
-/// The maximum length of a bar, in columns.
-const MAX_BAR_LENGTH: usize = 32;
+/// The interval at which the line is redrawn. Shorter calls draw nothing.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The minimum useful length of a bar, in columns.
-const MIN_BAR_LENGTH: usize = 8;
+/// The interval between lines without a terminal.
+#[cfg(feature = "census")]
+pub(crate) const PRINT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The columns that no text takes: the spinner takes two, and so does the `^C` that a terminal prints. At the edge it
+/// would move the cursor to the next line, so the line would remain. The last column stays free for the cursor.
+const RESERVED_COLUMNS: usize = 5;
+
+const SPINNER: [char; 8] = ['⠁', '⠂', '⠄', '⡀', '⢀', '⠠', '⠐', '⠈'];
+
+const CLEAR_LINE: &str = "\r\u{1b}[2K";
 
 /// The minimum useful width of a repository name.
 const MIN_NAME_WIDTH: usize = 16;
 
-/// The time after which a bar shows how long the repository takes.
+/// The time after which the line shows how long the repository takes.
 const MIN_SHOWN_TIME: Duration = Duration::from_secs(3);
 
-/// The progress bars of all repositories that are being read.
-#[derive(Clone, Debug)]
-pub(crate) struct ProgressBars {
-    bars: MultiProgress,
-    /// The repositories that are being read.
-    repos: Arc<Mutex<Vec<RepoBar>>>,
+/// Formats progress in about this many columns. A longer text is truncated.
+type ProgressText = Arc<dyn Fn(usize) -> String + Send + Sync>;
+
+/// The progress line of the command. Clones share it.
+#[derive(Clone)]
+pub(crate) struct ProgressLine {
+    state: Arc<Mutex<LineState>>,
+    /// True if stderr is a terminal that can clear a line.
+    is_on_terminal: bool,
     /// True if stderr has only errors.
     pub(crate) is_quiet: bool,
 }
 
-/// Returns a draw target for the bars: the terminal on stderr, unless it cannot move its cursor.
-fn draw_target(is_quiet: bool) -> ProgressDrawTarget {
-    let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
-    if !is_quiet && !is_dumb && io::stderr().is_terminal() {
-        ProgressDrawTarget::term_like_with_hz(Box::new(BarTerminal::default()), 15)
-    } else {
-        ProgressDrawTarget::hidden()
-    }
+#[derive(Default)]
+struct LineState {
+    /// The text to draw; `None` if nothing is being read.
+    text: Option<ProgressText>,
+    is_drawn: bool,
+    /// The number of callers that print something else.
+    hidden: usize,
 }
 
-/// The terminal on stderr. Leaves the cursor after the text of the last bar.
-///
-/// `indicatif` pads each line with spaces up to the right edge. On Ctrl-C a terminal prints `^C`, which at the edge
-/// would move the cursor to the next line, so one bar would remain when the bars are removed.
-#[derive(Debug, Default)]
-struct BarTerminal(Mutex<BarText>);
-
-/// The text to write with the next flush.
-#[derive(Debug, Default)]
-struct BarText {
-    text: Vec<u8>,
-    /// True if a bar is complete, so that the next one starts a new line.
-    is_line_complete: bool,
-}
-
-impl BarTerminal {
-    fn text(&self) -> MutexGuard<'_, BarText> {
-        lock(&self.0)
-    }
-
-    /// Moves the cursor by a number of lines or columns. Terminals interpret 0 as 1.
-    fn move_cursor(&self, by: usize, direction: char) -> io::Result<()> {
-        if by == 0 { Ok(()) } else { write!(self.text().text, "\u{1b}[{by}{direction}") }
-    }
-}
-
-impl TermLike for BarTerminal {
-    fn width(&self) -> u16 {
-        let width = TerminalSize::from_stderr().map_or(80, |size| size.width);
-        u16::try_from(width).unwrap_or(u16::MAX)
-    }
-
-    fn height(&self) -> u16 {
-        let height = TerminalSize::from_stderr().map_or(20, |size| size.height);
-        u16::try_from(height).unwrap_or(u16::MAX)
-    }
-
-    fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
-        self.move_cursor(lines, 'A')
-    }
-
-    fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
-        self.move_cursor(lines, 'B')
-    }
-
-    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
-        self.move_cursor(columns, 'C')
-    }
-
-    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
-        self.move_cursor(columns, 'D')
-    }
-
-    fn write_line(&self, text: &str) -> io::Result<()> {
-        writeln!(self.text().text, "{text}")
-    }
-
-    fn write_str(&self, text: &str) -> io::Result<()> {
-        let mut bar = self.text();
-        let is_filler = text.bytes().all(|byte| byte == b' ');
-        if replace(&mut bar.is_line_complete, is_filler) && !is_filler {
-            bar.text.push(b'\n');
+impl LineState {
+    /// Removes the line from the terminal.
+    fn clear(&mut self) {
+        if take(&mut self.is_drawn) {
+            // If the terminal is not writable, it shows no progress.
+            let _ = io::stderr().write_all(CLEAR_LINE.as_bytes());
         }
-        bar.text.extend(text.bytes().filter(|_| !is_filler));
-        Ok(())
-    }
-
-    fn clear_line(&self) -> io::Result<()> {
-        self.text().text.write_all(b"\r\x1b[2K")
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        let BarText { text, .. } = std::mem::take(&mut *self.text());
-        // Without colors, `anstream` would remove the cursor movements, too. Bars have no colors.
-        io::stderr().write_all(&text)
     }
 }
 
-impl ProgressBars {
-    /// Creates the bars. A quiet command never draws them.
+impl ProgressLine {
+    /// Creates the line. A quiet command never draws it.
     pub(crate) fn new(is_quiet: bool) -> Self {
-        let bars = MultiProgress::with_draw_target(draw_target(is_quiet));
-        Self { bars, repos: Arc::default(), is_quiet }
+        let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
+        let is_on_terminal = !is_quiet && !is_dumb && io::stderr().is_terminal();
+        Self { state: Arc::default(), is_on_terminal, is_quiet }
     }
 
-    /// Adds a bar for a repository, which is removed when the repository has been read.
-    pub(crate) fn add_repo(&self, repo: &str, meter: &CallMeter) -> RepoBar {
-        let status = Arc::new(RepoStatus {
-            name: escape(repo),
-            meter: meter.clone(),
-            started: Instant::now(),
-            progress: Mutex::default(),
-        });
-        let shown = Arc::clone(&status);
-        let bar = self.add(bar_style("{spinner} {line}").with_key(
-            "line",
-            move |_: &ProgressState, text: &mut dyn fmt::Write| {
-                // The spinner takes two columns, and so does `^C`. The last one stays free for the cursor.
-                let terminal = TerminalSize::from_stderr().map_or(80, |size| size.width);
-                // The bar must not fail because of its text.
-                let _ = text.write_str(&shown.line(terminal.saturating_sub(5)));
-            },
-        ));
-        let bar = RepoBar { bar, status };
-        lock(&self.repos).push(bar.clone());
-        bar
-    }
-
-    /// Removes the bar of a repository.
-    pub(crate) fn remove_repo(&self, bar: &RepoBar) {
-        bar.bar.finish_and_clear();
-        lock(&self.repos).retain(|other| !Arc::ptr_eq(&other.status, &bar.status));
-    }
-
-    /// Adds a bar that counts the finished repositories, if there are several.
-    pub(crate) fn add_list(&self, repos: usize) -> ListBar {
-        let template = "{spinner} {human_pos}/{human_len} repositories{msg}";
-        let bar = (repos > 1).then(|| self.add(bar_style(template)));
-        if let Some(bar) = &bar {
-            bar.set_length(repos as u64);
+    /// Shows progress until the returned guard is dropped. Without a terminal, the text is printed at an interval, if
+    /// there is one.
+    pub(crate) fn show(
+        &self,
+        print_interval: Option<Duration>,
+        text: impl Fn(usize) -> String + Send + Sync + 'static,
+    ) -> ShownProgress {
+        let text: ProgressText = Arc::new(text);
+        lock(&self.state).text = Some(Arc::clone(&text));
+        let interval = match print_interval {
+            _ if self.is_quiet => None,
+            _ if self.is_on_terminal => Some(REDRAW_INTERVAL),
+            interval => interval,
+        };
+        if let Some(interval) = interval {
+            let line = self.clone();
+            let redraw = move || {
+                for spinner in SPINNER.into_iter().cycle() {
+                    thread::sleep(interval);
+                    if !line.draw(spinner, &text) {
+                        return;
+                    }
+                }
+            };
+            // Without a thread, there is no progress.
+            let _ = thread::Builder::new().name("progress".to_owned()).spawn(redraw);
         }
-        ListBar { bar, repos, done: 0, failed: 0 }
+        ShownProgress(self.clone())
     }
 
-    /// Describes a repository that waits for a retry. Returns `None` if progress bars show the wait, or if there is none.
-    /// Waits for rate limits are logged instead.
-    pub(crate) fn hidden_wait(&self) -> Option<String> {
-        if self.is_quiet || !self.bars.is_hidden() {
-            return None;
+    /// Draws the line, or prints it without a terminal. Returns false if this text is no longer shown.
+    fn draw(&self, spinner: char, text: &ProgressText) -> bool {
+        let columns = TerminalSize::from_stderr().map_or(usize::MAX, |size| size.width);
+        let max_width = columns.saturating_sub(RESERVED_COLUMNS);
+        // The text reads state of the client, which may log while it is locked, so the line is not locked yet.
+        let mut shown = text(max_width);
+        let mut state = lock(&self.state);
+        if !state.text.as_ref().is_some_and(|current| Arc::ptr_eq(current, text)) {
+            return false;
         }
-        lock(&self.repos).iter().find_map(|RepoBar { status, .. }| {
-            let is_retry = status.meter.current_wait()?.rate_limit.is_none();
-            Some(format!("{}: {}", status.name, status.wait()?)).filter(|_| is_retry)
-        })
+        // If stderr is not writable, it shows no progress.
+        match state.hidden {
+            0 if self.is_on_terminal => {
+                truncate_end(&mut shown, max_width);
+                let _ = write!(io::stderr(), "{CLEAR_LINE}{spinner} {shown}");
+                state.is_drawn = true;
+            }
+            0 => drop(writeln!(io::stderr(), "{shown}")),
+            _ => {}
+        }
+        true
     }
 
-    /// Adds a bar, which moves even if there is no progress.
-    pub(crate) fn add(&self, style: ProgressStyle) -> ProgressBar {
-        let bar = self.bars.add(ProgressBar::no_length().with_style(style));
-        bar.enable_steady_tick(Duration::from_millis(100));
-        bar
-    }
-
-    /// Hides the bars while `print` writes to stdout.
+    /// Hides the line while `print` writes to stdout or stderr.
     ///
-    /// The reader of stdout may pause indefinitely. No lock is held during that time, or reads that update their bars
-    /// would block and time out.
+    /// The reader of stdout may pause indefinitely. No lock is held during that time, or reads that log would block and
+    /// time out.
     pub(crate) fn hidden_while<T>(&self, print: impl FnOnce() -> T) -> T {
-        // If the terminal is not writable, it shows no progress bars.
-        let _ = self.bars.clear();
-        self.bars.set_draw_target(ProgressDrawTarget::hidden());
+        let mut state = lock(&self.state);
+        state.hidden += 1;
+        state.clear();
+        drop(state);
         let printed = print();
-        self.bars.set_draw_target(draw_target(self.is_quiet));
+        lock(&self.state).hidden -= 1;
         printed
     }
+
+    /// Returns whether waits are shown neither on this line nor anywhere else.
+    pub(crate) fn hides_waits(&self) -> bool {
+        !self.is_on_terminal && !self.is_quiet
+    }
+
+    /// Prints a text, unless the command is quiet.
+    #[cfg(feature = "census")]
+    pub(crate) fn print(&self, text: &str) {
+        if !self.is_quiet {
+            // A failure to write to stderr must not affect the results.
+            let _ = self.hidden_while(|| writeln!(anstream::stderr(), "{text}"));
+        }
+    }
 }
 
-fn bar_style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+/// The progress that the line shows. Removes it when dropped, so that nothing is printed after it.
+pub(crate) struct ShownProgress(ProgressLine);
+
+impl Drop for ShownProgress {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.text = None;
+        state.clear();
+    }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The progress bar of one repository.
-#[derive(Clone, Debug)]
-pub(crate) struct RepoBar {
-    bar: ProgressBar,
-    status: Arc<RepoStatus>,
+/// The number of repositories of a list.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ListCounts {
+    pub(crate) done: usize,
+    pub(crate) failed: usize,
+    pub(crate) total: usize,
 }
 
-impl RepoBar {
-    /// Sets the number of shards that were read.
-    pub(crate) fn update(&self, progress: Progress) {
-        *lock(&self.status.progress) = Some(progress);
+impl ListCounts {
+    /// Describes the progress, such as `12 of 300 repositories, 2 failed, 5/s, 58 s left, 37 requests`.
+    pub(crate) fn describe(self, started: Instant, client: &Client) -> String {
+        let [done, failed, total] =
+            [self.done, self.failed, self.total].map(|number| thousands(number as u64));
+        let mut parts = vec![format!("{done} of {total} repositories")];
+        if self.failed > 0 {
+            parts.push(format!("{failed} failed"));
+        }
+        let quota = client.remaining_quota();
+        if let Some(quota) = quota.filter(|quota| quota.requests == 0) {
+            parts.push(format!("paused by the Hub's rate limit for {}", duration(quota.reset)));
+        }
+        if self.done > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+            let [done, left] = [self.done, self.total.saturating_sub(self.done)].map(|n| n as f64);
+            let rate = done / started.elapsed().as_secs_f64().max(0.001);
+            let left = Duration::try_from_secs_f64(left / rate).unwrap_or(Duration::MAX);
+            parts.push(format!("{rate:.0}/s, {} left", duration(left)));
+        }
+        let mut requests = counted(client.stats().requests, "request");
+        if let Some(quota) = quota.filter(|quota| quota.requests > 0) {
+            let (more, reset) = (thousands(quota.requests), duration(quota.reset));
+            requests.push_str(&format!(" ({more} more within {reset})"));
+        }
+        parts.push(requests);
+        parts.join(", ")
+    }
+}
+
+/// The progress of the repositories that a command reads.
+pub(crate) struct ReadProgress {
+    client: Client,
+    started: Instant,
+    counts: Mutex<ListCounts>,
+    /// The repositories that are being read.
+    reading: Mutex<Vec<Arc<RepoProgress>>>,
+}
+
+impl ReadProgress {
+    pub(crate) fn new(client: &Client, repos: usize) -> Self {
+        let counts = Mutex::new(ListCounts { total: repos, ..ListCounts::default() });
+        let (client, started) = (client.clone(), Instant::now());
+        Self { client, started, counts, reading: Mutex::default() }
+    }
+
+    /// Adds a repository that is being read.
+    pub(crate) fn start(&self, repo: &str, meter: &CallMeter) -> Arc<RepoProgress> {
+        let (name, meter, started) = (escape(repo), meter.clone(), Instant::now());
+        let repo = Arc::new(RepoProgress { name, meter, started, shards: Mutex::default() });
+        lock(&self.reading).push(Arc::clone(&repo));
+        repo
+    }
+
+    /// Counts a repository that has been read.
+    pub(crate) fn finish(&self, repo: &Arc<RepoProgress>, has_failed: bool) {
+        lock(&self.reading).retain(|other| !Arc::ptr_eq(other, repo));
+        let mut counts = lock(&self.counts);
+        counts.done += 1;
+        counts.failed += usize::from(has_failed);
+    }
+
+    /// Formats the shards of a single repository, or the counts of a list.
+    pub(crate) fn describe(&self, max_width: usize) -> String {
+        let counts = *lock(&self.counts);
+        if counts.total == 1 {
+            let repo = lock(&self.reading).first().cloned();
+            return repo.map_or_else(String::new, |repo| repo.describe(max_width));
+        }
+        let retry = self.retry().map_or_else(String::new, |retry| format!("; {retry}"));
+        counts.describe(self.started, &self.client) + &retry
+    }
+
+    /// Describes the first repository that waits for a retry. A wait for a rate limit is logged instead.
+    pub(crate) fn retry(&self) -> Option<String> {
+        lock(&self.reading).iter().find_map(|repo| {
+            let is_retry = repo.meter.current_wait()?.rate_limit.is_none();
+            Some(format!("{}: {}", repo.name, repo.wait()?)).filter(|_| is_retry)
+        })
+    }
+
+    /// Returns the number of failures as a sentence, if several repositories were read and some failed.
+    pub(crate) fn failures(&self) -> Option<String> {
+        let ListCounts { failed, total, .. } = *lock(&self.counts);
+        let [failures, repos] = [failed, total].map(|number| thousands(number as u64));
+        (total > 1 && failed > 0).then(|| format!("{failures} of {repos} failed"))
     }
 }
 
 /// The progress of one repository.
-#[derive(Debug)]
-struct RepoStatus {
+pub(crate) struct RepoProgress {
     name: String,
     meter: CallMeter,
     started: Instant,
-    progress: Mutex<Option<Progress>>,
+    shards: Mutex<Option<Progress>>,
 }
 
-impl RepoStatus {
-    /// Formats the progress in at most `max_width` columns: the name, then the wait or the shards.
-    fn line(&self, max_width: usize) -> String {
-        let progress = *lock(&self.progress);
-        let (text, fraction) = match (self.wait(), progress) {
-            (Some(wait), _) => (wait, None),
-            (None, Some(Progress { done, total, .. })) => {
-                let shards = counted(total as u64, "shard");
-                (format!("{}/{shards}", thousands(done as u64)), Some((done, total)))
-            }
-            (None, None) => (self.time().unwrap_or_default(), None),
-        };
-        bar_line(&self.name, &text, fraction, max_width)
+impl RepoProgress {
+    /// Sets the number of shards that were read.
+    pub(crate) fn update(&self, progress: Progress) {
+        *lock(&self.shards) = Some(progress);
+    }
+
+    /// Formats the name, and the wait, the shards or the time.
+    fn describe(&self, max_width: usize) -> String {
+        let shards = lock(&self.shards).map(|Progress { done, total, .. }| {
+            format!("{}/{}", thousands(done as u64), counted(total as u64, "shard"))
+        });
+        let text = self.wait().or(shards).or_else(|| self.time()).unwrap_or_default();
+        name_and_text(&self.name, &text, max_width)
     }
 
     /// Describes the wait for a rate limit or a retry.
@@ -277,78 +319,31 @@ impl RepoStatus {
     }
 }
 
-/// Formats a name, a bar and a text in at most `max_width` columns. The bar is shortened before the name.
-fn bar_line(name: &str, text: &str, fraction: Option<(usize, usize)>, max_width: usize) -> String {
+/// Formats a name and a text. The name is truncated down to a useful width.
+fn name_and_text(name: &str, text: &str, max_width: usize) -> String {
     let mut name = name.to_owned();
-    let free = max_width.saturating_sub(width(&name) + width(text));
-    // Two brackets and two spaces.
-    let length = free.saturating_sub(4).min(MAX_BAR_LENGTH);
-    let mut rest = match fraction {
-        Some((done, total)) if length >= MIN_BAR_LENGTH => {
-            let filled = length * done.min(total) / total.max(1);
-            let tip = if filled < length { ">" } else { "" };
-            let bar = format!("{}{tip}", "=".repeat(filled));
-            format!(" [{bar:length$}] {text}")
-        }
-        _ if text.is_empty() => String::new(),
-        _ => format!("  {text}"),
-    };
-    let left = max_width.saturating_sub(width(&rest));
-    truncate(&mut name, left.max(MIN_NAME_WIDTH.min(max_width)));
-    let left = max_width.saturating_sub(width(&name));
-    truncate(&mut rest, left);
-    name + &rest
-}
-
-/// The progress of a list of repositories.
-#[derive(Debug)]
-pub(crate) struct ListBar {
-    /// `None` for a single repository.
-    bar: Option<ProgressBar>,
-    repos: usize,
-    done: usize,
-    failed: usize,
-}
-
-impl ListBar {
-    /// Counts a repository.
-    pub(crate) fn update(&mut self, has_failed: bool) {
-        self.done += 1;
-        self.failed += usize::from(has_failed);
-        let Some(bar) = &self.bar else { return };
-        bar.set_position(self.done as u64);
-        if self.failed > 0 {
-            bar.set_message(format!(", {} failed", thousands(self.failed as u64)));
-        }
-    }
-
-    /// Removes the bar. Returns the number of failures as a sentence if several repositories were read, and some
-    /// failed.
-    pub(crate) fn finish(self) -> Option<String> {
-        self.bar?.finish_and_clear();
-        let [failed, repos] = [self.failed, self.repos].map(|number| thousands(number as u64));
-        (self.failed > 0).then(|| format!("{failed} of {repos} failed"))
-    }
+    truncate(&mut name, max_width.saturating_sub(width(text) + 2).max(MIN_NAME_WIDTH));
+    format!("{name}  {text}")
 }
 
 /// Initializes logging: warnings by default, only errors with `-q`, also retries and waits with `-v`, and every
 /// request with `-vv`.
 ///
 /// Only events of `hf_meta` are printed, because the logs of the HTTP libraries may contain tokens.
-pub(crate) fn init_log(verbose: u8, is_quiet: bool, bars: &ProgressBars) {
+pub(crate) fn init_log(verbose: u8, line: &ProgressLine) {
     let level = match verbose {
-        0 if is_quiet => LevelFilter::ERROR,
+        0 if line.is_quiet => LevelFilter::ERROR,
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
     let ours = Targets::new().with_target("hf_meta", level);
     // Fails only if a subscriber is already set.
-    let _ = tracing_subscriber::registry().with(ours).with(Log(bars.bars.clone())).try_init();
+    let _ = tracing_subscriber::registry().with(ours).with(Log(line.clone())).try_init();
 }
 
 /// Prints events as lines that look like errors: `warning: …`. Lines are self-contained, so spans are ignored.
-struct Log(MultiProgress);
+struct Log(ProgressLine);
 
 impl<S: Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
@@ -364,7 +359,7 @@ impl<S: Subscriber> Layer<S> for Log {
         let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
         let line = format!("{style}{label}{style:#}: {message}{fields}\n");
         // A failure to write to stderr must not affect the results.
-        let _ = self.0.suspend(|| anstream::stderr().write_all(line.as_bytes()));
+        let _ = self.0.hidden_while(|| anstream::stderr().write_all(line.as_bytes()));
     }
 }
 
@@ -406,22 +401,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_fits_the_terminal() {
-        let shards = Some((36, 72));
-        for (max_width, expected) in [
-            (77, "bigscience/bloom [================>               ] 36/72 shards"),
-            (50, "bigscience/bloom [=========>        ] 36/72 shards"),
-            (40, "bigscience/bloom [====>   ] 36/72 shards"),
-            (39, "bigscience/bloom  36/72 shards"),
-            (25, "bigscience/bloom  36…ards"),
-            (10, "bigsc…loom"),
-        ] {
-            assert_eq!(bar_line("bigscience/bloom", "36/72 shards", shards, max_width), expected);
-        }
+    fn a_long_name_leaves_room_for_the_rest() {
         let long = "organization/a-name-that-is-too-long-for-a-terminal";
-        for max_width in 0..100 {
-            let line = bar_line(long, "waiting for the rate limit, 8 s", None, max_width);
-            assert!(width(&line) <= max_width, "{max_width}: {line}");
+        for (max_width, expected) in [
+            (80, "organization/a-name-that-is-too-long-for-a-terminal  36/72 shards"),
+            (40, "organization/…r-a-terminal  36/72 shards"),
+            (20, "organiza…erminal  36/72 shards"),
+        ] {
+            assert_eq!(name_and_text(long, "36/72 shards", max_width), expected);
         }
     }
 }

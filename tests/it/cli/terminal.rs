@@ -1,7 +1,7 @@
 //! Output to terminals and pipes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -180,29 +180,65 @@ fn screen_until(
     variables: &[(&str, &str)],
     text: &str,
 ) -> Option<String> {
-    let mut command = Command::new("script");
     let program = env!("CARGO_BIN_EXE_hf-meta");
     let line = format!("stty rows 24 cols {columns}; exec {program} {args}");
-    command.args(["-qefc", &line, "/dev/null"]);
-    command.env_clear().env("HF_ENDPOINT", hub.endpoint()).env("HF_HOME", "/nonexistent");
-    command.env("TERM", "xterm").env("HF_META_CACHE", "off").env("PATH", "/usr/bin:/bin");
-    command.envs(variables.iter().copied());
-    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let Ok(mut child) = spawned else {
-        support::program_is_missing("`script`", "the progress bar in a terminal");
-        return None;
-    };
+    let mut child = in_terminal(hub, &line, variables)?;
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut screen = Vec::new();
-    while !String::from_utf8_lossy(&screen).contains(text) {
-        let mut byte = [0];
-        stdout.read_exact(&mut byte).unwrap();
-        screen.extend(byte);
-    }
+    read_until(&mut stdout, &mut screen, text);
     stdin.write_all(b"\x03").unwrap();
     stdout.read_to_end(&mut screen).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(128 + 2), "ended by SIGINT");
     Some(String::from_utf8(screen).unwrap())
+}
+
+/// Runs a line of a shell in a terminal. Returns `None` if `script` is missing.
+#[cfg(target_os = "linux")]
+fn in_terminal(hub: &LocalHub, line: &str, variables: &[(&str, &str)]) -> Option<Child> {
+    let mut command = Command::new("script");
+    command.args(["-qefc", line, "/dev/null"]);
+    command.env_clear().env("HF_ENDPOINT", hub.endpoint()).env("HF_HOME", "/nonexistent");
+    command.env("TERM", "xterm").env("HF_META_CACHE", "off").env("PATH", "/usr/bin:/bin");
+    command.envs(variables.iter().copied());
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    if spawned.is_err() {
+        support::program_is_missing("`script`", "the progress line in a terminal");
+    }
+    spawned.ok()
+}
+
+/// Reads a screen until it contains a text.
+#[cfg(target_os = "linux")]
+fn read_until(stdout: &mut ChildStdout, screen: &mut Vec<u8>, text: &str) {
+    while !String::from_utf8_lossy(screen).contains(text) {
+        let mut byte = [0];
+        stdout.read_exact(&mut byte).unwrap();
+        screen.extend(byte);
+    }
+}
+
+/// `head` ends after the first row. The second one is not available before the line was drawn.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_progress_line_disappears_if_a_pipe_is_closed() {
+    let hub = LocalHub::start(["org/a", "org/b"].map(support::sharded)).unwrap();
+    let is_drawn = Arc::new(AtomicBool::new(false));
+    let drawn = Arc::clone(&is_drawn);
+    hub.inject(move |request, _| {
+        let is_held = request.path.contains("/b/") && !drawn.load(Ordering::Acquire);
+        is_held.then(|| Fault::Status(503, vec![]))
+    });
+    let program = env!("CARGO_BIN_EXE_hf-meta");
+    let line = format!("{program} org/a org/b --format csv --retries 255 | head -2; echo END");
+    let Some(mut child) = in_terminal(&hub, &line, &[]) else { return };
+    let (mut stdout, mut screen) = (child.stdout.take().unwrap(), Vec::new());
+    read_until(&mut stdout, &mut screen, "org/a,");
+    read_until(&mut stdout, &mut screen, "1 of 2 repositories, ");
+    is_drawn.store(true, Ordering::Release);
+    stdout.read_to_end(&mut screen).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let screen = String::from_utf8(screen).unwrap();
+    assert!(screen.ends_with("\r\u{1b}[2KEND\r\n"), "{screen:?}");
 }
 
 #[cfg(target_os = "linux")]
@@ -222,9 +258,9 @@ fn the_spinner_disappears_on_ctrl_c() {
         let Some(screen) = screen_until(&hub, repo, columns, variables, text) else { return };
         let (drawn, last_line) = screen.rsplit_once("\r\u{1b}[2K").unwrap();
         assert!(!last_line.contains(text), "{screen:?}");
-        // The terminal prints `^C`. If the bar filled the line, the cursor would have left it.
-        let bar = drawn.rsplit("\u{1b}[2K").next().unwrap();
-        assert!(bar.trim_end_matches("^C").chars().count() < columns - 1, "{screen:?}");
+        // The terminal prints `^C`. If the progress filled the line, the cursor would have left it.
+        let line = drawn.rsplit("\u{1b}[2K").next().unwrap();
+        assert!(line.trim_end_matches("^C").chars().count() < columns - 1, "{screen:?}");
     }
 }
 
@@ -242,10 +278,10 @@ fn the_spinner_describes_a_wait() {
     screen_until(&hub, "org/model", 80, &[], "org/model  a request failed, retry 2 of 4");
 }
 
-/// A terminal that cannot move its cursor has no bars, so a line reports that a server does not respond.
+/// A terminal that cannot move its cursor has no progress line, so a line reports that a server does not respond.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_line_reports_a_long_wait_if_there_are_no_bars() {
+fn a_line_reports_a_long_wait_without_a_progress_line() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     hub.inject(|_, _| Some(Fault::Status(503, vec![])));
     let line = ": org/model: a request failed, retry ";
