@@ -268,7 +268,7 @@ fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     let table = Table::new()
         .text("parameters", |row: &&TotalsRow<'_>| escape(row.name))
         .number("before", |row| (row.format)(row.values[0]))
-        .shrink(Shrink::DropLast)
+        .shrink(Shrink::Drop)
         .number("after", |row| (row.format)(row.values[1]))
         .number("change", |row| change(row));
     page.table(&table, || &rows)

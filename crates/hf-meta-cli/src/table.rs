@@ -17,8 +17,8 @@ enum Alignment {
     Right,
 }
 
-/// The change of a column in a table that is wider than the terminal. Columns change from right to left, and those that
-/// are dropped last from left to right.
+/// The change of a column in a table that is wider than the terminal. First columns are narrowed from right to left, and
+/// then they are dropped from right to left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shrink {
     /// The column never changes.
@@ -27,35 +27,8 @@ pub(crate) enum Shrink {
     TruncateTo(usize),
     /// Its cells wrap at words, down to this width. Only the last column can.
     WrapTo(usize),
-    /// Its cells are truncated, and the column is dropped below this width.
-    DropBelow(usize),
-    /// Its cells are details. They are truncated at their end, down to this width, and the column is dropped after other
-    /// columns have changed.
-    TruncateThenDrop(usize),
-    /// The column is dropped before other columns change.
-    DropFirst,
-    /// The column is dropped after other columns have changed.
-    DropLast,
-}
-
-impl Shrink {
-    /// Returns the width of a column after a pass, if the table is `excess` columns too wide.
-    fn shrink(self, pass: u8, width: usize, excess: usize) -> usize {
-        let rest = width.saturating_sub(excess);
-        match (pass, self) {
-            (
-                1,
-                Self::TruncateTo(min_width)
-                | Self::WrapTo(min_width)
-                | Self::TruncateThenDrop(min_width),
-            ) => rest.max(min_width).min(width),
-            (1, Self::DropBelow(min_shown_width)) if rest >= min_shown_width => rest,
-            (0, Self::DropFirst)
-            | (1, Self::DropBelow(_))
-            | (2, Self::DropLast | Self::TruncateThenDrop(_)) => 0,
-            _ => width,
-        }
-    }
+    /// The column is dropped if others cannot be narrowed enough.
+    Drop,
 }
 
 /// The formats of the output.
@@ -274,18 +247,19 @@ impl<'a, R> Table<'a, R> {
         })
     }
 
-    /// Shrinks the columns that are dropped first, then those that can be narrowed, then those that are dropped last.
-    /// Narrowed columns get the space that is left.
+    /// Narrows columns, and drops others if that is not enough. Narrowed columns get the space that is left.
     fn shrink_to(&self, max_width: usize, widths: &mut [usize]) {
         let needed = widths.to_vec();
-        for pass in 0..=2 {
-            for at in 0..self.columns.len() {
-                // The last columns of a table are details, but a column that is dropped last is worth keeping.
-                let index = if pass == 2 { at } else { self.columns.len() - 1 - at };
-                let column = &self.columns[index];
+        for is_narrowing in [true, false] {
+            for (index, column) in self.columns.iter().enumerate().rev() {
                 let excess = self.indent(widths, widths.len()).saturating_sub(max_width);
-                if excess > 0 {
-                    widths[index] = column.shrink.shrink(pass, widths[index], excess);
+                let width = &mut widths[index];
+                match column.shrink {
+                    Shrink::TruncateTo(min_width) | Shrink::WrapTo(min_width) if is_narrowing => {
+                        *width = width.saturating_sub(excess).max(min_width).min(*width);
+                    }
+                    Shrink::Drop if !is_narrowing && excess > 0 => *width = 0,
+                    _ => {}
                 }
             }
         }
@@ -324,7 +298,10 @@ impl<'a, R> Table<'a, R> {
                     rest = lines;
                 }
                 Shrink::Never => {}
-                Shrink::TruncateThenDrop(_) if fits => truncate_end(&mut text, width),
+                // The last column contains details, which often come last.
+                Shrink::TruncateTo(_) if fits && index + 1 == self.columns.len() => {
+                    truncate_end(&mut text, width);
+                }
                 _ if fits => truncate(&mut text, width),
                 _ => {}
             }
@@ -360,7 +337,7 @@ mod tests {
             .shrink(Shrink::TruncateTo(4))
             .number("n", |row| row[1].to_owned())
             .text("", |row| row[2].to_owned())
-            .shrink(Shrink::DropBelow(5))
+            .shrink(Shrink::Drop)
             .text("hidden", |_| "hidden".to_owned())
             .shown_if(false)
     }
@@ -395,8 +372,9 @@ mod tests {
         let rows = [["a long name", "1", "contents of it"]];
         for (width, expected) in [
             (40, "a long name  1  contents of it"),
-            (24, "a long name  1  cont… it"),
-            (20, "a long name  1"),
+            (24, "a …me  1  contents of it"),
+            (23, "a …e  1  contents of it"),
+            (22, "a long name  1"),
             (12, "a lo…name  1"),
             (0, "a …e  1"),
         ] {
@@ -413,18 +391,28 @@ mod tests {
     }
 
     #[test]
-    fn the_last_column_wraps_after_others_were_dropped() {
+    fn the_last_column_wraps_before_others_are_dropped() {
         let table = Table::new().text("", |row: &Row| row[0].to_owned());
-        let table = table.number("", |row| row[1].to_owned()).shrink(Shrink::DropFirst);
+        let table = table.number("", |row| row[1].to_owned()).shrink(Shrink::Drop);
         let table = table.text("", |row| row[2].to_owned()).shrink(Shrink::WrapTo(6));
         let rows = [["name", "1,000", "one two three"], ["n", "1", "four"]];
         for (width, expected) in [
             (26, "name  1,000  one two three\nn         1  four\n"),
-            (20, "name  one two three\nn     four\n"),
+            (20, "name  1,000  one two\n             three\nn         1  four\n"),
             (14, "name  one two\n      three\nn     four\n"),
             (1, "name  one\n      two\n      three\nn     four\n"),
         ] {
             assert_eq!(fitted(&table, &rows, Some(width)), expected, "{width}");
+        }
+    }
+
+    #[test]
+    fn details_in_the_last_column_are_truncated_at_their_end() {
+        let table = Table::new().text("", |row: &Row| row[0].to_owned());
+        let table = table.text("", |row| row[2].to_owned()).shrink(Shrink::TruncateTo(4));
+        let rows = [["name", "", "one, two, three"]];
+        for (width, expected) in [(21, "one, two, three"), (15, "one, two…"), (9, "one…")] {
+            assert_eq!(fitted(&table, &rows, Some(width)), format!("name  {expected}\n"));
         }
     }
 

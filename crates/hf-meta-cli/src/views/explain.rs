@@ -11,10 +11,10 @@ use crate::output::Page;
 use crate::table::{Shrink, Table};
 
 /// The minimum useful width of the text column.
-const MIN_TEXT_WIDTH: usize = 12;
+const MIN_TEXT_WIDTH: usize = 24;
 
 /// The width of most parts of packed modules with their dtypes.
-const MIN_PARTS_WIDTH: usize = 18;
+const MIN_PARTS_WIDTH: usize = 16;
 
 /// A group of tensors that are counted alike, or the total.
 struct ExplainRow<'a> {
@@ -37,9 +37,9 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     let table = Table::new()
         .text("dtype", |row: &ExplainRow<'_>| escape(row.dtype))
         .number("tensors", |row| thousands(row.count.tensors))
-        .shrink(Shrink::DropFirst)
+        .shrink(Shrink::Drop)
         .number("elements", |row| thousands(row.count.elements))
-        .shrink(Shrink::DropLast)
+        .shrink(Shrink::Drop)
         .number("parameters", |row| thousands(row.count.parameters))
         .text("counted", |row| row.counted.clone())
         .shrink(Shrink::WrapTo(MIN_TEXT_WIDTH));
@@ -66,12 +66,12 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
         let table = Table::new()
             .text("packing", |kind: &&ModuleKind| kind.packing.to_string())
             .number("modules", |kind| thousands(kind.modules))
-            .shrink(Shrink::DropFirst)
+            .shrink(Shrink::Drop)
             .number("stored", |kind| thousands(kind.elements))
-            .shrink(Shrink::DropFirst)
+            .shrink(Shrink::Drop)
             .number("parameters", |kind| thousands(kind.parameters))
             .text("size from", |kind| kind.evidence.to_string())
-            .shrink(Shrink::TruncateThenDrop(MIN_TEXT_WIDTH))
+            .shrink(Shrink::Drop)
             .text("parts", |kind| parts(kind))
             .shrink(Shrink::WrapTo(MIN_PARTS_WIDTH));
         writeln!(page.out)?;

@@ -17,10 +17,7 @@ use crate::table::{RowFormat, Shrink, Table};
 use crate::terminal::DIM;
 
 /// The minimum useful width of the name column.
-const MIN_NAME_WIDTH: usize = 16;
-
-/// The minimum useful width of the file column.
-const MIN_FILE_WIDTH: usize = 12;
+const MIN_NAME_WIDTH: usize = 24;
 
 /// A tensor's name, its description and the path of its file.
 type TensorLine<'a> = (&'a str, TensorInfo, &'a RepoPath);
@@ -56,9 +53,9 @@ pub(crate) fn write_tensors(
             bytes if is_terminal => thousands(bytes),
             bytes => bytes.to_string(),
         })
-        .shrink(Shrink::DropLast)
+        .shrink(Shrink::Drop)
         .text("shard", |(_, _, path)| escape(path.as_str()))
-        .shrink(Shrink::DropBelow(MIN_FILE_WIDTH));
+        .shrink(Shrink::Drop);
     let sorted = sort.map(|key| sort_tensors(rows().collect(), key));
     if is_terminal {
         if !is_first {

@@ -78,12 +78,12 @@ fn write_dtypes(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
         .text("dtype", |(name, _): &(&str, &DtypeCount)| escape(name))
         .number("parameters", |(_, row)| format!("{mark}{}", thousands(row.parameters)))
         .number("share", |(_, row)| share(row.parameters, total.parameters))
-        .shrink(Shrink::DropFirst)
+        .shrink(Shrink::Drop)
         .number("elements", |(_, row)| thousands(row.elements))
-        .shrink(Shrink::DropLast)
+        .shrink(Shrink::Drop)
         .shown_if(is_packed)
         .number("bits each", |(_, row)| bits_per_parameter(row.bytes, row.parameters))
-        .shrink(Shrink::DropLast)
+        .shrink(Shrink::Drop)
         .shown_if(report.model.is_some())
         .number("bytes", |(_, row)| bytes(row.bytes));
     page.table(&table, || rows.iter().copied())
@@ -258,7 +258,7 @@ fn write_variants(page: &mut Page<'_>, report: &CountReport, sets: &[WeightSet])
         .text("type", |variant| escape(variant.kind))
         .number("size", |variant| bytes(variant.bytes))
         .number("bits each", |variant| variant.bits.clone())
-        .shrink(Shrink::DropLast);
+        .shrink(Shrink::Drop);
     page.table(&table, || variants.iter().take(MAX_VARIANTS))?;
     if let more @ 1.. = variants.len().saturating_sub(MAX_VARIANTS) {
         writeln!(page.out, "{} more; --json lists them all", thousands(more as u64))?;

@@ -18,6 +18,9 @@ use crate::terminal::DIM;
 /// The length of a bar, in characters.
 const BAR_LENGTH: usize = 10;
 
+/// The minimum width of a terminal with bars, in columns. In a narrower one, names need the space.
+const MIN_WIDTH_FOR_BARS: usize = 100;
+
 /// The minimum width of the name column, in characters.
 const MIN_NAME_WIDTH: usize = 22;
 
@@ -78,15 +81,14 @@ fn write_tree(page: &mut Page<'_>, tree: &Tree, depth: Option<usize>) -> io::Res
         .text("module", |row: &&TreeRow| row.name.clone())
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
         .number("tensors", |row| thousands(row.tensors))
-        .shrink(Shrink::DropLast)
+        .shrink(Shrink::Drop)
         .number("elements", |row| thousands(row.elements))
         .number("share", |row| share(row.elements, elements))
-        .shrink(Shrink::DropLast)
+        .shrink(Shrink::Drop)
         .text("", |row| bar(row.elements, elements))
-        .shrink(Shrink::DropBelow(BAR_LENGTH))
-        .shown_if(page.terminal.is_some())
+        .shown_if(page.terminal.is_some_and(|size| size.width >= MIN_WIDTH_FOR_BARS))
         .text("", |row| row.content.clone())
-        .shrink(Shrink::TruncateThenDrop(MIN_CONTENT_WIDTH));
+        .shrink(Shrink::TruncateTo(MIN_CONTENT_WIDTH));
     page.table(&table, || rows.iter().chain([&total]))?;
     layout.write_note(page, depth.is_some())
 }
