@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use anstyle::Style;
 use hf_meta::formats::safetensors::{
@@ -11,8 +10,8 @@ use hf_meta::formats::safetensors::{
 use hf_meta::report::text::{duration, escape, thousands};
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{
-    Endpoint, Error, ErrorKind, HttpError, HubCacheMiss, QuantizationNotFound, RangeError, RepoId,
-    Source, TransportKind, UnsupportedWeights,
+    Endpoint, Error, ErrorKind, HttpError, HubCacheMiss, QuantizationNotFound, RangeError, Source,
+    TransportKind, UnsupportedWeights,
 };
 
 use super::exit::CommandError;
@@ -38,6 +37,10 @@ const UNKNOWN_FORMAT: &str =
 /// The hint for an HTML page instead of a file.
 const WEB_PAGE: &str =
     "the response came from a login page or a proxy; open the server's address in a browser";
+
+/// The hint for files that are not on this machine.
+const DOWNLOAD: &str = "run `hf download {repo}` to download it; to read it from the Hub, omit --offline and unset \
+                        HF_HUB_OFFLINE";
 
 /// The settings of the command that hints refer to.
 pub(crate) struct HintContext {
@@ -166,41 +169,62 @@ fn client_hint(error: &Error, token_source: Option<&str>) -> Option<String> {
 
 /// Returns the hint for an error about a source: from its details, or else from its kind.
 fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
-    let endpoint = &context.endpoint;
-    match error {
-        Error::RevisionNotFound { repo, .. } => {
-            Some(format!("see {endpoint}/{repo}/tree/main for its branches and tags"))
+    choices(source, error, context).or_else(|| {
+        let hint = detail_hint(source, error).or_else(|| kind_hint(source, error, context))?;
+        Some(filled(hint, source, error, context))
+    })
+}
+
+/// Replaces the names in braces by values of the call.
+fn filled(hint: &str, source: &RepoArg, error: &Error, context: &HintContext) -> String {
+    let repo = match &source.source {
+        Ok(Source::Repo { repo, .. }) => repo.to_string(),
+        _ => String::new(),
+    };
+    let wait = error.retry_after().map(|wait| format!("in {}", duration(wait)));
+    // The last value comes from the user and may contain any name.
+    let values = [
+        ("{endpoint}", context.endpoint.to_string()),
+        ("{repo}", repo),
+        ("{token}", context.token_source.as_deref().unwrap_or("--token").to_owned()),
+        ("{wait}", wait.unwrap_or_else(|| "later".to_owned())),
+        ("{select}", select(source, context)),
+        ("{page}", source.file_url(None, &context.endpoint)),
+        ("{source}", source.display.clone()),
+    ];
+    values.into_iter().fold(hint.to_owned(), |hint, (name, value)| hint.replace(name, &value))
+}
+
+/// Returns the hint for the details of an error.
+fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
+    let is_repo = matches!(source.source, Ok(Source::Repo { .. }));
+    let has = |found: &[UnsupportedWeights], format| {
+        found.iter().any(|weights| weights.format.starts_with(format))
+    };
+    Some(match error {
+        Error::NoWeights { other_formats, .. } if has(other_formats, "GGUF") => {
+            "omit --weights, or set it to gguf"
         }
-        Error::Gated { repo, .. } => Some(match &context.token_source {
-            Some(origin) => format!(
-                "the token from {origin} has no access; request access at {endpoint}/{repo}"
-            ),
-            None => format!(
-                "no token was sent; accept the conditions at {endpoint}/{repo}, then set --token \
-                 or HF_TOKEN to a token of the same account"
-            ),
-        }),
-        Error::NotCached { repo, .. } => Some(download(repo)),
-        Error::NoWeights { other_formats, .. } if !other_formats.is_empty() => {
-            other_format(source, other_formats, context)
+        Error::NoWeights { other_formats, .. } if has(other_formats, "PyTorch") => {
+            "omit --weights, or set it to pytorch"
         }
-        Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
-            match cause.downcast_ref::<QuantizationNotFound>() {
-                Some(missing) => {
-                    let names = missing.quantizations.iter().map(|name| &**name);
-                    Some(choices(source, "", names, context))
-                }
-                None => file_list(source, cause.is::<HubCacheMiss>(), context),
-            }
+        // A bot of the Hub offers conversions as pull requests.
+        Error::NoWeights { other_formats, .. } if is_repo && !other_formats.is_empty() => {
+            "only safetensors, GGUF and PyTorch are supported; look for a conversion at \
+             {endpoint}/{repo}/discussions, and read it as {repo}@refs/pr/N"
         }
-        Error::SeveralSets { sets, .. } => {
-            let paths = sets.iter().map(|set| set.path.as_str());
-            Some(choices(source, ", or to its folder", paths, context))
+        Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. }
+            if is_repo && cause.is::<HubCacheMiss>() =>
+        {
+            DOWNLOAD
         }
-        Error::ShardNotFound { .. } => Some(format!(
-            "run `hf-meta verify {}` to list everything that is missing",
-            source.display
-        )),
+        // Other servers have no list of files.
+        Error::NoWeights { .. } | Error::FileNotFound { .. } if is_repo => {
+            "see {page} for its files, and {select} one of them"
+        }
+        Error::ShardNotFound { .. } => {
+            "run `hf-meta verify {source}` to list everything that is missing"
+        }
         Error::InvalidHeader {
             source: HeaderError { kind: HeaderErrorKind::WrongFormat(detected), .. },
             ..
@@ -208,119 +232,70 @@ fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String
         | Error::InvalidIndex {
             source: IndexError { kind: IndexErrorKind::NotAnIndex(detected), .. },
             ..
-        } => Some(other_content(source, *detected).to_owned()),
-        Error::RequestFailed { source: cause, .. } => {
-            request_hint(cause).or_else(|| kind_hint(source, error, context))
+        } => other_content(source, *detected),
+        Error::InvalidHeader { .. } if error.kind() == ErrorKind::TooLarge => {
+            "convert the checkpoint to safetensors, or save it in several shards"
         }
-        Error::Refused { source: response, .. } if response.is_foreign() => Some(format!(
-            "the server does not look like a Hub; check HF_ENDPOINT or --endpoint: {}",
-            context.endpoint
-        )),
-        Error::DeadlineExceeded { .. } => Some("set --timeout to a higher value".to_owned()),
-        error => kind_hint(source, error, context),
-    }
-}
-
-/// Returns the hint for a failed request, if its cause has a remedy.
-fn request_hint(error: &HttpError) -> Option<String> {
-    let hint = match error {
-        HttpError::Transport { kind: TransportKind::Connect, .. } => {
-            "check that this machine can reach the server; set https_proxy to use a proxy, \
-             --endpoint or HF_ENDPOINT to use another Hub, or --offline to read cached data"
+        Error::RequestFailed { source: cause, .. } => match &**cause {
+            HttpError::Transport { kind: TransportKind::Connect, .. } => {
+                "check that this machine can reach the server; set https_proxy to use a proxy, \
+                 --endpoint or HF_ENDPOINT to use another Hub, or --offline to read cached data"
+            }
+            HttpError::Transport { kind: TransportKind::Certificate, .. } => {
+                "the system's certificates are trusted; set SSL_CERT_FILE to trust others"
+            }
+            HttpError::UnexpectedResponse { source: RangeError::WebPage, .. } => WEB_PAGE,
+            _ => return None,
+        },
+        Error::Refused { source: response, .. } if response.is_foreign() => {
+            "the server does not look like a Hub; check HF_ENDPOINT or --endpoint: {endpoint}"
         }
-        HttpError::Transport { kind: TransportKind::Certificate, .. } => {
-            "the system's certificates are trusted; set SSL_CERT_FILE to trust others"
-        }
-        HttpError::UnexpectedResponse { source: RangeError::WebPage, .. } => WEB_PAGE,
+        Error::DeadlineExceeded { .. } => "set --timeout to a higher value",
         _ => return None,
-    };
-    Some(hint.to_owned())
+    })
 }
 
 /// Returns the hint for a kind of error.
-fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
-    let hint = match error.kind() {
-        ErrorKind::InvalidSource if source.source.is_err() && source.display.contains(',') => {
+fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<&'static str> {
+    let has_token = context.token_source.is_some();
+    Some(match error.kind() {
+        ErrorKind::InvalidSource if source.source.is_ok() => return None,
+        ErrorKind::InvalidSource if source.display.contains(',') => {
             "for a table with commas, use --from FILE (`-` for stdin) and set --column to the \
              column that contains the names"
         }
-        ErrorKind::InvalidSource if source.source.is_err() => {
-            "see `hf-meta --help` for the accepted forms"
-        }
-        ErrorKind::RejectedToken => {
-            let (origin, endpoint) = (context.token_source.as_deref(), &context.endpoint);
-            return Some(format!(
-                "the token comes from {}; create a new one at {endpoint}/settings/tokens",
-                origin.unwrap_or("--token")
-            ));
+        ErrorKind::InvalidSource => "see `hf-meta --help` for the accepted forms",
+        ErrorKind::RepoNotFound if has_token => {
+            "check the spelling; the Hub gives the same response for a private repository that the \
+             token from {token} has no access to"
         }
         ErrorKind::RepoNotFound => {
-            let reason = match &context.token_source {
-                Some(origin) => format!("that the token from {origin} has no access to"),
-                None => "without a token: set --token or HF_TOKEN".to_owned(),
-            };
-            return Some(format!(
-                "check the spelling; the Hub gives the same response for a private repository \
-                 {reason}"
-            ));
+            "check the spelling; the Hub gives the same response for a private repository without a \
+             token: set --token or HF_TOKEN"
         }
-        ErrorKind::MalformedListing => {
-            return Some(format!("{} the file or folder", select(source, context)));
+        ErrorKind::RevisionNotFound => "see {endpoint}/{repo}/tree/main for its branches and tags",
+        ErrorKind::Gated if has_token => {
+            "the token from {token} has no access; request access at {endpoint}/{repo}"
         }
-        ErrorKind::NoWeights => UNKNOWN_FORMAT,
-        ErrorKind::TooLarge if matches!(error, Error::InvalidHeader { .. }) => {
-            "convert the checkpoint to safetensors, or save it in several shards"
+        ErrorKind::Gated => {
+            "no token was sent; accept the conditions at {endpoint}/{repo}, then set --token or \
+             HF_TOKEN to a token of the same account"
         }
-        ErrorKind::RateLimited => return Some(rate_limit_hint(error.retry_after(), context)),
+        ErrorKind::RejectedToken => {
+            "the token comes from {token}; create a new one at {endpoint}/settings/tokens"
+        }
+        ErrorKind::NoWeights if !matches!(error, Error::NoWeights { .. }) => UNKNOWN_FORMAT,
+        ErrorKind::MalformedListing => "{select} the file or folder",
+        ErrorKind::RateLimited if has_token => "try again {wait}",
+        ErrorKind::RateLimited => {
+            "authenticated requests have a higher rate limit: set --token or HF_TOKEN, or try again \
+             {wait}"
+        }
+        ErrorKind::NotCached => DOWNLOAD,
         _ if error.is_malformed() => invalid_files(source),
         _ if error.is_transient() => "try again later",
         _ => return None,
-    };
-    Some(hint.to_owned())
-}
-
-/// Returns the hint for a rate limit.
-fn rate_limit_hint(wait: Option<Duration>, context: &HintContext) -> String {
-    let retry = wait.map_or_else(
-        || "try again later".to_owned(),
-        |wait| format!("try again in {}", duration(wait)),
-    );
-    match &context.token_source {
-        Some(_) => retry,
-        None => format!(
-            "authenticated requests have a higher rate limit: set --token or HF_TOKEN, or {retry}"
-        ),
-    }
-}
-
-/// Points to the file list of a repository. Other servers have none.
-fn file_list(source: &RepoArg, is_offline: bool, context: &HintContext) -> Option<String> {
-    let Ok(Source::Repo { repo, .. }) = &source.source else { return None };
-    if is_offline {
-        return Some(download(repo));
-    }
-    let page = source.file_url(None, &context.endpoint);
-    Some(format!("see {page} for its files, and {} one of them", select(source, context)))
-}
-
-/// Points to weights in another format of the repository, or to converted ones. A bot of the Hub offers conversions as
-/// pull requests.
-fn other_format(
-    source: &RepoArg,
-    found: &[UnsupportedWeights],
-    context: &HintContext,
-) -> Option<String> {
-    for (start, name) in [("GGUF", "gguf"), ("PyTorch", "pytorch")] {
-        if found.iter().any(|weights| weights.format.starts_with(start)) {
-            return Some(format!("omit --weights, or set it to {name}"));
-        }
-    }
-    let Ok(Source::Repo { repo, .. }) = &source.source else { return None };
-    Some(format!(
-        "only safetensors, GGUF and PyTorch are supported; look for a conversion at {}/{repo}/discussions, \
-         and read it as {repo}@refs/pr/N",
-        context.endpoint
-    ))
+    })
 }
 
 /// Begins a hint that selects a part of a source.
@@ -334,28 +309,27 @@ fn select(source: &RepoArg, context: &HintContext) -> String {
     }
 }
 
-/// Explains how to get files that are not on this machine.
-fn download(repo: &RepoId) -> String {
-    format!(
-        "run `hf download {repo}` to download it; to read it from the Hub, omit --offline and unset \
-         HF_HUB_OFFLINE"
-    )
-}
-
-/// Lists values of `--path` up to a limit.
-fn choices<'a>(
-    source: &RepoArg,
-    alternative: &str,
-    names: impl ExactSizeIterator<Item = &'a str>,
-    context: &HintContext,
-) -> String {
+/// Lists values of `--path` up to a limit, if one has to be chosen.
+fn choices(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
+    let (names, alternative): (Vec<_>, _) = match error {
+        Error::SeveralSets { sets, .. } => {
+            (sets.iter().map(|set| set.path.as_str()).collect(), ", or to its folder")
+        }
+        // Weights in another format are worth more than a list of quantizations.
+        Error::NoWeights { other_formats, .. } if !other_formats.is_empty() => return None,
+        Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
+            let missing = cause.downcast_ref::<QuantizationNotFound>()?;
+            (missing.quantizations.iter().map(|name| &**name).collect(), "")
+        }
+        _ => return None,
+    };
     let more = match names.len().saturating_sub(MAX_CHOICES) {
         0 => String::new(),
         more => format!(", and {} more", thousands(more as u64)),
     };
-    let listed = names.take(MAX_CHOICES).collect::<Vec<_>>().join(", ");
+    let listed = names.into_iter().take(MAX_CHOICES).collect::<Vec<_>>().join(", ");
     let alternative = if context.has_path { alternative } else { "" };
-    format!("{} one of them{alternative}: {listed}{more}", select(source, context))
+    Some(format!("{} one of them{alternative}: {listed}{more}", select(source, context)))
 }
 
 /// Points to a local file with the same name, because a bare name always means a repository.

@@ -323,7 +323,7 @@ impl RepoProgress {
 fn name_and_text(name: &str, text: &str, max_width: usize) -> String {
     let mut name = name.to_owned();
     truncate(&mut name, max_width.saturating_sub(width(text) + 2).max(MIN_NAME_WIDTH));
-    format!("{name}  {text}")
+    format!("{name}  {text}").trim_end().to_owned()
 }
 
 /// Initializes logging: warnings by default, only errors with `-q`, also retries and waits with `-v`, and every
