@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use futures::stream::{self, StreamExt};
 use hf_meta::report::{Finding, Plan};
-use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder};
+use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 use tokio::time::timeout;
 
 use super::error_report::{ErrorReport, HintContext, print_warning, print_warnings};
@@ -171,6 +171,26 @@ impl CommandContext {
         Ok(status)
     }
 
+    /// Reads the headers of all sources. Returns those of the sources that could be read, and the most severe exit status.
+    pub(crate) async fn inspect_all(
+        &self,
+        repos: &[RepoText],
+        is_json: bool,
+    ) -> Result<(Vec<(RepoArg, Weights)>, ExitStatus), CommandError> {
+        let sources = Sources { repos, selection: &SelectionArgs::default(), is_json };
+        let mut inspected = Vec::new();
+        let collect = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
+            Ok(weights) => {
+                inspected.push((source.clone(), weights));
+                Ok(ExitStatus::Success)
+            }
+            Err(error) => self.report(source, sources, &error),
+        };
+        let read = |model: Model| async move { model.inspect().await };
+        let status = self.for_each(sources, read, collect).await?;
+        Ok((inspected, status))
+    }
+
     /// Reports the error of a source. The others are still read.
     pub(crate) fn report(
         &self,
@@ -197,8 +217,8 @@ impl CommandContext {
         &self,
         write: impl FnOnce(&mut Page<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        Page::print(|page| {
-            if self.has_printed.replace(true) {
+        self.print_rows(|page, is_first| {
+            if !is_first {
                 writeln!(page.out)?;
             }
             write(page)

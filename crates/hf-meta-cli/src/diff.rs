@@ -10,12 +10,12 @@ use hf_meta::report::diff::{
     ChangeGroup, ChangeKind, Diff, DiffSide, QuantizedLinear, RenamedPrefix,
 };
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
-use hf_meta::{Dtype, Error, Model, RepoPath, Weights};
+use hf_meta::{Dtype, RepoPath};
 
-use super::context::{CommandContext, SelectionArgs, Sources};
+use super::context::CommandContext;
 use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, print_json};
-use super::repos::{RepoArg, RepoText};
+use super::repos::RepoText;
 use super::table::{Shrink, Table};
 use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, TerminalSize, YELLOW, width, wrap};
 
@@ -77,18 +77,7 @@ pub(crate) async fn run(
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
     let repos = [args.before.clone(), args.after.clone()];
-    let read = |model: Model| async move { model.inspect().await };
-    let sources =
-        Sources { repos: &repos, selection: &SelectionArgs::default(), is_json: args.json };
-    let mut sides = Vec::new();
-    let collect = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
-        Ok(weights) => {
-            sides.push((source.clone(), weights));
-            Ok(ExitStatus::Success)
-        }
-        Err(error) => context.report(source, sources, &error),
-    };
-    let status = context.for_each(sources, read, collect).await?;
+    let (sides, status) = context.inspect_all(&repos, args.json).await?;
     let [(_, before), (_, after)] = &sides[..] else { return Ok(status) };
     let compare = if args.ignore_shards { Diff::ignoring_shards } else { Diff::new };
     let diff = compare(before, after);
@@ -155,12 +144,25 @@ fn write_side(page: &mut Page<'_>, name: &str, side: &DiffSide) -> io::Result<()
     }
 }
 
+/// The kinds of changes with their names, signs and styles.
+const CHANGES: [(ChangeKind, &str, &str, Style); 5] = [
+    (ChangeKind::Removed, "removed", "-", RED),
+    (ChangeKind::Added, "added", "+", GREEN),
+    (ChangeKind::Reshaped, "reshaped", "~", YELLOW),
+    (ChangeKind::Retyped, "retyped", "~", YELLOW),
+    (ChangeKind::Moved, "moved", ">", CYAN),
+];
+
 /// Writes all groups of changes of one kind, one row each.
 fn write_section(page: &mut Page<'_>, groups: &[ChangeGroup]) -> io::Result<()> {
     let tensors = |groups: &[ChangeGroup]| groups.iter().map(|group| group.tensors).sum();
-    let kinds = &groups[0].kinds;
-    let names: Vec<_> = kinds.iter().map(|kind| kind_name(*kind)).collect();
-    let (sign, style) = sign(kinds);
+    let kinds = CHANGES.iter().filter(|(kind, ..)| groups[0].kinds.contains(kind));
+    let kinds: Vec<_> = kinds.collect();
+    let (sign, style) = match kinds[..] {
+        [(_, _, sign, style)] => (*sign, *style),
+        _ => ("~", YELLOW),
+    };
+    let names: Vec<_> = kinds.iter().map(|(_, name, ..)| *name).collect();
     let (names, tensor_count) = (names.join(", "), counted(tensors(groups), "tensor"));
     writeln!(page.out, "\n{style}{names}{style:#}: {tensor_count}")?;
     let (shown, hidden) = groups.split_at(groups.len().min(MAX_ROWS));
@@ -180,25 +182,6 @@ fn write_section(page: &mut Page<'_>, groups: &[ChangeGroup]) -> io::Result<()> 
             let more = counted(more, "more tensor");
             writeln!(page.out, "{DIM}  and {more}; --json lists them all{DIM:#}")
         }
-    }
-}
-
-fn kind_name(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::Removed => "removed",
-        ChangeKind::Added => "added",
-        ChangeKind::Reshaped => "reshaped",
-        ChangeKind::Retyped => "retyped",
-        ChangeKind::Moved => "moved",
-    }
-}
-
-fn sign(kinds: &[ChangeKind]) -> (&'static str, Style) {
-    match kinds {
-        [ChangeKind::Removed] => ("-", RED),
-        [ChangeKind::Added] => ("+", GREEN),
-        [ChangeKind::Moved] => (">", CYAN),
-        _ => ("~", YELLOW),
     }
 }
 
@@ -288,14 +271,7 @@ fn summary(diff: &Diff) -> String {
     if diff.is_empty() {
         return format!("{GREEN}no differences{GREEN:#} in {unchanged}; values are not compared");
     }
-    let kinds = [
-        ChangeKind::Removed,
-        ChangeKind::Added,
-        ChangeKind::Reshaped,
-        ChangeKind::Retyped,
-        ChangeKind::Moved,
-    ];
-    let counts = kinds.map(|kind| (diff.count(kind), kind_name(kind))).into_iter();
+    let counts = CHANGES.iter().map(|(kind, name, ..)| (diff.count(*kind), name));
     let counts = counts.filter(|(count, _)| *count > 0);
     let counts: Vec<_> =
         counts.map(|(count, name)| format!("{} {name}", thousands(count))).collect();

@@ -79,15 +79,6 @@ fn parse<T: std::str::FromStr>(text: &str) -> Result<T, T::Err> {
     text.to_ascii_lowercase().parse()
 }
 
-/// Parses a number with a unit.
-fn parse_with(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let text = text.to_ascii_lowercase();
-    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
-    number.parse::<u64>().ok()?.checked_mul(*factor).filter(|number| *number > 0)
-}
-
 pub(crate) fn parse_tokens(text: &str) -> Result<u64, &'static str> {
     memory::parse_tokens(text).ok_or("expected a number of tokens, such as 32768 or 32k")
 }
@@ -102,7 +93,12 @@ fn parse_size(text: &str) -> Result<u64, &'static str> {
         ("gib", 1 << 30),
         ("tib", 1 << 40),
     ];
-    parse_with(text, &UNITS).ok_or("expected a size, such as 24GB or 80GiB")
+    let text = text.to_ascii_lowercase();
+    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = UNITS.iter().find(|(name, _)| *name == unit.trim());
+    let size = unit.and_then(|(_, factor)| number.parse::<u64>().ok()?.checked_mul(*factor));
+    size.filter(|size| *size > 0).ok_or("expected a size, such as 24GB or 80GiB")
 }
 
 /// Writes the memory at several context lengths, and what fits.

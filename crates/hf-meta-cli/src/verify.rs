@@ -8,7 +8,7 @@ use hf_meta::formats::WeightsKind;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet, Weights};
+use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet};
 use serde_json::{Value, json};
 
 use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
@@ -89,17 +89,14 @@ pub(crate) async fn run(
     let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
     let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
     let all = args.all;
-    let base = match &args.base {
-        Some(base) => match read_base(base, args.json, context).await? {
-            Ok(base) => Some(base),
-            Err(status) => return Ok(status),
-        },
-        None => None,
-    };
+    let (bases, status) = context.inspect_all(args.base.as_slice(), args.json).await?;
+    if status != ExitStatus::Success {
+        return Ok(status);
+    }
     let read = move |model: Model| async move { model.all_sets(all).verify().await };
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| match report {
         Ok(mut report) => {
-            if let Some(base) = &base {
+            if let [(_, base)] = &bases[..] {
                 report.check_base(base);
                 if report.adapter.is_none() {
                     let text = "is not an adapter, so `--base` has no effect";
@@ -114,7 +111,7 @@ pub(crate) async fn run(
             } else {
                 context.print(|page| write(page, &report))?;
             }
-            Ok(status(args, source, &report))
+            Ok(exit_status(args, source, &report))
         }
         Err(error) => {
             if args.sarif {
@@ -130,28 +127,7 @@ pub(crate) async fn run(
     Ok(status)
 }
 
-/// Reads the headers of the base model. Returns the exit status if that fails.
-async fn read_base(
-    base: &RepoText,
-    is_json: bool,
-    context: &CommandContext,
-) -> Result<Result<Weights, ExitStatus>, CommandError> {
-    let selection = SelectionArgs::default();
-    let sources = Sources { repos: std::slice::from_ref(base), selection: &selection, is_json };
-    let mut read = None;
-    let keep = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
-        Ok(weights) => {
-            read = Some(weights);
-            Ok(ExitStatus::Success)
-        }
-        Err(error) => context.report(source, sources, &error),
-    };
-    let status = context.for_each(sources, |model| async move { model.inspect().await }, keep);
-    let status = status.await?;
-    Ok(read.ok_or(status))
-}
-
-fn status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
+fn exit_status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
     let has_warnings = report.findings.iter().any(|found| found.severity() == Severity::Warning);
     match (report.has_unreadable_files(), report.is_valid()) {
         (true, _) if source.is_local() => ExitStatus::LocalIo,
