@@ -1,4 +1,4 @@
-//! What all other modules share: the results and counters of reads, hooks, and work outside of the async threads.
+//! Shared by all other modules: the results and counters of reads, hooks, and work outside of the async threads.
 
 pub(crate) mod blocking;
 pub(crate) mod hooks;

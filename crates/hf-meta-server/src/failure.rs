@@ -64,7 +64,7 @@ enum Lifetime {
     Rejected,
 }
 
-/// What to do about a repository that is too large.
+/// The help for a repository that is too large.
 const CHOOSE_A_FILE: &str = "Choose a file or a folder.";
 
 impl Failure {

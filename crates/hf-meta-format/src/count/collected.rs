@@ -4,7 +4,7 @@ use super::config::MetadataShapes;
 use super::counted_as::TensorUse;
 use super::doubts::Siblings;
 use super::module::{Component, container_bits};
-use super::names::{Names, TensorName};
+use super::names::{NamePatterns, TensorName};
 use super::pending::PendingTensors;
 use super::position::Embedding;
 use super::sums::CountSums;
@@ -14,7 +14,7 @@ use crate::formats::{Dtype, FileHeader, TensorInfo};
 /// The tensors of a weight set, as far as they can be counted without the configuration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collected {
-    names: Names,
+    names: NamePatterns,
     /// True if the configuration could affect the count.
     pub(super) needs_config: bool,
     pub(super) has_experts: bool,

@@ -3,7 +3,7 @@
 use super::collected::{ClassifiedName, Collected};
 use super::config::{Configs, QUANTIZE_CONFIG};
 use super::doubts::compare_with_config;
-use super::names::Names;
+use super::names::NamePatterns;
 use super::solver::Solver;
 use super::{CountBreakdown, CountOverflow, ParameterCount, UnresolvedModules, UnresolvedReason};
 use crate::formats::{FileHeader, TensorInfo};
@@ -143,5 +143,5 @@ fn count(
 /// to request `config.json` before all headers have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
-    ClassifiedName::new(Names::default().read(name), tensor).needs_config(tensor)
+    ClassifiedName::new(NamePatterns::default().read(name), tensor).needs_config(tensor)
 }

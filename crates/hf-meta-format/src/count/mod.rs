@@ -70,6 +70,6 @@ pub use counter::{Counter, needs_config};
 pub use experts::{MixtureOfExperts, UnknownActive};
 pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate};
 pub(crate) use module::{Component, ComponentTensor, Module, container_bits};
-pub(crate) use names::{Names, is_packed_weight, module_of, split as split_name};
+pub(crate) use names::{NamePatterns, is_packed_weight, module_of, split as split_name};
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};
 pub(crate) use position::Embedding;

@@ -1,4 +1,4 @@
-//! What the name of a tensor says, looked up once per pattern.
+//! The facts that the name of a tensor shows, looked up once per pattern.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -123,7 +123,7 @@ impl NameFacts {
 /// Layers and experts repeat the same patterns in the same order. Nearly all names have the pattern that last followed
 /// the pattern of the previous name, so only this one is compared.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct NamePatterns {
     known: HashMap<Box<str>, usize>,
     facts: Vec<NameFacts>,
     /// The pattern of the current name, by its index.
@@ -132,7 +132,7 @@ pub(crate) struct Names {
     numbers: Vec<NameNumber>,
 }
 
-impl Names {
+impl NamePatterns {
     /// The maximum number of patterns. Models have a few dozen. Beyond it, the last one is replaced.
     const MAX_PATTERNS: usize = 1024;
 
@@ -321,7 +321,7 @@ mod tests {
     /// Facts belong to a pattern, so names with other numbers have them, too, unless a number is part of a component.
     #[test]
     fn each_name_has_the_facts_that_it_has_alone() {
-        let mut names = Names::default();
+        let mut names = NamePatterns::default();
         for component in components() {
             for module in ["h.0.experts.1.q", "h.12.experts.34.q", "embed_tokens", "att", "1"] {
                 let mut name = String::new();
@@ -332,7 +332,7 @@ mod tests {
                     let shown = |name: TensorName<'_>| {
                         format!("{:?} {:?}", name.facts.position, name.facts.buffer.is_some())
                     };
-                    assert_eq!(shown(found), shown(Names::default().read(name)), "{name}");
+                    assert_eq!(shown(found), shown(NamePatterns::default().read(name)), "{name}");
                 }
             }
         }
@@ -341,12 +341,12 @@ mod tests {
     /// More patterns only take longer.
     #[test]
     fn hostile_names_take_bounded_memory() {
-        let mut names = Names::default();
-        for at in 0..10 * Names::MAX_PATTERNS {
+        let mut names = NamePatterns::default();
+        for at in 0..10 * NamePatterns::MAX_PATTERNS {
             let name = format!("m{at}.experts.3.weight");
             assert_eq!(names.read(&name).split().0, &name[..name.len() - 7]);
         }
-        assert_eq!([names.facts.len(), names.known.len()], [Names::MAX_PATTERNS; 2]);
+        assert_eq!([names.facts.len(), names.known.len()], [NamePatterns::MAX_PATTERNS; 2]);
         for name in ["#.experts.#.w", "h.#.experts.5.w", "h.1.#.experts.#", "..", "h.", ".#"] {
             let found = names.read(name);
             let stack = TensorInfo::new(Dtype::BF16, vec![4, 4, 4], (0, 0));
@@ -374,7 +374,7 @@ mod tests {
             ("", None),
         ];
         for (name, layer) in cases {
-            assert_eq!(Names::default().read(name).layer(), layer, "{name}");
+            assert_eq!(NamePatterns::default().read(name).layer(), layer, "{name}");
         }
     }
 
@@ -447,7 +447,7 @@ mod tests {
             ("h.0.mlp.up_proj.weight", &[64, 32], None),
             ("blk.0.ffn_up_chexps.weight", &[4, 2, 3], Some(("blk.0.ffn_up_chexps", Stacked(4)))),
         ];
-        let mut names = Names::default();
+        let mut names = NamePatterns::default();
         for (name, shape, expected) in cases {
             let tensor = TensorInfo::new(Dtype::BF16, shape.to_vec(), (0, 0));
             let found = names.read(name).experts(&tensor);

@@ -8,7 +8,7 @@ use super::counted_as::TensorUse;
 use super::doubts::SolvedSiblings;
 use super::methods::{ConfiguredMethod, Solved, methods_of, solve};
 use super::module::{Component, ComponentTensor, Module, Role, container_bits};
-use super::names::Names;
+use super::names::NamePatterns;
 use super::pending::PendingTensors;
 use super::sums::CountSums;
 use super::{AuxiliaryTensor, CountOverflow, CountedAs, UnresolvedReason};
@@ -27,7 +27,7 @@ pub(super) struct Solver<'a> {
     siblings: SolvedSiblings<'a>,
     /// Recent solutions that do not depend on the module's name, with the tensors they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, ModuleSolution)>,
-    names: Names,
+    names: NamePatterns,
     /// The name of the current tensor, in memory that is reused.
     name: String,
 }
@@ -50,7 +50,7 @@ impl<'a> Solver<'a> {
             is_quantized: !configs.quantization.is_empty(),
             siblings: SolvedSiblings::new(&collected.siblings),
             recent: VecDeque::new(),
-            names: Names::default(),
+            names: NamePatterns::default(),
             name: String::new(),
         }
     }

@@ -62,19 +62,19 @@ pub(crate) trait FormulaInputs {
 #[derive(Debug)]
 pub(crate) struct Formula {
     text: &'static str,
-    term: Term,
+    term: FormulaTerm,
 }
 
 /// A part of a formula.
 #[derive(Debug)]
-enum Term {
+enum FormulaTerm {
     Number(u64),
     Name(&'static str),
-    Operation(Operation, Box<[Term; 2]>),
-    Fallback(Box<[Term; 2]>),
-    Choice(Box<[Term; 3]>),
+    Operation(Operation, Box<[FormulaTerm; 2]>),
+    Fallback(Box<[FormulaTerm; 2]>),
+    Choice(Box<[FormulaTerm; 3]>),
     Length(&'static str),
-    Contains(&'static str, Box<Term>),
+    Contains(&'static str, Box<FormulaTerm>),
     Count(&'static str, &'static str),
     IsPresent(&'static str),
     IsNull(&'static str),
@@ -96,29 +96,29 @@ impl Formula {
     }
 
     /// Evaluates all parts of a term, so that a trace has the keys of every alternative.
-    fn value(&self, term: &Term, inputs: &impl FormulaInputs) -> Number {
+    fn value(&self, term: &FormulaTerm, inputs: &impl FormulaInputs) -> Number {
         let value = |term| self.value(term, inputs);
         match term {
-            Term::Number(number) => Ok(*number),
-            Term::Name(name) => inputs.number(name),
-            Term::Operation(apply, operands) => {
+            FormulaTerm::Number(number) => Ok(*number),
+            FormulaTerm::Name(name) => inputs.number(name),
+            FormulaTerm::Operation(apply, operands) => {
                 let [left, right] = operands.each_ref().map(value);
                 let result = apply(left?, right?);
                 result.ok_or(FormulaError::InvalidResult { formula: self.text })
             }
-            Term::Fallback(alternatives) => {
+            FormulaTerm::Fallback(alternatives) => {
                 let [first, second] = alternatives.each_ref().map(value);
                 if matches!(first, Err(FormulaError::MissingKey { .. })) { second } else { first }
             }
-            Term::Choice(terms) => {
+            FormulaTerm::Choice(terms) => {
                 let [condition, first, second] = terms.each_ref().map(value);
                 if condition? == 0 { second } else { first }
             }
-            Term::Length(key) => inputs.value(key).length(key),
-            Term::Contains(key, number) => inputs.value(key).contains(key, value(number)?),
-            Term::Count(key, text) => inputs.value(key).count(key, text),
-            Term::IsPresent(key) => Ok(u64::from(inputs.value(key).is_present())),
-            Term::IsNull(key) => match &*inputs.value(key) {
+            FormulaTerm::Length(key) => inputs.value(key).length(key),
+            FormulaTerm::Contains(key, number) => inputs.value(key).contains(key, value(number)?),
+            FormulaTerm::Count(key, text) => inputs.value(key).count(key, text),
+            FormulaTerm::IsPresent(key) => Ok(u64::from(inputs.value(key).is_present())),
+            FormulaTerm::IsNull(key) => match &*inputs.value(key) {
                 Value::Missing => Err(FormulaError::MissingKey { key }),
                 value => Ok(u64::from(matches!(value, Value::Null))),
             },
@@ -144,25 +144,25 @@ impl Parser {
         text
     }
 
-    fn choice(&mut self) -> Term {
+    fn choice(&mut self) -> FormulaTerm {
         let condition = self.fallback();
         if !self.take("?") {
             return condition;
         }
         let first = self.choice();
         self.take(":");
-        Term::Choice(Box::new([condition, first, self.choice()]))
+        FormulaTerm::Choice(Box::new([condition, first, self.choice()]))
     }
 
-    fn fallback(&mut self) -> Term {
+    fn fallback(&mut self) -> FormulaTerm {
         let mut term = self.comparison();
         while self.take("|") {
-            term = Term::Fallback(Box::new([term, self.comparison()]));
+            term = FormulaTerm::Fallback(Box::new([term, self.comparison()]));
         }
         term
     }
 
-    fn comparison(&mut self) -> Term {
+    fn comparison(&mut self) -> FormulaTerm {
         const COMPARISONS: [(&str, Operation); 3] = [
             ("==", |left, right| Some(u64::from(left == right))),
             (">=", |left, right| Some(u64::from(left >= right))),
@@ -171,11 +171,11 @@ impl Parser {
         self.operations(Self::sum, &COMPARISONS)
     }
 
-    fn sum(&mut self) -> Term {
+    fn sum(&mut self) -> FormulaTerm {
         self.operations(Self::product, &[("+", u64::checked_add), ("-", u64::checked_sub)])
     }
 
-    fn product(&mut self) -> Term {
+    fn product(&mut self) -> FormulaTerm {
         const PRODUCTS: [(&str, Operation); 3] =
             [("*", u64::checked_mul), ("/", u64::checked_div), ("%", u64::checked_rem)];
         self.operations(Self::atom, &PRODUCTS)
@@ -184,17 +184,17 @@ impl Parser {
     /// Parses operations of equal precedence, from left to right.
     fn operations(
         &mut self,
-        operand: fn(&mut Self) -> Term,
+        operand: fn(&mut Self) -> FormulaTerm,
         operations: &[(&str, Operation)],
-    ) -> Term {
+    ) -> FormulaTerm {
         let mut term = operand(self);
         while let Some((_, apply)) = operations.iter().find(|(symbol, _)| self.take(symbol)) {
-            term = Term::Operation(*apply, Box::new([term, operand(self)]));
+            term = FormulaTerm::Operation(*apply, Box::new([term, operand(self)]));
         }
         term
     }
 
-    fn atom(&mut self) -> Term {
+    fn atom(&mut self) -> FormulaTerm {
         if self.take("(") {
             let term = self.choice();
             self.take(")");
@@ -209,29 +209,29 @@ impl Parser {
             name = &start[..name.len() + 1 + inner.len()];
         }
         if !self.take("(") {
-            return name.parse().map_or(Term::Name(name), Term::Number);
+            return name.parse().map_or(FormulaTerm::Name(name), FormulaTerm::Number);
         }
         let term = self.call(name);
         self.take(")");
         term
     }
 
-    fn call(&mut self, function: &str) -> Term {
+    fn call(&mut self, function: &str) -> FormulaTerm {
         if function == "min" {
             let first = self.choice();
             self.take(",");
             let smaller = |left: u64, right: u64| Some(left.min(right));
-            return Term::Operation(smaller, Box::new([first, self.choice()]));
+            return FormulaTerm::Operation(smaller, Box::new([first, self.choice()]));
         }
         let key = self.take_until(|char| ",)".contains(char));
         self.take(",");
         match function {
-            "len" => Term::Length(key),
-            "in" => Term::Contains(key, Box::new(self.choice())),
-            "count" => Term::Count(key, self.take_until(|char| char == ')')),
-            "has" => Term::IsPresent(key),
-            "null" => Term::IsNull(key),
-            _ => Term::Name("unknown function"),
+            "len" => FormulaTerm::Length(key),
+            "in" => FormulaTerm::Contains(key, Box::new(self.choice())),
+            "count" => FormulaTerm::Count(key, self.take_until(|char| char == ')')),
+            "has" => FormulaTerm::IsPresent(key),
+            "null" => FormulaTerm::IsNull(key),
+            _ => FormulaTerm::Name("unknown function"),
         }
     }
 }

@@ -352,7 +352,7 @@ fn common_size(experts: &[u64]) -> Result<u64, UnknownActive> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::Names;
+    use crate::count::NamePatterns;
     use crate::formats::Dtype;
 
     type Tensor<'a> = (&'a str, &'a [u64]);
@@ -366,7 +366,7 @@ mod tests {
         tensors: &[Tensor<'_>],
     ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
         let configs = ExpertConfigs::from_config(&serde_json::from_str(config).unwrap());
-        let (mut sums, mut names) = (ExpertSums::default(), Names::default());
+        let (mut sums, mut names) = (ExpertSums::default(), NamePatterns::default());
         let mut total = 1_000;
         for (name, shape) in tensors {
             let info = info(shape);

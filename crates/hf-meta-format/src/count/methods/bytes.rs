@@ -7,11 +7,11 @@ use super::prelude::*;
 pub(super) const BITSANDBYTES: Method = Method {
     names: "bitsandbytes bitsandbytes_4bit bitsandbytes_8bit",
     layouts: &[
-        Layout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(WEIGHTS)))
+        PackedLayout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(WEIGHTS)))
             .with(scale(&["SCB"], Unchecked))
             .size(&[Weights])
             .only_if(|problem, _| Ok(problem.module.has("SCB"))),
-        Layout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(Packed(Weights))))
+        PackedLayout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(Packed(Weights))))
             .with(scale(&["weight.absmax", "absmax"], Elements(GROUPS)).stored(If("load_in_4bit")))
             .with(
                 part(LookupTable, &["weight.quant_map", "quant_map"], Sides(&[Constant(16)]))
@@ -41,7 +41,7 @@ pub(super) const BITSANDBYTES: Method = Method {
 pub(super) const BYTES: Method = Method {
     names: "ascend auto-round-int8 bfl blockwise_int8 chatglm deepseek_v4_fp8 eetq fbgemm_fp8 int8 modelopt_fp8 modelopt_mxfp8 modelslim mxfp8 w4afp8 w8a8_fp8 w8a8_int8",
     layouts: &[
-        Layout::new("fp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
+        PackedLayout::new("fp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
             .with(
                 scale(
                     &["weight_scale_inv", "*_scale_inv"],
@@ -50,11 +50,11 @@ pub(super) const BYTES: Method = Method {
                 .stored(If("block_rows")),
             )
             .recipes("fp8"),
-        Layout::new("fp4", weights(&PLAIN, FLOAT_4, Elements(WEIGHTS)))
+        PackedLayout::new("fp4", weights(&PLAIN, FLOAT_4, Elements(WEIGHTS)))
             .bits(&[4])
             .size(&[Weights])
             .recipes(NONE),
-        with_stated_scales(&Layout::new("fp8", weights(&PLAIN, NARROW, Elements(WEIGHTS))))
+        with_stated_scales(&PackedLayout::new("fp8", weights(&PLAIN, NARROW, Elements(WEIGHTS))))
             .size(&[Weights]),
         weights_in_bytes("int8", SIGNED_BYTE, ONE_PER_BYTE)
             .grouped(Inputs, &[])
@@ -98,15 +98,15 @@ const fn weights_in_bytes(
     name: &'static str,
     dtypes: Dtypes,
     scales: &'static [PartShape],
-) -> Layout {
+) -> PackedLayout {
     const SHAPES: &[PartShape] = &[Sides(&[OUTPUTS, Packed(Inputs)]), Elements(Packed(Weights))];
 
-    let layout = Layout::new(name, weights(&PLAIN, dtypes, OneOf(SHAPES)));
+    let layout = PackedLayout::new(name, weights(&PLAIN, dtypes, OneOf(SHAPES)));
     with_stated_scales(&layout.with(scale(BYTE_SCALES, OneOf(scales))))
 }
 
 /// Adds the parts of compressed-tensors and modelopt that the recipe demands or excludes.
-const fn with_stated_scales(layout: &Layout) -> Layout {
+const fn with_stated_scales(layout: &PackedLayout) -> PackedLayout {
     layout
         .with(scale(&["weight_scale", "*_weight_scale"], Unchecked).optional().stored(Always))
         .with(zeros(&["weight_zero_point"], Unchecked).stored(Unless("symmetric")))
@@ -153,13 +153,13 @@ fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, Unr
 pub(super) const MODELOPT: Method = Method {
     names: "modelopt",
     layouts: &[
-        Layout::new("modelopt", weights(&PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
-            .with(scale(
-                &["weight_quantizer._scale", "weight_quantizer.0._scale"],
-                Elements(GROUPS),
-            ))
-            .bits(&[4])
-            .in_whole_groups(Weights, &[]),
+        PackedLayout::new(
+            "modelopt",
+            weights(&PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
+        )
+        .with(scale(&["weight_quantizer._scale", "weight_quantizer.0._scale"], Elements(GROUPS)))
+        .bits(&[4])
+        .in_whole_groups(Weights, &[]),
         packed_rows(SIGNED_BYTE)
             .with(zeros(&["weight_offset"], Sides(&[Anything, Anything])).need(Required)),
         packed_rows(UNSIGNED_BYTE)
@@ -170,8 +170,8 @@ pub(super) const MODELOPT: Method = Method {
 
 const ROW_SCALES: Names = &["weight_scale", "weights_scaling_factor"];
 
-const fn packed_rows(dtypes: Dtypes) -> Layout {
-    Layout::new("modelopt", weights(&PLAIN, dtypes, Sides(&[Packed(Outputs), INPUTS])))
+const fn packed_rows(dtypes: Dtypes) -> PackedLayout {
+    PackedLayout::new("modelopt", weights(&PLAIN, dtypes, Sides(&[Packed(Outputs), INPUTS])))
         .with(scale(ROW_SCALES, Sides(&[OUTPUTS, GROUPS])))
         .bits(&[4])
         .in_whole_groups(Inputs, &[])
@@ -188,7 +188,7 @@ fn has_groups(problem: &Problem<'_>) -> bool {
 /// BitNet: four ternary weights per byte. Source: `transformers/integrations/bitnet.py`.
 pub(super) const BITNET: Method = Method {
     names: "bitnet",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "bitnet",
         weights(&PLAIN, UNSIGNED_BYTE, Sides(&[Packed(Outputs), INPUTS])),
     )
@@ -209,11 +209,11 @@ pub(super) const GEMMA: Method = Method {
     others: &[],
 };
 
-const fn gemma(dtypes: Dtypes) -> Layout {
+const fn gemma(dtypes: Dtypes) -> PackedLayout {
     const SCALES: &[PartShape] = &[Sides(&[OUTPUTS, Anything]), Sides(&[OUTPUTS])];
 
     let names = &["embedding_quantized", "weight", ""];
-    Layout::new("gemma", weights(names, dtypes, Sides(&[OUTPUTS, Packed(Inputs)])))
+    PackedLayout::new("gemma", weights(names, dtypes, Sides(&[OUTPUTS, Packed(Inputs)])))
         .with(scale(&["weight_scale", "embedding_scale"], OneOf(SCALES)))
         .flags(&[NeedsMethod])
 }
@@ -223,14 +223,14 @@ const fn gemma(dtypes: Dtypes) -> Layout {
 pub(super) const SDNQ: Method = Method {
     names: "sdnq sdnq_training",
     layouts: &[
-        Layout::new(
+        PackedLayout::new(
             "sdnq",
             weights(&PLAIN, |dtype| SIGNED_BYTE(dtype) || NARROW(dtype), Elements(WEIGHTS)),
         )
         .with(scale(&["scale"], Unchecked))
         .size(&[Weights])
         .flags(&[NeedsMethod]),
-        Layout::new(
+        PackedLayout::new(
             "sdnq",
             weights(
                 &PLAIN,

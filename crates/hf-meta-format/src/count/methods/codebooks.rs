@@ -6,7 +6,7 @@ use super::prelude::*;
 /// AQLM: codes that index one or more codebooks.
 pub(super) const AQLM: Method = Method {
     names: "aqlm",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "aqlm",
         weights(&["codes"], ANY, Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS])),
     )
@@ -43,7 +43,7 @@ const CODEBOOKS: Term = Length(Codebooks);
 /// VPTQ: the configuration lists the size of each module. Source: `vptq/layers/vqlinear.py` 0.0.5.
 pub(super) const VPTQ: Method = Method {
     names: "vptq",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "vptq",
         weights(&["indices"], ANY, Sides(&[Anything, blocks(Outputs, "vector_length"), Anything])),
     )
@@ -61,7 +61,7 @@ pub(super) const VPTQ: Method = Method {
 /// QuIP#: codes with one sign vector per side. Source: `lib/linear/quantized_linear.py`.
 pub(super) const QUIP: Method = Method {
     names: "quip quip#",
-    layouts: &[Layout::new("quip#", weights(&["Qidxs"], ANY, Sides(&[OUTPUTS, GROUPS])))
+    layouts: &[PackedLayout::new("quip#", weights(&["Qidxs"], ANY, Sides(&[OUTPUTS, GROUPS])))
         .with(part(Rotation, &["SU"], Elements(INPUTS)))
         .with(part(Rotation, &["SV"], Elements(OUTPUTS)))
         .in_whole_groups(Inputs, &[4, 8, 16, 32, 64])
@@ -73,7 +73,7 @@ pub(super) const QUIP: Method = Method {
 /// in `tune_metadata` are padded. Source: `transformers/integrations/higgs.py` 5.23.
 pub(super) const HIGGS: Method = Method {
     names: "higgs",
-    layouts: &[Layout::new("higgs", weights(&PLAIN, HALF_WORD, Sides(&[Anything, INPUTS])))
+    layouts: &[PackedLayout::new("higgs", weights(&PLAIN, HALF_WORD, Sides(&[Anything, INPUTS])))
         .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
         .with(part(LookupTable, &["tables"], Unchecked))
         .pads(&[Pad { trusts_sole: true, ..Pad::new(Inputs, Some(1024)) }])
@@ -84,9 +84,12 @@ pub(super) const HIGGS: Method = Method {
 /// SpQR: 16 weights of a tile per word, and outliers that `row_offsets` index. Source: `spqr_quant/inference.py`.
 pub(super) const SPQR: Method = Method {
     names: "spqr",
-    layouts: &[Layout::new("spqr", weights(&["dense_weights"], ANY, Elements(Split(Weights, 16))))
-        .with(part(Shape, &["row_offsets"], Elements(Plus(Outputs, 1))))
-        .bits(&[3])],
+    layouts: &[PackedLayout::new(
+        "spqr",
+        weights(&["dense_weights"], ANY, Elements(Split(Weights, 16))),
+    )
+    .with(part(Shape, &["row_offsets"], Elements(Plus(Outputs, 1))))
+    .bits(&[3])],
     others: &[(State, &["col_vals"]), (ColumnOrder, &["in_perm"])],
 };
 
@@ -94,7 +97,7 @@ pub(super) const SPQR: Method = Method {
 /// `compressed_tensors/compressors/sparse_compressors` 0.12.
 pub(super) const BITMASK: Method = Method {
     names: "compressed-tensors",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "bitmask",
         weights(
             &["compressed"],
@@ -110,7 +113,7 @@ pub(super) const BITMASK: Method = Method {
 /// DFloat11: lossless BF16, with sign and mantissa in a byte and the exponents compressed. Source: `dfloat11.py` 0.5.
 pub(super) const DFLOAT11: Method = Method {
     names: "dfloat11",
-    layouts: &[Layout::new("dfloat11", weights(&["sign_mantissa"], ANY, Elements(WEIGHTS)))
+    layouts: &[PackedLayout::new("dfloat11", weights(&["sign_mantissa"], ANY, Elements(WEIGHTS)))
         .with(part(State, &["encoded_exponent"], Unchecked))
         .bits(&[11])
         .size(&[Weights])],

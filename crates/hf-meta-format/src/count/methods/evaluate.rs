@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::METHODS;
 use super::invert::{Described, Ranges};
 use super::layout::{
-    Condition, Flag, GROUPS, Grouping, Layout, Method, Need, Part, PartShape, Stored,
+    Condition, Flag, GROUPS, Grouping, LayoutPart, Method, Need, PackedLayout, PartShape, Stored,
 };
 use super::names::methods_of;
 use super::problem::{Problem, first};
@@ -80,7 +80,7 @@ pub(crate) fn evaluate(
 
 impl Recipe {
     /// Returns whether modules of this recipe may have a layout.
-    fn selects(&self, method: &Method, layout: &Layout) -> bool {
+    fn selects(&self, method: &Method, layout: &PackedLayout) -> bool {
         if !layout.recipes.is_empty() {
             return layout.recipes.split_ascii_whitespace().any(|name| name == self.name);
         }
@@ -90,7 +90,7 @@ impl Recipe {
     }
 
     /// Returns whether the recipe demands a part, or excludes it; `None` if it does not say.
-    fn demands(&self, part: &Part) -> Option<bool> {
+    fn demands(&self, part: &LayoutPart) -> Option<bool> {
         let flag = |key| self.numbers.get(key).map(|&number| number > 0);
         match (part.stored, part.need) {
             (Stored::By(name), _) => Some(true).filter(|_| self.name == name),
@@ -105,7 +105,7 @@ impl Recipe {
     }
 }
 
-impl Layout {
+impl PackedLayout {
     /// Returns whether the format states the size of groups, and not the recipe.
     fn has_fixed_groups(&self) -> bool {
         self.groups.is_some_and(|Grouping { of, sizes, .. }| {
@@ -117,7 +117,7 @@ impl Layout {
 /// The evaluation of a layout with one number of bits, group size and scheme.
 struct Evaluation<'a> {
     recipe: &'a Recipe,
-    layout: &'static Layout,
+    layout: &'static PackedLayout,
     weights: &'a ComponentTensor,
     scheme: Scheme,
     bits: u64,
@@ -129,7 +129,7 @@ impl<'a> Evaluation<'a> {
     /// Returns the evaluations with all numbers that the recipe leaves open.
     fn all(
         recipe: &'a Recipe,
-        layout: &'static Layout,
+        layout: &'static PackedLayout,
         weights: &'a ComponentTensor,
         scheme: Scheme,
     ) -> Vec<Self> {
@@ -211,7 +211,7 @@ impl<'a> Evaluation<'a> {
 
     /// Returns the name of a missing part. The names of parts of stacked experts are in the same order as those of the
     /// weights.
-    fn missing_name(&self, part: &Part) -> String {
+    fn missing_name(&self, part: &LayoutPart) -> String {
         let names = self.layout.weights().names;
         let at = names.iter().position(|name| without_star(name) == self.weights.0.name);
         let at = at.filter(|_| names.len() == part.names.len());
@@ -231,7 +231,7 @@ impl<'a> Evaluation<'a> {
 
     fn compare_part(
         &self,
-        part: &'static Part,
+        part: &'static LayoutPart,
         stored: &ComponentTensor,
         ranges: &mut Ranges,
         units: &Units<'_>,
@@ -268,7 +268,7 @@ impl<'a> Evaluation<'a> {
     /// Describes the difference between the shape of a part and the first shape of its declaration.
     fn differ(
         &self,
-        part: &'static Part,
+        part: &'static LayoutPart,
         (component, tensor): &ComponentTensor,
         ranges: &Ranges,
         units: &Units<'_>,
@@ -293,7 +293,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Returns the keys of the recipe that imply a dimension.
-    fn keys(&self, term: Term, ranges: &Ranges, part: &Part) -> Vec<&'static str> {
+    fn keys(&self, term: Term, ranges: &Ranges, part: &LayoutPart) -> Vec<&'static str> {
         let of_side = |side: Side| {
             let shapes = self.layout.weights().shape.alternatives().iter();
             let mut terms = shapes.flat_map(PartShape::terms).copied();

@@ -16,7 +16,7 @@ pub(super) const SCALED_BYTES: Method = Method {
         scaled_bytes("mxfp4", EXPONENT_OR_BYTE, &[4], &[32])
             .recipes("compressed-tensors:mxfp4-pack-quantized modelopt:mxfp4"),
         scaled_bytes("mxfp6", EXPONENT_OR_BYTE, &[6], &[32]).recipes(NONE),
-        Layout::new("fp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
+        PackedLayout::new("fp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
             .with(scale(&["weight_scale"], Sides(&[OUTPUTS, GROUPS])).dtypes(EXPONENT))
             .with(absent(&["comfy_quant"]))
             .flags(&[Shared])
@@ -47,12 +47,12 @@ const fn scaled_bytes(
     scales: Dtypes,
     bits: &'static [u64],
     group: &'static [u64],
-) -> Layout {
+) -> PackedLayout {
     const BYTES: Names = &["weight_packed", "*_weight_packed", "*_packed", "weight", ""];
     const SCALES: Names =
         &["weight_scale", "weight_scale_inv", "scale", "*_weight_scale", "*_scale", "*_scale_inv"];
 
-    Layout::new(name, weights(BYTES, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+    PackedLayout::new(name, weights(BYTES, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
         .with(scale(SCALES, Sides(&[OUTPUTS, GROUPS])).dtypes(scales))
         .with(scale(&["weight_global_scale"], Elements(Constant(1))).optional().stored(By(NVFP4)))
         .with(
@@ -69,7 +69,7 @@ const fn scaled_bytes(
 /// `transformers/integrations/mxfp4.py`.
 pub(super) const BLOCKS: Method = Method {
     names: "mxfp4 gpt_oss_mxfp4",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "mxfp4",
         weights(&["*_blocks", "blocks"], ANY, Sides(&[OUTPUTS, GROUPS, Constant(16)])),
     )
@@ -87,7 +87,7 @@ pub(super) const FP_QUANT: Method = Method {
     layouts: &[
         fp4_bytes(&["quantized_weight_values"], &["quantized_weight_scale_factors"]),
         fp4_bytes(&["qweight"], &["scales"]),
-        Layout::new("unpacked", weights(&["dqweight"], ANY, Elements(WEIGHTS)))
+        PackedLayout::new("unpacked", weights(&["dqweight"], ANY, Elements(WEIGHTS)))
             .with(absent(&["qweight"]))
             .size(&[Weights])
             .flags(&[WithoutBits]),
@@ -99,8 +99,8 @@ pub(super) const FP_QUANT: Method = Method {
     ],
 };
 
-const fn fp4_bytes(names: Names, scales: Names) -> Layout {
-    Layout::new("fp4", weights(names, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+const fn fp4_bytes(names: Names, scales: Names) -> PackedLayout {
+    PackedLayout::new("fp4", weights(names, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
         .with(scale(scales, Elements(GROUPS)))
         .with(absent(&["qzeros"]))
         .bits(&[4])
@@ -121,19 +121,22 @@ pub(super) const COMFY: Method = Method {
         comfy_words(&[4]).with(zeros(&["weight_correction"], Unchecked).need(Required)),
         comfy_transposed().with(scale(&["weight_smooth_factor"], Elements(INPUTS))),
         comfy_transposed().with(zeros(&["weight_zeros"], Sides(&[GROUPS, OUTPUTS])).need(Required)),
-        Layout::new("nvfp4", weights(&PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
-            .with(
-                scale(&["weight_scale"], Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]))
-                    .dtypes(FLOAT_8),
-            )
-            .bits(&[4])
-            .in_whole_groups(Inputs, &[16])
-            .flags(&[Shared])
-            .pads(&[
-                Pad::new(Outputs, Some(16)).plausible(64),
-                Pad::new(Inputs, Some(16)).plausible(64),
-            ]),
-        Layout::new("mxfp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
+        PackedLayout::new(
+            "nvfp4",
+            weights(&PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
+        )
+        .with(
+            scale(&["weight_scale"], Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]))
+                .dtypes(FLOAT_8),
+        )
+        .bits(&[4])
+        .in_whole_groups(Inputs, &[16])
+        .flags(&[Shared])
+        .pads(&[
+            Pad::new(Outputs, Some(16)).plausible(64),
+            Pad::new(Inputs, Some(16)).plausible(64),
+        ]),
+        PackedLayout::new("mxfp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
             .with(
                 scale(&["weight_scale"], Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]))
                     .dtypes(EXPONENT),
@@ -143,7 +146,7 @@ pub(super) const COMFY: Method = Method {
             .pads(&[Pad::new(Outputs, Some(32)), Pad::new(Inputs, Some(32))]),
         convrot().only_if(|problem, _| is_convrot_of(1, problem)),
         convrot().bits(&[4]).only_if(|problem, _| is_convrot_of(2, problem)),
-        Layout::new("mxfp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
+        PackedLayout::new("mxfp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
             .with(scale(&["weight_scale"], Sides(&[Anything, Anything])).dtypes(EXPONENT))
             .with(part(State, &["comfy_quant"], Unchecked))
             .pads(&[Pad::new(Outputs, Some(32)), Pad::new(Inputs, Some(32))]),
@@ -154,23 +157,23 @@ pub(super) const COMFY: Method = Method {
 const COMFY_GROUPS: &[u64] =
     &[4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
 
-const fn comfy_words(bits: &'static [u64]) -> Layout {
-    Layout::new("w4a8", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+const fn comfy_words(bits: &'static [u64]) -> PackedLayout {
+    PackedLayout::new("w4a8", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
         .with(scale(&["weight_s_rel"], Sides(&[OUTPUTS, GROUPS])))
         .bits(bits)
         .in_whole_groups(Inputs, COMFY_GROUPS)
 }
 
-const fn comfy_transposed() -> Layout {
-    Layout::new("svdquant", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+const fn comfy_transposed() -> PackedLayout {
+    PackedLayout::new("svdquant", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
         .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
         .bits(&[4])
         .in_whole_groups(Inputs, &[])
 }
 
 /// `ConvRot`: bytes with one scale per row.
-const fn convrot() -> Layout {
-    Layout::new("convrot", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+const fn convrot() -> PackedLayout {
+    PackedLayout::new("convrot", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
         .with(scale(&["weight_scale"], Sides(&[OUTPUTS])))
         .with(part(State, &["comfy_quant"], Unchecked))
 }

@@ -27,18 +27,18 @@ pub(super) const HQQ: Method = Method {
     ],
 };
 
-const fn hqq_rows(weights: Part) -> Layout {
+const fn hqq_rows(weights: LayoutPart) -> PackedLayout {
     const GROUP: PartShape = Sides(&[GROUPS, Constant(1)]);
     hqq(weights, GROUP).recipes("hqq:axis_1")
 }
 
-const fn hqq_columns(weights: Part) -> Layout {
+const fn hqq_columns(weights: LayoutPart) -> PackedLayout {
     const GROUP: PartShape = Sides(&[Constant(1), GROUPS]);
     hqq(weights, GROUP).recipes("hqq:axis_0")
 }
 
-const fn hqq(weights: Part, group: PartShape) -> Layout {
-    Layout::new("hqq", weights)
+const fn hqq(weights: LayoutPart, group: PartShape) -> PackedLayout {
+    PackedLayout::new("hqq", weights)
         .with(scale(&["scale"], group))
         .with(zeros(&["zero"], group).stored(Always))
         .bits(&[1, 2, 4, 8])
@@ -59,8 +59,8 @@ pub(super) const SINQ: Method = Method {
     ],
 };
 
-const fn sinq(dtypes: Dtypes) -> Layout {
-    Layout::new("sinq", weights(&["W_q"], dtypes, Sides(&[Whole(Groups), MEMBERS])))
+const fn sinq(dtypes: Dtypes) -> PackedLayout {
+    PackedLayout::new("sinq", weights(&["W_q"], dtypes, Sides(&[Whole(Groups), MEMBERS])))
         .with(zeros(&["meta.zero.x", "meta.zero"], Elements(GROUPS)).need(Required))
         .size(&[Groups, Members])
         .flags(&[WithoutBits])
@@ -71,14 +71,14 @@ const fn sinq(dtypes: Dtypes) -> Layout {
 pub(super) const QUANTO: Method = Method {
     names: "quanto",
     layouts: &[
-        Layout::new("quanto", weights(&["weight._data"], ANY, Elements(WEIGHTS)))
+        PackedLayout::new("quanto", weights(&["weight._data"], ANY, Elements(WEIGHTS)))
             .with(scale(&["weight._scale"], Unchecked))
             .size(&[Weights]),
-        Layout::new("quanto", quanto(Rows(&[PackedUp(Groups), MEMBERS])))
+        PackedLayout::new("quanto", quanto(Rows(&[PackedUp(Groups), MEMBERS])))
             .with(scale(&["weight._scale"], Rows(&[GROUPS, Constant(1)])))
             .bits(&[2, 4])
             .size(&[Groups, Members]),
-        Layout::new("quanto", quanto(Rows(&[Packed(Members), GROUPS])))
+        PackedLayout::new("quanto", quanto(Rows(&[Packed(Members), GROUPS])))
             .with(scale(&["weight._scale"], Rows(&[Constant(1), GROUPS])))
             .bits(&[2, 4])
             .size(&[Groups, Members])
@@ -87,7 +87,7 @@ pub(super) const QUANTO: Method = Method {
     others: &[(ZeroPoint, &["weight._shift"])],
 };
 
-const fn quanto(shape: PartShape) -> Part {
+const fn quanto(shape: PartShape) -> LayoutPart {
     weights(&["weight._data._data"], ANY, shape).word(Some(8))
 }
 
@@ -121,14 +121,14 @@ pub(super) const TORCHAO: Method = Method {
 
 const TORCHAO_SCALES: Names = &["_weight_scale", "_weight_scale_and_zero"];
 
-const fn torchao(dtypes: Dtypes, data: PartShape, scales: PartShape) -> Layout {
-    Layout::new("torchao", weights(&["_weight_qdata"], dtypes, data))
+const fn torchao(dtypes: Dtypes, data: PartShape, scales: PartShape) -> PackedLayout {
+    PackedLayout::new("torchao", weights(&["_weight_qdata"], dtypes, data))
         .with(scale(TORCHAO_SCALES, scales))
         .flags(&[HasMetadata])
 }
 
-const fn torchao_floats(scales: Dtypes, group: &'static [u64]) -> Layout {
-    Layout::new(
+const fn torchao_floats(scales: Dtypes, group: &'static [u64]) -> PackedLayout {
+    PackedLayout::new(
         "torchao",
         weights(&["_weight_qdata"], UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
     )
@@ -159,7 +159,7 @@ fn is_byte(problem: &Problem<'_>, _: Option<u64>) -> Result<bool, UnresolvedReas
 pub(super) const EXLLAMA: Method = Method {
     names: "exl2 exl3",
     layouts: &[
-        Layout::new(
+        PackedLayout::new(
             "exl3",
             weights(
                 &["trellis"],
@@ -172,7 +172,7 @@ pub(super) const EXLLAMA: Method = Method {
         .with(part(Rotation, &["suh"], Elements(INPUTS)).optional())
         .bits(ALL_BITS)
         .pads(&[Pad::new(Inputs, Some(128)), Pad::new(Outputs, Some(128))]),
-        Layout::new("exl2", weights(&["q_weight"], ANY, Sides(&[Mixed(Inputs), OUTPUTS])))
+        PackedLayout::new("exl2", weights(&["q_weight"], ANY, Sides(&[Mixed(Inputs), OUTPUTS])))
             .with(part(ColumnOrder, &["q_invperm", "q_perm"], Elements(INPUTS)))
             .with(scale(&["q_scale_max"], Sides(&[GROUPS])).optional().stored(Always))
             .with(

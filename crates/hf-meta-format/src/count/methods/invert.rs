@@ -1,12 +1,12 @@
 //! The inversion of layouts: every stored dimension restricts a side to a range, and the ranges of all parts are
 //! intersected.
 
-use super::layout::{Grouping, Layout, Part, PartShape};
+use super::layout::{Grouping, LayoutPart, PackedLayout, PartShape};
 use super::term::{Range, Side, Term, Units};
 use crate::count::module::product;
 use crate::formats::TensorInfo;
 
-impl Part {
+impl LayoutPart {
     /// Returns the units of a tensor of this part.
     pub(super) fn units<'a>(
         &self,
@@ -74,7 +74,7 @@ impl Described {
     }
 }
 
-/// What is known about the sides of a matrix.
+/// The known ranges of the sides of a matrix.
 #[derive(Clone, Copy)]
 pub(super) struct Ranges {
     /// The number of stacked matrices.
@@ -119,7 +119,7 @@ impl Ranges {
     /// Restricts the sides by the dimensions of a part, unless they do not fit. The stack follows from the weights.
     pub(super) fn restrict_by(
         &mut self,
-        part: &Part,
+        part: &LayoutPart,
         described: &Described,
         units: &Units<'_>,
         name: &'static str,
@@ -157,7 +157,7 @@ impl Ranges {
     }
 
     /// Restricts groups, the side that is divided into them, and the number of weights by each other.
-    pub(super) fn relate(&mut self, layout: &Layout, group: Option<u64>) -> Option<()> {
+    pub(super) fn relate(&mut self, layout: &PackedLayout, group: Option<u64>) -> Option<()> {
         if let Some((grouping, group)) = layout.groups.zip(group) {
             self.relate_groups(grouping, group)?;
         }

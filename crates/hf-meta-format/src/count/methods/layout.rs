@@ -13,7 +13,7 @@ pub(in crate::count) struct Method {
     /// The values of `quant_method` that select this method, separated by spaces.
     pub(in crate::count) names: &'static str,
     /// The layouts, the most common first.
-    pub(super) layouts: &'static [Layout],
+    pub(super) layouts: &'static [PackedLayout],
     /// The auxiliary tensors that no layout describes, by kind.
     pub(super) others: AuxiliaryNames,
 }
@@ -23,14 +23,14 @@ pub(super) const MAX_PARTS: usize = 6;
 
 /// The shapes of the tensors that a writer stores for a matrix of `outputs × inputs`.
 #[derive(Clone, Copy)]
-pub(super) struct Layout {
+pub(super) struct PackedLayout {
     /// The name in explanations.
     pub(super) name: &'static str,
     /// The possible bits per weight.
     pub(super) bits: &'static [u64],
-    parts: [Part; MAX_PARTS],
+    parts: [LayoutPart; MAX_PARTS],
     length: usize,
-    /// What a group of weights with a common scale consists of.
+    /// The members of a group of weights with a common scale.
     pub(super) groups: Option<Grouping>,
     /// The sides whose product is the number of weights.
     pub(super) size: &'static [Side],
@@ -115,7 +115,7 @@ impl Pad {
 
 /// A tensor of a module.
 #[derive(Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct LayoutPart {
     pub(super) names: Names,
     pub(super) dtypes: Dtypes,
     pub(super) shape: PartShape,
@@ -163,7 +163,7 @@ pub(super) const EXPONENT: Dtypes = Dtype::is_exponent;
 /// Exponents without a mantissa, or their bits as bytes.
 pub(super) const EXPONENT_OR_BYTE: Dtypes = |dtype| EXPONENT(dtype) || UNSIGNED_BYTE(dtype);
 
-/// Whether a layout requires a part.
+/// The need of a layout for a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     Required,
@@ -209,29 +209,29 @@ impl PartShape {
 }
 
 /// Creates the part with the weights.
-pub(super) const fn weights(names: Names, dtypes: Dtypes, shape: PartShape) -> Part {
+pub(super) const fn weights(names: Names, dtypes: Dtypes, shape: PartShape) -> LayoutPart {
     let (need, stored) = (Need::Required, Stored::AsNeeded);
-    Part { names, dtypes, shape, kind: None, need, stored, word: None }
+    LayoutPart { names, dtypes, shape, kind: None, need, stored, word: None }
 }
 
 /// Creates a required part.
-pub(super) const fn part(kind: AuxiliaryTensor, names: Names, shape: PartShape) -> Part {
-    Part { kind: Some(kind), ..weights(names, ANY, shape) }
+pub(super) const fn part(kind: AuxiliaryTensor, names: Names, shape: PartShape) -> LayoutPart {
+    LayoutPart { kind: Some(kind), ..weights(names, ANY, shape) }
 }
 
 /// Creates a part with the scales of groups.
-pub(super) const fn scale(names: Names, shape: PartShape) -> Part {
+pub(super) const fn scale(names: Names, shape: PartShape) -> LayoutPart {
     part(AuxiliaryTensor::Scale, names, shape)
 }
 
 /// Creates a part with the zero points of groups, which symmetric weights lack.
-pub(super) const fn zeros(names: Names, shape: PartShape) -> Part {
+pub(super) const fn zeros(names: Names, shape: PartShape) -> LayoutPart {
     part(AuxiliaryTensor::ZeroPoint, names, shape).optional()
 }
 
 /// Creates a part that the layout does not have.
-pub(super) const fn absent(names: Names) -> Part {
-    Part { need: Need::Absent, ..weights(names, ANY, PartShape::Unchecked) }
+pub(super) const fn absent(names: Names) -> LayoutPart {
+    LayoutPart { need: Need::Absent, ..weights(names, ANY, PartShape::Unchecked) }
 }
 
 /// Defines functions that set a field of a declaration.
@@ -243,7 +243,7 @@ macro_rules! setters {
     };
 }
 
-impl Part {
+impl LayoutPart {
     setters! { dtypes: Dtypes, need: Need, stored: Stored, word: Option<u64>, }
 
     pub(super) const fn optional(self) -> Self {
@@ -251,9 +251,9 @@ impl Part {
     }
 }
 
-impl Layout {
+impl PackedLayout {
     /// Creates the layout of a matrix with weights of 8 bits and no other part.
-    pub(super) const fn new(name: &'static str, weights: Part) -> Self {
+    pub(super) const fn new(name: &'static str, weights: LayoutPart) -> Self {
         Self {
             name,
             bits: &[8],
@@ -271,17 +271,17 @@ impl Layout {
     }
 
     /// Adds a part.
-    pub(super) const fn with(mut self, part: Part) -> Self {
+    pub(super) const fn with(mut self, part: LayoutPart) -> Self {
         self.parts[self.length] = part;
         self.length += 1;
         self
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[LayoutPart] {
         &self.parts[..self.length]
     }
 
-    pub(super) fn weights(&self) -> &Part {
+    pub(super) fn weights(&self) -> &LayoutPart {
         &self.parts[0]
     }
 

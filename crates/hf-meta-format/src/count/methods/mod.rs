@@ -1,6 +1,6 @@
 //! Quantization methods, declared as their writers store a matrix.
 //!
-//! A method is a [`Method`] constant: the names in `quant_method`, and its layouts. A [`Layout`](layout::Layout) lists the
+//! A method is a [`Method`] constant: the names in `quant_method`, and its layouts. A [`PackedLayout`](layout::PackedLayout) lists the
 //! parts of a module with their shapes, as [terms](term::Term): a side of the matrix times a fraction, exact or rounded
 //! up. The count [inverts](invert) the shapes, and the verification [evaluates](evaluate()) them. To add a method, write its
 //! constant in a file of its family, and add it to [`METHODS`].

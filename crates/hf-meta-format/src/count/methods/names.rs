@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::METHODS;
-use super::layout::{Layout, Method, Need};
+use super::layout::{Method, Need, PackedLayout};
 use crate::count::AuxiliaryTensor::{self, ColumnOrder, Rotation, Scale, Shape, State, ZeroPoint};
 use crate::count::module::{AuxiliaryNames, Component, PLAIN, Role, without_star};
 
@@ -77,7 +77,7 @@ fn listed(table: AuxiliaryNames) -> impl Iterator<Item = (&'static str, Auxiliar
 impl Method {
     /// Returns the names of all components, with the kinds of those that are auxiliary.
     fn kinds(&self) -> impl Iterator<Item = (&'static str, Option<AuxiliaryTensor>)> {
-        let parts = self.layouts.iter().flat_map(Layout::parts);
+        let parts = self.layouts.iter().flat_map(PackedLayout::parts);
         let parts = parts.filter(|part| part.need != Need::Absent);
         let parts = parts.flat_map(|part| part.names.iter().map(|name| (*name, part.kind)));
         parts.chain(listed(self.others).map(|(name, kind)| (name, Some(kind))))

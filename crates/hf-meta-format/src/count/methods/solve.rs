@@ -4,7 +4,7 @@ use std::slice;
 
 use super::METHODS;
 use super::invert::{Described, Ranges};
-use super::layout::{Flag, Layout, MAX_PARTS, Method, Need, Pad, Part, PartShape};
+use super::layout::{Flag, LayoutPart, MAX_PARTS, Method, Need, PackedLayout, Pad, PartShape};
 use super::names::methods_of;
 use super::problem::{Problem, first};
 use super::term::{Range, Side};
@@ -19,7 +19,7 @@ use crate::formats::TensorInfo;
 /// The reason why a layout does not fit; `None` if the module may belong to another one.
 type Failure = Option<UnresolvedReason>;
 
-impl Layout {
+impl PackedLayout {
     /// Returns the reason if the shapes of the parts contradict each other.
     fn conflict(&self) -> Failure {
         Some(ConflictingComponents).filter(|_| !self.has(Flag::Shared))
@@ -28,7 +28,7 @@ impl Layout {
 
 /// The parts of a layout with their tensors.
 pub(super) struct Matched<'a> {
-    pub(super) layout: &'static Layout,
+    pub(super) layout: &'static PackedLayout,
     weights: &'a ComponentTensor,
     tensors: [Option<&'a ComponentTensor>; MAX_PARTS],
 }
@@ -36,7 +36,7 @@ pub(super) struct Matched<'a> {
 impl<'a> Matched<'a> {
     /// Finds the parts of a layout in a module, and checks their dtypes. Plain weights of unquantized models lack the
     /// other parts.
-    fn new(layout: &'static Layout, module: &Module<'a>) -> Result<Self, Failure> {
+    fn new(layout: &'static PackedLayout, module: &Module<'a>) -> Result<Self, Failure> {
         let weights = first(module, layout.weights().names).ok_or(None)?;
         let mut tensors = [None; MAX_PARTS];
         if !(layout.weights().dtypes)(&weights.1.dtype) {
@@ -60,7 +60,7 @@ impl<'a> Matched<'a> {
         Ok(Self { layout, weights, tensors })
     }
 
-    fn parts(&self) -> impl Iterator<Item = (&'static Part, &'a ComponentTensor)> {
+    fn parts(&self) -> impl Iterator<Item = (&'static LayoutPart, &'a ComponentTensor)> {
         let parts = self.layout.parts().iter().zip(&self.tensors);
         parts.filter_map(|(part, found)| Some((part, (*found)?)))
     }
@@ -80,7 +80,7 @@ enum Certainty {
 /// A number of bits and a group size that fit the shapes, and the size that follows.
 #[derive(Clone, Copy)]
 struct Candidate {
-    layout: &'static Layout,
+    layout: &'static PackedLayout,
     /// The component with the weights.
     weights: &'static Component,
     bits: u64,
@@ -283,7 +283,7 @@ const STEPS: u64 = 100;
 
 /// Solves a layout: with the bits and the group size of the recipe, or else with those that fit.
 fn solve_layout(
-    layout: &'static Layout,
+    layout: &'static PackedLayout,
     problem: &Problem<'_>,
     schemes: &mut ModuleSchemes<'_, '_>,
 ) -> Result<Candidate, Failure> {

@@ -258,7 +258,7 @@ impl Term {
 mod tests {
     use super::*;
 
-    /// Every length is in the range of its own dimension, and the dimension follows from both ends of the range.
+    /// Every length is in the range of its dimension, and the dimension follows from both ends of the range.
     #[test]
     fn terms_are_inverted() {
         let units = |bits| Units { bits, word: 32, stored: 32, stated: &|_| Some(3) };

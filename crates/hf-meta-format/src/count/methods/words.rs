@@ -9,7 +9,7 @@ use super::prelude::*;
 /// AutoRound pads them to whole groups.
 pub(super) const GPTQ: Method = Method {
     names: "gptq auto_gptq gptq_marlin moe_wna16 gptqmodel auto-round autoround inc intel/auto-round",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "gptq",
         weights(&["qweight"], INTEGER, Sides(&[PackedUp(Inputs), OUTPUTS])),
     )
@@ -30,12 +30,15 @@ pub(super) const GPTQ: Method = Method {
 pub(super) const AWQ: Method = Method {
     names: "awq auto_awq awq_marlin paroquant",
     layouts: &[
-        Layout::new("awq", weights(&["qweight"], HALF_WORD, Sides(&[Packed(Outputs), INPUTS])))
-            .with(scale(&["scales"], Sides(&[Anything, OUTPUTS])))
-            .with(zeros(&["qzeros", "scaled_zeros"], Sides(&[Anything, OUTPUTS])))
-            .bits(&[4])
-            .recipes("awq:gemv_fast awq:llm-awq"),
-        Layout::new(
+        PackedLayout::new(
+            "awq",
+            weights(&["qweight"], HALF_WORD, Sides(&[Packed(Outputs), INPUTS])),
+        )
+        .with(scale(&["scales"], Sides(&[Anything, OUTPUTS])))
+        .with(zeros(&["qzeros", "scaled_zeros"], Sides(&[Anything, OUTPUTS])))
+        .bits(&[4])
+        .recipes("awq:gemv_fast awq:llm-awq"),
+        PackedLayout::new(
             "awq",
             weights(&["qweight"], WORD, Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)])),
         )
@@ -44,7 +47,7 @@ pub(super) const AWQ: Method = Method {
         .bits(&[4])
         .grouped(Inputs, &[])
         .recipes("awq:marlin"),
-        Layout::new("awq", weights(&["qweight"], WORD, Sides(&[INPUTS, Packed(Outputs)])))
+        PackedLayout::new("awq", weights(&["qweight"], WORD, Sides(&[INPUTS, Packed(Outputs)])))
             .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
             .with(
                 zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)]))
@@ -54,7 +57,7 @@ pub(super) const AWQ: Method = Method {
             .bits(ALL_BITS)
             .grouped(Inputs, &[])
             .recipes("awq awq:gemm auto-round:auto_round:auto_awq auto-round:auto_awq"),
-        Layout::new("awq", weights(&["qweight"], WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+        PackedLayout::new("awq", weights(&["qweight"], WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
             .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
             .with(zeros(&["qzeros"], Sides(&[OUTPUTS, Anything])))
             .bits(&[4])
@@ -67,7 +70,7 @@ pub(super) const AWQ: Method = Method {
 /// `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel.
 pub(super) const MARLIN: Method = Method {
     names: "marlin qqq",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "marlin",
         weights(&["B"], WORD, Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)])),
     )
@@ -84,7 +87,7 @@ pub(super) const MARLIN: Method = Method {
 pub(super) const PACKED: Method = Method {
     names: "compressed-tensors",
     layouts: &[
-        Layout::new(
+        PackedLayout::new(
             "marlin-24",
             weights(&["weight_packed"], WORD, Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)])),
         )
@@ -98,10 +101,10 @@ pub(super) const PACKED: Method = Method {
 };
 
 /// Creates the layout of words in rows. There is one scale per group, per block of rows and columns, or in total.
-const fn packed_words(words: PartShape, zero_words: PartShape) -> Layout {
+const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
     let scales =
         &[Sides(&[OUTPUTS, GROUPS]), Sides(&[Divisor(Outputs), Anything]), Elements(Constant(1))];
-    Layout::new(
+    PackedLayout::new(
         "pack-quantized",
         weights(&["weight_packed", "*_weight_packed", "*_packed"], WORD, words),
     )
@@ -126,7 +129,7 @@ const fn packed_words(words: PartShape, zero_words: PartShape) -> Layout {
 /// Source: `mlx.core.quantize` 0.32 and `transformers/integrations/metal_quantization.py`.
 pub(super) const MLX: Method = Method {
     names: "mlx mlx_q4 mlx_q8 metal",
-    layouts: &[Layout::new("mlx", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+    layouts: &[PackedLayout::new("mlx", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
         .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
         .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])))
         .bits(&[1, 2, 3, 4, 5, 6, 8])
@@ -137,7 +140,7 @@ pub(super) const MLX: Method = Method {
 /// BitBLAS: rows of bytes. Source: `bitblas.py` of vLLM and GPTQModel.
 pub(super) const BITBLAS: Method = Method {
     names: "bitblas",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "bitblas",
         weights(&["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
     )
@@ -152,11 +155,14 @@ pub(super) const BITBLAS: Method = Method {
 pub(super) const SVDQUANT: Method = Method {
     names: "svdquant nunchaku nunchaku_lite",
     layouts: &[
-        Layout::new("svdquant", weights(&["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
-            .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
-            .bits(&[4])
-            .in_whole_groups(Inputs, &[]),
-        Layout::new(
+        PackedLayout::new(
+            "svdquant",
+            weights(&["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
+        )
+        .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
+        .bits(&[4])
+        .in_whole_groups(Inputs, &[]),
+        PackedLayout::new(
             "svdquant",
             weights(&["qweight"], WORD, Sides(&[Split(Outputs, 4), Tiled(Inputs, 4)])),
         )
@@ -185,7 +191,7 @@ pub(super) const SVDQUANT: Method = Method {
 /// `sglang/srt/layers/quantization/qoq.py` of `SGLang` 0.5.
 pub(super) const QOQ: Method = Method {
     names: "qoq",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "qoq",
         weights(&["qweight"], SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
     )
@@ -203,14 +209,14 @@ pub(super) const QOQ: Method = Method {
 pub(super) const QUARK: Method = Method {
     names: "quark quark_int4fp8_moe",
     layouts: &[
-        Layout::new("quark", weights(&PLAIN, WORD, Sides(&[INPUTS, Packed(Outputs)])))
+        PackedLayout::new("quark", weights(&PLAIN, WORD, Sides(&[INPUTS, Packed(Outputs)])))
             .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
             .bits(&[1, 2, 4, 8, 16, 32]),
-        Layout::new("quark", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+        PackedLayout::new("quark", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
             .with(scale(&["weight_scale"], OneOf(&[Elements(Constant(1)), Elements(OUTPUTS)])))
             .bits(&[1, 2, 4, 8, 16])
             .flags(&[NeedsRecipe]),
-        Layout::new("quark", weights(&PLAIN, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+        PackedLayout::new("quark", weights(&PLAIN, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
             .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
             .bits(ALL_BITS)
             .in_whole_groups(Inputs, &[])
@@ -223,7 +229,7 @@ pub(super) const QUARK: Method = Method {
 /// `gptqmodel/nn_modules/qlinear/gguf.py`.
 pub(super) const GGUF: Method = Method {
     names: "gguf",
-    layouts: &[Layout::new(
+    layouts: &[PackedLayout::new(
         "gguf blocks",
         weights(&["qweight"], BYTE, Sides(&[OUTPUTS, BLOCKS_OF_BYTES])),
     )

@@ -11,7 +11,7 @@ use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::count::name_pattern::NamePattern;
-use crate::count::{Component, Names, container_bits, split_name};
+use crate::count::{Component, NamePatterns, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
 use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames, positive};
@@ -133,7 +133,7 @@ fn layer(place: &NamePattern) -> u64 {
 
 /// A list of modules, such as the layers of a model or the experts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct List<'h> {
+struct ModuleList<'h> {
     /// The name in the table.
     name: &'static str,
     /// The number of the layer around the list; 0 for the layers.
@@ -144,11 +144,11 @@ struct List<'h> {
 /// The patterns of the names of modules.
 type Patterns = BTreeSet<Rc<str>>;
 
-/// What the files contain.
+/// The modules in the files.
 #[derive(Default)]
 struct StoredModules<'h> {
     /// The modules of each element of each list.
-    lists: BTreeMap<List<'h>, BTreeMap<u64, Patterns>>,
+    lists: BTreeMap<ModuleList<'h>, BTreeMap<u64, Patterns>>,
     /// The patterns that modules share. A hostile file can have a different one for each tensor.
     patterns: HashSet<Rc<str>>,
     /// The rows of the input embedding and of the output embedding.
@@ -156,7 +156,7 @@ struct StoredModules<'h> {
     /// True if a module is outside of the known language model.
     has_others: bool,
     has_drafts: bool,
-    names: Names,
+    names: NamePatterns,
     /// A tensor of a vision tower.
     tower: Option<&'h str>,
 }
@@ -180,7 +180,7 @@ impl<'h> StoredModules<'h> {
             if let Some((name, _)) = rules.entries.get_key_value(&place.text[..number.pattern_end])
             {
                 let layer = if at == 0 { 0 } else { layer(place) };
-                let list = List { name, layer, path: found.list_path(number.start) };
+                let list = ModuleList { name, layer, path: found.list_path(number.start) };
                 let elements = self.lists.entry(list).or_default();
                 elements.entry(number.value).or_default().insert(pattern.clone());
             }
@@ -313,7 +313,7 @@ impl ConfigCheck<'_> {
 
     /// Compares the length of a list with the configuration, and its elements with each other. Returns true if the
     /// list is longer.
-    fn check_list(&mut self, list: &List<'_>, elements: &BTreeMap<u64, Patterns>) -> bool {
+    fn check_list(&mut self, list: &ModuleList<'_>, elements: &BTreeMap<u64, Patterns>) -> bool {
         let Some(formula) = self.rules.get(list.name) else { return false };
         let Some((length, keys)) = self.evaluate(formula, list.layer) else { return false };
         let stored = elements.range(..length).count() as u64;
@@ -346,7 +346,7 @@ impl ConfigCheck<'_> {
     /// or a layer with a convolution in place of attention.
     fn missing<'p>(
         &self,
-        list: &List<'_>,
+        list: &ModuleList<'_>,
         elements: impl Iterator<Item = &'p Patterns>,
     ) -> BTreeMap<&'p Patterns, Vec<&'p str>> {
         /// The maximum number of kinds that are compared.

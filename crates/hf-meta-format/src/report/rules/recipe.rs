@@ -9,7 +9,7 @@ use crate::base::model_config::ModelConfig;
 use crate::count::config::{MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{
-    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, Names, Recipe,
+    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
     container_bits, evaluate, split_name,
 };
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
@@ -96,7 +96,7 @@ fn find_mismatches(
     }
     let mut found = Mismatches::default();
     let (mut packed, mut plain) = (BTreeSet::new(), Vec::new());
-    let (mut names, mut has_packed_experts) = (Names::default(), false);
+    let (mut names, mut has_packed_experts) = (NamePatterns::default(), false);
     for (&name, tensors) in &mut modules {
         tensors.sort_by_key(|(component, _)| component.name);
         let weights = tensors.iter().find(|(component, _)| component.is_weights());

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use crate::base::json_object::standard_json;
 use crate::base::model_config::ModelConfig;
-use crate::count::{Embedding, Names};
+use crate::count::{Embedding, NamePatterns};
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 use crate::report::Finding;
 
@@ -96,7 +96,7 @@ fn tied_finding(input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding
 
 /// Returns a function that returns whether a name belongs to an embedding, quantized or not.
 fn is_embedding(kind: Embedding) -> impl FnMut(&str) -> bool {
-    let mut names = Names::default();
+    let mut names = NamePatterns::default();
     move |name| !name.ends_with("bias") && names.read(name).embedding() == Some(kind)
 }
 
