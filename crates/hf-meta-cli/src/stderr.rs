@@ -205,12 +205,10 @@ impl ListCounts {
             let left = Duration::try_from_secs_f64(left / rate).unwrap_or(Duration::MAX);
             parts.push(format!("{rate:.0}/s, {} left", duration(left)));
         }
-        let mut requests = counted(client.stats().requests, "request");
-        if let Some(quota) = quota.filter(|quota| quota.requests > 0) {
-            let (more, reset) = (thousands(quota.requests), duration(quota.reset));
-            requests.push_str(&format!(" ({more} more within {reset})"));
-        }
-        parts.push(requests);
+        let quota = quota.filter(|quota| quota.requests > 0).map_or_else(String::new, |quota| {
+            format!(" ({} more within {})", thousands(quota.requests), duration(quota.reset))
+        });
+        parts.push(counted(client.stats().requests, "request") + &quota);
         parts.join(", ")
     }
 }
