@@ -151,16 +151,21 @@ impl Call {
                     assembly = self.add_header(assembly, shard, header).await;
                     drop(permit);
                 }
-                Err(error) if on_failure == OnFailure::Stop => return Err(error.of_shard()),
-                Err(error) if on_failure == OnFailure::StopAfterAll && !error.is_malformed() => {
-                    return Err(error.of_shard());
+                Err(error) if on_failure == OnFailure::Continue => {
+                    failures.push((path.sibling(&shard), error));
                 }
-                Err(error) => failures.push((path.sibling(&shard), error)),
+                Err(error) => {
+                    let error = error.of_shard();
+                    if on_failure == OnFailure::Stop || !error.is_malformed() {
+                        return Err(error);
+                    }
+                    failures.push((path.sibling(&shard), error));
+                }
             }
         }
         failures.sort_by(|(one, _), (other, _)| one.cmp(other));
         if on_failure == OnFailure::StopAfterAll && !failures.is_empty() {
-            return Err(failures.swap_remove(0).1.of_shard());
+            return Err(failures.swap_remove(0).1);
         }
         let shards = shards.iter().map(|shard| path.sibling(shard)).collect();
         Ok(SetReads { path, assembly, shards, failures })
