@@ -11,7 +11,7 @@ use super::sums::CountSums;
 use super::{AuxiliaryTensor, Buffer, CountOverflow};
 use crate::formats::{Dtype, FileHeader, TensorInfo};
 
-/// The tensors of a weight set, as far as they can be counted without the configuration.
+/// What the names and shapes of a weight set show, except for the sums over tensors that are certainly not packed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collected {
     names: NamePatterns,
@@ -21,15 +21,18 @@ pub(super) struct Collected {
     /// True if every element is a parameter.
     pub(super) is_self_describing: bool,
     pub(super) pending: PendingTensors,
-    /// The sums over the tensors that are not pending.
-    pub(super) sums: CountSums,
     pub(super) siblings: Siblings,
     pub(super) shapes: MetadataShapes,
 }
 
 impl Collected {
-    /// Adds a tensor.
-    pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
+    /// Adds a tensor, also to `sums` if it cannot belong to a quantized module.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        tensor: &TensorInfo,
+        sums: &mut CountSums,
+    ) -> Result<(), CountOverflow> {
         let found = ClassifiedName::new(self.names.read(name), tensor);
         self.needs_config |= found.may_be_packed(tensor) || found.is_quantized_output(tensor);
         if found.buffer.is_none() && !tensor.is_scalar() {
@@ -50,17 +53,21 @@ impl Collected {
                 && !tensor.is_scalar()
                 && container_bits(&tensor.dtype).is_some()
             {
-                self.sums.integers.add(name, tensor);
+                sums.integers.add(name, tensor);
             }
-            self.sums.add(&found.name, tensor, TensorUse::Stored(found.buffer))?;
-            self.has_experts = self.has_experts || self.sums.has_experts();
+            sums.add(&found.name, tensor, TensorUse::Stored(found.buffer))?;
+            self.has_experts = self.has_experts || sums.has_experts();
         }
-        self.needs_config |= self.has_experts || self.sums.has_router();
+        self.needs_config |= self.has_experts || sums.has_router();
         Ok(())
     }
 
     /// Adds the tensors of a self-describing file: their shapes are the shapes of the weights.
-    pub(super) fn add_unpacked(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
+    pub(super) fn add_unpacked(
+        &mut self,
+        header: &FileHeader,
+        sums: &mut CountSums,
+    ) -> Result<(), CountOverflow> {
         self.is_self_describing = true;
         header.tensors().try_for_each(|text, tensor| {
             let name = self.names.read(text);
@@ -68,7 +75,7 @@ impl Collected {
                 None if is_gguf_scale(text) => TensorUse::Auxiliary(AuxiliaryTensor::Scale),
                 buffer => TensorUse::Stored(buffer),
             };
-            self.sums.add(&name, tensor, used)
+            sums.add(&name, tensor, used)
         })
     }
 }

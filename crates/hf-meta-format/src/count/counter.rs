@@ -3,8 +3,9 @@
 use super::collected::{ClassifiedName, Collected};
 use super::config::{Configs, QUANTIZE_CONFIG};
 use super::doubts::compare_with_config;
-use super::names::NamePatterns;
+use super::names::read_once;
 use super::solver::Solver;
+use super::sums::CountSums;
 use super::{CountBreakdown, CountOverflow, ParameterCount, UnresolvedModules, UnresolvedReason};
 use crate::formats::{FileHeader, TensorInfo};
 
@@ -35,6 +36,8 @@ use crate::formats::{FileHeader, TensorInfo};
 pub struct Counter {
     configs: Option<Configs>,
     collected: Collected,
+    /// The sums over the tensors that are not pending.
+    sums: CountSums,
 }
 
 impl Counter {
@@ -50,7 +53,7 @@ impl Counter {
     ///
     /// Returns an error if a sum overflows. The counter must not be used afterwards.
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
-        self.collected.add(name, tensor)
+        self.collected.add(name, tensor, &mut self.sums)
     }
 
     /// Adds the tensors of one file, and the unpacked shapes that torchao stores in its metadata. In a
@@ -64,7 +67,7 @@ impl Counter {
             if let Some(model) = header.model() {
                 self.set_configs(Configs::from_model(model));
             }
-            return self.collected.add_unpacked(header);
+            return self.collected.add_unpacked(header, &mut self.sums);
         }
         if let Some(metadata) = header.metadata() {
             self.collected.shapes.add_metadata(metadata);
@@ -89,7 +92,7 @@ impl Counter {
     ///
     /// Returns an error if a sum overflows.
     pub fn finish(self) -> Result<(ParameterCount, CountBreakdown), CountOverflow> {
-        count(&self.collected, &self.configs.unwrap_or_default())
+        count(self.sums, &self.collected, &self.configs.unwrap_or_default())
     }
 
     /// Returns the name of another file, besides `config.json`, that may describe the quantization or the experts.
@@ -98,7 +101,8 @@ impl Counter {
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         let collected = &self.collected;
         if configs.quantization.is_empty() && !collected.pending.is_empty() {
-            let (_, found) = count(collected, configs).ok()?;
+            // Only the pending tensors can be ambiguous.
+            let (_, found) = count(CountSums::default(), collected, configs).ok()?;
             let is_ambiguous =
                 |found: &UnresolvedModules| found.reason == UnresolvedReason::AmbiguousScheme;
             if found.unresolved.iter().any(is_ambiguous) {
@@ -109,16 +113,17 @@ impl Counter {
     }
 }
 
-/// Counts the collected tensors.
+/// Adds the collected tensors to the sums over the others.
 ///
 /// # Errors
 ///
 /// Returns an error if a sum overflows.
 fn count(
+    sums: CountSums,
     collected: &Collected,
     configs: &Configs,
 ) -> Result<(ParameterCount, CountBreakdown), CountOverflow> {
-    let mut solver = Solver::new(collected, configs);
+    let mut solver = Solver::new(sums, collected, configs);
     collected.pending.for_each_module(|module| solver.add_module(module))?;
     let mut sums = solver.finish()?;
     let tied_output = sums.add_output(configs.is_tied, collected.needs_config)?;
@@ -143,5 +148,5 @@ fn count(
 /// to request `config.json` before all headers have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
-    ClassifiedName::new(NamePatterns::default().read(name), tensor).needs_config(tensor)
+    read_once(name, |name| ClassifiedName::new(name, tensor).needs_config(tensor))
 }

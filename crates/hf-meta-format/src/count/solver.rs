@@ -39,13 +39,13 @@ const MAX_RECENT: usize = 4;
 type ModuleSolution = Result<Option<Solved>, UnresolvedReason>;
 
 impl<'a> Solver<'a> {
-    /// Creates a solver that adds to the collected sums.
-    pub(super) fn new(collected: &'a Collected, configs: &'a Configs) -> Self {
+    /// Creates a solver that adds to `sums`.
+    pub(super) fn new(sums: CountSums, collected: &'a Collected, configs: &'a Configs) -> Self {
         Self {
             schemes: Schemes::new(&configs.quantization),
             method: ConfiguredMethod::new(configs.method()),
             known: KnownSides { dimensions: &configs.dimensions, shapes: &collected.shapes },
-            sums: collected.sums.clone(),
+            sums,
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
             siblings: SolvedSiblings::new(&collected.siblings),
@@ -298,7 +298,7 @@ mod tests {
             (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
         });
         let is_too_complex = |has_steps: bool| {
-            let mut solver = Solver::new(&collected, &configs);
+            let mut solver = Solver::new(CountSums::default(), &collected, &configs);
             if !has_steps {
                 solver.schemes.exhaust();
             }
