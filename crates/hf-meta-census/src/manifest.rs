@@ -43,8 +43,6 @@ pub struct Manifest {
     digest: String,
     /// The indexes of repeated names.
     duplicates: HashSet<usize>,
-    /// The number of repositories whose weights are GGUF files only, according to their tags.
-    gguf: usize,
 }
 
 #[derive(Debug)]
@@ -119,14 +117,12 @@ impl Manifest {
 
     fn new(name: &str, repos: Repos) -> Result<Self> {
         let mut manifest =
-            Self { repos, rows: 0, digest: String::new(), duplicates: HashSet::new(), gguf: 0 };
+            Self { repos, rows: 0, digest: String::new(), duplicates: HashSet::new() };
         let (mut revisions, mut digest, mut has_names) = (HashMap::new(), Sha256::new(), false);
         for repo in manifest.repos.names()? {
             let mut repo = repo?;
             has_names |= repo.normalize();
-            let ListedRepo { repo, commit, tags, .. } = repo;
-            let has_tag = |name: &str| tags.iter().flatten().any(|tag| tag == name);
-            manifest.gguf += usize::from(has_tag("gguf") && !has_tag("safetensors"));
+            let ListedRepo { repo, commit, .. } = repo;
             let revision = commit.unwrap_or_default();
             // Shorter hashes could collide.
             let hash: [u8; 16] = short_hash(&repo);
@@ -157,13 +153,6 @@ impl Manifest {
     #[must_use]
     pub fn repos(&self) -> usize {
         self.rows - self.duplicates.len()
-    }
-
-    /// Returns the number of repositories whose tags state that they have GGUF files and no safetensors files. The sizes of
-    /// their files take a request to the API of the Hub.
-    #[must_use]
-    pub fn gguf_repos(&self) -> usize {
-        self.gguf
     }
 
     /// Returns the number of repeated names. A repeated name is read once.
@@ -228,7 +217,7 @@ impl Manifest {
 }
 
 impl Repos {
-    /// Iterates over all repositories, of which only the names, commits and tags are read.
+    /// Iterates over all repositories, of which only the names and commits are read.
     fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         Ok(match self {
             Self::Names(names) => Either::Left(names.iter().map(ListedRepo::from).map(Ok)),
@@ -238,9 +227,9 @@ impl Repos {
 }
 
 impl ParquetTable {
-    /// Iterates over all rows, of which only the names, commits and tags are read.
+    /// Iterates over all rows, of which only the names and commits are read.
     fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
-        self.read(|field| matches!(field, "repo" | "commit" | "tags"), |reader| reader)
+        self.read(|field| matches!(field, "repo" | "commit"), |reader| reader)
     }
 
     /// Iterates over the rows that `choose` selects, of which only some columns are read.
@@ -524,12 +513,11 @@ mod tests {
             .map(|n| ListedRepo {
                 commit: commit.clone(),
                 files: Some(vec![n.to_string()]),
-                tags: (n < 3).then(|| vec!["gguf".to_owned()]),
                 ..ListedRepo::new(format!("a/{n}"))
             })
             .collect();
         let table = open("list", &encode("list", &repos, &()).unwrap(), None).unwrap();
-        assert_eq!((table.parts(), table.repos(), table.gguf_repos()), (3, 700, 3));
+        assert_eq!((table.parts(), table.repos()), (3, 700));
         let read: Vec<_> = (0..3).flat_map(|part| table.part(part).unwrap()).collect();
         assert_eq!(read, repos);
         assert!(names(&table).iter().eq(repos.iter().map(|repo| &repo.repo)));
