@@ -11,7 +11,7 @@ use super::sums::CountSums;
 use super::{AuxiliaryTensor, Buffer, CountOverflow};
 use crate::formats::{Dtype, FileHeader, TensorInfo};
 
-/// What the names and shapes of a weight set show, except for the sums over tensors that are certainly not packed.
+/// The names and shapes of a weight set, except for the sums over tensors that are certainly not packed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collected {
     names: NamePatterns,

@@ -187,7 +187,7 @@ pub(super) const SVDQUANT: Method = Method {
     ],
 };
 
-/// QoQ of QServe: rows of bytes with a scale per output. Groups have scales and zero points in bytes. Source:
+/// `QoQ` of `QServe`: rows of bytes with a scale per output. Groups have scales and zero points in bytes. Source:
 /// `sglang/srt/layers/quantization/qoq.py` of `SGLang` 0.5.
 pub(super) const QOQ: Method = Method {
     names: "qoq",
