@@ -11,7 +11,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use folder::load_folder;
-use hf_meta_testing::Repo;
+use hf_meta_testing::{File, Repo};
 use models::Model;
 
 /// Returns repositories by name, from the fixtures and from generated models that are too large for fixtures.
@@ -33,8 +33,9 @@ pub(crate) fn repos(names: &[String]) -> Result<Vec<Repo>, Box<dyn Error>> {
 }
 
 fn make(model: &Model) -> serde_json::Result<Repo> {
-    let files = model.lay_out()?.into_iter().map(|file| (file.path, file.head, file.size));
-    Ok(Repo::new(model.repo).commit(&model.commit()).padded_files(files))
+    let repo = Repo::new(model.repo).commit(&model.commit());
+    let files = model.lay_out()?.into_iter();
+    Ok(files.fold(repo, |repo, file| repo.file(&file.path, File::padded(file.head, file.size))))
 }
 
 /// Parses a number of milliseconds, with or without the suffix `ms`.

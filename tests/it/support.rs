@@ -28,8 +28,9 @@ pub(crate) fn fixtures_hub_with(repo: Repo) -> LocalHub {
 
 /// Creates a repository from a model in memory.
 pub(crate) fn repo_from_model(model: &Model) -> Repo {
-    let files = model.lay_out().unwrap().into_iter().map(|file| (file.path, file.head, file.size));
-    Repo::new(model.repo).commit(&model.commit()).padded_files(files)
+    let repo = Repo::new(model.repo).commit(&model.commit());
+    let files = model.lay_out().unwrap().into_iter();
+    files.fold(repo, |repo, file| repo.file(&file.path, File::padded(file.head, file.size)))
 }
 
 /// Creates a client of a Hub with default settings.

@@ -103,14 +103,6 @@ impl Repo {
         self
     }
 
-    /// Adds zero-padded files, each given by its path, its first bytes and its size.
-    pub fn padded_files(mut self, files: impl IntoIterator<Item = (String, Vec<u8>, u64)>) -> Self {
-        for (path, head, size) in files {
-            self = self.file(&path, File::padded(head, size));
-        }
-        self
-    }
-
     /// Makes the repository gated: only tokens with access can read its files.
     pub fn gated(self) -> Self {
         Self { visibility: Visibility::Gated, ..self }
