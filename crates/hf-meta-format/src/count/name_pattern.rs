@@ -113,7 +113,7 @@ pub(crate) fn number(part: &str) -> Option<u64> {
 }
 
 /// Returns the number that is the first segment of a name, and its length.
-fn leading_number(name: &[u8]) -> Option<(u64, usize)> {
+pub(super) fn leading_number(name: &[u8]) -> Option<(u64, usize)> {
     let (mut value, mut length) = (0_u64, 0);
     for byte in name {
         match byte {

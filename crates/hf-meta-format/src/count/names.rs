@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use memchr::memrchr;
+
 use super::methods::all_names;
 use super::module::{Component, container_bits, without_star};
 use super::name_pattern::{NameNumber, NamePattern, name_offset};
@@ -55,7 +57,11 @@ impl ComponentIndex {
     fn find(&'static self, name: &str) -> &'static Component {
         let by_segment = self.last_segments.get(last_segment(name)).into_iter().flatten();
         let mut components = by_segment.chain(&self.suffixes).map(|at| &self.components[*at]);
-        let found = components.find(|component| component.module_of(name).is_some());
+        // Most suffixes end differently, and bytes are compared without a call.
+        let end = name.as_bytes().last();
+        let found = components.find(|component| {
+            component.name.as_bytes().last() == end && component.module_of(name).is_some()
+        });
         found.unwrap_or(&self.components[0])
     }
 }
@@ -89,7 +95,7 @@ pub(super) fn components() -> &'static [Component] {
 
 /// Returns the last segment of a name.
 pub(super) fn last_segment(name: &str) -> &str {
-    name.rsplit('.').next().unwrap_or(name)
+    memrchr(b'.', name.as_bytes()).map_or(name, |dot| &name[dot + 1..])
 }
 
 /// The facts that the names with a common pattern show.
@@ -107,7 +113,8 @@ struct NameFacts {
 impl NameFacts {
     fn new(pattern: NamePattern) -> Self {
         let text = &*pattern.text;
-        let has_number = COMPONENTS.numbered.iter().any(|numbered| text.ends_with(&**numbered));
+        let has_number = !pattern.numbers.is_empty()
+            && COMPONENTS.numbered.iter().any(|numbered| text.ends_with(&**numbered));
         Self {
             component: (!has_number).then(|| COMPONENTS.find(text)),
             buffer: BufferName::new(text),

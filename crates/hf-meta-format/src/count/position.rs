@@ -1,6 +1,6 @@
 //! Derives the position of a tensor in the model from the pattern of its name.
 
-use super::name_pattern::NamePattern;
+use super::name_pattern::{NamePattern, leading_number};
 
 /// The position of the tensors whose names have a common pattern. Offsets are relative to the pattern.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,8 +119,8 @@ pub(crate) enum Embedding {
 impl Embedding {
     /// Returns the kind of an embedding from the name of its module, and the name that precedes it. Source:
     /// `_tied_weights_keys` of all models in transformers 5.23.
-    fn from_module(module: &str, parent: &str) -> Option<Self> {
-        match module.as_bytes() {
+    fn from_module(module: &[u8], parent: &[u8]) -> Option<Self> {
+        match module {
             b"embed_tokens" | b"embeddings" | b"word_embeddings" | b"tok_embeddings"
             | b"token_embedding" | b"token_embeddings" | b"token_embd" | b"wte" | b"embed"
             | b"embed_in" | b"embedding" | b"shared" | b"tokens_embed" | b"word_embedding" => {
@@ -129,11 +129,11 @@ impl Embedding {
             b"lm_head" | b"output" | b"unembed" | b"unembedding" | b"head" | b"embed_out"
             | b"output_layer" | b"vocab_projector" | b"proj_out" | b"output_projection"
             | b"generator_lm_head" | b"lm_loss" => Some(Self::Output),
-            b"decoder" if matches!(parent, "lm_head" | "predictions" | "mlm_score") => {
+            b"decoder" if matches!(parent, b"lm_head" | b"predictions" | b"mlm_score") => {
                 Some(Self::Output)
             }
-            b"out_proj" if parent == "lm_head" => Some(Self::Output),
-            b"proj" if parent == "pred_layer" => Some(Self::Output),
+            b"out_proj" if parent == b"lm_head" => Some(Self::Output),
+            b"proj" if parent == b"pred_layer" => Some(Self::Output),
             _ => None,
         }
     }
@@ -181,8 +181,8 @@ const DRAFT_HEADS: [&str; 4] = ["mtp", "eagle", "speculator", "nextn"];
 
 impl Segment {
     /// A match of bytes is faster than of texts, which are compared one by one.
-    fn new(segment: &str, parent: &str) -> Self {
-        match segment.as_bytes() {
+    fn new(segment: &[u8], parent: &[u8]) -> Self {
+        match segment {
             b"#" => Self::Number,
             b"mlp" => Self::Mlp,
             b"moe" => Self::Block,
@@ -193,30 +193,30 @@ impl Segment {
             b"embed_tokens_per_layer" | b"per_layer_token_embd" | b"ngram_embedding" => {
                 Self::LookupTable
             }
-            b"embedders" if parent == "ngram_embeddings" => Self::LookupTable,
+            b"embedders" if parent == b"ngram_embeddings" => Self::LookupTable,
             // GGUF uses `blk`.
             b"h" | b"block" | b"layer" | b"layers" | b"blocks" | b"blk" => Self::Layers,
             _ => Self::from_affix(segment),
         }
     }
 
-    fn from_affix(segment: &str) -> Self {
-        match segment.as_bytes() {
+    fn from_affix(segment: &[u8]) -> Self {
+        match segment {
             [b'0'..=b'9', ..] => Self::Other,
             [b'm' | b'e' | b's' | b'n', ..] if Self::is_draft(segment) => Self::Draft,
             [b's', b'h', b'a', b'r', b'e', ..] => Self::Shared,
-            [b'e', b'x', b'p', b'e', b'r', b't', ..] => {
-                let rest = segment.strip_prefix("expert").unwrap_or_default();
-                let rest = rest.strip_prefix('s').unwrap_or(rest);
-                number(rest.strip_prefix('_').unwrap_or(rest)).map_or(Self::Other, Self::Expert)
+            [b'e', b'x', b'p', b'e', b'r', b't', rest @ ..] => {
+                let rest = rest.strip_prefix(b"s").unwrap_or(rest);
+                number(rest.strip_prefix(b"_").unwrap_or(rest)).map_or(Self::Other, Self::Expert)
             }
             [.., b'_', b'm', b'o', b'e'] => Self::Block,
             [.., b'0'..=b'9'] => {
-                let (_, digits) = segment.rsplit_once('_').unwrap_or_default();
+                let digits = segment.rsplit(|byte| *byte == b'_').next().unwrap_or_default();
                 number(digits).map_or(Self::Other, |number| Self::Suffix(number, digits.len()))
             }
             [.., b's'] => {
-                let ends_with = |ends: &[&str]| ends.iter().any(|end| segment.ends_with(end));
+                let ends_with =
+                    |ends: &[&str]| ends.iter().any(|end| segment.ends_with(end.as_bytes()));
                 // `_exps` are the experts of GGUF.
                 if ends_with(&["_experts", "_exps", "_chexps"]) {
                     Self::Experts
@@ -231,16 +231,15 @@ impl Segment {
     }
 
     /// Returns whether a segment is the name of a draft head, or begins with the name and `_`.
-    fn is_draft(segment: &str) -> bool {
-        let is_head =
-            |rest: Option<&str>| rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
-        DRAFT_HEADS.iter().any(|head| is_head(segment.strip_prefix(head)))
+    fn is_draft(segment: &[u8]) -> bool {
+        let mut rests = DRAFT_HEADS.iter().filter_map(|head| segment.strip_prefix(head.as_bytes()));
+        rests.any(|rest| matches!(rest, [] | [b'_', ..]))
     }
 }
 
 /// Parses the number at the end of a segment.
-fn number(digits: &str) -> Option<u64> {
-    digits.parse().ok().filter(|_| digits.starts_with(|c: char| c.is_ascii_digit()))
+fn number(digits: &[u8]) -> Option<u64> {
+    leading_number(digits).filter(|(_, length)| *length == digits.len()).map(|(value, _)| value)
 }
 
 impl Position {
@@ -253,8 +252,9 @@ impl Position {
     pub(super) fn new(pattern: &str) -> Self {
         let mut found = Self::default();
         let (mut start, mut numbers, mut is_shared) = (0, 0, false);
-        let (mut parent, mut meaning) = ("", Segment::Other);
-        for segment in pattern.split('.') {
+        let (mut before, mut parent, mut meaning): (&[u8], &[u8], _) = (b"", b"", Segment::Other);
+        let (mut module, mut is_weight) = ((parent, before), false);
+        for segment in pattern.as_bytes().split(|byte| *byte == b'.') {
             let previous = std::mem::replace(&mut meaning, Segment::new(segment, parent));
             let end = start + segment.len();
             match meaning {
@@ -265,16 +265,15 @@ impl Position {
                 _ => found.add((meaning, previous), pattern, (start, end), numbers),
             }
             numbers += usize::from(meaning == Segment::Number);
-            (start, parent) = (end + 1, segment);
+            // Quantizers divide a weight into parts, such as `lm_head.weight._data`.
+            if !is_weight {
+                module = (parent, before);
+                is_weight = segment == b"weight" && start > 0;
+            }
+            (start, before, parent) = (end + 1, parent, segment);
         }
         if found.layer.is_none() && found.embedding.is_none() {
-            // Quantizers divide a weight into parts, such as `lm_head.weight._data`.
-            let module = pattern.split_once(".weight.").map(|(module, _)| module);
-            let module = module.or_else(|| Some(pattern.rsplit_once('.')?.0));
-            let mut segments = module.unwrap_or_default().rsplit('.');
-            let [module, parent] =
-                [segments.next(), segments.next()].map(Option::unwrap_or_default);
-            found.embedding = Embedding::from_module(module, parent);
+            found.embedding = Embedding::from_module(module.0, module.1);
         }
         let is_inside =
             |experts: &ExpertPosition| !is_shared && (!found.is_router || experts.number.is_some());
