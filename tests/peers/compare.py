@@ -75,6 +75,7 @@ REASONS = {
     "modelopt": "the method is unknown to huggingface.js, so bytes are counted as stored, and some scales as parameters",
     "nunchaku": "the method is unknown to huggingface.js, and low-rank branches are counted",
     "paroquant": "the method is unknown to huggingface.js, and rotations are counted",
+    "qoq": "the method is unknown to huggingface.js, so bytes are counted as stored, and scales as parameters",
     "qqq": "the parts of QQQ are unknown to huggingface.js",
     "quanto": "the method is unknown to huggingface.js, so bytes are counted as stored, and scales as parameters",
     "quark": "the method is unknown to huggingface.js, so elements are counted as stored",

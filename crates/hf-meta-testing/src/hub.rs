@@ -155,6 +155,7 @@ impl HubState {
                 let headers = repo.headers(commit, path);
                 ResponseSpec::json(200, headers.ok_or_else(ErrorResponse::entry_not_found)?)
             }
+            Action::Raw => raw(file()?, path),
             Action::StoredFile => small(file()?, request.range.as_deref()),
             Action::Resolve => self.resolve(request, route, commit, file()?),
         })
@@ -263,4 +264,15 @@ fn small(file: &File, range: Option<&str>) -> ResponseSpec {
     ResponseSpec::file(file, range)
         .with(CONTENT_TYPE, "text/plain; charset=utf-8")
         .with(ETAG, format!("\"{}\"", file.git_hash()))
+}
+
+/// Returns the file as stored in git. Large files are Git LFS pointers.
+fn raw(file: &File, path: &str) -> ResponseSpec {
+    if !file.is_large(path) {
+        return ResponseSpec::file(file, None).with(CONTENT_TYPE, "text/plain; charset=utf-8");
+    }
+    let (oid, size) = (file.lfs_hash(), file.size());
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n");
+    ResponseSpec::text(200, pointer)
 }

@@ -10,6 +10,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 pub(crate) enum Action {
     /// `/{repo}/resolve/{revision}/{path}`
     Resolve,
+    /// `/{repo}/raw/{revision}/{path}`, which huggingface.js reads
+    Raw,
     /// `/api/models/{repo}` and `/api/models/{repo}/revision/{revision}`
     Info,
     /// `/api/models/{repo}/tree/{revision}[/{folder}]`
@@ -46,6 +48,7 @@ impl Route {
         let (repo, rest) = split_repo(segments)?;
         let (action, revision, path) = match (api, rest) {
             ("", ["resolve", revision, path @ ..]) => (Action::Resolve, *revision, path),
+            ("", ["raw", revision, path @ ..]) => (Action::Raw, *revision, path),
             ("cache", [commit, path @ ..]) => (Action::StoredFile, *commit, path),
             ("api", []) => (Action::Info, "HEAD", rest),
             ("api", ["revision", revision]) => (Action::Info, *revision, &[][..]),
@@ -67,7 +70,7 @@ impl Route {
 /// endpoint, before a commit, or at the end.
 fn split_repo<'a, 'b>(segments: &'a [&'b str]) -> Option<(String, &'a [&'b str])> {
     let is_end = |segment: &&str| match *segment {
-        "resolve" | "revision" | "tree" | "safetensors-metadata" => true,
+        "resolve" | "raw" | "revision" | "tree" | "safetensors-metadata" => true,
         _ => segment.len() == 40 && segment.bytes().all(|byte| byte.is_ascii_hexdigit()),
     };
     let first = usize::from(has_kind(segments)) + 1;
@@ -127,7 +130,7 @@ mod tests {
             ("/a/resolve/main/x", "Resolve a @ main : x"),
             ("/a/b/resolve/main/x/y", "Resolve a/b @ main : x/y"),
             ("/datasets/a/b/resolve/main/x", "Resolve datasets/a/b @ main : x"),
-            ("/a/resolve/refs%2Fpr%2F1/%C3%A4%20b", "Resolve a @ refs/pr/1 : ä b"),
+            ("/a/raw/refs%2Fpr%2F1/%C3%A4%20b", "Raw a @ refs/pr/1 : ä b"),
             ("/a/b/c/resolve/main/x", "nothing"),
             ("/api/models/a/b", "Info a/b @ HEAD : "),
             ("/api/models/a/revision/x%2Fy", "Info a @ x/y : "),
