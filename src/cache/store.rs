@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, FutureExt};
 
 use super::entry::CacheKey;
 
-/// A store for cache entries, such as [`DiskCache`] and [`MemoryCache`]; see
+/// A store for cache entries, such as [`DiskCache`](crate::DiskCache) and [`MemoryCache`](crate::MemoryCache); see
 /// [`ClientBuilder::header_cache`](crate::ClientBuilder::header_cache).
 ///
 /// A cache may lose entries and may even return corrupt data, because every entry contains a checksum. It must not

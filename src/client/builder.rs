@@ -28,7 +28,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// Headers that the client sets and callers cannot override.
 const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANGE, USER_AGENT];
 
-/// A builder for a [`Client`].
+/// A builder for a [`Client`](super::Client).
 ///
 /// ```
 /// use std::time::Duration;

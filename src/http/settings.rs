@@ -69,7 +69,7 @@ pub(crate) type HttpHook = Callback<dyn Fn(ClientBuilder) -> ClientBuilder + Sen
 ///
 /// If a server sends `Retry-After` or reports an exhausted `RateLimit` quota, all requests subject to that quota wait
 /// for the given time, but at most 301 seconds. [`max_wait`](Self::max_wait) limits these waits. They do not count as
-/// retries: [`no_retries`](Self::no_retries) waits for a rate limit, [`fail_fast`](Self::fail_fast) does not.
+/// retries: a policy of one attempt waits for a rate limit too, unless its longest wait is zero.
 ///
 /// ```
 /// use std::time::Duration;

@@ -279,7 +279,7 @@ pub struct CensusRun {
     pub tool: String,
     /// The version of the counting rules, such as `hf-meta 1`.
     pub rules: String,
-    /// The version of the table columns: [`SCHEMA_VERSION`].
+    /// The version of the table columns: [`SCHEMA_VERSION`](crate::SCHEMA_VERSION).
     pub schema_version: i64,
     /// The number of the slice.
     pub slice: i64,
