@@ -228,10 +228,11 @@ fn check_storage(key: &str, expected: Option<u64>, found: Option<u64>) -> Result
 /// Adds the imports that `torch.load(weights_only=True)` rejects to an error.
 fn with_imports(stop: Stop, imports: &BTreeSet<String>) -> Stop {
     let rejected = imports.iter().filter(|import| !is_allowed_import(import));
-    let imports: Vec<_> = rejected.take(10).map(|import| clip(import)).collect();
+    let imports: Vec<_> = rejected.take(10).cloned().collect();
     match stop {
         Stop::Invalid(error) if !imports.is_empty() => {
-            let message = format!("{error}; it imports `{}`", imports.join("`, `"));
+            let imports = clip(&imports.join("`, `"));
+            let message = format!("{error}; it imports `{imports}`");
             let kind = match error.kind {
                 HeaderErrorKind::TooLarge => error.kind,
                 _ => HeaderErrorKind::UnsafeImports,

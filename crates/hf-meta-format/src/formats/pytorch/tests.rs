@@ -436,6 +436,16 @@ fn names_of_nested_tensors_are_limited() {
 }
 
 #[test]
+fn long_imports_do_not_make_a_long_message() {
+    let imports: Vec<_> =
+        (0..20).map(|number| format!("c{}{number}\nname\n", "a".repeat(300))).collect();
+    let file = format!("\u{2}{}.", imports.concat());
+    let file = [b"\x80", file.as_bytes()].concat();
+    let found = parse(&file).unwrap_err().to_string();
+    assert!(found.contains("it imports `aaa") && found.chars().count() < 500, "{found}");
+}
+
+#[test]
 fn truncated_files_are_rejected_at_every_byte() {
     for name in ["tied.bin", "legacy-tied.bin", "protocol-5.bin", "malicious-legacy.bin"] {
         let file = fs::read(folder().join(name)).unwrap();
