@@ -7,10 +7,10 @@ use std::io;
 use anstyle::Style;
 use clap::ValueHint;
 use hf_meta::report::diff::{
-    ChangeGroup, ChangeKind, Diff, DiffSide, QuantizedLinear, RenamedPrefix,
+    ChangeGroup, ChangeKind, Diff, DiffSide, QuantizedLinear, RenamedPrefix, TensorChange,
+    TensorState,
 };
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
-use hf_meta::{Dtype, RepoPath};
 
 use super::context::CommandContext;
 use super::exit::{CommandError, ExitStatus};
@@ -154,8 +154,9 @@ const CHANGES: [(ChangeKind, &str, &str, Style); 5] = [
 ];
 
 /// Writes all groups of changes of one kind, one row each.
-fn write_section(page: &mut Page<'_>, groups: &[ChangeGroup]) -> io::Result<()> {
-    let tensors = |groups: &[ChangeGroup]| groups.iter().map(|group| group.tensors).sum();
+fn write_section(page: &mut Page<'_>, groups: &[ChangeGroup<'_>]) -> io::Result<()> {
+    let tensors = |group: &ChangeGroup<'_>| group.changes.len() as u64;
+    let all_tensors = |groups: &[ChangeGroup<'_>]| groups.iter().map(tensors).sum();
     let kinds = CHANGES.iter().filter(|(kind, ..)| groups[0].kinds.contains(kind));
     let kinds: Vec<_> = kinds.collect();
     let (sign, style) = match kinds[..] {
@@ -163,20 +164,20 @@ fn write_section(page: &mut Page<'_>, groups: &[ChangeGroup]) -> io::Result<()> 
         _ => ("~", YELLOW),
     };
     let names: Vec<_> = kinds.iter().map(|(_, name, ..)| *name).collect();
-    let (names, tensor_count) = (names.join(", "), counted(tensors(groups), "tensor"));
+    let (names, tensor_count) = (names.join(", "), counted(all_tensors(groups), "tensor"));
     writeln!(page.out, "\n{style}{names}{style:#}: {tensor_count}")?;
     let (shown, hidden) = groups.split_at(groups.len().min(MAX_ROWS));
     let table = Table::new()
-        .text("", |_: &&ChangeGroup| sign.to_owned())
+        .text("", |_: &&ChangeGroup<'_>| sign.to_owned())
         .style(style)
         .text("", |group| escape(&group.name))
         .gap(1)
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
-        .number("", |group| times(group.tensors))
+        .number("", |group| times(tensors(group)))
         .text("", |group| difference(group))
         .shrink(Shrink::WrapTo(MIN_DIFFERENCE_WIDTH));
     page.table(&table, || shown)?;
-    match tensors(hidden) {
+    match all_tensors(hidden) {
         0 => Ok(()),
         more => {
             let more = counted(more, "more tensor");
@@ -190,11 +191,12 @@ fn times(tensors: u64) -> String {
 }
 
 /// Formats the dtype and shape, or the shards, before and after.
-fn difference(group: &ChangeGroup) -> String {
-    let tensor = |(dtype, lengths): &(Dtype, Vec<u64>)| (escape(dtype.as_str()), shape(lengths));
-    match (&group.before, &group.after) {
+fn difference(group: &ChangeGroup<'_>) -> String {
+    let tensor = |tensor: &TensorState| (escape(tensor.dtype.as_str()), shape(&tensor.shape));
+    let TensorChange { before, after, .. } = group.changes[0];
+    match (before, after) {
         (Some(_), Some(_)) if group.kinds == [ChangeKind::Moved] => {
-            arrow(&files(&group.files_before), &files(&group.files_after))
+            arrow(&files(group, |change| &change.before), &files(group, |change| &change.after))
         }
         (Some(before), Some(after)) => {
             let ((dtype, shape), (new_dtype, new_shape)) = (tensor(before), tensor(after));
@@ -212,7 +214,10 @@ fn arrow(before: &str, after: &str) -> String {
     if before == after { before.to_owned() } else { format!("{before} → {after}") }
 }
 
-fn files(files: &BTreeSet<RepoPath>) -> String {
+/// Formats the files that contain the tensors of one side.
+fn files(group: &ChangeGroup<'_>, side: fn(&TensorChange) -> &Option<TensorState>) -> String {
+    let tensors = group.changes.iter().filter_map(|change| side(change).as_ref());
+    let files: BTreeSet<_> = tensors.map(|tensor| &tensor.file).collect();
     match files.first() {
         Some(only) if files.len() == 1 => escape(only.as_str()),
         _ => counted(files.len() as u64, "shard"),

@@ -1,6 +1,6 @@
 //! The differences between two checkpoints, based on their headers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
@@ -109,12 +109,9 @@ pub struct TensorState {
 }
 
 /// Returns the names and shapes of the tensors that only the first checkpoint has.
-fn only_in<'a>(
-    one: &'a Tensors<'a>,
-    other: &Tensors<'_>,
-) -> impl Iterator<Item = (&'a str, &'a [u64])> {
-    let only = one.iter().filter(|(name, _)| !other.contains_key(**name));
-    only.map(|(name, tensor)| (*name, &*tensor.shape))
+fn only_in<'a>(one: &'a Tensors, other: &Tensors) -> impl Iterator<Item = (&'a str, &'a [u64])> {
+    let only = one.iter().filter(|(name, _)| !other.contains_key(*name));
+    only.map(|(name, tensor)| (&**name, &*tensor.shape))
 }
 
 impl Diff {
@@ -132,48 +129,26 @@ impl Diff {
     }
 
     fn compare(before: &Weights, after: &Weights, has_shards: bool) -> Self {
-        let [mut old, new]: [Tensors<'_>; 2] = [before, after].map(|side| versions(side).collect());
+        let [mut old, mut new] = [before, after].map(loaded_tensors);
         let renamed = renamed_prefix(only_in(&old, &new), only_in(&new, &old));
-        let mut new_names = Vec::new();
-        if let Some(RenamedPrefix { before, after, .. }) = &renamed {
-            let is_renamed = |name: &&str| name.starts_with(before) && !new.contains_key(name);
-            let names: Vec<_> = old.keys().copied().filter(is_renamed).collect();
-            new_names = names
-                .iter()
-                .map(|name| (*name, format!("{after}{}", &name[before.len()..])))
-                .collect();
-            new_names.retain(|(_, name)| !old.contains_key(&**name));
+        if let Some(renamed) = &renamed {
+            renamed.apply(&mut old, &new);
         }
-        for (name, new_name) in &new_names {
-            if let Some(tensor) = old.remove(name) {
-                old.insert(new_name, tensor);
-            }
-        }
-        // A writer may drop a tensor that shares all elements with another one.
-        let aliases = [before, after].map(aliases);
-        let kept = [
-            kept_groups(&aliases[0], |name| new.contains_key(name)),
-            kept_groups(&aliases[1], |name| old.contains_key(name)),
-        ];
-        let is_kept = |side: usize, name: &str| {
-            aliases[side].get(name).is_some_and(|group| kept[side].contains(group))
-        };
+        remove_dropped_aliases(&mut old, before, &new);
+        remove_dropped_aliases(&mut new, after, &old);
         let quantized = quantized_modules(&old, &new);
         let quantized = quantized.or_else(|| quantized_modules(&new, &old));
         let (quantized, modules) = quantized.unzip();
         let modules = modules.unwrap_or_default();
-        let names: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
+        let names: BTreeSet<_> = old.keys().chain(new.keys()).collect();
         let (mut changes, mut unchanged) = (Vec::new(), 0);
         for tensor in names.into_iter().filter(|name| !modules.contains(module_of(name))) {
             let [before, after] = [&old, &new].map(|side| side.get(tensor).cloned());
-            if after.is_none() && is_kept(0, tensor) || before.is_none() && is_kept(1, tensor) {
-                continue;
-            }
             let kinds = kinds(before.as_ref(), after.as_ref(), has_shards);
             if kinds.is_empty() {
                 unchanged += 1;
             } else {
-                changes.push(TensorChange { tensor: tensor.to_owned(), kinds, before, after });
+                changes.push(TensorChange { tensor: tensor.clone(), kinds, before, after });
             }
         }
         let [before, after] = [before, after].map(DiffSide::new);
@@ -194,8 +169,24 @@ impl Diff {
 
     /// Groups changes whose tensor names differ only in numbers, sorted by kind and then by name.
     #[must_use]
-    pub fn groups(&self) -> Vec<ChangeGroup> {
-        groups(&self.changes)
+    pub fn groups(&self) -> Vec<ChangeGroup<'_>> {
+        let mut groups = BTreeMap::<_, Vec<_>>::new();
+        for change in &self.changes {
+            let pattern = NamePattern::new(&change.tensor).text;
+            let tensors = [&change.before, &change.after]
+                .map(|tensor| tensor.as_ref().map(|tensor| (&tensor.dtype, &tensor.shape)));
+            groups.entry((&*change.kinds, pattern, tensors)).or_default().push(change);
+        }
+        let groups = groups.into_iter().map(|((kinds, ..), changes)| {
+            let names: Vec<_> = changes.iter().map(|change| &*change.tensor).collect();
+            ChangeGroup { name: common_name(&names), kinds, changes }
+        });
+        let mut groups: Vec<_> = groups.collect();
+        groups.sort_by(|a, b| {
+            let names = || compare_parts(&parts(&a.name), &parts(&b.name));
+            a.kinds.cmp(b.kinds).then_with(names)
+        });
+        groups
     }
 }
 
@@ -212,37 +203,33 @@ impl DiffSide {
 }
 
 /// Returns the tensors as they are loaded: views follow the stored tensors that they replace.
-fn versions(weights: &Weights) -> impl Iterator<Item = (&str, TensorState)> {
-    weights.named_headers().flat_map(|(file, header)| {
+fn loaded_tensors(weights: &Weights) -> Tensors {
+    let tensors = weights.named_headers().flat_map(|(file, header)| {
         let stored = header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
+            (name.to_owned(), TensorState { dtype, shape, file: file.clone() })
+        });
+        let views = header.pickle().into_iter().flat_map(|pickle| pickle.views.iter().cloned());
+        let views = views.map(|TensorView { name, dtype, shape, .. }| {
             (name, TensorState { dtype, shape, file: file.clone() })
         });
-        let views = header.pickle().into_iter().flat_map(|pickle| &pickle.views);
-        let views = views.map(|TensorView { name, dtype, shape, .. }| {
-            let (dtype, shape) = (dtype.clone(), shape.clone());
-            (name.as_str(), TensorState { dtype, shape, file: file.clone() })
-        });
         stored.chain(views)
-    })
-}
-
-/// Returns the tensors that share all elements, with the name of the one that is stored.
-fn aliases(weights: &Weights) -> BTreeMap<&str, &str> {
-    let pickles = weights.named_headers().filter_map(|(_, header)| header.pickle());
-    let aliases = pickles.flat_map(PickleSummary::aliases);
-    let names = aliases.flat_map(|TensorView { name, stored_in, .. }| {
-        let stored_in = stored_in.as_str();
-        [(name.as_str(), stored_in), (stored_in, stored_in)]
     });
-    names.collect()
+    tensors.collect()
 }
 
-/// Returns the stored tensors of which at least one alias is on the other side.
-fn kept_groups<'a>(
-    aliases: &BTreeMap<&'a str, &'a str>,
-    is_kept: impl Fn(&str) -> bool,
-) -> BTreeSet<&'a str> {
-    aliases.iter().filter(|(name, _)| is_kept(name)).map(|(_, stored_in)| *stored_in).collect()
+/// Removes tensors that only this side has, if the other side has another tensor with the same elements: a writer may
+/// drop a tensor that shares all elements with another one.
+fn remove_dropped_aliases(tensors: &mut Tensors, weights: &Weights, other: &Tensors) {
+    let pickles = weights.named_headers().filter_map(|(_, header)| header.pickle());
+    let mut stored_in = HashMap::new();
+    for alias in pickles.flat_map(PickleSummary::aliases) {
+        stored_in.insert(&alias.name, &alias.stored_in);
+        stored_in.insert(&alias.stored_in, &alias.stored_in);
+    }
+    let kept = stored_in.iter().filter(|(name, _)| other.contains_key(**name));
+    let kept: HashSet<_> = kept.map(|(_, stored_in)| stored_in).collect();
+    let is_kept = |name: &String| stored_in.get(name).is_some_and(|tensor| kept.contains(tensor));
+    tensors.retain(|name, _| other.contains_key(name) || !is_kept(name));
 }
 
 fn kinds(
@@ -264,62 +251,14 @@ fn kinds(
 /// Changes with the same kinds, dtypes and shapes, to tensors whose names differ only in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ChangeGroup {
+pub struct ChangeGroup<'a> {
     /// The common name, with numbers as ranges in brackets, such as `h.[0-69].ln.weight`. If several components are
     /// ranges, not every combination has to exist.
     pub name: String,
-    /// The number of tensors.
-    pub tensors: u64,
     /// The kinds of change.
-    pub kinds: Vec<ChangeKind>,
-    /// The old dtype and shape, or `None` for added tensors.
-    pub before: Option<(Dtype, Vec<u64>)>,
-    /// The new dtype and shape, or `None` for removed tensors.
-    pub after: Option<(Dtype, Vec<u64>)>,
-    /// The files that contain the tensors in the old checkpoint.
-    pub files_before: BTreeSet<RepoPath>,
-    /// The files that contain the tensors in the new checkpoint.
-    pub files_after: BTreeSet<RepoPath>,
-}
-
-/// The common properties of a group: kinds, name without numbers, dtypes and shapes.
-type GroupKey<'a> = (&'a [ChangeKind], String, [Option<(&'a Dtype, &'a [u64])>; 2]);
-
-fn groups(changes: &[TensorChange]) -> Vec<ChangeGroup> {
-    let mut groups = BTreeMap::<GroupKey<'_>, Vec<&TensorChange>>::new();
-    for change in changes {
-        let pattern = NamePattern::new(&change.tensor).text;
-        let versions = [&change.before, &change.after].map(|version| {
-            version.as_ref().map(|version| (&version.dtype, version.shape.as_slice()))
-        });
-        groups.entry((&change.kinds, pattern, versions)).or_default().push(change);
-    }
-    let mut groups: Vec<_> = groups.into_values().filter_map(|group| summarize(&group)).collect();
-    groups.sort_by(|a, b| {
-        let names = || compare_parts(&parts(&a.name), &parts(&b.name));
-        a.kinds.cmp(&b.kinds).then_with(names)
-    });
-    groups
-}
-
-fn summarize(group: &[&TensorChange]) -> Option<ChangeGroup> {
-    let first = group.first()?;
-    let figures = |version: &Option<TensorState>| {
-        version.as_ref().map(|version| (version.dtype.clone(), version.shape.clone()))
-    };
-    let files = |side: fn(&TensorChange) -> &Option<TensorState>| {
-        let versions = group.iter().filter_map(|change| side(change).as_ref());
-        versions.map(|version| version.file.clone()).collect()
-    };
-    Some(ChangeGroup {
-        name: common_name(&group.iter().map(|change| &*change.tensor).collect::<Vec<_>>()),
-        tensors: group.len() as u64,
-        kinds: first.kinds.clone(),
-        before: figures(&first.before),
-        after: figures(&first.after),
-        files_before: files(|change| &change.before),
-        files_after: files(|change| &change.after),
-    })
+    pub kinds: &'a [ChangeKind],
+    /// The changes; never empty.
+    pub changes: Vec<&'a TensorChange>,
 }
 
 /// A prefix of tensor names that the new checkpoint replaced, such as `model.language_model.` with
@@ -347,8 +286,24 @@ pub struct QuantizedLinear {
     pub plain: Vec<String>,
 }
 
+impl RenamedPrefix {
+    /// Gives the old tensors their new names, unless both checkpoints have the old name, or one has both names.
+    fn apply(&self, old: &mut Tensors, new: &Tensors) {
+        let renamed = old.keys().filter(|name| !new.contains_key(*name)).filter_map(|name| {
+            let rest = name.strip_prefix(&*self.before)?;
+            Some((name.clone(), format!("{}{rest}", self.after)))
+        });
+        let renamed: Vec<_> = renamed.filter(|(_, name)| !old.contains_key(name)).collect();
+        for (name, new_name) in renamed {
+            if let Some(tensor) = old.remove(&name) {
+                old.insert(new_name, tensor);
+            }
+        }
+    }
+}
+
 /// The tensors of one checkpoint by name.
-type Tensors<'a> = BTreeMap<&'a str, TensorState>;
+type Tensors = BTreeMap<String, TensorState>;
 
 /// The maximum number of leading parts of a name that a prefix consists of.
 const MAX_PREFIX_PARTS: usize = 3;
@@ -397,25 +352,26 @@ pub(crate) fn renamed_prefix<'a>(
 
 /// Matches the linear modules of `original` with the modules of `packed`. Also returns the modules that are packed.
 /// Returns `None` if there are none.
-fn quantized_modules<'a, 'b>(
-    original: &Tensors<'a>,
-    packed: &Tensors<'b>,
+fn quantized_modules<'a>(
+    original: &'a Tensors,
+    packed: &Tensors,
 ) -> Option<(QuantizedLinear, BTreeSet<&'a str>)> {
     let is_float =
         |dtype: &Dtype| matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16);
-    let packed_module = |(name, tensor): (&&'b str, &TensorState)| {
+    let is_packed = |(name, tensor): &(&String, &TensorState)| {
         let is_whole = original.get(*name).is_some_and(|other| {
             other.shape == tensor.shape && is_float(&tensor.dtype) && is_float(&other.dtype)
         });
-        (!is_whole && is_packed_weight(name, &tensor.dtype)).then_some(module_of(name))
+        !is_whole && is_packed_weight(name, &tensor.dtype)
     };
-    let packed: BTreeSet<_> = packed.iter().filter_map(packed_module).collect();
-    let is_linear = |(name, tensor): &(&&str, &TensorState)| {
+    let packed = packed.iter().filter(is_packed).map(|(name, _)| module_of(name));
+    let packed: BTreeSet<_> = packed.collect();
+    let is_linear = |(name, tensor): &(&String, &TensorState)| {
         is_float(&tensor.dtype)
             && match tensor.shape.len() {
                 2 => name.ends_with(".weight"),
                 // The matrices of experts.
-                dimensions => dimensions == 3 && module_of(name) == **name,
+                dimensions => dimensions == 3 && module_of(name) == *name,
             }
     };
     let linear = original.iter().filter(is_linear).map(|(name, _)| module_of(name));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::count::name_pattern::{compare_parts, number, parts, ranges};
-use crate::formats::{Dtype, FileHeader};
+use crate::formats::{Dtype, TensorInfo};
 use crate::report::Weights;
 
 /// The maximum number of names of folded modules to list in braces.
@@ -27,7 +27,7 @@ const MAX_LISTED_NAMES: usize = 4;
 ///         "layers.1.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [24, 48]}
 ///     }"#,
 /// )?;
-/// let tree = Tree::from_headers([&header]);
+/// let tree = Tree::from_tensors(header.tensors());
 /// let layers = &tree.modules[0];
 /// assert_eq!(layers.name, "layers.[0-1].weight");
 /// assert_eq!((layers.repeats, layers.tensors, layers.elements), (2, 2, 12));
@@ -42,7 +42,7 @@ pub struct Tree {
 }
 
 /// A module or a tensor, or several identical ones folded together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct TreeModule {
     /// The name relative to the enclosing module. Brackets and braces list the names of folded modules; the rest is
@@ -63,7 +63,7 @@ pub struct TreeModule {
 
 /// The content of a [`TreeModule`].
 // Exhaustive, because a node of a tree is a leaf or has children.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TreeContent {
     /// A tensor, or several identical ones folded together.
@@ -87,159 +87,95 @@ impl Tree {
     /// Builds the tree of the tensors whose names `keep` accepts.
     #[must_use]
     pub fn filtered(weights: &Weights, keep: impl Fn(&str) -> bool) -> Self {
-        Self::from_filtered_headers(weights.named_headers().map(|(_, header)| header), keep)
+        let tensors = weights.named_headers().flat_map(|(_, header)| header.tensors());
+        Self::from_tensors(tensors.filter(|(name, _)| keep(name)))
     }
 
-    /// Builds the tree of all tensors in the given headers.
-    #[must_use]
-    pub fn from_headers<'a, H: AsRef<FileHeader> + 'a>(
-        headers: impl IntoIterator<Item = &'a H>,
-    ) -> Self {
-        Self::from_filtered_headers(headers, |_| true)
-    }
-
-    fn from_filtered_headers<'a, H: AsRef<FileHeader> + 'a>(
-        headers: impl IntoIterator<Item = &'a H>,
-        keep: impl Fn(&str) -> bool,
-    ) -> Self {
-        let tensors = headers.into_iter().flat_map(|header| header.as_ref().tensors());
-        let tensors = tensors.filter(|(name, _)| keep(name));
-        let leaves = tensors.map(|(name, tensor)| Leaf {
-            parts: parts(name),
-            elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },
-            bytes: tensor.byte_length(),
-            dtype: tensor.dtype,
-            shape: tensor.shape,
-        });
-        Self::from_leaves(leaves.collect())
-    }
-
-    fn from_leaves(mut leaves: Vec<Leaf<'_>>) -> Self {
+    /// Builds the tree of tensors with these names, such as those of a [`TensorTable`](crate::formats::TensorTable).
+    pub fn from_tensors<'a>(tensors: impl IntoIterator<Item = (&'a str, TensorInfo)>) -> Self {
+        let leaves = tensors.into_iter().map(|(name, tensor)| Leaf { parts: parts(name), tensor });
+        let mut leaves: Vec<_> = leaves.collect();
         leaves.sort_unstable_by(|a, b| compare_parts(&a.parts, &b.parts));
-        let modules = ContentNumbers::default().modules(&leaves, 0);
-        Self { modules: modules.into_iter().map(|(_, module)| module).collect() }
+        Self { modules: modules(&leaves, 0) }
     }
 }
 
 /// A tensor with the parts of its name.
 struct Leaf<'a> {
     parts: Vec<&'a str>,
-    elements: u64,
-    bytes: u64,
-    dtype: Dtype,
-    shape: Vec<u64>,
+    tensor: TensorInfo,
 }
 
-/// Numbers the contents of modules. Identical contents get the same number.
-#[derive(Default)]
-struct ContentNumbers(HashMap<ContentKey, usize>);
-
-/// The content of a module, as a comparison key.
-#[derive(PartialEq, Eq, Hash)]
-enum ContentKey {
-    Tensor(Dtype, Vec<u64>),
-    Modules(Vec<(String, usize)>),
-}
-
-/// A module before it is folded with identical siblings.
-struct Sibling<'a> {
-    /// The part of the name in which identical siblings may differ.
-    head: &'a str,
-    number: usize,
-    module: TreeModule,
-}
-
-impl ContentNumbers {
-    fn number(&mut self, key: ContentKey) -> usize {
-        let next = self.0.len();
-        *self.0.entry(key).or_insert(next)
-    }
-
-    /// Returns the modules at a depth, with their numbers. The names of `leaves` agree up to there.
-    fn modules(&mut self, leaves: &[Leaf<'_>], depth: usize) -> Vec<(usize, TreeModule)> {
-        // A tensor and a module may have the same name.
-        let is_tensor = |leaf: &Leaf<'_>| leaf.parts.len() == depth + 1;
-        let same = leaves
-            .chunk_by(|a, b| a.parts[depth] == b.parts[depth] && is_tensor(a) == is_tensor(b));
-        fold(same.map(|leaves| self.node(leaves, depth)).collect())
-    }
-
-    fn node<'a>(&mut self, leaves: &[Leaf<'a>], depth: usize) -> Sibling<'a> {
-        let first = &leaves[0];
-        let head = first.parts[depth];
-        if first.parts.len() == depth + 1 {
-            return self.leaf(first, head);
-        }
-        let inner = self.modules(leaves, depth + 1);
-        let names = inner.iter().map(|(number, module)| (module.name.clone(), *number));
-        let number = self.number(ContentKey::Modules(names.collect()));
-        let modules: Vec<_> = inner.into_iter().map(|(_, module)| module).collect();
-        let module = match <[TreeModule; 1]>::try_from(modules) {
-            Ok([only]) => TreeModule { name: format!(".{}", only.name), ..only },
-            Err(modules) => parent(modules),
-        };
-        Sibling { head, number, module }
-    }
-
-    fn leaf<'a>(&mut self, leaf: &Leaf<'a>, head: &'a str) -> Sibling<'a> {
-        let (dtype, shape) = (leaf.dtype.clone(), leaf.shape.clone());
-        let number = self.number(ContentKey::Tensor(dtype.clone(), shape.clone()));
-        let module = TreeModule {
+impl Leaf<'_> {
+    /// Returns the tensor without a name.
+    fn module(&self) -> TreeModule {
+        let tensor = &self.tensor;
+        let (dtype, shape) = (tensor.dtype.clone(), tensor.shape.clone());
+        TreeModule {
             name: String::new(),
             repeats: 1,
             tensors: 1,
-            elements: leaf.elements,
-            bytes: leaf.bytes,
+            elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },
+            bytes: tensor.byte_length(),
             content: TreeContent::Tensor { dtype, shape },
-        };
-        Sibling { head, number, module }
-    }
-}
-
-/// Folds identical siblings into the first of them.
-fn fold(nodes: Vec<Sibling<'_>>) -> Vec<(usize, TreeModule)> {
-    let mut groups: Vec<Vec<Sibling<'_>>> = Vec::new();
-    let mut positions = HashMap::new();
-    for node in nodes {
-        let key = (number(node.head).is_some(), node.number);
-        let position = *positions.entry(key).or_insert(groups.len());
-        match groups.get_mut(position) {
-            Some(group) => group.push(node),
-            None => groups.push(vec![node]),
         }
     }
-    groups.into_iter().filter_map(merge).collect()
 }
 
-fn merge(group: Vec<Sibling<'_>>) -> Option<(usize, TreeModule)> {
-    let head = folded_name(&group);
-    let number = group.first()?.number;
-    let mut modules = group.into_iter().map(|node| node.module);
-    let mut merged = modules.next()?;
-    for module in modules {
-        merged.repeats = merged.repeats.saturating_add(module.repeats);
-        merged.add(&module);
+/// Returns the modules at a depth. The names of `leaves` agree up to there.
+fn modules(leaves: &[Leaf<'_>], depth: usize) -> Vec<TreeModule> {
+    // A tensor and a module may have the same name.
+    let is_tensor = |leaf: &Leaf<'_>| leaf.parts.len() == depth + 1;
+    let siblings =
+        leaves.chunk_by(|a, b| a.parts[depth] == b.parts[depth] && is_tensor(a) == is_tensor(b));
+    fold(siblings.map(|leaves| {
+        let first = &leaves[0];
+        let module =
+            if is_tensor(first) { first.module() } else { parent(modules(leaves, depth + 1)) };
+        (first.parts[depth], module)
+    }))
+}
+
+/// Folds identical siblings into the first one. A sibling is a part of a name, and the module without this part.
+fn fold<'a>(siblings: impl Iterator<Item = (&'a str, TreeModule)>) -> Vec<TreeModule> {
+    let mut groups = HashMap::<_, (usize, Vec<&str>)>::new();
+    for (at, (part, module)) in siblings.enumerate() {
+        let is_number = number(part).is_some();
+        let (_, parts) = groups.entry((is_number, module)).or_insert((at, Vec::new()));
+        parts.push(part);
     }
-    merged.name.insert_str(0, &head);
-    Some((number, merged))
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_unstable_by_key(|(_, (first, _))| *first);
+    let repeat = |((_, module), (_, parts)): ((bool, TreeModule), (usize, Vec<&str>))| {
+        let times = parts.len() as u64;
+        let repeats = module.repeats.saturating_mul(times);
+        let name = folded_name(&parts) + &module.name;
+        TreeModule { name, repeats, ..module.multiplied(times) }
+    };
+    groups.into_iter().map(repeat).collect()
 }
 
 /// Returns the common name of folded siblings.
-fn folded_name(group: &[Sibling<'_>]) -> String {
-    let numbers: Option<_> = group.iter().map(|node| number(node.head)).collect();
-    if let Some(numbers) = numbers {
+fn folded_name(parts: &[&str]) -> String {
+    if let Some(numbers) = parts.iter().map(|part| number(part)).collect() {
         return ranges(&numbers);
     }
-    let listed = group.iter().take(MAX_LISTED_NAMES);
-    let mut names: Vec<_> = listed.map(|node| node.head.to_owned()).collect();
-    if let more @ 1.. = group.len().saturating_sub(MAX_LISTED_NAMES) {
-        names.push(format!("+{more}"));
+    if let [only] = parts {
+        return (*only).to_owned();
     }
-    if names.len() == 1 { names.concat() } else { format!("{{{}}}", names.join(",")) }
+    let listed = parts[..parts.len().min(MAX_LISTED_NAMES)].join(",");
+    match parts.len().saturating_sub(MAX_LISTED_NAMES) {
+        0 => format!("{{{listed}}}"),
+        more => format!("{{{listed},+{more}}}"),
+    }
 }
 
-/// Returns an unnamed module that contains these modules.
-fn parent(modules: Vec<TreeModule>) -> TreeModule {
+/// Returns an unnamed module that contains these modules. A module with a single child is merged with it.
+fn parent(mut modules: Vec<TreeModule>) -> TreeModule {
+    if let [only] = &mut modules[..] {
+        only.name.insert(0, '.');
+        return modules.remove(0);
+    }
     let total =
         |figure: fn(&TreeModule) -> u64| modules.iter().map(figure).fold(0, u64::saturating_add);
     TreeModule {
@@ -253,16 +189,18 @@ fn parent(modules: Vec<TreeModule>) -> TreeModule {
 }
 
 impl TreeModule {
-    /// Adds the counts of an identical module.
-    fn add(&mut self, other: &Self) {
-        self.tensors = self.tensors.saturating_add(other.tensors);
-        self.elements = self.elements.saturating_add(other.elements);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        if let (TreeContent::Modules(mine), TreeContent::Modules(others)) =
-            (&mut self.content, &other.content)
-        {
-            mine.iter_mut().zip(others).for_each(|(mine, other)| mine.add(other));
-        }
+    /// Multiplies the counts of the module and of all modules inside it.
+    fn multiplied(self, times: u64) -> Self {
+        let content = match self.content {
+            TreeContent::Modules(inner) => {
+                let inner = inner.into_iter().map(|module| module.multiplied(times));
+                TreeContent::Modules(inner.collect())
+            }
+            tensor => tensor,
+        };
+        let [tensors, elements, bytes] =
+            [self.tensors, self.elements, self.bytes].map(|count| count.saturating_mul(times));
+        Self { tensors, elements, bytes, content, ..self }
     }
 }
 

@@ -15,7 +15,7 @@ fn tree<'a>(tensors: impl IntoIterator<Item = (String, &'a [u64])>) -> Tree {
     });
     let entries: Vec<_> = entries.collect();
     let json = format!("{{{}}}", entries.join(","));
-    Tree::from_headers([&SafetensorsFileHeader::from_json(json.as_bytes()).unwrap()])
+    Tree::from_tensors(SafetensorsFileHeader::from_json(json.as_bytes()).unwrap().tensors())
 }
 
 fn drawn(tree: &Tree, terminal: Option<TerminalSize>) -> Vec<String> {

@@ -2,15 +2,12 @@ use super::*;
 
 /// Returns the modules of `F32` tensors, one per line: name, tensors, elements.
 fn shown(tensors: &[(&str, &[u64])]) -> Vec<String> {
-    let leaves = tensors.iter().map(|(name, shape)| Leaf {
-        parts: parts(name),
-        elements: shape.iter().product(),
-        bytes: shape.iter().product::<u64>() * 4,
-        dtype: Dtype::F32,
-        shape: shape.to_vec(),
+    let tensors = tensors.iter().map(|(name, shape)| {
+        let bytes = shape.iter().product::<u64>() * 4;
+        (*name, TensorInfo::new(Dtype::F32, shape.to_vec(), (0, bytes)))
     });
     let mut out = Vec::new();
-    list(&Tree::from_leaves(leaves.collect()).modules, 0, &mut out);
+    list(&Tree::from_tensors(tensors).modules, 0, &mut out);
     out
 }
 
@@ -45,14 +42,8 @@ fn repeats_are_counted_within_one_module() {
         .flat_map(|layer| (0..8).map(move |at| format!("h.{layer}.experts.{at}.w")))
         .chain((0..3).map(|layer| format!("h.{layer}.norm")))
         .collect();
-    let leaves = names.iter().map(|name| Leaf {
-        parts: parts(name),
-        elements: 1,
-        bytes: 1,
-        dtype: Dtype::U8,
-        shape: vec![1],
-    });
-    let tree = Tree::from_leaves(leaves.collect());
+    let tensor = TensorInfo::new(Dtype::U8, vec![1], (0, 1));
+    let tree = Tree::from_tensors(names.iter().map(|name| (&**name, tensor.clone())));
     let [layers] = &tree.modules[..] else { panic!("{tree:?}") };
     assert_eq!((&*layers.name, layers.repeats, layers.tensors), ("h.[0-2]", 3, 27));
     let TreeContent::Modules(inner) = &layers.content else { panic!("{layers:?}") };
@@ -103,13 +94,7 @@ fn a_tensor_may_have_the_name_of_a_module() {
 #[test]
 fn the_depth_of_a_tree_is_bounded() {
     let names: Vec<_> = (0..2_000).map(|depth| "a.".repeat(depth)).collect();
-    let leaves = names.iter().map(|name| Leaf {
-        parts: parts(name),
-        elements: 1,
-        bytes: 1,
-        dtype: Dtype::U8,
-        shape: vec![1],
-    });
-    let tree = Tree::from_leaves(leaves.collect());
+    let tensor = TensorInfo::new(Dtype::U8, vec![1], (0, 1));
+    let tree = Tree::from_tensors(names.iter().map(|name| (&**name, tensor.clone())));
     assert_eq!(tree.modules.iter().map(|module| module.tensors).sum::<u64>(), 2_000);
 }
