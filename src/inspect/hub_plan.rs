@@ -52,7 +52,7 @@ impl Call {
         self.files = files;
         self.state.commit = commit;
         self.state.weights = Some(path.clone());
-        let mut assembly = ReportBuilder::new_sharded(None, self.mode.keep_headers).at(&path);
+        let mut assembly = ReportBuilder::new_sharded(&path, None, self.mode.keep_headers);
         for (shard, header) in headers {
             let (header, needs_config) =
                 header.map_err(|source| self.header_error(&path.sibling(&shard), source))?;

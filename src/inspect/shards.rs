@@ -140,7 +140,7 @@ impl Call {
         reads: impl Stream<Item = ShardResult>,
     ) -> Result<SetReads, Error> {
         let ReadMode { keep_headers, on_failure } = self.mode;
-        let mut assembly = ReportBuilder::new_sharded(index, keep_headers).at(&path);
+        let mut assembly = ReportBuilder::new_sharded(&path, index, keep_headers);
         let (mut reads, mut failures) = (pin!(reads), Vec::new());
         while let Some((shard, read)) = reads.next().await {
             match read {

@@ -64,7 +64,7 @@ impl Verification {
 
     fn from_malformed_index(path: &RepoPath, reason: IndexError) -> Self {
         let findings = vec![malformed_index(path, reason)];
-        let assembly = ReportBuilder::new_sharded(None, true);
+        let assembly = ReportBuilder::new_sharded(path, None, true);
         Self { files: 0, assembly, findings, shards: Vec::new() }
     }
 }
@@ -390,8 +390,7 @@ impl SetCheck {
         }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| *is_complete && is_countable(findings));
-        findings.extend(assembled.split_findings().filter(|_| *is_complete));
-        findings.extend(assembled.pickle_findings.iter().cloned());
+        findings.extend(assembled.header_findings(*is_complete));
         if self.is_gguf {
             findings.extend(verify::check_gguf(&self.path, &assembled.headers, *is_complete));
         }

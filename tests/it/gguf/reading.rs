@@ -163,7 +163,8 @@ fn the_first_file_of_a_split_model_describes_it() {
         [("m-00001-of-00002.gguf", header(&first)), ("m-00002-of-00002.gguf", header(&second))];
     let [one, two] = headers;
     for order in [[one.clone(), two.clone()], [two, one]] {
-        let mut builder = ReportBuilder::new_sharded(None, false);
+        let pattern = "m-*-of-00002.gguf".parse().unwrap();
+        let mut builder = ReportBuilder::new_sharded(&pattern, None, false);
         for (path, header) in order {
             builder.add(path.parse().unwrap(), header);
         }

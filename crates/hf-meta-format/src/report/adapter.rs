@@ -1,6 +1,7 @@
 //! Adapters: files with additions to the modules of another model.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use serde::Serialize;
@@ -163,11 +164,8 @@ impl<'a> AdaptedModule<'a> {
         Some(Self { parts, method, sides })
     }
 
-    pub(super) fn rank(&self) -> Option<u64> {
-        self.side('r')
-    }
-
-    fn side(&self, side: char) -> Option<u64> {
+    /// Returns the length of a side, such as the rank `r`.
+    pub(super) fn side(&self, side: char) -> Option<u64> {
         self.sides.get(&side).map(|(length, _)| *length)
     }
 
@@ -215,7 +213,7 @@ impl<'a> AdapterModules<'a> {
 
 /// The configuration of an adapter, or of one component of a pipeline.
 pub(super) struct AdapterConfig<'a> {
-    json: JsonObject<'a>,
+    json: Rc<JsonObject<'a>>,
     /// The part of keys, and of names of modules, that selects a component, such as `unet.`.
     pub(super) prefix: String,
 }
@@ -283,21 +281,22 @@ pub(super) fn configs<'a>(
     json: Option<&'a [u8]>,
     headers: &'a [(RepoPath, FileHeader)],
 ) -> Vec<AdapterConfig<'a>> {
-    let object = |json: &'a [u8]| serde_json::from_slice::<JsonObject<'a>>(json).ok();
-    if let Some(json) = json.map(object) {
-        return json
-            .map(|json| AdapterConfig { json, prefix: String::new() })
-            .into_iter()
-            .collect();
-    }
-    let metadata = metadata(headers, "lora_adapter_metadata").map(str::as_bytes);
-    let components = metadata.and_then(object).map_or_else(BTreeSet::new, |json| {
-        let keys = json.entries().filter_map(|(key, _)| key.split_once('.'));
-        keys.map(|(component, _)| format!("{component}.")).take(MAX_NAMES).collect()
-    });
-    let config = |prefix| Some(AdapterConfig { json: metadata.and_then(object)?, prefix });
-    // A pipeline has a few components.
-    components.into_iter().take(10).filter_map(config).collect()
+    /// A pipeline has a few components.
+    const MAX_COMPONENTS: usize = 10;
+
+    let metadata = || metadata(headers, "lora_adapter_metadata").map(str::as_bytes);
+    let Some(text) = json.or_else(metadata) else { return Vec::new() };
+    let Ok(whole) = serde_json::from_slice::<JsonObject<'a>>(text) else { return Vec::new() };
+    let components: BTreeSet<_> = match json {
+        Some(_) => BTreeSet::from([String::new()]),
+        None => {
+            let keys = whole.entries().filter_map(|(key, _)| key.split_once('.'));
+            keys.map(|(component, _)| format!("{component}.")).collect()
+        }
+    };
+    let whole = Rc::new(whole);
+    let config = |prefix| AdapterConfig { json: Rc::clone(&whole), prefix };
+    components.into_iter().take(MAX_COMPONENTS).map(config).collect()
 }
 
 pub(super) fn metadata<'a>(headers: &'a [(RepoPath, FileHeader)], key: &str) -> Option<&'a str> {
@@ -319,7 +318,7 @@ impl Adapter {
                 |part: &&&str| matches!(**part, "lora_magnitude_vector" | "dora_scale" | "m");
             adapter.families.extend(module.parts.keys().find(is_dora).map(|_| "DoRA".to_owned()));
             let config = configs.iter().find(|config| name.starts_with(&*config.prefix));
-            if let Some(rank) = module.rank() {
+            if let Some(rank) = module.side('r') {
                 let stated = config.and_then(AdapterConfig::stacked_rank);
                 let rank = stated.filter(|stated| rank % stated == 0).unwrap_or(rank);
                 *adapter.ranks.entry(rank).or_default() += 1;

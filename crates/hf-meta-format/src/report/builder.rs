@@ -78,12 +78,8 @@ pub struct HeaderTotals {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BuiltReport {
-    sharded: bool,
-    index: Option<SafetensorsIndexJson>,
-    /// Disagreements between index and headers, errors first.
-    index_findings: Vec<Finding>,
-    /// The findings about pickled weights, errors first.
-    pub pickle_findings: Vec<Finding>,
+    index_check: Option<IndexCheck>,
+    pickles: PickleFindings,
     /// The headers with their paths as in the index, sorted; empty if they were not kept, except for adapters.
     pub headers: Vec<(RepoPath, FileHeader)>,
     /// The counts, or the tensor at which a sum overflowed.
@@ -107,20 +103,16 @@ impl ReportBuilder {
         Self { keep_headers, ..Self::default() }
     }
 
-    /// Creates a builder for shards, with or without an index. `keep_headers` makes the headers part of the result.
+    /// Creates a builder for shards. `path` is the path of their index, or their path pattern if they have none.
+    /// `keep_headers` makes the headers part of the result.
     #[must_use]
-    pub fn new_sharded(index: Option<SafetensorsIndexJson>, keep_headers: bool) -> Self {
-        Self { index_check: Some(IndexCheck::new(index)), keep_headers, ..Self::default() }
-    }
-
-    /// Sets the path of the index, or the path pattern of shards without one. Findings contain the paths of shards in
-    /// its folder.
-    #[must_use]
-    pub fn at(mut self, path: &RepoPath) -> Self {
-        if let Some(check) = &mut self.index_check {
-            check.folder = path.folder();
-        }
-        self
+    pub fn new_sharded(
+        path: &RepoPath,
+        index: Option<SafetensorsIndexJson>,
+        keep_headers: bool,
+    ) -> Self {
+        let index_check = Some(IndexCheck::new(index, path.folder()));
+        Self { index_check, keep_headers, ..Self::default() }
     }
 
     /// Adds the header of a file. `shard` is its path as the index spells it.
@@ -182,7 +174,7 @@ impl ReportBuilder {
     /// Returns the index, or `None` if there is none.
     #[must_use]
     pub fn index(&self) -> Option<&SafetensorsIndexJson> {
-        self.index_check.as_ref()?.index()
+        self.index_check.as_ref()?.index.as_ref()
     }
 
     /// Returns the headers in the order in which they were added; empty if they are not kept.
@@ -194,8 +186,7 @@ impl ReportBuilder {
     /// Returns the disagreements between the index and the headers added so far, errors first.
     #[must_use]
     pub fn index_findings(&self) -> Vec<Finding> {
-        let check = self.index_check.as_ref();
-        check.map_or_else(Vec::new, |check| check.findings(self.totals.tensor_bytes))
+        index_findings(self.index_check.as_ref(), self.totals)
     }
 
     /// Returns the paths of all files, the index first. `path` is the path of the file or the index, or the path
@@ -208,25 +199,20 @@ impl ReportBuilder {
         index.into_iter().chain(shards).collect()
     }
 
-    /// Finishes the count with the model's configuration, and compares the index with the headers.
+    /// Finishes the count with the model's configuration.
     #[must_use]
     pub fn finish(mut self, configs: &Configs) -> BuiltReport {
         self.set_configs(configs);
-        let index_findings = self.index_findings();
-        let sharded = self.index_check.is_some();
-        let index = self.index_check.and_then(IndexCheck::into_index);
         self.headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let adapter = self.is_adapter.then(|| Adapter::new(configs.adapter(), &self.headers));
         BuiltReport {
-            sharded,
-            declared_total: match &index {
-                Some(index) => index.declared_total(),
+            declared_total: match &self.index_check {
+                Some(check) => check.index.as_ref().and_then(SafetensorsIndexJson::declared_total),
                 // The metadata of one shard does not describe the model.
-                None => self.declared.filter(|_| !sharded),
+                None => self.declared,
             },
-            index,
-            index_findings,
-            pickle_findings: self.pickles.into_findings(),
+            index_check: self.index_check,
+            pickles: self.pickles,
             headers: self.headers,
             counted: self.overflow.map_or_else(|| self.counter.finish(), Err),
             totals: self.totals,
@@ -237,6 +223,10 @@ impl ReportBuilder {
     }
 }
 
+fn index_findings(check: Option<&IndexCheck>, totals: HeaderTotals) -> Vec<Finding> {
+    check.map_or_else(Vec::new, |check| check.findings(totals.tensor_bytes))
+}
+
 impl BuiltReport {
     /// Returns the counts. `filepaths` are the paths of all files, the index first. The caller sets the fields that
     /// depend on how the headers were read: source, commit, format, fetch and plan.
@@ -245,7 +235,8 @@ impl BuiltReport {
     ///
     /// Returns the first disagreement that makes the counts wrong, or the overflow of a sum.
     pub fn report(&self, filepaths: Vec<RepoPath>) -> Result<CountReport, IndexError> {
-        if let Some(error) = self.index_findings.first().and_then(index_check::as_error) {
+        let mut findings = index_findings(self.index_check.as_ref(), self.totals);
+        if let Some(error) = findings.first().and_then(index_check::as_error) {
             return Err(error);
         }
         let overflow = |CountOverflow { tensor }| {
@@ -253,9 +244,7 @@ impl BuiltReport {
             IndexError::new(IndexErrorKind::CountOverflow, message).with_tensor(&tensor)
         };
         let (parameter_count, breakdown) = self.counted.clone().map_err(overflow)?;
-        let mut findings = self.index_findings.clone();
-        findings.extend(self.split_findings());
-        findings.extend(self.pickle_findings.iter().cloned());
+        findings.extend(self.header_findings(true));
         findings.extend(check_count(&parameter_count, &breakdown, self.declared_total));
         findings.extend(check_config(&parameter_count, &breakdown));
         let weight_bytes = self.totals.file_bytes;
@@ -264,7 +253,7 @@ impl BuiltReport {
             commit: None,
             format: Safetensors.name(),
             model: self.model.clone(),
-            sharded: self.sharded,
+            sharded: self.index_check.is_some(),
             filepaths,
             parameter_count,
             breakdown,
@@ -279,14 +268,18 @@ impl BuiltReport {
         })
     }
 
-    /// Returns the disagreements between a split model and the numbers of files and tensors in its header.
-    pub fn split_findings(&self) -> impl Iterator<Item = Finding> {
-        let declared = self.model.as_ref().map_or([None; 2], |model| [model.files, model.tensors]);
+    /// Returns the disagreements between a split model and the numbers of files and tensors in its header, if all files
+    /// were read, and then the findings about pickles, errors first.
+    #[must_use]
+    pub fn header_findings(&self, is_complete: bool) -> Vec<Finding> {
+        let model = self.model.as_ref().filter(|_| is_complete);
+        let declared = model.map_or([None; 2], |model| [model.files, model.tensors]);
         let found = [("files", self.totals.files as u64), ("tensors", self.totals.tensors)];
-        declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {
+        let wrong = declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {
             let declared = declared.filter(|declared| *declared != found)?;
             Some(Finding::SplitMismatch { unit, declared, found })
-        })
+        });
+        wrong.chain(self.pickles.findings()).collect()
     }
 
     /// Returns the result in any format. The headers must have been kept.
@@ -322,7 +315,7 @@ impl BuiltReport {
         {
             return Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, report, header }));
         }
-        let index = match self.index {
+        let index = match self.index_check.and_then(|check| check.index) {
             Some(index) => index,
             None => SafetensorsIndexJson::from_headers(&headers)?,
         };
@@ -391,7 +384,7 @@ impl SafetensorsParseFromRepo {
         let mut builder = if is_single {
             ReportBuilder::new_single(true)
         } else {
-            ReportBuilder::new_sharded(index, true)
+            ReportBuilder::new_sharded(&path, index, true)
         };
         for (shard, header) in headers {
             builder.add(shard, header.into());
@@ -428,18 +421,18 @@ impl PickleFindings {
         self.example = self.example.take().into_iter().chain(views.take(1)).min();
     }
 
-    fn into_findings(self) -> Vec<Finding> {
-        let imports = self.unsafe_imports.into_iter().map(|(import, file)| Finding::UnsafeImport {
+    fn findings(&self) -> impl Iterator<Item = Finding> {
+        let imports = self.unsafe_imports.iter().map(|(import, file)| Finding::UnsafeImport {
             file: clip(file.as_str()),
-            import: clip(&import),
+            import: clip(import),
         });
-        let shared = self.example.map(|(tensor, stored_in)| Finding::SharedElements {
+        let shared = self.example.as_ref().map(|(tensor, stored_in)| Finding::SharedElements {
             tensors: self.views,
-            tensor: clip(&tensor),
-            stored_in: clip(&stored_in),
+            tensor: clip(tensor),
+            stored_in: clip(stored_in),
         });
         let pickled = (self.files > 0).then_some(Finding::PickledWeights);
-        bounded(imports).into_iter().chain(shared).chain(pickled).collect()
+        bounded(imports).into_iter().chain(shared).chain(pickled)
     }
 }
 

@@ -108,12 +108,6 @@ pub struct TensorState {
     pub file: RepoPath,
 }
 
-/// Returns the names and shapes of the tensors that only the first checkpoint has.
-fn only_in<'a>(one: &'a Tensors, other: &Tensors) -> impl Iterator<Item = (&'a str, &'a [u64])> {
-    let only = one.iter().filter(|(name, _)| !other.contains_key(*name));
-    only.map(|(name, tensor)| (&**name, &*tensor.shape))
-}
-
 impl Diff {
     /// Compares two checkpoints.
     #[must_use]
@@ -130,10 +124,7 @@ impl Diff {
 
     fn compare(before: &Weights, after: &Weights, has_shards: bool) -> Self {
         let [mut old, mut new] = [before, after].map(loaded_tensors);
-        let renamed = renamed_prefix(only_in(&old, &new), only_in(&new, &old));
-        if let Some(renamed) = &renamed {
-            renamed.apply(&mut old, &new);
-        }
+        let renamed = RenamedPrefix::rename(&mut old, &new, |one, other| one.shape == other.shape);
         remove_dropped_aliases(&mut old, before, &new);
         remove_dropped_aliases(&mut new, after, &old);
         let quantized = quantized_modules(&old, &new);
@@ -287,16 +278,49 @@ pub struct QuantizedLinear {
 }
 
 impl RenamedPrefix {
-    /// Gives the old tensors their new names, unless both checkpoints have the old name, or one has both names.
-    fn apply(&self, old: &mut Tensors, new: &Tensors) {
+    /// Finds the prefix that distinguishes most names, at least two, among those that only one of two checkpoints has,
+    /// and gives the old entries with this prefix their new names. `are_equal` compares two entries.
+    pub(crate) fn rename<T, U>(
+        old: &mut BTreeMap<String, T>,
+        new: &BTreeMap<String, U>,
+        are_equal: impl Fn(&T, &U) -> bool,
+    ) -> Option<Self> {
+        let mut rests = HashMap::<&str, Vec<(&str, &U)>>::new();
+        for (name, entry) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
+            for (prefix, rest) in prefixes(name) {
+                let found = rests.entry(rest).or_default();
+                // A rest that several entries share identifies none of them.
+                if found.len() < 2 {
+                    found.push((prefix, entry));
+                }
+            }
+        }
+        let mut votes = BTreeMap::<(&str, &str), u64>::new();
+        for (name, entry) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
+            let renamed = prefixes(name).find_map(|(before, rest)| match rests.get(rest)?[..] {
+                [(after, other)] if are_equal(entry, other) => Some((before, after)),
+                _ => None,
+            });
+            if let Some(pair) = renamed {
+                *votes.entry(pair).or_default() += 1;
+            }
+        }
+        let ((before, after), tensors) = votes.into_iter().max_by_key(|(_, votes)| *votes)?;
+        let (before, after) = (before.to_owned(), after.to_owned());
+        let renamed = (tensors > 1).then_some(Self { before, after, tensors })?;
+        renamed.apply(old, new);
+        Some(renamed)
+    }
+
+    fn apply<T, U>(&self, old: &mut BTreeMap<String, T>, new: &BTreeMap<String, U>) {
         let renamed = old.keys().filter(|name| !new.contains_key(*name)).filter_map(|name| {
             let rest = name.strip_prefix(&*self.before)?;
             Some((name.clone(), format!("{}{rest}", self.after)))
         });
         let renamed: Vec<_> = renamed.filter(|(_, name)| !old.contains_key(name)).collect();
         for (name, new_name) in renamed {
-            if let Some(tensor) = old.remove(&name) {
-                old.insert(new_name, tensor);
+            if let Some(entry) = old.remove(&name) {
+                old.insert(new_name, entry);
             }
         }
     }
@@ -317,37 +341,6 @@ fn prefixes(name: &str) -> impl Iterator<Item = (&str, &str)> {
     let prefixes = [0].into_iter().chain(dots).take(MAX_PREFIX_PARTS + 1);
     let is_long = |rest: &str| rest.split('.').nth(MIN_SUFFIX_PARTS - 1).is_some();
     prefixes.map(|at| name.split_at(at)).filter(move |(_, rest)| is_long(rest))
-}
-
-/// Finds the prefix that distinguishes most tensors of equal shape, at least two, among those that only one of two
-/// checkpoints has.
-pub(crate) fn renamed_prefix<'a>(
-    before: impl Iterator<Item = (&'a str, &'a [u64])>,
-    after: impl Iterator<Item = (&'a str, &'a [u64])>,
-) -> Option<RenamedPrefix> {
-    let mut rests = HashMap::<&str, Vec<(&str, &[u64])>>::new();
-    for (name, shape) in after {
-        for (prefix, rest) in prefixes(name) {
-            let found = rests.entry(rest).or_default();
-            // A rest that several tensors share identifies none of them.
-            if found.len() < 2 {
-                found.push((prefix, shape));
-            }
-        }
-    }
-    let mut votes = BTreeMap::<(&str, &str), u64>::new();
-    for (name, expected) in before {
-        let renamed = prefixes(name).find_map(|(old, rest)| match rests.get(rest)?[..] {
-            [(new, shape)] if shape == expected => Some((old, new)),
-            _ => None,
-        });
-        if let Some(pair) = renamed {
-            *votes.entry(pair).or_default() += 1;
-        }
-    }
-    let ((before, after), tensors) = votes.into_iter().max_by_key(|(_, tensors)| *tensors)?;
-    let (before, after) = (before.to_owned(), after.to_owned());
-    (tensors > 1).then_some(RenamedPrefix { before, after, tensors })
 }
 
 /// Matches the linear modules of `original` with the modules of `packed`. Also returns the modules that are packed.

@@ -4,7 +4,6 @@
 //! shards would be counted twice, and a tensor in no shard would be missing from the total.
 
 use std::collections::BTreeSet;
-use std::iter::once;
 
 use super::{Finding, bounded};
 use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount};
@@ -13,39 +12,37 @@ use crate::formats::{NameList, RepoPath, clip};
 
 /// Compares an index with the headers of its shards, which may arrive in any order.
 ///
-/// Takes two bytes per tensor of the index. Tensors that the index does not list are stored by name, in one string
-/// per shard, because a set without an index may contain millions.
-#[derive(Debug)]
+/// Takes two bytes per tensor of the index. Other tensors are stored by name, in one string per shard, because a set
+/// without an index may contain millions.
+#[derive(Debug, Default)]
 pub(super) struct IndexCheck {
-    index: Option<SafetensorsIndexJson>,
+    pub(super) index: Option<SafetensorsIndexJson>,
     /// The folder of the index. Findings contain the paths of shards in the repository.
-    pub(super) folder: Option<RepoPath>,
+    folder: Option<RepoPath>,
     /// The shards whose headers were added, in the order of arrival.
     shards: Vec<RepoPath>,
     /// For each tensor of the index, the 1-based index in `shards` of the first shard that contains it; 0 if none
     /// does.
     first_shards: Vec<u16>,
-    /// Further occurrences of indexed tensors: the positions of the tensor in the index and of the shard in `shards`.
-    duplicates: Vec<(u32, u16)>,
-    /// For each shard, the tensors that the index does not list.
-    unindexed: Vec<NameList>,
+    /// For each shard, the tensors that the index does not list, and those that an earlier shard contains.
+    others: Vec<NameList>,
 }
 
-/// A tensor that the index does not list: the index of its shard, and of its name in that shard.
-type Unindexed = (u16, u32);
+/// A tensor in `others`: the index of its shard, and of its name in that shard.
+type OtherTensor = (u16, u32);
+
+/// The tensors in `others` with the same name.
+struct SameName<'a> {
+    /// The index of the tensor in the index.
+    indexed: Option<usize>,
+    tensors: &'a [OtherTensor],
+}
 
 impl IndexCheck {
     /// Starts a comparison. Without an index, only duplicate tensors are found.
-    pub(super) fn new(index: Option<SafetensorsIndexJson>) -> Self {
+    pub(super) fn new(index: Option<SafetensorsIndexJson>, folder: Option<RepoPath>) -> Self {
         let tensors = index.as_ref().map_or(0, |index| index.weight_map().len());
-        Self {
-            index,
-            folder: None,
-            shards: Vec::new(),
-            first_shards: vec![0; tensors],
-            duplicates: Vec::new(),
-            unindexed: Vec::new(),
-        }
+        Self { index, folder, first_shards: vec![0; tensors], ..Self::default() }
     }
 
     /// Adds the names of the tensors in a shard. `shard` is its path as the index spells it.
@@ -54,31 +51,22 @@ impl IndexCheck {
         let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
         self.shards.push(shard.clone());
         let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
-        let mut unindexed = NameList::default();
+        let mut others = NameList::default();
         for name in names {
             match finder.as_mut().and_then(|finder| finder.index_of(name)) {
                 Some(entry) if self.first_shards[entry as usize] == 0 => {
                     self.first_shards[entry as usize] = number + 1;
                 }
-                Some(entry) => self.duplicates.push((entry, number)),
-                None => unindexed.push(name),
+                _ => others.push(name),
             }
         }
-        unindexed.shrink_to_fit();
-        self.unindexed.push(unindexed);
-    }
-
-    pub(super) fn index(&self) -> Option<&SafetensorsIndexJson> {
-        self.index.as_ref()
+        others.shrink_to_fit();
+        self.others.push(others);
     }
 
     /// Returns the added shards, sorted by path.
     pub(super) fn shards(&self) -> BTreeSet<&RepoPath> {
         self.shards.iter().collect()
-    }
-
-    pub(super) fn into_index(self) -> Option<SafetensorsIndexJson> {
-        self.index
     }
 
     /// Returns all disagreements, errors first.
@@ -87,12 +75,21 @@ impl IndexCheck {
     /// declared size only if all shards were added and contain exactly the tensors of the index, because otherwise
     /// the sizes must differ.
     pub(super) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
-        let unindexed = self.unindexed_by_name();
-        let mut findings = self.duplicate_tensors(&unindexed);
+        let others = self.others_by_name();
+        let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
+        let same_names = others.chunk_by(|one, next| self.name(*one) == self.name(*next));
+        let same_names = same_names.map(|tensors| {
+            let entry = finder.as_mut().and_then(|finder| finder.index_of(self.name(tensors[0])));
+            SameName { indexed: entry.map(|entry| entry as usize), tensors }
+        });
+        let (unindexed, duplicates): (Vec<_>, Vec<_>) =
+            same_names.partition(|found| found.indexed.is_none() && found.tensors.len() == 1);
+        let found = duplicates.iter().flat_map(|found| self.duplicate_tensors(found));
+        let mut findings = bounded(found);
         let Some(index) = &self.index else { return findings };
         findings.extend(bounded(self.missing_tensors(index)));
         let is_complete = findings.is_empty() && self.shards.len() == index.shards().len();
-        findings.extend(bounded(self.wrong_shards(index)));
+        findings.extend(bounded(self.wrong_shards(index, &duplicates)));
         findings.extend(self.unindexed_tensors(&unindexed));
         if is_complete && unindexed.is_empty() {
             findings.extend(check_size(index.total_size(), tensor_bytes));
@@ -105,45 +102,25 @@ impl IndexCheck {
         clip(RepoPath::join(self.folder.as_ref(), shard.as_str()).as_str())
     }
 
-    /// Returns the tensors that the index does not list, sorted by name.
-    fn unindexed_by_name(&self) -> Vec<Unindexed> {
-        let tensors = (0..).zip(&self.unindexed);
+    fn others_by_name(&self) -> Vec<OtherTensor> {
+        let tensors = (0..).zip(&self.others);
         let tensors = tensors.flat_map(|(shard, names)| names.indices().map(move |at| (shard, at)));
-        let mut tensors: Vec<Unindexed> = tensors.collect();
+        let mut tensors: Vec<OtherTensor> = tensors.collect();
         // The stable sort is fast on sorted runs, which most shards are.
         tensors.sort_by_key(|&tensor| self.name(tensor));
         tensors
     }
 
-    fn name(&self, (shard, at): Unindexed) -> &str {
-        self.unindexed[usize::from(shard)].get(at as usize)
-    }
-
-    /// Returns the tensors in several shards: first the indexed ones, then the others.
-    fn duplicate_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
-        let name = |entry| self.index.as_ref().map_or("", |index| index.tensor_at(entry).0);
-        let mut duplicates = self.duplicates.clone();
-        duplicates.sort_by_key(|&(entry, _)| name(entry as usize));
-        let indexed = duplicates.chunk_by(|(one, _), (next, _)| one == next).flat_map(|further| {
-            let entry = further[0].0 as usize;
-            let further = further.iter().map(|(_, shard)| *shard);
-            self.duplicate_findings(name(entry), once(self.first_shards[entry] - 1).chain(further))
-        });
-        let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
-        let unindexed = unindexed.chunk_by(same_name).filter(|found| found.len() > 1);
-        let unindexed = unindexed.flat_map(|found| {
-            self.duplicate_findings(self.name(found[0]), found.iter().map(|(shard, _)| *shard))
-        });
-        bounded(indexed.chain(unindexed))
+    fn name(&self, (shard, at): OtherTensor) -> &str {
+        self.others[usize::from(shard)].get(at as usize)
     }
 
     /// Returns a finding for each shard that contains a tensor, except for the first by name.
-    fn duplicate_findings(
-        &self,
-        tensor: &str,
-        shards: impl Iterator<Item = u16>,
-    ) -> impl Iterator<Item = Finding> {
-        let shards: BTreeSet<_> = shards.map(|shard| &self.shards[usize::from(shard)]).collect();
+    fn duplicate_tensors(&self, found: &SameName<'_>) -> impl Iterator<Item = Finding> {
+        let tensor = self.name(found.tensors[0]);
+        let first = found.indexed.map(|entry| self.first_shards[entry] - 1);
+        let numbers = first.into_iter().chain(found.tensors.iter().map(|(shard, _)| *shard));
+        let shards: BTreeSet<_> = numbers.map(|at| &self.shards[usize::from(at)]).collect();
         let mut shards = shards.into_iter();
         let first = shards.next();
         shards.filter_map(move |second| {
@@ -157,7 +134,7 @@ impl IndexCheck {
 
     /// Returns the tensors that are in no shard, although the shard that the index names was read.
     fn missing_tensors(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
-        let read: BTreeSet<_> = self.shards.iter().collect();
+        let read = self.shards();
         let entries = index.weight_map().zip(&self.first_shards);
         let missing = entries
             .filter(move |((_, shard), first_shard)| **first_shard == 0 && read.contains(shard));
@@ -168,8 +145,12 @@ impl IndexCheck {
     }
 
     /// Returns the tensors that are in exactly one shard, but not the one that the index names.
-    fn wrong_shards(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
-        let duplicates: BTreeSet<_> = self.duplicates.iter().map(|(entry, _)| *entry).collect();
+    fn wrong_shards(
+        &self,
+        index: &SafetensorsIndexJson,
+        duplicates: &[SameName<'_>],
+    ) -> impl Iterator<Item = Finding> {
+        let duplicates: BTreeSet<_> = duplicates.iter().filter_map(|found| found.indexed).collect();
         let entries = (0..).zip(index.weight_map().zip(&self.first_shards));
         entries.filter_map(move |(entry, ((tensor, indexed), first_shard))| {
             let found = self.shards.get(usize::from(first_shard.checked_sub(1)?))?;
@@ -181,14 +162,12 @@ impl IndexCheck {
         })
     }
 
-    /// Returns the unindexed tensors that are in only one shard, sorted by shard.
-    fn unindexed_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
-        let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
-        let once = unindexed.chunk_by(same_name).filter(|found| found.len() == 1);
-        let mut once: Vec<_> = once.map(|found| found[0]).collect();
-        let shard = |tensor: Unindexed| &self.shards[usize::from(tensor.0)];
-        once.sort_by_key(|&tensor| shard(tensor));
-        bounded(once.into_iter().map(|tensor| Finding::UnindexedTensor {
+    /// Returns the tensors that the index does not list, sorted by shard.
+    fn unindexed_tensors(&self, unindexed: &[SameName<'_>]) -> Vec<Finding> {
+        let shard = |tensor: OtherTensor| &self.shards[usize::from(tensor.0)];
+        let mut tensors: Vec<_> = unindexed.iter().map(|found| found.tensors[0]).collect();
+        tensors.sort_by_key(|&tensor| shard(tensor));
+        bounded(tensors.into_iter().map(|tensor| Finding::UnindexedTensor {
             tensor: clip(self.name(tensor)),
             shard: self.path(shard(tensor)),
         }))

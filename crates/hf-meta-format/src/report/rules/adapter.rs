@@ -12,7 +12,7 @@ use crate::formats::{FileHeader, RepoPath};
 use crate::report::adapter::{
     AdaptedModule, Adapter, AdapterConfig, AdapterModules, configs, decimal, is_kohya, metadata,
 };
-use crate::report::diff::renamed_prefix;
+use crate::report::diff::RenamedPrefix;
 use crate::report::{Finding, Weights};
 
 /// The rank and the `alpha` that PEFT uses if its configuration has none.
@@ -27,11 +27,10 @@ pub fn check_adapter(json: Option<&[u8]>, headers: &[(RepoPath, FileHeader)]) ->
     let json = json.map(standard_json);
     let Some(adapter) = AdapterModules::new(headers) else { return Vec::new() };
     let mut found = Mismatches::default();
-    let configs = configs(json.as_deref(), headers);
     let has_tensors = headers.iter().any(|(_, header)| !header.tensors().is_empty());
     if let Some((path, _)) = headers.first().filter(|_| !has_tensors && json.is_some()) {
-        let values = ("adapted modules", "none");
-        found.add(MismatchKind::EmptyAdapter, (path.as_str(), ""), "target_modules", values);
+        let kind = MismatchKind::EmptyAdapter;
+        found.add(kind, path.as_str(), "target_modules", "adapted modules", "none");
         return found.into_findings();
     }
     for ((name, _), module) in &adapter.modules {
@@ -39,9 +38,9 @@ pub fn check_adapter(json: Option<&[u8]>, headers: &[(RepoPath, FileHeader)]) ->
             check_parts(name, module, &mut found);
         }
     }
-    for config in &configs {
-        check_config(config, &adapter, &mut found);
-        check_saved(config, headers, &mut found);
+    for config in configs(json.as_deref(), headers) {
+        check_config(&config, &adapter, &mut found);
+        check_saved(&config, headers, &mut found);
     }
     check_alphas(&adapter, headers, &mut found);
     found.into_findings()
@@ -49,66 +48,50 @@ pub fn check_adapter(json: Option<&[u8]>, headers: &[(RepoPath, FileHeader)]) ->
 
 /// Checks that a module has all parts of its method, and that they agree on its rank and sides.
 fn check_parts(name: &str, module: &AdaptedModule<'_>, found: &mut Mismatches) {
-    let group = NamePattern::new(name).text;
-    let stored = module.parts.keys().next().copied().unwrap_or_default();
+    let first = module.parts.keys().next().copied().unwrap_or_default();
     for part in &module.method.parts {
-        let group = format!("{group}.{}", part.name);
         let Some((tensor, info)) = module.parts.get(part.name) else {
             if part.is_required {
                 let missing = format!("{name}.{}", part.name);
-                let values = ("stored", "missing");
-                found.add(MismatchKind::MissingPart, (&missing, &group), stored, values);
+                found.add(MismatchKind::MissingPart, &missing, first, "stored", "missing");
             }
             continue;
         };
-        let (mut expected, mut key) = (Vec::new(), None);
-        for (at, side) in part.sides.chars().enumerate() {
-            let Some((length, other)) = module.sides.get(&side) else { continue };
-            let is_own = *other == part.name;
-            expected.push(if is_own { "_".to_owned() } else { length.to_string() });
-            let fits = info.shape.get(at).is_some_and(|found| {
-                // The parts of a convolution can be split into groups.
-                let has_groups = info.shape.len() > 2 && *found > 0 && length % found == 0;
-                found == length || has_groups
-            });
-            if !fits {
-                key.get_or_insert(if is_own { stored } else { *other });
-            }
-        }
-        if info.shape.len() < part.sides.len() {
-            expected.resize(part.sides.len(), "_".to_owned());
-            key.get_or_insert(stored);
-        }
-        if let Some(key) = key {
-            let values = (format!("[{}]", expected.join(", ")), format!("{:?}", info.shape));
-            found.add(MismatchKind::ShapeMismatch, (tensor, &group), key, values);
-        }
+        let shape = &info.shape;
+        let sides: Vec<_> = part.sides.chars().map(|side| module.sides.get(&side)).collect();
+        let fits = |at: usize| {
+            let (Some(found), Some((length, _))) = (shape.get(at), sides[at]) else { return false };
+            // The parts of a convolution can be split into groups.
+            found == length || shape.len() > 2 && *found > 0 && length % found == 0
+        };
+        let Some(wrong) = (0..sides.len()).find(|at| !fits(*at)) else { continue };
+        let of_other = |at: usize| sides[at].filter(|(_, other)| *other != part.name);
+        let expected = (0..sides.len()).map(|at| {
+            of_other(at).map_or_else(|| "_".to_owned(), |(length, _)| length.to_string())
+        });
+        let expected = format!("[{}]", expected.collect::<Vec<_>>().join(", "));
+        let key = of_other(wrong).map_or(first, |(_, other)| other);
+        found.add(MismatchKind::ShapeMismatch, tensor, key, expected, format!("{shape:?}"));
     }
 }
 
-/// Returns the positions of names in a configuration of PEFT.
-fn name_entries<'a>(names: impl Iterator<Item = &'a str>) -> ModuleEntries<usize> {
-    let mut entries = ModuleEntries::default();
-    names.zip(0..).for_each(|(name, at)| entries.add_name(name, at));
-    entries
-}
-
-/// Returns the positions of names and regular expressions, which PEFT matches as `(.*\.)?(entry)$`. Returns `None` if an
-/// expression is not supported.
-fn rank_entries<'a>(ranks: impl Iterator<Item = &'a str>) -> Option<ModuleEntries<usize>> {
-    let mut entries = ModuleEntries::default();
-    for (entry, at) in ranks.zip(0..) {
-        if entry.contains(['*', '+', '?', '\\', '[', '(', '^', '$', '|', '{']) {
-            let expression = Pattern::of_entry(&format!("re:(?:.*\\.)?(?:{entry})$"));
-            entries.add_pattern(expression, at);
-        } else {
-            entries.add_name(entry, at);
+/// Returns the positions of entries that select modules. `expression` returns the regular expression of an entry, or
+/// `None` for a name. Returns `None` if an expression is not supported.
+fn module_entries<'a>(
+    entries: impl Iterator<Item = &'a str>,
+    expression: impl Fn(&str) -> Option<String>,
+) -> Option<ModuleEntries<usize>> {
+    let mut found = ModuleEntries::default();
+    for (entry, at) in entries.zip(0..) {
+        match expression(entry) {
+            Some(text) => found.add_pattern(Pattern::of_entry(&format!("re:{text}$")), at),
+            None => found.add_name(entry, at),
         }
     }
-    let expressions = entries.patterns();
+    let expressions = found.patterns();
     let is_bounded = expressions.len() <= MAX_EXPRESSIONS;
-    let is_sure = is_bounded && expressions.iter().all(|(rule, _)| rule.is_supported());
-    is_sure.then_some(entries)
+    let is_sure = is_bounded && expressions.iter().all(|(entry, _)| entry.is_supported());
+    is_sure.then_some(found)
 }
 
 /// Compares modules with the configuration of PEFT, or of MLX.
@@ -129,21 +112,22 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         return;
     }
     let targets = check_targets(config, &modules, found);
-    let rank = match config.raw("r") {
+    let rank = match config.raw("r").map(|value| (value, number(value))) {
         None => PEFT_DEFAULT,
-        Some(value) => match number(value) {
-            Some(rank @ 1..) => rank,
-            _ => return found.add_invalid("r", value.get()),
-        },
+        Some((_, Some(rank @ 1..))) => rank,
+        Some((value, _)) => return found.add_invalid("r", value.get()),
     };
     let pattern = config.object("rank_pattern");
     let entries: Vec<_> = pattern.entries().collect();
-    let rules = rank_entries(entries.iter().map(|(name, _)| *name));
+    let rules = module_entries(entries.iter().map(|(name, _)| *name), |entry| {
+        let is_expression = entry.contains(['*', '+', '?', '\\', '[', '(', '^', '$', '|', '{']);
+        is_expression.then(|| format!("(?:.*\\.)?(?:{entry})"))
+    });
     // The ranks of stacked experts are multiplied by their number, and a block-diagonal part has several ranks.
     let has_parameters = config.list("target_parameters").is_some_and(|list| !list.is_empty());
     let (Some(rules), None) = (rules, config.raw("use_bdlora")) else { return };
     let rank = |module: &str| {
-        if has_parameters && !targets.as_ref()?.contains(module) {
+        if has_parameters && targets.as_ref()?.matching(module).next().is_none() {
             return None;
         }
         match rules.matching(module).min() {
@@ -160,10 +144,7 @@ fn check_statements(config: &AdapterConfig<'_>, found: &mut Mismatches) {
 
     if let Some(key) = config.alpha_key() {
         match config.raw(key) {
-            None => {
-                let values = ("a number", PEFT_DEFAULT);
-                found.add(MismatchKind::MissingAlpha, (key, ""), key, values);
-            }
+            None => found.add(MismatchKind::MissingAlpha, key, key, "a number", PEFT_DEFAULT),
             Some(value) if decimal(value).is_none() => found.add_invalid(key, value.get()),
             Some(_) => {}
         }
@@ -171,7 +152,7 @@ fn check_statements(config: &AdapterConfig<'_>, found: &mut Mismatches) {
     let base = config.text(BASE).unwrap_or_default();
     let is_path = base.starts_with(['/', '.', '~']) || base.contains('\\');
     if config.prefix.is_empty() && (base.is_empty() || is_path) {
-        found.add(MismatchKind::UnnamedBaseModel, (BASE, ""), BASE, ("a repository", base));
+        found.add(MismatchKind::UnnamedBaseModel, BASE, BASE, "a repository", base);
     }
 }
 
@@ -191,7 +172,7 @@ fn check_saved(
     let parts: Vec<_> = names.iter().map(|name| format!(".{name}.")).collect();
     let mut tensors = headers.iter().flat_map(|(_, header)| header.tensors().names());
     if !tensors.any(|tensor| parts.iter().any(|part| tensor.contains(part.as_str()))) {
-        found.add(MismatchKind::MissingPart, (name, ""), "modules_to_save", ("stored", "missing"));
+        found.add(MismatchKind::MissingPart, name, "modules_to_save", "stored", "missing");
     }
 }
 
@@ -202,73 +183,53 @@ fn check_ranks(
     found: &mut Mismatches,
 ) {
     for (name, module) in modules {
-        let (Some(rank), Some((expected, key))) = (module.rank(), expected(name)) else { continue };
-        if rank != expected {
-            let group = NamePattern::new(name).text;
-            let values = (expected, rank);
-            found.add(MismatchKind::RankMismatch, (name, &group), key, values);
+        if let (Some(rank), Some((expected, key))) = (module.side('r'), expected(name))
+            && rank != expected
+        {
+            found.add(MismatchKind::RankMismatch, name, key, expected, rank);
         }
     }
 }
 
-/// The modules that `target_modules` selects.
-struct Targets<'a> {
-    selected: HashSet<&'a str>,
-    /// The entries that select none.
-    unmatched: Vec<String>,
-}
-
-impl<'a> Targets<'a> {
-    /// Returns `None` if the selection is uncertain.
-    fn new(config: &AdapterConfig<'_>, modules: &[(&'a str, &AdaptedModule<'_>)]) -> Option<Self> {
-        let modules = modules.iter().map(|(name, _)| *name);
-        if let Some(list) = config.list("target_modules") {
-            let rules = name_entries(list.iter().map(String::as_str));
-            let found = modules.filter_map(|name| Some((name, *rules.matching(name).min()?)));
-            let (selected, used): (_, HashSet<_>) = found.unzip();
-            let unmatched = (0..).zip(&list).filter(|(at, _)| !used.contains(at));
-            let unmatched = unmatched.map(|(_, name)| name.clone()).collect();
-            return Some(Self { selected, unmatched });
-        }
-        let expression = config.text("target_modules").filter(|text| text != "all-linear")?;
-        let expression = Pattern::of_entry(&format!("re:(?:{expression})$"));
-        let selected = modules.filter(|name| expression.matches(name).is_some()).collect();
-        expression.is_supported().then_some(Self { selected, unmatched: Vec::new() })
-    }
-}
-
-/// Compares modules with the names of targets. Returns the selected modules, if the targets are certain.
-fn check_targets<'a>(
+/// Compares modules with the names of targets. Returns the targets, if they are certain.
+fn check_targets(
     config: &AdapterConfig<'_>,
-    modules: &[(&'a str, &AdaptedModule<'_>)],
+    modules: &[(&str, &AdaptedModule<'_>)],
     found: &mut Mismatches,
-) -> Option<HashSet<&'a str>> {
-    let Targets { selected, unmatched } = Targets::new(config, modules)?;
+) -> Option<ModuleEntries<usize>> {
+    let names = config.list("target_modules");
+    let targets = match &names {
+        Some(names) => module_entries(names.iter().map(String::as_str), |_| None)?,
+        None => {
+            let text = config.text("target_modules").filter(|text| text != "all-linear")?;
+            module_entries([&*text].into_iter(), |text| Some(format!("(?:{text})")))?
+        }
+    };
     let parameters = config.list("target_parameters").unwrap_or_default();
     let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));
-    let parents = name_entries(parents);
+    let parents = module_entries(parents, |_| None)?;
     let layers =
         config.raw("layers_to_transform").filter(|_| config.raw("layers_pattern").is_none());
     let layers =
         layers.and_then(|value| read::<Vec<u64>>(value).or_else(|| Some(vec![number(value)?])));
+    let mut used = HashSet::<usize>::new();
     for (name, _) in modules {
-        let place = NamePattern::new(name);
-        let layer = place.only_number();
-        let key = if !selected.contains(name) && parents.matching(name).next().is_none() {
+        let target = targets.matching(name).min();
+        used.extend(target);
+        let layer = NamePattern::new(name).only_number();
+        let key = if target.is_none() && parents.matching(name).next().is_none() {
             "target_modules"
         } else if layers.as_ref().zip(layer).is_some_and(|(layers, at)| !layers.contains(&at)) {
             "layers_to_transform"
         } else {
             continue;
         };
-        let values = ("a target", "stored");
-        found.add(MismatchKind::UntargetedModule, (name, &place.text), key, values);
+        found.add(MismatchKind::UntargetedModule, name, key, "a target", "stored");
     }
-    for name in &unmatched {
-        let values = ("a module", "none");
-        found.add(MismatchKind::UnmatchedTarget, (name, ""), "target_modules", values);
+    for (name, _) in names.iter().flatten().zip(0..).filter(|(_, at)| !used.contains(at)) {
+        found.add(MismatchKind::UnmatchedTarget, name, "target_modules", "a module", "none");
     }
-    Some(selected)
+    Some(targets)
 }
 
 /// Checks the `alpha` of modules in the names of kohya. Loaders use the rank where it is missing.
@@ -277,24 +238,19 @@ fn check_alphas(
     headers: &[(RepoPath, FileHeader)],
     found: &mut Mismatches,
 ) {
-    let takes_alpha = |module: &AdaptedModule<'_>| {
-        module.rank().is_some() && module.method.parts.iter().any(|part| part.name == "alpha")
-    };
-    let modules = adapter.modules.iter();
-    let modules: Vec<_> =
-        modules.filter(|((name, _), module)| takes_alpha(module) && is_kohya(name)).collect();
+    let modules = adapter.modules.iter().filter_map(|((name, _), module)| {
+        let mut parts = module.method.parts.iter();
+        let takes_alpha = is_kohya(name) && parts.any(|part| part.name == "alpha");
+        takes_alpha.then_some((name, module.side('r')?, module.parts.contains_key("alpha")))
+    });
+    let modules: Vec<_> = modules.collect();
     let [dim, alpha] = ["ss_network_dim", "ss_network_alpha"]
         .map(|key| metadata(headers, key)?.parse::<f64>().ok());
-    let is_stored = |module: &AdaptedModule<'_>| module.parts.contains_key("alpha");
     let is_needed = dim.is_some() && alpha.is_some() && dim != alpha;
-    if !is_needed && !modules.iter().any(|(_, module)| is_stored(module)) {
-        return;
-    }
-    for ((name, _), module) in modules {
-        if !is_stored(module) {
-            let (missing, group) = (format!("{name}.alpha"), NamePattern::new(name).text);
-            let values = ("stored", module.rank().unwrap_or_default());
-            found.add(MismatchKind::MissingAlpha, (&missing, &group), "alpha", values);
+    if is_needed || modules.iter().any(|(.., is_stored)| *is_stored) {
+        for (name, rank, _) in modules.iter().filter(|(.., is_stored)| !is_stored) {
+            let missing = format!("{name}.alpha");
+            found.add(MismatchKind::MissingAlpha, &missing, "alpha", "stored", rank);
         }
     }
 }
@@ -305,61 +261,45 @@ impl Adapter {
     #[must_use]
     pub fn check_base(&self, base: &Weights) -> Vec<Finding> {
         let mut found = Mismatches::default();
-        let shapes = base_shapes(base);
-        let modules = self.shapes.iter().map(|(name, shape)| (name.replace('_', "."), name, shape));
-        let modules: BTreeMap<_, _> =
-            modules.map(|(plain, name, shape)| (plain, (name, shape))).collect();
-        let no_shape: &[u64] = &[];
-        let unknown = modules.keys().filter(|name| !shapes.contains_key(*name));
-        let unused = shapes.keys().filter(|name| !modules.contains_key(*name));
-        let renamed = renamed_prefix(
-            unknown.map(|name| (&**name, no_shape)),
-            unused.map(|name| (&**name, no_shape)),
-        );
-        let base_name = |name: &str| match &renamed {
-            Some(renamed) if !shapes.contains_key(name) => {
-                let rest = name.strip_prefix(&*renamed.before)?;
-                Some(format!("{}{rest}", renamed.after))
-            }
-            _ => Some(name.to_owned()),
-        };
-        let patterns: HashSet<_> = shapes.keys().map(|name| NamePattern::new(name).text).collect();
+        let stored = base_modules(base);
+        let modules =
+            self.shapes.iter().map(|(name, sides)| (name.replace('_', "."), (name, sides)));
+        let mut modules: BTreeMap<_, _> = modules.collect();
+        RenamedPrefix::rename(&mut modules, &stored, |_, _| true);
+        let patterns: HashSet<_> = stored.keys().map(|name| NamePattern::new(name).text).collect();
         let mut matched = 0;
         for (name, (module, sides)) in &modules {
-            let Some(name) = base_name(name) else { continue };
-            let group = NamePattern::new(module).text;
-            if let Some((stored, shape)) = shapes.get(&name) {
+            if let Some((stored, shape)) = stored.get(name) {
                 matched += 1;
                 // Packed weights have other shapes.
                 if let Some(shape) = shape.as_ref().filter(|shape| !fits_base(**sides, shape)) {
-                    let values = (format!("{shape:?}"), format!("{sides:?}"));
-                    found.add(MismatchKind::ShapeMismatch, (module, &group), stored, values);
+                    let (shape, sides) = (format!("{shape:?}"), format!("{sides:?}"));
+                    found.add(MismatchKind::ShapeMismatch, module, stored, shape, sides);
                 }
-            } else if patterns.contains(&NamePattern::new(&name).text) {
+            } else if patterns.contains(&NamePattern::new(name).text) {
                 // The same module of other layers exists, so that only its layer does not.
-                let values = ("stored", "missing");
-                found.add(MismatchKind::MissingBaseModule, (module, &group), "base", values);
+                found.add(MismatchKind::MissingBaseModule, module, "base", "stored", "missing");
             }
         }
-        if let Some((example, _)) = modules.values().next().filter(|_| matched == 0) {
-            let values = ("a module of the base model", "none");
-            found.add(MismatchKind::UnmatchedBase, (example, ""), "base", values);
+        if let Some((module, _)) = modules.values().next().filter(|_| matched == 0) {
+            let expected = "a module of the base model";
+            found.add(MismatchKind::UnmatchedBase, module, "base", expected, "none");
         }
         found.into_findings()
     }
 }
 
 /// Returns the modules of a base model by name, with dots for underscores: the name, and the shape of plain weights.
-fn base_shapes(base: &Weights) -> BTreeMap<String, (&str, Option<Vec<u64>>)> {
-    let tensors = base.files().flat_map(|(_, header)| header.tensors());
-    let shapes = tensors.filter_map(|(name, tensor)| {
+fn base_modules(base: &Weights) -> BTreeMap<String, (&str, Option<Vec<u64>>)> {
+    let tensors = base.named_headers().flat_map(|(_, header)| header.tensors());
+    let modules = tensors.filter_map(|(name, tensor)| {
         let (module, component) = split_name(name);
         let is_float = container_bits(&tensor.dtype).is_none() && tensor.dtype.bits() >= Some(8);
         let is_plain = component.is_plain() && (2..=4).contains(&tensor.shape.len());
         let shape = (is_float && is_plain).then_some(tensor.shape);
         component.is_weights().then(|| (module.replace('_', "."), (module, shape)))
     });
-    shapes.collect()
+    modules.collect()
 }
 
 /// Returns whether an adapter of these outputs and inputs fits weights. Embeddings, and the linear modules of GPT-2, are

@@ -3,15 +3,13 @@
 //! The table of architectures lists the modules of a language model with formulas of their shapes.
 //! `tests/oracles/layouts.py` derives them from `transformers` 5.23.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt::Display;
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::count::name_pattern::NamePattern;
-use crate::count::{Component, NamePatterns, container_bits, split_name};
+use crate::count::{NamePatterns, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
 use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames, positive};
@@ -52,27 +50,30 @@ fn find_mismatches(config: &ModelConfig<'_>, json: &[u8], headers: &Headers) -> 
         values: HashMap::new(),
         mismatches: Mismatches::default(),
     };
-    let mut stored = StoredModules::default();
+    let (mut stored, mut names) = (StoredModules::default(), NamePatterns::default());
     for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
-        stored.add_name(name);
+        stored.has_drafts |= names.read(name).is_draft();
+        if name.split('.').take(2).any(|part| TOWERS.contains(&part)) {
+            stored.tower.get_or_insert(name);
+        }
         let Some(found) = ModuleTensor::new(name, prefix, tensor) else {
             stored.has_others = true;
             continue;
         };
         stored.add(&found, &rules);
-        if let Some(shape) = rules.get(&found.place.text).filter(|_| found.is_unpacked()) {
+        if let Some(shape) = rules.get(&found.place.text).filter(|_| found.is_unpacked) {
             check.check_shape(&found, shape);
-            if found.inside == HEAD || found.inside == embedding {
-                let row = &mut stored.rows[usize::from(found.inside == HEAD)];
-                *row = found.tensor.shape.first().copied();
+            let rows = found.tensor.shape.first().copied();
+            match found.inside {
+                HEAD => stored.output_rows = rows,
+                inside if inside == embedding => stored.input_rows = rows,
+                _ => {}
             }
         }
     }
-    let mut has_spares = false;
-    for (list, elements) in &stored.lists {
-        has_spares |= check.check_list(list, elements);
+    for (path, list) in &stored.lists {
+        stored.has_drafts |= check.check_list(path, list);
     }
-    stored.has_drafts |= has_spares;
     check.check_parts(config, json, prefix, &stored);
     Some(check.mismatches)
 }
@@ -89,13 +90,13 @@ fn prefix<'a>(headers: &'a Headers, embedding: &str) -> Option<&'a str> {
 /// A tensor of a module that is in the language model, or of the output embedding.
 struct ModuleTensor<'h> {
     name: &'h str,
-    component: &'static Component,
     tensor: TensorInfo,
-    is_bias: bool,
     module: &'h str,
     /// The name of the module, relative to the language model.
     inside: &'h str,
     place: NamePattern,
+    /// True if the tensor has the shape of its weights.
+    is_unpacked: bool,
 }
 
 impl<'h> ModuleTensor<'h> {
@@ -105,18 +106,9 @@ impl<'h> ModuleTensor<'h> {
         let module = whole.strip_suffix(".bias").unwrap_or(whole);
         let is_head = module == HEAD || module.ends_with(".lm_head");
         let inside = if is_head { HEAD } else { module.strip_prefix(prefix)? };
-        let (is_bias, place) = (module.len() < whole.len(), NamePattern::new(inside));
-        Some(Self { name, component, tensor, is_bias, module, inside, place })
-    }
-
-    /// Returns whether the tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may
-    /// transpose stacks.
-    fn is_unpacked(&self) -> bool {
-        let TensorInfo { dtype, shape, .. } = &self.tensor;
-        let least = if shape.len() > 2 { 16 } else { 8 };
-        let is_float = container_bits(dtype).is_none() && dtype.bits() >= Some(least);
-        let is_weight = self.component.is_plain() && !self.is_bias;
-        is_weight && is_float && !matches!(shape[..], [_, 1])
+        let is_weight = component.is_plain() && module == whole;
+        let is_unpacked = is_weight && is_unpacked(&tensor);
+        Some(Self { name, tensor, module, inside, place: NamePattern::new(inside), is_unpacked })
     }
 
     /// Returns the path of the list that contains the number at `start` of the name inside the language model.
@@ -126,77 +118,65 @@ impl<'h> ModuleTensor<'h> {
     }
 }
 
+/// Returns whether a weight tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may
+/// transpose stacks.
+fn is_unpacked(TensorInfo { dtype, shape, .. }: &TensorInfo) -> bool {
+    let least = if shape.len() > 2 { 16 } else { 8 };
+    let is_float = container_bits(dtype).is_none() && dtype.bits() >= Some(least);
+    is_float && !matches!(shape[..], [_, 1])
+}
+
 /// Returns the number of the layer; 0 outside of layers.
 fn layer(place: &NamePattern) -> u64 {
     place.numbers.first().map_or(0, |number| number.value)
 }
 
 /// A list of modules, such as the layers of a model or the experts of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ModuleList<'h> {
+struct ModuleList {
     /// The name in the table.
     name: &'static str,
     /// The number of the layer around the list; 0 for the layers.
     layer: u64,
-    path: &'h str,
+    elements: BTreeMap<u64, Patterns>,
 }
 
-/// The patterns of the names of modules.
-type Patterns = BTreeSet<Rc<str>>;
+/// The patterns of the names of an element's modules.
+type Patterns = BTreeSet<String>;
 
 /// The modules in the files.
 #[derive(Default)]
 struct StoredModules<'h> {
-    /// The modules of each element of each list.
-    lists: BTreeMap<ModuleList<'h>, BTreeMap<u64, Patterns>>,
-    /// The patterns that modules share. A hostile file can have a different one for each tensor.
-    patterns: HashSet<Rc<str>>,
+    lists: BTreeMap<&'h str, ModuleList>,
     /// The rows of the input embedding and of the output embedding.
-    rows: [Option<u64>; 2],
+    input_rows: Option<u64>,
+    output_rows: Option<u64>,
     /// True if a module is outside of the known language model.
     has_others: bool,
     has_drafts: bool,
-    names: NamePatterns,
     /// A tensor of a vision tower.
     tower: Option<&'h str>,
 }
 
 impl<'h> StoredModules<'h> {
-    /// The maximum number of different patterns. Further unknown ones count as one.
-    const MAX_PATTERNS: usize = 128;
-
-    fn add_name(&mut self, name: &'h str) {
-        self.has_drafts |= self.names.read(name).is_draft();
-        let is_tower = name.split('.').take(2).any(|part| TOWERS.contains(&part));
-        self.tower = self.tower.or(Some(name).filter(|_| is_tower));
-    }
-
+    /// Adds a tensor to the lists around it.
     fn add(&mut self, found: &ModuleTensor<'h>, rules: &Definitions) {
+        /// The maximum number of modules in an element. Further unknown ones are ignored.
+        const MAX_MODULES: usize = 256;
+
         let place = &found.place;
         let is_known = rules.get(&place.text).is_some();
         self.has_others |= !is_known;
-        let pattern = self.shared(&place.text, is_known);
         for (at, number) in place.numbers.iter().enumerate() {
-            if let Some((name, _)) = rules.entries.get_key_value(&place.text[..number.pattern_end])
-            {
-                let layer = if at == 0 { 0 } else { layer(place) };
-                let list = ModuleList { name, layer, path: found.list_path(number.start) };
-                let elements = self.lists.entry(list).or_default();
-                elements.entry(number.value).or_default().insert(pattern.clone());
+            let name = &place.text[..number.pattern_end];
+            let Some((name, _)) = rules.entries.get_key_value(name) else { continue };
+            let layer = if at == 0 { 0 } else { layer(place) };
+            let list = self.lists.entry(found.list_path(number.start));
+            let list = list.or_insert(ModuleList { name, layer, elements: BTreeMap::new() });
+            let modules = list.elements.entry(number.value).or_default();
+            if is_known || modules.len() < MAX_MODULES {
+                modules.insert(place.text.clone());
             }
         }
-    }
-
-    fn shared(&mut self, pattern: &str, is_known: bool) -> Rc<str> {
-        if let Some(known) = self.patterns.get(pattern) {
-            return known.clone();
-        }
-        if !is_known && self.patterns.len() >= Self::MAX_PATTERNS {
-            return "".into();
-        }
-        let new: Rc<str> = pattern.into();
-        self.patterns.insert(new.clone());
-        new
     }
 }
 
@@ -224,9 +204,8 @@ impl ConfigCheck<'_> {
                 Some((value, keys.join(", ")))
             }
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
-                let found = self.names.text(key);
-                let kind = MismatchKind::InvalidConfigValue;
-                self.mismatches.add(kind, (key, ""), key, ("a number, or one per layer", found));
+                let (expected, found) = ("a number, or one per layer", self.names.text(key));
+                self.mismatches.add(MismatchKind::InvalidConfigValue, key, key, expected, found);
                 None
             }
             Err(_) => None,
@@ -245,37 +224,35 @@ impl ConfigCheck<'_> {
     ) {
         use MismatchKind as Kind;
 
-        let mut add = |kind, module: &str, key: &str, values: [&dyn Display; 2]| {
-            self.mismatches.add(kind, (module, ""), key, (values[0], values[1]));
-        };
+        let found = &mut self.mismatches;
         // Training programs wrap models, and loaders do not know their names.
         let is_wrapper = |(at, part): &(usize, &str)| {
             *part == "module" && *at == 0 || ["_orig_mod", "_fsdp_wrapped_module"].contains(part)
         };
         if let Some((_, wrapper)) = prefix.split('.').enumerate().find(is_wrapper) {
-            add(Kind::WrappedNames, wrapper, "model_type", [&"no prefix", &prefix]);
+            found.add(Kind::WrappedNames, wrapper, "model_type", "no prefix", prefix);
         }
         let outer = config.outermost();
         let has_vision = outer.get::<JsonObject<'_>>("vision_config").is_some();
         if has_vision && !stored.has_others {
-            add(Kind::MissingVisionTower, "", "vision_config", [&1, &0]);
+            found.add(Kind::MissingVisionTower, "", "vision_config", 1, 0);
         }
         let text = std::str::from_utf8(json).unwrap_or_default();
         let has_images = IMAGE_KEYS.iter().any(|key| text.contains(key));
         let is_whole = outer.get::<String>("model_type") == config.architecture();
         if let Some(tower) = stored.tower.filter(|_| !has_images && is_whole) {
-            add(Kind::SpareVisionTower, tower, "model_type", [&0, &1]);
+            found.add(Kind::SpareVisionTower, tower, "model_type", 0, 1);
         }
-        if let [Some(input), Some(output)] = stored.rows
+        if let (Some(input), Some(output)) = (stored.input_rows, stored.output_rows)
             && config.is_tied() == Some(true)
             && input != output
         {
-            add(Kind::TiedShapeMismatch, HEAD, "tie_word_embeddings", [&input, &output]);
+            found.add(Kind::TiedShapeMismatch, HEAD, "tie_word_embeddings", input, output);
         }
         if let Some((key, layers)) = positive(config.text_model(), "draft_layers")
             && !stored.has_drafts
         {
-            add(Kind::MissingDraftLayers, "", key, [&layers, &0]);
+            found.add(Kind::MissingDraftLayers, "", key, layers, 0);
         }
     }
 
@@ -305,65 +282,62 @@ impl ConfigCheck<'_> {
             }
         }
         if let Some(keys) = wrong {
-            let values = (format!("[{}]", expected.join(", ")), format!("{shape:?}"));
-            let module = (found.name, &*place.text);
-            self.mismatches.add(MismatchKind::ShapeMismatch, module, &keys, values);
+            let (expected, shape) = (format!("[{}]", expected.join(", ")), format!("{shape:?}"));
+            self.mismatches.add(MismatchKind::ShapeMismatch, found.name, &keys, expected, shape);
         }
     }
 
-    /// Compares the length of a list with the configuration, and its elements with each other. Returns true if the
-    /// list is longer.
-    fn check_list(&mut self, list: &ModuleList<'_>, elements: &BTreeMap<u64, Patterns>) -> bool {
+    /// Compares the length of a list with the configuration, and its elements with each other. Returns true if the list
+    /// is longer.
+    fn check_list(&mut self, path: &str, list: &ModuleList) -> bool {
         let Some(formula) = self.rules.get(list.name) else { return false };
         let Some((length, keys)) = self.evaluate(formula, list.layer) else { return false };
-        let stored = elements.range(..length).count() as u64;
+        let stored = list.elements.range(..length).count() as u64;
         // Layers with unknown modules may draft tokens.
         let is_known =
             |modules: &Patterns| modules.iter().all(|name| self.rules.get(name).is_some());
-        let spare =
-            elements.range(length..).filter(|(_, modules)| is_known(modules)).count() as u64;
-        let place = (list.path, list.name);
+        let spare = list.elements.range(length..).filter(|(_, modules)| is_known(modules)).count();
+        let all = stored + spare as u64;
         if stored < length {
-            let values = (length, stored);
-            self.mismatches.add(MismatchKind::MissingBlocks, place, &keys, values);
+            self.mismatches.add(MismatchKind::MissingBlocks, path, &keys, length, stored);
         }
-        if stored + spare > length {
-            let values = (length, stored + spare);
-            self.mismatches.add(MismatchKind::SpareBlocks, place, &keys, values);
+        if all > length {
+            self.mismatches.add(MismatchKind::SpareBlocks, path, &keys, length, all);
         }
-        let missing = self.missing(list, elements.range(..length).map(|(_, modules)| modules));
-        for (number, modules) in elements.range(..length) {
+        let missing = self.missing_modules(list, length);
+        for (number, modules) in list.elements.range(..length) {
             for name in missing.get(modules).into_iter().flatten() {
-                let module = format!("{}.{number}{}", list.path, &name[list.name.len()..]);
-                self.mismatches.add(MismatchKind::MissingModule, (&module, name), &keys, (1, 0));
+                let module = format!("{path}.{number}{}", &name[list.name.len()..]);
+                self.mismatches.add(MismatchKind::MissingModule, &module, &keys, 1, 0);
             }
         }
-        elements.keys().any(|number| *number >= length)
+        list.elements.keys().any(|number| *number >= length)
     }
 
     /// Returns the required modules that each kind of element lacks, compared with elements that have all its modules. An
     /// element with a module that the others lack is of another kind, such as a dense layer between others with experts,
     /// or a layer with a convolution in place of attention.
-    fn missing<'p>(
+    fn missing_modules<'l>(
         &self,
-        list: &ModuleList<'_>,
-        elements: impl Iterator<Item = &'p Patterns>,
-    ) -> BTreeMap<&'p Patterns, Vec<&'p str>> {
+        list: &'l ModuleList,
+        length: u64,
+    ) -> BTreeMap<&'l Patterns, BTreeSet<&'l String>> {
         /// The maximum number of kinds that are compared.
         const MAX_KINDS: usize = 64;
 
-        let kinds: BTreeSet<_> = elements.collect();
+        let kinds: BTreeSet<_> =
+            list.elements.range(..length).map(|(_, modules)| modules).collect();
         if kinds.len() > MAX_KINDS {
             return BTreeMap::new();
         }
-        let is_child = |name: &str| name.rfind('#').is_some_and(|end| name[..=end] == *list.name);
-        let is_required = |name: &str| {
-            is_child(name) && self.rules.get(name).is_some_and(|text| text.starts_with('!'))
+        let is_required = |name: &&String| {
+            let is_child = name.rfind('#').is_some_and(|end| name[..=end] == *list.name);
+            is_child && self.rules.get(name).is_some_and(|text| text.starts_with('!'))
         };
-        let missing = |modules: &'p Patterns| {
+        let missing = |modules: &'l Patterns| {
             let larger = kinds.iter().filter(|kind| kind.is_superset(modules));
-            let names: BTreeSet<_> = larger.flat_map(|kind| kind.difference(modules)).collect();
-            names.into_iter().map(|name| &**name).filter(|name| is_required(name)).collect()
+            let names = larger.flat_map(|kind| kind.difference(modules));
+            names.filter(is_required).collect()
         };
         kinds.iter().map(|kind| (*kind, missing(kind))).collect()
     }

@@ -17,9 +17,11 @@ pub use self::config::check_model;
 pub use self::recipe::{check_recipe, recipe_file};
 pub use super::finding::{Mismatch, MismatchKind};
 use super::{Finding, bounded};
+use crate::count::name_pattern::NamePattern;
 use crate::formats::clip;
 
-/// The mismatches found so far, with equal ones folded into one.
+/// The mismatches found so far: the first module of each, and the number of modules. Mismatches of modules whose names
+/// differ only in numbers are folded if they have equal values.
 #[derive(Debug, Default)]
 struct Mismatches {
     found: BTreeMap<(MismatchKind, String, MismatchValues), (String, u64)>,
@@ -29,20 +31,23 @@ struct Mismatches {
 type MismatchValues = [String; 3];
 
 impl Mismatches {
-    /// Adds a mismatch. Mismatches with the same `group`, such as the name of a tensor without numbers, are folded if
-    /// they have equal values.
+    /// Adds a mismatch of a tensor, a module, or an entry of the configuration.
     fn add(
         &mut self,
         kind: MismatchKind,
-        (module, group): (&str, &str),
+        module: &str,
         key: &str,
-        (expected, found): (impl Display, impl Display),
+        expected: impl Display,
+        found: impl Display,
     ) {
         /// The maximum number of different mismatches. A hostile file can cause one per tensor.
         const MAX_MISMATCHES: usize = 10_000;
 
+        // The names in a list are folded, too.
+        let is_entry = kind == MismatchKind::UnmatchedTarget;
+        let pattern = if is_entry { String::new() } else { NamePattern::new(module).text };
         let values = [clip(key), clip(&expected.to_string()), clip(&found.to_string())];
-        let entry = (kind, clip(group), values);
+        let entry = (kind, clip(&pattern), values);
         if self.found.len() < MAX_MISMATCHES || self.found.contains_key(&entry) {
             self.found.entry(entry).or_insert_with(|| (clip(module), 0)).1 += 1;
         }
@@ -50,7 +55,7 @@ impl Mismatches {
 
     /// Adds a key whose value is not a number.
     fn add_invalid(&mut self, key: &str, value: &str) {
-        self.add(MismatchKind::InvalidConfigValue, (key, ""), key, ("a number", value));
+        self.add(MismatchKind::InvalidConfigValue, key, key, "a number", value);
     }
 
     /// Returns the findings, errors first.

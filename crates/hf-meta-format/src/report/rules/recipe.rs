@@ -109,11 +109,10 @@ fn find_mismatches(
             let differences =
                 evaluate(&recipe, &module, known, &mut policy.schemes.of_module(name));
             for difference in differences {
-                add_difference(&mut found, (name, &pattern), difference);
+                add_difference(&mut found, name, difference);
             }
             if let Some(key) = policy.ignores(name, Pattern::is_whole) {
-                let values = ("plain", component.name);
-                found.add(MismatchKind::PackedIgnored, (name, &pattern), key, values);
+                found.add(MismatchKind::PackedIgnored, name, key, "plain", component.name);
             }
             packed.insert(pattern);
         } else if component.name == "weight" && tensor.shape.len() == 2 {
@@ -134,7 +133,7 @@ fn find_mismatches(
         let is_inside = pattern.split_once('#').is_some_and(|(stack, _)| stacks.contains(stack));
         if is_linear && is_inside && !names.read(module).is_draft() && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
-            found.add(kind, (module, &pattern), "quantization_config", ("packed", "plain"));
+            found.add(kind, module, "quantization_config", "packed", "plain");
         }
     }
     Some(found)
@@ -148,20 +147,19 @@ fn is_packed(component: &Component, tensor: &TensorInfo) -> bool {
 }
 
 /// Adds a part that contradicts the recipe.
-fn add_difference(found: &mut Mismatches, (module, pattern): (&str, &str), difference: Difference) {
+fn add_difference(found: &mut Mismatches, module: &str, difference: Difference) {
     let Difference { part, kind, keys } = difference;
-    let (name, pattern) = (format!("{module}{part}"), format!("{pattern}{part}"));
-    let place = (&*name, &*pattern);
+    let name = format!("{module}{part}");
     match kind {
         DifferenceKind::Missing => {
-            found.add(MismatchKind::MissingPart, place, &keys, ("stored", "missing"));
+            found.add(MismatchKind::MissingPart, &name, &keys, "stored", "missing");
         }
         DifferenceKind::Spare => {
-            found.add(MismatchKind::SparePart, place, &keys, ("none", "stored"));
+            found.add(MismatchKind::SparePart, &name, &keys, "none", "stored");
         }
         DifferenceKind::Shape { expected, stored } => {
-            let values = (format!("{expected:?}"), format!("{stored:?}"));
-            found.add(MismatchKind::PartShapeMismatch, place, &keys, values);
+            let (expected, stored) = (format!("{expected:?}"), format!("{stored:?}"));
+            found.add(MismatchKind::PartShapeMismatch, &name, &keys, expected, stored);
         }
     }
 }

@@ -28,21 +28,29 @@ pub fn check_embeddings(
     headers: &[(RepoPath, FileHeader)],
     findings: &mut Vec<Finding>,
 ) {
-    if let Some(input) = InputEmbedding::find(headers)
-        && let Ok(config) = serde_json::from_slice::<ModelConfig<'_>>(&standard_json(config_json))
-        && let Some(is_tied) = config.is_tied()
-    {
-        let mut is_output = is_embedding(Embedding::Output);
-        let missing = findings.iter().position(
-            |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
-        );
-        let finding = match missing {
-            Some(index) if is_tied => dropped_finding(findings.remove(index), &input),
-            Some(_) => None,
-            None if is_tied => tied_finding(&input, headers),
-            None => check_untied(&config, &input, headers),
-        };
-        findings.extend(finding);
+    let Some(input) = InputEmbedding::find(headers) else { return };
+    let json = standard_json(config_json);
+    let Ok(config) = serde_json::from_slice::<ModelConfig<'_>>(&json) else { return };
+    let Some(is_tied) = config.is_tied() else { return };
+    let mut is_output = is_embedding(Embedding::Output);
+    let missing = findings.iter().position(
+        |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
+    );
+    let stored = clip(input.name);
+    if let Some(at) = missing {
+        if is_tied && let Finding::MissingTensor { tensor, shard } = findings.remove(at) {
+            findings.push(Finding::DroppedTiedEmbedding { tensor, shard, stored });
+        }
+        return;
+    }
+    // The counter reports an output embedding that is stored although it is tied.
+    if tensors(headers).any(|(name, _)| is_output(name)) {
+        return;
+    }
+    if is_tied {
+        findings.push(Finding::TiedEmbedding { stored });
+    } else if is_language_model(&config) && !input.has_twin(headers) {
+        findings.push(Finding::MissingOutputEmbedding { stored });
     }
 }
 
@@ -62,36 +70,17 @@ impl<'a> InputEmbedding<'a> {
         let (name, tensor) = inputs.max_by_key(|(name, info)| (info.elements(), Reverse(*name)))?;
         Some(Self { name, shape: tensor.shape })
     }
+
+    /// Returns whether another tensor has the same shape. It could be an output embedding with another name.
+    fn has_twin(&self, headers: &Headers) -> bool {
+        tensors(headers).any(|(name, tensor)| name != self.name && tensor.shape == self.shape)
+    }
 }
 
-/// Returns the finding for untied embeddings, if the output embedding is missing. Any tensor with the shape of the
-/// input embedding could be the output embedding.
-fn check_untied(
-    config: &ModelConfig<'_>,
-    input: &InputEmbedding<'_>,
-    headers: &Headers,
-) -> Option<Finding> {
+fn is_language_model(config: &ModelConfig<'_>) -> bool {
     let is_causal = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
     let architectures = config.outermost().get::<Vec<String>>("architectures");
-    let is_language_model = architectures.iter().flatten().any(is_causal);
-    let mut is_output = is_embedding(Embedding::Output);
-    let has_output = tensors(headers)
-        .any(|(name, tensor)| is_output(name) || name != input.name && tensor.shape == input.shape);
-    (is_language_model && !has_output)
-        .then(|| Finding::MissingOutputEmbedding { stored: clip(input.name) })
-}
-
-/// Returns the finding that replaces the error about a missing output embedding that is tied.
-fn dropped_finding(missing: Finding, input: &InputEmbedding<'_>) -> Option<Finding> {
-    let Finding::MissingTensor { tensor, shard } = missing else { return None };
-    Some(Finding::DroppedTiedEmbedding { tensor, shard, stored: clip(input.name) })
-}
-
-/// Returns the finding for tied embeddings. The counter reports a stored output embedding.
-fn tied_finding(input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
-    let mut is_output = is_embedding(Embedding::Output);
-    let is_stored = tensors(headers).any(|(name, _)| is_output(name));
-    (!is_stored).then(|| Finding::TiedEmbedding { stored: clip(input.name) })
+    architectures.iter().flatten().any(is_causal)
 }
 
 /// Returns a function that returns whether a name belongs to an embedding, quantized or not.
