@@ -277,7 +277,7 @@ impl Model {
     /// ```no_run
     /// # async fn example() -> Result<(), hf_meta::Error> {
     /// let model = hf_meta::Client::new()?.model("ggml-org/gemma-3-4b-it-GGUF").path("q4_k_m");
-    /// if let hf_meta::Weights::Gguf(files) = model.inspect().await? {
+    /// if let hf_meta::Weights::Other(files) = model.inspect().await? {
     ///     println!("{:?}", files.report.model);
     /// }
     /// # Ok(())

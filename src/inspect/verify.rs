@@ -193,7 +193,7 @@ impl Call {
         let reads: Vec<_> = reads.map(FutureExt::boxed).collect();
         let mut reads = stream::iter(reads).buffered(CONCURRENT_SETS);
         while let Some(other) = reads.next().await {
-            if !is_other_content(&other.findings) {
+            if !is_other_content(&other.findings()) {
                 report.add(other);
             }
         }
@@ -424,10 +424,11 @@ impl SetCheck {
             findings.extend(rules::check_recipe(json, &config.configs, &assembled.headers));
         }
         findings.extend(bounded(leading_spaces(&path, &assembled.headers)));
-        let set = VerifiedSet::new(path, self.files, assembled.totals, self.parameters);
-        let mut report = VerifyReport::new(set, filepaths, findings);
-        report.fetch.weight_bytes = assembled.totals.file_bytes;
-        report.adapter = assembled.adapter.map(Box::new);
+        let BuiltReport { totals, adapter, .. } = assembled;
+        let set = VerifiedSet::new(path, self.files, totals, self.parameters, findings);
+        let mut report = VerifyReport::new(set, filepaths);
+        report.fetch.weight_bytes = totals.file_bytes;
+        report.adapter = adapter.map(Box::new);
         report
     }
 }
@@ -472,9 +473,9 @@ fn failed_set(set: &WeightSet, error: Error) -> VerifyReport {
         }
         error => Finding::Unreadable { file: shards, reason: chain(&error) },
     };
-    let totals = HeaderTotals::default();
-    let set = VerifiedSet::new(set.path.clone(), set.files, totals, ParameterSources::default());
-    VerifyReport::new(set, Vec::new(), vec![finding])
+    let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
+    let set = VerifiedSet::new(set.path.clone(), set.files, totals, parameters, vec![finding]);
+    VerifyReport::new(set, Vec::new())
 }
 
 /// Returns whether a file is valid but contains no model.

@@ -1,6 +1,6 @@
 //! Counting without keeping headers gives the same result with the same requests.
 
-use hf_meta::{CountReport, Error, SafetensorsParseFromRepo};
+use hf_meta::{CountReport, Error};
 use serde_json::{Value, json};
 
 use crate::hub::{File, LocalHub, Repo};
@@ -23,11 +23,7 @@ async fn compare(hub: &LocalHub, repo: &str) -> [usize; 2] {
     let counted = model.count().await;
     let between = hub.log().len();
     let parsed = model.parse_safetensors_metadata().await;
-    assert_eq!(
-        figures(counted),
-        figures(parsed.map(SafetensorsParseFromRepo::into_report)),
-        "{repo}"
-    );
+    assert_eq!(figures(counted), figures(parsed.map(|parsed| parsed.report().clone())), "{repo}");
     [between - before, hub.log().len() - between]
 }
 

@@ -32,7 +32,11 @@ async fn check(model: &Model) {
     assert_eq!(files.report.parameter_count.get(&Dtype::U8), 1_600);
     assert_eq!(Tree::new(&weights).modules[0].name, "h.[0-1].w");
     let report = model.verify().await.unwrap();
-    assert!(report.is_valid() && report.parameters.counted == Some(1_600), "{:?}", report.findings);
+    assert!(
+        report.is_valid() && report.parameters().counted == Some(1_600),
+        "{:?}",
+        report.findings()
+    );
     assert_eq!(model.count().await.unwrap().parameter_count, files.report.parameter_count);
 }
 

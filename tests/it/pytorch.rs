@@ -123,7 +123,7 @@ async fn a_large_file_takes_two_ranges() {
     assert!(report.fetch.bytes_read < 300_000, "{}", report.fetch.bytes_read);
     assert!(report.fetch.weight_bytes > 500_000_000);
     let verified = support::client(&hub).model("org/model").verify().await.unwrap();
-    assert!(verified.is_valid(), "{:?}", verified.findings);
+    assert!(verified.is_valid(), "{:?}", verified.findings());
 }
 
 #[tokio::test]
@@ -164,10 +164,10 @@ async fn shards_are_read_from_their_index() {
         );
         let verified = model.verify().await.unwrap();
         assert_eq!(
-            (verified.is_valid(), verified.files, verified.valid_files),
+            (verified.is_valid(), verified.sets[0].files, verified.sets[0].valid_files),
             (true, 2, 2),
             "{:?}",
-            verified.findings
+            verified.findings()
         );
     }
     let Weights::Other(files) = support::client(&hub).model("org/model").inspect().await.unwrap()
@@ -181,7 +181,8 @@ async fn shards_are_read_from_their_index() {
 async fn unsafe_imports_are_errors_of_verify() {
     let (_hub, model) = hub(&[("pytorch_model.bin", "malicious-nested.bin")]);
     let report = model.verify().await.unwrap();
-    let imports = report.findings.iter().filter_map(|finding| match finding {
+    let findings = report.findings();
+    let imports = findings.iter().filter_map(|finding| match finding {
         Finding::UnsafeImport { file, import } => Some((file.as_str(), import.as_str())),
         _ => None,
     });
@@ -313,7 +314,7 @@ async fn shards_of_an_older_transformers_are_read() {
     });
     let hub = LocalHub::start([repo]).unwrap();
     let report = support::client(&hub).model("org/model").verify().await.unwrap();
-    assert!(report.is_valid(), "{:?}", report.findings);
+    assert!(report.is_valid(), "{:?}", report.findings());
     let report = support::client(&hub).model("org/model").count().await.unwrap();
     // GPT-2 with 40 tokens, 10 positions, 2 layers and 8 channels; the masks of version 4.30 are not persistent.
     let layer = 4 * 8 + (8 * 24 + 24) + (8 * 8 + 8) + (8 * 32 + 32) + (32 * 8 + 8);
@@ -379,7 +380,7 @@ async fn training_state_is_told_apart() {
         let elements: u64 = expected.map_or(parameters, |(.., states)| parameters + states);
         assert_eq!(report.parameter_count.totals().elements, elements, "{name}");
         let verified = model.verify().await.unwrap();
-        assert!(verified.is_valid(), "{name}: {:?}", verified.findings);
+        assert!(verified.is_valid(), "{name}: {:?}", verified.findings());
     }
 }
 

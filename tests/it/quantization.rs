@@ -205,7 +205,7 @@ async fn another_unreadable_config_is_a_finding_with_its_name() {
     let client = Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap();
     let report = client.model("org/model").verify().await.unwrap();
     let is_unreadable = |finding: &Finding| matches!(finding, Finding::Unreadable { file, .. } if file == "quantize_config.json");
-    assert!(report.findings.iter().any(is_unreadable), "{:?}", report.findings);
+    assert!(report.findings().iter().any(is_unreadable), "{:?}", report.findings());
 }
 
 /// Mistral's own format has the number of experts per token in `params.json`, which is read only if no other file has it.

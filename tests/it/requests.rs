@@ -187,7 +187,7 @@ async fn values_of_this_library_are_accepted_as_arguments() {
     let first = client.model(&repo).revision(revision.as_str()).count();
     let commit = tokio::spawn(first).await.unwrap().unwrap().commit.unwrap();
     let second = tokio::spawn(client.model(repo).revision(commit.as_str()).verify());
-    assert_eq!(second.await.unwrap().unwrap().findings, []);
+    assert_eq!(second.await.unwrap().unwrap().findings(), []);
     assert!(tokio::spawn(client.model("datasets/org/set").weight_sets()).await.unwrap().is_ok());
 }
 

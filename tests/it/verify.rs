@@ -35,9 +35,9 @@ async fn the_fixtures_are_valid() {
     let hub = support::fixtures_hub();
     for repo in ["gpt2", BLOOM, "EleutherAI/gpt-neox-20b", "roberta-base"] {
         let report = support::client(&hub).model(repo).verify().await.unwrap();
-        assert_eq!(report.findings, [], "{repo}");
+        assert_eq!(report.findings(), [], "{repo}");
         assert!(report.is_valid() && report.is_complete());
-        assert_eq!(report.files, report.valid_files);
+        assert_eq!(report.sets[0].files, report.sets[0].valid_files);
     }
 }
 
@@ -54,22 +54,25 @@ async fn single_files_are_checked() {
     ];
     for (file, findings) in cases {
         let report = verify(Repo::new("org/planted").file("model.safetensors", file)).await;
-        assert_eq!((report.findings, report.files, report.tensors), (findings, 1, 1));
+        assert_eq!(
+            (report.findings(), report.sets[0].files, report.sets[0].tensors),
+            (findings, 1, 1)
+        );
     }
     let file = support::file_with_header(&format!(" {{{entry}}}"), 2);
     let repo = Repo::new("org/planted").file("model.safetensors", file);
     let finding = Finding::LeadingSpace { file: "model.safetensors".to_owned() };
-    assert_eq!(verify(repo.clone()).await.findings, [finding]);
+    assert_eq!(verify(repo.clone()).await.findings(), [finding]);
     let parsed = support::parse(&LocalHub::start([repo]).unwrap(), "org/planted").await.unwrap();
     assert_eq!((parsed.parameter_count().total(), &parsed.report().findings[..]), (2, &[][..]));
     let broken = Repo::new("org/planted").file("model.safetensors", File::from_bytes("{}"));
     let report = verify(broken).await;
     assert!(
-        matches!(report.findings[..], [Finding::MalformedHeader { .. }]),
+        matches!(report.findings()[..], [Finding::MalformedHeader { .. }]),
         "{:?}",
-        report.findings
+        report.findings()
     );
-    assert_eq!((report.files, report.valid_files), (1, 0));
+    assert_eq!((report.sets[0].files, report.sets[0].valid_files), (1, 0));
 }
 
 /// A shard that the server fails to send is a finding, and the rest is checked.
@@ -82,13 +85,14 @@ async fn a_failing_server_leaves_the_report_incomplete() {
     let retry = hf_meta::RetryPolicy::default().max_attempts(1);
     let client = Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap();
     let report = client.model("org/planted").verify().await.unwrap();
-    let [Finding::Unreadable { file, .. }, Finding::UnindexedTensor { .. }] = &report.findings[..]
+    let [Finding::Unreadable { file, .. }, Finding::UnindexedTensor { .. }] =
+        &report.findings()[..]
     else {
-        panic!("{:?}", report.findings)
+        panic!("{:?}", report.findings())
     };
     assert_eq!(file, SHARD);
     assert!(!report.is_complete() && !report.is_valid());
-    assert_eq!((report.files, report.valid_files), (72, 71));
+    assert_eq!((report.sets[0].files, report.sets[0].valid_files), (72, 71));
     let ran = run(&hub, &["verify", "org/planted", "--retries", "0"]);
     assert_eq!(ran.code, 3);
     assert!(ran.stdout.contains("not fully checked: 71 of 72 files"), "{}", ran.stdout);
@@ -105,9 +109,9 @@ async fn a_failing_listing_leaves_the_report_incomplete_but_a_forbidden_one_does
         let client =
             Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap();
         let report = client.model("org/planted").verify().await.unwrap();
-        assert_eq!((report.files, report.valid_files), (72, 72));
-        assert_eq!(report.is_complete(), is_complete, "{:?}", report.findings);
-        assert_eq!(report.findings.is_empty(), is_complete, "{:?}", report.findings);
+        assert_eq!((report.sets[0].files, report.sets[0].valid_files), (72, 72));
+        assert_eq!(report.is_complete(), is_complete, "{:?}", report.findings());
+        assert_eq!(report.findings().is_empty(), is_complete, "{:?}", report.findings());
     }
 }
 
@@ -210,8 +214,8 @@ async fn the_count_is_compared_with_the_hub_and_with_the_configuration() {
     ];
     for (config, reported, findings) in cases {
         let report = verify(packed_llama(config).hub_reported_count("U8", reported)).await;
-        assert_eq!(report.findings, findings);
-        let ParameterSources { counted, hub, .. } = report.parameters;
+        assert_eq!(report.findings(), findings);
+        let ParameterSources { counted, hub, .. } = report.parameters();
         assert_eq!((counted, hub), (Some(found), Some(reported)));
         assert!(report.is_valid() && report.is_complete());
     }
@@ -225,11 +229,11 @@ async fn an_unreadable_hub_count_is_reported() {
     let client = support::client(&hub);
     let report = client.model("org/planted").verify().await.unwrap();
     assert!(
-        matches!(&report.findings[..], [Finding::HubCountUnavailable { reason }] if reason.contains("403")),
+        matches!(&report.findings()[..], [Finding::HubCountUnavailable { reason }] if reason.contains("403")),
         "{:?}",
-        report.findings
+        report.findings()
     );
-    assert_eq!(report.parameters.hub, None);
+    assert_eq!(report.parameters().hub, None);
 }
 
 /// Every finding is a result of SARIF, at the address of its file, and so is a repository that cannot be read.

@@ -128,8 +128,10 @@ pub(crate) async fn run(
 }
 
 fn exit_status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
-    let has_warnings = report.findings.iter().any(|found| found.severity() == Severity::Warning);
-    match (report.has_unreadable_files(), report.is_valid()) {
+    let findings = report.findings();
+    let has_warnings = findings.iter().any(|found| found.severity() == Severity::Warning);
+    let is_unreadable = |found: &Finding| matches!(found, Finding::Unreadable { .. });
+    match (findings.iter().any(is_unreadable), report.is_valid()) {
         (true, _) if source.is_local() => ExitStatus::LocalIo,
         (true, _) => ExitStatus::Remote,
         (false, false) => ExitStatus::CheckFailed,
@@ -142,20 +144,19 @@ fn exit_status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> Ex
 fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
     page.heading(&report.source)?;
     for set in &report.sets {
-        let findings = report.findings_of(set);
-        if findings.is_empty() && report.sets.len() > 1 {
+        if set.findings.is_empty() && report.sets.len() > 1 {
             let files = counted(set.files as u64, "file");
             let (path, tensors) = (escape(set.path.as_str()), counted(set.tensors, "tensor"));
             page.line(&format!("{GREEN}valid{GREEN:#}: {path}, {files}, {tensors}"))?;
             continue;
         }
-        write_findings(page, findings)?;
-        write_summary(page, set, findings)?;
+        write_findings(page, &set.findings)?;
+        write_summary(page, set)?;
     }
     match &report.sets[..] {
         [only] => write_parameters(page, only.parameters)?,
         sets => {
-            let is_invalid = |set: &&VerifiedSet| !is_valid(report.findings_of(set));
+            let is_invalid = |set: &&VerifiedSet| !is_valid(&set.findings);
             let invalid = sets.iter().filter(is_invalid).count() as u64;
             let (style, word) = if invalid == 0 { (GREEN, "valid") } else { (RED, "not valid") };
             let sets = counted(sets.len() as u64, "weight set");
@@ -215,7 +216,8 @@ fn count(findings: &[Finding]) -> u64 {
 }
 
 /// Writes the numbers of one set.
-fn write_summary(page: &mut Page<'_>, set: &VerifiedSet, findings: &[Finding]) -> io::Result<()> {
+fn write_summary(page: &mut Page<'_>, set: &VerifiedSet) -> io::Result<()> {
+    let findings = &set.findings[..];
     let found = |severity| {
         let kinds = by_kind(findings).filter(|kind| kind[0].severity() == severity);
         kinds.map(count).fold(0, u64::saturating_add)
@@ -279,7 +281,7 @@ impl SarifLog {
             // The first file represents a set without an index.
             let start = set.path.as_str().split('*').next().unwrap_or_default();
             let first = report.filepaths.iter().find(|path| path.as_str().starts_with(start));
-            for finding in report.findings_of(set) {
+            for finding in &set.findings {
                 let (_, level) = severity_label(finding.severity());
                 let (kind, file) = kind_and_file(finding);
                 let file = file.as_deref().or(first.map(RepoPath::as_str));

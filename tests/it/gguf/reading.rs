@@ -28,7 +28,7 @@ fn cdn_requests(hub: &LocalHub) -> usize {
 
 async fn gguf(model: &Model) -> CountReport {
     match model.inspect().await.unwrap() {
-        Weights::Gguf(files) => files.report,
+        Weights::Other(files) => files.report,
         other => panic!("{other:?}"),
     }
 }
@@ -249,14 +249,14 @@ async fn complete_files_are_valid() {
         |figures: &FileFigures| figures.tensors.iter().map(|tensor| tensor.elements).sum();
     for (name, figures) in &files {
         let report = model(name).verify().await.unwrap();
-        assert_eq!(report.findings, [], "{name}");
-        assert_eq!(report.parameters.counted, Some(elements(figures)), "{name}");
+        assert_eq!(report.findings(), [], "{name}");
+        assert_eq!(report.parameters().counted, Some(elements(figures)), "{name}");
         assert_eq!(report.fetch.weight_bytes, figures.size, "{name}");
     }
     let report = model("Tiny-split-*-of-00003.gguf").verify().await.unwrap();
-    assert_eq!((report.findings, report.files), (Vec::new(), 3));
+    assert_eq!((report.findings(), report.sets[0].files), (Vec::new(), 3));
     let sum: u64 = parts.iter().map(|(_, figures)| elements(figures)).sum();
-    assert_eq!(report.parameters.counted, Some(sum));
+    assert_eq!(report.parameters().counted, Some(sum));
     let moe = model("Tiny-MoE-Q4_K_M.gguf").count().await.unwrap().breakdown.moe.unwrap();
     assert_eq!((moe.experts, moe.experts_per_token, moe.routed), (4, 2, 3 * 4 * 2 * 512 * 256));
 }
@@ -354,8 +354,8 @@ async fn verify_finds_tensors_beyond_the_end() {
             Finding::MissingKey { key, .. } => key.ends_with("epsilon"),
             _ => false,
         };
-        assert!(report.findings.iter().all(is_cut), "{path}: {:?}", report.findings);
-        assert_eq!(report.findings.is_empty(), path.starts_with("mmproj"), "{path}");
+        assert!(report.findings().iter().all(is_cut), "{path}: {:?}", report.findings());
+        assert_eq!(report.findings().is_empty(), path.starts_with("mmproj"), "{path}");
     }
     let one = model(&hub).path("BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf");
     let report = one.verify().await.unwrap();
@@ -363,19 +363,19 @@ async fn verify_finds_tensors_beyond_the_end() {
     let file = "BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf".to_owned();
     let single = Finding::SingleShard { file, number: 1, total: 2 };
     assert_eq!((report.is_valid(), report.is_complete()), (true, false));
-    assert_eq!(report.findings, std::slice::from_ref(&single));
+    assert_eq!(report.findings(), std::slice::from_ref(&single));
     let expected = [mismatch("files", 2, 1), mismatch("tensors", 146, 74), single];
     assert_eq!(one.count().await.unwrap().findings, expected);
     let header = fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
     let repo = Repo::new("org/cut").file("x-Q8_0.gguf", File::padded(header, 1_000_000));
     let hub = LocalHub::start([repo]).unwrap();
     let report = support::client(&hub).model("org/cut").verify().await.unwrap();
-    let [Finding::MalformedHeader { reason, .. }] = &report.findings[..] else {
-        panic!("{:?}", report.findings)
+    let [Finding::MalformedHeader { reason, .. }] = &report.findings()[..] else {
+        panic!("{:?}", report.findings())
     };
     assert_eq!(reason.kind, HeaderErrorKind::FileSizeMismatch);
     assert!(reason.message.ends_with("but it has 1000000 bytes"), "{reason}");
-    assert_eq!(report.findings[0].severity(), Severity::Error);
+    assert_eq!(report.findings()[0].severity(), Severity::Error);
     let error = support::client(&hub).model("org/cut").count().await.unwrap_err();
     assert_eq!(error.to_string(), "`org/cut/x-Q8_0.gguf` is not a valid GGUF file");
 }

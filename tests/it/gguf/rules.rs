@@ -117,7 +117,7 @@ impl Model {
 /// Returns the findings about a repository.
 async fn findings(repo: Repo) -> Vec<Finding> {
     let hub = LocalHub::start([repo]).unwrap();
-    support::client(&hub).model("org/gguf").verify().await.unwrap().findings
+    support::client(&hub).model("org/gguf").verify().await.unwrap().findings()
 }
 
 async fn findings_of(name: &str, model: &Model) -> Vec<String> {

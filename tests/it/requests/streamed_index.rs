@@ -119,7 +119,7 @@ async fn an_interrupted_index_is_read_again_and_its_shards_are_not() {
 
     let hub = hub_with_two_resets();
     let verdict = client(&hub).build().unwrap().model("org/model").verify().await.unwrap();
-    assert_eq!((verdict.valid_files, verdict.findings), (2, vec![]));
+    assert_eq!((verdict.sets[0].valid_files, verdict.findings()), (2, vec![]));
     assert_eq!(response_counts(&hub), (3, [2, 2]));
 }
 
@@ -177,7 +177,7 @@ async fn a_shard_that_only_an_interrupted_response_names_is_ignored() {
     let parsed = model.parse_safetensors_metadata().await.unwrap();
     is_missed.notified().await;
     assert_eq!(parsed.parameter_count().total(), 2);
-    assert_eq!(model.verify().await.unwrap().findings, vec![]);
+    assert_eq!(model.verify().await.unwrap().findings(), vec![]);
 }
 
 /// Shards of two commits are never mixed.

@@ -156,14 +156,17 @@ async fn check(defects: &[Defect], severity: Severity) -> String {
             .iter()
             .map(|found| found["kind"].as_str().unwrap())
             .collect();
-        assert_eq!(found, *kinds, "{name}: {:?}", report.findings);
-        assert!(report.findings.iter().all(|finding| finding.severity() == severity), "{name}");
+        assert_eq!(found, *kinds, "{name}: {:?}", report.findings());
+        assert!(report.findings().iter().all(|finding| finding.severity() == severity), "{name}");
         assert_eq!(report.is_valid(), severity < Severity::Error, "{name}");
         assert!(report.is_complete(), "{name}");
         // The count of a model is right without the copy of its embedding.
-        assert!(report.parameters.counted.is_some() || found != ["droppedTiedEmbedding"], "{name}");
+        assert!(
+            report.parameters().counted.is_some() || found != ["droppedTiedEmbedding"],
+            "{name}"
+        );
         let findings: Vec<_> =
-            report.findings.iter().map(|finding| format!("  {finding}\n")).collect();
+            report.findings().iter().map(|finding| format!("  {finding}\n")).collect();
         said.push(format!("{name}\n{}", findings.concat()));
     }
     said.concat()

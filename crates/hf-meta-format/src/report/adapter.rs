@@ -287,12 +287,11 @@ pub(super) fn configs<'a>(
     let metadata = || metadata(headers, "lora_adapter_metadata").map(str::as_bytes);
     let Some(text) = json.or_else(metadata) else { return Vec::new() };
     let Ok(whole) = serde_json::from_slice::<JsonObject<'a>>(text) else { return Vec::new() };
-    let components: BTreeSet<_> = match json {
-        Some(_) => BTreeSet::from([String::new()]),
-        None => {
-            let keys = whole.entries().filter_map(|(key, _)| key.split_once('.'));
-            keys.map(|(component, _)| format!("{component}.")).collect()
-        }
+    let components: BTreeSet<_> = if json.is_some() {
+        BTreeSet::from([String::new()])
+    } else {
+        let keys = whole.entries().filter_map(|(key, _)| key.split_once('.'));
+        keys.map(|(component, _)| format!("{component}.")).collect()
     };
     let whole = Rc::new(whole);
     let config = |prefix| AdapterConfig { json: Rc::clone(&whole), prefix };

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
-use crate::formats::gguf::Gguf;
 use crate::formats::pytorch::{PickleSummary, is_allowed_import};
 use crate::formats::safetensors::{
     EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
@@ -291,10 +290,8 @@ impl BuiltReport {
         if report.format == Safetensors.name() {
             return self.into_parsed(path, report).map(Weights::from);
         }
-        let is_gguf = report.format == Gguf.name();
         let headers = self.headers.into_iter().map(|(path, header)| (path.file_name(), header));
-        let files = WeightFiles { path, report, headers: headers.collect() };
-        Ok(if is_gguf { Weights::Gguf(files) } else { Weights::Other(files) })
+        Ok(Weights::Other(WeightFiles { path, report, headers: headers.collect() }))
     }
 
     /// Returns the result for safetensors. The headers must have been kept.

@@ -91,8 +91,9 @@ impl IndexCheck {
         let is_complete = findings.is_empty() && self.shards.len() == index.shards().len();
         findings.extend(bounded(self.wrong_shards(index, &duplicates)));
         findings.extend(self.unindexed_tensors(&unindexed));
-        if is_complete && unindexed.is_empty() {
-            findings.extend(check_size(index.total_size(), tensor_bytes));
+        let declared = index.total_size().filter(|declared| *declared != tensor_bytes);
+        if let Some(declared) = declared.filter(|_| is_complete && unindexed.is_empty()) {
+            findings.push(Finding::TotalSizeMismatch { declared, found: tensor_bytes });
         }
         findings
     }
@@ -172,12 +173,6 @@ impl IndexCheck {
             shard: self.path(shard(tensor)),
         }))
     }
-}
-
-/// Compares the total size of the tensors, in bytes, with the declared size.
-fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
-    let declared = declared.filter(|&declared| declared != found)?;
-    Some(Finding::TotalSizeMismatch { declared, found })
 }
 
 /// Returns the error for a finding that makes the counts wrong; `None` if it leaves them correct.
@@ -274,7 +269,7 @@ mod tests {
                 headers.to_vec(),
                 &Configs::default(),
             );
-            parsed.map(|parsed| parsed.into_report().findings)
+            parsed.map(|parsed| parsed.report().findings.clone())
         })
     }
 

@@ -144,27 +144,26 @@ serialize_as_objects! {
         "valid": report.is_valid(),
         "complete": report.is_complete(),
         "filepaths": report.filepaths,
-        "files": report.files,
-        "validFiles": report.valid_files,
-        "tensors": report.tensors,
-        "parameters": report.parameters,
+        "files": report.sets.iter().map(|set| set.files).sum::<usize>(),
+        "validFiles": report.sets.iter().map(|set| set.valid_files).sum::<usize>(),
+        "tensors": report.sets.iter().map(|set| set.tensors).fold(0, u64::saturating_add),
+        "parameters": report.parameters(),
         "adapter" ? &report.adapter,
-        "findings": report.findings,
-        "sets": report.sets.iter().map(|set| SetDocument(report, set)).collect::<Vec<_>>(),
+        "findings": report.findings(),
+        "sets": report.sets.iter().map(|set| SetDocument(set, report.sets.len() > 1)).collect::<Vec<_>>(),
         "unchecked": report.unchecked.as_ref().map(|sets| sets.iter().map(|set| &set.path).collect::<Vec<_>>()),
         "fetch": report.fetch,
     }
 
     SetDocument<'_>, document {
-        "path": document.1.path,
-        "valid": is_valid(document.0.findings_of(document.1)),
-        "complete": is_complete(document.0.findings_of(document.1)),
-        "files": document.1.files,
-        "validFiles": document.1.valid_files,
-        "tensors": document.1.tensors,
-        "parameters": document.1.parameters,
-        // A single set has all findings of the report.
-        "findings" ? (document.0.sets.len() > 1).then(|| document.0.findings_of(document.1)),
+        "path": document.0.path,
+        "valid": is_valid(&document.0.findings),
+        "complete": is_complete(&document.0.findings),
+        "files": document.0.files,
+        "validFiles": document.0.valid_files,
+        "tensors": document.0.tensors,
+        "parameters": document.0.parameters,
+        "findings" ? document.1.then_some(&document.0.findings),
     }
 
     Diff, diff {
@@ -196,8 +195,8 @@ serialize_as_objects! {
     }
 }
 
-/// The result of one set.
-struct SetDocument<'a>(&'a VerifyReport, &'a VerifiedSet);
+/// The result of one set, and whether there are others. A single set has all findings of the report.
+struct SetDocument<'a>(&'a VerifiedSet, bool);
 
 impl Serialize for TensorTable {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -89,9 +89,7 @@ pub struct SafetensorsShards {
 pub enum Weights {
     /// Weights in safetensors format.
     Safetensors(SafetensorsParseFromRepo),
-    /// Weights in GGUF format.
-    Gguf(WeightFiles),
-    /// Weights in a custom format, registered with `ClientBuilder::format`.
+    /// Weights in another format, such as GGUF, or one registered with `ClientBuilder::format`.
     Other(WeightFiles),
 }
 
@@ -116,7 +114,7 @@ impl Weights {
     pub fn report(&self) -> &CountReport {
         match self {
             Self::Safetensors(parsed) => parsed.report(),
-            Self::Gguf(files) | Self::Other(files) => &files.report,
+            Self::Other(files) => &files.report,
         }
     }
 
@@ -125,7 +123,7 @@ impl Weights {
         let path = match self {
             Self::Safetensors(SafetensorsParseFromRepo::Single(_)) => None,
             Self::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) => Some(&shards.path),
-            Self::Gguf(files) | Self::Other(files) => Some(&files.path),
+            Self::Other(files) => Some(&files.path),
         };
         self.named_headers().map(move |(name, header)| {
             (path.map_or_else(|| name.clone(), |path| path.sibling(name)), header)
@@ -141,7 +139,7 @@ impl Weights {
             Self::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) => {
                 (None, &shards.headers[..], &[][..])
             }
-            Self::Gguf(files) | Self::Other(files) => (None, &[][..], &files.headers[..]),
+            Self::Other(files) => (None, &[][..], &files.headers[..]),
         };
         let shards = shards.iter().map(|(name, header)| (name, header.as_ref()));
         let files = files.iter().map(|(name, header)| (name, header));
@@ -219,9 +217,7 @@ impl CountReport {
         let file_type = self.model.as_ref().and_then(|model| model.file_type.as_deref());
         self.breakdown.method.as_deref().or(file_type)
     }
-}
 
-impl CountReport {
     /// Sets the other weight sets, excluding the one that was read.
     pub fn add_other_sets(&mut self, mut sets: Option<Vec<WeightSet>>) {
         let read = self.filepaths.iter().cloned().collect();
@@ -337,15 +333,6 @@ impl SafetensorsParseFromRepo {
         match self {
             Self::Single(file) => &file.report,
             Self::Sharded(shards) => &shards.report,
-        }
-    }
-
-    /// Discards the headers and returns the counts.
-    #[must_use]
-    pub fn into_report(self) -> CountReport {
-        match self {
-            Self::Single(file) => file.report,
-            Self::Sharded(shards) => shards.report,
         }
     }
 

@@ -196,7 +196,7 @@ impl TreeModule {
                 let inner = inner.into_iter().map(|module| module.multiplied(times));
                 TreeContent::Modules(inner.collect())
             }
-            tensor => tensor,
+            tensor @ TreeContent::Tensor { .. } => tensor,
         };
         let [tensors, elements, bytes] =
             [self.tensors, self.elements, self.bytes].map(|count| count.saturating_mul(times));

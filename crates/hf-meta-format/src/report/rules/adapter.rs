@@ -65,6 +65,7 @@ fn check_parts(name: &str, module: &AdaptedModule<'_>, found: &mut Mismatches) {
             found == length || shape.len() > 2 && *found > 0 && length % found == 0
         };
         let Some(wrong) = (0..sides.len()).find(|at| !fits(*at)) else { continue };
+        // The first part with a side determines its length.
         let of_other = |at: usize| sides[at].filter(|(_, other)| *other != part.name);
         let expected = (0..sides.len()).map(|at| {
             of_other(at).map_or_else(|| "_".to_owned(), |(length, _)| length.to_string())
@@ -198,12 +199,11 @@ fn check_targets(
     found: &mut Mismatches,
 ) -> Option<ModuleEntries<usize>> {
     let names = config.list("target_modules");
-    let targets = match &names {
-        Some(names) => module_entries(names.iter().map(String::as_str), |_| None)?,
-        None => {
-            let text = config.text("target_modules").filter(|text| text != "all-linear")?;
-            module_entries([&*text].into_iter(), |text| Some(format!("(?:{text})")))?
-        }
+    let targets = if let Some(names) = &names {
+        module_entries(names.iter().map(String::as_str), |_| None)?
+    } else {
+        let text = config.text("target_modules").filter(|text| text != "all-linear")?;
+        module_entries([&*text].into_iter(), |text| Some(format!("(?:{text})")))?
     };
     let parameters = config.list("target_parameters").unwrap_or_default();
     let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));

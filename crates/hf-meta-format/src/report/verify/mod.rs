@@ -4,7 +4,6 @@ mod embeddings;
 mod gguf;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -25,7 +24,7 @@ use crate::report::{Adapter, FetchStats, Finding, HeaderTotals, Severity, Weight
 ///
 /// fn print_errors(report: &VerifyReport) {
 ///     let is_error = |severity| severity == Severity::Error;
-///     for finding in report.findings.iter().filter(|finding| is_error(finding.severity())) {
+///     for finding in report.findings().iter().filter(|finding| is_error(finding.severity())) {
 ///         println!("{finding}");
 ///     }
 /// }
@@ -39,16 +38,6 @@ pub struct VerifyReport {
     pub commit: Option<CommitSha>,
     /// The paths of the files that were checked, the index first.
     pub filepaths: Vec<RepoPath>,
-    /// The number of weight files that should exist.
-    pub files: usize,
-    /// The number of weight files with a valid header.
-    pub valid_files: usize,
-    /// The number of tensors in the valid files.
-    pub tensors: u64,
-    /// The parameter count according to each source, if only one set was checked.
-    pub parameters: ParameterSources,
-    /// All findings, in the order of the sets, and of one set grouped by kind.
-    pub findings: Vec<Finding>,
     /// The result of each set that was checked, the main set first.
     pub sets: Vec<VerifiedSet>,
     /// The sets that were not checked, or `None` if the files were not listed: one file was selected, or the server
@@ -74,8 +63,8 @@ pub struct VerifiedSet {
     pub tensors: u64,
     /// The parameter count according to each source.
     pub parameters: ParameterSources,
-    /// The position of its findings in [`VerifyReport::findings`].
-    pub findings: Range<usize>,
+    /// All findings, grouped by kind. The first set also has the findings about the repository.
+    pub findings: Vec<Finding>,
 }
 
 /// The parameter count of a model according to each source.
@@ -103,35 +92,24 @@ impl VerifiedSet {
         files: usize,
         totals: HeaderTotals,
         parameters: ParameterSources,
+        findings: Vec<Finding>,
     ) -> Self {
         let HeaderTotals { files: valid_files, tensors, .. } = totals;
-        Self { path, files, valid_files, tensors, parameters, findings: 0..0 }
+        Self { path, files, valid_files, tensors, parameters, findings }
     }
 }
 
 impl VerifyReport {
     /// Creates the result of one set.
     #[must_use]
-    pub fn new(set: VerifiedSet, filepaths: Vec<RepoPath>, findings: Vec<Finding>) -> Self {
-        Self {
-            filepaths,
-            files: set.files,
-            valid_files: set.valid_files,
-            tensors: set.tensors,
-            parameters: set.parameters,
-            sets: vec![VerifiedSet { findings: 0..findings.len(), ..set }],
-            findings,
-            ..Self::default()
-        }
+    pub fn new(set: VerifiedSet, filepaths: Vec<RepoPath>) -> Self {
+        Self { filepaths, sets: vec![set], ..Self::default() }
     }
 
     /// Adds a finding about the repository to the first set.
     pub fn push(&mut self, finding: Finding) {
-        let at = self.sets.first().map_or(0, |set| set.findings.end);
-        self.findings.insert(at.min(self.findings.len()), finding);
-        for (index, set) in self.sets.iter_mut().enumerate() {
-            set.findings.start += usize::from(index > 0);
-            set.findings.end += 1;
+        if let Some(set) = self.sets.first_mut() {
+            set.findings.push(finding);
         }
     }
 
@@ -143,43 +121,34 @@ impl VerifyReport {
 
     /// Adds the result of other sets.
     pub fn add(&mut self, other: Self) {
-        let start = self.findings.len();
         self.fetch.weight_bytes = self.fetch.weight_bytes.saturating_add(other.fetch.weight_bytes);
-        self.parameters = if self.sets.is_empty() { other.parameters } else { <_>::default() };
         self.filepaths.extend(other.filepaths);
-        self.files += other.files;
-        self.valid_files += other.valid_files;
-        self.tensors = self.tensors.saturating_add(other.tensors);
-        self.findings.extend(other.findings);
         self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
-        self.sets.extend(other.sets.into_iter().map(|set| {
-            let findings = start + set.findings.start..start + set.findings.end;
-            VerifiedSet { findings, ..set }
-        }));
+        self.sets.extend(other.sets);
     }
 
-    /// Returns the findings of a set.
+    /// Returns all findings, in the order of the sets.
     #[must_use]
-    pub fn findings_of(&self, set: &VerifiedSet) -> &[Finding] {
-        self.findings.get(set.findings.clone()).unwrap_or_default()
+    pub fn findings(&self) -> Vec<Finding> {
+        self.sets.iter().flat_map(|set| set.findings.iter().cloned()).collect()
+    }
+
+    /// Returns the parameter count according to each source, if only one set was checked.
+    #[must_use]
+    pub fn parameters(&self) -> ParameterSources {
+        if let [only] = &self.sets[..] { only.parameters } else { ParameterSources::default() }
     }
 
     /// Returns whether there are no errors. Warnings and notes are allowed.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        is_valid(&self.findings)
+        self.sets.iter().all(|set| is_valid(&set.findings))
     }
 
     /// Returns whether every file of each checked set was read. One shard of several is not a complete model.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        is_complete(&self.findings)
-    }
-
-    /// Returns whether the server, the network or the disk failed. Verifying again may reveal more.
-    #[must_use]
-    pub fn has_unreadable_files(&self) -> bool {
-        self.findings.iter().any(|finding| matches!(finding, Finding::Unreadable { .. }))
+        self.sets.iter().all(|set| is_complete(&set.findings))
     }
 }
 
@@ -284,7 +253,10 @@ mod tests {
             (vec![Finding::CountOverflow, unreadable], false, false),
         ];
         for (findings, is_valid, is_complete) in cases {
-            let report = VerifyReport { findings, ..VerifyReport::default() };
+            let path = "a.safetensors".parse().unwrap();
+            let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
+            let set = VerifiedSet::new(path, 1, totals, parameters, findings);
+            let report = VerifyReport::new(set, Vec::new());
             assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
         }
     }
