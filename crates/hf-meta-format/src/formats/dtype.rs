@@ -91,7 +91,7 @@ macro_rules! dtypes {
             }
 
             /// Returns the dtype with a GGML type number. Unknown types are named after their number.
-            pub(super) fn from_ggml(number: u32) -> Self {
+            pub(super) fn from_ggml(number: u64) -> Self {
                 match number {
                     $($($number => Self::$name,)?)+
                     _ => Self::from(&*format!("GGML type {number}")),

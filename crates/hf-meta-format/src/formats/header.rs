@@ -142,9 +142,10 @@ impl FileHeader {
         }
         let last = self.tensors.iter().max_by_key(|(_, tensor)| tensor.data_offsets);
         let tensor = last.map(|(name, _)| clip(name));
-        let end = tensor
-            .as_ref()
-            .map_or_else(|| "its header".to_owned(), |name| format!("tensor `{name}`"));
+        let end = match &tensor {
+            Some(name) => format!("tensor `{name}`"),
+            None => "its header".to_owned(),
+        };
         let message = format!(
             "according to its header, the file ends with {end} at byte {expected}, but it has {file_size} bytes"
         );
