@@ -10,7 +10,7 @@ use super::clip;
 /// slowed down by hostile names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
-    list: NameList,
+    pub(super) list: NameList,
     sorted: Box<[u32]>,
 }
 
@@ -52,6 +52,10 @@ impl NameList {
 
     pub(crate) fn get(&self, at: usize) -> &str {
         &self.text[self.range(at)]
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.len()).map(|at| self.get(at))
     }
 
     /// Returns the indices of all names.
@@ -104,20 +108,7 @@ impl NameList {
 impl Names {
     /// Returns the index of a name in file order.
     pub(super) fn index_of(&self, name: &str) -> Option<usize> {
-        let found = self.sorted.binary_search_by(|&at| self.list.get(at as usize).cmp(name));
-        found.ok().map(|rank| self.sorted[rank] as usize)
-    }
-
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
-        (0..self.len()).map(|at| self.list.get(at))
-    }
-
-    pub(super) fn get(&self, at: usize) -> &str {
-        self.list.get(at)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
+        NameFinder::new(self).index_of(name).map(|at| at as usize)
     }
 
     /// Returns the memory use of the names in bytes.
@@ -173,7 +164,7 @@ mod tests {
     fn names_keep_their_order_and_are_found() {
         let listed = ["wte", "h.10", "h.2", ""];
         let names = names(&listed).unwrap();
-        assert_eq!(names.iter().collect::<Vec<_>>(), listed);
+        assert_eq!(names.list.iter().collect::<Vec<_>>(), listed);
         for (at, name) in listed.into_iter().enumerate() {
             assert_eq!(names.index_of(name), Some(at));
         }

@@ -1,6 +1,5 @@
 //! Tensors, and tables of them in a compact binary form.
 
-use std::ops::Range;
 use std::slice::SliceIndex;
 
 use serde::Serialize;
@@ -131,7 +130,7 @@ impl TensorTable {
     /// Returns the number of tensors.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.names.len()
+        self.names.list.len()
     }
 
     /// Returns whether the file has no tensors.
@@ -142,20 +141,20 @@ impl TensorTable {
 
     /// Returns an iterator over the tensors and their names, in file order.
     #[must_use]
-    pub fn iter(&self) -> TensorTableIter<'_> {
-        TensorTableIter { table: self, rest: 0..self.len() }
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, TensorInfo)> {
+        self.names.list.iter().zip(&self.starts).map(|(name, start)| (name, self.tensor(*start)))
     }
 
     /// Returns the tensor with this name, or `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo> {
-        self.names.index_of(name).map(|at| self.tensor(at))
+        self.names.index_of(name).map(|at| self.tensor(self.starts[at]))
     }
 
     /// Returns the names of the tensors, in file order.
     #[must_use]
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.names.iter()
+        self.names.list.iter()
     }
 
     /// Calls `function` with every tensor and its name, in file order.
@@ -179,7 +178,7 @@ impl TensorTable {
     ) -> Result<(), E> {
         let mut tensor = TensorInfo::EMPTY;
         let mut reader = self.packed.reader(..);
-        self.names.iter().try_for_each(|name| {
+        self.names.list.iter().try_for_each(|name| {
             reader.read_tensor(&mut tensor);
             function(name, &tensor)
         })
@@ -191,9 +190,9 @@ impl TensorTable {
         self.names.memory() + self.packed.byte_length() + self.starts.len() * size_of::<u32>()
     }
 
-    fn tensor(&self, at: usize) -> TensorInfo {
+    fn tensor(&self, start: u32) -> TensorInfo {
         let mut tensor = TensorInfo::EMPTY;
-        self.packed.reader(self.starts[at] as usize..).read_tensor(&mut tensor);
+        self.packed.reader(start as usize..).read_tensor(&mut tensor);
         tensor
     }
 
@@ -211,7 +210,7 @@ impl TensorTable {
             if begin == expected {
                 Ok(end)
             } else {
-                Err(HeaderError::misplaced(self.names.get(at), begin, expected))
+                Err(HeaderError::misplaced(self.names.list.get(at), begin, expected))
             }
         })
     }
@@ -219,34 +218,12 @@ impl TensorTable {
 
 impl<'a> IntoIterator for &'a TensorTable {
     type Item = (&'a str, TensorInfo);
-    type IntoIter = TensorTableIter<'a>;
+    type IntoIter = Box<dyn ExactSizeIterator<Item = Self::Item> + Send + 'a>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+        Box::new(self.iter())
     }
 }
-
-/// An iterator over the tensors of a [`TensorTable`], created by [`TensorTable::iter`].
-#[derive(Clone, Debug)]
-pub struct TensorTableIter<'a> {
-    table: &'a TensorTable,
-    rest: Range<usize>,
-}
-
-impl<'a> Iterator for TensorTableIter<'a> {
-    type Item = (&'a str, TensorInfo);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let at = self.rest.next()?;
-        Some((self.table.names.get(at), self.table.tensor(at)))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.rest.size_hint()
-    }
-}
-
-impl ExactSizeIterator for TensorTableIter<'_> {}
 
 /// A builder for a [`TensorTable`] that validates each tensor.
 ///

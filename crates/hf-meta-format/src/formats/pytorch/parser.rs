@@ -67,8 +67,9 @@ fn parse_archive(file: &FileParts) -> Result<FileHeader, Stop> {
         Stop::Invalid(_) => stop,
     });
     let (tensors, summary) = parsed.map_err(|stop| with_imports(stop, &pickle.imports))?;
-    let header = FileHeader::new(tensors, 0..file_size).with_file_size(file_size);
-    Ok(header.with_pickle(summary))
+    let mut header = FileHeader::new(tensors, 0..file_size).with_file_size(file_size);
+    header.pickle = Some(Box::new(summary));
+    Ok(header)
 }
 
 /// Parses a file of torch before 1.6: pickles of a magic number, a version, properties of the machine, the value and
@@ -92,8 +93,9 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
     let end = sizes.values().try_fold(start, add);
     let end = end.ok_or_else(|| HeaderError::overflow("storage"))?;
     let (tensors, summary) = tensors::table(pickle, root)?;
-    let header = FileHeader::new(tensors, 0..start).with_file_size(end).with_pickle(summary);
+    let mut header = FileHeader::new(tensors, 0..start).with_file_size(end);
     file.size.map_or(Ok(()), |size| header.check_file_size(size))?;
+    header.pickle = Some(Box::new(summary));
     Ok(header)
 }
 

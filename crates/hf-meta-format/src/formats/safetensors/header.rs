@@ -56,8 +56,9 @@ impl SafetensorsFileHeader {
         });
         let (tensors, metadata) = parsed?;
         let header_range = PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(json.len() as u64);
-        let header = FileHeader::new(tensors, header_range).with_metadata(metadata);
-        Ok(Self(header.with_leading_space(!text.starts_with('{'))))
+        let mut header = FileHeader::new(tensors, header_range).with_metadata(metadata);
+        header.has_leading_space = !text.starts_with('{');
+        Ok(Self(header))
     }
 
     /// Parses the header from the first bytes of a file: the 8-byte length prefix, the header, and any amount of

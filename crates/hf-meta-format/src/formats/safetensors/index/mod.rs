@@ -104,7 +104,7 @@ impl SafetensorsIndexJson {
     /// Returns the tensor at an index in the `weight_map`, with its shard.
     pub(crate) fn tensor_at(&self, index: usize) -> (&str, &RepoPath) {
         let WeightMap { shards, tensors, shard_indices } = &self.weight_map;
-        (tensors.get(index), &shards[usize::from(shard_indices[index])])
+        (tensors.list.get(index), &shards[usize::from(shard_indices[index])])
     }
 
     /// Returns a finder that looks up many tensors.
@@ -117,7 +117,7 @@ impl SafetensorsIndexJson {
     pub fn names_per_shard(&self) -> Vec<(u64, u64)> {
         let WeightMap { shards, tensors, shard_indices } = &self.weight_map;
         let mut shards = vec![(0, 0); shards.len()];
-        for (tensor, shard_index) in tensors.iter().zip(shard_indices) {
+        for (tensor, shard_index) in tensors.list.iter().zip(shard_indices) {
             let (tensors, bytes) = &mut shards[usize::from(*shard_index)];
             *tensors += 1;
             *bytes += tensor.len() as u64;
@@ -154,7 +154,7 @@ impl SafetensorsIndexJson {
 impl WeightMap {
     fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
         let shards = self.shard_indices.iter().map(|index| &self.shards[usize::from(*index)]);
-        self.tensors.iter().zip(shards)
+        self.tensors.list.iter().zip(shards)
     }
 }
 
