@@ -12,6 +12,16 @@ pub(super) enum Stop {
     Invalid(HeaderError),
 }
 
+impl Stop {
+    /// Changes the missing range.
+    pub(super) fn map_missing(self, change: impl FnOnce(Range<u64>) -> Range<u64>) -> Self {
+        match self {
+            Self::Missing(range) => Self::Missing(change(range)),
+            Self::Invalid(_) => self,
+        }
+    }
+}
+
 impl From<HeaderError> for Stop {
     fn from(error: HeaderError) -> Self {
         Self::Invalid(error)
@@ -134,7 +144,10 @@ impl HeaderParser for PartsParser {
         self.file.size = file_size;
         self.file.add(start, bytes);
         match (self.parse)(&self.file) {
-            Ok(header) => Ok(Step::Done(header)),
+            Ok(header) => {
+                file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
+                Ok(Step::Done(header))
+            }
             Err(Stop::Invalid(error)) => Err(error),
             Err(Stop::Missing(range)) => Ok(Step::Read(range)),
         }

@@ -148,7 +148,7 @@ impl TensorTable {
     /// Returns the tensor with this name, or `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo> {
-        self.names.index_of(name).map(|at| self.tensor(self.starts[at]))
+        self.names.index_of(name).map(|at| self.tensor(self.starts[at as usize]))
     }
 
     /// Returns the names of the tensors, in file order.

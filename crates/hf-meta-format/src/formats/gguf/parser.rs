@@ -44,13 +44,10 @@ const MERGES_PER_10_TOKENS: u64 = 22;
 pub(super) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
     let mut cursor = Cursor { file, at: 0, is_big_endian: false };
     let mut content = Content::default();
-    let tensors = content.read(&mut cursor).map_err(|stop| match stop {
-        Stop::Missing(missing) => Stop::Missing(content.next_range(missing, &cursor)),
-        stop => stop,
-    })?;
-    let header = content.finish(tensors, cursor.at, file.size)?;
-    file.size.map_or(Ok(()), |size| header.check_file_size(size))?;
-    Ok(header)
+    let tensors = content.read(&mut cursor);
+    let tensors =
+        tensors.map_err(|stop| stop.map_missing(|missing| content.next_range(missing, &cursor)))?;
+    Ok(content.finish(tensors, cursor.at, file.size)?)
 }
 
 /// The content of a header that has been read so far.

@@ -102,15 +102,12 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
 /// Interprets the next pickle of a file without an archive, which may continue in bytes that are missing.
 fn load(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<PickleValue, Stop> {
     pickle.load().map_err(|stop| match stop {
-        Stop::Missing(missing) => match file.missing(missing) {
-            Stop::Missing(Range { start, end }) => {
-                // Grows in proportion, so that the number of requests is logarithmic.
-                let next = start.saturating_mul(4).min(file.limit).min(MAX_LENGTH);
-                let next = next.min(file.size.unwrap_or(u64::MAX));
-                Stop::Missing(start..next.max(end))
-            }
-            ended => ended,
-        },
+        Stop::Missing(missing) => file.missing(missing).map_missing(|Range { start, end }| {
+            // Grows in proportion, so that the number of requests is logarithmic.
+            let next = start.saturating_mul(4).min(file.limit).min(MAX_LENGTH);
+            let next = next.min(file.size.unwrap_or(u64::MAX));
+            start..next.max(end)
+        }),
         // Without an opcode at its start, the file is in some other format.
         Stop::Invalid(_) if pickle.opcode_at == 0 => {
             let start = file.detection_bytes().unwrap_or_default();

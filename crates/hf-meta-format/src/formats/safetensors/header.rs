@@ -35,7 +35,7 @@ const MAX_METADATA: usize = 100_000;
 /// # Ok::<(), hf_meta_format::formats::safetensors::HeaderError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SafetensorsFileHeader(FileHeader);
+pub struct SafetensorsFileHeader(pub(crate) FileHeader);
 
 impl SafetensorsFileHeader {
     /// Parses the JSON that follows the length prefix. Checks that names are unique, that the shape and dtype of each
@@ -86,11 +86,6 @@ impl SafetensorsFileHeader {
         let header = Self::from_json(start.get(first..last).ok_or_else(truncated)?)?;
         file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
         Ok(header)
-    }
-
-    /// Wraps a header that [`from_json`](Self::from_json) has checked.
-    pub(crate) fn from_checked(header: FileHeader) -> Self {
-        Self(header)
     }
 
     /// Returns the length of the header's JSON in bytes, without the 8-byte prefix.

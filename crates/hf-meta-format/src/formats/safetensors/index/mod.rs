@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 pub use self::reader::IndexReader;
 use super::SafetensorsFileHeader;
-use crate::formats::names::{NameFinder, NameList, Names};
+use crate::formats::names::{NameList, Names};
 pub use crate::formats::{HeaderError as IndexError, HeaderErrorKind as IndexErrorKind};
 use crate::formats::{RepoPath, clip, whole_number};
 
@@ -98,7 +98,7 @@ impl SafetensorsIndexJson {
     /// Returns the shard of a tensor, or `None` if the index does not list it.
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
-        self.weight_map.tensors.index_of(tensor).map(|index| self.tensor_at(index).1)
+        self.index_of(tensor).map(|index| self.tensor_at(index as usize).1)
     }
 
     /// Returns the tensor at an index in the `weight_map`, with its shard.
@@ -107,9 +107,9 @@ impl SafetensorsIndexJson {
         (tensors.list.get(index), &shards[usize::from(shard_indices[index])])
     }
 
-    /// Returns a finder that looks up many tensors.
-    pub(crate) fn finder(&self) -> NameFinder<'_> {
-        NameFinder::new(&self.weight_map.tensors)
+    /// Returns the index of a tensor in the `weight_map`.
+    pub(crate) fn index_of(&self, tensor: &str) -> Option<u32> {
+        self.weight_map.tensors.index_of(tensor)
     }
 
     /// Returns the number of tensors per shard, and the total length of their names in bytes.

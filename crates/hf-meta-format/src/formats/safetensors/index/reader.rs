@@ -105,20 +105,20 @@ impl IndexReader {
         if self.length > MAX_TOTAL_BYTES {
             return Err(IndexError::index_too_long());
         }
-        if self.tail.is_empty() {
-            // Parsed in place, because a copy of a whole index would take its memory twice.
-            let parsed = self.parse(chunk)?;
-            self.tail.extend_from_slice(&chunk[parsed..]);
+        let mut tail = take(&mut self.tail);
+        // An index that arrives as a whole is parsed in place, because a copy would take its memory twice.
+        let text = if tail.is_empty() {
+            chunk
         } else {
-            self.tail.extend_from_slice(chunk);
-            if self.tail.len() < self.reparse_at {
-                return Ok(());
-            }
-            let mut tail = take(&mut self.tail);
-            let parsed = self.parse(&tail)?;
-            tail.drain(..parsed);
+            tail.extend_from_slice(chunk);
+            &tail
+        };
+        if text.len() < self.reparse_at {
             self.tail = tail;
+            return Ok(());
         }
+        let parsed = self.parse(text)?;
+        self.tail = text[parsed..].to_vec();
         let length = self.tail.len();
         self.reparse_at = if length < MAX_REPARSED_TAIL { 0 } else { length.saturating_mul(2) };
         Ok(())
