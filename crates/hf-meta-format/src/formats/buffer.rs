@@ -52,10 +52,16 @@ impl FileParts {
         match self.parts.iter_mut().find(is_extended) {
             Some((at, part)) => {
                 let known = usize::try_from(start - *at).unwrap_or(usize::MAX);
-                if known + bytes.len() > part.len() {
-                    // Ranges become longer, and a long part can grow in place. A copy would take its memory twice.
+                if known + bytes.len() <= part.len() {
+                    return;
+                }
+                // The longer one grows in place, because a copy of it would take its memory twice.
+                if bytes.len() > known {
                     bytes.splice(..0, part[..known].iter().copied());
                     *part = bytes;
+                } else {
+                    part.truncate(known);
+                    part.append(&mut bytes);
                 }
             }
             None => self.parts.push((start, bytes)),
