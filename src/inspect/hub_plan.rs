@@ -12,7 +12,7 @@ use crate::backends::Fetched;
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
-use crate::formats::{FileHeader, HeaderError, RepoPath};
+use crate::formats::{FileHeader, HeaderError, RepoPath, TensorInfo};
 use crate::report::ReportBuilder;
 
 /// The maximum size of the response in bytes. For models with more tensors, the files are read instead.
@@ -79,8 +79,8 @@ fn parse(json: &[u8], limit: u64) -> Option<Vec<ParsedHeader>> {
     let parse = |(shard, header): (String, &RawValue)| {
         let header = SafetensorsFileHeader::from_json(header.get().as_bytes());
         let header = header.map(|header| {
-            let mut tensors = header.tensors().iter();
-            let needs_config = tensors.any(|(name, tensor)| needs_config(name, &tensor));
+            let is_needed = |(name, tensor): (&str, TensorInfo)| needs_config(name, &tensor);
+            let needs_config = header.tensors().iter().any(is_needed);
             (header.into(), needs_config)
         });
         Some((shard.parse().ok()?, header))

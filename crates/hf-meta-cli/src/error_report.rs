@@ -230,7 +230,7 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
             ..
         }
         | Error::InvalidIndex {
-            source: IndexError { kind: IndexErrorKind::NotAnIndex(detected), .. },
+            source: IndexError { kind: IndexErrorKind::WrongFormat(detected), .. },
             ..
         } => other_content(source, *detected),
         Error::InvalidHeader { .. } if error.kind() == ErrorKind::TooLarge => {

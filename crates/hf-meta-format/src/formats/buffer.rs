@@ -1,8 +1,8 @@
-//! The bytes of a file that have arrived.
+//! The parts of a file that have arrived, and a parser that starts over when more of them arrive.
 
 use std::ops::Range;
 
-use super::HeaderError;
+use super::{FileHeader, HeaderError, HeaderParser, Step};
 
 /// The reason why a header cannot be parsed any further.
 #[derive(Debug)]
@@ -12,116 +12,74 @@ pub(super) enum Stop {
     Invalid(HeaderError),
 }
 
+impl Stop {
+    /// Changes the missing range.
+    pub(super) fn map_missing(self, change: impl FnOnce(Range<u64>) -> Range<u64>) -> Self {
+        match self {
+            Self::Missing(range) => Self::Missing(change(range)),
+            Self::Invalid(_) => self,
+        }
+    }
+}
+
 impl From<HeaderError> for Stop {
     fn from(error: HeaderError) -> Self {
         Self::Invalid(error)
     }
 }
 
-/// A contiguous part of a file, whose bytes are dropped once they are parsed.
+/// The number of bytes that tell formats apart, which is also the length of the prefix of a safetensors file.
+pub(super) const DETECTION_BYTES: u64 = 8;
+
+/// The parts of a file that have been read. There are at most a few, such as its start, its end and the pickle.
 #[derive(Debug, Default)]
-pub(super) struct HeaderBuffer {
-    bytes: Vec<u8>,
-    /// The number of parsed bytes at the start of `bytes`.
-    parsed: usize,
-    /// The offset of the first byte that is still needed: the end of `bytes`, or a later offset if bytes are skipped.
-    end: u64,
-    /// The end of the bytes that have arrived.
-    arrived: u64,
+pub(super) struct FileParts {
+    parts: Vec<(u64, Vec<u8>)>,
+    /// The size of the file in bytes, if it is known.
+    pub(super) size: Option<u64>,
+    /// The maximum length of the header in bytes.
+    pub(super) limit: u64,
+    /// True if the last read returned no bytes.
     has_ended: bool,
 }
 
-impl HeaderBuffer {
-    /// Returns the offset of the first byte that is still needed.
-    pub(super) fn end(&self) -> u64 {
-        self.end
-    }
-
-    /// Returns the end of the bytes that have arrived.
-    pub(super) fn arrived(&self) -> u64 {
-        self.arrived
-    }
-
-    /// Returns the offset of the first unparsed byte.
-    pub(super) fn position(&self) -> u64 {
-        self.end - self.rest().len() as u64
-    }
-
-    /// Returns the unparsed bytes.
-    pub(super) fn rest(&self) -> &[u8] {
-        &self.bytes[self.parsed..]
-    }
-
-    /// Returns whether the file has no more bytes.
-    pub(super) fn is_at_end(&self, file_size: Option<u64>) -> bool {
-        self.has_ended || file_size.is_some_and(|size| size <= self.arrived)
-    }
-
-    /// Adds bytes that were read at an offset. Known and unneeded bytes are ignored. No bytes at the first offset that
-    /// is still needed are the end of the file.
-    pub(super) fn append(&mut self, start: u64, mut bytes: Vec<u8>) {
-        self.has_ended = bytes.is_empty() && start == self.end;
-        if !bytes.is_empty() && start <= self.end {
-            self.arrived = self.arrived.max(start.saturating_add(bytes.len() as u64));
-        }
-        let known = self.end.checked_sub(start).and_then(|known| usize::try_from(known).ok());
-        let Some(known) = known.filter(|known| *known < bytes.len()) else { return };
-        self.end += (bytes.len() - known) as u64;
-        self.bytes.drain(..self.parsed);
-        self.parsed = 0;
-        if self.bytes.is_empty() {
-            // Parsed in place, because a copy would take the memory twice.
-            (self.bytes, self.parsed) = (bytes, known);
-        } else {
-            self.bytes.extend(bytes.drain(known..));
-        }
-    }
-
-    /// Marks bytes as parsed, even if they have not arrived.
-    pub(super) fn skip(&mut self, length: u64) {
-        if let Some(length) = usize::try_from(length).ok().filter(|n| *n <= self.rest().len()) {
-            self.parsed += length;
-        } else {
-            self.end = self.position().saturating_add(length);
-            (self.bytes, self.parsed) = (Vec::new(), 0);
-        }
-    }
-}
-
-/// The maximum number of bytes to reserve for the next range.
-const MAX_RESERVED: usize = 24 << 20;
-
-/// The parts of a file that have been read. There are at most a few: its start, its end and the pickle.
-#[derive(Debug, Default)]
-pub(super) struct FileParts(Vec<(u64, Vec<u8>)>);
-
 impl FileParts {
     /// Adds bytes that were read at an offset.
-    pub(super) fn add(&mut self, start: u64, bytes: Vec<u8>) {
+    fn add(&mut self, start: u64, mut bytes: Vec<u8>) {
+        self.has_ended = bytes.is_empty();
         let is_extended =
             |(at, part): &&mut (u64, Vec<u8>)| (*at..=*at + part.len() as u64).contains(&start);
-        match self.0.iter_mut().find(is_extended) {
+        match self.parts.iter_mut().find(is_extended) {
             Some((at, part)) => {
-                let known = *at + part.len() as u64 - start;
-                let known = usize::try_from(known).unwrap_or(usize::MAX);
-                // With room for the next range, which is four times as long, because a copy of a large part would take as much memory again.
-                if part.len() + bytes.len() > part.capacity() {
-                    part.reserve_exact(bytes.len().saturating_mul(5).min(MAX_RESERVED));
+                let known = usize::try_from(start - *at).unwrap_or(usize::MAX);
+                if known + bytes.len() <= part.len() {
+                    return;
                 }
-                part.extend_from_slice(bytes.get(known..).unwrap_or_default());
+                // The longer one grows in place, because a copy of it would take its memory twice.
+                if bytes.len() > known {
+                    bytes.splice(..0, part[..known].iter().copied());
+                    *part = bytes;
+                } else {
+                    part.truncate(known);
+                    part.append(&mut bytes);
+                }
             }
-            None => self.0.push((start, bytes)),
+            None => self.parts.push((start, bytes)),
         }
     }
 
     /// Returns the number of bytes that have been read.
     pub(super) fn length(&self) -> u64 {
-        self.0.iter().map(|(_, part)| part.len() as u64).sum()
+        self.parts.iter().map(|(_, part)| part.len() as u64).sum()
     }
 
-    /// Returns a range of the file, or the missing end of it.
+    /// Returns a range of the file.
+    ///
+    /// # Errors
+    ///
+    /// Returns the missing end of the range, or an error if the file ends before it.
     pub(super) fn get(&self, range: Range<u64>) -> Result<&[u8], Stop> {
-        let parts = self.0.iter().filter(|(at, _)| *at <= range.start);
+        let parts = self.parts.iter().filter(|(at, _)| *at <= range.start);
         let found = parts.max_by_key(|(at, part)| *at + part.len() as u64);
         let (at, part) = found.map_or((0, &[][..]), |(at, part)| (*at, part));
         let end = at + part.len() as u64;
@@ -129,13 +87,76 @@ impl FileParts {
         match (range.start..range.end).is_empty() {
             true => Ok(&[]),
             false if range.end <= end => Ok(&part[index(range.start)..index(range.end)]),
-            false => Err(Stop::Missing(range.start.max(end)..range.end)),
+            false => Err(self.missing(range.start.max(end)..range.end)),
         }
+    }
+
+    /// Returns the reason to stop at a range that has not been read.
+    pub(super) fn missing(&self, range: Range<u64>) -> Stop {
+        let size = self.size.filter(|size| range.end > *size);
+        if size.is_none() && !self.has_ended {
+            return Stop::Missing(range);
+        }
+        HeaderError::truncated(range.end, size.unwrap_or(self.length())).into()
     }
 
     /// Returns the bytes from the start of the file to the first missing one.
     pub(super) fn start(&self) -> &[u8] {
-        self.0.iter().find(|(at, _)| *at == 0).map_or(&[], |(_, part)| part)
+        self.parts.iter().find(|(at, _)| *at == 0).map_or(&[], |(_, part)| part)
+    }
+
+    /// Returns the bytes that tell formats apart, or all bytes of a shorter file.
+    pub(super) fn detection_bytes(&self) -> Result<&[u8], Stop> {
+        match self.get(0..DETECTION_BYTES) {
+            Err(Stop::Invalid(_)) => Ok(self.start()),
+            found => found,
+        }
+    }
+}
+
+/// A parser that keeps all parts of a file, and starts over once a missing part has arrived: another start takes less
+/// time than the request.
+pub(super) struct PartsParser {
+    file: FileParts,
+    /// The number of bytes to read first.
+    first_range: u64,
+    /// Parses the header, or returns the range to read next.
+    parse: fn(&FileParts) -> Result<FileHeader, Stop>,
+}
+
+impl PartsParser {
+    /// Creates a parser that first reads `first_range` bytes, and at most `limit` bytes of a header.
+    pub(super) fn boxed(
+        first_range: u64,
+        limit: u64,
+        parse: fn(&FileParts) -> Result<FileHeader, Stop>,
+    ) -> Box<dyn HeaderParser> {
+        let file = FileParts { limit, ..FileParts::default() };
+        Box::new(Self { file, first_range, parse })
+    }
+}
+
+impl HeaderParser for PartsParser {
+    fn first_range(&self) -> Range<u64> {
+        0..self.first_range
+    }
+
+    fn advance(
+        &mut self,
+        start: u64,
+        bytes: Vec<u8>,
+        file_size: Option<u64>,
+    ) -> Result<Step, HeaderError> {
+        self.file.size = file_size;
+        self.file.add(start, bytes);
+        match (self.parse)(&self.file) {
+            Ok(header) => {
+                file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
+                Ok(Step::Done(header))
+            }
+            Err(Stop::Invalid(error)) => Err(error),
+            Err(Stop::Missing(range)) => Ok(Step::Read(range)),
+        }
     }
 }
 
@@ -144,26 +165,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_and_distant_bytes_are_ignored() {
-        let mut buffer = HeaderBuffer::default();
-        buffer.append(2, b"x".to_vec());
-        assert_eq!((buffer.position(), buffer.end()), (0, 0));
-        buffer.append(0, b"abcd".to_vec());
-        buffer.skip(1);
-        buffer.append(2, b"cdef".to_vec());
-        buffer.append(1, b"bc".to_vec());
-        assert_eq!((buffer.rest(), buffer.position(), buffer.end()), (&b"bcdef"[..], 1, 6));
+    fn known_bytes_are_ignored() {
+        let mut file = FileParts::default();
+        file.add(0, b"abcd".to_vec());
+        file.add(2, b"cdef".to_vec());
+        file.add(1, b"bc".to_vec());
+        assert_eq!((file.start(), file.length()), (&b"abcdef"[..], 6));
     }
 
     #[test]
-    fn bytes_are_skipped_before_they_arrive() {
-        let mut buffer = HeaderBuffer::default();
-        buffer.append(0, b"abcd".to_vec());
-        buffer.skip(10);
-        assert_eq!((buffer.rest(), buffer.position(), buffer.end()), (&b""[..], 10, 10));
-        buffer.append(4, b"efghijklm".to_vec());
-        assert_eq!((buffer.rest(), buffer.position(), buffer.end()), (&b"klm"[..], 10, 13));
-        buffer.skip(u64::MAX);
-        assert_eq!(buffer.position(), u64::MAX);
+    fn parts_may_be_distant() {
+        let mut file = FileParts::default();
+        file.add(0, b"abcd".to_vec());
+        file.add(10, b"klm".to_vec());
+        assert_eq!(file.get(11..13).unwrap(), b"lm");
+        let missing = |range| match file.get(range) {
+            Err(Stop::Missing(range)) => range,
+            found => panic!("{found:?}"),
+        };
+        assert_eq!([missing(2..6), missing(6..8), missing(12..15)], [4..6, 6..8, 13..15]);
+    }
+
+    #[test]
+    fn a_range_after_the_end_is_an_error() {
+        let mut file = FileParts { size: Some(6), ..FileParts::default() };
+        file.add(0, b"abcd".to_vec());
+        let error = |file: &FileParts, end| match file.get(2..end) {
+            Err(Stop::Invalid(error)) => error,
+            found => panic!("{found:?}"),
+        };
+        assert_eq!(error(&file, 7), HeaderError::truncated(7, 6));
+        file.add(4, Vec::new());
+        assert_eq!(error(&file, 6), HeaderError::truncated(6, 4));
     }
 }

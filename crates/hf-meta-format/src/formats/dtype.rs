@@ -20,7 +20,6 @@ macro_rules! dtypes {
         /// assert_eq!(Dtype::from("BF16"), Dtype::BF16);
         /// assert_eq!(Dtype::BF16.bits(), Some(16));
         /// assert_eq!(Dtype::F4.block().unwrap().elements, 2);
-        /// assert_eq!(Dtype::Q4_K.block().unwrap().bits_per_element(), 4.5);
         /// assert_eq!(Dtype::from("F3").to_string(), "F3");
         /// ```
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,7 +90,7 @@ macro_rules! dtypes {
             }
 
             /// Returns the dtype with a GGML type number. Unknown types are named after their number.
-            pub(super) fn from_ggml(number: u32) -> Self {
+            pub(super) fn from_ggml(number: u64) -> Self {
                 match number {
                     $($($number => Self::$name,)?)+
                     _ => Self::from(&*format!("GGML type {number}")),
@@ -121,15 +120,6 @@ pub struct BlockSize {
     pub elements: u64,
     /// The number of bytes per block.
     pub bytes: u64,
-}
-
-impl BlockSize {
-    /// Returns the number of bits per element, including block overhead, such as 4.5 for `Q4_K`.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "blocks have at most a few hundred elements")]
-    pub fn bits_per_element(&self) -> f64 {
-        self.bytes as f64 * 8.0 / self.elements as f64
-    }
 }
 
 /// The name of a dtype that is not in [`Dtype::KNOWN`]. It can only be created with `Dtype::from`.
@@ -304,7 +294,6 @@ mod tests {
         let lengths = lengths.map(|(dtype, elements)| dtype.byte_length(elements));
         assert_eq!(lengths, [Some(6), None, Some(2), Some(144), None]);
         assert_eq!(Dtype::from("X").byte_length(0), None);
-        assert_eq!(Dtype::Q6_K.block().unwrap().bits_per_element().to_string(), "6.5625");
     }
 
     /// The reference implementation is authoritative for every dtype it knows.

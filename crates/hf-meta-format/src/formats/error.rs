@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use super::clip;
 
-/// The error returned for a file with an invalid header.
+/// The error returned for a file with an invalid header, and for an index that is invalid or inconsistent with its
+/// shards.
 ///
 /// Text from the file, such as a tensor name, is truncated to 200 characters but otherwise unchanged: escape control
 /// characters before printing it to a terminal. Sizes and offsets are in bytes. Tensor offsets are relative to the
@@ -54,11 +55,11 @@ pub enum HeaderErrorKind {
     NotUtf8,
     /// The header is padded with NUL bytes.
     NulPadding,
-    /// The header is not JSON with the expected structure.
+    /// The header or the index is not JSON with the expected structure.
     InvalidJson,
     /// An entry does not describe a tensor.
     InvalidEntry,
-    /// Two tensors have the same name.
+    /// The header or the index lists a tensor twice.
     DuplicateTensor,
     /// The data of a tensor ends before it begins.
     ReversedOffsets,
@@ -84,6 +85,30 @@ pub enum HeaderErrorKind {
     UnsafeImports,
     /// The file uses a version or a feature of its format that this crate does not support.
     Unsupported,
+    /// The index contains an unresolved merge conflict.
+    MergeConflict,
+    /// The index has no `weight_map`.
+    NoWeightMap,
+    /// The index lists no tensors.
+    EmptyWeightMap,
+    /// A shard name is not a safe relative path.
+    UnsafeShardName,
+    /// A shard name does not have the extension that the name of the index implies.
+    UnexpectedExtension,
+    /// The index lists too many shards.
+    TooManyShards,
+    /// Two shards contain the same tensor.
+    TensorInTwoShards,
+    /// The index lists a tensor that no shard contains.
+    MissingTensor,
+    /// The parameter count overflows 64 bits at the tensor.
+    CountOverflow,
+    /// The header of a shard is missing.
+    MissingHeader,
+    /// The header of a shard was given more than once.
+    DuplicateHeader,
+    /// No headers were given.
+    NoHeaders,
     /// The file violates any other rule of its format.
     Other,
 }
@@ -95,18 +120,23 @@ impl HeaderError {
         Self { kind, tensor: None, message: message.into() }
     }
 
+    /// Sets the tensor that the error concerns.
+    #[must_use]
+    pub fn with_tensor(self, name: &str) -> Self {
+        Self { tensor: Some(clip(name)), ..self }
+    }
+
     /// Creates the error of a tensor. The message is the name of the tensor followed by `rule`.
     #[must_use]
     pub fn of_tensor(kind: HeaderErrorKind, name: &str, rule: impl Display) -> Self {
-        let message = format!("tensor `{}` {rule}", clip(name));
-        Self { kind, tensor: Some(clip(name)), message }
+        Self::new(kind, format!("tensor `{}` {rule}", clip(name))).with_tensor(name)
     }
 
     /// Creates the error for a tensor whose size does not fit in 64 bits.
     #[must_use]
     pub fn overflow(tensor: &str) -> Self {
         let message = format!("the size of tensor `{}` overflows 64 bits", clip(tensor));
-        Self { kind: HeaderErrorKind::Overflow, tensor: Some(clip(tensor)), message }
+        Self::new(HeaderErrorKind::Overflow, message).with_tensor(tensor)
     }
 
     /// Creates the error for the data of a tensor that begins before or after the `expected` offset.
@@ -117,11 +147,11 @@ impl HeaderError {
             );
             return Self::of_tensor(HeaderErrorKind::Overlap, tensor, rule);
         }
-        let tensor = clip(tensor);
         let message = format!(
-            "the data has a gap from byte {expected} to byte {begin}, before tensor `{tensor}`"
+            "the data has a gap from byte {expected} to byte {begin}, before tensor `{}`",
+            clip(tensor)
         );
-        Self { kind: HeaderErrorKind::Gap, tensor: Some(tensor), message }
+        Self::new(HeaderErrorKind::Gap, message).with_tensor(tensor)
     }
 
     /// Creates the error for a header that ends at byte `expected`, if only `found` bytes are available.

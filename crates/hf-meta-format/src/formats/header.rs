@@ -17,10 +17,10 @@ pub struct FileHeader {
     metadata: Option<BTreeMap<String, String>>,
     header_range: Range<u64>,
     file_size: u64,
-    has_leading_space: bool,
+    pub(super) has_leading_space: bool,
     model: Option<Box<ModelDescription>>,
     is_self_describing: bool,
-    pickle: Option<Box<PickleSummary>>,
+    pub(super) pickle: Option<Box<PickleSummary>>,
 }
 
 impl FileHeader {
@@ -59,11 +59,6 @@ impl FileHeader {
         Self { model: model.map(Box::new), ..self }
     }
 
-    /// Sets the imports and views of a pickle.
-    pub(super) fn with_pickle(self, pickle: PickleSummary) -> Self {
-        Self { pickle: Some(Box::new(pickle)), ..self }
-    }
-
     /// Returns the imports and views of a pickle, or `None` if the file is not a pickle.
     #[must_use]
     pub fn pickle(&self) -> Option<&PickleSummary> {
@@ -87,11 +82,6 @@ impl FileHeader {
     #[must_use]
     pub fn model(&self) -> Option<&ModelDescription> {
         self.model.as_deref()
-    }
-
-    /// Sets whether whitespace precedes the content of the header.
-    pub(super) fn with_leading_space(self, has_leading_space: bool) -> Self {
-        Self { has_leading_space, ..self }
     }
 
     /// Returns whether whitespace precedes the content of the header. Some readers reject it.
@@ -142,9 +132,10 @@ impl FileHeader {
         }
         let last = self.tensors.iter().max_by_key(|(_, tensor)| tensor.data_offsets);
         let tensor = last.map(|(name, _)| clip(name));
-        let end = tensor
-            .as_ref()
-            .map_or_else(|| "its header".to_owned(), |name| format!("tensor `{name}`"));
+        let end = match &tensor {
+            Some(name) => format!("tensor `{name}`"),
+            None => "its header".to_owned(),
+        };
         let message = format!(
             "according to its header, the file ends with {end} at byte {expected}, but it has {file_size} bytes"
         );

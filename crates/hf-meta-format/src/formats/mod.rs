@@ -33,7 +33,7 @@ pub use header::{FileHeader, ModelDescription};
 pub(crate) use path::NumberedName;
 pub use path::{PathError, RepoPath};
 pub use registry::Formats;
-pub use table::{TensorInfo, TensorTable, TensorTableBuilder, TensorTableIter};
+pub use table::{TensorInfo, TensorTable, TensorTableBuilder};
 
 pub use crate::base::text::{chain, clip};
 pub(crate) use crate::base::text::{serde_as_text, whole_number};

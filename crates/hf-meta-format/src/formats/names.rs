@@ -10,7 +10,7 @@ use super::clip;
 /// slowed down by hostile names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
-    list: NameList,
+    pub(super) list: NameList,
     sorted: Box<[u32]>,
 }
 
@@ -52,6 +52,10 @@ impl NameList {
 
     pub(crate) fn get(&self, at: usize) -> &str {
         &self.text[self.range(at)]
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.len()).map(|at| self.get(at))
     }
 
     /// Returns the indices of all names.
@@ -103,57 +107,14 @@ impl NameList {
 
 impl Names {
     /// Returns the index of a name in file order.
-    pub(super) fn index_of(&self, name: &str) -> Option<usize> {
+    pub(super) fn index_of(&self, name: &str) -> Option<u32> {
         let found = self.sorted.binary_search_by(|&at| self.list.get(at as usize).cmp(name));
-        found.ok().map(|rank| self.sorted[rank] as usize)
-    }
-
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
-        (0..self.len()).map(|at| self.list.get(at))
-    }
-
-    pub(super) fn get(&self, at: usize) -> &str {
-        self.list.get(at)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
+        found.ok().map(|rank| self.sorted[rank])
     }
 
     /// Returns the memory use of the names in bytes.
     pub(super) fn memory(&self) -> usize {
         self.list.text.len() + (self.list.ends.len() + self.sorted.len()) * size_of::<u32>()
-    }
-}
-
-/// Looks up many names. Fast if they arrive in sorted order with small gaps.
-#[derive(Debug)]
-pub(crate) struct NameFinder<'a> {
-    names: &'a Names,
-    /// The rank after the last found name.
-    next: usize,
-}
-
-impl<'a> NameFinder<'a> {
-    /// The number of ranks to try before a full search. Files are sorted by dtype, so the scale of a packed weight,
-    /// which follows the weight by name, is elsewhere in the file.
-    const MAX_TRIES: usize = 3;
-
-    pub(in crate::formats) fn new(names: &'a Names) -> Self {
-        Self { names, next: 0 }
-    }
-
-    /// Returns the index of a name in file order.
-    pub(crate) fn index_of(&mut self, name: &str) -> Option<u32> {
-        let Names { list, sorted } = self.names;
-        let has_name =
-            |rank: &usize| sorted.get(*rank).is_some_and(|&at| list.get(at as usize) == name);
-        let rank = match (self.next..self.next + Self::MAX_TRIES).find(has_name) {
-            Some(rank) => rank,
-            None => sorted.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?,
-        };
-        self.next = rank + 1;
-        Some(sorted[rank])
     }
 }
 
@@ -173,8 +134,8 @@ mod tests {
     fn names_keep_their_order_and_are_found() {
         let listed = ["wte", "h.10", "h.2", ""];
         let names = names(&listed).unwrap();
-        assert_eq!(names.iter().collect::<Vec<_>>(), listed);
-        for (at, name) in listed.into_iter().enumerate() {
+        assert_eq!(names.list.iter().collect::<Vec<_>>(), listed);
+        for (at, name) in (0..).zip(listed) {
             assert_eq!(names.index_of(name), Some(at));
         }
         assert_eq!(names.index_of("h.1"), None);
@@ -194,13 +155,12 @@ mod tests {
         let listed = ["a", "b", "c", "d", "e", "f", "g"];
         let names = names(&listed).unwrap();
         for order in [[0, 1, 2, 3, 4, 5, 6], [0, 3, 6, 1, 4, 2, 5], [6, 5, 4, 3, 3, 0, 6]] {
-            let mut finder = NameFinder::new(&names);
             for at in order {
-                assert_eq!(finder.index_of("x"), None);
-                assert_eq!(finder.index_of(listed[at as usize]), Some(at), "{order:?}");
+                assert_eq!(names.index_of("x"), None);
+                assert_eq!(names.index_of(listed[at as usize]), Some(at), "{order:?}");
             }
         }
-        assert_eq!(NameFinder::new(&super::tests::names(&[]).unwrap()).index_of("a"), None);
+        assert_eq!(super::tests::names(&[]).unwrap().index_of("a"), None);
     }
 
     /// Offsets have 32 bits. Each name counts as at least one byte, even an empty one.

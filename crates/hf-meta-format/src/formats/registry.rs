@@ -1,5 +1,6 @@
 //! The list of formats.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use super::{Format, RepoPath, WeightFileName, gguf, pytorch, safetensors};
@@ -31,14 +32,11 @@ impl Formats {
     /// Returns whether no two formats have the same name or extension. The second one would never be used.
     #[must_use]
     pub fn are_distinct(&self) -> bool {
-        let is_same =
-            |a: &dyn Format, b: &dyn Format| a.name() == b.name() || a.extension() == b.extension();
-        let mut pairs = self
-            .0
-            .iter()
-            .enumerate()
-            .flat_map(|(at, a)| self.0.iter().skip(at + 1).map(move |b| (a, b)));
-        !pairs.any(|(a, b)| is_same(&**a, &**b))
+        let are_distinct = |text: fn(&dyn Format) -> &'static str| {
+            let texts: BTreeSet<_> = self.0.iter().map(|format| text(&**format)).collect();
+            texts.len() == self.0.len()
+        };
+        are_distinct(|format| format.name()) && are_distinct(|format| format.extension())
     }
 
     /// Restricts the list to the format with a name; `None` if it does not exist.

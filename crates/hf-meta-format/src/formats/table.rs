@@ -1,6 +1,5 @@
 //! Tensors, and tables of them in a compact binary form.
 
-use std::ops::Range;
 use std::slice::SliceIndex;
 
 use serde::Serialize;
@@ -131,7 +130,7 @@ impl TensorTable {
     /// Returns the number of tensors.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.names.len()
+        self.names.list.len()
     }
 
     /// Returns whether the file has no tensors.
@@ -142,20 +141,20 @@ impl TensorTable {
 
     /// Returns an iterator over the tensors and their names, in file order.
     #[must_use]
-    pub fn iter(&self) -> TensorTableIter<'_> {
-        TensorTableIter { table: self, rest: 0..self.len() }
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, TensorInfo)> {
+        self.names.list.iter().zip(&self.starts).map(|(name, start)| (name, self.tensor(*start)))
     }
 
     /// Returns the tensor with this name, or `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo> {
-        self.names.index_of(name).map(|at| self.tensor(at))
+        self.names.index_of(name).map(|at| self.tensor(self.starts[at as usize]))
     }
 
     /// Returns the names of the tensors, in file order.
     #[must_use]
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.names.iter()
+        self.names.list.iter()
     }
 
     /// Calls `function` with every tensor and its name, in file order.
@@ -179,7 +178,7 @@ impl TensorTable {
     ) -> Result<(), E> {
         let mut tensor = TensorInfo::EMPTY;
         let mut reader = self.packed.reader(..);
-        self.names.iter().try_for_each(|name| {
+        self.names.list.iter().try_for_each(|name| {
             reader.read_tensor(&mut tensor);
             function(name, &tensor)
         })
@@ -191,9 +190,9 @@ impl TensorTable {
         self.names.memory() + self.packed.byte_length() + self.starts.len() * size_of::<u32>()
     }
 
-    fn tensor(&self, at: usize) -> TensorInfo {
+    fn tensor(&self, start: u32) -> TensorInfo {
         let mut tensor = TensorInfo::EMPTY;
-        self.packed.reader(self.starts[at] as usize..).read_tensor(&mut tensor);
+        self.packed.reader(start as usize..).read_tensor(&mut tensor);
         tensor
     }
 
@@ -203,43 +202,28 @@ impl TensorTable {
     }
 
     /// Checks that the tensors' data has no holes or overlaps, and returns its length in bytes.
-    fn check_data(&self, alignment: u64) -> Result<u64, HeaderError> {
+    fn check_data(&self) -> Result<u64, HeaderError> {
         let mut spans = Vec::with_capacity(self.len());
-        self.for_each(|_, tensor| spans.push(tensor.data_offsets));
-        data_length(&spans, alignment, |at| self.names.get(at).to_owned())
+        self.for_each(|_, tensor| spans.push((tensor.data_offsets, spans.len())));
+        spans.sort_unstable();
+        spans.into_iter().try_fold(0, |expected, ((begin, end), at)| {
+            if begin == expected {
+                Ok(end)
+            } else {
+                Err(HeaderError::misplaced(self.names.list.get(at), begin, expected))
+            }
+        })
     }
 }
 
 impl<'a> IntoIterator for &'a TensorTable {
     type Item = (&'a str, TensorInfo);
-    type IntoIter = TensorTableIter<'a>;
+    type IntoIter = Box<dyn ExactSizeIterator<Item = Self::Item> + Send + 'a>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+        Box::new(self.iter())
     }
 }
-
-/// An iterator over the tensors of a [`TensorTable`], created by [`TensorTable::iter`].
-#[derive(Clone, Debug)]
-pub struct TensorTableIter<'a> {
-    table: &'a TensorTable,
-    rest: Range<usize>,
-}
-
-impl<'a> Iterator for TensorTableIter<'a> {
-    type Item = (&'a str, TensorInfo);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let at = self.rest.next()?;
-        Some((self.table.names.get(at), self.table.tensor(at)))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.rest.size_hint()
-    }
-}
-
-impl ExactSizeIterator for TensorTableIter<'_> {}
 
 /// A builder for a [`TensorTable`] that validates each tensor.
 ///
@@ -257,8 +241,8 @@ pub struct TensorTableBuilder {
     names: NameList,
     packed: PackedTensors,
     starts: Vec<u32>,
-    /// The alignment of each tensor's data in bytes.
-    alignment: u64,
+    /// The alignment of each tensor's data in bytes, if tensors must be listed in data order.
+    alignment: Option<u64>,
     /// The end of the last tensor's data; `None` once a tensor's data has not started where the previous tensor's
     /// ended. Most writers list tensors in data order, so no sort is needed.
     data_end: Option<u64>,
@@ -288,17 +272,16 @@ impl TensorTableBuilder {
             names: NameList::with_capacity(tensors, length / 3),
             packed: PackedTensors { bytes: Vec::with_capacity(length / 8) },
             starts: Vec::with_capacity(tensors),
-            alignment: 1,
+            alignment: None,
             data_end: Some(0),
             error: None,
         }
     }
 
-    /// Sets the alignment of tensor data, in bytes: each tensor's data must begin at the first multiple of it after
-    /// the preceding data.
-    #[must_use]
-    pub fn with_alignment(self, alignment: u64) -> Self {
-        Self { alignment: alignment.max(1), ..self }
+    /// Creates a builder for tensors that are listed in data order: the data of each must begin at the first multiple of
+    /// `alignment` bytes after the data before it.
+    pub(super) fn in_data_order(alignment: u64) -> Self {
+        Self { alignment: Some(alignment), ..Self::new() }
     }
 
     /// Adds a tensor. If it is invalid, [`finish`](Self::finish) returns the error.
@@ -311,17 +294,24 @@ impl TensorTableBuilder {
         };
         self.names.push(name);
         if self.error.is_none() {
-            let (begin, end) = tensor.data_offsets;
-            let is_next =
-                |before: &u64| before.checked_next_multiple_of(self.alignment) == Some(begin);
-            self.data_end = self.data_end.filter(is_next).map(|_| end);
-            match tensor.check(name) {
-                Ok(()) => {
-                    self.starts.push(start);
-                    self.packed.push(tensor);
-                }
-                Err(error) => self.error = Some(error),
-            }
+            self.error = self.check_order(name, tensor).and_then(|()| tensor.check(name)).err();
+            self.starts.push(start);
+            self.packed.push(tensor);
+        }
+    }
+
+    /// Checks whether the data of a tensor begins where the data before it ends.
+    fn check_order(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
+        let (begin, end) = tensor.data_offsets;
+        let aligned = |end: u64| match self.alignment {
+            Some(alignment) => end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX),
+            None => end,
+        };
+        let expected = self.data_end.map(aligned);
+        self.data_end = expected.filter(|expected| *expected == begin).map(|_| end);
+        match expected.filter(|expected| self.alignment.is_some() && *expected != begin) {
+            Some(expected) => Err(HeaderError::misplaced(name, begin, expected)),
+            None => Ok(()),
         }
     }
 
@@ -331,7 +321,7 @@ impl TensorTableBuilder {
     ///
     /// Returns the first violated rule: a duplicate name, an invalid tensor, or a gap or overlap in the data.
     pub fn finish(self) -> Result<TensorTable, HeaderError> {
-        let Self { names, mut packed, mut starts, alignment, data_end, error } = self;
+        let Self { names, mut packed, mut starts, data_end, error, .. } = self;
         let names = names.into_names();
         let names = names.map_err(|name| {
             let rule = "appears twice in the header";
@@ -341,35 +331,9 @@ impl TensorTableBuilder {
         packed.bytes.shrink_to_fit();
         starts.shrink_to_fit();
         let table = TensorTable { names, packed, starts, data_length: 0 };
-        let data_length = data_end.map_or_else(|| table.check_data(alignment), Ok)?;
+        let data_length = data_end.map_or_else(|| table.check_data(), Ok)?;
         Ok(TensorTable { data_length, ..table })
     }
-}
-
-/// Returns the length of the data in bytes. `spans` contains the start and end of each tensor, in any order. Each
-/// must start at the first multiple of `alignment` after the end of the previous one.
-///
-/// # Errors
-///
-/// Returns the first hole or overlap.
-fn data_length(
-    spans: &[(u64, u64)],
-    alignment: u64,
-    name: impl Fn(usize) -> String,
-) -> Result<u64, HeaderError> {
-    #[expect(clippy::cast_possible_truncation, reason = "fewer spans than bytes of names")]
-    let mut order: Vec<u32> = (0..spans.len() as u32).collect();
-    order.sort_by_key(|&at| spans[at as usize]);
-    order.into_iter().try_fold(0_u64, |expected, at| {
-        let at = at as usize;
-        let (begin, end) = spans[at];
-        let expected = expected.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
-        if begin == expected {
-            Ok(end)
-        } else {
-            Err(HeaderError::misplaced(&name(at), begin, expected))
-        }
-    })
 }
 
 /// A buffer of tensors, mixed with numbers and strings.
@@ -513,8 +477,13 @@ mod tests {
         assert_eq!(table.memory(), table.names.memory() + 3 * (5 + 4));
     }
 
-    fn length(spans: &[(u64, u64)], alignment: u64) -> Result<u64, HeaderError> {
-        data_length(spans, alignment, |at| at.to_string())
+    /// Returns the length of the data of tensors whose names are their indices.
+    fn length(mut builder: TensorTableBuilder, spans: &[(u64, u64)]) -> Result<u64, HeaderError> {
+        for (at, (begin, end)) in spans.iter().enumerate() {
+            let tensor = TensorInfo::new(Dtype::U8, vec![end - begin], (*begin, *end));
+            builder.push(&at.to_string(), &tensor);
+        }
+        builder.finish().map(|table| table.data_length())
     }
 
     #[test]
@@ -529,25 +498,29 @@ mod tests {
             (&[(4, 4), (0, 4)], 4),
         ];
         for (spans, end) in cases {
-            assert_eq!(length(spans, 1), Ok(end), "{spans:?}");
+            assert_eq!(length(TensorTableBuilder::new(), spans), Ok(end), "{spans:?}");
         }
     }
 
     #[test]
     fn holes_and_overlaps_are_errors() {
-        assert_eq!(length(&[(1, 2)], 1), Err(HeaderError::misplaced("0", 1, 0)));
-        assert_eq!(length(&[(5, 6), (0, 4)], 1), Err(HeaderError::misplaced("0", 5, 4)));
-        assert_eq!(length(&[(0, 4), (3, 6)], 1), Err(HeaderError::misplaced("1", 3, 4)));
-        assert_eq!(length(&[(0, 4), (2, 2)], 1), Err(HeaderError::misplaced("1", 2, 4)));
+        let length = |spans| length(TensorTableBuilder::new(), spans);
+        assert_eq!(length(&[(1, 2)]), Err(HeaderError::misplaced("0", 1, 0)));
+        assert_eq!(length(&[(5, 6), (0, 4)]), Err(HeaderError::misplaced("0", 5, 4)));
+        assert_eq!(length(&[(0, 4), (3, 6)]), Err(HeaderError::misplaced("1", 3, 4)));
+        assert_eq!(length(&[(0, 4), (2, 2)]), Err(HeaderError::misplaced("1", 2, 4)));
     }
 
     #[test]
-    fn each_span_begins_at_a_multiple_of_the_alignment() {
-        assert_eq!(length(&[(32, 40), (0, 4)], 32), Ok(40));
+    fn tensors_in_data_order_begin_at_multiples_of_the_alignment() {
+        let length = |spans| length(TensorTableBuilder::in_data_order(32), spans);
+        assert_eq!(length(&[(0, 4), (32, 40)]), Ok(40));
         let hole = HeaderError::misplaced("1", 64, 32);
-        assert_eq!(length(&[(0, 4), (64, 65)], 32), Err(hole));
+        assert_eq!(length(&[(0, 4), (64, 65)]), Err(hole));
         let overlap = HeaderError::misplaced("1", 16, 32);
-        assert_eq!(length(&[(0, 4), (16, 20)], 32), Err(overlap));
+        assert_eq!(length(&[(0, 4), (16, 20)]), Err(overlap));
+        let other_order = HeaderError::misplaced("0", 32, 0);
+        assert_eq!(length(&[(32, 40), (0, 4)]), Err(other_order));
     }
 
     #[test]

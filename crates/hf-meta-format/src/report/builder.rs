@@ -304,7 +304,7 @@ impl BuiltReport {
         path: RepoPath,
         report: CountReport,
     ) -> Result<SafetensorsParseFromRepo, IndexError> {
-        let checked = |(shard, header)| (shard, SafetensorsFileHeader::from_checked(header));
+        let checked = |(shard, header)| (shard, SafetensorsFileHeader(header));
         let mut headers: Vec<(RepoPath, SafetensorsFileHeader)> =
             self.headers.into_iter().map(checked).collect();
         if !report.sharded

@@ -50,10 +50,9 @@ impl IndexCheck {
         // An index names at most 10,000 shards (`SafetensorsIndexJson::MAX_SHARDS`).
         let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
         self.shards.push(shard.clone());
-        let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
         let mut others = NameList::default();
         for name in names {
-            match finder.as_mut().and_then(|finder| finder.index_of(name)) {
+            match self.index.as_ref().and_then(|index| index.index_of(name)) {
                 Some(entry) if self.first_shards[entry as usize] == 0 => {
                     self.first_shards[entry as usize] = number + 1;
                 }

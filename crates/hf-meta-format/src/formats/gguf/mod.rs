@@ -1,8 +1,8 @@
 //! The GGUF format of `llama.cpp` and other GGML-based programs: a header parser.
 //!
 //! A header contains the numbers of tensors and keys, the keys with their values, and one entry per tensor. It has no
-//! length prefix, so it is parsed as it arrives: [`Gguf`] requests a first range and estimates the rest from the
-//! arrays seen so far. Versions 2 and 3 are supported, in both byte orders.
+//! length prefix, so [`Gguf`] requests a first range, and estimates the rest from the arrays in it.
+//! Versions 2 and 3 are supported, in both byte orders.
 //!
 //! The rules are those of the [format] and of `llama.cpp`, with one exception: a tensor type that is not known is
 //! kept by its number, and the tensor's size is derived from the offset of the next one.
@@ -19,8 +19,9 @@ mod parser;
 mod tensors;
 mod values;
 
-use self::parser::GgufParser;
+use self::parser::parse;
 pub(crate) use self::tensors::is_file_type;
+use super::buffer::PartsParser;
 use super::{Format, HeaderParser, NumberedName, RepoPath, WeightFileName, WeightsKind};
 
 /// The GGUF format.
@@ -53,7 +54,7 @@ impl Format for Gguf {
         let number = |name: NumberedName<'_>| name.number.parse::<u64>().ok();
         let is_later = NumberedName::split(path.as_str()).filter_map(number).any(|file| file > 1);
         let first_range = if is_later { LATER_FIRST_RANGE } else { FIRST_RANGE };
-        Box::new(GgufParser::new(first_range, max_header_bytes))
+        PartsParser::boxed(first_range, max_header_bytes, parse)
     }
 
     fn split_name(&self, stem: &str) -> Option<WeightFileName> {

@@ -1,6 +1,6 @@
 //! Tensor entries of a header, and their types.
 
-use super::values::{Cursor, read_name};
+use super::values::Cursor;
 use crate::formats::buffer::Stop;
 use crate::formats::{
     Dtype, HeaderError, HeaderErrorKind, TensorInfo, TensorTable, TensorTableBuilder,
@@ -9,17 +9,11 @@ use crate::formats::{
 /// The tensors read so far.
 #[derive(Debug)]
 pub(super) struct TensorEntries {
-    /// The number of tensors.
-    pub(super) total: u64,
-    /// The number of unread tensors.
-    pub(super) remaining: u64,
     /// The alignment of the data, in bytes.
     alignment: u64,
     builder: TensorTableBuilder,
     /// The last tensor. If its size is unknown, its data ends where the next tensor's begins.
     last: Option<(String, TensorInfo)>,
-    /// The expected offset of the next tensor's data; `None` after a tensor of an unknown type.
-    next: Option<u64>,
 }
 
 impl TensorEntries {
@@ -27,59 +21,48 @@ impl TensorEntries {
     const MAX_NAME_LENGTH: u64 = 63;
 
     /// The maximum number of dimensions in GGML.
-    const MAX_DIMENSIONS: u32 = 4;
+    const MAX_DIMENSIONS: u64 = 4;
 
     /// The minimum size of an entry in bytes: name, number of dimensions, type and offset.
     pub(super) const MIN_SIZE: u64 = 8 + 1 + 4 + 4 + 8;
 
-    pub(super) fn new(tensors: u64, alignment: u64) -> Self {
-        let builder = TensorTableBuilder::new().with_alignment(alignment);
-        Self { total: tensors, remaining: tensors, alignment, builder, last: None, next: Some(0) }
+    pub(super) fn new(alignment: u64) -> Self {
+        Self { alignment, builder: TensorTableBuilder::in_data_order(alignment), last: None }
     }
 
-    /// Reads a tensor entry.
-    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
-        let at = self.total - self.remaining;
-        let name = read_name(cursor, "tensor", at, Self::MAX_NAME_LENGTH)?;
-        let dimensions = cursor.u32()?;
+    /// Reads the tensor entry at an index.
+    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>, at: u64) -> Result<(), Stop> {
+        let name = cursor.name("tensor", at, Self::MAX_NAME_LENGTH)?;
+        let dimensions = cursor.number(4)?;
         if dimensions > Self::MAX_DIMENSIONS {
             let rule = format!("has {dimensions} dimensions; the maximum is 4");
             return Err(HeaderError::of_tensor(HeaderErrorKind::Other, name, rule).into());
         }
         // The file lists the fastest-varying dimension first.
-        let mut shape = (0..dimensions).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
+        let mut shape = (0..dimensions).map(|_| cursor.number(8)).collect::<Result<Vec<_>, _>>()?;
         shape.reverse();
-        let dtype = Dtype::from_ggml(cursor.u32()?);
-        let offset = cursor.u64()?;
+        let dtype = Dtype::from_ggml(cursor.number(4)?);
+        let offset = cursor.number(8)?;
         self.end_last(offset);
-        self.check_offset(name, offset)?;
-        let tensor = TensorInfo::new(dtype, shape, (offset, offset));
-        let end = end(name, &tensor)?;
-        self.next = end.and_then(|end| end.checked_next_multiple_of(self.alignment));
-        let data_offsets = (offset, end.unwrap_or(offset));
-        self.last = Some((name.to_owned(), TensorInfo { data_offsets, ..tensor }));
-        self.remaining -= 1;
+        let mut tensor = TensorInfo::new(dtype, shape, (offset, offset));
+        tensor.data_offsets.1 = end(name, &tensor)?;
+        self.last = Some((name.to_owned(), tensor));
         Ok(())
     }
 
-    /// Checks that a tensor's data begins where the data before it ends, because GGML reads the data in the order of
-    /// the entries. The table detects overlaps, too, but an empty tensor overlaps nothing.
-    fn check_offset(&self, name: &str, begin: u64) -> Result<(), HeaderError> {
-        let expected = match self.next {
-            Some(expected) => expected,
-            // The size of the previous tensor is unknown.
-            None => begin.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX),
-        };
-        if begin == expected { Ok(()) } else { Err(HeaderError::misplaced(name, begin, expected)) }
-    }
-
-    /// Adds the last tensor to the table. If its size is unknown, `limit` is the end of its data.
+    /// Adds the last tensor to the table. If its size is unknown, its data ends at `limit`.
     fn end_last(&mut self, limit: u64) {
         let Some((name, mut tensor)) = self.last.take() else { return };
         if tensor.dtype.block().is_none() {
             tensor.data_offsets.1 = limit;
         }
         self.builder.push(&name, &tensor);
+    }
+
+    /// Returns the start of the data if the entries end at byte `end`. A header without tensors is not padded.
+    pub(super) fn data_start(&self, end: u64) -> u64 {
+        let alignment = if self.last.is_some() { self.alignment } else { 1 };
+        end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX)
     }
 
     /// Returns the table. `data_size` is the number of bytes after the header, if known.
@@ -93,13 +76,14 @@ impl TensorEntries {
     }
 }
 
-/// Returns the end of a tensor's data; `None` if its type is unknown.
-fn end(name: &str, tensor: &TensorInfo) -> Result<Option<u64>, HeaderError> {
+/// Returns the end of a tensor's data, which is its start if the type is unknown.
+fn end(name: &str, tensor: &TensorInfo) -> Result<u64, HeaderError> {
     let overflow = || HeaderError::overflow(name);
     // GGML uses signed element counts.
     let elements = tensor.elements().filter(|elements| i64::try_from(*elements).is_ok());
     let elements = elements.ok_or_else(overflow)?;
-    let Some(block) = tensor.dtype.block() else { return Ok(None) };
+    let start = tensor.data_offsets.0;
+    let Some(block) = tensor.dtype.block() else { return Ok(start) };
     let row = tensor.shape.last().copied().unwrap_or(1);
     if !row.is_multiple_of(block.elements) {
         let block = block.elements;
@@ -108,11 +92,8 @@ fn end(name: &str, tensor: &TensorInfo) -> Result<Option<u64>, HeaderError> {
         );
         return Err(HeaderError::of_tensor(HeaderErrorKind::PartialBlock, name, rule));
     }
-    let end = tensor
-        .dtype
-        .byte_length(elements)
-        .and_then(|bytes| tensor.data_offsets.0.checked_add(bytes));
-    end.map(Some).ok_or_else(overflow)
+    let bytes = tensor.dtype.byte_length(elements);
+    bytes.and_then(|bytes| start.checked_add(bytes)).ok_or_else(overflow)
 }
 
 /// The quantizations of whole files, by their `llama.cpp` number. Dots are removed numbers.

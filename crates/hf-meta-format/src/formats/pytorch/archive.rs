@@ -119,7 +119,7 @@ impl Entry {
         let (start, end) = self.range;
         // Reads the data in the same range, because the length of the padding is only in the local header.
         let header = parts.get(start..start + LOCAL_HEADER);
-        let header = header.map_err(|_| Stop::Missing(start..end.saturating_add(PADDING)))?;
+        let header = header.map_err(|_| parts.missing(start..end.saturating_add(PADDING)))?;
         let lengths = [26, 28].map(|at| number(header, at, 2).unwrap_or_default());
         if !header.starts_with(b"PK\x03\x04") {
             return Err(malformed("`data.pkl` has no local header"));

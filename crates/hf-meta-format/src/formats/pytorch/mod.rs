@@ -23,8 +23,9 @@ mod pickle;
 mod tensors;
 mod values;
 
-use self::parser::PyTorchParser;
+use self::parser::{FIRST_RANGE, parse};
 pub use self::values::is_allowed_import;
+use super::buffer::PartsParser;
 pub use super::header::{PickleSummary, TensorView};
 use super::safetensors::split_variant;
 use super::{Format, HeaderParser, RepoPath, WeightFileName};
@@ -98,7 +99,7 @@ impl Format for PyTorch {
     }
 
     fn parser(&self, _: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
-        Box::new(PyTorchParser::new(max_header_bytes))
+        PartsParser::boxed(FIRST_RANGE, max_header_bytes, parse)
     }
 
     /// Removes the prefix of `pytorch_model`, the name of the file that `transformers` calls `model` in safetensors.

@@ -40,22 +40,16 @@ pub(super) struct Pickle<'a> {
     nodes: Vec<PickleValue>,
     /// The nodes with values that were added to other nodes, sorted at the end of a pickle.
     added: Vec<(PickleValue, PickleValue)>,
-    /// The maximum number of values in the nodes and the memo.
-    max_values: usize,
+    /// The number of bytes that nodes and memo may still take.
+    pub(super) free_memory: usize,
 }
 
 impl<'a> Pickle<'a> {
     /// Creates an interpreter whose nodes and memo take at most `memory` bytes.
     pub(super) fn new(bytes: &'a [u8], memory: usize) -> Self {
-        let max_values = memory / size_of::<PickleValue>();
         // The maximum for each byte, because growth would copy the list. Unused memory is never touched.
-        let nodes = Vec::with_capacity(max_values.min(bytes.len().saturating_mul(2)));
-        Self { bytes, nodes, max_values, ..Self::default() }
-    }
-
-    /// Returns the number of bytes that the nodes do not take.
-    pub(super) fn free_memory(&self) -> usize {
-        (self.max_values - self.values()) * size_of::<PickleValue>()
+        let values = (memory / size_of::<PickleValue>()).min(bytes.len().saturating_mul(2));
+        Self { bytes, nodes: Vec::with_capacity(values), free_memory: memory, ..Self::default() }
     }
 
     /// Interprets the next pickle and returns its value.
@@ -63,6 +57,7 @@ impl<'a> Pickle<'a> {
         (self.stack, self.memo) = (Vec::new(), Vec::new());
         loop {
             if let Some(value) = self.step()? {
+                self.free_memory += self.memo.len() * size_of::<PickleValue>();
                 (self.stack, self.memo) = (Vec::new(), Vec::new());
                 self.added.sort_unstable();
                 return Ok(value);
@@ -344,15 +339,11 @@ impl<'a> Pickle<'a> {
         Ok(PickleValue::node(at))
     }
 
-    /// Returns the number of values that the nodes take.
-    fn values(&self) -> usize {
-        self.nodes.len() + 2 * self.added.len()
-    }
-
-    /// Checks that there is memory for more values.
-    fn charge(&self, values: usize) -> Result<()> {
-        let values = values.saturating_add(self.values() + self.memo.len());
-        if values > self.max_values { Err(too_large().into()) } else { Ok(()) }
+    /// Counts the memory of more values.
+    fn charge(&mut self, values: usize) -> Result<()> {
+        let bytes = values.saturating_mul(size_of::<PickleValue>());
+        self.free_memory = self.free_memory.checked_sub(bytes).ok_or_else(too_large)?;
+        Ok(())
     }
 
     /// Returns the position of the last values on the stack.

@@ -265,7 +265,7 @@ enum Key {
 impl<'p, 'a> TensorFinder<'p, 'a> {
     fn new(pickle: &'p Pickle<'a>, root: PickleValue) -> Self {
         let places = vec![Place { parent: 0, key: Key::None, value: root }];
-        Self { pickle, places, steps: MAX_STEPS, memory: pickle.free_memory() }
+        Self { pickle, places, steps: MAX_STEPS, memory: pickle.free_memory }
     }
 
     /// Returns all tensors, in file order.

@@ -10,10 +10,12 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::json::{JsonError, JsonReader};
 use super::{HeaderError, HeaderErrorKind, HeaderLength, PREFIX_LENGTH};
 use crate::formats::names::MAX_TOTAL_BYTES;
-use crate::formats::{FileHeader, TensorInfo, TensorTableBuilder, clip};
+use crate::formats::{FileHeader, TensorInfo, TensorTable, TensorTableBuilder, clip};
 
 /// The key of the metadata, on the same level as the tensors.
 const METADATA: &str = "__metadata__";
+
+type Metadata = Option<BTreeMap<String, String>>;
 
 /// The maximum number of entries in the metadata. A map with 100 MB of short entries would take gigabytes of memory.
 const MAX_METADATA: usize = 100_000;
@@ -33,7 +35,7 @@ const MAX_METADATA: usize = 100_000;
 /// # Ok::<(), hf_meta_format::formats::safetensors::HeaderError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SafetensorsFileHeader(FileHeader);
+pub struct SafetensorsFileHeader(pub(crate) FileHeader);
 
 impl SafetensorsFileHeader {
     /// Parses the JSON that follows the length prefix. Checks that names are unique, that the shape and dtype of each
@@ -48,36 +50,15 @@ impl SafetensorsFileHeader {
     /// Returns the first violated rule, naming the tensor that violates it.
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
         let text = check_text(json)?;
-        let mut reader = JsonReader::new(text);
-        let invalid = |error| {
-            let message = format!("the header is malformed: {}", describe(json, &error));
-            HeaderError::new(HeaderErrorKind::InvalidJson, message)
-        };
-        let mut builder = TensorTableBuilder::for_header(json.len());
-        let (mut metadata, mut tensor) = (None, TensorInfo::EMPTY);
-        reader.expect(b'{', "expected a header object").map_err(invalid)?;
-        let mut is_first = true;
-        while reader.next_entry(replace(&mut is_first, false)).map_err(invalid)? {
-            let name = reader.key().map_err(invalid)?;
-            if name == METADATA {
-                if metadata.is_some() {
-                    return Err(invalid(reader.invalid("`__metadata__` appears twice")));
-                }
-                metadata = Some(read_metadata(&mut reader).map_err(invalid)?);
-            } else {
-                read_tensor(&mut reader, &mut tensor)
-                    .map_err(|error| invalid_entry(&name, &describe(json, &error)))?;
-                builder.push(&name, &tensor);
-            }
-        }
-        reader.skip_space();
-        if !reader.rest().is_empty() {
-            return Err(invalid(reader.invalid("expected nothing after the header")));
-        }
+        let parsed = parse(text).map_err(|error| {
+            let message = "the header is malformed";
+            as_header_error(json, error, HeaderErrorKind::InvalidJson, message)
+        });
+        let (tensors, metadata) = parsed?;
         let header_range = PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(json.len() as u64);
-        let header = FileHeader::new(builder.finish()?, header_range);
-        let header = header.with_metadata(metadata.flatten());
-        Ok(Self(header.with_leading_space(!text.starts_with('{'))))
+        let mut header = FileHeader::new(tensors, header_range).with_metadata(metadata);
+        header.has_leading_space = !text.starts_with('{');
+        Ok(Self(header))
     }
 
     /// Parses the header from the first bytes of a file: the 8-byte length prefix, the header, and any amount of
@@ -105,11 +86,6 @@ impl SafetensorsFileHeader {
         let header = Self::from_json(start.get(first..last).ok_or_else(truncated)?)?;
         file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
         Ok(header)
-    }
-
-    /// Wraps a header that [`from_json`](Self::from_json) has checked.
-    pub(crate) fn from_checked(header: FileHeader) -> Self {
-        Self(header)
     }
 
     /// Returns the length of the header's JSON in bytes, without the 8-byte prefix.
@@ -181,17 +157,39 @@ fn check_text(json: &[u8]) -> Result<&str, HeaderError> {
     })
 }
 
-/// Returns the error for an entry that does not describe a tensor.
-fn invalid_entry(name: &str, reason: &str) -> HeaderError {
-    let name = clip(name);
-    let message = format!("the entry of tensor `{name}` is malformed: {reason}");
-    HeaderError { tensor: Some(name), ..HeaderError::new(HeaderErrorKind::InvalidEntry, message) }
+/// Parses the tensors and the metadata.
+fn parse(text: &str) -> Result<(TensorTable, Metadata), JsonError> {
+    let mut reader = JsonReader::new(text);
+    let mut builder = TensorTableBuilder::for_header(text.len());
+    let (mut metadata, mut tensor) = (None, TensorInfo::EMPTY);
+    reader.expect(b'{', "expected a header object")?;
+    reader.items(b'}', |reader| {
+        let name = reader.key()?;
+        if name == METADATA {
+            if metadata.is_some() {
+                return Err(reader.invalid("`__metadata__` appears twice"));
+            }
+            metadata = Some(read_metadata(reader)?);
+            return Ok(());
+        }
+        read_tensor(reader, &mut tensor).map_err(|error| {
+            let message = format!("the entry of tensor `{}` is malformed", clip(&name));
+            let error =
+                as_header_error(text.as_bytes(), error, HeaderErrorKind::InvalidEntry, &message);
+            error.with_tensor(&name)
+        })?;
+        builder.push(&name, &tensor);
+        Ok(())
+    })?;
+    reader.skip_space();
+    if !reader.rest().is_empty() {
+        return Err(reader.invalid("expected nothing after the header"));
+    }
+    Ok((builder.finish()?, metadata.flatten()))
 }
 
 /// Reads the metadata: an object of strings, or `null`, which a published model contains (vllm #50827).
-fn read_metadata(
-    reader: &mut JsonReader<'_>,
-) -> Result<Option<BTreeMap<String, String>>, JsonError> {
+fn read_metadata(reader: &mut JsonReader<'_>) -> Result<Metadata, JsonError> {
     reader.metadata(METADATA, MAX_METADATA, |reader| {
         Ok(Some(reader.string("expected a string")?.decode()?.into_owned()))
     })
@@ -206,8 +204,7 @@ fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(
     reader.at = start;
     reader.expect(b'{', "expected an object with `dtype`, `shape` and `data_offsets`")?;
     let (mut has_dtype, mut has_shape, mut has_offsets) = (false, false, false);
-    let mut is_first = true;
-    while reader.next_entry(replace(&mut is_first, false))? {
+    reader.items(b'}', |reader| {
         let key = reader.key()?;
         match &*key {
             "dtype" if !replace(&mut has_dtype, true) => {
@@ -223,7 +220,8 @@ fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(
             }
             _ => drop(reader.value::<IgnoredAny>()?),
         }
-    }
+        Ok(())
+    })?;
     let fields = [(has_dtype, "dtype"), (has_shape, "shape"), (has_offsets, "data_offsets")];
     match fields.iter().find(|(is_there, _)| !is_there) {
         Some((_, missing)) => Err(reader.invalid(format!("missing field `{missing}`"))),
@@ -261,11 +259,10 @@ fn read_compact_tensor(
 fn read_shape(reader: &mut JsonReader<'_>, shape: &mut Vec<u64>) -> Result<(), JsonError> {
     shape.clear();
     reader.expect(b'[', "expected a shape, an array of integers")?;
-    let mut is_first = true;
-    while reader.next_element(replace(&mut is_first, false))? {
+    reader.items(b']', |reader| {
         shape.push(reader.number("expected a dimension, a 64-bit unsigned integer")?);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Reads the start and end offsets of a tensor's data.
@@ -279,16 +276,22 @@ fn read_offsets(reader: &mut JsonReader<'_>) -> Result<(u64, u64), JsonError> {
     Ok((begin, end))
 }
 
-/// Describes an error: expected and found token, and the offset.
-fn describe(json: &[u8], error: &JsonError) -> String {
-    let (at, message) = match error {
+/// Returns the error for malformed JSON: the expected and the found token, and the offset.
+fn as_header_error(
+    json: &[u8],
+    error: JsonError,
+    kind: HeaderErrorKind,
+    what: &str,
+) -> HeaderError {
+    let (at, reason) = match error {
+        JsonError::Rule(error) => return *error,
         JsonError::Incomplete => (json.len(), "unexpected end".into()),
         JsonError::Invalid(invalid) if invalid.message.starts_with("expected") => {
             (invalid.at, format!("{}, found {}", invalid.message, found_at(json, invalid.at)))
         }
         JsonError::Invalid(invalid) => (invalid.at, clip(&invalid.message)),
     };
-    format!("{message} at byte {at}")
+    HeaderError::new(kind, format!("{what}: {reason} at byte {at}"))
 }
 
 /// Describes the value at an offset.

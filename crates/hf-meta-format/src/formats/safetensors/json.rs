@@ -5,11 +5,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::mem::replace;
 
 use memchr::memchr2;
 use serde::Deserialize;
 use serde_json::Deserializer;
+
+use crate::formats::HeaderError;
 
 /// The reason the tokenizer cannot continue.
 #[derive(Debug)]
@@ -18,6 +19,14 @@ pub(super) enum JsonError {
     Incomplete,
     /// The text is not the expected JSON. Boxed, because errors are rare and results are moved often.
     Invalid(Box<InvalidJson>),
+    /// The content violates a rule of the format.
+    Rule(Box<HeaderError>),
+}
+
+impl From<HeaderError> for JsonError {
+    fn from(error: HeaderError) -> Self {
+        Self::Rule(Box::new(error))
+    }
 }
 
 /// A position at which a text is not the expected JSON.
@@ -103,30 +112,34 @@ impl<'a> JsonReader<'a> {
         word.unwrap_or_default()
     }
 
-    /// Moves to the next key of an object and returns true, or past the end of the object and returns false.
-    pub(super) fn next_entry(&mut self, is_first: bool) -> Result<bool, JsonError> {
-        self.next_item(is_first, b'}', "expected `,` or `}`")
-    }
-
-    /// Moves to the next element of an array and returns true, or past the end of the array and returns false.
-    pub(super) fn next_element(&mut self, is_first: bool) -> Result<bool, JsonError> {
-        self.next_item(is_first, b']', "expected `,` or `]`")
-    }
-
-    fn next_item(
-        &mut self,
-        is_first: bool,
-        close: u8,
-        expected: &'static str,
-    ) -> Result<bool, JsonError> {
+    /// Moves to the next item of an object or array and returns true, or past its closing bracket and returns false.
+    pub(super) fn next_item(&mut self, is_first: bool, close: u8) -> Result<bool, JsonError> {
         if self.peek()? == close {
             self.at += 1;
             return Ok(false);
         }
         if !is_first {
-            self.expect(b',', expected)?;
+            let is_object = close == b'}';
+            self.expect(
+                b',',
+                if is_object { "expected `,` or `}`" } else { "expected `,` or `]`" },
+            )?;
         }
         Ok(true)
+    }
+
+    /// Calls `read` at each item of an object or array, up to its closing bracket.
+    pub(super) fn items(
+        &mut self,
+        close: u8,
+        mut read: impl FnMut(&mut Self) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
+        let mut is_first = true;
+        while self.next_item(is_first, close)? {
+            read(self)?;
+            is_first = false;
+        }
+        Ok(())
     }
 
     /// Reads a key and the colon after it.
@@ -229,17 +242,18 @@ impl<'a> JsonReader<'a> {
             return self.value::<()>().map(|()| None);
         }
         self.expect(b'{', "expected an object")?;
-        let (mut entries, mut is_first) = (BTreeMap::new(), true);
-        while self.next_entry(replace(&mut is_first, false))? {
-            let key = self.key()?.into_owned();
-            let Some(value) = read(self)? else { continue };
+        let mut entries = BTreeMap::new();
+        self.items(b'}', |reader| {
+            let key = reader.key()?.into_owned();
+            let Some(value) = read(reader)? else { return Ok(()) };
             if entries.insert(key, value).is_some() {
-                return Err(self.invalid(format!("a key in `{name}` appears twice")));
+                return Err(reader.invalid(format!("a key in `{name}` appears twice")));
             }
             if entries.len() > max_entries {
-                return Err(self.invalid(format!("`{name}` has more than {max_entries} entries")));
+                return Err(reader.invalid(format!("`{name}` has more than {max_entries} entries")));
             }
-        }
+            Ok(())
+        })?;
         Ok(Some(entries))
     }
 

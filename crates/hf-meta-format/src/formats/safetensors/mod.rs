@@ -16,10 +16,10 @@ mod json;
 
 use std::ops::Range;
 
-use super::buffer::HeaderBuffer;
+use super::buffer::{DETECTION_BYTES, FileParts, PartsParser, Stop};
 pub use super::path::is_index_name;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
-use super::{Format, HeaderParser, RepoPath, Step, WeightFileName};
+use super::{FileHeader, Format, HeaderParser, RepoPath, WeightFileName};
 pub use header::SafetensorsFileHeader;
 pub use index::{IndexError, IndexErrorKind, IndexReader, SafetensorsIndexJson};
 
@@ -72,7 +72,7 @@ impl Format for Safetensors {
     }
 
     fn parser(&self, _path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
-        Box::new(SafetensorsParser { max_header_bytes, ..SafetensorsParser::default() })
+        PartsParser::boxed(PREFIX_LENGTH, max_header_bytes, parse)
     }
 
     fn split_name(&self, stem: &str) -> Option<WeightFileName> {
@@ -80,55 +80,14 @@ impl Format for Safetensors {
     }
 }
 
-/// A parser for one header.
-#[derive(Debug, Default)]
-struct SafetensorsParser {
-    max_header_bytes: u64,
-    prefix: Option<[u8; 8]>,
-    /// The bytes after the prefix, once it has arrived.
-    buffer: HeaderBuffer,
-}
-
-impl HeaderParser for SafetensorsParser {
-    fn first_range(&self) -> Range<u64> {
-        0..PREFIX_LENGTH
-    }
-
-    fn advance(
-        &mut self,
-        start: u64,
-        bytes: Vec<u8>,
-        file_size: Option<u64>,
-    ) -> Result<Step, HeaderError> {
-        self.buffer.append(start, bytes);
-        let is_at_end = self.buffer.is_at_end(file_size);
-        if self.prefix.is_none() {
-            self.prefix = self.buffer.rest().first_chunk().copied();
-            match self.prefix {
-                Some(_) => self.buffer.skip(PREFIX_LENGTH),
-                None if is_at_end => {}
-                None => return Ok(Step::Read(self.buffer.end()..PREFIX_LENGTH)),
-            }
-        }
-        let prefix = self.prefix.as_ref().map_or(self.buffer.rest(), |prefix| &prefix[..]);
-        let length = HeaderLength::from_prefix(prefix, file_size, self.max_header_bytes)?;
-        let Range { start, end } = length.range();
-        let length = usize::try_from(end - start).ok();
-        let Some(json) = length.and_then(|length| self.buffer.rest().get(..length)) else {
-            let found = self.buffer.end();
-            if is_at_end {
-                return Err(HeaderError::truncated(end, found));
-            }
-            return Ok(Step::Read(found..end));
-        };
-        let header = SafetensorsFileHeader::from_json(json)?;
-        file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
-        Ok(Step::Done(header.into()))
-    }
+/// Parses the header of a file, or returns the range to read next.
+fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
+    let length = HeaderLength::from_prefix(file.detection_bytes()?, file.size, file.limit)?;
+    Ok(SafetensorsFileHeader::from_json(file.get(length.range())?)?.into())
 }
 
 /// The number of bytes that encode the header length.
-pub const PREFIX_LENGTH: u64 = 8;
+pub const PREFIX_LENGTH: u64 = DETECTION_BYTES;
 
 /// The length of a header, validated against the file size and a limit.
 ///
@@ -170,7 +129,7 @@ impl HeaderLength {
         let Some(prefix) = start.first_chunk() else {
             let found = start.len() as u64;
             return Err(match file_size {
-                Some(size) if size > found => HeaderError::truncated(PREFIX_LENGTH, found),
+                Some(size) if size >= PREFIX_LENGTH => HeaderError::truncated(PREFIX_LENGTH, found),
                 _ => {
                     let size = file_size.unwrap_or(found);
                     let message = format!(
@@ -225,6 +184,7 @@ pub fn expected_header_end((tensors, name_bytes): (u64, u64)) -> u64 {
 mod tests {
     use super::*;
     use crate::formats::FileHeader;
+    use crate::formats::Step;
 
     fn file() -> Vec<u8> {
         let json = br#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;

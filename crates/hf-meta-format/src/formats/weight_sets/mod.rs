@@ -28,10 +28,7 @@ impl ListedFile {
     /// Returns whether the file is below a folder. `None` is the root folder.
     #[must_use]
     pub fn is_below(&self, folder: Option<&RepoPath>) -> bool {
-        folder.is_none_or(|folder| {
-            let below = self.path.as_str().strip_prefix(folder.as_str());
-            below.is_some_and(|path| path.starts_with('/'))
-        })
+        folder.is_none_or(|folder| is_below(self.path.as_str(), folder.as_str()))
     }
 }
 
@@ -87,25 +84,23 @@ impl WeightSet {
     ///
     /// Returns an error if some are missing, or if two have the same number.
     pub fn shards(&self) -> Result<Vec<RepoPath>, IncompleteShards> {
-        let members = self.members.iter().filter_map(|(shard, path)| Some(((*shard)?, path)));
-        let mut shards: Vec<_> = members.collect();
-        shards.sort_unstable_by_key(|(shard, path)| (shard.number, *path));
-        let total = shards.first().map_or(0, |(shard, _)| shard.total);
+        let shards = self.members.iter().filter_map(|(shard, path)| Some(((*shard)?, path)));
+        let total = shards.clone().next().map_or(0, |(shard, _)| shard.total);
+        let paths: BTreeMap<_, _> =
+            shards.clone().map(|(shard, path)| (shard.number, path)).collect();
         // Some exporters number shards from 0.
-        let first = u32::from(shards.first().is_none_or(|(shard, _)| shard.number > 0));
-        let mut numbers = shards.iter().map(|(shard, _)| shard.number);
-        let missing = (first..first.saturating_add(total))
-            .find(|number| numbers.next().is_none_or(|found| found != *number));
-        if missing.is_none() && shards.len() == total as usize {
-            return Ok(shards.into_iter().map(|(_, path)| path.clone()).collect());
+        let first = u32::from(!paths.contains_key(&0));
+        let mut numbers = first..first.saturating_add(total);
+        let missing = numbers.find(|number| !paths.contains_key(number));
+        if missing.is_none() && shards.count() == total as usize {
+            return Ok(paths.into_values().cloned().collect());
         }
-        let is_missing = |number: &u32| shards.iter().all(|(shard, _)| shard.number != *number);
         let path = |number: u32| {
             let digits = self.members.first().map_or(0, |(_, path)| path.as_str().len());
             let digits = (digits + 1).saturating_sub(self.path.as_str().len());
             self.path.as_str().replacen('*', &format!("{number:0digits$}"), 1)
         };
-        Err(IncompleteShards { total, first_missing: missing.filter(is_missing).map(path) })
+        Err(IncompleteShards { total, first_missing: missing.map(path) })
     }
 
     /// Returns the precedence of a set at a location.
@@ -141,20 +136,16 @@ impl WeightSet {
 
 /// The error returned for shards without an index whose numbers are not a complete series.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{}", incomplete(.first_missing.as_deref()))]
+#[error("{}", match .first_missing {
+    Some(missing) => format!("shard `{missing}` is missing"),
+    None => "a shard number appears twice".to_owned(),
+})]
 #[non_exhaustive]
 pub struct IncompleteShards {
     /// The number of shards according to their names.
     pub total: u32,
     /// The path of the first missing shard; `None` if the defect is a number that appears twice.
     pub first_missing: Option<String>,
-}
-
-fn incomplete(first_missing: Option<&str>) -> String {
-    first_missing.map_or_else(
-        || "a shard number appears twice".to_owned(),
-        |missing| format!("shard `{missing}` is missing"),
-    )
 }
 
 /// The sets of weights in a list of files.
@@ -180,7 +171,7 @@ pub struct Layout {
     root: String,
     /// True for a `sentence-transformers` model, which consists of several modules.
     has_modules: bool,
-    /// The folders that contain files, and the folders above them.
+    /// The folders of all files.
     folders: BTreeSet<String>,
     /// The files that list components, `model_index.json` or `modules.json`, by folder.
     pipelines: BTreeMap<String, RepoPath>,
@@ -211,10 +202,7 @@ impl Layout {
             if matches!(name, PIPELINE | MODULES) {
                 pipelines.insert(folder.to_owned(), file.path.clone());
             }
-            let mut folder = folder;
-            while !folder.is_empty() && folders.insert(folder.to_owned()) {
-                folder = split_folder(folder).0;
-            }
+            folders.insert(folder.to_owned());
         }
         Self {
             sets: with_their_indexes(sets.into_values()),
@@ -267,7 +255,7 @@ impl Layout {
     /// Returns whether a folder contains files, in any folder below it.
     #[must_use]
     pub fn has_folder(&self, folder: &str) -> bool {
-        self.folders.contains(folder)
+        self.folders.iter().any(|found| found == folder || is_below(found, folder))
     }
 
     /// Returns the pairs of a single file and an index of the same model in the same folder, for the models of `sets`.
@@ -277,14 +265,8 @@ impl Layout {
     ) -> impl Iterator<Item = (&'a WeightSet, &'a WeightSet)> {
         sets.iter().filter_map(|set| {
             let twin = |sharding| {
-                let name = &set.name;
-                let is_twin = |other: &&WeightSet| {
-                    other.name.sharding == sharding
-                        && other.name.is_same_model(name)
-                        && (other.name.step, &other.name.variant) == (name.step, &name.variant)
-                        && other.name.format == name.format
-                };
-                self.sets.iter().find(is_twin)
+                let name = WeightsName { sharding, ..set.name.clone() };
+                self.sets.iter().find(|other| other.name == name)
             };
             Some((twin(Sharding::File)?, twin(Sharding::Index)?))
         })
@@ -378,9 +360,9 @@ impl Layout {
         let named: BTreeSet<_> = named.iter().collect();
         let models = named
             .iter()
-            .filter_map(|path| Some(WeightsName::parse(Formats::built_in(), path)?.0.model_key()));
+            .filter_map(|path| Some(WeightsName::parse(Formats::built_in(), path)?.0.unsharded()));
         let models: BTreeSet<_> = models.collect();
-        let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().model_key()));
+        let sets = self.sets.iter().filter(|set| models.contains(&set.name.unsharded()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
         let unindexed = members.map(|(_, path)| path).filter(|path| !named.contains(path));
         unindexed.collect::<BTreeSet<_>>().into_iter().cloned().collect()
@@ -390,6 +372,11 @@ impl Layout {
 /// Splits a path into its folder, which is empty for the root folder, and its last segment.
 fn split_folder(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// Returns whether a path is below a folder.
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// The most common quantization, which is preferred.
@@ -423,7 +410,7 @@ pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
 fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
     let mut models = BTreeMap::<_, Vec<_>>::new();
     for set in sets {
-        models.entry(set.name.clone().model_key()).or_default().push(set);
+        models.entry(set.name.unsharded()).or_default().push(set);
     }
     let mut sets: Vec<_> = models.into_values().flat_map(join).collect();
     sets.sort_by_cached_key(|set| natural_key(set.path.as_str()));
@@ -493,25 +480,23 @@ const EXTENSIONS: [(&str, &str); 15] = [
 
 /// Counts the files of each format.
 fn count_unsupported(files: &[ListedFile]) -> Vec<UnsupportedWeights> {
-    // The most common formats first.
-    let position = |format| EXTENSIONS.iter().position(|(_, known)| *known == format);
     let mut counts = BTreeMap::new();
     for format in files.iter().filter_map(|file| unsupported_format(&file.path)) {
-        let position = position(format).unwrap_or(EXTENSIONS.len());
-        *counts.entry((position, format)).or_insert(0) += 1;
+        *counts.entry(format).or_insert(0) += 1;
     }
     counts.into_iter().map(|((_, format), files)| UnsupportedWeights { format, files }).collect()
 }
 
-/// Returns the format of a file by its extension; `None` for files that are not weights.
-fn unsupported_format(path: &RepoPath) -> Option<&'static str> {
-    let name = path.segments().last().unwrap_or_default();
-    let (stem, extension) = name.rsplit_once('.')?;
-    let (_, format) = EXTENSIONS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known))?;
+/// Returns the format of a file by its extension, after its position, because the most common formats are listed first;
+/// `None` for files that are not weights.
+fn unsupported_format(path: &RepoPath) -> Option<(usize, &'static str)> {
+    let (stem, extension) = split_folder(path.as_str()).1.rsplit_once('.')?;
+    let is_same = |(known, _): &(&str, _)| extension.eq_ignore_ascii_case(known);
+    let position = EXTENSIONS.iter().position(is_same)?;
     match OtherFile::from_stem(stem) {
         Some(OtherFile::State) => None,
-        Some(OtherFile::Weights(other)) if extension == "bin" => Some(other),
-        _ => Some(format),
+        Some(OtherFile::Weights(other)) if extension == "bin" => Some((EXTENSIONS.len(), other)),
+        _ => Some((position, EXTENSIONS[position].1)),
     }
 }
 

@@ -77,9 +77,9 @@ impl WeightsName {
         Self { folder, stem: name.to_owned(), step, variant, is_quantized, kind, sharding, format }
     }
 
-    /// Returns format, folder, stem, step and variant, which are the same for all forms of a model.
-    pub(super) fn model_key(self) -> (usize, String, String, Option<u64>, String) {
-        (self.format, self.folder, self.stem, self.step, self.variant)
+    /// Returns the name of one file with this model, variant and step, which is the same for all forms of the model.
+    pub(super) fn unsharded(&self) -> Self {
+        Self { sharding: Sharding::File, ..self.clone() }
     }
 
     /// Returns whether both names belong to the same model, in any form or variant and at any step.

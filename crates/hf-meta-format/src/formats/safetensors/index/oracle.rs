@@ -21,7 +21,7 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
         return Err(visitor.refusal.unwrap_or_else(|| diagnose(text, &error)));
     }
     if text.len() < json.len() {
-        return Err(IndexError::invalid_json("invalid UTF-8"));
+        return Err(IndexError::malformed_index("invalid UTF-8"));
     }
     visitor.index.finish()
 }
@@ -30,9 +30,9 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
 fn diagnose(text: &str, error: &serde_json::Error) -> IndexError {
     if let Some(detected) = DetectedFormat::recognize(text.as_bytes()) {
         let message = format!("the file looks like {detected}");
-        return IndexError::new(IndexErrorKind::NotAnIndex(detected), message);
+        return IndexError::new(IndexErrorKind::WrongFormat(detected), message);
     }
-    IndexError::invalid_json(&clip(&error.to_string()))
+    IndexError::malformed_index(&clip(&error.to_string()))
 }
 
 #[derive(Default)]

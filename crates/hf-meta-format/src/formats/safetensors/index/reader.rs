@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::mem::take;
 use std::str::from_utf8;
 
-use memchr::memrchr;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::SafetensorsIndexJson;
+use super::{SafetensorsIndexJson, WeightMap};
 use crate::formats::names::{MAX_TOTAL_BYTES, NameList};
-use crate::formats::safetensors::json::{JsonError, JsonReader};
+use crate::formats::safetensors::json::{InvalidJson, JsonError, JsonReader};
 use crate::formats::safetensors::{DetectedFormat, EXTENSION, IndexError, IndexErrorKind};
 use crate::formats::{RepoPath, clip};
 
@@ -104,22 +103,22 @@ impl IndexReader {
     fn take_chunk(&mut self, chunk: &[u8]) -> Result<(), IndexError> {
         self.length = self.length.saturating_add(chunk.len());
         if self.length > MAX_TOTAL_BYTES {
-            return Err(IndexError::too_long());
+            return Err(IndexError::index_too_long());
         }
-        if self.tail.is_empty() {
-            // Parsed in place, because a copy of a whole index would take its memory twice.
-            let parsed = self.parse(chunk)?;
-            self.tail.extend_from_slice(&chunk[parsed..]);
+        let mut tail = take(&mut self.tail);
+        // An index that arrives as a whole is parsed in place, because a copy would take its memory twice.
+        let text = if tail.is_empty() {
+            chunk
         } else {
-            self.tail.extend_from_slice(chunk);
-            if self.tail.len() < self.reparse_at {
-                return Ok(());
-            }
-            let mut tail = take(&mut self.tail);
-            let parsed = self.parse(&tail)?;
-            tail.drain(..parsed);
+            tail.extend_from_slice(chunk);
+            &tail
+        };
+        if text.len() < self.reparse_at {
             self.tail = tail;
+            return Ok(());
         }
+        let parsed = self.parse(text)?;
+        self.tail = text[parsed..].to_vec();
         let length = self.tail.len();
         self.reparse_at = if length < MAX_REPARSED_TAIL { 0 } else { length.saturating_mul(2) };
         Ok(())
@@ -137,11 +136,9 @@ impl IndexReader {
         };
         let mut reader = JsonReader::new(text);
         match self.parser.parse(&mut reader) {
-            IndexStop::Invalid(error) => return Err(*error),
-            IndexStop::Json(JsonError::Invalid(invalid)) => {
-                self.check_line(text.as_bytes(), invalid.at, &invalid.message)?;
-            }
-            IndexStop::Json(JsonError::Incomplete) => {}
+            JsonError::Rule(error) => return Err(*error),
+            JsonError::Invalid(invalid) => self.check_conflict(text, &invalid)?,
+            JsonError::Incomplete => {}
         }
         if !is_utf8 {
             return Err(self.invalid(text.len(), "invalid UTF-8"));
@@ -150,48 +147,24 @@ impl IndexReader {
         Ok(reader.at)
     }
 
-    /// Returns the error at an offset of a text: a merge conflict, if one begins on this line, or invalid JSON.
-    /// Returns no error if more of the line must arrive to tell them apart.
-    fn check_line(&self, text: &[u8], at: usize, message: &str) -> Result<(), IndexError> {
-        // The text begins with the space before an entry, so that it contains the start of each line with an entry.
-        let start = memrchr(b'\n', &text[..at.min(text.len())]).map(|end| end + 1);
-        let start = start.or((self.offset == 0).then_some(0));
-        match start {
-            Some(start) if text[start..].starts_with(CONFLICT) => {
-                let at = self.offset + start;
-                let message =
-                    format!("the index contains an unresolved merge conflict at byte {at}");
-                Err(IndexError::new(IndexErrorKind::MergeConflict, message))
-            }
-            Some(start) if CONFLICT.starts_with(&text[start..]) => Ok(()),
-            _ => Err(self.invalid(at, &clip(message))),
+    /// Returns the error for an unexpected text: a merge conflict, or invalid JSON. Returns no error if more of the text
+    /// must arrive to tell them apart.
+    fn check_conflict(&self, text: &str, invalid: &InvalidJson) -> Result<(), IndexError> {
+        let found = text.as_bytes().get(invalid.at..).unwrap_or_default();
+        if found.starts_with(CONFLICT) {
+            let at = self.offset + invalid.at;
+            let message = format!("the index contains an unresolved merge conflict at byte {at}");
+            return Err(IndexError::new(IndexErrorKind::MergeConflict, message));
         }
+        if !found.is_empty() && CONFLICT.starts_with(found) {
+            return Ok(());
+        }
+        Err(self.invalid(invalid.at, &clip(&invalid.message)))
     }
 
     /// Returns the error for malformed JSON, at an offset from the tail.
     fn invalid(&self, at: usize, reason: &str) -> IndexError {
-        IndexError::invalid_json(&format!("{reason} at byte {}", self.offset + at))
-    }
-}
-
-/// The reason parsing cannot continue.
-#[derive(Debug)]
-enum IndexStop {
-    /// The JSON is incomplete or invalid.
-    Json(JsonError),
-    /// The index violates a rule of the format.
-    Invalid(Box<IndexError>),
-}
-
-impl From<JsonError> for IndexStop {
-    fn from(error: JsonError) -> Self {
-        Self::Json(error)
-    }
-}
-
-impl From<IndexError> for IndexStop {
-    fn from(error: IndexError) -> Self {
-        Self::Invalid(Box::new(error))
+        IndexError::malformed_index(&format!("{reason} at byte {}", self.offset + at))
     }
 }
 
@@ -235,7 +208,7 @@ impl IndexParser {
 
     /// Parses all complete entries of a text, leaves the reader before the space after the last one, and returns the
     /// reason why it stops. Only space may follow the end of an index, so that it is always incomplete.
-    fn parse(&mut self, text: &mut JsonReader<'_>) -> IndexStop {
+    fn parse(&mut self, text: &mut JsonReader<'_>) -> JsonError {
         loop {
             let start = text.at;
             text.skip_space();
@@ -243,8 +216,8 @@ impl IndexParser {
                 ParserState::Start => start_of_index(text),
                 ParserState::Index { is_first } => self.index_entry(text, is_first),
                 ParserState::WeightMap { is_first } => self.weight_map_entry(text, is_first),
-                ParserState::End if text.rest().is_empty() => Err(JsonError::Incomplete.into()),
-                ParserState::End => Err(text.invalid("expected nothing more").into()),
+                ParserState::End if text.rest().is_empty() => Err(JsonError::Incomplete),
+                ParserState::End => Err(text.invalid("expected nothing more")),
             };
             match next {
                 Ok(state) => self.state = state,
@@ -261,8 +234,8 @@ impl IndexParser {
         &mut self,
         text: &mut JsonReader<'_>,
         is_first: bool,
-    ) -> Result<ParserState, IndexStop> {
-        if !text.next_entry(is_first)? {
+    ) -> Result<ParserState, JsonError> {
+        if !text.next_item(is_first, b'}')? {
             return Ok(ParserState::End);
         }
         let key = text.key()?;
@@ -282,7 +255,7 @@ impl IndexParser {
                 return Ok(ParserState::WeightMap { is_first: true });
             }
             "dtype" | "metadata" | "weight_map" => {
-                return Err(text.invalid(format!("`{key}` appears twice")).into());
+                return Err(text.invalid(format!("`{key}` appears twice")));
             }
             _ => drop(text.value::<IgnoredAny>()?),
         }
@@ -295,8 +268,8 @@ impl IndexParser {
         &mut self,
         text: &mut JsonReader<'_>,
         is_first: bool,
-    ) -> Result<ParserState, IndexStop> {
-        if !text.next_entry(is_first)? {
+    ) -> Result<ParserState, JsonError> {
+        if !text.next_item(is_first, b'}')? {
             return Ok(ParserState::Index { is_first: false });
         }
         let tensor = text.key()?;
@@ -330,8 +303,9 @@ impl IndexParser {
             let message = format!("the index lists tensor `{}` in {reason}", clip(tensor));
             IndexError::new(kind, message).with_tensor(tensor)
         };
-        let path: RepoPath = shard.parse().map_err(|source| {
-            invalid(IndexErrorKind::UnsafeShardName(source), "a shard with an unsafe name")
+        let path: RepoPath = shard.parse().map_err(|error| {
+            let reason = format!("a shard with an unsafe name: {error}");
+            invalid(IndexErrorKind::UnsafeShardName, &reason)
         })?;
         let extension = self.extension.unwrap_or(EXTENSION);
         if !shard.ends_with(extension) {
@@ -362,37 +336,29 @@ impl IndexParser {
             return Err(IndexError::new(IndexErrorKind::EmptyWeightMap, message));
         }
         let tensors = self.names.into_names();
-        let tensors = tensors.map_err(|tensor| IndexError::duplicate(&tensor))?;
+        let tensors = tensors.map_err(|tensor| IndexError::listed_twice(&tensor))?;
         let mut order: Vec<usize> = (0..shards.len()).collect();
         order.sort_unstable_by_key(|&index| &shards[index]);
         let mut ranks = vec![0; order.len()];
         (0..).zip(order).for_each(|(rank, index)| ranks[index] = rank);
         self.shard_indices.iter_mut().for_each(|index| *index = ranks[usize::from(*index)]);
         shards.sort_unstable();
-        Ok(SafetensorsIndexJson {
-            dtype: self.dtype,
-            metadata: self.metadata,
-            shards,
-            tensors,
-            shard_indices: self.shard_indices,
-        })
+        let weight_map = WeightMap { shards, tensors, shard_indices: self.shard_indices };
+        Ok(SafetensorsIndexJson { dtype: self.dtype, metadata: self.metadata, weight_map })
     }
 }
 
 /// Parses the `{` at the start of an index, or recognizes another format.
-fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, IndexStop> {
+fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, JsonError> {
     if text.peek()? == b'{' {
         text.at += 1;
         return Ok(ParserState::Index { is_first: true });
     }
     let rest = text.rest().trim_ascii_start();
     match DetectedFormat::recognize(rest) {
-        Some(detected) => {
-            let message = format!("the file looks like {detected}");
-            Err(IndexError::new(IndexErrorKind::NotAnIndex(detected), message).into())
-        }
-        None if DetectedFormat::is_possible(rest) => Err(JsonError::Incomplete.into()),
-        None => Err(text.invalid("expected an index object with a `weight_map`").into()),
+        Some(detected) => Err(IndexError::wrong_format(detected).into()),
+        None if DetectedFormat::is_possible(rest) => Err(JsonError::Incomplete),
+        None => Err(text.invalid("expected an index object with a `weight_map`")),
     }
 }
 
