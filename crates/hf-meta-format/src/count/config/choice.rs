@@ -65,23 +65,23 @@ impl<'a> ModuleSchemes<'_, 'a> {
     /// The steps of reading a value from a scheme.
     const STEPS: u64 = 16;
 
-    /// Returns whether the configuration contains patterns of modules.
-    pub(crate) fn have_patterns(&self) -> bool {
-        self.config.patterns().next().is_some()
-    }
-
     /// Returns the bits of the module's weights, if the configuration gives them.
     pub(crate) fn bits(&mut self) -> Option<u64> {
         self.choose(Self::STEPS, |scheme| scheme.bits).ok().flatten()
     }
 
-    /// Returns the group size of the module's weights, if the configuration gives one.
+    /// Returns the scheme of the module: the only one that may apply, or the bits and the group size that the schemes
+    /// give. The scheme of a pattern overrides only what it states.
     ///
     /// # Errors
     ///
-    /// Returns an error if several values remain possible.
-    pub(crate) fn group_size(&mut self) -> Result<Option<u64>, UnresolvedReason> {
-        self.choose(Self::STEPS, |scheme| scheme.group_size)
+    /// Returns an error if several group sizes remain possible.
+    pub(crate) fn resolve(&mut self) -> Result<Scheme, UnresolvedReason> {
+        let group_size = self.choose(Self::STEPS, |scheme| scheme.group_size)?;
+        let stated = Scheme { bits: self.bits(), group_size, ..Scheme::default() };
+        let is_whole = self.config.patterns().next().is_none();
+        let whole = self.choose(1, |scheme| Some(*scheme).filter(|_| is_whole)).ok().flatten();
+        Ok(whole.filter(|whole| whole.bits == stated.bits).unwrap_or(stated))
     }
 
     /// Returns the value that the configuration's schemes give for a module; `None` if no scheme gives one. A value takes

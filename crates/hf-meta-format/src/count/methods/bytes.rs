@@ -7,18 +7,17 @@ use super::prelude::*;
 pub(super) const BITSANDBYTES: Method = Method {
     names: "bitsandbytes bitsandbytes_4bit bitsandbytes_8bit",
     layouts: &[
-        PackedLayout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(WEIGHTS)))
-            .with(scale(&["SCB"], Unchecked))
+        layout("bitsandbytes", &[8], &PLAIN, ANY, Elements(WEIGHTS))
+            .with(scale(&["SCB"], UNCHECKED))
             .size(&[Weights])
             .only_if(|problem, _| Ok(problem.module.has("SCB"))),
-        PackedLayout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(Packed(Weights))))
+        layout("bitsandbytes", &[4], &PLAIN, ANY, Elements(Packed(Weights)))
             .with(scale(&["weight.absmax", "absmax"], Elements(GROUPS)).stored(If("load_in_4bit")))
             .with(
                 part(LookupTable, &["weight.quant_map", "quant_map"], Sides(&[Constant(16)]))
                     .optional()
                     .stored(If("load_in_4bit")),
             )
-            .bits(&[4])
             .size(&[Weights])
             .grouped(Weights, &[32, 64, 128, 256, 512, 1024, 2048, 4096]),
     ],
@@ -41,30 +40,31 @@ pub(super) const BITSANDBYTES: Method = Method {
 pub(super) const BYTES: Method = Method {
     names: "ascend auto-round-int8 bfl blockwise_int8 chatglm deepseek_v4_fp8 eetq fbgemm_fp8 int8 modelopt_fp8 modelopt_mxfp8 modelslim mxfp8 w4afp8 w8a8_fp8 w8a8_int8",
     layouts: &[
-        PackedLayout::new("fp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
+        layout("fp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
             .with(
                 scale(
                     &["weight_scale_inv", "*_scale_inv"],
-                    Sides(&[blocks(Outputs, "block_rows"), blocks(Inputs, "block_columns")]),
+                    Sides(&[Blocks(Outputs, "block_rows"), Blocks(Inputs, "block_columns")]),
                 )
                 .stored(If("block_rows")),
             )
             .recipes("fp8"),
-        PackedLayout::new("fp4", weights(&PLAIN, FLOAT_4, Elements(WEIGHTS)))
-            .bits(&[4])
-            .size(&[Weights])
-            .recipes(NONE),
-        with_stated_scales(&PackedLayout::new("fp8", weights(&PLAIN, NARROW, Elements(WEIGHTS))))
+        layout("fp4", &[4], &PLAIN, FLOAT_4, Elements(WEIGHTS)).size(&[Weights]).recipes(NONE),
+        with_stated_scales(&layout("fp8", &[8], &PLAIN, NARROW, Elements(WEIGHTS)))
             .size(&[Weights]),
-        weights_in_bytes("int8", SIGNED_BYTE, ONE_PER_BYTE)
+        weights_in_bytes("int8", &[8], SIGNED_BYTE, ONE_PER_BYTE)
             .grouped(Inputs, &[])
             .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 1)),
-        weights_in_bytes("int4", SIGNED_BYTE, &[Sides(&[OUTPUTS, GROUPS]), Sides(&[OUTPUTS])])
-            .bits(&[4])
-            .in_whole_groups(Inputs, &[])
-            .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 2)),
+        weights_in_bytes(
+            "int4",
+            &[4],
+            SIGNED_BYTE,
+            &[Sides(&[OUTPUTS, GROUPS]), Sides(&[OUTPUTS])],
+        )
+        .in_whole_groups(Inputs, &[])
+        .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 2)),
         // Unsigned bytes usually contain several weights.
-        weights_in_bytes("int8", UNSIGNED_BYTE, ONE_PER_BYTE)
+        weights_in_bytes("int8", &[8], UNSIGNED_BYTE, ONE_PER_BYTE)
             .grouped(Inputs, &[])
             .only_if(|_, bits| Ok(bits == Some(8))),
     ],
@@ -96,22 +96,23 @@ const ONE_PER_BYTE: &[PartShape] = &[
 
 const fn weights_in_bytes(
     name: &'static str,
+    bits: &'static [u64],
     dtypes: Dtypes,
     scales: &'static [PartShape],
 ) -> PackedLayout {
     const SHAPES: &[PartShape] = &[Sides(&[OUTPUTS, Packed(Inputs)]), Elements(Packed(Weights))];
 
-    let layout = PackedLayout::new(name, weights(&PLAIN, dtypes, OneOf(SHAPES)));
-    with_stated_scales(&layout.with(scale(BYTE_SCALES, OneOf(scales))))
+    let weights = layout(name, bits, &PLAIN, dtypes, OneOf(SHAPES));
+    with_stated_scales(&weights.with(scale(BYTE_SCALES, OneOf(scales))))
 }
 
 /// Adds the parts of compressed-tensors and modelopt that the recipe demands or excludes.
 const fn with_stated_scales(layout: &PackedLayout) -> PackedLayout {
     layout
-        .with(scale(&["weight_scale", "*_weight_scale"], Unchecked).optional().stored(Always))
-        .with(zeros(&["weight_zero_point"], Unchecked).stored(Unless("symmetric")))
+        .with(scale(&["weight_scale", "*_weight_scale"], UNCHECKED).optional().stored(Always))
+        .with(zeros(&["weight_zero_point"], UNCHECKED).stored(Unless("symmetric")))
         .with(
-            scale(&["input_scale", "*_input_scale"], Unchecked)
+            scale(&["input_scale", "*_input_scale"], UNCHECKED)
                 .optional()
                 .stored(Unless("dynamic")),
         )
@@ -153,13 +154,12 @@ fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, Unr
 pub(super) const MODELOPT: Method = Method {
     names: "modelopt",
     layouts: &[
-        PackedLayout::new(
-            "modelopt",
-            weights(&PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
-        )
-        .with(scale(&["weight_quantizer._scale", "weight_quantizer.0._scale"], Elements(GROUPS)))
-        .bits(&[4])
-        .in_whole_groups(Weights, &[]),
+        layout("modelopt", &[4], &PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+            .with(scale(
+                &["weight_quantizer._scale", "weight_quantizer.0._scale"],
+                Elements(GROUPS),
+            ))
+            .in_whole_groups(Weights, &[]),
         packed_rows(SIGNED_BYTE)
             .with(zeros(&["weight_offset"], Sides(&[Anything, Anything])).need(Required)),
         packed_rows(UNSIGNED_BYTE)
@@ -171,9 +171,8 @@ pub(super) const MODELOPT: Method = Method {
 const ROW_SCALES: Names = &["weight_scale", "weights_scaling_factor"];
 
 const fn packed_rows(dtypes: Dtypes) -> PackedLayout {
-    PackedLayout::new("modelopt", weights(&PLAIN, dtypes, Sides(&[Packed(Outputs), INPUTS])))
+    layout("modelopt", &[4], &PLAIN, dtypes, Sides(&[Packed(Outputs), INPUTS]))
         .with(scale(ROW_SCALES, Sides(&[OUTPUTS, GROUPS])))
-        .bits(&[4])
         .in_whole_groups(Inputs, &[])
         .flags(&[Shared])
 }
@@ -188,13 +187,9 @@ fn has_groups(problem: &Problem<'_>) -> bool {
 /// BitNet: four ternary weights per byte. Source: `transformers/integrations/bitnet.py`.
 pub(super) const BITNET: Method = Method {
     names: "bitnet",
-    layouts: &[PackedLayout::new(
-        "bitnet",
-        weights(&PLAIN, UNSIGNED_BYTE, Sides(&[Packed(Outputs), INPUTS])),
-    )
-    .with(scale(&["weight_scale"], Elements(Constant(1))))
-    .bits(&[2])
-    .flags(&[NeedsMethod])],
+    layouts: &[layout("bitnet", &[2], &PLAIN, UNSIGNED_BYTE, Sides(&[Packed(Outputs), INPUTS]))
+        .with(scale(&["weight_scale"], Elements(Constant(1))))
+        .flags(&[NeedsMethod])],
     others: &[],
 };
 
@@ -203,17 +198,17 @@ pub(super) const BITNET: Method = Method {
 pub(super) const GEMMA: Method = Method {
     names: "gemma",
     layouts: &[
-        gemma(SIGNED_BYTE),
-        gemma(UNSIGNED_BYTE).bits(&[2, 4, 8]).flags(&[NeedsMethod, NeedsRecipe]),
+        gemma(&[8], SIGNED_BYTE),
+        gemma(&[2, 4, 8], UNSIGNED_BYTE).flags(&[NeedsMethod, NeedsRecipe]),
     ],
     others: &[],
 };
 
-const fn gemma(dtypes: Dtypes) -> PackedLayout {
+const fn gemma(bits: &'static [u64], dtypes: Dtypes) -> PackedLayout {
     const SCALES: &[PartShape] = &[Sides(&[OUTPUTS, Anything]), Sides(&[OUTPUTS])];
 
     let names = &["embedding_quantized", "weight", ""];
-    PackedLayout::new("gemma", weights(names, dtypes, Sides(&[OUTPUTS, Packed(Inputs)])))
+    layout("gemma", bits, names, dtypes, Sides(&[OUTPUTS, Packed(Inputs)]))
         .with(scale(&["weight_scale", "embedding_scale"], OneOf(SCALES)))
         .flags(&[NeedsMethod])
 }
@@ -223,24 +218,25 @@ const fn gemma(dtypes: Dtypes) -> PackedLayout {
 pub(super) const SDNQ: Method = Method {
     names: "sdnq sdnq_training",
     layouts: &[
-        PackedLayout::new(
+        layout(
             "sdnq",
-            weights(&PLAIN, |dtype| SIGNED_BYTE(dtype) || NARROW(dtype), Elements(WEIGHTS)),
+            &[8],
+            &PLAIN,
+            |dtype| SIGNED_BYTE(dtype) || NARROW(dtype),
+            Elements(WEIGHTS),
         )
-        .with(scale(&["scale"], Unchecked))
+        .with(scale(&["scale"], UNCHECKED))
         .size(&[Weights])
         .flags(&[NeedsMethod]),
-        PackedLayout::new(
+        layout(
             "sdnq",
-            weights(
-                &PLAIN,
-                |dtype| matches!(dtype, Dtype::U8 | Dtype::I64),
-                Elements(Packed(Weights)),
-            )
-            .word(Some(8)),
+            ALL_BITS,
+            &PLAIN,
+            |dtype| matches!(dtype, Dtype::U8 | Dtype::I64),
+            Elements(Packed(Weights)),
         )
+        .word(Some(8))
         .with(scale(&["scale"], Elements(GROUPS)))
-        .bits(ALL_BITS)
         .size(&[Weights])
         .in_whole_groups(Weights, &[])
         .flags(&[NeedsMethod, NeedsRecipe]),
