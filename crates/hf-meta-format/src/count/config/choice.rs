@@ -8,12 +8,12 @@ use crate::count::UnresolvedReason::{self, AmbiguousScheme, TooComplex};
 
 /// The maximum number of steps for all choices of one count, about two seconds of work. Three patterns for each
 /// module of Kimi-K2.5 would take a sixth of them.
-const MAX_STEPS: u64 = 1_000_000_000;
+const MAX_STEPS: usize = 1_000_000_000;
 
 /// The schemes of a configuration.
 pub(crate) struct Schemes<'a> {
     config: &'a QuantizationConfig,
-    steps_left: u64,
+    steps_left: usize,
 }
 
 impl<'a> Schemes<'a> {
@@ -34,25 +34,36 @@ impl<'a> Schemes<'a> {
 
     /// Finds the scheme that names a module.
     pub(crate) fn of_module<'s>(&'s mut self, module: &'s str) -> ModuleSchemes<'s, 'a> {
-        let mut schemes = ModuleSchemes {
-            module,
-            config: self.config,
-            steps_left: &mut self.steps_left,
-            named: None,
-            matching: None,
-            depend_on_name: self.config.has_names(),
-        };
-        schemes.named = schemes.find_named();
-        schemes
+        let named = self.find_named(module);
+        let depend_on_name = self.config.has_names();
+        ModuleSchemes { module, all: self, named, matching: None, depend_on_name }
+    }
+
+    /// Returns the scheme that names a module.
+    fn find_named(&mut self, module: &str) -> Option<&'a Scheme> {
+        let ends = module.split('.').count();
+        if !self.config.has_names() || !self.spend(module.len().saturating_mul(ends)) {
+            return None;
+        }
+        // compressed-tensors also names classes of modules.
+        let class = Some("Embedding").filter(|_| Embedding::is_read_by_rows(module));
+        let modules = &self.config.modules;
+        std::iter::once(module).chain(class).find_map(|name| modules.named(name).next())
+    }
+
+    /// Spends steps. Returns false if too few were left.
+    fn spend(&mut self, steps: usize) -> bool {
+        let left = self.steps_left.checked_sub(steps);
+        self.steps_left = left.unwrap_or_default();
+        left.is_some()
     }
 }
 
 /// The schemes that may apply to a module.
 pub(crate) struct ModuleSchemes<'s, 'a> {
     module: &'s str,
-    config: &'a QuantizationConfig,
-    steps_left: &'s mut u64,
-    /// The scheme that names the module, in full or by its last segments.
+    all: &'s mut Schemes<'a>,
+    /// The scheme that names the module.
     named: Option<&'a Scheme>,
     /// The patterns that match the module or are unsupported, with their schemes, in order of precedence. `None` if they
     /// were not needed so far.
@@ -63,7 +74,7 @@ pub(crate) struct ModuleSchemes<'s, 'a> {
 
 impl<'a> ModuleSchemes<'_, 'a> {
     /// The steps of reading a value from a scheme.
-    const STEPS: u64 = 16;
+    const STEPS: usize = 16;
 
     /// Returns the bits of the module's weights, if the configuration gives them.
     pub(crate) fn bits(&mut self) -> Option<u64> {
@@ -79,7 +90,7 @@ impl<'a> ModuleSchemes<'_, 'a> {
     pub(crate) fn resolve(&mut self) -> Result<Scheme, UnresolvedReason> {
         let group_size = self.choose(Self::STEPS, |scheme| scheme.group_size)?;
         let stated = Scheme { bits: self.bits(), group_size, ..Scheme::default() };
-        let is_whole = self.config.patterns().next().is_none();
+        let is_whole = self.all.config.modules.patterns().is_empty();
         let whole = self.choose(1, |scheme| Some(*scheme).filter(|_| is_whole)).ok().flatten();
         Ok(whole.filter(|whole| whole.bits == stated.bits).unwrap_or(stated))
     }
@@ -95,13 +106,13 @@ impl<'a> ModuleSchemes<'_, 'a> {
     /// Returns an error if several values remain possible.
     pub(crate) fn choose<T: PartialEq>(
         &mut self,
-        steps: u64,
+        steps: usize,
         mut value: impl FnMut(&Scheme) -> Option<T>,
     ) -> Result<Option<T>, UnresolvedReason> {
         if let Some(named) = self.named.and_then(&mut value) {
             return Ok(Some(named));
         }
-        match self.common(self.config.schemes.iter(), steps, &mut value) {
+        match self.common(self.all.config.schemes.iter(), steps, &mut value) {
             Err(AmbiguousScheme) => {}
             common => return common,
         }
@@ -117,7 +128,7 @@ impl<'a> ModuleSchemes<'_, 'a> {
         }
         let chosen = match chosen {
             Some(value) => Some(value),
-            None => self.common(self.config.defaults(), steps, &mut value)?,
+            None => self.common(self.all.config.defaults.iter(), steps, &mut value)?,
         };
         // An unsupported pattern might have matched.
         let is_sure = possible.iter().all(|value| Some(value) == chosen.as_ref());
@@ -130,8 +141,8 @@ impl<'a> ModuleSchemes<'_, 'a> {
         if let Some(scheme) = self.named {
             return is_packed(scheme);
         }
-        let config = self.config;
-        let mut defaults = config.defaults();
+        let config = self.all.config;
+        let mut defaults = config.defaults.iter();
         match self.matching().first() {
             Some((pattern, scheme)) => pattern.is_supported() && is_packed(scheme),
             None if config.schemes.is_empty() => true,
@@ -139,29 +150,16 @@ impl<'a> ModuleSchemes<'_, 'a> {
         }
     }
 
-    fn find_named(&mut self) -> Option<&'a Scheme> {
-        if !self.config.has_names() {
-            return None;
-        }
-        let (config, module) = (self.config, self.module);
-        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
-        let names = std::iter::once(module).chain(ends);
-        let mut names = names.take_while(|name| self.spend(name.len() as u64));
-        // compressed-tensors also names classes of modules.
-        let class = || config.named("Embedding").filter(|_| Embedding::is_read_by_rows(module));
-        names.find_map(|name| config.named(name)).or_else(class)
-    }
-
     /// Returns the value common to all schemes that define one.
     fn common<T: PartialEq>(
         &mut self,
         schemes: impl Iterator<Item = &'a Scheme>,
-        steps: u64,
+        steps: usize,
         value: &mut impl FnMut(&Scheme) -> Option<T>,
     ) -> Result<Option<T>, UnresolvedReason> {
         let mut first = None;
         for scheme in schemes {
-            if !self.spend(steps) {
+            if !self.all.spend(steps) {
                 return Err(TooComplex);
             }
             match (&first, value(scheme)) {
@@ -183,23 +181,17 @@ impl<'a> ModuleSchemes<'_, 'a> {
     }
 
     fn match_patterns(&mut self) -> Vec<(&'a Pattern, &'a Scheme)> {
-        let (config, module) = (self.config, self.module);
-        let patterns =
-            config.patterns().take_while(|(pattern, _)| self.spend(pattern.steps(module)));
-        let matching = patterns.filter_map(|(pattern, scheme)| {
-            let unsupported = || (!pattern.is_supported()).then_some(0);
-            Some((pattern.matches(module).or_else(unsupported)?, pattern, scheme))
-        });
-        let mut matching: Vec<_> = matching.collect();
+        let mut matching = Vec::new();
+        for (pattern, scheme) in self.all.config.modules.patterns() {
+            if !self.all.spend(pattern.steps(self.module)) {
+                break;
+            }
+            if let Some(precedence) = pattern.may_match(self.module) {
+                matching.push((precedence, pattern, scheme));
+            }
+        }
         matching.sort_by_key(|(precedence, ..)| *precedence);
         matching.into_iter().map(|(_, pattern, scheme)| (pattern, scheme)).collect()
-    }
-
-    /// Spends steps. Returns false if too few were left.
-    fn spend(&mut self, steps: u64) -> bool {
-        let left = self.steps_left.checked_sub(steps);
-        *self.steps_left = left.unwrap_or_default();
-        left.is_some()
     }
 }
 
@@ -212,14 +204,14 @@ mod tests {
     }
 
     /// Chooses bits until no steps are left, and returns the number of choices.
-    fn choices(json: &str, module: &str) -> u64 {
+    fn choices(json: &str, module: &str) -> usize {
         let (config, steps) = (config(json), 1_000_000);
         let mut schemes = Schemes { steps_left: steps, ..Schemes::new(&config) };
         let mut choose = || {
             let mut schemes = schemes.of_module(module);
             schemes.choose(ModuleSchemes::STEPS, |scheme| scheme.bits)
         };
-        (0..steps).take_while(|_| choose() != Err(TooComplex)).count() as u64
+        (0..steps).take_while(|_| choose() != Err(TooComplex)).count()
     }
 
     #[test]

@@ -25,10 +25,8 @@ pub(super) const BITSANDBYTES: Method = Method {
         (Scale, &["weight.nested_absmax", "nested_absmax"]),
         (LookupTable, &["weight.nested_quant_map", "nested_quant_map"]),
         (State, &["weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4"]),
-        (
-            State,
-            &["quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4", "weight_format"],
-        ),
+        (State, &["quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4"]),
+        (State, &["weight_format"]),
     ],
 };
 
@@ -41,32 +39,17 @@ pub(super) const BYTES: Method = Method {
     names: "ascend auto-round-int8 bfl blockwise_int8 chatglm deepseek_v4_fp8 eetq fbgemm_fp8 int8 modelopt_fp8 modelopt_mxfp8 modelslim mxfp8 w4afp8 w8a8_fp8 w8a8_int8",
     layouts: &[
         layout("fp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
-            .with(
-                scale(
-                    &["weight_scale_inv", "*_scale_inv"],
-                    Sides(&[Blocks(Outputs, "block_rows"), Blocks(Inputs, "block_columns")]),
-                )
-                .stored(If("block_rows")),
-            )
+            .with(scale(&["weight_scale_inv", "*_scale_inv"], BLOCKS).stored(If("block_rows")))
             .recipes("fp8"),
         layout("fp4", &[4], &PLAIN, FLOAT_4, Elements(WEIGHTS)).size(&[Weights]).recipes(NONE),
         with_stated_scales(&layout("fp8", &[8], &PLAIN, NARROW, Elements(WEIGHTS)))
             .size(&[Weights]),
-        weights_in_bytes("int8", &[8], SIGNED_BYTE, ONE_PER_BYTE)
+        weights_in_bytes("int8", &[8], ONE_PER_BYTE)
             .grouped(Inputs, &[])
             .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 1)),
-        weights_in_bytes(
-            "int4",
-            &[4],
-            SIGNED_BYTE,
-            &[Sides(&[OUTPUTS, GROUPS]), Sides(&[OUTPUTS])],
-        )
-        .in_whole_groups(Inputs, &[])
-        .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 2)),
-        // Unsigned bytes usually contain several weights.
-        weights_in_bytes("int8", &[8], UNSIGNED_BYTE, ONE_PER_BYTE)
-            .grouped(Inputs, &[])
-            .only_if(|_, bits| Ok(bits == Some(8))),
+        weights_in_bytes("int4", &[4], TWO_PER_BYTE)
+            .in_whole_groups(Inputs, &[])
+            .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 2)),
     ],
     others: &[(Scale, BYTE_SCALES)],
 };
@@ -86,6 +69,9 @@ const BYTE_SCALES: Names = &[
     "*_scale_inv",
 ];
 
+const BLOCKS: PartShape = Sides(&[Blocks(Outputs, "block_rows"), Blocks(Inputs, "block_columns")]);
+
+/// The shapes of scales next to one weight per byte.
 const ONE_PER_BYTE: &[PartShape] = &[
     Elements(Constant(1)),
     Sides(&[INPUTS]),
@@ -94,22 +80,24 @@ const ONE_PER_BYTE: &[PartShape] = &[
     Sides(&[OUTPUTS]),
 ];
 
+/// The shapes of scales next to two weights per byte.
+const TWO_PER_BYTE: &[PartShape] = &[Sides(&[OUTPUTS, GROUPS]), Sides(&[OUTPUTS])];
+
 const fn weights_in_bytes(
     name: &'static str,
-    bits: &'static [u64],
-    dtypes: Dtypes,
+    bits: BitChoices,
     scales: &'static [PartShape],
 ) -> PackedLayout {
     const SHAPES: &[PartShape] = &[Sides(&[OUTPUTS, Packed(Inputs)]), Elements(Packed(Weights))];
 
-    let weights = layout(name, bits, &PLAIN, dtypes, OneOf(SHAPES));
+    let weights = layout(name, bits, &PLAIN, BYTE, OneOf(SHAPES));
     with_stated_scales(&weights.with(scale(BYTE_SCALES, OneOf(scales))))
 }
 
 /// Adds the parts of compressed-tensors and modelopt that the recipe demands or excludes.
 const fn with_stated_scales(layout: &PackedLayout) -> PackedLayout {
     layout
-        .with(scale(&["weight_scale", "*_weight_scale"], UNCHECKED).optional().stored(Always))
+        .with(scale(&["weight_scale", "*_weight_scale"], UNCHECKED).need(Written))
         .with(zeros(&["weight_zero_point"], UNCHECKED).stored(Unless("symmetric")))
         .with(
             scale(&["input_scale", "*_input_scale"], UNCHECKED)
@@ -119,9 +107,13 @@ const fn with_stated_scales(layout: &PackedLayout) -> PackedLayout {
         .recipes("compressed-tensors:float-quantized compressed-tensors:int-quantized modelopt:fp8")
 }
 
-/// Returns how many weights a signed byte holds. Only the method, the metadata of the file or a dimension of the model
-/// distinguishes one from two.
+/// Returns how many weights a byte holds; 0 for more than two. Only the method, the metadata of the file or a dimension
+/// of the model distinguishes one from two.
 fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, UnresolvedReason> {
+    // Unsigned bytes usually contain several weights.
+    if problem.first(&PLAIN).is_some_and(|weights| weights.dtype == Dtype::U8) {
+        return Ok(u64::from(bits == Some(8)));
+    }
     if problem.is_method(&["w4afp8"]) || problem.known.is_packed_by_metadata(problem.module.name) {
         return Ok(2);
     }
@@ -204,7 +196,7 @@ pub(super) const GEMMA: Method = Method {
     others: &[],
 };
 
-const fn gemma(bits: &'static [u64], dtypes: Dtypes) -> PackedLayout {
+const fn gemma(bits: BitChoices, dtypes: Dtypes) -> PackedLayout {
     const SCALES: &[PartShape] = &[Sides(&[OUTPUTS, Anything]), Sides(&[OUTPUTS])];
 
     let names = &["embedding_quantized", "weight", ""];
@@ -218,28 +210,16 @@ const fn gemma(bits: &'static [u64], dtypes: Dtypes) -> PackedLayout {
 pub(super) const SDNQ: Method = Method {
     names: "sdnq sdnq_training",
     layouts: &[
-        layout(
-            "sdnq",
-            &[8],
-            &PLAIN,
-            |dtype| SIGNED_BYTE(dtype) || NARROW(dtype),
-            Elements(WEIGHTS),
-        )
-        .with(scale(&["scale"], UNCHECKED))
-        .size(&[Weights])
-        .flags(&[NeedsMethod]),
-        layout(
-            "sdnq",
-            ALL_BITS,
-            &PLAIN,
-            |dtype| matches!(dtype, Dtype::U8 | Dtype::I64),
-            Elements(Packed(Weights)),
-        )
-        .word(Some(8))
-        .with(scale(&["scale"], Elements(GROUPS)))
-        .size(&[Weights])
-        .in_whole_groups(Weights, &[])
-        .flags(&[NeedsMethod, NeedsRecipe]),
+        layout("sdnq", &[8], &PLAIN, SIGNED_BYTE_OR_FLOAT, Elements(WEIGHTS))
+            .with(scale(&["scale"], UNCHECKED))
+            .size(&[Weights])
+            .flags(&[NeedsMethod]),
+        layout("sdnq", ALL_BITS, &PLAIN, BYTE_OR_LONG, Elements(Packed(Weights)))
+            .word(Some(8))
+            .with(scale(&["scale"], Elements(GROUPS)))
+            .size(&[Weights])
+            .in_whole_groups(Weights, &[])
+            .flags(&[NeedsMethod, NeedsRecipe]),
     ],
     others: &[
         (Scale, &["scale_2", "zero_point_scale"]),
@@ -247,3 +227,6 @@ pub(super) const SDNQ: Method = Method {
         (LowRank, &["svd_up", "svd_down"]),
     ],
 };
+
+const SIGNED_BYTE_OR_FLOAT: Dtypes = |dtype| SIGNED_BYTE(dtype) || NARROW(dtype);
+const BYTE_OR_LONG: Dtypes = |dtype| matches!(dtype, Dtype::U8 | Dtype::I64);

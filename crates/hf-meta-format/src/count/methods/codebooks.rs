@@ -6,39 +6,38 @@ use super::prelude::*;
 /// AQLM: codes that index one or more codebooks.
 pub(super) const AQLM: Method = Method {
     names: "aqlm",
-    layouts: &[layout(
-        "aqlm",
-        &[8],
-        &["codes"],
-        ANY,
-        Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS]),
-    )
-    .with(
-        part(
-            LookupTable,
-            &["codebooks"],
-            Sides(&[
-                CODEBOOKS,
-                Entries("nbits_per_codebook"),
-                Length(OutputsPerGroup),
-                Length(InputsPerGroup),
-            ]),
+    layouts: &[layout("aqlm", &[8], &["codes"], ANY, CODES)
+        .with(
+            part(
+                LookupTable,
+                &["codebooks"],
+                Sides(&[
+                    CODEBOOKS,
+                    Entries("nbits_per_codebook"),
+                    Length(OutputsPerGroup),
+                    Length(InputsPerGroup),
+                ]),
+            )
+            .need(Distinctive),
         )
-        .need(Distinctive),
-    )
-    .with(scale(
-        &["scales"],
-        OneOf(&[Sides(&[OUTPUT_GROUPS, Anything, Anything, Anything]), Sides(&[OUTPUT_GROUPS])]),
-    ))
-    .size(&[OutputGroups, InputGroups, OutputsPerGroup, InputsPerGroup])
-    .stated(&[
-        (Codebooks, "num_codebooks"),
-        (OutputsPerGroup, "out_group_size"),
-        (InputsPerGroup, "in_group_size"),
-    ])
-    .flags(&[NeverStacked, WithoutBits])],
+        .with(scale(
+            &["scales"],
+            OneOf(&[
+                Sides(&[OUTPUT_GROUPS, Anything, Anything, Anything]),
+                Sides(&[OUTPUT_GROUPS]),
+            ]),
+        ))
+        .size(&[OutputGroups, InputGroups, OutputsPerGroup, InputsPerGroup])
+        .stated(&[
+            (Codebooks, "num_codebooks"),
+            (OutputsPerGroup, "out_group_size"),
+            (InputsPerGroup, "in_group_size"),
+        ])
+        .flags(&[NeverStacked, WithoutBits])],
     others: &[],
 };
+
+const CODES: PartShape = Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS]);
 
 const OUTPUT_GROUPS: Term = Length(OutputGroups);
 const CODEBOOKS: Term = Length(Codebooks);
@@ -46,23 +45,19 @@ const CODEBOOKS: Term = Length(Codebooks);
 /// VPTQ: the configuration lists the size of each module. Source: `vptq/layers/vqlinear.py` 0.0.5.
 pub(super) const VPTQ: Method = Method {
     names: "vptq",
-    layouts: &[layout(
-        "vptq",
-        &[8],
-        &["indices"],
-        ANY,
-        Sides(&[Anything, Blocks(Outputs, "vector_length"), Anything]),
-    )
-    .with(part(LookupTable, &["centroids.weight"], UNCHECKED).need(Distinctive))
-    .with(part(ColumnOrder, &["perm"], Elements(INPUTS)).optional())
-    .stated(&[(Outputs, "out_features"), (Inputs, "in_features")])
-    .flags(&[NeverStacked, NeedsRecipe, WithoutBits])],
+    layouts: &[layout("vptq", &[8], &["indices"], ANY, INDICES)
+        .with(part(LookupTable, &["centroids.weight"], UNCHECKED).need(Distinctive))
+        .with(part(ColumnOrder, &["perm"], Elements(INPUTS)).optional())
+        .stated(&[(Outputs, "out_features"), (Inputs, "in_features")])
+        .flags(&[NeverStacked, NeedsRecipe, WithoutBits])],
     others: &[
         (LookupTable, &["res_centroids.weight", "outlier_centroids.weight"]),
         (LookupTable, &["res_indices", "outlier_indices"]),
         (ZeroPoint, &["weight_bias"]),
     ],
 };
+
+const INDICES: PartShape = Sides(&[Anything, Blocks(Outputs, "vector_length"), Anything]);
 
 /// QuIP#: codes with one sign vector per side. Source: `lib/linear/quantized_linear.py`.
 pub(super) const QUIP: Method = Method {
@@ -99,17 +94,13 @@ pub(super) const SPQR: Method = Method {
 /// `compressed_tensors/compressors/sparse_compressors` 0.12.
 pub(super) const BITMASK: Method = Method {
     names: "compressed-tensors",
-    layouts: &[layout(
-        "bitmask",
-        &[8],
-        &["compressed"],
-        ANY,
-        OneOf(&[Sides(&[OUTPUTS, AtMost(Inputs)]), Elements(AtMost(Weights))]),
-    )
-    .with(part(Shape, &["bitmask"], Sides(&[OUTPUTS, Split(Inputs, 8)])).need(Distinctive))
-    .flags(&[WithoutBits])],
+    layouts: &[layout("bitmask", &[8], &["compressed"], ANY, NONZERO)
+        .with(part(Shape, &["bitmask"], Sides(&[OUTPUTS, Split(Inputs, 8)])).need(Distinctive))
+        .flags(&[WithoutBits])],
     others: &[(Shape, &["shape", "row_offsets"])],
 };
+
+const NONZERO: PartShape = OneOf(&[Sides(&[OUTPUTS, AtMost(Inputs)]), Elements(AtMost(Weights))]);
 
 /// DFloat11: lossless BF16, with sign and mantissa in a byte and the exponents compressed. Source: `dfloat11.py` 0.5.
 pub(super) const DFLOAT11: Method = Method {

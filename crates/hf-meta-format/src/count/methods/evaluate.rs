@@ -25,9 +25,9 @@ pub(crate) struct Recipe {
 
 /// A part that contradicts the recipe.
 pub(crate) struct Difference {
+    pub(crate) kind: DifferenceKind,
     /// The end of the tensor name, after the module.
     pub(crate) part: String,
-    pub(crate) kind: DifferenceKind,
     /// The keys of the recipe that imply the part, joined by commas.
     pub(crate) keys: String,
 }
@@ -54,7 +54,7 @@ pub(crate) fn evaluate(
     let mut found = Vec::new();
     for method in module.tensors.iter().flat_map(|(component, _)| methods_of(component)) {
         let is_configured = method.is_named(configured);
-        let problem = &Problem { module, known, configured, is_configured };
+        let problem = &Problem { module, known, method, configured, is_configured };
         for layout in method.layouts.iter().filter(|layout| recipe.selects(method, layout)) {
             let holds = |condition: Condition| condition(problem, scheme.bits).unwrap_or(false);
             if layout.condition.is_none_or(holds)
@@ -99,11 +99,9 @@ impl Recipe {
             (Stored::By(name), _) => Some(true).filter(|_| self.name == name),
             (Stored::If(key), _) => flag(key),
             (Stored::Unless(key), _) => flag(key).map(|is_set| !is_set),
-            (Stored::Always, _) | (Stored::AsNeeded, Need::Required | Need::Distinctive) => {
-                Some(true)
-            }
             (Stored::AsNeeded, Need::Absent) => Some(false),
             (Stored::AsNeeded, Need::Optional) => None,
+            (Stored::AsNeeded, Need::Required | Need::Distinctive | Need::Written) => Some(true),
         }
     }
 }
@@ -122,9 +120,9 @@ impl Attempt<'_> {
         let mut found = Vec::new();
         let (layout, weights) = (self.parts.layout, self.parts.weights);
         let Some(mut ranges) = self.stated_sides() else { return found };
-        if !self.restrict(&mut ranges, layout.weights(), weights) {
-            found.extend(self.differ(layout.weights(), weights, &ranges));
-            return found;
+        match self.restrict(&ranges, layout.weights(), weights) {
+            Some(restricted) => ranges = restricted,
+            None => return self.differ(layout.weights(), weights, &ranges).into_iter().collect(),
         }
         let groups = layout.groups.zip(self.group);
         let divided = ranges.relate_size(layout.size).and_then(|()| match groups {
@@ -134,27 +132,24 @@ impl Attempt<'_> {
         if divided.is_none() {
             return found;
         }
-        for (part, stored) in self.parts.parts().skip(1) {
+        for (part, stored) in self.parts.all().skip(1) {
             let kind = match (recipe.demands(part), stored) {
-                (Some(true), None) => Some(DifferenceKind::Missing),
-                (Some(false), Some(_)) => Some(DifferenceKind::Spare),
+                (Some(true), None) => Some((DifferenceKind::Missing, self.missing_name(part))),
+                (Some(false), Some((found, _))) => Some((DifferenceKind::Spare, end_of(found))),
                 _ => None,
             };
-            if let Some(kind) = kind {
-                let keys = match part.stored {
-                    Stored::If(key) | Stored::Unless(key) => key.to_owned(),
-                    _ => "quant_method".to_owned(),
-                };
-                let part =
-                    stored.map_or_else(|| self.missing_name(part), |(found, _)| end_of(found));
-                found.push(Difference { part, kind, keys });
-            }
+            let key = match part.stored {
+                Stored::If(key) | Stored::Unless(key) => key,
+                _ => "quant_method",
+            };
+            let difference = |(kind, part)| Difference { kind, part, keys: key.to_owned() };
+            found.extend(kind.map(difference));
             let is_stated = |term: &Term| term.key().is_none_or(|key| (self.stated)(key).is_some());
             let is_known = part.need != Need::Absent && part.terms().all(is_stated);
-            if let Some(stored) = stored.filter(|_| is_known)
-                && !self.restrict(&mut ranges, part, stored)
-            {
-                found.extend(self.differ(part, stored, &ranges));
+            let Some(stored) = stored.filter(|_| is_known) else { continue };
+            match self.restrict(&ranges, part, stored) {
+                Some(restricted) => ranges = restricted,
+                None => found.extend(self.differ(part, stored, &ranges)),
             }
         }
         let mut seen = HashSet::new();
@@ -199,28 +194,28 @@ impl Attempt<'_> {
         // The writer rounds a dimension that the layout does not round.
         let is_rounded = expected == tensor.shape;
         let kind = DifferenceKind::Shape { expected, stored: tensor.shape.clone() };
-        (!is_rounded).then(|| Difference { part: end_of(component), kind, keys })
+        (!is_rounded).then(|| Difference { kind, part: end_of(component), keys })
     }
 
     /// Returns the keys of the recipe that imply a dimension.
     fn keys(&self, term: Term, ranges: &Ranges, part: &LayoutPart) -> Vec<&'static str> {
         let layout = self.parts.layout;
         let of_weights = |side| layout.weights().terms().find(|term| term.side() == Some(side));
-        let is_key = |source| source == "group_size" || layout.is_stated(source);
-        let mut side = term.side();
-        // Other parts may restrict a side that follows from the weights.
-        let source = side.map(|side| (side, ranges.source(side)));
-        let source = source.filter(|(side, source)| {
-            is_key(source) || of_weights(*side).is_none() && !source.is_empty()
+        let source = term.side().and_then(|side| {
+            let source = ranges.source(side);
+            let is_key = source == "group_size" || layout.is_stated(source);
+            // Other parts may restrict a side that follows from the weights.
+            let is_implied = is_key || of_weights(side).is_none() && !source.is_empty();
+            is_implied.then_some(source)
         });
-        let source = source.map(|(_, source)| source);
+        let mut side = term.side();
         // The dimension is the same as that of the weights.
         if part.kind.is_some() && source.is_none() && side.and_then(of_weights) == Some(&term) {
             return Vec::new();
         }
         let is_group_size = source == Some("group_size");
-        if is_group_size && let Some(grouping) = layout.groups {
-            side = Some(grouping.of);
+        if is_group_size {
+            side = layout.groups.map(|grouping| grouping.of);
         }
         let has_choice = layout.bits.len() > 1;
         let mut terms = [Some(&term), side.and_then(of_weights)].into_iter().flatten();

@@ -24,17 +24,8 @@ pub(super) const SCALED_BYTES: Method = Method {
             .recipes("modelopt:mxfp8"),
     ],
     others: &[
-        (
-            Scale,
-            &[
-                "scale",
-                "*_scale",
-                "*_scale_inv",
-                "*_global_scale",
-                "*_weight_scale",
-                "*_weight_scale_2",
-            ],
-        ),
+        (Scale, &["scale", "*_scale", "*_scale_inv", "*_global_scale"]),
+        (Scale, &["*_weight_scale", "*_weight_scale_2"]),
         (LowRank, &["weight_quantizer.svdquant_lora_a", "weight_quantizer.svdquant_lora_b"]),
     ],
 };
@@ -45,7 +36,7 @@ const MODELOPT_NVFP4: &str = "modelopt:nvfp4";
 const fn scaled_bytes(
     name: &'static str,
     scales: Dtypes,
-    bits: &'static [u64],
+    bits: BitChoices,
     group: &'static [u64],
 ) -> PackedLayout {
     const BYTES: Names = &["weight_packed", "*_weight_packed", "*_packed", "weight", ""];
@@ -68,18 +59,15 @@ const fn scaled_bytes(
 /// `transformers/integrations/mxfp4.py`.
 pub(super) const BLOCKS: Method = Method {
     names: "mxfp4 gpt_oss_mxfp4",
-    layouts: &[layout(
-        "mxfp4",
-        &[4],
-        &["*_blocks", "blocks"],
-        ANY,
-        Sides(&[OUTPUTS, GROUPS, Constant(16)]),
-    )
-    .with(scale(&["*_scales", "scales"], Sides(&[OUTPUTS, GROUPS])))
-    .in_whole_groups(Inputs, &[32])
-    .recipes("mxfp4 gpt_oss_mxfp4")],
+    layouts: &[layout("mxfp4", &[4], &["*_blocks", "blocks"], ANY, HALF_GROUPS)
+        .with(scale(&["*_scales", "scales"], Sides(&[OUTPUTS, GROUPS])))
+        .in_whole_groups(Inputs, &[32])
+        .recipes("mxfp4 gpt_oss_mxfp4")],
     others: &[],
 };
+
+/// A group of 32 weights takes 16 bytes.
+const HALF_GROUPS: PartShape = Sides(&[OUTPUTS, GROUPS, Constant(16)]);
 
 /// FP-Quant and Four Over Six: two FP4 weights per byte. For accuracy tests, FP-Quant stores the dequantized weights.
 /// Source: `fp_quant/module/linear.py` 0.3.2, `fouroversix/model/modules/linear.py`.
@@ -122,10 +110,7 @@ pub(super) const COMFY: Method = Method {
         comfy_transposed().with(scale(&["weight_smooth_factor"], Elements(INPUTS))),
         comfy_transposed().with(zeros(&["weight_zeros"], Sides(&[GROUPS, OUTPUTS])).need(Required)),
         layout("nvfp4", &[4], &PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
-            .with(
-                scale(&["weight_scale"], Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]))
-                    .dtypes(FLOAT_8),
-            )
+            .with(scale(&["weight_scale"], PADDED_SCALES).dtypes(FLOAT_8))
             .in_whole_groups(Inputs, &[16])
             .flags(&[Shared])
             .pads(&[
@@ -133,10 +118,7 @@ pub(super) const COMFY: Method = Method {
                 Pad::new(Inputs, Some(16)).plausible(64),
             ]),
         layout("mxfp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
-            .with(
-                scale(&["weight_scale"], Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]))
-                    .dtypes(EXPONENT),
-            )
+            .with(scale(&["weight_scale"], PADDED_SCALES).dtypes(EXPONENT))
             .in_whole_groups(Inputs, &[32])
             .flags(&[Shared])
             .pads(&[Pad::new(Outputs, Some(32)), Pad::new(Inputs, Some(32))]),
@@ -150,10 +132,12 @@ pub(super) const COMFY: Method = Method {
     others: &[(Scale, &["weight_s_channel"]), (LowRank, &["weight_proj_down", "weight_proj_up"])],
 };
 
+const PADDED_SCALES: PartShape = Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]);
+
 const COMFY_GROUPS: &[u64] =
     &[4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
 
-const fn comfy_words(bits: &'static [u64]) -> PackedLayout {
+const fn comfy_words(bits: BitChoices) -> PackedLayout {
     layout("w4a8", bits, &PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
         .with(scale(&["weight_s_rel"], Sides(&[OUTPUTS, GROUPS])))
         .in_whole_groups(Inputs, COMFY_GROUPS)
@@ -166,7 +150,7 @@ const fn comfy_transposed() -> PackedLayout {
 }
 
 /// `ConvRot`: bytes with one scale per row.
-const fn convrot(bits: &'static [u64]) -> PackedLayout {
+const fn convrot(bits: BitChoices) -> PackedLayout {
     layout("convrot", bits, &PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
         .with(scale(&["weight_scale"], Sides(&[OUTPUTS])))
         .with(part(State, &["comfy_quant"], UNCHECKED))

@@ -24,13 +24,13 @@ pub(super) const HQQ: Method = Method {
 const WORD_OR_FLOAT: Dtypes = |dtype| WORD(dtype) || *dtype == Dtype::F32;
 const BYTE_OR_FLOAT: Dtypes = |dtype| BYTE(dtype) || FLOAT(dtype);
 
-const fn hqq_rows(bits: &'static [u64], dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
+const fn hqq_rows(bits: BitChoices, dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
     const GROUP: PartShape = Sides(&[GROUPS, Constant(1)]);
     const WEIGHTS: PartShape = Sides(&[Whole(Groups), Viewed(Members)]);
     hqq(layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_1")
 }
 
-const fn hqq_columns(bits: &'static [u64], dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
+const fn hqq_columns(bits: BitChoices, dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
     const GROUP: PartShape = Sides(&[Constant(1), GROUPS]);
     const WEIGHTS: PartShape = Sides(&[Whole(Members), Viewed(Groups)]);
     hqq(layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_0")
@@ -39,7 +39,7 @@ const fn hqq_columns(bits: &'static [u64], dtypes: Dtypes, word: Option<u64>) ->
 const fn hqq(weights: PackedLayout, group: PartShape) -> PackedLayout {
     weights
         .with(scale(&["scale"], group))
-        .with(zeros(&["zero"], group).stored(Always))
+        .with(zeros(&["zero"], group).need(Written))
         .size(&[Groups, Members])
         .stated(&[(Members, "group_size")])
         .flags(&[NeverStacked])
@@ -57,7 +57,7 @@ pub(super) const SINQ: Method = Method {
     ],
 };
 
-const fn sinq(bits: &'static [u64], dtypes: Dtypes) -> PackedLayout {
+const fn sinq(bits: BitChoices, dtypes: Dtypes) -> PackedLayout {
     layout("sinq", bits, &["W_q"], dtypes, Sides(&[Whole(Groups), MEMBERS]))
         .with(zeros(&["meta.zero.x", "meta.zero"], Elements(GROUPS)).need(Required))
         .size(&[Groups, Members])
@@ -104,10 +104,8 @@ pub(super) const TORCHAO: Method = Method {
         torchao(&[8], ANY, Sides(&[OUTPUTS, INPUTS]), UNCHECKED).only_if(is_byte),
     ],
     others: &[
-        (
-            Scale,
-            &["_weight_per_tensor_scale", "_weight_act_per_tensor_scale", "_weight_act_pre_scale"],
-        ),
+        (Scale, &["_weight_per_tensor_scale"]),
+        (Scale, &["_weight_act_per_tensor_scale", "_weight_act_pre_scale"]),
         (ZeroPoint, &["_weight_zero_point"]),
     ],
 };
@@ -115,7 +113,7 @@ pub(super) const TORCHAO: Method = Method {
 const TORCHAO_SCALES: Names = &["_weight_scale", "_weight_scale_and_zero"];
 
 const fn torchao(
-    bits: &'static [u64],
+    bits: BitChoices,
     dtypes: Dtypes,
     data: PartShape,
     scales: PartShape,
@@ -150,30 +148,20 @@ fn is_byte(problem: &Problem<'_>, _: Option<u64>) -> Result<bool, UnresolvedReas
 pub(super) const EXLLAMA: Method = Method {
     names: "exl2 exl3",
     layouts: &[
-        layout(
-            "exl3",
-            ALL_BITS,
-            &["trellis"],
-            HALF_WORD,
-            Sides(&[Split(Inputs, 16), Split(Outputs, 16), Bits(16)]),
-        )
-        .with(part(Rotation, &["svh", "sv"], UNCHECKED))
-        .with(part(Rotation, &["svh"], Elements(OUTPUTS)).optional())
-        .with(part(Rotation, &["suh"], Elements(INPUTS)).optional())
-        .pads(&[Pad::new(Inputs, Some(128)), Pad::new(Outputs, Some(128))]),
+        layout("exl3", ALL_BITS, &["trellis"], HALF_WORD, TRELLIS)
+            .with(part(Rotation, &["svh", "sv"], UNCHECKED))
+            .with(part(Rotation, &["svh"], Elements(OUTPUTS)).optional())
+            .with(part(Rotation, &["suh"], Elements(INPUTS)).optional())
+            .pads(&[Pad::new(Inputs, Some(128)), Pad::new(Outputs, Some(128))]),
         layout("exl2", &[8], &["q_weight"], ANY, Sides(&[Mixed(Inputs), OUTPUTS]))
             .with(part(ColumnOrder, &["q_invperm", "q_perm"], Elements(INPUTS)))
-            .with(scale(&["q_scale_max"], Sides(&[GROUPS])).optional().stored(Always))
-            .with(
-                scale(&["q_scale"], Sides(&[GROUPS, Split(Outputs, 8)])).optional().stored(Always),
-            )
-            .with(
-                part(ColumnOrder, &["q_groups"], Sides(&[Times(Groups, 2)]))
-                    .optional()
-                    .stored(Always),
-            )
+            .with(scale(&["q_scale_max"], Sides(&[GROUPS])).need(Written))
+            .with(scale(&["q_scale"], Sides(&[GROUPS, Split(Outputs, 8)])).need(Written))
+            .with(part(ColumnOrder, &["q_groups"], Sides(&[Times(Groups, 2)])).need(Written))
             .pads(&[Pad::new(Outputs, Some(32))])
             .flags(&[WithoutBits]),
     ],
     others: &[(ColumnOrder, &["q_group_map"]), (Rotation, &["su"]), (State, &["mcg", "mul1"])],
 };
+
+const TRELLIS: PartShape = Sides(&[Split(Inputs, 16), Split(Outputs, 16), Bits(16)]);

@@ -10,7 +10,7 @@ use crate::formats::TensorInfo;
 pub(super) struct StoredParts<'a> {
     pub(super) layout: &'static PackedLayout,
     pub(super) weights: &'a ComponentTensor,
-    tensors: [Option<&'a ComponentTensor>; MAX_PARTS],
+    tensors: [StoredPart<'a>; MAX_PARTS],
 }
 
 impl<'a> StoredParts<'a> {
@@ -28,19 +28,13 @@ impl<'a> StoredParts<'a> {
     }
 
     /// Returns all parts of the layout with their tensors, the weights first.
-    pub(super) fn parts(
-        &self,
-    ) -> impl Iterator<Item = (&'static LayoutPart, Option<&'a ComponentTensor>)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static LayoutPart, StoredPart<'a>)> {
         self.layout.parts().iter().zip(self.tensors)
     }
-
-    /// Returns the parts that are stored.
-    pub(super) fn stored(
-        &self,
-    ) -> impl Iterator<Item = (&'static LayoutPart, &'a ComponentTensor)> {
-        self.parts().filter_map(|(part, stored)| Some((part, stored?)))
-    }
 }
+
+/// The tensor of a part, if it is stored.
+type StoredPart<'a> = Option<&'a ComponentTensor>;
 
 /// Returns the first of the named components that is stored. A tensor without elements counts as missing.
 pub(super) fn first<'a>(module: &Module<'a>, names: Names) -> Option<&'a ComponentTensor> {
@@ -80,30 +74,24 @@ impl Attempt<'_> {
         Some(ranges)
     }
 
-    /// Restricts the sides by the first shape of a part that fits. Returns false if the part contradicts the ranges.
+    /// Restricts the sides by the first shape of a part that fits; `None` if the part contradicts the ranges.
     pub(super) fn restrict(
         &self,
-        ranges: &mut Ranges,
+        ranges: &Ranges,
         part: &'static LayoutPart,
         stored: &ComponentTensor,
-    ) -> bool {
+    ) -> Option<Ranges> {
         let shapes = part.shape.alternatives();
         // A stated group size excludes scales per block or tensor.
         let has_groups = |shape: &'static PartShape| shape.terms().contains(&GROUPS);
         let is_grouped = self.group.is_some() && shapes.iter().any(has_groups);
         let mut shapes = shapes.iter().filter(|shape| !is_grouped || has_groups(shape));
         let is_weights = part.kind.is_none();
-        shapes.any(|shape| match self.restricted(*ranges, is_weights, shape, stored) {
-            Some(restricted) => {
-                *ranges = restricted;
-                true
-            }
-            None => false,
-        })
+        shapes.find_map(|shape| self.restrict_by(*ranges, is_weights, shape, stored))
     }
 
     /// Returns the ranges that a shape leaves; `None` if it does not fit. The stack follows from the weights.
-    fn restricted(
+    fn restrict_by(
         &self,
         mut ranges: Ranges,
         is_weights: bool,

@@ -27,7 +27,7 @@ pub(super) struct PackedLayout {
     /// The name in explanations.
     pub(super) name: &'static str,
     /// The possible bits per weight.
-    pub(super) bits: &'static [u64],
+    pub(super) bits: BitChoices,
     parts: [LayoutPart; MAX_PARTS],
     length: usize,
     /// The members of a group of weights with a common scale.
@@ -180,6 +180,8 @@ pub(super) enum Need {
     /// Required, and without it the weights belong to something else.
     Distinctive,
     Optional,
+    /// Optional, although every writer stores the part.
+    Written,
     Absent,
 }
 
@@ -188,8 +190,6 @@ pub(super) enum Need {
 pub(super) enum Stored {
     /// As the layout requires.
     AsNeeded,
-    /// Every writer stores it, although the count does not need it.
-    Always,
     /// Writers of this recipe store it.
     By(&'static str),
     /// If the recipe sets a flag.
@@ -264,7 +264,7 @@ impl LayoutPart {
 /// Creates the layout of a matrix of outputs × inputs whose only part are the weights.
 pub(super) const fn layout(
     name: &'static str,
-    bits: &'static [u64],
+    bits: BitChoices,
     names: Names,
     dtypes: Dtypes,
     shape: PartShape,
@@ -354,7 +354,10 @@ pub(super) fn only(numbers: &[u64]) -> Option<u64> {
     if let [only] = numbers { Some(*only) } else { None }
 }
 
-pub(super) const ALL_BITS: &[u64] = &[1, 2, 3, 4, 5, 6, 7, 8];
+/// The possible numbers of bits per weight.
+pub(super) type BitChoices = &'static [u64];
+
+pub(super) const ALL_BITS: BitChoices = &[1, 2, 3, 4, 5, 6, 7, 8];
 
 /// The recipe of layouts that no recipe describes.
 pub(super) const NONE: &str = "none";

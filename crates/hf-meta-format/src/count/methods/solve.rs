@@ -17,9 +17,11 @@ use crate::formats::TensorInfo;
 pub(in crate::count) struct Problem<'a> {
     pub(super) module: &'a Module<'a>,
     pub(super) known: KnownSides<'a>,
+    /// The method whose layouts are tried.
+    pub(super) method: &'static Method,
     /// `quant_method` of the configuration.
     pub(super) configured: Option<&'a str>,
-    /// True if `quant_method` selects the method whose layouts are tried.
+    /// True if `quant_method` selects the method.
     pub(super) is_configured: bool,
 }
 
@@ -52,7 +54,7 @@ impl StoredParts<'_> {
         let layout = self.layout;
         let is_certain = !layout.has(Flag::Shared)
             && (layout.has(Flag::NeedsMethod) || !self.weights.0.is_plain());
-        for (part, stored) in self.parts() {
+        for (part, stored) in self.all() {
             match (stored, part.need) {
                 (None, Need::Distinctive) => return Err(None),
                 (None, Need::Required) => {
@@ -80,25 +82,35 @@ enum Certainty {
     Known,
 }
 
-/// A number of bits and a group size that fit the shapes, and the size that follows.
+/// The logical size of a module's weights.
+#[derive(Clone, Copy)]
+pub(in crate::count) struct Solved {
+    pub(in crate::count) method: &'static Method,
+    /// The component that contains the weights.
+    pub(in crate::count) weights: &'static Component,
+    /// The number of weights.
+    pub(in crate::count) parameters: u64,
+    pub(in crate::count) packing: Packing,
+    pub(in crate::count) evidence: Evidence,
+    /// True if the packer may have padded the weights by an unknown amount.
+    pub(in crate::count) is_padded: bool,
+}
+
+/// The size that follows from a number of bits and a group size that fit the shapes.
 #[derive(Clone, Copy)]
 struct Candidate {
-    layout: &'static PackedLayout,
-    /// The component with the weights.
-    weights: &'static Component,
-    bits: u64,
-    parameters: u64,
+    solved: Solved,
     certainty: Certainty,
-    ranges: Ranges,
     /// True if no dimension was rounded.
     is_whole: bool,
-    lengths: [u64; Side::COUNT],
 }
 
 /// Schemes agree if they imply the same size and bits.
 impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
-        (self.bits, self.parameters) == (other.bits, other.parameters)
+        let [one, other] =
+            [self, other].map(|Self { solved, .. }| (solved.packing, solved.parameters));
+        one == other
     }
 }
 
@@ -128,23 +140,35 @@ impl Attempt<'_> {
         let (weights, tensor) = self.parts.weights;
         let mut parameters =
             parameters.filter(|&size| is_plausible(size, tensor)).ok_or(ImplausibleSize)?;
-        if let Some(stated) = known.shapes.elements(problem.module.name) {
+        if let Some(&stated) = known.shapes.elements.get(problem.module.name) {
             if stated > parameters {
                 return Err(ConflictingComponents);
             }
             (parameters, certainty) = (stated, Certainty::Known);
         }
-        let bits = self.bits;
-        Ok(Candidate { layout, weights, bits, parameters, certainty, ranges, is_whole, lengths })
+        let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
+        let solved = Solved {
+            method: problem.method,
+            weights,
+            parameters,
+            packing: Packing { layout: layout.name, bits },
+            evidence: layout.evidence(&ranges),
+            is_padded: certainty == Certainty::UpperBound
+                || layout.may_be_padded(&lengths, &ranges, known),
+        };
+        Ok(Candidate { solved, certainty, is_whole })
     }
 
     /// Restricts the sides by all parts; `None` if they contradict each other.
     fn invert(&self) -> Option<Ranges> {
         let layout = self.parts.layout;
         let mut ranges = self.stated_sides()?;
-        let mut stored = self.parts.stored();
-        let fits = stored.all(|(part, stored)| self.restrict(&mut ranges, part, stored));
-        ranges.relate(layout, self.group).filter(|()| fits)?;
+        for (part, stored) in self.parts.all() {
+            if let Some(stored) = stored {
+                ranges = self.restrict(&ranges, part, stored)?;
+            }
+        }
+        ranges.relate(layout, self.group)?;
         let is_valid = ranges.stack == 1 || !layout.has(Flag::NeverStacked);
         is_valid.then_some(ranges)
     }
@@ -175,7 +199,8 @@ impl Attempt<'_> {
         let layout = self.parts.layout;
         let mut groups = layout.groups.iter().zip(self.group);
         groups.all(|(grouping, group)| lengths[grouping.of as usize].is_multiple_of(group))
-            && self.parts.stored().all(|(part, (_, tensor))| {
+            && self.parts.all().all(|(part, stored)| {
+                let Some((_, tensor)) = stored else { return true };
                 let units = self.units(tensor);
                 part.terms().all(|term| {
                     let side = term.side().filter(|side| layout.size.contains(side));
@@ -223,7 +248,7 @@ fn is_plausible(parameters: u64, weights: &TensorInfo) -> bool {
 }
 
 /// The steps of an attempt to solve a layout, at about 2 ns each.
-const STEPS: u64 = 100;
+const STEPS: usize = 100;
 
 /// Solves a layout: with the bits and the group size of the recipe, or else with those that fit.
 fn solve_layout(
@@ -284,25 +309,11 @@ fn solve_layout(
     let is_whole = found.iter().any(|candidate| candidate.is_whole);
     found.retain(|candidate| candidate.is_whole == is_whole);
     let best = *found.first().ok_or(failed)?;
-    let is_ambiguous = found.iter().any(|other| other.parameters != best.parameters);
+    let is_ambiguous = found.iter().any(|other| other.solved.parameters != best.solved.parameters);
     if layout.has(Flag::NeedsRecipe) || is_ambiguous && is_whole {
         return Err(Some(AmbiguousScheme));
     }
     if is_ambiguous { Err(failed) } else { Ok(best) }
-}
-
-/// The logical size of a module's weights.
-#[derive(Clone, Copy)]
-pub(in crate::count) struct Solved {
-    pub(in crate::count) method: &'static Method,
-    /// The component that contains the weights.
-    pub(in crate::count) weights: &'static Component,
-    /// The number of weights.
-    pub(in crate::count) parameters: u64,
-    pub(in crate::count) packing: Packing,
-    pub(in crate::count) evidence: Evidence,
-    /// True if the packer may have padded the weights by an unknown amount.
-    pub(in crate::count) is_padded: bool,
 }
 
 /// The quantization method of a configuration.
@@ -336,16 +347,13 @@ pub(in crate::count) fn solve(
     configured: &ConfiguredMethod<'_>,
     schemes: &mut ModuleSchemes<'_, '_>,
 ) -> Result<Option<Solved>, UnresolvedReason> {
-    let candidates = |is_configured: bool| {
-        let methods = module.tensors.iter().flat_map(|(component, _)| methods_of(component));
-        methods.copied().filter(move |method| configured.selects(method) == is_configured)
-    };
-    let candidates = [true, false].into_iter().flat_map(|is_configured| {
-        candidates(is_configured).map(move |method| (method, is_configured))
-    });
+    let others = module.tensors.iter().flat_map(|(component, _)| methods_of(component));
+    let others = others.filter(|method| !configured.selects(method)).map(|method| (method, false));
+    let methods = configured.methods.iter().map(|method| (method, true)).chain(others);
     let mut failed = None;
-    for (method, is_configured) in candidates {
-        let problem = Problem { module, known, configured: configured.name, is_configured };
+    for (method, is_configured) in methods {
+        let configured = configured.name;
+        let problem = Problem { module, known, method, configured, is_configured };
         let mut best: Option<Candidate> = None;
         for layout in method.layouts {
             match solve_layout(layout, &problem, schemes) {
@@ -356,11 +364,8 @@ pub(in crate::count) fn solve(
                 Err(reason) => failed = failed.max(reason.map(|reason| (rank(reason), reason))),
             }
         }
-        if let Some(mut best) = best {
-            if best.may_be_padded(known) {
-                best.certainty = Certainty::UpperBound;
-            }
-            return Ok(Some(best.solved(method)));
+        if let Some(best) = best {
+            return Ok(Some(best.solved));
         }
     }
     failed.map_or(Ok(None), |(_, reason)| Err(reason))
@@ -375,36 +380,32 @@ fn rank(reason: UnresolvedReason) -> u8 {
     }
 }
 
-impl Candidate {
+impl PackedLayout {
     /// Returns whether the sides suggest padding. Each group of inputs has a scale, so packers pad the inputs to whole
     /// groups. The configuration does not list the number of inputs, but lists a dimension that would be padded to it.
-    fn may_be_padded(&self, known: KnownSides<'_>) -> bool {
-        let [outputs, inputs] =
-            [Side::Outputs, Side::Inputs].map(|side| self.lengths[side as usize]);
-        let is_matrix = self.layout.size == [Side::Outputs, Side::Inputs];
-        let groups =
-            self.ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
+    fn may_be_padded(
+        &self,
+        lengths: &[u64; Side::COUNT],
+        ranges: &Ranges,
+        known: KnownSides<'_>,
+    ) -> bool {
+        let [outputs, inputs] = [Side::Outputs, Side::Inputs].map(|side| lengths[side as usize]);
+        let is_matrix = self.size == [Side::Outputs, Side::Inputs];
+        let groups = ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
         let group = groups.and_then(|groups| divide(inputs, groups));
         let Some(group) = group.filter(|group| (8..=1024).contains(group)) else { return false };
+        let mut listed = known.dimensions(inputs.saturating_sub(group - 1)..=inputs);
         known.is_dimension(outputs)
             && !known.is_stored(inputs)
-            && known
-                .dimensions(inputs.saturating_sub(group - 1)..=inputs)
-                .next()
-                .is_some_and(|side| side < inputs)
+            && listed.next().is_some_and(|side| side < inputs)
     }
 
-    fn solved(&self, method: &'static Method) -> Solved {
-        let Self { layout, weights, parameters, .. } = *self;
-        let sources = layout.size.iter().map(|&side| {
-            let source = self.ranges.source(side);
-            (side.name(), if layout.is_stated(source) { "config" } else { source })
-        });
-        let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
-        let packing = Packing { layout: layout.name, bits };
-        let evidence = Evidence::new(sources);
-        let is_padded = self.certainty == Certainty::UpperBound;
-        Solved { method, weights, parameters, packing, evidence, is_padded }
+    /// Returns the parts that restricted the sides last.
+    fn evidence(&self, ranges: &Ranges) -> Evidence {
+        Evidence::new(self.size.iter().map(|&side| {
+            let source = ranges.source(side);
+            (side.name(), if self.is_stated(source) { "config" } else { source })
+        }))
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) const GPTQ: Method = Method {
     names: "gptq auto_gptq gptq_marlin moe_wna16 gptqmodel auto-round autoround inc intel/auto-round",
     layouts: &[layout("gptq", ALL_BITS, &["qweight"], INTEGER, Sides(&[PackedUp(Inputs), OUTPUTS]))
     .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
-    .with(zeros(&["qzeros"], Sides(&[GROUPS, PackedUp(Outputs)])).dtypes(INTEGER).stored(Always))
+    .with(zeros(&["qzeros"], Sides(&[GROUPS, PackedUp(Outputs)])).dtypes(INTEGER).need(Written))
     .with(part(ColumnOrder, &["g_idx"], Sides(&[INPUTS])).optional())
     .grouped(Inputs, &[])
     .pads(&[Pad { unless: Some("g_idx"), ..Pad::new(Inputs, None).plausible(1) }])
@@ -30,7 +30,7 @@ pub(super) const AWQ: Method = Method {
             .with(scale(&["scales"], Sides(&[Anything, OUTPUTS])))
             .with(zeros(&["qzeros", "scaled_zeros"], Sides(&[Anything, OUTPUTS])))
             .recipes("awq:gemv_fast awq:llm-awq"),
-        layout("awq", &[4], &["qweight"], WORD, Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)]))
+        layout("awq", &[4], &["qweight"], WORD, TILES)
             .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
             .with(absent(&["qzeros"]))
             .grouped(Inputs, &[])
@@ -56,16 +56,13 @@ pub(super) const AWQ: Method = Method {
 /// `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel.
 pub(super) const MARLIN: Method = Method {
     names: "marlin qqq",
-    layouts: &[layout(
-        "marlin",
-        &[2, 4, 8],
-        &["B"],
-        WORD,
-        Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)]),
-    )
-    .with(scale(&["s", "s_channel"], Sides(&[GROUPS, OUTPUTS])))],
+    layouts: &[layout("marlin", &[2, 4, 8], &["B"], WORD, TILES)
+        .with(scale(&["s", "s_channel"], Sides(&[GROUPS, OUTPUTS])))],
     others: &[(Scale, &["s_group"]), (State, &["workspace"]), (ColumnOrder, &["perm"])],
 };
+
+/// Tiles of 16 inputs, as Marlin stores them.
+const TILES: PartShape = Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)]);
 
 /// compressed-tensors. Bits and group sizes come from the configuration if they fit the shapes. Up to version 0.13,
 /// values of 3, 5, 6 and 7 bits did not cross words. Marlin-2:4 stores half of the weights, in tiles of 16 rows.
@@ -75,20 +72,16 @@ pub(super) const MARLIN: Method = Method {
 pub(super) const PACKED: Method = Method {
     names: "compressed-tensors",
     layouts: &[
-        layout(
-            "marlin-24",
-            &[4, 8],
-            &["weight_packed"],
-            WORD,
-            Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)]),
-        )
-        .with(scale(&["scale_packed"], Sides(&[GROUPS, OUTPUTS])))
-        .recipes("compressed-tensors:marlin-24"),
+        layout("marlin-24", &[4, 8], &["weight_packed"], WORD, SPARSE_TILES)
+            .with(scale(&["scale_packed"], Sides(&[GROUPS, OUTPUTS])))
+            .recipes("compressed-tensors:marlin-24"),
         packed_words(Sides(&[OUTPUTS, PackedUp(Inputs)]), Sides(&[PackedUp(Outputs), GROUPS])),
         packed_words(Sides(&[OUTPUTS, Whole(Inputs)]), Sides(&[Whole(Outputs), GROUPS])),
     ],
     others: &[(Shape, &["meta", "*_shape"])],
 };
+
+const SPARSE_TILES: PartShape = Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)]);
 
 /// Creates the layout of words in rows. There is one scale per group, per block of rows and columns, or in total.
 const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
@@ -156,17 +149,8 @@ pub(super) const SVDQUANT: Method = Method {
             .in_whole_groups(Inputs, &[]),
     ],
     others: &[
-        (
-            Scale,
-            &[
-                "wcscales",
-                "wtscale",
-                "smooth_factor",
-                "smooth_factor_orig",
-                "smooth",
-                "smooth_orig",
-            ],
-        ),
+        (Scale, &["wcscales", "wtscale"]),
+        (Scale, &["smooth_factor", "smooth_factor_orig", "smooth", "smooth_orig"]),
         (ZeroPoint, &["wzeros"]),
         (LowRank, &["proj_down", "proj_up", "lora_down", "lora_up"]),
     ],
