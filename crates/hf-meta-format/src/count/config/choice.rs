@@ -112,27 +112,27 @@ impl<'a> ModuleSchemes<'_, 'a> {
         if let Some(named) = self.named.and_then(&mut value) {
             return Ok(Some(named));
         }
-        match self.common(self.all.config.schemes.iter(), steps, &mut value) {
+        let config = self.all.config;
+        match self.common(&config.schemes, steps, &mut value) {
             Err(AmbiguousScheme) => {}
             common => return common,
         }
-        let (mut chosen, mut possible) = (None, Vec::new());
+        let (mut values, mut is_decided) = (Vec::new(), false);
         for (pattern, scheme) in self.matching() {
-            match value(scheme) {
-                Some(value) if pattern.is_supported() => {
-                    chosen = Some(value);
-                    break;
-                }
-                value => possible.extend(value),
+            let Some(value) = value(scheme) else { continue };
+            values.push(value);
+            is_decided = pattern.is_supported();
+            if is_decided {
+                break;
             }
         }
-        let chosen = match chosen {
-            Some(value) => Some(value),
-            None => self.common(self.all.config.defaults.iter(), steps, &mut value)?,
-        };
+        if !is_decided {
+            let default = self.common(&config.defaults, steps, &mut value)?;
+            values.push(default.ok_or(AmbiguousScheme)?);
+        }
         // An unsupported pattern might have matched.
-        let is_sure = possible.iter().all(|value| Some(value) == chosen.as_ref());
-        chosen.filter(|_| is_sure).map(Some).ok_or(AmbiguousScheme)
+        let is_sure = values.windows(2).all(|values| values[0] == values[1]);
+        values.pop().filter(|_| is_sure).map(Some).ok_or(AmbiguousScheme)
     }
 
     /// Returns whether the configuration quantizes a linear module to at most eight bits, if no list excludes it.
@@ -141,19 +141,18 @@ impl<'a> ModuleSchemes<'_, 'a> {
         if let Some(scheme) = self.named {
             return is_packed(scheme);
         }
-        let config = self.all.config;
-        let mut defaults = config.defaults.iter();
+        let QuantizationConfig { schemes, defaults, .. } = self.all.config;
         match self.matching().first() {
             Some((pattern, scheme)) => pattern.is_supported() && is_packed(scheme),
-            None if config.schemes.is_empty() => true,
-            None => defaults.next().is_some_and(is_packed) && defaults.all(is_packed),
+            None if schemes.is_empty() => true,
+            None => !defaults.is_empty() && defaults.iter().all(is_packed),
         }
     }
 
     /// Returns the value common to all schemes that define one.
     fn common<T: PartialEq>(
         &mut self,
-        schemes: impl Iterator<Item = &'a Scheme>,
+        schemes: &[Scheme],
         steps: usize,
         value: &mut impl FnMut(&Scheme) -> Option<T>,
     ) -> Result<Option<T>, UnresolvedReason> {

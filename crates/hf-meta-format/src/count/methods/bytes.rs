@@ -88,7 +88,7 @@ const fn weights_in_bytes(
     bits: BitChoices,
     scales: &'static [PartShape],
 ) -> PackedLayout {
-    const SHAPES: &[PartShape] = &[Sides(&[OUTPUTS, Packed(Inputs)]), Elements(Packed(Weights))];
+    const SHAPES: &[PartShape] = &[ROWS, Elements(Packed(Weights))];
 
     let weights = layout(name, bits, &PLAIN, BYTE, OneOf(SHAPES));
     with_stated_scales(&weights.with(scale(BYTE_SCALES, OneOf(scales))))
@@ -146,7 +146,7 @@ fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, Unr
 pub(super) const MODELOPT: Method = Method {
     names: "modelopt",
     layouts: &[
-        layout("modelopt", &[4], &PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+        layout("modelopt", &[4], &PLAIN, UNSIGNED_BYTE, ROWS)
             .with(scale(
                 &["weight_quantizer._scale", "weight_quantizer.0._scale"],
                 Elements(GROUPS),
@@ -200,7 +200,7 @@ const fn gemma(bits: BitChoices, dtypes: Dtypes) -> PackedLayout {
     const SCALES: &[PartShape] = &[Sides(&[OUTPUTS, Anything]), Sides(&[OUTPUTS])];
 
     let names = &["embedding_quantized", "weight", ""];
-    layout("gemma", bits, names, dtypes, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layout("gemma", bits, names, dtypes, ROWS)
         .with(scale(&["weight_scale", "embedding_scale"], OneOf(SCALES)))
         .flags(&[NeedsMethod])
 }

@@ -7,26 +7,8 @@ use super::prelude::*;
 pub(super) const AQLM: Method = Method {
     names: "aqlm",
     layouts: &[layout("aqlm", &[8], &["codes"], ANY, CODES)
-        .with(
-            part(
-                LookupTable,
-                &["codebooks"],
-                Sides(&[
-                    CODEBOOKS,
-                    Entries("nbits_per_codebook"),
-                    Length(OutputsPerGroup),
-                    Length(InputsPerGroup),
-                ]),
-            )
-            .need(Distinctive),
-        )
-        .with(scale(
-            &["scales"],
-            OneOf(&[
-                Sides(&[OUTPUT_GROUPS, Anything, Anything, Anything]),
-                Sides(&[OUTPUT_GROUPS]),
-            ]),
-        ))
+        .with(part(LookupTable, &["codebooks"], CODEBOOK).need(Distinctive))
+        .with(scale(&["scales"], OneOf(CODE_SCALES)))
         .size(&[OutputGroups, InputGroups, OutputsPerGroup, InputsPerGroup])
         .stated(&[
             (Codebooks, "num_codebooks"),
@@ -37,10 +19,16 @@ pub(super) const AQLM: Method = Method {
     others: &[],
 };
 
-const CODES: PartShape = Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS]);
-
 const OUTPUT_GROUPS: Term = Length(OutputGroups);
 const CODEBOOKS: Term = Length(Codebooks);
+const OUTPUTS_PER_GROUP: Term = Length(OutputsPerGroup);
+const INPUTS_PER_GROUP: Term = Length(InputsPerGroup);
+
+const CODES: PartShape = Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS]);
+const CODEBOOK: PartShape =
+    Sides(&[CODEBOOKS, Entries("nbits_per_codebook"), OUTPUTS_PER_GROUP, INPUTS_PER_GROUP]);
+const CODE_SCALES: &[PartShape] =
+    &[Sides(&[OUTPUT_GROUPS, Anything, Anything, Anything]), Sides(&[OUTPUT_GROUPS])];
 
 /// VPTQ: the configuration lists the size of each module. Source: `vptq/layers/vqlinear.py` 0.0.5.
 pub(super) const VPTQ: Method = Method {

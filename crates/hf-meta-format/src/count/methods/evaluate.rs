@@ -5,7 +5,7 @@ use std::mem;
 
 use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
-use super::layout::{Condition, Grouping, LayoutPart, Method, Need, PackedLayout, Stored, only};
+use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Stored, only};
 use super::names::methods_of;
 use super::solve::Problem;
 use super::term::{Side, Term};
@@ -109,7 +109,7 @@ impl Recipe {
 impl PackedLayout {
     /// Returns the group sizes if the format states them, and not the recipe.
     fn fixed_sizes(&self) -> Option<&'static [u64]> {
-        let Grouping { of, sizes, .. } = self.groups?;
+        let (sizes, of) = (self.sizes(), self.groups?.of);
         (sizes.len() == 1 || !sizes.is_empty() && of != Side::Inputs).then_some(sizes)
     }
 }

@@ -43,7 +43,7 @@ const fn scaled_bytes(
     const SCALES: Names =
         &["weight_scale", "weight_scale_inv", "scale", "*_weight_scale", "*_scale", "*_scale_inv"];
 
-    layout(name, bits, BYTES, BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layout(name, bits, BYTES, BYTE, ROWS)
         .with(scale(SCALES, Sides(&[OUTPUTS, GROUPS])).dtypes(scales))
         .with(scale(&["weight_global_scale"], Elements(Constant(1))).optional().stored(By(NVFP4)))
         .with(
@@ -89,7 +89,7 @@ pub(super) const FP_QUANT: Method = Method {
 };
 
 const fn fp4_bytes(names: Names, scales: Names) -> PackedLayout {
-    layout("fp4", &[4], names, BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layout("fp4", &[4], names, BYTE, ROWS)
         .with(scale(scales, Elements(GROUPS)))
         .with(absent(&["qzeros"]))
         .in_whole_groups(Weights, &[16, 32])
@@ -109,13 +109,13 @@ pub(super) const COMFY: Method = Method {
         comfy_words(&[4]).with(zeros(&["weight_correction"], UNCHECKED).need(Required)),
         comfy_transposed().with(scale(&["weight_smooth_factor"], Elements(INPUTS))),
         comfy_transposed().with(zeros(&["weight_zeros"], Sides(&[GROUPS, OUTPUTS])).need(Required)),
-        layout("nvfp4", &[4], &PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+        layout("nvfp4", &[4], &PLAIN, UNSIGNED_BYTE, ROWS)
             .with(scale(&["weight_scale"], PADDED_SCALES).dtypes(FLOAT_8))
             .in_whole_groups(Inputs, &[16])
             .flags(&[Shared])
             .pads(&[
-                Pad::new(Outputs, Some(16)).plausible(64),
-                Pad::new(Inputs, Some(16)).plausible(64),
+                Pad { plausible: Some(64), ..Pad::new(Outputs, Some(16)) },
+                Pad { plausible: Some(64), ..Pad::new(Inputs, Some(16)) },
             ]),
         layout("mxfp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
             .with(scale(&["weight_scale"], PADDED_SCALES).dtypes(EXPONENT))
@@ -138,20 +138,20 @@ const COMFY_GROUPS: &[u64] =
     &[4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
 
 const fn comfy_words(bits: BitChoices) -> PackedLayout {
-    layout("w4a8", bits, &PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layout("w4a8", bits, &PLAIN, SIGNED_BYTE, ROWS)
         .with(scale(&["weight_s_rel"], Sides(&[OUTPUTS, GROUPS])))
         .in_whole_groups(Inputs, COMFY_GROUPS)
 }
 
 const fn comfy_transposed() -> PackedLayout {
-    layout("svdquant", &[4], &PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layout("svdquant", &[4], &PLAIN, SIGNED_BYTE, ROWS)
         .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
         .in_whole_groups(Inputs, &[])
 }
 
 /// `ConvRot`: bytes with one scale per row.
 const fn convrot(bits: BitChoices) -> PackedLayout {
-    layout("convrot", bits, &PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layout("convrot", bits, &PLAIN, SIGNED_BYTE, ROWS)
         .with(scale(&["weight_scale"], Sides(&[OUTPUTS])))
         .with(part(State, &["comfy_quant"], UNCHECKED))
 }

@@ -97,7 +97,7 @@ pub(super) const TORCHAO: Method = Method {
             .only_if(|problem, _| {
                 Ok(torchao_data(problem).is_some_and(|data| data.shape.len() == 4))
             }),
-        torchao(&[4], WORD_OR_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]), Sides(&[GROUPS, OUTPUTS]))
+        torchao(&[4], WORD_OR_BYTE, ROWS, Sides(&[GROUPS, OUTPUTS]))
             .only_if(|problem, _| Ok(is_grouped_by_rows(problem))),
         torchao_floats(FLOAT_8, &[16]),
         torchao_floats(EXPONENT_OR_BYTE, &[32]),
@@ -122,7 +122,7 @@ const fn torchao(
 }
 
 const fn torchao_floats(scales: Dtypes, group: &'static [u64]) -> PackedLayout {
-    layout("torchao", &[4], &["_weight_qdata"], UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layout("torchao", &[4], &["_weight_qdata"], UNSIGNED_BYTE, ROWS)
         .with(scale(TORCHAO_SCALES, Sides(&[Anything, GROUPS])).dtypes(scales))
         .in_whole_groups(Inputs, group)
 }

@@ -118,10 +118,6 @@ impl Pad {
     pub(super) const fn new(side: Side, to: Option<u64>) -> Self {
         Self { side, to, unless: None, plausible: None, trusts_sole: false }
     }
-
-    pub(super) const fn plausible(self, multiple: u64) -> Self {
-        Self { plausible: Some(multiple), ..self }
-    }
 }
 
 /// A tensor of a module.
@@ -148,6 +144,10 @@ pub(super) enum PartShape {
     /// The first of several shapes that fits.
     OneOf(&'static [PartShape]),
 }
+
+/// Rows of packed inputs.
+pub(super) const ROWS: PartShape =
+    PartShape::Sides(&[Term::Length(Side::Outputs), Term::Packed(Side::Inputs)]);
 
 /// Any shape.
 pub(super) const UNCHECKED: PartShape = PartShape::Elements(Term::Anything);
@@ -301,6 +301,11 @@ impl PackedLayout {
 
     pub(super) fn weights(&'static self) -> &'static LayoutPart {
         &self.parts[0]
+    }
+
+    /// Returns the group sizes of the format.
+    pub(super) fn sizes(&self) -> &'static [u64] {
+        self.groups.map_or(&[], |grouping| grouping.sizes)
     }
 
     /// Returns whether the stored matrices may be transposed, in the order of the attempts.

@@ -105,12 +105,16 @@ struct Candidate {
     is_whole: bool,
 }
 
+impl Candidate {
+    fn parameters(&self) -> u64 {
+        self.solved.parameters
+    }
+}
+
 /// Schemes agree if they imply the same size and bits.
 impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
-        let [one, other] =
-            [self, other].map(|Self { solved, .. }| (solved.packing, solved.parameters));
-        one == other
+        self.parameters() == other.parameters() && self.solved.packing == other.solved.packing
     }
 }
 
@@ -239,11 +243,11 @@ impl Attempt<'_> {
 
 /// Returns whether a byte contains at most 32 weights. No method packs more densely.
 fn is_plausible(parameters: u64, weights: &TensorInfo) -> bool {
-    const MAX_WEIGHTS_PER_BYTE: u128 = 32;
+    const MAX_WEIGHTS_PER_BIT: u64 = 4;
 
     let bits = weights.elements().zip(weights.dtype.bits());
     bits.is_some_and(|(elements, bits)| {
-        u128::from(parameters) <= u128::from(elements) * u128::from(bits) / 8 * MAX_WEIGHTS_PER_BYTE
+        parameters <= elements.saturating_mul(bits).saturating_mul(MAX_WEIGHTS_PER_BIT)
     })
 }
 
@@ -269,48 +273,36 @@ fn solve_layout(
     {
         return Err(None);
     }
-    let sizes = layout.groups.map_or(&[][..], |grouping| grouping.sizes);
-    let [only_bits, only_size] = [layout.bits, sizes].map(only);
     let mut failed = layout.conflict();
-    let mut attempt = |bits, group: Option<u64>, scheme: Scheme| {
-        let (group, stated) = (group.or(only_size), |key: &str| scheme.number(key));
+    let mut attempt = |bits, group: Option<u64>, scheme: &Scheme| {
+        let (group, stated) = (group.or(only(layout.sizes())), |key: &str| scheme.number(key));
         let attempt = Attempt { parts, bits, group, is_transposed: false, stated: &stated };
         let solved = attempt.solve(problem);
-        if let Err(reason) = solved
-            && reason != ConflictingComponents
-        {
-            failed = Some(reason);
-        }
+        failed = solved.err().filter(|reason| *reason != ConflictingComponents).or(failed);
         solved.ok()
     };
-    let is_open = layout.bits.len() > 1
-        || !layout.stated.is_empty()
-        || layout.groups.is_some() && sizes.is_empty();
-    if layout.has(Flag::NeedsRecipe) || is_open {
+    let needs_recipe = layout.has(Flag::NeedsRecipe);
+    if needs_recipe || layout.is_open() {
         let chosen = schemes.choose(STEPS, |scheme| {
-            let bits = scheme.bits.filter(|_| !layout.has(Flag::WithoutBits)).or(only_bits)?;
-            let is_grouped = layout.groups.is_some_and(|grouping| grouping.of == Side::Inputs);
-            let group = scheme.group_size.filter(|_| is_grouped);
-            let is_size = group.is_none_or(|group| sizes.is_empty() || sizes.contains(&group));
-            let is_possible = layout.bits.contains(&bits) && is_size;
-            is_possible.then(|| attempt(bits, group, *scheme))?
+            let (bits, group) = layout.numbers(scheme)?;
+            attempt(bits, group, scheme)
         });
         match chosen {
             Ok(Some(chosen)) => return Ok(chosen),
-            _ if layout.has(Flag::WithoutBits) && layout.has(Flag::NeedsRecipe) => {
+            _ if needs_recipe && layout.has(Flag::WithoutBits) => {
                 return Err(Some(AmbiguousScheme));
             }
             _ => {}
         }
     }
-    let found = layout.bits.iter().filter_map(|&bits| attempt(bits, None, Scheme::default()));
+    let found = layout.bits.iter().filter_map(|&bits| attempt(bits, None, &Scheme::default()));
     let mut found: Vec<_> = found.collect();
     // Candidates that round no dimension are preferred, and those that remain must agree.
     let is_whole = found.iter().any(|candidate| candidate.is_whole);
     found.retain(|candidate| candidate.is_whole == is_whole);
     let best = *found.first().ok_or(failed)?;
-    let is_ambiguous = found.iter().any(|other| other.solved.parameters != best.solved.parameters);
-    if layout.has(Flag::NeedsRecipe) || is_ambiguous && is_whole {
+    let is_ambiguous = found.iter().any(|other| other.parameters() != best.parameters());
+    if needs_recipe || is_ambiguous && is_whole {
         return Err(Some(AmbiguousScheme));
     }
     if is_ambiguous { Err(failed) } else { Ok(best) }
@@ -398,6 +390,22 @@ impl PackedLayout {
         known.is_dimension(outputs)
             && !known.is_stored(inputs)
             && listed.next().is_some_and(|side| side < inputs)
+    }
+
+    /// Returns whether the format leaves a number to the recipe.
+    fn is_open(&self) -> bool {
+        let has_choice = self.bits.len() > 1 || !self.stated.is_empty();
+        has_choice || self.groups.is_some_and(|grouping| grouping.sizes.is_empty())
+    }
+
+    /// Returns the bits and the group size of a scheme; `None` if the layout does not allow them.
+    fn numbers(&self, scheme: &Scheme) -> Option<(u64, Option<u64>)> {
+        let bits = scheme.bits.filter(|_| !self.has(Flag::WithoutBits)).or(only(self.bits))?;
+        let is_grouped = self.groups.is_some_and(|grouping| grouping.of == Side::Inputs);
+        let group = scheme.group_size.filter(|_| is_grouped);
+        let sizes = self.sizes();
+        let is_size = group.is_none_or(|group| sizes.is_empty() || sizes.contains(&group));
+        (self.bits.contains(&bits) && is_size).then_some((bits, group))
     }
 
     /// Returns the parts that restricted the sides last.

@@ -14,7 +14,7 @@ pub(super) const GPTQ: Method = Method {
     .with(zeros(&["qzeros"], Sides(&[GROUPS, PackedUp(Outputs)])).dtypes(INTEGER).need(Written))
     .with(part(ColumnOrder, &["g_idx"], Sides(&[INPUTS])).optional())
     .grouped(Inputs, &[])
-    .pads(&[Pad { unless: Some("g_idx"), ..Pad::new(Inputs, None).plausible(1) }])
+    .pads(&[Pad { unless: Some("g_idx"), plausible: Some(1), ..Pad::new(Inputs, None) }])
     .recipes("gptq auto_gptq gptqmodel gptq:gptq gptq:gptq_v2 auto-round:auto_round:auto_gptq auto-round:auto_gptq")],
     others: &[(LowRank, &["lora_A.weight", "lora_B.weight"])],
 };
@@ -44,7 +44,7 @@ pub(super) const AWQ: Method = Method {
             )
             .grouped(Inputs, &[])
             .recipes("awq awq:gemm auto-round:auto_round:auto_awq auto-round:auto_awq"),
-        layout("awq", &[4], &["qweight"], WORD, Sides(&[OUTPUTS, Packed(Inputs)]))
+        layout("awq", &[4], &["qweight"], WORD, ROWS)
             .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
             .with(zeros(&["qzeros"], Sides(&[OUTPUTS, Anything])))
             .recipes("awq:gemv"),
@@ -83,29 +83,25 @@ pub(super) const PACKED: Method = Method {
 
 const SPARSE_TILES: PartShape = Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)]);
 
+const PACKED_NAMES: Names = &["weight_packed", "*_weight_packed", "*_packed"];
+
 /// Creates the layout of words in rows. There is one scale per group, per block of rows and columns, or in total.
 const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
     let scales =
         &[Sides(&[OUTPUTS, GROUPS]), Sides(&[Divisor(Outputs), Anything]), Elements(Constant(1))];
-    layout(
-        "pack-quantized",
-        ALL_BITS,
-        &["weight_packed", "*_weight_packed", "*_packed"],
-        WORD,
-        words,
-    )
-    .with(absent(&["scale_packed"]))
-    .with(scale(&["weight_scale", "*_weight_scale", "*_scale"], OneOf(scales)))
-    .with(
-        zeros(&["weight_zero_point", "*_zero_point"], zero_words)
-            .dtypes(WORD)
-            .stored(Unless("symmetric")),
-    )
-    .with(part(ColumnOrder, &["weight_g_idx", "*_g_idx"], Elements(INPUTS)).optional())
-    .with(part(Shape, &["weight_shape"], Sides(&[Constant(2)])).optional())
-    .grouped(Inputs, &[])
-    .flags(&[NeedsRecipe])
-    .recipes("compressed-tensors:pack-quantized")
+    layout("pack-quantized", ALL_BITS, PACKED_NAMES, WORD, words)
+        .with(absent(&["scale_packed"]))
+        .with(scale(&["weight_scale", "*_weight_scale", "*_scale"], OneOf(scales)))
+        .with(
+            zeros(&["weight_zero_point", "*_zero_point"], zero_words)
+                .dtypes(WORD)
+                .stored(Unless("symmetric")),
+        )
+        .with(part(ColumnOrder, &["weight_g_idx", "*_g_idx"], Elements(INPUTS)).optional())
+        .with(part(Shape, &["weight_shape"], Sides(&[Constant(2)])).optional())
+        .grouped(Inputs, &[])
+        .flags(&[NeedsRecipe])
+        .recipes("compressed-tensors:pack-quantized")
 }
 
 /// MLX, and the Metal kernels of transformers. The shapes determine the product of bits and group size. The affine mode
@@ -114,23 +110,17 @@ const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
 /// Source: `mlx.core.quantize` 0.32 and `transformers/integrations/metal_quantization.py`.
 pub(super) const MLX: Method = Method {
     names: "mlx mlx_q4 mlx_q8 metal",
-    layouts: &[layout(
-        "mlx",
-        &[1, 2, 3, 4, 5, 6, 8],
-        &PLAIN,
-        WORD,
-        Sides(&[OUTPUTS, Packed(Inputs)]),
-    )
-    .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
-    .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])))
-    .in_whole_groups(Inputs, &[16, 32, 64, 128])],
+    layouts: &[layout("mlx", &[1, 2, 3, 4, 5, 6, 8], &PLAIN, WORD, ROWS)
+        .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
+        .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])))
+        .in_whole_groups(Inputs, &[16, 32, 64, 128])],
     others: &[],
 };
 
 /// BitBLAS: rows of bytes. Source: `bitblas.py` of vLLM and GPTQModel.
 pub(super) const BITBLAS: Method = Method {
     names: "bitblas",
-    layouts: &[layout("bitblas", ALL_BITS, &["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layouts: &[layout("bitblas", ALL_BITS, &["qweight"], BYTE, ROWS)
         .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
         .with(zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)])).dtypes(BYTE))
         .in_whole_groups(Inputs, &[])],
@@ -141,7 +131,7 @@ pub(super) const BITBLAS: Method = Method {
 pub(super) const SVDQUANT: Method = Method {
     names: "svdquant nunchaku nunchaku_lite",
     layouts: &[
-        layout("svdquant", &[4], &["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+        layout("svdquant", &[4], &["qweight"], BYTE, ROWS)
             .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
             .in_whole_groups(Inputs, &[]),
         layout("svdquant", &[4], &["qweight"], WORD, Sides(&[Split(Outputs, 4), Tiled(Inputs, 4)]))
@@ -160,7 +150,7 @@ pub(super) const SVDQUANT: Method = Method {
 /// `sglang/srt/layers/quantization/qoq.py` of `SGLang` 0.5.
 pub(super) const QOQ: Method = Method {
     names: "qoq",
-    layouts: &[layout("qoq", &[4], &["qweight"], SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+    layouts: &[layout("qoq", &[4], &["qweight"], SIGNED_BYTE, ROWS)
         .with(scale(&["s1_scales"], Sides(&[OUTPUTS])))
         .with(zeros(&["s1_szeros"], Sides(&[OUTPUTS])))
         .with(scale(&["s2_scales"], Sides(&[GROUPS, OUTPUTS])).optional())
@@ -176,10 +166,10 @@ pub(super) const QUARK: Method = Method {
     layouts: &[
         layout("quark", &[1, 2, 4, 8, 16, 32], &PLAIN, WORD, Sides(&[INPUTS, Packed(Outputs)]))
             .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS]))),
-        layout("quark", &[1, 2, 4, 8, 16], &PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)]))
+        layout("quark", &[1, 2, 4, 8, 16], &PLAIN, WORD, ROWS)
             .with(scale(&["weight_scale"], OneOf(&[Elements(Constant(1)), Elements(OUTPUTS)])))
             .flags(&[NeedsRecipe]),
-        layout("quark", ALL_BITS, &PLAIN, BYTE, Sides(&[OUTPUTS, Packed(Inputs)]))
+        layout("quark", ALL_BITS, &PLAIN, BYTE, ROWS)
             .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
             .in_whole_groups(Inputs, &[])
             .flags(&[NeedsMethod, NeedsRecipe]),
@@ -191,14 +181,10 @@ pub(super) const QUARK: Method = Method {
 /// `gptqmodel/nn_modules/qlinear/gguf.py`.
 pub(super) const GGUF: Method = Method {
     names: "gguf",
-    layouts: &[layout(
-        "gguf blocks",
-        &[8],
-        &["qweight"],
-        BYTE,
-        Sides(&[OUTPUTS, BlockBytes(Inputs)]),
-    )
-    .with(absent(&["scales"]))
-    .flags(&[NeedsMethod, NeedsRecipe, WithoutBits])],
+    layouts: &[layout("gguf blocks", &[8], &["qweight"], BYTE, BLOCKS)
+        .with(absent(&["scales"]))
+        .flags(&[NeedsMethod, NeedsRecipe, WithoutBits])],
     others: &[],
 };
+
+const BLOCKS: PartShape = Sides(&[OUTPUTS, BlockBytes(Inputs)]);

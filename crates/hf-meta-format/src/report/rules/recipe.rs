@@ -89,16 +89,10 @@ fn find_mismatches(
     let recipe = read_recipe(&section, configs);
     let shapes = MetadataShapes::default();
     let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes };
-    let mut modules = BTreeMap::<&str, Vec<ComponentTensor>>::new();
-    for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
-        let (module, component) = split_name(name);
-        modules.entry(module).or_default().push((component, tensor));
-    }
     let mut found = Mismatches::default();
     let (mut stacks, mut plain) = (BTreeSet::new(), Vec::new());
     let (mut names, mut has_packed_experts) = (NamePatterns::default(), false);
-    for (&name, tensors) in &mut modules {
-        tensors.sort_by_key(|(component, _)| component.name);
+    for (&name, tensors) in &modules(headers) {
         let weights = tensors.iter().find(|(component, _)| component.is_weights());
         let Some((component, tensor)) = weights else { continue };
         let pattern = NamePattern::new(name).text;
@@ -135,6 +129,19 @@ fn find_mismatches(
         }
     }
     Some(found)
+}
+
+/// Returns the tensors of all modules.
+fn modules(headers: &[(RepoPath, FileHeader)]) -> BTreeMap<&str, Vec<ComponentTensor>> {
+    let mut modules = BTreeMap::<_, Vec<_>>::new();
+    for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+        let (module, component) = split_name(name);
+        modules.entry(module).or_default().push((component, tensor));
+    }
+    for tensors in modules.values_mut() {
+        tensors.sort_by_key(|(component, _): &ComponentTensor| component.name);
+    }
+    modules
 }
 
 /// Returns whether a tensor contains packed weights. bitsandbytes packs into columns of any dtype.
