@@ -75,10 +75,9 @@ impl IndexCheck {
     /// the sizes must differ.
     pub(super) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
         let others = self.others_by_name();
-        let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
         let same_names = others.chunk_by(|one, next| self.name(*one) == self.name(*next));
         let same_names = same_names.map(|tensors| {
-            let entry = finder.as_mut().and_then(|finder| finder.index_of(self.name(tensors[0])));
+            let entry = self.index.as_ref().and_then(|index| index.index_of(self.name(tensors[0])));
             SameName { indexed: entry.map(|entry| entry as usize), tensors }
         });
         let (unindexed, duplicates): (Vec<_>, Vec<_>) =

@@ -8,12 +8,12 @@ use crate::count::UnresolvedReason::{self, AmbiguousScheme, TooComplex};
 
 /// The maximum number of steps for all choices of one count, about two seconds of work. Three patterns for each
 /// module of Kimi-K2.5 would take a sixth of them.
-const MAX_STEPS: u64 = 1_000_000_000;
+const MAX_STEPS: usize = 1_000_000_000;
 
 /// The schemes of a configuration.
 pub(crate) struct Schemes<'a> {
     config: &'a QuantizationConfig,
-    steps_left: u64,
+    steps_left: usize,
 }
 
 impl<'a> Schemes<'a> {
@@ -34,25 +34,36 @@ impl<'a> Schemes<'a> {
 
     /// Finds the scheme that names a module.
     pub(crate) fn of_module<'s>(&'s mut self, module: &'s str) -> ModuleSchemes<'s, 'a> {
-        let mut schemes = ModuleSchemes {
-            module,
-            config: self.config,
-            steps_left: &mut self.steps_left,
-            named: None,
-            matching: None,
-            depend_on_name: self.config.has_names(),
-        };
-        schemes.named = schemes.find_named();
-        schemes
+        let named = self.find_named(module);
+        let depend_on_name = self.config.has_names();
+        ModuleSchemes { module, all: self, named, matching: None, depend_on_name }
+    }
+
+    /// Returns the scheme that names a module.
+    fn find_named(&mut self, module: &str) -> Option<&'a Scheme> {
+        let ends = module.split('.').count();
+        if !self.config.has_names() || !self.spend(module.len().saturating_mul(ends)) {
+            return None;
+        }
+        // compressed-tensors also names classes of modules.
+        let class = Some("Embedding").filter(|_| Embedding::is_read_by_rows(module));
+        let modules = &self.config.modules;
+        std::iter::once(module).chain(class).find_map(|name| modules.named(name).next())
+    }
+
+    /// Spends steps. Returns false if too few were left.
+    fn spend(&mut self, steps: usize) -> bool {
+        let left = self.steps_left.checked_sub(steps);
+        self.steps_left = left.unwrap_or_default();
+        left.is_some()
     }
 }
 
 /// The schemes that may apply to a module.
 pub(crate) struct ModuleSchemes<'s, 'a> {
     module: &'s str,
-    config: &'a QuantizationConfig,
-    steps_left: &'s mut u64,
-    /// The scheme that names the module, in full or by its last segments.
+    all: &'s mut Schemes<'a>,
+    /// The scheme that names the module.
     named: Option<&'a Scheme>,
     /// The patterns that match the module or are unsupported, with their schemes, in order of precedence. `None` if they
     /// were not needed so far.
@@ -63,25 +74,25 @@ pub(crate) struct ModuleSchemes<'s, 'a> {
 
 impl<'a> ModuleSchemes<'_, 'a> {
     /// The steps of reading a value from a scheme.
-    const STEPS: u64 = 16;
-
-    /// Returns whether the configuration contains patterns of modules.
-    pub(crate) fn have_patterns(&self) -> bool {
-        self.config.patterns().next().is_some()
-    }
+    const STEPS: usize = 16;
 
     /// Returns the bits of the module's weights, if the configuration gives them.
     pub(crate) fn bits(&mut self) -> Option<u64> {
         self.choose(Self::STEPS, |scheme| scheme.bits).ok().flatten()
     }
 
-    /// Returns the group size of the module's weights, if the configuration gives one.
+    /// Returns the scheme of the module: the only one that may apply, or the bits and the group size that the schemes
+    /// give. The scheme of a pattern overrides only what it states.
     ///
     /// # Errors
     ///
-    /// Returns an error if several values remain possible.
-    pub(crate) fn group_size(&mut self) -> Result<Option<u64>, UnresolvedReason> {
-        self.choose(Self::STEPS, |scheme| scheme.group_size)
+    /// Returns an error if several group sizes remain possible.
+    pub(crate) fn resolve(&mut self) -> Result<Scheme, UnresolvedReason> {
+        let group_size = self.choose(Self::STEPS, |scheme| scheme.group_size)?;
+        let stated = Scheme { bits: self.bits(), group_size, ..Scheme::default() };
+        let is_whole = self.all.config.modules.patterns().is_empty();
+        let whole = self.choose(1, |scheme| Some(*scheme).filter(|_| is_whole)).ok().flatten();
+        Ok(whole.filter(|whole| whole.bits == stated.bits).unwrap_or(stated))
     }
 
     /// Returns the value that the configuration's schemes give for a module; `None` if no scheme gives one. A value takes
@@ -95,33 +106,33 @@ impl<'a> ModuleSchemes<'_, 'a> {
     /// Returns an error if several values remain possible.
     pub(crate) fn choose<T: PartialEq>(
         &mut self,
-        steps: u64,
+        steps: usize,
         mut value: impl FnMut(&Scheme) -> Option<T>,
     ) -> Result<Option<T>, UnresolvedReason> {
         if let Some(named) = self.named.and_then(&mut value) {
             return Ok(Some(named));
         }
-        match self.common(self.config.schemes.iter(), steps, &mut value) {
+        let config = self.all.config;
+        match self.common(&config.schemes, steps, &mut value) {
             Err(AmbiguousScheme) => {}
             common => return common,
         }
-        let (mut chosen, mut possible) = (None, Vec::new());
+        let (mut values, mut is_decided) = (Vec::new(), false);
         for (pattern, scheme) in self.matching() {
-            match value(scheme) {
-                Some(value) if pattern.is_supported() => {
-                    chosen = Some(value);
-                    break;
-                }
-                value => possible.extend(value),
+            let Some(value) = value(scheme) else { continue };
+            values.push(value);
+            is_decided = pattern.is_supported();
+            if is_decided {
+                break;
             }
         }
-        let chosen = match chosen {
-            Some(value) => Some(value),
-            None => self.common(self.config.defaults(), steps, &mut value)?,
-        };
+        if !is_decided {
+            let default = self.common(&config.defaults, steps, &mut value)?;
+            values.push(default.ok_or(AmbiguousScheme)?);
+        }
         // An unsupported pattern might have matched.
-        let is_sure = possible.iter().all(|value| Some(value) == chosen.as_ref());
-        chosen.filter(|_| is_sure).map(Some).ok_or(AmbiguousScheme)
+        let is_sure = values.windows(2).all(|values| values[0] == values[1]);
+        values.pop().filter(|_| is_sure).map(Some).ok_or(AmbiguousScheme)
     }
 
     /// Returns whether the configuration quantizes a linear module to at most eight bits, if no list excludes it.
@@ -130,38 +141,24 @@ impl<'a> ModuleSchemes<'_, 'a> {
         if let Some(scheme) = self.named {
             return is_packed(scheme);
         }
-        let config = self.config;
-        let mut defaults = config.defaults();
+        let QuantizationConfig { schemes, defaults, .. } = self.all.config;
         match self.matching().first() {
             Some((pattern, scheme)) => pattern.is_supported() && is_packed(scheme),
-            None if config.schemes.is_empty() => true,
-            None => defaults.next().is_some_and(is_packed) && defaults.all(is_packed),
+            None if schemes.is_empty() => true,
+            None => !defaults.is_empty() && defaults.iter().all(is_packed),
         }
-    }
-
-    fn find_named(&mut self) -> Option<&'a Scheme> {
-        if !self.config.has_names() {
-            return None;
-        }
-        let (config, module) = (self.config, self.module);
-        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
-        let names = std::iter::once(module).chain(ends);
-        let mut names = names.take_while(|name| self.spend(name.len() as u64));
-        // compressed-tensors also names classes of modules.
-        let class = || config.named("Embedding").filter(|_| Embedding::is_read_by_rows(module));
-        names.find_map(|name| config.named(name)).or_else(class)
     }
 
     /// Returns the value common to all schemes that define one.
     fn common<T: PartialEq>(
         &mut self,
-        schemes: impl Iterator<Item = &'a Scheme>,
-        steps: u64,
+        schemes: &[Scheme],
+        steps: usize,
         value: &mut impl FnMut(&Scheme) -> Option<T>,
     ) -> Result<Option<T>, UnresolvedReason> {
         let mut first = None;
         for scheme in schemes {
-            if !self.spend(steps) {
+            if !self.all.spend(steps) {
                 return Err(TooComplex);
             }
             match (&first, value(scheme)) {
@@ -183,23 +180,17 @@ impl<'a> ModuleSchemes<'_, 'a> {
     }
 
     fn match_patterns(&mut self) -> Vec<(&'a Pattern, &'a Scheme)> {
-        let (config, module) = (self.config, self.module);
-        let patterns =
-            config.patterns().take_while(|(pattern, _)| self.spend(pattern.steps(module)));
-        let matching = patterns.filter_map(|(pattern, scheme)| {
-            let unsupported = || (!pattern.is_supported()).then_some(0);
-            Some((pattern.matches(module).or_else(unsupported)?, pattern, scheme))
-        });
-        let mut matching: Vec<_> = matching.collect();
+        let mut matching = Vec::new();
+        for (pattern, scheme) in self.all.config.modules.patterns() {
+            if !self.all.spend(pattern.steps(self.module)) {
+                break;
+            }
+            if let Some(precedence) = pattern.may_match(self.module) {
+                matching.push((precedence, pattern, scheme));
+            }
+        }
         matching.sort_by_key(|(precedence, ..)| *precedence);
         matching.into_iter().map(|(_, pattern, scheme)| (pattern, scheme)).collect()
-    }
-
-    /// Spends steps. Returns false if too few were left.
-    fn spend(&mut self, steps: u64) -> bool {
-        let left = self.steps_left.checked_sub(steps);
-        *self.steps_left = left.unwrap_or_default();
-        left.is_some()
     }
 }
 
@@ -212,14 +203,14 @@ mod tests {
     }
 
     /// Chooses bits until no steps are left, and returns the number of choices.
-    fn choices(json: &str, module: &str) -> u64 {
+    fn choices(json: &str, module: &str) -> usize {
         let (config, steps) = (config(json), 1_000_000);
         let mut schemes = Schemes { steps_left: steps, ..Schemes::new(&config) };
         let mut choose = || {
             let mut schemes = schemes.of_module(module);
             schemes.choose(ModuleSchemes::STEPS, |scheme| scheme.bits)
         };
-        (0..steps).take_while(|_| choose() != Err(TooComplex)).count() as u64
+        (0..steps).take_while(|_| choose() != Err(TooComplex)).count()
     }
 
     #[test]

@@ -34,8 +34,8 @@ pub(crate) use self::sides::{Dimensions, KnownSides, MetadataShapes};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Configs {
-    pub(super) quantization: QuantizationConfig,
-    pub(super) dimensions: Dimensions,
+    pub(crate) quantization: QuantizationConfig,
+    pub(crate) dimensions: Dimensions,
     /// The size of the model, if its architecture is supported.
     pub(super) expected: Option<ExpectedParameters>,
     pub(super) experts: ExpertConfigs,
@@ -144,21 +144,6 @@ impl Configs {
     /// Returns the content of the file that describes the quantization in place of `config.json`, if it was added.
     pub(crate) fn recipe(&self) -> Option<&[u8]> {
         self.recipe.as_deref()
-    }
-
-    /// Returns whether no file describes a quantization.
-    pub(crate) fn is_unquantized(&self) -> bool {
-        self.quantization.is_empty()
-    }
-
-    /// Returns the known sides of matrices.
-    pub(crate) fn known_sides<'a>(&'a self, shapes: &'a MetadataShapes) -> KnownSides<'a> {
-        KnownSides { dimensions: &self.dimensions, shapes }
-    }
-
-    /// Returns the quantization schemes.
-    pub(crate) fn schemes(&self) -> Schemes<'_> {
-        Schemes::new(&self.quantization)
     }
 
     /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.

@@ -53,14 +53,13 @@ impl Pattern {
     /// Returns whether every library excludes a module because of this entry: it is the module's whole name, or an
     /// expression that matches from the start to the end.
     pub(crate) fn is_whole(&self, name: &str) -> bool {
-        let compiled = self.compiled.get_or_init(|| self.compile());
-        let found = compiled.as_ref().and_then(|compiled| compiled.find(name));
+        let found = self.compiled().and_then(|compiled| compiled.find(name));
         found.is_some_and(|found| found.range() == (0..name.len()))
     }
 
-    /// Returns whether a library may exclude a module because of this entry.
-    pub(crate) fn may_match(&self, name: &str) -> bool {
-        !self.is_supported() || self.matches(name).is_some()
+    /// Returns the precedence as in [`matches`](Self::matches). An unsupported pattern may match every name.
+    pub(crate) fn may_match(&self, name: &str) -> Option<usize> {
+        if self.is_supported() { self.matches(name) } else { Some(0) }
     }
 
     /// Returns the text of a pattern that matches modules with `name` as one of their segments.
@@ -71,12 +70,12 @@ impl Pattern {
 
     /// Returns whether the pattern is supported. Patterns that are too long or use look-around match nothing.
     pub(crate) fn is_supported(&self) -> bool {
-        self.compiled.get_or_init(|| self.compile()).is_some()
+        self.compiled().is_some()
     }
 
     /// Returns the maximum number of steps of a match, at about 2 ns each: for every byte of the name, every
     /// repetition and alternative may lead to every other one.
-    pub(crate) fn steps(&self, name: &str) -> u64 {
+    pub(crate) fn steps(&self, name: &str) -> usize {
         /// The steps of a match that fails at the first byte.
         const START: usize = 150;
 
@@ -88,42 +87,46 @@ impl Pattern {
         });
         let operators = operators.sum::<usize>();
         let per_byte = operators.saturating_mul(operators + 1) + 8;
-        let steps = per_byte.saturating_mul(name.len()).saturating_add(START);
-        u64::try_from(steps).unwrap_or(u64::MAX)
+        per_byte.saturating_mul(name.len()).saturating_add(START)
     }
 
     /// Returns the precedence of a match in a name, the lowest first; `None` if the name does not match. Unsupported
     /// patterns match nothing. Patterns with the same precedence apply in the order of the configuration.
     pub(crate) fn matches(&self, name: &str) -> Option<usize> {
-        let compiled = self.compiled.get_or_init(|| self.compile());
-        let found = compiled.as_ref()?.find(name)?;
+        let found = self.compiled()?.find(name)?;
         Some(if self.is_search { found.start() } else { 0 })
     }
 
-    /// Compiles the expression. The compiled size is limited in proportion to the length, so that repetitions such as
+    /// Returns the compiled expression. Its size is limited in proportion to the length, so that repetitions such as
     /// `a{1000}` cannot multiply the states.
-    fn compile(&self) -> Option<Regex> {
+    fn compiled(&self) -> Option<&Regex> {
         const BYTES_PER_CHARACTER: usize = 32;
         const MIN_COMPILED_BYTES: usize = 2_000;
 
         let length = self.text.len();
-        let limit = length.checked_mul(BYTES_PER_CHARACTER)?.checked_add(MIN_COMPILED_BYTES)?;
+        let limit = length.saturating_mul(BYTES_PER_CHARACTER).saturating_add(MIN_COMPILED_BYTES);
         let regex = || RegexBuilder::new(&self.text).size_limit(limit).build().ok();
-        (length <= Self::MAX_LENGTH).then(regex).flatten()
+        let compiled = || (length <= Self::MAX_LENGTH).then(regex).flatten();
+        self.compiled.get_or_init(compiled).as_ref()
     }
 }
 
 /// Entries of a configuration that select modules, each with a value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleEntries<T> {
     /// Whole names of modules, or their last segments.
-    names: HashMap<Box<str>, T>,
+    pub(super) names: HashMap<Box<str>, T>,
     patterns: Vec<(Pattern, T)>,
 }
 
 impl<T> ModuleEntries<T> {
-    /// Adds a name, unless it is known.
+    /// Adds a name. Of equal names, the last one counts.
     pub(crate) fn add_name(&mut self, name: &str, value: T) {
+        self.names.insert(name.into(), value);
+    }
+
+    /// Adds another name of a module, unless it is known.
+    pub(super) fn add_alias(&mut self, name: &str, value: T) {
         self.names.entry(name.into()).or_insert(value);
     }
 
@@ -136,18 +139,16 @@ impl<T> ModuleEntries<T> {
         &self.patterns
     }
 
-    /// Returns the values of the entries that select a module: names, the longest first, and then patterns.
-    pub(crate) fn matching(&self, module: &str) -> impl Iterator<Item = &T> {
+    /// Returns the values of the names that select a module, the longest name first.
+    pub(super) fn named(&self, module: &str) -> impl Iterator<Item = &T> {
         let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
-        let names = std::iter::once(module).chain(ends).filter_map(|end| self.names.get(end));
-        let patterns = self.patterns.iter().filter(|(entry, _)| entry.matches(module).is_some());
-        names.chain(patterns.map(|(_, value)| value))
+        std::iter::once(module).chain(ends).filter_map(|end| self.names.get(end))
     }
-}
 
-impl<T> Default for ModuleEntries<T> {
-    fn default() -> Self {
-        Self { names: HashMap::new(), patterns: Vec::new() }
+    /// Returns the values of the entries that select a module: names, and then patterns.
+    pub(crate) fn matching(&self, module: &str) -> impl Iterator<Item = &T> {
+        let patterns = self.patterns.iter().filter(|(entry, _)| entry.matches(module).is_some());
+        self.named(module).chain(patterns.map(|(_, value)| value))
     }
 }
 
@@ -172,7 +173,7 @@ mod tests {
         }
         entries.add_pattern(Pattern::of_entry("re:.*q_proj$"), 9);
         let matching = |module: &str| entries.matching(module).copied().collect::<Vec<_>>();
-        assert_eq!(matching("h.0.q_proj"), [1, 0, 9]);
+        assert_eq!(matching("h.0.q_proj"), [1, 4, 9]);
         assert_eq!(matching("xh.xq_proj"), [9]);
         assert_eq!(matching("h"), [3]);
     }

@@ -3,11 +3,9 @@
 //! Each library nests schemes differently, so all objects of the quantization section are searched. Shapes take
 //! precedence: the configuration only chooses among sizes that fit them.
 
-use std::collections::{BTreeSet, HashMap};
-
 use thiserror::Error;
 
-use super::pattern::Pattern;
+use super::pattern::{ModuleEntries, Pattern};
 use super::scheme::{Scheme, bits_of_format};
 use crate::base::json_object::{JsonObject, read, strings};
 
@@ -21,25 +19,13 @@ pub enum ConfigError {
         /// The message of the JSON parser, truncated to 200 characters.
         message: String,
     },
-    /// The file lists more module patterns than any known model.
-    #[error("more than {limit} module patterns, or more than {bytes} bytes of patterns")]
-    TooManyPatterns {
-        /// The maximum number of patterns.
+    /// The file lists more modules, patterns or schemes than any known model.
+    #[error("more than {limit} {entries}")]
+    TooMany {
+        /// The maximum number.
         limit: usize,
-        /// The maximum total length of all patterns, in bytes.
-        bytes: usize,
-    },
-    /// The file describes more packing schemes than any known model.
-    #[error("more than {limit} quantization schemes")]
-    TooManySchemes {
-        /// The maximum number of different schemes.
-        limit: usize,
-    },
-    /// The file describes the packing of more modules than any known model has.
-    #[error("more than {limit} module entries")]
-    TooManyModules {
-        /// The maximum number of modules.
-        limit: usize,
+        /// The kind of entries, such as `quantization schemes`.
+        entries: &'static str,
     },
 }
 
@@ -54,7 +40,8 @@ const MAX_SCHEMES: usize = 1_000;
 const MAX_PATTERNS: usize = 1_000;
 const MAX_PATTERN_BYTES: usize = 100_000;
 
-const TOO_MANY_MODULES: ConfigError = ConfigError::TooManyModules { limit: MAX_MODULES };
+const TOO_MANY_MODULES: ConfigError =
+    ConfigError::TooMany { limit: MAX_MODULES, entries: "module entries" };
 
 /// The maximum number of stages in which a weight is quantized.
 const MAX_STAGES: usize = 4;
@@ -92,9 +79,6 @@ const NOT_MODULES: [&str; 9] = [
 /// `transformers/integrations/gemma_quant.py` 5.23.
 const GEMMA_PATTERNS: &str = "module_quant_configs";
 
-/// The index of a scheme in the list of schemes.
-type SchemeId = usize;
-
 /// The quantization of a model, according to its configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QuantizationConfig {
@@ -103,13 +87,11 @@ pub(crate) struct QuantizationConfig {
     /// All distinct schemes.
     pub(crate) schemes: Vec<Scheme>,
     /// The schemes of all modules without a more specific scheme.
-    defaults: BTreeSet<SchemeId>,
-    named: HashMap<Box<str>, SchemeId>,
-    /// The names without their first segments, because the weights may omit the model around the language model.
-    named_suffixes: HashMap<Box<str>, SchemeId>,
-    /// The number of module names, including repetitions.
+    pub(super) defaults: Vec<Scheme>,
+    /// The schemes of modules, by names and patterns.
+    pub(super) modules: ModuleEntries<Scheme>,
+    /// The number of module names and patterns, including repetitions.
     named_count: usize,
-    patterns: Vec<(Pattern, SchemeId)>,
     pattern_bytes: usize,
 }
 
@@ -127,8 +109,8 @@ impl QuantizationConfig {
     pub(crate) fn chatglm(bits: u64) -> Option<Self> {
         let bits = Some(bits).filter(|bits| (1..=8).contains(bits))?;
         let schemes = vec![Scheme { bits: Some(bits), ..Scheme::default() }];
-        let defaults = BTreeSet::from([0]);
-        Some(Self { method: Some("chatglm".to_owned()), schemes, defaults, ..Self::default() })
+        let (method, defaults) = (Some("chatglm".to_owned()), schemes.clone());
+        Some(Self { method, schemes, defaults, ..Self::default() })
     }
 
     /// Returns whether the section contains nothing that a solver could use.
@@ -167,11 +149,9 @@ impl QuantizationConfig {
             let Some(inner) = read::<JsonObject>(value) else { continue };
             if NOT_MODULES.contains(&key) || has_targets {
                 self.collect_schemes(&inner, names, depth - 1)?;
-            } else if names == [GEMMA_PATTERNS] {
-                let pattern = format!("{}{key}", Pattern::SEARCH);
-                self.collect_schemes(&inner, &[pattern], depth - 1)?;
             } else {
-                self.collect_schemes(&inner, &[key.to_owned()], depth - 1)?;
+                let prefix = if names == [GEMMA_PATTERNS] { Pattern::SEARCH } else { "" };
+                self.collect_schemes(&inner, &[format!("{prefix}{key}")], depth - 1)?;
             }
         }
         Ok(())
@@ -204,21 +184,26 @@ impl QuantizationConfig {
     }
 
     fn add(&mut self, names: &[String], scheme: Scheme) -> Result<(), ConfigError> {
-        let id = self.id(scheme)?;
+        if !self.schemes.contains(&scheme) {
+            self.schemes.push(scheme);
+        }
         // compressed-tensors names classes of layers. `Linear` applies to every module.
         if names.is_empty() || names.iter().any(|name| name == "Linear") {
-            self.defaults.insert(id);
-            return Ok(());
+            if !self.defaults.contains(&scheme) {
+                self.defaults.push(scheme);
+            }
+            return self.check_length();
         }
         self.named_count = self.named_count.saturating_add(names.len());
         for name in names {
             if let Some(pattern) = Pattern::from_name(name) {
-                self.patterns.push((pattern, id));
+                self.modules.add_pattern(pattern, scheme);
                 self.pattern_bytes = self.pattern_bytes.saturating_add(name.len());
             } else {
-                self.named.insert(name.as_str().into(), id);
+                self.modules.add_name(name, scheme);
+                // The weights may omit the model around the language model.
                 for suffix in name_suffixes(name) {
-                    self.named_suffixes.entry(suffix.into()).or_insert(id);
+                    self.modules.add_alias(suffix, scheme);
                 }
             }
             self.check_length()?;
@@ -226,49 +211,20 @@ impl QuantizationConfig {
         Ok(())
     }
 
-    /// Returns the index of a scheme, and adds the scheme if it is new.
-    fn id(&mut self, scheme: Scheme) -> Result<SchemeId, ConfigError> {
-        if let Some(id) = self.schemes.iter().position(|other| *other == scheme) {
-            return Ok(id);
-        }
-        if self.schemes.len() >= MAX_SCHEMES {
-            return Err(ConfigError::TooManySchemes { limit: MAX_SCHEMES });
-        }
-        self.schemes.push(scheme);
-        Ok(self.schemes.len() - 1)
+    /// Returns whether any modules are named.
+    pub(super) fn has_names(&self) -> bool {
+        !self.modules.names.is_empty()
     }
 
     fn check_length(&self) -> Result<(), ConfigError> {
-        if self.named_count > MAX_MODULES {
-            return Err(TOO_MANY_MODULES);
-        }
-        if self.patterns.len() > MAX_PATTERNS || self.pattern_bytes > MAX_PATTERN_BYTES {
-            return Err(ConfigError::TooManyPatterns {
-                limit: MAX_PATTERNS,
-                bytes: MAX_PATTERN_BYTES,
-            });
-        }
-        Ok(())
-    }
-
-    /// Returns the schemes of all modules without a more specific scheme.
-    pub(crate) fn defaults(&self) -> impl Iterator<Item = &Scheme> {
-        self.defaults.iter().filter_map(|&id| self.schemes.get(id))
-    }
-
-    /// Returns whether any modules are named.
-    pub(crate) fn has_names(&self) -> bool {
-        !self.named.is_empty()
-    }
-
-    /// Returns the scheme of a named module.
-    pub(crate) fn named(&self, name: &str) -> Option<&Scheme> {
-        self.schemes.get(*self.named.get(name).or_else(|| self.named_suffixes.get(name))?)
-    }
-
-    /// Returns the patterns with their schemes, in the order of the configuration.
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = (&Pattern, &Scheme)> {
-        self.patterns.iter().filter_map(|(pattern, id)| Some((pattern, self.schemes.get(*id)?)))
+        let lengths = [
+            (self.schemes.len(), MAX_SCHEMES, "quantization schemes"),
+            (self.named_count, MAX_MODULES, "module entries"),
+            (self.modules.patterns().len(), MAX_PATTERNS, "module patterns"),
+            (self.pattern_bytes, MAX_PATTERN_BYTES, "bytes of module patterns"),
+        ];
+        let exceeded = lengths.into_iter().find(|(length, limit, _)| length > limit);
+        exceeded.map_or(Ok(()), |(_, limit, entries)| Err(ConfigError::TooMany { limit, entries }))
     }
 }
 
@@ -383,11 +339,11 @@ mod tests {
             let json = format!("{{{}}}", entries.join(","));
             QuantizationConfig::from_section(&serde_json::from_str(&json).unwrap()).unwrap_err()
         };
-        let (limit, bytes) = (MAX_PATTERNS, MAX_PATTERN_BYTES);
+        let limit = MAX_PATTERNS;
         let error = many(limit, |at| format!(r#""re:{at}":{{"bits":4}}"#));
-        assert_eq!(error, ConfigError::TooManyPatterns { limit, bytes });
+        assert_eq!(error, ConfigError::TooMany { limit, entries: "module patterns" });
         let error = many(limit - 1, |at| format!(r#""re:{}{at}":{{"bits":4}}"#, "x".repeat(100)));
-        assert_eq!(error, ConfigError::TooManyPatterns { limit, bytes });
+        assert_eq!(error.to_string(), "more than 100000 bytes of module patterns");
         let error = many(MAX_MODULES, |at| format!(r#""{at}":{{"bits":4}}"#));
         assert_eq!(error, TOO_MANY_MODULES);
         // Names that many objects inherit, and long lists of names.
@@ -404,6 +360,6 @@ mod tests {
             assert_eq!(found.unwrap_err(), TOO_MANY_MODULES);
         }
         let error = many(MAX_SCHEMES, |at| format!(r#""{at}":{{"group_size":{}}}"#, at + 1));
-        assert_eq!(error, ConfigError::TooManySchemes { limit: MAX_SCHEMES });
+        assert_eq!(error.to_string(), "more than 1000 quantization schemes");
     }
 }

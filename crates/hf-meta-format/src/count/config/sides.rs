@@ -101,7 +101,7 @@ impl Dimensions {
 /// `"h.0.q_proj.weight": {"_type": "Int4Tensor", "_data": {"shape": [64, 128]}}`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetadataShapes {
-    pub(super) elements: HashMap<Box<str>, u64>,
+    pub(crate) elements: HashMap<Box<str>, u64>,
     /// The modules with two weights per byte, according to the layouts that `ComfyUI` lists for all modules:
     /// `"_quantization_metadata": {"layers": {"blocks.0.to_q": {"format": "convrot_w4a4"}}}`.
     pub(super) packed: HashSet<Box<str>>,
@@ -151,10 +151,6 @@ impl MetadataShapes {
     pub(crate) fn list_modules(&self) -> bool {
         !self.elements.is_empty() || !self.packed.is_empty()
     }
-
-    pub(crate) fn elements(&self, module: &str) -> Option<u64> {
-        self.elements.get(module).copied()
-    }
 }
 
 /// The maximum length of an entry, in bytes. torchao writes a few hundred.
@@ -186,7 +182,7 @@ mod tests {
             for columns in order {
                 shapes.add_metadata(&file(columns));
             }
-            assert_eq!(shapes.elements("m"), Some(6), "{order:?}");
+            assert_eq!(shapes.elements.get("m").copied(), Some(6), "{order:?}");
         }
     }
 
@@ -208,7 +204,7 @@ mod tests {
             let metadata = BTreeMap::from([("m.weight".to_owned(), text.to_owned())]);
             let mut shapes = MetadataShapes::default();
             shapes.add_metadata(&metadata);
-            assert_eq!(shapes.elements("m"), expected, "{text}");
+            assert_eq!(shapes.elements.get("m").copied(), expected, "{text}");
         }
     }
 

@@ -7,18 +7,17 @@ use super::prelude::*;
 pub(super) const BITSANDBYTES: Method = Method {
     names: "bitsandbytes bitsandbytes_4bit bitsandbytes_8bit",
     layouts: &[
-        PackedLayout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(WEIGHTS)))
-            .with(scale(&["SCB"], Unchecked))
+        layout("bitsandbytes", &[8], &PLAIN, ANY, Elements(WEIGHTS))
+            .with(scale(&["SCB"], UNCHECKED))
             .size(&[Weights])
             .only_if(|problem, _| Ok(problem.module.has("SCB"))),
-        PackedLayout::new("bitsandbytes", weights(&PLAIN, ANY, Elements(Packed(Weights))))
+        layout("bitsandbytes", &[4], &PLAIN, ANY, Elements(Packed(Weights)))
             .with(scale(&["weight.absmax", "absmax"], Elements(GROUPS)).stored(If("load_in_4bit")))
             .with(
                 part(LookupTable, &["weight.quant_map", "quant_map"], Sides(&[Constant(16)]))
                     .optional()
                     .stored(If("load_in_4bit")),
             )
-            .bits(&[4])
             .size(&[Weights])
             .grouped(Weights, &[32, 64, 128, 256, 512, 1024, 2048, 4096]),
     ],
@@ -26,10 +25,8 @@ pub(super) const BITSANDBYTES: Method = Method {
         (Scale, &["weight.nested_absmax", "nested_absmax"]),
         (LookupTable, &["weight.nested_quant_map", "nested_quant_map"]),
         (State, &["weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4"]),
-        (
-            State,
-            &["quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4", "weight_format"],
-        ),
+        (State, &["quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4"]),
+        (State, &["weight_format"]),
     ],
 };
 
@@ -41,32 +38,18 @@ pub(super) const BITSANDBYTES: Method = Method {
 pub(super) const BYTES: Method = Method {
     names: "ascend auto-round-int8 bfl blockwise_int8 chatglm deepseek_v4_fp8 eetq fbgemm_fp8 int8 modelopt_fp8 modelopt_mxfp8 modelslim mxfp8 w4afp8 w8a8_fp8 w8a8_int8",
     layouts: &[
-        PackedLayout::new("fp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
-            .with(
-                scale(
-                    &["weight_scale_inv", "*_scale_inv"],
-                    Sides(&[blocks(Outputs, "block_rows"), blocks(Inputs, "block_columns")]),
-                )
-                .stored(If("block_rows")),
-            )
+        layout("fp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
+            .with(scale(&["weight_scale_inv", "*_scale_inv"], BLOCKS).stored(If("block_rows")))
             .recipes("fp8"),
-        PackedLayout::new("fp4", weights(&PLAIN, FLOAT_4, Elements(WEIGHTS)))
-            .bits(&[4])
-            .size(&[Weights])
-            .recipes(NONE),
-        with_stated_scales(&PackedLayout::new("fp8", weights(&PLAIN, NARROW, Elements(WEIGHTS))))
+        layout("fp4", &[4], &PLAIN, FLOAT_4, Elements(WEIGHTS)).size(&[Weights]).recipes(NONE),
+        with_stated_scales(&layout("fp8", &[8], &PLAIN, NARROW, Elements(WEIGHTS)))
             .size(&[Weights]),
-        weights_in_bytes("int8", SIGNED_BYTE, ONE_PER_BYTE)
+        weights_in_bytes("int8", &[8], ONE_PER_BYTE)
             .grouped(Inputs, &[])
             .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 1)),
-        weights_in_bytes("int4", SIGNED_BYTE, &[Sides(&[OUTPUTS, GROUPS]), Sides(&[OUTPUTS])])
-            .bits(&[4])
+        weights_in_bytes("int4", &[4], TWO_PER_BYTE)
             .in_whole_groups(Inputs, &[])
             .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 2)),
-        // Unsigned bytes usually contain several weights.
-        weights_in_bytes("int8", UNSIGNED_BYTE, ONE_PER_BYTE)
-            .grouped(Inputs, &[])
-            .only_if(|_, bits| Ok(bits == Some(8))),
     ],
     others: &[(Scale, BYTE_SCALES)],
 };
@@ -86,6 +69,9 @@ const BYTE_SCALES: Names = &[
     "*_scale_inv",
 ];
 
+const BLOCKS: PartShape = Sides(&[Blocks(Outputs, "block_rows"), Blocks(Inputs, "block_columns")]);
+
+/// The shapes of scales next to one weight per byte.
 const ONE_PER_BYTE: &[PartShape] = &[
     Elements(Constant(1)),
     Sides(&[INPUTS]),
@@ -94,33 +80,40 @@ const ONE_PER_BYTE: &[PartShape] = &[
     Sides(&[OUTPUTS]),
 ];
 
+/// The shapes of scales next to two weights per byte.
+const TWO_PER_BYTE: &[PartShape] = &[Sides(&[OUTPUTS, GROUPS]), Sides(&[OUTPUTS])];
+
 const fn weights_in_bytes(
     name: &'static str,
-    dtypes: Dtypes,
+    bits: BitChoices,
     scales: &'static [PartShape],
 ) -> PackedLayout {
-    const SHAPES: &[PartShape] = &[Sides(&[OUTPUTS, Packed(Inputs)]), Elements(Packed(Weights))];
+    const SHAPES: &[PartShape] = &[ROWS, Elements(Packed(Weights))];
 
-    let layout = PackedLayout::new(name, weights(&PLAIN, dtypes, OneOf(SHAPES)));
-    with_stated_scales(&layout.with(scale(BYTE_SCALES, OneOf(scales))))
+    let weights = layout(name, bits, &PLAIN, BYTE, OneOf(SHAPES));
+    with_stated_scales(&weights.with(scale(BYTE_SCALES, OneOf(scales))))
 }
 
 /// Adds the parts of compressed-tensors and modelopt that the recipe demands or excludes.
 const fn with_stated_scales(layout: &PackedLayout) -> PackedLayout {
     layout
-        .with(scale(&["weight_scale", "*_weight_scale"], Unchecked).optional().stored(Always))
-        .with(zeros(&["weight_zero_point"], Unchecked).stored(Unless("symmetric")))
+        .with(scale(&["weight_scale", "*_weight_scale"], UNCHECKED).need(Written))
+        .with(zeros(&["weight_zero_point"], UNCHECKED).stored(Unless("symmetric")))
         .with(
-            scale(&["input_scale", "*_input_scale"], Unchecked)
+            scale(&["input_scale", "*_input_scale"], UNCHECKED)
                 .optional()
                 .stored(Unless("dynamic")),
         )
         .recipes("compressed-tensors:float-quantized compressed-tensors:int-quantized modelopt:fp8")
 }
 
-/// Returns how many weights a signed byte holds. Only the method, the metadata of the file or a dimension of the model
-/// distinguishes one from two.
+/// Returns how many weights a byte holds; 0 for more than two. Only the method, the metadata of the file or a dimension
+/// of the model distinguishes one from two.
 fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, UnresolvedReason> {
+    // Unsigned bytes usually contain several weights.
+    if problem.first(&PLAIN).is_some_and(|weights| weights.dtype == Dtype::U8) {
+        return Ok(u64::from(bits == Some(8)));
+    }
     if problem.is_method(&["w4afp8"]) || problem.known.is_packed_by_metadata(problem.module.name) {
         return Ok(2);
     }
@@ -153,13 +146,12 @@ fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, Unr
 pub(super) const MODELOPT: Method = Method {
     names: "modelopt",
     layouts: &[
-        PackedLayout::new(
-            "modelopt",
-            weights(&PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
-        )
-        .with(scale(&["weight_quantizer._scale", "weight_quantizer.0._scale"], Elements(GROUPS)))
-        .bits(&[4])
-        .in_whole_groups(Weights, &[]),
+        layout("modelopt", &[4], &PLAIN, UNSIGNED_BYTE, ROWS)
+            .with(scale(
+                &["weight_quantizer._scale", "weight_quantizer.0._scale"],
+                Elements(GROUPS),
+            ))
+            .in_whole_groups(Weights, &[]),
         packed_rows(SIGNED_BYTE)
             .with(zeros(&["weight_offset"], Sides(&[Anything, Anything])).need(Required)),
         packed_rows(UNSIGNED_BYTE)
@@ -171,9 +163,8 @@ pub(super) const MODELOPT: Method = Method {
 const ROW_SCALES: Names = &["weight_scale", "weights_scaling_factor"];
 
 const fn packed_rows(dtypes: Dtypes) -> PackedLayout {
-    PackedLayout::new("modelopt", weights(&PLAIN, dtypes, Sides(&[Packed(Outputs), INPUTS])))
+    layout("modelopt", &[4], &PLAIN, dtypes, Sides(&[Packed(Outputs), INPUTS]))
         .with(scale(ROW_SCALES, Sides(&[OUTPUTS, GROUPS])))
-        .bits(&[4])
         .in_whole_groups(Inputs, &[])
         .flags(&[Shared])
 }
@@ -188,13 +179,9 @@ fn has_groups(problem: &Problem<'_>) -> bool {
 /// BitNet: four ternary weights per byte. Source: `transformers/integrations/bitnet.py`.
 pub(super) const BITNET: Method = Method {
     names: "bitnet",
-    layouts: &[PackedLayout::new(
-        "bitnet",
-        weights(&PLAIN, UNSIGNED_BYTE, Sides(&[Packed(Outputs), INPUTS])),
-    )
-    .with(scale(&["weight_scale"], Elements(Constant(1))))
-    .bits(&[2])
-    .flags(&[NeedsMethod])],
+    layouts: &[layout("bitnet", &[2], &PLAIN, UNSIGNED_BYTE, Sides(&[Packed(Outputs), INPUTS]))
+        .with(scale(&["weight_scale"], Elements(Constant(1))))
+        .flags(&[NeedsMethod])],
     others: &[],
 };
 
@@ -203,17 +190,17 @@ pub(super) const BITNET: Method = Method {
 pub(super) const GEMMA: Method = Method {
     names: "gemma",
     layouts: &[
-        gemma(SIGNED_BYTE),
-        gemma(UNSIGNED_BYTE).bits(&[2, 4, 8]).flags(&[NeedsMethod, NeedsRecipe]),
+        gemma(&[8], SIGNED_BYTE),
+        gemma(&[2, 4, 8], UNSIGNED_BYTE).flags(&[NeedsMethod, NeedsRecipe]),
     ],
     others: &[],
 };
 
-const fn gemma(dtypes: Dtypes) -> PackedLayout {
+const fn gemma(bits: BitChoices, dtypes: Dtypes) -> PackedLayout {
     const SCALES: &[PartShape] = &[Sides(&[OUTPUTS, Anything]), Sides(&[OUTPUTS])];
 
     let names = &["embedding_quantized", "weight", ""];
-    PackedLayout::new("gemma", weights(names, dtypes, Sides(&[OUTPUTS, Packed(Inputs)])))
+    layout("gemma", bits, names, dtypes, ROWS)
         .with(scale(&["weight_scale", "embedding_scale"], OneOf(SCALES)))
         .flags(&[NeedsMethod])
 }
@@ -223,27 +210,16 @@ const fn gemma(dtypes: Dtypes) -> PackedLayout {
 pub(super) const SDNQ: Method = Method {
     names: "sdnq sdnq_training",
     layouts: &[
-        PackedLayout::new(
-            "sdnq",
-            weights(&PLAIN, |dtype| SIGNED_BYTE(dtype) || NARROW(dtype), Elements(WEIGHTS)),
-        )
-        .with(scale(&["scale"], Unchecked))
-        .size(&[Weights])
-        .flags(&[NeedsMethod]),
-        PackedLayout::new(
-            "sdnq",
-            weights(
-                &PLAIN,
-                |dtype| matches!(dtype, Dtype::U8 | Dtype::I64),
-                Elements(Packed(Weights)),
-            )
-            .word(Some(8)),
-        )
-        .with(scale(&["scale"], Elements(GROUPS)))
-        .bits(ALL_BITS)
-        .size(&[Weights])
-        .in_whole_groups(Weights, &[])
-        .flags(&[NeedsMethod, NeedsRecipe]),
+        layout("sdnq", &[8], &PLAIN, SIGNED_BYTE_OR_FLOAT, Elements(WEIGHTS))
+            .with(scale(&["scale"], UNCHECKED))
+            .size(&[Weights])
+            .flags(&[NeedsMethod]),
+        layout("sdnq", ALL_BITS, &PLAIN, BYTE_OR_LONG, Elements(Packed(Weights)))
+            .word(Some(8))
+            .with(scale(&["scale"], Elements(GROUPS)))
+            .size(&[Weights])
+            .in_whole_groups(Weights, &[])
+            .flags(&[NeedsMethod, NeedsRecipe]),
     ],
     others: &[
         (Scale, &["scale_2", "zero_point_scale"]),
@@ -251,3 +227,6 @@ pub(super) const SDNQ: Method = Method {
         (LowRank, &["svd_up", "svd_down"]),
     ],
 };
+
+const SIGNED_BYTE_OR_FLOAT: Dtypes = |dtype| SIGNED_BYTE(dtype) || NARROW(dtype);
+const BYTE_OR_LONG: Dtypes = |dtype| matches!(dtype, Dtype::U8 | Dtype::I64);

@@ -6,51 +6,38 @@ use super::prelude::*;
 /// AQLM: codes that index one or more codebooks.
 pub(super) const AQLM: Method = Method {
     names: "aqlm",
-    layouts: &[PackedLayout::new(
-        "aqlm",
-        weights(&["codes"], ANY, Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS])),
-    )
-    .with(
-        part(
-            LookupTable,
-            &["codebooks"],
-            Sides(&[
-                CODEBOOKS,
-                Entries("nbits_per_codebook"),
-                Length(OutputsPerGroup),
-                Length(InputsPerGroup),
-            ]),
-        )
-        .need(Distinctive),
-    )
-    .with(scale(
-        &["scales"],
-        OneOf(&[Sides(&[OUTPUT_GROUPS, Anything, Anything, Anything]), Sides(&[OUTPUT_GROUPS])]),
-    ))
-    .size(&[OutputGroups, InputGroups, OutputsPerGroup, InputsPerGroup])
-    .stated(&[
-        (Codebooks, "num_codebooks"),
-        (OutputsPerGroup, "out_group_size"),
-        (InputsPerGroup, "in_group_size"),
-    ])
-    .flags(&[NeverStacked, WithoutBits])],
+    layouts: &[layout("aqlm", &[8], &["codes"], ANY, CODES)
+        .with(part(LookupTable, &["codebooks"], CODEBOOK).need(Distinctive))
+        .with(scale(&["scales"], OneOf(CODE_SCALES)))
+        .size(&[OutputGroups, InputGroups, OutputsPerGroup, InputsPerGroup])
+        .stated(&[
+            (Codebooks, "num_codebooks"),
+            (OutputsPerGroup, "out_group_size"),
+            (InputsPerGroup, "in_group_size"),
+        ])
+        .flags(&[NeverStacked, WithoutBits])],
     others: &[],
 };
 
 const OUTPUT_GROUPS: Term = Length(OutputGroups);
 const CODEBOOKS: Term = Length(Codebooks);
+const OUTPUTS_PER_GROUP: Term = Length(OutputsPerGroup);
+const INPUTS_PER_GROUP: Term = Length(InputsPerGroup);
+
+const CODES: PartShape = Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS]);
+const CODEBOOK: PartShape =
+    Sides(&[CODEBOOKS, Entries("nbits_per_codebook"), OUTPUTS_PER_GROUP, INPUTS_PER_GROUP]);
+const CODE_SCALES: &[PartShape] =
+    &[Sides(&[OUTPUT_GROUPS, Anything, Anything, Anything]), Sides(&[OUTPUT_GROUPS])];
 
 /// VPTQ: the configuration lists the size of each module. Source: `vptq/layers/vqlinear.py` 0.0.5.
 pub(super) const VPTQ: Method = Method {
     names: "vptq",
-    layouts: &[PackedLayout::new(
-        "vptq",
-        weights(&["indices"], ANY, Sides(&[Anything, blocks(Outputs, "vector_length"), Anything])),
-    )
-    .with(part(LookupTable, &["centroids.weight"], Unchecked).need(Distinctive))
-    .with(part(ColumnOrder, &["perm"], Elements(INPUTS)).optional())
-    .stated(&[(Outputs, "out_features"), (Inputs, "in_features")])
-    .flags(&[NeverStacked, NeedsRecipe, WithoutBits])],
+    layouts: &[layout("vptq", &[8], &["indices"], ANY, INDICES)
+        .with(part(LookupTable, &["centroids.weight"], UNCHECKED).need(Distinctive))
+        .with(part(ColumnOrder, &["perm"], Elements(INPUTS)).optional())
+        .stated(&[(Outputs, "out_features"), (Inputs, "in_features")])
+        .flags(&[NeverStacked, NeedsRecipe, WithoutBits])],
     others: &[
         (LookupTable, &["res_centroids.weight", "outlier_centroids.weight"]),
         (LookupTable, &["res_indices", "outlier_indices"]),
@@ -58,10 +45,12 @@ pub(super) const VPTQ: Method = Method {
     ],
 };
 
+const INDICES: PartShape = Sides(&[Anything, Blocks(Outputs, "vector_length"), Anything]);
+
 /// QuIP#: codes with one sign vector per side. Source: `lib/linear/quantized_linear.py`.
 pub(super) const QUIP: Method = Method {
     names: "quip quip#",
-    layouts: &[PackedLayout::new("quip#", weights(&["Qidxs"], ANY, Sides(&[OUTPUTS, GROUPS])))
+    layouts: &[layout("quip#", &[8], &["Qidxs"], ANY, Sides(&[OUTPUTS, GROUPS]))
         .with(part(Rotation, &["SU"], Elements(INPUTS)))
         .with(part(Rotation, &["SV"], Elements(OUTPUTS)))
         .in_whole_groups(Inputs, &[4, 8, 16, 32, 64])
@@ -73,9 +62,9 @@ pub(super) const QUIP: Method = Method {
 /// in `tune_metadata` are padded. Source: `transformers/integrations/higgs.py` 5.23.
 pub(super) const HIGGS: Method = Method {
     names: "higgs",
-    layouts: &[PackedLayout::new("higgs", weights(&PLAIN, HALF_WORD, Sides(&[Anything, INPUTS])))
+    layouts: &[layout("higgs", &[8], &PLAIN, HALF_WORD, Sides(&[Anything, INPUTS]))
         .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
-        .with(part(LookupTable, &["tables"], Unchecked))
+        .with(part(LookupTable, &["tables"], UNCHECKED))
         .pads(&[Pad { trusts_sole: true, ..Pad::new(Inputs, Some(1024)) }])
         .flags(&[WithoutBits])],
     others: &[(LookupTable, &["tables2"])],
@@ -84,12 +73,8 @@ pub(super) const HIGGS: Method = Method {
 /// SpQR: 16 weights of a tile per word, and outliers that `row_offsets` index. Source: `spqr_quant/inference.py`.
 pub(super) const SPQR: Method = Method {
     names: "spqr",
-    layouts: &[PackedLayout::new(
-        "spqr",
-        weights(&["dense_weights"], ANY, Elements(Split(Weights, 16))),
-    )
-    .with(part(Shape, &["row_offsets"], Elements(Plus(Outputs, 1))))
-    .bits(&[3])],
+    layouts: &[layout("spqr", &[3], &["dense_weights"], ANY, Elements(Split(Weights, 16)))
+        .with(part(Shape, &["row_offsets"], Elements(Plus(Outputs, 1))))],
     others: &[(State, &["col_vals"]), (ColumnOrder, &["in_perm"])],
 };
 
@@ -97,25 +82,19 @@ pub(super) const SPQR: Method = Method {
 /// `compressed_tensors/compressors/sparse_compressors` 0.12.
 pub(super) const BITMASK: Method = Method {
     names: "compressed-tensors",
-    layouts: &[PackedLayout::new(
-        "bitmask",
-        weights(
-            &["compressed"],
-            ANY,
-            OneOf(&[Sides(&[OUTPUTS, AtMost(Inputs)]), Elements(AtMost(Weights))]),
-        ),
-    )
-    .with(part(Shape, &["bitmask"], Sides(&[OUTPUTS, Split(Inputs, 8)])).need(Distinctive))
-    .flags(&[WithoutBits])],
+    layouts: &[layout("bitmask", &[8], &["compressed"], ANY, NONZERO)
+        .with(part(Shape, &["bitmask"], Sides(&[OUTPUTS, Split(Inputs, 8)])).need(Distinctive))
+        .flags(&[WithoutBits])],
     others: &[(Shape, &["shape", "row_offsets"])],
 };
+
+const NONZERO: PartShape = OneOf(&[Sides(&[OUTPUTS, AtMost(Inputs)]), Elements(AtMost(Weights))]);
 
 /// DFloat11: lossless BF16, with sign and mantissa in a byte and the exponents compressed. Source: `dfloat11.py` 0.5.
 pub(super) const DFLOAT11: Method = Method {
     names: "dfloat11",
-    layouts: &[PackedLayout::new("dfloat11", weights(&["sign_mantissa"], ANY, Elements(WEIGHTS)))
-        .with(part(State, &["encoded_exponent"], Unchecked))
-        .bits(&[11])
+    layouts: &[layout("dfloat11", &[11], &["sign_mantissa"], ANY, Elements(WEIGHTS))
+        .with(part(State, &["encoded_exponent"], UNCHECKED))
         .size(&[Weights])],
     others: &[(LookupTable, &["luts"]), (State, &["output_positions", "gaps", "split_positions"])],
 };

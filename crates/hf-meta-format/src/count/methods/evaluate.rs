@@ -1,15 +1,14 @@
 //! The verification: evaluates a layout with the recipe of a model, and compares the result with the stored parts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::mem;
 
 use super::METHODS;
-use super::invert::{Described, Ranges};
-use super::layout::{
-    Condition, Flag, GROUPS, Grouping, LayoutPart, Method, Need, PackedLayout, PartShape, Stored,
-};
+use super::invert::{Attempt, Ranges, StoredParts};
+use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Stored, only};
 use super::names::methods_of;
-use super::problem::{Problem, first};
-use super::term::{Range, Side, Term, Units};
+use super::solve::Problem;
+use super::term::{Side, Term};
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, ComponentTensor, Module, without_star};
 
@@ -26,9 +25,9 @@ pub(crate) struct Recipe {
 
 /// A part that contradicts the recipe.
 pub(crate) struct Difference {
+    pub(crate) kind: DifferenceKind,
     /// The end of the tensor name, after the module.
     pub(crate) part: String,
-    pub(crate) kind: DifferenceKind,
     /// The keys of the recipe that imply the part, joined by commas.
     pub(crate) keys: String,
 }
@@ -50,32 +49,22 @@ pub(crate) fn evaluate(
     known: KnownSides<'_>,
     schemes: &mut ModuleSchemes<'_, '_>,
 ) -> Vec<Difference> {
-    let Ok(group_size) = schemes.group_size() else { return Vec::new() };
-    let stated = Scheme { bits: schemes.bits(), group_size, ..Scheme::default() };
-    // The scheme of a pattern overrides only what it states.
-    let is_whole = !schemes.have_patterns();
-    let whole = schemes.choose(1, |scheme| Some(*scheme).filter(|_| is_whole)).ok().flatten();
-    let scheme = whole.filter(|whole| whole.bits == stated.bits).unwrap_or(stated);
+    let Ok(scheme) = schemes.resolve() else { return Vec::new() };
     let configured = Some(&*recipe.method);
-    let mut best: Option<Vec<Difference>> = None;
+    let mut found = Vec::new();
     for method in module.tensors.iter().flat_map(|(component, _)| methods_of(component)) {
         let is_configured = method.is_named(configured);
-        let problem = &Problem { module, known, configured, is_configured };
+        let problem = &Problem { module, known, method, configured, is_configured };
         for layout in method.layouts.iter().filter(|layout| recipe.selects(method, layout)) {
             let holds = |condition: Condition| condition(problem, scheme.bits).unwrap_or(false);
-            let Some(weights) = first(module, layout.weights().names) else { continue };
-            if !(layout.weights().dtypes)(&weights.1.dtype) || !layout.condition.is_none_or(holds) {
-                continue;
-            }
-            for evaluation in Evaluation::all(recipe, layout, weights, scheme) {
-                let found = evaluation.compare(module);
-                if best.as_ref().is_none_or(|best| found.len() < best.len()) {
-                    best = Some(found);
-                }
+            if layout.condition.is_none_or(holds)
+                && let Some(parts) = StoredParts::find(layout, module)
+            {
+                found.extend(recipe.compare(&parts, scheme));
             }
         }
     }
-    best.unwrap_or_default()
+    found.into_iter().min_by_key(Vec::len).unwrap_or_default()
 }
 
 impl Recipe {
@@ -89,6 +78,20 @@ impl Recipe {
         is_named(&method) && METHODS.iter().filter(is_named).count() == 1
     }
 
+    /// Compares the parts of a module with a layout, with each combination of the numbers that the recipe leaves open.
+    fn compare(&self, parts: &StoredParts<'_>, scheme: Scheme) -> Vec<Vec<Difference>> {
+        let layout = parts.layout;
+        let Some(bits) = only(layout.bits).or(scheme.bits) else { return Vec::new() };
+        let stated = |key: &str| self.numbers.get(key).copied().or_else(|| scheme.number(key));
+        let sizes = layout.fixed_sizes().map(|sizes| sizes.iter().copied().map(Some).collect());
+        let sizes = sizes.unwrap_or_else(|| vec![scheme.group_size]);
+        let attempts = sizes.into_iter().flat_map(|group| {
+            let attempt = Attempt { parts, bits, group, is_transposed: false, stated: &stated };
+            layout.orders().iter().map(move |&is_transposed| Attempt { is_transposed, ..attempt })
+        });
+        attempts.map(|attempt| attempt.compare(self)).collect()
+    }
+
     /// Returns whether the recipe demands a part, or excludes it; `None` if it does not say.
     fn demands(&self, part: &LayoutPart) -> Option<bool> {
         let flag = |key| self.numbers.get(key).map(|&number| number > 0);
@@ -96,173 +99,72 @@ impl Recipe {
             (Stored::By(name), _) => Some(true).filter(|_| self.name == name),
             (Stored::If(key), _) => flag(key),
             (Stored::Unless(key), _) => flag(key).map(|is_set| !is_set),
-            (Stored::Always, _) | (Stored::AsNeeded, Need::Required | Need::Distinctive) => {
-                Some(true)
-            }
             (Stored::AsNeeded, Need::Absent) => Some(false),
             (Stored::AsNeeded, Need::Optional) => None,
+            (Stored::AsNeeded, Need::Required | Need::Distinctive | Need::Written) => Some(true),
         }
     }
 }
 
 impl PackedLayout {
-    /// Returns whether the format states the size of groups, and not the recipe.
-    fn has_fixed_groups(&self) -> bool {
-        self.groups.is_some_and(|Grouping { of, sizes, .. }| {
-            sizes.len() == 1 || !sizes.is_empty() && of != Side::Inputs
-        })
+    /// Returns the group sizes if the format states them, and not the recipe.
+    fn fixed_sizes(&self) -> Option<&'static [u64]> {
+        let (sizes, of) = (self.sizes(), self.groups?.of);
+        (sizes.len() == 1 || !sizes.is_empty() && of != Side::Inputs).then_some(sizes)
     }
 }
 
-/// The evaluation of a layout with one number of bits, group size and scheme.
-struct Evaluation<'a> {
-    recipe: &'a Recipe,
-    layout: &'static PackedLayout,
-    weights: &'a ComponentTensor,
-    scheme: Scheme,
-    bits: u64,
-    group: Option<u64>,
-    is_transposed: bool,
-}
-
-impl<'a> Evaluation<'a> {
-    /// Returns the evaluations with all numbers that the recipe leaves open.
-    fn all(
-        recipe: &'a Recipe,
-        layout: &'static PackedLayout,
-        weights: &'a ComponentTensor,
-        scheme: Scheme,
-    ) -> Vec<Self> {
-        let bits = if let [only] = layout.bits { Some(*only) } else { scheme.bits };
-        let Some(bits) = bits else { return Vec::new() };
-        let sizes = layout.groups.map_or(&[][..], |grouping| grouping.sizes);
-        let groups: Vec<_> = if layout.has_fixed_groups() {
-            sizes.iter().copied().map(Some).collect()
-        } else {
-            vec![scheme.group_size]
-        };
-        let orders = if layout.has(Flag::MayBeTransposed) { &[false, true][..] } else { &[false] };
-        let mut all = Vec::new();
-        for group in groups {
-            all.extend(orders.iter().map(|&is_transposed| Self {
-                recipe,
-                layout,
-                weights,
-                scheme,
-                bits,
-                group,
-                is_transposed,
-            }));
-        }
-        all
-    }
-
+impl Attempt<'_> {
     /// Derives the sides from the weights alone, and compares all other parts.
-    fn compare(&self, module: &Module<'_>) -> Vec<Difference> {
-        let stated =
-            |key: &str| self.recipe.numbers.get(key).copied().or_else(|| self.scheme.number(key));
-        let weights = self.layout.weights();
-        let (mut ranges, mut found) = (Ranges::NEW, Vec::new());
-        for (side, key) in self.layout.stated {
-            if let Some(length) = stated(key).filter(|&length| length > 0) {
-                ranges.set(*side, Range::exactly(length), key);
-            }
+    fn compare(&self, recipe: &Recipe) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let (layout, weights) = (self.parts.layout, self.parts.weights);
+        let Some(mut ranges) = self.stated_sides() else { return found };
+        match self.restrict(&ranges, layout.weights(), weights) {
+            Some(restricted) => ranges = restricted,
+            None => return self.differ(layout.weights(), weights, &ranges).into_iter().collect(),
         }
-        let (_, tensor) = self.weights;
-        let units = weights.units(tensor, self.bits, &stated);
-        let inverted = weights.shape.alternatives().iter().find_map(|shape| {
-            let (mut ranges, shape) = (ranges, Described::new(tensor, shape, self.is_transposed)?);
-            ranges.restrict_by(weights, &shape, &units, "")?;
-            Some(ranges)
+        let groups = layout.groups.zip(self.group);
+        let divided = ranges.relate_size(layout.size).and_then(|()| match groups {
+            Some((grouping, group)) => ranges.divide(grouping.of, group, "group_size"),
+            None => Some(()),
         });
-        let Some(mut ranges) = inverted else {
-            return self.differ(weights, self.weights, &ranges, &units).into_iter().collect();
-        };
-        if ranges.relate_size(self.layout.size).is_none() {
+        if divided.is_none() {
             return found;
         }
-        self.divide(&mut ranges);
-        for part in &self.layout.parts()[1..] {
-            let stored = first(module, part.names);
-            let kind = match (self.recipe.demands(part), stored) {
-                (Some(true), None) => Some(DifferenceKind::Missing),
-                (Some(false), Some(_)) => Some(DifferenceKind::Spare),
+        for (part, stored) in self.parts.all().skip(1) {
+            let kind = match (recipe.demands(part), stored) {
+                (Some(true), None) => Some((DifferenceKind::Missing, self.missing_name(part))),
+                (Some(false), Some((found, _))) => Some((DifferenceKind::Spare, end_of(found))),
                 _ => None,
             };
-            if let Some(kind) = kind {
-                let keys = match part.stored {
-                    Stored::If(key) | Stored::Unless(key) => key.to_owned(),
-                    _ => "quant_method".to_owned(),
-                };
-                let part =
-                    stored.map_or_else(|| self.missing_name(part), |(found, _)| end_of(found));
-                found.push(Difference { part, kind, keys });
+            let key = match part.stored {
+                Stored::If(key) | Stored::Unless(key) => key,
+                _ => "quant_method",
+            };
+            let difference = |(kind, part)| Difference { kind, part, keys: key.to_owned() };
+            found.extend(kind.map(difference));
+            let is_stated = |term: &Term| term.key().is_none_or(|key| (self.stated)(key).is_some());
+            let is_known = part.need != Need::Absent && part.terms().all(is_stated);
+            let Some(stored) = stored.filter(|_| is_known) else { continue };
+            match self.restrict(&ranges, part, stored) {
+                Some(restricted) => ranges = restricted,
+                None => found.extend(self.differ(part, stored, &ranges)),
             }
-            let Some(stored) = stored.filter(|_| part.need != Need::Absent) else { continue };
-            let units = part.units(&stored.1, self.bits, &stated);
-            found.extend(self.compare_part(part, stored, &mut ranges, &units));
         }
-        let mut parts = BTreeSet::new();
-        found.retain(|Difference { part, kind, .. }| {
-            parts.insert((part.clone(), matches!(kind, DifferenceKind::Shape { .. })))
-        });
+        let mut seen = HashSet::new();
+        found.retain(|found| seen.insert((found.part.clone(), mem::discriminant(&found.kind))));
         found
     }
 
     /// Returns the name of a missing part. The names of parts of stacked experts are in the same order as those of the
     /// weights.
     fn missing_name(&self, part: &LayoutPart) -> String {
-        let names = self.layout.weights().names;
-        let at = names.iter().position(|name| without_star(name) == self.weights.0.name);
+        let names = self.parts.layout.weights().names;
+        let at = names.iter().position(|name| without_star(name) == self.parts.weights.0.name);
         let at = at.filter(|_| names.len() == part.names.len());
         let name = part.names[at.unwrap_or_default()];
         name.strip_prefix('*').map_or_else(|| format!(".{name}"), str::to_owned)
-    }
-
-    /// Derives the number of groups.
-    fn divide(&self, ranges: &mut Ranges) {
-        let Some((grouping, group)) = self.layout.groups.zip(self.group) else { return };
-        let Range { low, high } = ranges.get(grouping.of);
-        if ranges.get(grouping.of).is_bounded() {
-            let range = Range { low: low.div_ceil(group), high: high.div_ceil(group) };
-            ranges.set(Side::Groups, range, "group_size");
-        }
-    }
-
-    fn compare_part(
-        &self,
-        part: &'static LayoutPart,
-        stored: &ComponentTensor,
-        ranges: &mut Ranges,
-        units: &Units<'_>,
-    ) -> Option<Difference> {
-        // A stated group size excludes scales per block or tensor.
-        let has_groups = |shape: &&PartShape| matches!(shape, PartShape::Sides(terms) if terms.contains(&GROUPS));
-        let shapes = part.shape.alternatives();
-        let is_grouped = self.group.is_some() && shapes.iter().any(|shape| has_groups(&shape));
-        let mut shapes = shapes.iter().filter(|shape| !is_grouped || has_groups(shape));
-        let terms = part.shape.alternatives().iter().flat_map(PartShape::terms);
-        if terms.filter_map(|term| term.key()).any(|key| (units.stated)(key).is_none()) {
-            return None;
-        }
-        let fitting = shapes.find_map(|shape| {
-            let shape = Described::new(&stored.1, shape, self.is_transposed)?;
-            let mut pairs = shape.pairs();
-            let fits = |(dimension, term): (u64, Term)| {
-                let range = expected(term, ranges, units);
-                range.is_none_or(|range| (range.low..=range.high).contains(&dimension))
-            };
-            (shape.is_stacked(ranges.stack) && pairs.all(fits)).then_some(shape)
-        });
-        let Some(shape) = fitting else { return self.differ(part, stored, ranges, units) };
-        // A side that only this part shows, such as the groups of a recipe without a group size.
-        for (dimension, term) in shape.pairs() {
-            let side = term.side().filter(|side| !ranges.get(*side).is_bounded());
-            if let Some((side, range)) = side.zip(term.invert(dimension, units)) {
-                ranges.set(side, range, stored.0.name);
-            }
-        }
-        None
     }
 
     /// Describes the difference between the shape of a part and the first shape of its declaration.
@@ -271,9 +173,8 @@ impl<'a> Evaluation<'a> {
         part: &'static LayoutPart,
         (component, tensor): &ComponentTensor,
         ranges: &Ranges,
-        units: &Units<'_>,
     ) -> Option<Difference> {
-        let shape = part.shape.alternatives().first()?;
+        let (units, shape) = (self.units(tensor), part.shape.alternatives().first()?);
         let mut terms = shape.terms().to_vec();
         if self.is_transposed {
             terms.reverse();
@@ -281,45 +182,46 @@ impl<'a> Evaluation<'a> {
         let start = tensor.shape.len().saturating_sub(terms.len());
         let stored = tensor.shape[start..].iter().copied().map(Some).chain(std::iter::repeat(None));
         let expected = terms.iter().zip(stored).map(|(term, stored)| {
-            expected(*term, ranges, units).map(|range| range.high).or(stored).unwrap_or_default()
+            let side = term.side().map_or(0, |side| ranges.get(side).high);
+            let expected = term.evaluate(side, &units).filter(|_| side < u64::MAX);
+            expected.or(stored).unwrap_or_default()
         });
-        let mut keys: BTreeSet<_> = self.layout.keys.iter().copied().collect();
+        let expected: Vec<_> = expected.collect();
+        let mut keys: BTreeSet<_> = self.parts.layout.keys.iter().copied().collect();
         keys.extend(terms.iter().flat_map(|term| self.keys(*term, ranges, part)));
         let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
         let keys = if keys.is_empty() { "quant_method".to_owned() } else { keys };
-        let kind =
-            DifferenceKind::Shape { expected: expected.collect(), stored: tensor.shape.clone() };
-        Some(Difference { part: end_of(component), kind, keys })
+        // The writer rounds a dimension that the layout does not round.
+        let is_rounded = expected == tensor.shape;
+        let kind = DifferenceKind::Shape { expected, stored: tensor.shape.clone() };
+        (!is_rounded).then(|| Difference { kind, part: end_of(component), keys })
     }
 
     /// Returns the keys of the recipe that imply a dimension.
     fn keys(&self, term: Term, ranges: &Ranges, part: &LayoutPart) -> Vec<&'static str> {
-        let of_side = |side: Side| {
-            let shapes = self.layout.weights().shape.alternatives().iter();
-            let mut terms = shapes.flat_map(PartShape::terms).copied();
-            terms.find(|term| term.side() == Some(side))
-        };
-        let has_choice = self.layout.bits.len() > 1;
-        let bits = |term: Term| Some("bits").filter(|_| has_choice && term.has_bits());
-        let own = term.key().into_iter().chain(bits(term));
-        let Some(side) = term.side() else { return own.collect() };
-        let source = Some(ranges.source(side)).filter(|source| !source.is_empty());
+        let layout = self.parts.layout;
+        let of_weights = |side| layout.weights().terms().find(|term| term.side() == Some(side));
+        let source = term.side().and_then(|side| {
+            let source = ranges.source(side);
+            let is_key = source == "group_size" || layout.is_stated(source);
+            // Other parts may restrict a side that follows from the weights.
+            let is_implied = is_key || of_weights(side).is_none() && !source.is_empty();
+            is_implied.then_some(source)
+        });
+        let mut side = term.side();
         // The dimension is the same as that of the weights.
-        if part.kind.is_some() && source.is_none() && of_side(side) == Some(term) {
+        if part.kind.is_some() && source.is_none() && side.and_then(of_weights) == Some(&term) {
             return Vec::new();
         }
-        let mut keys: Vec<_> = own.chain(source).collect();
-        let mut side = side;
-        if source == Some("group_size")
-            && let Some(grouping) = self.layout.groups
-        {
-            side = grouping.of;
-            if self.layout.has_fixed_groups() {
-                keys.retain(|key| *key != "group_size");
-            }
+        let is_group_size = source == Some("group_size");
+        if is_group_size {
+            side = layout.groups.map(|grouping| grouping.of);
         }
-        keys.extend(of_side(side).and_then(bits));
-        keys
+        let has_choice = layout.bits.len() > 1;
+        let mut terms = [Some(&term), side.and_then(of_weights)].into_iter().flatten();
+        let bits = Some("bits").filter(|_| has_choice && terms.any(|term| term.has_bits()));
+        let is_fixed = is_group_size && layout.fixed_sizes().is_some();
+        [term.key(), bits, source.filter(|_| !is_fixed)].into_iter().flatten().collect()
     }
 }
 
@@ -327,14 +229,6 @@ impl<'a> Evaluation<'a> {
 fn end_of(component: &Component) -> String {
     let dot = if component.is_suffix || component.is_bare() { "" } else { "." };
     format!("{dot}{}", component.name)
-}
-
-/// Returns the dimensions that a term allows; `None` for all.
-fn expected(term: Term, ranges: &Ranges, units: &Units<'_>) -> Option<Range> {
-    let side = term.side().map_or(Range::exactly(0), |side| ranges.get(side));
-    let [low, high] = [side.low, side.high].map(|length| term.evaluate(length, units));
-    let range = Range { low: low?.0, high: high?.0 };
-    side.is_bounded().then_some(range)
 }
 
 #[cfg(test)]

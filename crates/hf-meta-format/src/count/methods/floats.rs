@@ -16,7 +16,7 @@ pub(super) const SCALED_BYTES: Method = Method {
         scaled_bytes("mxfp4", EXPONENT_OR_BYTE, &[4], &[32])
             .recipes("compressed-tensors:mxfp4-pack-quantized modelopt:mxfp4"),
         scaled_bytes("mxfp6", EXPONENT_OR_BYTE, &[6], &[32]).recipes(NONE),
-        PackedLayout::new("fp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
+        layout("fp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
             .with(scale(&["weight_scale"], Sides(&[OUTPUTS, GROUPS])).dtypes(EXPONENT))
             .with(absent(&["comfy_quant"]))
             .flags(&[Shared])
@@ -24,17 +24,8 @@ pub(super) const SCALED_BYTES: Method = Method {
             .recipes("modelopt:mxfp8"),
     ],
     others: &[
-        (
-            Scale,
-            &[
-                "scale",
-                "*_scale",
-                "*_scale_inv",
-                "*_global_scale",
-                "*_weight_scale",
-                "*_weight_scale_2",
-            ],
-        ),
+        (Scale, &["scale", "*_scale", "*_scale_inv", "*_global_scale"]),
+        (Scale, &["*_weight_scale", "*_weight_scale_2"]),
         (LowRank, &["weight_quantizer.svdquant_lora_a", "weight_quantizer.svdquant_lora_b"]),
     ],
 };
@@ -45,22 +36,21 @@ const MODELOPT_NVFP4: &str = "modelopt:nvfp4";
 const fn scaled_bytes(
     name: &'static str,
     scales: Dtypes,
-    bits: &'static [u64],
+    bits: BitChoices,
     group: &'static [u64],
 ) -> PackedLayout {
     const BYTES: Names = &["weight_packed", "*_weight_packed", "*_packed", "weight", ""];
     const SCALES: Names =
         &["weight_scale", "weight_scale_inv", "scale", "*_weight_scale", "*_scale", "*_scale_inv"];
 
-    PackedLayout::new(name, weights(BYTES, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+    layout(name, bits, BYTES, BYTE, ROWS)
         .with(scale(SCALES, Sides(&[OUTPUTS, GROUPS])).dtypes(scales))
         .with(scale(&["weight_global_scale"], Elements(Constant(1))).optional().stored(By(NVFP4)))
         .with(
-            scale(&["weight_scale_2", "*_weight_scale_2"], Unchecked)
+            scale(&["weight_scale_2", "*_weight_scale_2"], UNCHECKED)
                 .optional()
                 .stored(By(MODELOPT_NVFP4)),
         )
-        .bits(bits)
         .in_whole_groups(Inputs, group)
         .flags(&[MayBeTransposed, Shared])
 }
@@ -69,16 +59,15 @@ const fn scaled_bytes(
 /// `transformers/integrations/mxfp4.py`.
 pub(super) const BLOCKS: Method = Method {
     names: "mxfp4 gpt_oss_mxfp4",
-    layouts: &[PackedLayout::new(
-        "mxfp4",
-        weights(&["*_blocks", "blocks"], ANY, Sides(&[OUTPUTS, GROUPS, Constant(16)])),
-    )
-    .with(scale(&["*_scales", "scales"], Sides(&[OUTPUTS, GROUPS])))
-    .bits(&[4])
-    .in_whole_groups(Inputs, &[32])
-    .recipes("mxfp4 gpt_oss_mxfp4")],
+    layouts: &[layout("mxfp4", &[4], &["*_blocks", "blocks"], ANY, HALF_GROUPS)
+        .with(scale(&["*_scales", "scales"], Sides(&[OUTPUTS, GROUPS])))
+        .in_whole_groups(Inputs, &[32])
+        .recipes("mxfp4 gpt_oss_mxfp4")],
     others: &[],
 };
+
+/// A group of 32 weights takes 16 bytes.
+const HALF_GROUPS: PartShape = Sides(&[OUTPUTS, GROUPS, Constant(16)]);
 
 /// FP-Quant and Four Over Six: two FP4 weights per byte. For accuracy tests, FP-Quant stores the dequantized weights.
 /// Source: `fp_quant/module/linear.py` 0.3.2, `fouroversix/model/modules/linear.py`.
@@ -87,7 +76,7 @@ pub(super) const FP_QUANT: Method = Method {
     layouts: &[
         fp4_bytes(&["quantized_weight_values"], &["quantized_weight_scale_factors"]),
         fp4_bytes(&["qweight"], &["scales"]),
-        PackedLayout::new("unpacked", weights(&["dqweight"], ANY, Elements(WEIGHTS)))
+        layout("unpacked", &[8], &["dqweight"], ANY, Elements(WEIGHTS))
             .with(absent(&["qweight"]))
             .size(&[Weights])
             .flags(&[WithoutBits]),
@@ -100,10 +89,9 @@ pub(super) const FP_QUANT: Method = Method {
 };
 
 const fn fp4_bytes(names: Names, scales: Names) -> PackedLayout {
-    PackedLayout::new("fp4", weights(names, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+    layout("fp4", &[4], names, BYTE, ROWS)
         .with(scale(scales, Elements(GROUPS)))
         .with(absent(&["qzeros"]))
-        .bits(&[4])
         .in_whole_groups(Weights, &[16, 32])
 }
 
@@ -117,65 +105,55 @@ pub(super) const COMFY: Method = Method {
     layouts: &[
         comfy_words(&[4, 6]).with(absent(&["weight_codebook", "weight_correction"])),
         // Only 4-bit weights have a codebook or a correction of their offset.
-        comfy_words(&[4]).with(part(LookupTable, &["weight_codebook"], Unchecked)),
-        comfy_words(&[4]).with(zeros(&["weight_correction"], Unchecked).need(Required)),
+        comfy_words(&[4]).with(part(LookupTable, &["weight_codebook"], UNCHECKED)),
+        comfy_words(&[4]).with(zeros(&["weight_correction"], UNCHECKED).need(Required)),
         comfy_transposed().with(scale(&["weight_smooth_factor"], Elements(INPUTS))),
         comfy_transposed().with(zeros(&["weight_zeros"], Sides(&[GROUPS, OUTPUTS])).need(Required)),
-        PackedLayout::new(
-            "nvfp4",
-            weights(&PLAIN, UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
-        )
-        .with(
-            scale(&["weight_scale"], Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]))
-                .dtypes(FLOAT_8),
-        )
-        .bits(&[4])
-        .in_whole_groups(Inputs, &[16])
-        .flags(&[Shared])
-        .pads(&[
-            Pad::new(Outputs, Some(16)).plausible(64),
-            Pad::new(Inputs, Some(16)).plausible(64),
-        ]),
-        PackedLayout::new("mxfp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
-            .with(
-                scale(&["weight_scale"], Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]))
-                    .dtypes(EXPONENT),
-            )
+        layout("nvfp4", &[4], &PLAIN, UNSIGNED_BYTE, ROWS)
+            .with(scale(&["weight_scale"], PADDED_SCALES).dtypes(FLOAT_8))
+            .in_whole_groups(Inputs, &[16])
+            .flags(&[Shared])
+            .pads(&[
+                Pad { plausible: Some(64), ..Pad::new(Outputs, Some(16)) },
+                Pad { plausible: Some(64), ..Pad::new(Inputs, Some(16)) },
+            ]),
+        layout("mxfp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
+            .with(scale(&["weight_scale"], PADDED_SCALES).dtypes(EXPONENT))
             .in_whole_groups(Inputs, &[32])
             .flags(&[Shared])
             .pads(&[Pad::new(Outputs, Some(32)), Pad::new(Inputs, Some(32))]),
-        convrot().only_if(|problem, _| is_convrot_of(1, problem)),
-        convrot().bits(&[4]).only_if(|problem, _| is_convrot_of(2, problem)),
-        PackedLayout::new("mxfp8", weights(&PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS])))
+        convrot(&[8]).only_if(|problem, _| is_convrot_of(1, problem)),
+        convrot(&[4]).only_if(|problem, _| is_convrot_of(2, problem)),
+        layout("mxfp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
             .with(scale(&["weight_scale"], Sides(&[Anything, Anything])).dtypes(EXPONENT))
-            .with(part(State, &["comfy_quant"], Unchecked))
+            .with(part(State, &["comfy_quant"], UNCHECKED))
             .pads(&[Pad::new(Outputs, Some(32)), Pad::new(Inputs, Some(32))]),
     ],
     others: &[(Scale, &["weight_s_channel"]), (LowRank, &["weight_proj_down", "weight_proj_up"])],
 };
 
+const PADDED_SCALES: PartShape = Sides(&[RoundUp(Outputs, 128), RoundUp(Groups, 4)]);
+
 const COMFY_GROUPS: &[u64] =
     &[4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
 
-const fn comfy_words(bits: &'static [u64]) -> PackedLayout {
-    PackedLayout::new("w4a8", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+const fn comfy_words(bits: BitChoices) -> PackedLayout {
+    layout("w4a8", bits, &PLAIN, SIGNED_BYTE, ROWS)
         .with(scale(&["weight_s_rel"], Sides(&[OUTPUTS, GROUPS])))
-        .bits(bits)
         .in_whole_groups(Inputs, COMFY_GROUPS)
 }
 
 const fn comfy_transposed() -> PackedLayout {
-    PackedLayout::new("svdquant", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+    layout("svdquant", &[4], &PLAIN, SIGNED_BYTE, ROWS)
         .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
-        .bits(&[4])
         .in_whole_groups(Inputs, &[])
 }
 
 /// `ConvRot`: bytes with one scale per row.
-const fn convrot() -> PackedLayout {
-    PackedLayout::new("convrot", weights(&PLAIN, SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+const fn convrot(bits: BitChoices) -> PackedLayout {
+    layout("convrot", bits, &PLAIN, SIGNED_BYTE, ROWS)
         .with(scale(&["weight_scale"], Sides(&[OUTPUTS])))
-        .with(part(State, &["comfy_quant"], Unchecked))
+        .with(part(State, &["comfy_quant"], UNCHECKED))
 }
 
 /// Returns whether a byte of `ConvRot` holds `number` weights. Only a dimension of the model distinguishes one from two.

@@ -8,16 +8,10 @@ use super::prelude::*;
 pub(super) const HQQ: Method = Method {
     names: "hqq",
     layouts: &[
-        hqq_rows(weights(&["W_q"], WORD, Sides(&[Whole(Groups), MEMBERS]))).bits(&[3]),
-        hqq_columns(weights(&["W_q"], WORD, Sides(&[Whole(Members), GROUPS]))).bits(&[3]),
-        hqq_rows(weights(&["W_q"], FLOAT_32, Sides(&[Whole(Groups), MEMBERS]))).bits(&[3]),
-        hqq_columns(weights(&["W_q"], FLOAT_32, Sides(&[Whole(Members), GROUPS]))).bits(&[3]),
-        hqq_rows(weights(&["W_q"], BYTE, Sides(&[Whole(Groups), MEMBERS]))),
-        hqq_columns(weights(&["W_q"], BYTE, Sides(&[Whole(Members), GROUPS]))),
-        hqq_rows(weights(&["W_q"], FLOAT, Sides(&[Whole(Groups), Bytes(Members)])).word(Some(8))),
-        hqq_columns(
-            weights(&["W_q"], FLOAT, Sides(&[Whole(Members), Bytes(Groups)])).word(Some(8)),
-        ),
+        hqq_rows(&[3], WORD_OR_FLOAT, None),
+        hqq_columns(&[3], WORD_OR_FLOAT, None),
+        hqq_rows(&[1, 2, 4, 8], BYTE_OR_FLOAT, Some(8)),
+        hqq_columns(&[1, 2, 4, 8], BYTE_OR_FLOAT, Some(8)),
     ],
     others: &[
         (Shape, &["shape"]),
@@ -27,21 +21,25 @@ pub(super) const HQQ: Method = Method {
     ],
 };
 
-const fn hqq_rows(weights: LayoutPart) -> PackedLayout {
+const WORD_OR_FLOAT: Dtypes = |dtype| WORD(dtype) || *dtype == Dtype::F32;
+const BYTE_OR_FLOAT: Dtypes = |dtype| BYTE(dtype) || FLOAT(dtype);
+
+const fn hqq_rows(bits: BitChoices, dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
     const GROUP: PartShape = Sides(&[GROUPS, Constant(1)]);
-    hqq(weights, GROUP).recipes("hqq:axis_1")
+    const WEIGHTS: PartShape = Sides(&[Whole(Groups), Viewed(Members)]);
+    hqq(layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_1")
 }
 
-const fn hqq_columns(weights: LayoutPart) -> PackedLayout {
+const fn hqq_columns(bits: BitChoices, dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
     const GROUP: PartShape = Sides(&[Constant(1), GROUPS]);
-    hqq(weights, GROUP).recipes("hqq:axis_0")
+    const WEIGHTS: PartShape = Sides(&[Whole(Members), Viewed(Groups)]);
+    hqq(layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_0")
 }
 
-const fn hqq(weights: LayoutPart, group: PartShape) -> PackedLayout {
-    PackedLayout::new("hqq", weights)
+const fn hqq(weights: PackedLayout, group: PartShape) -> PackedLayout {
+    weights
         .with(scale(&["scale"], group))
-        .with(zeros(&["zero"], group).stored(Always))
-        .bits(&[1, 2, 4, 8])
+        .with(zeros(&["zero"], group).need(Written))
         .size(&[Groups, Members])
         .stated(&[(Members, "group_size")])
         .flags(&[NeverStacked])
@@ -52,15 +50,15 @@ const fn hqq(weights: LayoutPart, group: PartShape) -> PackedLayout {
 /// `sinq/quantizer.py` 0.2.
 pub(super) const SINQ: Method = Method {
     names: "sinq",
-    layouts: &[sinq(WORD).bits(&[3]), sinq(BYTE).bits(&[1, 2, 4, 8])],
+    layouts: &[sinq(&[3], WORD), sinq(&[1, 2, 4, 8], BYTE)],
     others: &[
         (Scale, &["meta.scale", "meta.scale.x", "meta.scale.s", "meta.scale.m", "meta.scale2"]),
         (ZeroPoint, &["meta.zero.s", "meta.zero.m"]),
     ],
 };
 
-const fn sinq(dtypes: Dtypes) -> PackedLayout {
-    PackedLayout::new("sinq", weights(&["W_q"], dtypes, Sides(&[Whole(Groups), MEMBERS])))
+const fn sinq(bits: BitChoices, dtypes: Dtypes) -> PackedLayout {
+    layout("sinq", bits, &["W_q"], dtypes, Sides(&[Whole(Groups), MEMBERS]))
         .with(zeros(&["meta.zero.x", "meta.zero"], Elements(GROUPS)).need(Required))
         .size(&[Groups, Members])
         .flags(&[WithoutBits])
@@ -71,24 +69,21 @@ const fn sinq(dtypes: Dtypes) -> PackedLayout {
 pub(super) const QUANTO: Method = Method {
     names: "quanto",
     layouts: &[
-        PackedLayout::new("quanto", weights(&["weight._data"], ANY, Elements(WEIGHTS)))
-            .with(scale(&["weight._scale"], Unchecked))
+        layout("quanto", &[8], &["weight._data"], ANY, Elements(WEIGHTS))
+            .with(scale(&["weight._scale"], UNCHECKED))
             .size(&[Weights]),
-        PackedLayout::new("quanto", quanto(Rows(&[PackedUp(Groups), MEMBERS])))
-            .with(scale(&["weight._scale"], Rows(&[GROUPS, Constant(1)])))
-            .bits(&[2, 4])
-            .size(&[Groups, Members]),
-        PackedLayout::new("quanto", quanto(Rows(&[Packed(Members), GROUPS])))
-            .with(scale(&["weight._scale"], Rows(&[Constant(1), GROUPS])))
-            .bits(&[2, 4])
-            .size(&[Groups, Members])
+        quanto(Rows(&[PackedUp(Groups), MEMBERS]), Rows(&[GROUPS, Constant(1)])),
+        quanto(Rows(&[Packed(Members), GROUPS]), Rows(&[Constant(1), GROUPS]))
             .flags(&[NeedsRecipe]),
     ],
     others: &[(ZeroPoint, &["weight._shift"])],
 };
 
-const fn quanto(shape: PartShape) -> LayoutPart {
-    weights(&["weight._data._data"], ANY, shape).word(Some(8))
+const fn quanto(data: PartShape, scales: PartShape) -> PackedLayout {
+    layout("quanto", &[2, 4], &["weight._data._data"], ANY, data)
+        .with(scale(&["weight._scale"], scales))
+        .size(&[Groups, Members])
+        .word(Some(8))
 }
 
 /// torchao: bytes, words of 32 bits, or tiles of a matrix padded to 8 × 1,024. The file metadata contains the shapes of
@@ -96,46 +91,40 @@ const fn quanto(shape: PartShape) -> LayoutPart {
 pub(super) const TORCHAO: Method = Method {
     names: "torchao",
     layouts: &[
-        torchao(WORD, Elements(Packed(Weights)), Unchecked)
+        torchao(&[4], WORD, Elements(Packed(Weights)), UNCHECKED)
             .size(&[Weights])
-            .bits(&[4])
             .pads(&[Pad::new(Weights, Some(1))])
             .only_if(|problem, _| {
                 Ok(torchao_data(problem).is_some_and(|data| data.shape.len() == 4))
             }),
-        torchao(WORD_OR_BYTE, Sides(&[OUTPUTS, Packed(Inputs)]), Sides(&[GROUPS, OUTPUTS]))
-            .bits(&[4])
+        torchao(&[4], WORD_OR_BYTE, ROWS, Sides(&[GROUPS, OUTPUTS]))
             .only_if(|problem, _| Ok(is_grouped_by_rows(problem))),
         torchao_floats(FLOAT_8, &[16]),
         torchao_floats(EXPONENT_OR_BYTE, &[32]),
-        torchao(ANY, Sides(&[OUTPUTS, INPUTS]), Unchecked).only_if(is_byte),
+        torchao(&[8], ANY, Sides(&[OUTPUTS, INPUTS]), UNCHECKED).only_if(is_byte),
     ],
     others: &[
-        (
-            Scale,
-            &["_weight_per_tensor_scale", "_weight_act_per_tensor_scale", "_weight_act_pre_scale"],
-        ),
+        (Scale, &["_weight_per_tensor_scale"]),
+        (Scale, &["_weight_act_per_tensor_scale", "_weight_act_pre_scale"]),
         (ZeroPoint, &["_weight_zero_point"]),
     ],
 };
 
 const TORCHAO_SCALES: Names = &["_weight_scale", "_weight_scale_and_zero"];
 
-const fn torchao(dtypes: Dtypes, data: PartShape, scales: PartShape) -> PackedLayout {
-    PackedLayout::new("torchao", weights(&["_weight_qdata"], dtypes, data))
-        .with(scale(TORCHAO_SCALES, scales))
-        .flags(&[HasMetadata])
+const fn torchao(
+    bits: BitChoices,
+    dtypes: Dtypes,
+    data: PartShape,
+    scales: PartShape,
+) -> PackedLayout {
+    layout("torchao", bits, &["_weight_qdata"], dtypes, data).with(scale(TORCHAO_SCALES, scales))
 }
 
 const fn torchao_floats(scales: Dtypes, group: &'static [u64]) -> PackedLayout {
-    PackedLayout::new(
-        "torchao",
-        weights(&["_weight_qdata"], UNSIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
-    )
-    .with(scale(TORCHAO_SCALES, Sides(&[Anything, GROUPS])).dtypes(scales))
-    .bits(&[4])
-    .in_whole_groups(Inputs, group)
-    .flags(&[HasMetadata])
+    layout("torchao", &[4], &["_weight_qdata"], UNSIGNED_BYTE, ROWS)
+        .with(scale(TORCHAO_SCALES, Sides(&[Anything, GROUPS])).dtypes(scales))
+        .in_whole_groups(Inputs, group)
 }
 
 fn torchao_data<'a>(problem: &Problem<'a>) -> Option<&'a TensorInfo> {
@@ -159,32 +148,20 @@ fn is_byte(problem: &Problem<'_>, _: Option<u64>) -> Result<bool, UnresolvedReas
 pub(super) const EXLLAMA: Method = Method {
     names: "exl2 exl3",
     layouts: &[
-        PackedLayout::new(
-            "exl3",
-            weights(
-                &["trellis"],
-                HALF_WORD,
-                Sides(&[Split(Inputs, 16), Split(Outputs, 16), Bits(16)]),
-            ),
-        )
-        .with(part(Rotation, &["svh", "sv"], Unchecked))
-        .with(part(Rotation, &["svh"], Elements(OUTPUTS)).optional())
-        .with(part(Rotation, &["suh"], Elements(INPUTS)).optional())
-        .bits(ALL_BITS)
-        .pads(&[Pad::new(Inputs, Some(128)), Pad::new(Outputs, Some(128))]),
-        PackedLayout::new("exl2", weights(&["q_weight"], ANY, Sides(&[Mixed(Inputs), OUTPUTS])))
+        layout("exl3", ALL_BITS, &["trellis"], HALF_WORD, TRELLIS)
+            .with(part(Rotation, &["svh", "sv"], UNCHECKED))
+            .with(part(Rotation, &["svh"], Elements(OUTPUTS)).optional())
+            .with(part(Rotation, &["suh"], Elements(INPUTS)).optional())
+            .pads(&[Pad::new(Inputs, Some(128)), Pad::new(Outputs, Some(128))]),
+        layout("exl2", &[8], &["q_weight"], ANY, Sides(&[Mixed(Inputs), OUTPUTS]))
             .with(part(ColumnOrder, &["q_invperm", "q_perm"], Elements(INPUTS)))
-            .with(scale(&["q_scale_max"], Sides(&[GROUPS])).optional().stored(Always))
-            .with(
-                scale(&["q_scale"], Sides(&[GROUPS, Split(Outputs, 8)])).optional().stored(Always),
-            )
-            .with(
-                part(ColumnOrder, &["q_groups"], Sides(&[Scaled(Groups, Fixed(2), Fixed(1))]))
-                    .optional()
-                    .stored(Always),
-            )
+            .with(scale(&["q_scale_max"], Sides(&[GROUPS])).need(Written))
+            .with(scale(&["q_scale"], Sides(&[GROUPS, Split(Outputs, 8)])).need(Written))
+            .with(part(ColumnOrder, &["q_groups"], Sides(&[Times(Groups, 2)])).need(Written))
             .pads(&[Pad::new(Outputs, Some(32))])
             .flags(&[WithoutBits]),
     ],
     others: &[(ColumnOrder, &["q_group_map"]), (Rotation, &["su"]), (State, &["mcg", "mul1"])],
 };
+
+const TRELLIS: PartShape = Sides(&[Split(Inputs, 16), Split(Outputs, 16), Bits(16)]);

@@ -1,76 +1,162 @@
 //! The inversion of layouts: every stored dimension restricts a side to a range, and the ranges of all parts are
 //! intersected.
 
-use super::layout::{Grouping, LayoutPart, PackedLayout, PartShape};
+use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape};
 use super::term::{Range, Side, Term, Units};
-use crate::count::module::product;
+use crate::count::module::{ComponentTensor, Module, Names, product, without_star};
 use crate::formats::TensorInfo;
 
-impl LayoutPart {
-    /// Returns the units of a tensor of this part.
-    pub(super) fn units<'a>(
-        &self,
-        tensor: &TensorInfo,
-        bits: u64,
-        stated: &'a dyn Fn(&str) -> Option<u64>,
-    ) -> Units<'a> {
+/// The tensors of a module that a layout describes.
+pub(super) struct StoredParts<'a> {
+    pub(super) layout: &'static PackedLayout,
+    pub(super) weights: &'a ComponentTensor,
+    tensors: [StoredPart<'a>; MAX_PARTS],
+}
+
+impl<'a> StoredParts<'a> {
+    /// Finds the parts of a layout in a module; `None` without weights of its dtypes.
+    pub(super) fn find(layout: &'static PackedLayout, module: &Module<'a>) -> Option<Self> {
+        let weights = first(module, layout.weights().names)?;
+        if !(layout.weights().dtypes)(&weights.1.dtype) {
+            return None;
+        }
+        let mut tensors = [None; MAX_PARTS];
+        for (part, found) in layout.parts().iter().zip(&mut tensors) {
+            *found = first(module, part.names);
+        }
+        Some(Self { layout, weights, tensors })
+    }
+
+    /// Returns all parts of the layout with their tensors, the weights first.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static LayoutPart, StoredPart<'a>)> {
+        self.layout.parts().iter().zip(self.tensors)
+    }
+}
+
+/// The tensor of a part, if it is stored.
+type StoredPart<'a> = Option<&'a ComponentTensor>;
+
+/// Returns the first of the named components that is stored. A tensor without elements counts as missing.
+pub(super) fn first<'a>(module: &Module<'a>, names: Names) -> Option<&'a ComponentTensor> {
+    names.iter().find_map(|name| {
+        let found = module.find(without_star(name));
+        found.filter(|(_, tensor)| tensor.elements() != Some(0))
+    })
+}
+
+/// A layout with one number of bits and one group size, which the stored parts may fit.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    pub(super) parts: &'a StoredParts<'a>,
+    pub(super) bits: u64,
+    pub(super) group: Option<u64>,
+    pub(super) is_transposed: bool,
+    /// The numbers that the recipe states, by their keys.
+    pub(super) stated: &'a dyn Fn(&str) -> Option<u64>,
+}
+
+impl Attempt<'_> {
+    /// Returns the numbers that the terms of a part refer to.
+    pub(super) fn units(&self, tensor: &TensorInfo) -> Units<'_> {
         let stored = tensor.dtype.bits().unwrap_or(8);
-        Units { bits, word: self.word.unwrap_or(stored), stored, stated }
+        let word = self.parts.layout.word.unwrap_or(stored);
+        Units { bits: self.bits, word, stored, stated: self.stated }
+    }
+
+    /// Returns the ranges of the sides that the recipe states; `None` if a side would have no length.
+    pub(super) fn stated_sides(&self) -> Option<Ranges> {
+        let mut ranges = Ranges::NEW;
+        for (side, key) in self.parts.layout.stated {
+            if let Some(length) = (self.stated)(key) {
+                ranges.restrict(*side, Range::exactly(length), key)?;
+            }
+        }
+        Some(ranges)
+    }
+
+    /// Restricts the sides by the first shape of a part that fits; `None` if the part contradicts the ranges.
+    pub(super) fn restrict(
+        &self,
+        ranges: &Ranges,
+        part: &'static LayoutPart,
+        stored: &ComponentTensor,
+    ) -> Option<Ranges> {
+        let shapes = part.shape.alternatives();
+        // A stated group size excludes scales per block or tensor.
+        let has_groups = |shape: &'static PartShape| shape.terms().contains(&GROUPS);
+        let is_grouped = self.group.is_some() && shapes.iter().any(has_groups);
+        let mut shapes = shapes.iter().filter(|shape| !is_grouped || has_groups(shape));
+        let is_weights = part.kind.is_none();
+        shapes.find_map(|shape| self.restrict_by(*ranges, is_weights, shape, stored))
+    }
+
+    /// Returns the ranges that a shape leaves; `None` if it does not fit. The stack follows from the weights.
+    fn restrict_by(
+        &self,
+        mut ranges: Ranges,
+        is_weights: bool,
+        shape: &'static PartShape,
+        (component, tensor): &ComponentTensor,
+    ) -> Option<Ranges> {
+        let (units, terms) = (self.units(tensor), shape.terms());
+        let (mut dimensions, stack) = shape.dimensions(tensor)?;
+        if self.is_transposed && matches!(shape, PartShape::Sides(_)) {
+            dimensions[..terms.len()].reverse();
+        }
+        if is_weights {
+            ranges.stack = stack.unwrap_or(1);
+        }
+        // All matrices may share a vector.
+        let is_stack = |stack| stack == ranges.stack || stack == 1 && terms.len() == 1;
+        if !stack.is_none_or(is_stack) {
+            return None;
+        }
+        for (term, dimension) in terms.iter().zip(dimensions) {
+            let Range { low, high } = term.invert(dimension, &units)?;
+            let Some(side) = term.side() else { continue };
+            let is_divided = |known: u64| known.is_multiple_of(dimension);
+            if matches!(term, Term::Divisor(_)) && !ranges.get(side).point().is_none_or(is_divided)
+            {
+                return None;
+            }
+            // A stack of experts has one order of the inputs per expert.
+            let may_be_order = stack.is_none() && side == Side::Inputs;
+            let has_orders = may_be_order && low.is_multiple_of(ranges.stack);
+            let orders = if has_orders { ranges.stack } else { 1 };
+            let range = Range { low: low / orders, high: high / orders };
+            ranges.restrict(side, range, component.name)?;
+        }
+        Some(ranges)
     }
 }
 
 /// The maximum number of terms of a shape.
 const MAX_TERMS: usize = 4;
 
-/// The dimensions of a tensor that a shape describes, with their terms.
-#[derive(Clone, Copy)]
-pub(super) struct Described {
-    dimensions: [u64; MAX_TERMS],
-    terms: &'static [Term],
-    is_transposed: bool,
-    /// The number of matrices in front; `None` if the shape does not distinguish them.
-    stack: Option<u64>,
-}
-
-impl Described {
-    /// Matches a tensor with a shape; `None` if it has too few dimensions.
-    pub(super) fn new(
-        tensor: &TensorInfo,
-        shape: &'static PartShape,
-        is_transposed: bool,
-    ) -> Option<Self> {
-        let (mut dimensions, terms) = ([0; MAX_TERMS], shape.terms());
-        let stack = match shape {
-            PartShape::Unchecked | PartShape::OneOf(_) => None,
-            PartShape::Elements(_) => {
+impl PartShape {
+    /// Returns the dimensions of a tensor that the terms describe, and the number of matrices in front, or `None` if the
+    /// shape does not distinguish them. Returns `None` if the tensor has too few dimensions.
+    fn dimensions(&self, tensor: &TensorInfo) -> Option<([u64; MAX_TERMS], Option<u64>)> {
+        let mut dimensions = [0; MAX_TERMS];
+        let stack = match self {
+            Self::OneOf(_) => None,
+            Self::Elements(_) => {
                 dimensions[0] = tensor.elements()?;
                 None
             }
-            PartShape::Rows(_) => {
+            Self::Rows(_) => {
                 let (rows, rest) =
                     tensor.shape.split_first().filter(|(_, rest)| !rest.is_empty())?;
                 dimensions[..2].copy_from_slice(&[*rows, product(rest)?]);
                 Some(1)
             }
-            PartShape::Sides(_) => {
+            Self::Sides(terms) => {
                 let start = tensor.shape.len().checked_sub(terms.len())?;
                 dimensions[..terms.len()].copy_from_slice(&tensor.shape[start..]);
                 Some(product(&tensor.shape[..start])?)
             }
         };
-        let is_transposed = is_transposed && matches!(shape, PartShape::Sides(_));
-        Some(Self { dimensions, terms, is_transposed, stack })
-    }
-
-    pub(super) fn pairs(&self) -> impl Iterator<Item = (u64, Term)> {
-        let last = self.terms.len().saturating_sub(1);
-        let term = move |at: usize| self.terms[if self.is_transposed { last - at } else { at }];
-        (0..self.terms.len()).map(move |at| (self.dimensions[at], term(at)))
-    }
-
-    /// Returns whether there are as many matrices as in the weights. All matrices may share a vector.
-    pub(super) fn is_stacked(&self, weights: u64) -> bool {
-        self.stack.is_none_or(|stack| stack == weights || stack == 1 && self.terms.len() == 1)
+        Some((dimensions, stack))
     }
 }
 
@@ -80,12 +166,12 @@ pub(super) struct Ranges {
     /// The number of stacked matrices.
     pub(super) stack: u64,
     sides: [Range; Side::COUNT],
-    /// The part that restricted each side last.
+    /// The part that restricted each side last, or the key of the recipe.
     sources: [&'static str; Side::COUNT],
 }
 
 impl Ranges {
-    pub(super) const NEW: Self =
+    const NEW: Self =
         Self { stack: 1, sides: [Range::ANY; Side::COUNT], sources: [""; Side::COUNT] };
 
     pub(super) fn get(&self, side: Side) -> Range {
@@ -96,62 +182,12 @@ impl Ranges {
         self.sources[side as usize]
     }
 
-    /// Sets the range of a side.
-    pub(super) fn set(&mut self, side: Side, range: Range, source: &'static str) {
-        self.sides[side as usize] = range;
-        self.sources[side as usize] = source;
-    }
-
     /// Restricts a side; `None` if no length remains.
-    pub(super) fn restrict(
-        &mut self,
-        side: Side,
-        range: Range,
-        source: &'static str,
-    ) -> Option<()> {
+    fn restrict(&mut self, side: Side, range: Range, source: &'static str) -> Option<()> {
         let new = self.get(side).intersect(range)?;
         if new != self.get(side) {
-            self.set(side, new, source);
-        }
-        Some(())
-    }
-
-    /// Restricts the sides by the dimensions of a part, unless they do not fit. The stack follows from the weights.
-    pub(super) fn restrict_by(
-        &mut self,
-        part: &LayoutPart,
-        described: &Described,
-        units: &Units<'_>,
-        name: &'static str,
-    ) -> Option<()> {
-        let is_weights = part.kind.is_none();
-        if !is_weights && !described.is_stacked(self.stack) {
-            return None;
-        }
-        let mut restricted = [None; MAX_TERMS];
-        for ((dimension, term), restricted) in described.pairs().zip(&mut restricted) {
-            let range = term.invert(dimension, units)?;
-            let Some(side) = term.side() else { continue };
-            let known = self.get(side);
-            let is_divided = |known: u64| known.is_multiple_of(dimension);
-            if matches!(term, Term::Divisor(_)) && !known.point().is_none_or(is_divided) {
-                return None;
-            }
-            // A stack of experts has one order of the inputs per expert.
-            let is_order = described.stack.is_none() && side == Side::Inputs;
-            let range = match divide_range(range, self.stack) {
-                Some(divided) if is_order => divided,
-                _ => range,
-            };
-            *restricted = Some((side, known.intersect(range)?));
-        }
-        if is_weights {
-            self.stack = described.stack.unwrap_or(1);
-        }
-        for (side, range) in restricted.into_iter().flatten() {
-            if range != self.get(side) {
-                self.set(side, range, name);
-            }
+            self.sides[side as usize] = new;
+            self.sources[side as usize] = source;
         }
         Some(())
     }
@@ -167,11 +203,7 @@ impl Ranges {
         let source = self.source(Side::Groups);
         self.restrict(grouping.of, Range::at_least(groups.low), source)?;
         let sides = self.get(grouping.of).point().zip(groups.point());
-        let is_whole = |(side, groups): (u64, u64)| {
-            let is_size = grouping.sizes.is_empty() || grouping.sizes.contains(&(side / groups));
-            side.is_multiple_of(groups) && is_size
-        };
-        (grouping.rounds_up || sides.is_none_or(is_whole)).then_some(())
+        sides.is_none_or(|(side, groups)| grouping.allows(side, groups)).then_some(())
     }
 
     fn relate_groups(&mut self, grouping: Grouping, group: u64) -> Option<()> {
@@ -188,8 +220,17 @@ impl Ranges {
         if !grouping.rounds_up && side.point().is_some_and(|side| !side.is_multiple_of(group)) {
             return None;
         }
-        let range = Range { low: side.low.div_ceil(group), high: side.high.div_ceil(group) };
-        self.restrict(Side::Groups, range, self.source(grouping.of))
+        self.divide(grouping.of, group, self.source(grouping.of))
+    }
+
+    /// Restricts the groups by the side that is divided into them.
+    pub(super) fn divide(&mut self, of: Side, group: u64, source: &'static str) -> Option<()> {
+        let Range { low, high } = self.get(of);
+        if !self.get(of).is_bounded() {
+            return Some(());
+        }
+        let range = Range { low: low.div_ceil(group), high: high.div_ceil(group) };
+        self.restrict(Side::Groups, range, source)
     }
 
     pub(super) fn relate_size(&mut self, sides: &[Side]) -> Option<()> {
@@ -211,9 +252,4 @@ impl Ranges {
             (Some(_), None) => Some(()),
         }
     }
-}
-
-fn divide_range(range: Range, number: u64) -> Option<Range> {
-    let is_multiple = number > 1 && range.low.is_multiple_of(number);
-    is_multiple.then(|| Range { low: range.low / number, high: range.high / number })
 }

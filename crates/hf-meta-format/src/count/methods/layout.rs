@@ -2,8 +2,8 @@
 
 use std::slice;
 
-use super::problem::Problem;
-use super::term::{Number, Side, Term};
+use super::solve::Problem;
+use super::term::{Side, Term};
 use crate::count::module::{AuxiliaryNames, Names, container_bits};
 use crate::count::{AuxiliaryTensor, UnresolvedReason};
 use crate::formats::Dtype;
@@ -27,7 +27,7 @@ pub(super) struct PackedLayout {
     /// The name in explanations.
     pub(super) name: &'static str,
     /// The possible bits per weight.
-    pub(super) bits: &'static [u64],
+    pub(super) bits: BitChoices,
     parts: [LayoutPart; MAX_PARTS],
     length: usize,
     /// The members of a group of weights with a common scale.
@@ -41,6 +41,8 @@ pub(super) struct PackedLayout {
     /// A condition that shapes do not express. It gets the bits that the recipe states for the module.
     pub(super) condition: Option<Condition>,
     pub(super) flags: &'static [Flag],
+    /// The bits of the container, if they are not those of the dtype.
+    pub(super) word: Option<u64>,
     /// The recipes with this layout, separated by spaces: the method, or the method and its format. Empty for all
     /// recipes of the method.
     pub(super) recipes: &'static str,
@@ -59,8 +61,6 @@ pub(super) enum Flag {
     MayBeTransposed,
     /// Experts are never stacked in one tensor.
     NeverStacked,
-    /// The metadata of the file may state the number of weights.
-    HasMetadata,
     /// Other methods have parts of the same names, so that shapes that do not fit prove nothing.
     Shared,
     /// The number of bits varies or is not an integer.
@@ -103,13 +103,20 @@ impl Method {
     }
 }
 
+impl Grouping {
+    /// Returns whether a side may have a number of groups.
+    pub(super) fn allows(&self, side: u64, groups: u64) -> bool {
+        let is_any = self.sizes.is_empty();
+        if self.rounds_up {
+            return is_any || self.sizes.iter().any(|&size| side.div_ceil(size) == groups);
+        }
+        side.is_multiple_of(groups) && (is_any || self.sizes.contains(&(side / groups)))
+    }
+}
+
 impl Pad {
     pub(super) const fn new(side: Side, to: Option<u64>) -> Self {
         Self { side, to, unless: None, plausible: None, trusts_sole: false }
-    }
-
-    pub(super) const fn plausible(self, multiple: u64) -> Self {
-        Self { plausible: Some(multiple), ..self }
     }
 }
 
@@ -123,8 +130,6 @@ pub(super) struct LayoutPart {
     pub(super) kind: Option<AuxiliaryTensor>,
     pub(super) need: Need,
     pub(super) stored: Stored,
-    /// The bits of the container, if they are not those of the dtype.
-    pub(super) word: Option<u64>,
 }
 
 /// The shape of a part.
@@ -138,8 +143,14 @@ pub(super) enum PartShape {
     Rows(&'static [Term; 2]),
     /// The first of several shapes that fits.
     OneOf(&'static [PartShape]),
-    Unchecked,
 }
+
+/// Rows of packed inputs.
+pub(super) const ROWS: PartShape =
+    PartShape::Sides(&[Term::Length(Side::Outputs), Term::Packed(Side::Inputs)]);
+
+/// Any shape.
+pub(super) const UNCHECKED: PartShape = PartShape::Elements(Term::Anything);
 
 /// The data types of a part.
 pub(super) type Dtypes = fn(&Dtype) -> bool;
@@ -153,7 +164,6 @@ pub(super) const WORD_OR_BYTE: Dtypes = |dtype| WORD(dtype) || BYTE(dtype);
 pub(super) const SIGNED_BYTE: Dtypes = |dtype| *dtype == Dtype::I8;
 pub(super) const UNSIGNED_BYTE: Dtypes = |dtype| *dtype == Dtype::U8;
 pub(super) const FLOAT: Dtypes = |dtype| matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32);
-pub(super) const FLOAT_32: Dtypes = |dtype| *dtype == Dtype::F32;
 /// Floats of at most 8 bits.
 pub(super) const NARROW: Dtypes = Dtype::is_narrow_float;
 pub(super) const FLOAT_8: Dtypes = |dtype| *dtype == Dtype::F8_E4M3;
@@ -170,6 +180,8 @@ pub(super) enum Need {
     /// Required, and without it the weights belong to something else.
     Distinctive,
     Optional,
+    /// Optional, although every writer stores the part.
+    Written,
     Absent,
 }
 
@@ -178,8 +190,6 @@ pub(super) enum Need {
 pub(super) enum Stored {
     /// As the layout requires.
     AsNeeded,
-    /// Every writer stores it, although the count does not need it.
-    Always,
     /// Writers of this recipe store it.
     By(&'static str),
     /// If the recipe sets a flag.
@@ -192,7 +202,7 @@ impl PartShape {
     /// Returns the terms of a single shape.
     pub(super) fn terms(&'static self) -> &'static [Term] {
         match self {
-            Self::Unchecked | Self::OneOf(_) => &[],
+            Self::OneOf(_) => &[],
             Self::Elements(term) => slice::from_ref(term),
             Self::Rows(terms) => &terms[..],
             Self::Sides(terms) => terms,
@@ -208,15 +218,10 @@ impl PartShape {
     }
 }
 
-/// Creates the part with the weights.
-pub(super) const fn weights(names: Names, dtypes: Dtypes, shape: PartShape) -> LayoutPart {
-    let (need, stored) = (Need::Required, Stored::AsNeeded);
-    LayoutPart { names, dtypes, shape, kind: None, need, stored, word: None }
-}
-
 /// Creates a required part.
 pub(super) const fn part(kind: AuxiliaryTensor, names: Names, shape: PartShape) -> LayoutPart {
-    LayoutPart { kind: Some(kind), ..weights(names, ANY, shape) }
+    let (need, stored) = (Need::Required, Stored::AsNeeded);
+    LayoutPart { names, dtypes: ANY, shape, kind: Some(kind), need, stored }
 }
 
 /// Creates a part with the scales of groups.
@@ -231,7 +236,7 @@ pub(super) const fn zeros(names: Names, shape: PartShape) -> LayoutPart {
 
 /// Creates a part that the layout does not have.
 pub(super) const fn absent(names: Names) -> LayoutPart {
-    LayoutPart { need: Need::Absent, ..weights(names, ANY, PartShape::Unchecked) }
+    part(AuxiliaryTensor::State, names, UNCHECKED).need(Need::Absent)
 }
 
 /// Defines functions that set a field of a declaration.
@@ -244,32 +249,45 @@ macro_rules! setters {
 }
 
 impl LayoutPart {
-    setters! { dtypes: Dtypes, need: Need, stored: Stored, word: Option<u64>, }
+    setters! { dtypes: Dtypes, need: Need, stored: Stored, }
+
+    /// Returns the terms of all shapes.
+    pub(super) fn terms(&'static self) -> impl Iterator<Item = &'static Term> {
+        self.shape.alternatives().iter().flat_map(PartShape::terms)
+    }
 
     pub(super) const fn optional(self) -> Self {
         self.need(Need::Optional)
     }
 }
 
-impl PackedLayout {
-    /// Creates the layout of a matrix with weights of 8 bits and no other part.
-    pub(super) const fn new(name: &'static str, weights: LayoutPart) -> Self {
-        Self {
-            name,
-            bits: &[8],
-            parts: [weights; MAX_PARTS],
-            length: 1,
-            groups: None,
-            size: &[Side::Outputs, Side::Inputs],
-            pads: &[],
-            stated: &[],
-            condition: None,
-            flags: &[],
-            recipes: "",
-            keys: &[],
-        }
+/// Creates the layout of a matrix of outputs × inputs whose only part are the weights.
+pub(super) const fn layout(
+    name: &'static str,
+    bits: BitChoices,
+    names: Names,
+    dtypes: Dtypes,
+    shape: PartShape,
+) -> PackedLayout {
+    let weights = LayoutPart { kind: None, dtypes, ..part(AuxiliaryTensor::State, names, shape) };
+    PackedLayout {
+        name,
+        bits,
+        parts: [weights; MAX_PARTS],
+        length: 1,
+        groups: None,
+        size: &[Side::Outputs, Side::Inputs],
+        pads: &[],
+        stated: &[],
+        condition: None,
+        flags: &[],
+        word: None,
+        recipes: "",
+        keys: &[],
     }
+}
 
+impl PackedLayout {
     /// Adds a part.
     pub(super) const fn with(mut self, part: LayoutPart) -> Self {
         self.parts[self.length] = part;
@@ -277,12 +295,27 @@ impl PackedLayout {
         self
     }
 
-    pub(super) fn parts(&self) -> &[LayoutPart] {
+    pub(super) fn parts(&'static self) -> &'static [LayoutPart] {
         &self.parts[..self.length]
     }
 
-    pub(super) fn weights(&self) -> &LayoutPart {
+    pub(super) fn weights(&'static self) -> &'static LayoutPart {
         &self.parts[0]
+    }
+
+    /// Returns the group sizes of the format.
+    pub(super) fn sizes(&self) -> &'static [u64] {
+        self.groups.map_or(&[], |grouping| grouping.sizes)
+    }
+
+    /// Returns whether the stored matrices may be transposed, in the order of the attempts.
+    pub(super) fn orders(&self) -> &'static [bool] {
+        if self.has(Flag::MayBeTransposed) { &[false, true] } else { &[false] }
+    }
+
+    /// Returns whether the recipe may state a side under a key.
+    pub(super) fn is_stated(&self, key: &str) -> bool {
+        self.stated.iter().any(|(_, stated)| *stated == key)
     }
 
     pub(super) fn has(&self, flag: Flag) -> bool {
@@ -304,11 +337,11 @@ impl PackedLayout {
     }
 
     setters! {
-        bits: &'static [u64],
         size: &'static [Side],
         pads: &'static [Pad],
         stated: &'static [(Side, &'static str)],
         flags: &'static [Flag],
+        word: Option<u64>,
         recipes: &'static str,
         keys: &'static [&'static str],
     }
@@ -321,12 +354,15 @@ pub(super) const GROUPS: Term = Term::Length(Side::Groups);
 pub(super) const MEMBERS: Term = Term::Length(Side::Members);
 pub(super) const WEIGHTS: Term = Term::Length(Side::Weights);
 
-/// Creates the term of a side in blocks, the last of which may be incomplete.
-pub(super) const fn blocks(side: Side, key: &'static str) -> Term {
-    Term::Blocks(side, Number::Stated(key))
+/// Returns the number in a list of one.
+pub(super) fn only(numbers: &[u64]) -> Option<u64> {
+    if let [only] = numbers { Some(*only) } else { None }
 }
 
-pub(super) const ALL_BITS: &[u64] = &[1, 2, 3, 4, 5, 6, 7, 8];
+/// The possible numbers of bits per weight.
+pub(super) type BitChoices = &'static [u64];
+
+pub(super) const ALL_BITS: BitChoices = &[1, 2, 3, 4, 5, 6, 7, 8];
 
 /// The recipe of layouts that no recipe describes.
 pub(super) const NONE: &str = "none";

@@ -1,20 +1,41 @@
 //! The count of a module: finds the layout, the bits and the group size that fit the shapes.
 
-use std::slice;
-
 use super::METHODS;
-use super::invert::{Described, Ranges};
-use super::layout::{Flag, LayoutPart, MAX_PARTS, Method, Need, PackedLayout, Pad, PartShape};
+use super::invert::{Attempt, Ranges, StoredParts, first};
+use super::layout::{Flag, Method, Need, PackedLayout, Pad, only};
 use super::names::methods_of;
-use super::problem::{Problem, first};
-use super::term::{Range, Side};
+use super::term::Side;
 use crate::count::UnresolvedReason::{
     self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
 };
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
-use crate::count::module::{Component, ComponentTensor, Module, divide};
+use crate::count::module::{Component, Module, Names, divide};
 use crate::count::{Evidence, Packing};
 use crate::formats::TensorInfo;
+
+/// A module whose number of weights is wanted, and everything that is known about it besides its shapes and schemes.
+pub(in crate::count) struct Problem<'a> {
+    pub(super) module: &'a Module<'a>,
+    pub(super) known: KnownSides<'a>,
+    /// The method whose layouts are tried.
+    pub(super) method: &'static Method,
+    /// `quant_method` of the configuration.
+    pub(super) configured: Option<&'a str>,
+    /// True if `quant_method` selects the method.
+    pub(super) is_configured: bool,
+}
+
+impl<'a> Problem<'a> {
+    /// Returns whether the configuration names one of `methods`.
+    pub(super) fn is_method(&self, methods: &[&str]) -> bool {
+        self.configured.is_some_and(|method| methods.contains(&method))
+    }
+
+    /// Returns the first of the named components that is stored.
+    pub(super) fn first(&self, names: Names) -> Option<&'a TensorInfo> {
+        first(self.module, names).map(|(_, tensor)| tensor)
+    }
+}
 
 /// The reason why a layout does not fit; `None` if the module may belong to another one.
 type Failure = Option<UnresolvedReason>;
@@ -26,43 +47,27 @@ impl PackedLayout {
     }
 }
 
-/// The parts of a layout with their tensors.
-pub(super) struct Matched<'a> {
-    pub(super) layout: &'static PackedLayout,
-    weights: &'a ComponentTensor,
-    tensors: [Option<&'a ComponentTensor>; MAX_PARTS],
-}
-
-impl<'a> Matched<'a> {
-    /// Finds the parts of a layout in a module, and checks their dtypes. Plain weights of unquantized models lack the
-    /// other parts.
-    fn new(layout: &'static PackedLayout, module: &Module<'a>) -> Result<Self, Failure> {
-        let weights = first(module, layout.weights().names).ok_or(None)?;
-        let mut tensors = [None; MAX_PARTS];
-        if !(layout.weights().dtypes)(&weights.1.dtype) {
-            return Err(None);
-        }
-        let is_certain =
-            !layout.has(Flag::Shared) && (layout.has(Flag::NeedsMethod) || !weights.0.is_plain());
-        let missing = Some(MissingComponents).filter(|_| is_certain);
-        for (part, found) in layout.parts().iter().zip(&mut tensors) {
-            *found = first(module, part.names);
-            match found {
-                None if part.need == Need::Distinctive => return Err(None),
-                None if part.need == Need::Required => return Err(missing),
-                Some(_) if part.need == Need::Absent => return Err(layout.conflict()),
-                Some((_, tensor)) if !(part.dtypes)(&tensor.dtype) => {
+impl StoredParts<'_> {
+    /// Checks that the needed parts are stored with possible dtypes. Plain weights of unquantized models lack the other
+    /// parts.
+    fn check(&self) -> Result<(), Failure> {
+        let layout = self.layout;
+        let is_certain = !layout.has(Flag::Shared)
+            && (layout.has(Flag::NeedsMethod) || !self.weights.0.is_plain());
+        for (part, stored) in self.all() {
+            match (stored, part.need) {
+                (None, Need::Distinctive) => return Err(None),
+                (None, Need::Required) => {
+                    return Err(Some(MissingComponents).filter(|_| is_certain));
+                }
+                (Some(_), Need::Absent) => return Err(layout.conflict()),
+                (Some((_, tensor)), _) if !(part.dtypes)(&tensor.dtype) => {
                     return Err(layout.conflict());
                 }
                 _ => {}
             }
         }
-        Ok(Self { layout, weights, tensors })
-    }
-
-    fn parts(&self) -> impl Iterator<Item = (&'static LayoutPart, &'a ComponentTensor)> {
-        let parts = self.layout.parts().iter().zip(&self.tensors);
-        parts.filter_map(|(part, found)| Some((part, (*found)?)))
+        Ok(())
     }
 }
 
@@ -77,148 +82,141 @@ enum Certainty {
     Known,
 }
 
-/// A number of bits and a group size that fit the shapes, and the size that follows.
+/// The logical size of a module's weights.
+#[derive(Clone, Copy)]
+pub(in crate::count) struct Solved {
+    pub(in crate::count) method: &'static Method,
+    /// The component that contains the weights.
+    pub(in crate::count) weights: &'static Component,
+    /// The number of weights.
+    pub(in crate::count) parameters: u64,
+    pub(in crate::count) packing: Packing,
+    pub(in crate::count) evidence: Evidence,
+    /// True if the packer may have padded the weights by an unknown amount.
+    pub(in crate::count) is_padded: bool,
+}
+
+/// The size that follows from a number of bits and a group size that fit the shapes.
 #[derive(Clone, Copy)]
 struct Candidate {
-    layout: &'static PackedLayout,
-    /// The component with the weights.
-    weights: &'static Component,
-    bits: u64,
-    parameters: u64,
+    solved: Solved,
     certainty: Certainty,
-    ranges: Ranges,
     /// True if no dimension was rounded.
     is_whole: bool,
-    lengths: [u64; Side::COUNT],
+}
+
+impl Candidate {
+    fn parameters(&self) -> u64 {
+        self.solved.parameters
+    }
 }
 
 /// Schemes agree if they imply the same size and bits.
 impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
-        (self.bits, self.parameters) == (other.bits, other.parameters)
+        self.parameters() == other.parameters() && self.solved.packing == other.solved.packing
     }
 }
 
-/// An attempt to solve a layout with one number of bits, group size and scheme.
-struct Attempt<'p, 'a> {
-    problem: &'p Problem<'a>,
-    matched: &'p Matched<'a>,
-    bits: u64,
-    group: Option<u64>,
-    scheme: Scheme,
-}
-
-impl Attempt<'_, '_> {
-    fn solve(&self) -> Result<Candidate, UnresolvedReason> {
-        let layout = self.matched.layout;
-        let stated = |key: &str| self.scheme.number(key);
-        let mut inverted = self.invert(false, &stated);
-        if inverted.is_none() && layout.has(Flag::MayBeTransposed) {
-            inverted = self.invert(true, &stated);
-        }
-        let (ranges, shapes) = inverted.ok_or(ConflictingComponents)?;
+impl Attempt<'_> {
+    /// Derives the number of weights, if the parts fit.
+    fn solve(&self, problem: &Problem<'_>) -> Result<Candidate, UnresolvedReason> {
+        let (layout, known) = (self.parts.layout, problem.known);
+        let mut orders = layout.orders().iter();
+        let inverted = orders.find_map(|&is_transposed| Self { is_transposed, ..*self }.invert());
+        let ranges = inverted.ok_or(ConflictingComponents)?;
         let (mut lengths, mut certainty) = ([1; Side::COUNT], Certainty::Known);
         for &side in layout.size {
-            let (length, found) = self.settle(side, &ranges).ok_or(ConflictingComponents)?;
+            let (length, found) = self.settle(side, &ranges, known).ok_or(ConflictingComponents)?;
             lengths[side as usize] = length;
             certainty = certainty.min(found);
         }
-        let is_whole = self.is_whole(&shapes, &lengths, &stated);
+        let is_whole = self.is_whole(&lengths);
         for pad in layout.pads {
             let length = &mut lengths[pad.side as usize];
-            let (unpadded, found) = self.unpadded(*length, pad);
+            let (unpadded, found) = self.unpadded(*length, pad, problem);
             *length = unpadded;
             certainty = certainty.min(found);
         }
         let stack = if layout.size == [Side::Weights] { 1 } else { ranges.stack };
         let sides = layout.size.iter().map(|&side| lengths[side as usize]);
         let parameters = sides.chain([stack]).try_fold(1_u64, u64::checked_mul);
-        let (weights, tensor) = self.matched.weights;
+        let (weights, tensor) = self.parts.weights;
         let mut parameters =
             parameters.filter(|&size| is_plausible(size, tensor)).ok_or(ImplausibleSize)?;
-        if let Some(stated) = self.stated_elements() {
+        if let Some(&stated) = known.shapes.elements.get(problem.module.name) {
             if stated > parameters {
                 return Err(ConflictingComponents);
             }
             (parameters, certainty) = (stated, Certainty::Known);
         }
-        let bits = self.bits;
-        Ok(Candidate { layout, weights, bits, parameters, certainty, ranges, is_whole, lengths })
+        let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
+        let solved = Solved {
+            method: problem.method,
+            weights,
+            parameters,
+            packing: Packing { layout: layout.name, bits },
+            evidence: layout.evidence(&ranges),
+            is_padded: certainty == Certainty::UpperBound
+                || layout.may_be_padded(&lengths, &ranges, known),
+        };
+        Ok(Candidate { solved, certainty, is_whole })
     }
 
-    /// Restricts the sides by all parts.
-    fn invert(
-        &self,
-        is_transposed: bool,
-        stated: &dyn Fn(&str) -> Option<u64>,
-    ) -> Option<(Ranges, [Option<&'static PartShape>; MAX_PARTS])> {
-        let layout = self.matched.layout;
-        let (mut ranges, mut shapes) = (Ranges::NEW, [None; MAX_PARTS]);
-        for (side, key) in layout.stated {
-            if let Some(length) = stated(key) {
-                ranges.restrict(*side, Range::exactly(length), "config")?;
+    /// Restricts the sides by all parts; `None` if they contradict each other.
+    fn invert(&self) -> Option<Ranges> {
+        let layout = self.parts.layout;
+        let mut ranges = self.stated_sides()?;
+        for (part, stored) in self.parts.all() {
+            if let Some(stored) = stored {
+                ranges = self.restrict(&ranges, part, stored)?;
             }
-        }
-        for ((part, (component, tensor)), place) in self.matched.parts().zip(&mut shapes) {
-            let units = part.units(tensor, self.bits, stated);
-            *place = part.shape.alternatives().iter().find(|shape| {
-                let described = Described::new(tensor, shape, is_transposed);
-                described.is_some_and(|described| {
-                    ranges.restrict_by(part, &described, &units, component.name).is_some()
-                })
-            });
-            (*place)?;
         }
         ranges.relate(layout, self.group)?;
         let is_valid = ranges.stack == 1 || !layout.has(Flag::NeverStacked);
-        is_valid.then_some((ranges, shapes))
+        is_valid.then_some(ranges)
     }
 
     /// Returns the length of a side. The last word of a row may be incomplete.
-    fn settle(&self, side: Side, ranges: &Ranges) -> Option<(u64, Certainty)> {
+    fn settle(
+        &self,
+        side: Side,
+        ranges: &Ranges,
+        known: KnownSides<'_>,
+    ) -> Option<(u64, Certainty)> {
         let range = Some(ranges.get(side)).filter(|range| range.is_bounded())?;
-        let known = self.problem.known;
-        let (length, certainty) = match range.point() {
-            Some(length) => return Some((length, Certainty::Known)),
-            None if known.is_side(range.high) => (range.high, Certainty::Known),
-            None => match known.dimensions(range.low..=range.high).next() {
-                Some(dimension) => (dimension, Certainty::Known),
-                None if range.high.is_multiple_of(32) => (range.high, Certainty::Plausible),
-                None => (range.high, Certainty::UpperBound),
-            },
-        };
-        let is_grouped = self.matched.layout.groups.is_some_and(|grouping| grouping.of == side);
+        let longest = Some(range.high).filter(|&high| known.is_side(high));
+        let listed = || known.dimensions(range.low..=range.high).next();
+        if let Some(length) = range.point().or(longest).or_else(listed) {
+            return Some((length, Certainty::Known));
+        }
+        let is_grouped = self.parts.layout.groups.is_some_and(|grouping| grouping.of == side);
         let groups = ranges.get(Side::Groups).point().filter(|&groups| is_grouped && groups > 1);
         let whole = groups.zip(self.group).and_then(|(groups, group)| groups.checked_mul(group));
-        let least =
-            if whole == Some(length) { Certainty::Plausible } else { Certainty::UpperBound };
-        Some((length, certainty.max(least)))
+        let is_plausible = range.high.is_multiple_of(32) || whole == Some(range.high);
+        let certainty = if is_plausible { Certainty::Plausible } else { Certainty::UpperBound };
+        Some((range.high, certainty))
     }
 
-    fn is_whole(
-        &self,
-        shapes: &[Option<&'static PartShape>],
-        lengths: &[u64; Side::COUNT],
-        stated: &dyn Fn(&str) -> Option<u64>,
-    ) -> bool {
-        let layout = self.matched.layout;
+    /// Returns whether the lengths lead to the stored dimensions without rounding.
+    fn is_whole(&self, lengths: &[u64; Side::COUNT]) -> bool {
+        let layout = self.parts.layout;
         let mut groups = layout.groups.iter().zip(self.group);
-        let mut parts = self.matched.parts().zip(shapes);
         groups.all(|(grouping, group)| lengths[grouping.of as usize].is_multiple_of(group))
-            && parts.all(|((part, (_, tensor)), shape)| {
-                let units = part.units(tensor, self.bits, stated);
-                shape.iter().flat_map(|shape| shape.terms()).all(|term| {
+            && self.parts.all().all(|(part, stored)| {
+                let Some((_, tensor)) = stored else { return true };
+                let units = self.units(tensor);
+                part.terms().all(|term| {
                     let side = term.side().filter(|side| layout.size.contains(side));
-                    let found = side.and_then(|side| term.evaluate(lengths[side as usize], &units));
-                    found.is_none_or(|(_, is_rounded)| !is_rounded)
+                    side.is_none_or(|side| !term.is_rounded(lengths[side as usize], &units))
                 })
             })
     }
 
     /// Returns the length of a side before it was padded: its length if a bias or norm has the same, or the largest
     /// model dimension that would be padded to it. The outputs of the head are the vocabulary.
-    fn unpadded(&self, length: u64, pad: &Pad) -> (u64, Certainty) {
-        let Problem { module, known, .. } = self.problem;
+    fn unpadded(&self, length: u64, pad: &Pad, problem: &Problem<'_>) -> (u64, Certainty) {
+        let Problem { module, known, .. } = *problem;
         let Some(multiple) =
             pad.to.or(self.group).filter(|_| !pad.unless.is_some_and(|name| module.has(name)))
         else {
@@ -241,45 +239,20 @@ impl Attempt<'_, '_> {
         let certainty = if is_certain { Certainty::Known } else { Certainty::UpperBound };
         (first.unwrap_or(length), certainty)
     }
-
-    /// Returns the number of weights that the metadata of the file states.
-    fn stated_elements(&self) -> Option<u64> {
-        let Problem { module, known, .. } = self.problem;
-        known.shapes.elements(module.name).filter(|_| self.matched.layout.has(Flag::HasMetadata))
-    }
 }
 
 /// Returns whether a byte contains at most 32 weights. No method packs more densely.
 fn is_plausible(parameters: u64, weights: &TensorInfo) -> bool {
-    const MAX_WEIGHTS_PER_BYTE: u128 = 32;
+    const MAX_WEIGHTS_PER_BIT: u64 = 4;
 
     let bits = weights.elements().zip(weights.dtype.bits());
     bits.is_some_and(|(elements, bits)| {
-        u128::from(parameters) <= u128::from(elements) * u128::from(bits) / 8 * MAX_WEIGHTS_PER_BYTE
+        parameters <= elements.saturating_mul(bits).saturating_mul(MAX_WEIGHTS_PER_BIT)
     })
 }
 
-/// The candidates found so far. Candidates that round no dimension are preferred, and those that remain must agree.
-#[derive(Default)]
-struct Candidates {
-    best: Option<Candidate>,
-    is_ambiguous: bool,
-}
-
-impl Candidates {
-    fn add(&mut self, new: &Candidate) {
-        match &self.best {
-            Some(best) if best.is_whole && !new.is_whole => {}
-            Some(best) if best.is_whole == new.is_whole => {
-                self.is_ambiguous |= best.parameters != new.parameters;
-            }
-            _ => *self = Self { best: Some(*new), is_ambiguous: false },
-        }
-    }
-}
-
 /// The steps of an attempt to solve a layout, at about 2 ns each.
-const STEPS: u64 = 100;
+const STEPS: usize = 100;
 
 /// Solves a layout: with the bits and the group size of the recipe, or else with those that fit.
 fn solve_layout(
@@ -290,7 +263,8 @@ fn solve_layout(
     if layout.has(Flag::NeedsMethod) && !problem.is_configured {
         return Err(None);
     }
-    let matched = &Matched::new(layout, problem.module)?;
+    let parts = &StoredParts::find(layout, problem.module).ok_or(None)?;
+    parts.check()?;
     // The head has another size, and the metadata of a file lists modules.
     let is_padded = layout.pads.iter().any(|pad| pad.side == Side::Outputs);
     schemes.depend_on_name |= is_padded || problem.known.shapes.list_modules();
@@ -299,75 +273,39 @@ fn solve_layout(
     {
         return Err(None);
     }
-    let sizes = layout.groups.map_or(&[][..], |grouping| grouping.sizes);
-    let rounds_up = layout.groups.is_some_and(|grouping| grouping.rounds_up);
     let mut failed = layout.conflict();
-    let mut attempt = |bits, sizes: &[u64], scheme| {
-        // The size of whole groups follows from their number.
-        let is_open = sizes.is_empty() || sizes.len() > 1 && !rounds_up;
-        let sizes = if is_open { &[] } else { sizes };
-        let groups = sizes.iter().copied().map(Some).chain(is_open.then_some(None));
-        let mut found = Candidates::default();
-        for group in groups {
-            match (Attempt { problem, matched, bits, group, scheme }).solve() {
-                Ok(candidate) => found.add(&candidate),
-                Err(ConflictingComponents) => {}
-                Err(reason) => failed = Some(reason),
-            }
-        }
-        found.best.filter(|_| !found.is_ambiguous)
+    let mut attempt = |bits, group: Option<u64>, scheme: &Scheme| {
+        let (group, stated) = (group.or(only(layout.sizes())), |key: &str| scheme.number(key));
+        let attempt = Attempt { parts, bits, group, is_transposed: false, stated: &stated };
+        let solved = attempt.solve(problem);
+        failed = solved.err().filter(|reason| *reason != ConflictingComponents).or(failed);
+        solved.ok()
     };
-    let is_open = layout.bits.len() > 1
-        || !layout.stated.is_empty()
-        || layout.groups.is_some() && sizes.is_empty();
-    if layout.has(Flag::NeedsRecipe) || is_open {
+    let needs_recipe = layout.has(Flag::NeedsRecipe);
+    if needs_recipe || layout.is_open() {
         let chosen = schemes.choose(STEPS, |scheme| {
-            let only = if let [only] = layout.bits { Some(*only) } else { None };
-            let bits = scheme.bits.filter(|_| !layout.has(Flag::WithoutBits)).or(only)?;
-            let is_grouped = layout.groups.is_some_and(|grouping| grouping.of == Side::Inputs);
-            let group = scheme.group_size.filter(|_| is_grouped);
-            let is_size = group.is_none_or(|group| sizes.is_empty() || sizes.contains(&group));
-            let is_possible = layout.bits.contains(&bits) && is_size;
-            is_possible
-                .then(|| attempt(bits, group.as_ref().map_or(sizes, slice::from_ref), *scheme))?
+            let (bits, group) = layout.numbers(scheme)?;
+            attempt(bits, group, scheme)
         });
         match chosen {
             Ok(Some(chosen)) => return Ok(chosen),
-            _ if layout.has(Flag::WithoutBits) && layout.has(Flag::NeedsRecipe) => {
+            _ if needs_recipe && layout.has(Flag::WithoutBits) => {
                 return Err(Some(AmbiguousScheme));
             }
             _ => {}
         }
     }
-    let mut found = Candidates::default();
-    for &bits in layout.bits {
-        if let Some(candidate) = attempt(bits, sizes, Scheme::default()) {
-            found.add(&candidate);
-        }
+    let found = layout.bits.iter().filter_map(|&bits| attempt(bits, None, &Scheme::default()));
+    let mut found: Vec<_> = found.collect();
+    // Candidates that round no dimension are preferred, and those that remain must agree.
+    let is_whole = found.iter().any(|candidate| candidate.is_whole);
+    found.retain(|candidate| candidate.is_whole == is_whole);
+    let best = *found.first().ok_or(failed)?;
+    let is_ambiguous = found.iter().any(|other| other.parameters() != best.parameters());
+    if needs_recipe || is_ambiguous && is_whole {
+        return Err(Some(AmbiguousScheme));
     }
-    match found.best {
-        Some(best) if found.is_ambiguous && !best.is_whole && !layout.has(Flag::NeedsRecipe) => {
-            Err(failed)
-        }
-        Some(_) if found.is_ambiguous || layout.has(Flag::NeedsRecipe) => {
-            Err(Some(AmbiguousScheme))
-        }
-        best => best.ok_or(failed),
-    }
-}
-
-/// The logical size of a module's weights.
-#[derive(Clone, Copy)]
-pub(in crate::count) struct Solved {
-    pub(in crate::count) method: &'static Method,
-    /// The component that contains the weights.
-    pub(in crate::count) weights: &'static Component,
-    /// The number of weights.
-    pub(in crate::count) parameters: u64,
-    pub(in crate::count) packing: Packing,
-    pub(in crate::count) evidence: Evidence,
-    /// True if the packer may have padded the weights by an unknown amount.
-    pub(in crate::count) is_padded: bool,
+    if is_ambiguous { Err(failed) } else { Ok(best) }
 }
 
 /// The quantization method of a configuration.
@@ -401,16 +339,13 @@ pub(in crate::count) fn solve(
     configured: &ConfiguredMethod<'_>,
     schemes: &mut ModuleSchemes<'_, '_>,
 ) -> Result<Option<Solved>, UnresolvedReason> {
-    let candidates = |is_configured: bool| {
-        let methods = module.tensors.iter().flat_map(|(component, _)| methods_of(component));
-        methods.copied().filter(move |method| configured.selects(method) == is_configured)
-    };
-    let candidates = [true, false].into_iter().flat_map(|is_configured| {
-        candidates(is_configured).map(move |method| (method, is_configured))
-    });
+    let others = module.tensors.iter().flat_map(|(component, _)| methods_of(component));
+    let others = others.filter(|method| !configured.selects(method)).map(|method| (method, false));
+    let methods = configured.methods.iter().map(|method| (method, true)).chain(others);
     let mut failed = None;
-    for (method, is_configured) in candidates {
-        let problem = Problem { module, known, configured: configured.name, is_configured };
+    for (method, is_configured) in methods {
+        let configured = configured.name;
+        let problem = Problem { module, known, method, configured, is_configured };
         let mut best: Option<Candidate> = None;
         for layout in method.layouts {
             match solve_layout(layout, &problem, schemes) {
@@ -421,11 +356,8 @@ pub(in crate::count) fn solve(
                 Err(reason) => failed = failed.max(reason.map(|reason| (rank(reason), reason))),
             }
         }
-        if let Some(mut best) = best {
-            if best.may_be_padded(known) {
-                best.certainty = Certainty::UpperBound;
-            }
-            return Ok(Some(best.solved(method)));
+        if let Some(best) = best {
+            return Ok(Some(best.solved));
         }
     }
     failed.map_or(Ok(None), |(_, reason)| Err(reason))
@@ -440,33 +372,48 @@ fn rank(reason: UnresolvedReason) -> u8 {
     }
 }
 
-impl Candidate {
+impl PackedLayout {
     /// Returns whether the sides suggest padding. Each group of inputs has a scale, so packers pad the inputs to whole
     /// groups. The configuration does not list the number of inputs, but lists a dimension that would be padded to it.
-    fn may_be_padded(&self, known: KnownSides<'_>) -> bool {
-        let [outputs, inputs] =
-            [Side::Outputs, Side::Inputs].map(|side| self.lengths[side as usize]);
-        let is_matrix = self.layout.size == [Side::Outputs, Side::Inputs];
-        let groups =
-            self.ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
+    fn may_be_padded(
+        &self,
+        lengths: &[u64; Side::COUNT],
+        ranges: &Ranges,
+        known: KnownSides<'_>,
+    ) -> bool {
+        let [outputs, inputs] = [Side::Outputs, Side::Inputs].map(|side| lengths[side as usize]);
+        let is_matrix = self.size == [Side::Outputs, Side::Inputs];
+        let groups = ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
         let group = groups.and_then(|groups| divide(inputs, groups));
         let Some(group) = group.filter(|group| (8..=1024).contains(group)) else { return false };
+        let mut listed = known.dimensions(inputs.saturating_sub(group - 1)..=inputs);
         known.is_dimension(outputs)
             && !known.is_stored(inputs)
-            && known
-                .dimensions(inputs.saturating_sub(group - 1)..=inputs)
-                .next()
-                .is_some_and(|side| side < inputs)
+            && listed.next().is_some_and(|side| side < inputs)
     }
 
-    fn solved(&self, method: &'static Method) -> Solved {
-        let Self { layout, weights, parameters, .. } = *self;
-        let sources = layout.size.iter().map(|&side| (side.name(), self.ranges.source(side)));
-        let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
-        let packing = Packing { layout: layout.name, bits };
-        let evidence = Evidence::new(sources);
-        let is_padded = self.certainty == Certainty::UpperBound;
-        Solved { method, weights, parameters, packing, evidence, is_padded }
+    /// Returns whether the format leaves a number to the recipe.
+    fn is_open(&self) -> bool {
+        let has_choice = self.bits.len() > 1 || !self.stated.is_empty();
+        has_choice || self.groups.is_some_and(|grouping| grouping.sizes.is_empty())
+    }
+
+    /// Returns the bits and the group size of a scheme; `None` if the layout does not allow them.
+    fn numbers(&self, scheme: &Scheme) -> Option<(u64, Option<u64>)> {
+        let bits = scheme.bits.filter(|_| !self.has(Flag::WithoutBits)).or(only(self.bits))?;
+        let is_grouped = self.groups.is_some_and(|grouping| grouping.of == Side::Inputs);
+        let group = scheme.group_size.filter(|_| is_grouped);
+        let sizes = self.sizes();
+        let is_size = group.is_none_or(|group| sizes.is_empty() || sizes.contains(&group));
+        (self.bits.contains(&bits) && is_size).then_some((bits, group))
+    }
+
+    /// Returns the parts that restricted the sides last.
+    fn evidence(&self, ranges: &Ranges) -> Evidence {
+        Evidence::new(self.size.iter().map(|&side| {
+            let source = ranges.source(side);
+            (side.name(), if self.is_stated(source) { "config" } else { source })
+        }))
     }
 }
 

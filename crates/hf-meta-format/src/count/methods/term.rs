@@ -45,15 +45,6 @@ impl Side {
     }
 }
 
-/// A number in a term.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Number {
-    /// A constant of the format.
-    Fixed(u64),
-    /// A number under this key of the recipe.
-    Stated(&'static str),
-}
-
 /// A dimension of a stored tensor. `bits` are the bits per weight, and `word` those of the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
@@ -69,18 +60,20 @@ pub(crate) enum Term {
     Tiled(Side, u64),
     /// `side / n`. The writer requires whole parts.
     Split(Side, u64),
-    /// `⌈side / n⌉`. The last block may be incomplete.
-    Blocks(Side, Number),
-    /// `side · n / m`. The writer requires whole blocks of `m`.
-    Scaled(Side, Number, Number),
+    /// `side · n`.
+    Times(Side, u64),
+    /// `⌈side / n⌉`, for a number under this key of the recipe. The last block may be incomplete.
+    Blocks(Side, &'static str),
+    /// The bytes of GGUF blocks. The writer requires whole blocks.
+    BlockBytes(Side),
     /// `n · ⌈side / n⌉`. Stored with padding.
     RoundUp(Side, u64),
     /// `side + n`.
     Plus(Side, u64),
     /// Words of values with 1 to 8 bits each.
     Mixed(Side),
-    /// Bytes that are viewed as a wider dtype.
-    Bytes(Side),
+    /// `side · word / stored`. The containers are viewed as a wider dtype.
+    Viewed(Side),
     /// At most the side.
     AtMost(Side),
     /// A divisor of the side.
@@ -152,12 +145,13 @@ impl Term {
             | Self::Whole(side)
             | Self::Tiled(side, _)
             | Self::Split(side, _)
+            | Self::Times(side, _)
             | Self::Blocks(side, _)
-            | Self::Scaled(side, ..)
+            | Self::BlockBytes(side)
             | Self::RoundUp(side, _)
             | Self::Plus(side, _)
             | Self::Mixed(side)
-            | Self::Bytes(side)
+            | Self::Viewed(side)
             | Self::AtMost(side)
             | Self::Divisor(side) => Some(side),
             Self::Bits(_) | Self::Entries(_) | Self::Constant(_) | Self::Anything => None,
@@ -173,29 +167,37 @@ impl Term {
     /// Returns the key of the recipe that the dimension depends on.
     pub(super) fn key(self) -> Option<&'static str> {
         match self {
-            Self::Entries(key) | Self::Blocks(_, Number::Stated(key)) => Some(key),
+            Self::Entries(key) | Self::Blocks(_, key) => Some(key),
             _ => None,
         }
     }
 
     /// Returns the dimension per element of the side, as numerator and denominator; `None` if it is no fraction.
     fn fraction(self, units: &Units<'_>) -> Option<[u64; 2]> {
-        let number = |number| match number {
-            Number::Fixed(number) => Some(number),
-            Number::Stated(key) => (units.stated)(key),
-        };
+        let Units { bits, word, stored, stated } = *units;
         let [numerator, denominator] = match self {
             Self::Length(_) => [1, 1],
-            Self::Packed(_) | Self::PackedUp(_) => [units.bits, units.word],
-            Self::Whole(_) => [1, units.word.checked_div(units.bits)?],
-            Self::Tiled(_, rows) => [rows * units.bits, units.word],
+            Self::Packed(_) | Self::PackedUp(_) => [bits, word],
+            Self::Whole(_) => [1, word.checked_div(bits)?],
+            Self::Tiled(_, rows) => [rows * bits, word],
             Self::Split(_, parts) => [1, parts],
-            Self::Blocks(_, block) => [1, number(block)?],
-            Self::Scaled(_, times, block) => [number(times)?, number(block)?],
-            Self::Bytes(_) => [8, units.stored],
+            Self::Times(_, number) => [number, 1],
+            Self::Blocks(_, key) => [1, stated(key)?],
+            Self::BlockBytes(_) => [stated("block bytes")?, stated("block elements")?],
+            Self::Viewed(_) => [word, stored],
             _ => return None,
         };
         (numerator > 0 && denominator > 0).then_some([numerator, denominator])
+    }
+
+    /// Returns the dimension if no side affects it; `None` for any dimension.
+    fn number(self, units: &Units<'_>) -> Option<u64> {
+        match self {
+            Self::Constant(number) => Some(number),
+            Self::Bits(number) => Some(number * units.bits),
+            Self::Entries(key) => 1_u64.checked_shl((units.stated)(key)?.try_into().ok()?),
+            _ => None,
+        }
     }
 
     /// Returns whether the dimension is rounded up.
@@ -203,13 +205,23 @@ impl Term {
         matches!(self, Self::PackedUp(_) | Self::Whole(_) | Self::Blocks(..))
     }
 
+    /// Returns whether the dimension of a side is rounded up.
+    pub(super) fn is_rounded(self, side: u64, units: &Units<'_>) -> bool {
+        let fraction = self.fraction(units).filter(|_| self.rounds_up());
+        fraction.is_some_and(|[numerator, denominator]| {
+            let product = side.checked_mul(numerator);
+            product.is_some_and(|product| !product.is_multiple_of(denominator))
+        })
+    }
+
     /// Returns the lengths of the side that result in a dimension; `None` if there are none.
     pub(super) fn invert(self, dimension: u64, units: &Units<'_>) -> Option<Range> {
-        let only_if = |fits: bool| fits.then_some(Range::ANY);
         match self {
-            Self::Anything | Self::Divisor(_) | Self::Entries(_) => return Some(Range::ANY),
-            Self::Constant(number) => return only_if(dimension == number),
-            Self::Bits(number) => return only_if(dimension == number * units.bits),
+            _ if self.side().is_none() => {
+                let fits = self.number(units).is_none_or(|number| number == dimension);
+                return fits.then_some(Range::ANY);
+            }
+            Self::Divisor(_) => return Some(Range::ANY),
             Self::AtMost(_) => return Some(Range::at_least(dimension)),
             Self::Plus(_, number) => return dimension.checked_sub(number).map(Range::exactly),
             Self::RoundUp(_, number) => {
@@ -232,25 +244,17 @@ impl Term {
         (high * numerator == end).then_some(Range::exactly(high))
     }
 
-    /// Returns the dimension of a side, and whether it was rounded; `None` if the side does not determine it. The
-    /// inverse of [`invert`](Self::invert).
-    pub(super) fn evaluate(self, side: u64, units: &Units<'_>) -> Option<(u64, bool)> {
-        let exactly = |number| Some((number, false));
-        match self {
-            Self::Constant(number) => return exactly(number),
-            Self::Bits(number) => return exactly(number * units.bits),
-            Self::Entries(key) => {
-                let bits = u32::try_from((units.stated)(key)?).ok()?;
-                return exactly(1_u64.checked_shl(bits)?);
+    /// Returns the dimension of a side, rounded up; `None` if the side does not determine it. The inverse of
+    /// [`invert`](Self::invert).
+    pub(super) fn evaluate(self, side: u64, units: &Units<'_>) -> Option<u64> {
+        match (self, self.fraction(units)) {
+            (Self::Plus(_, number), _) => side.checked_add(number),
+            (Self::RoundUp(_, number), _) => side.checked_next_multiple_of(number),
+            (_, Some([numerator, denominator])) => {
+                Some(side.checked_mul(numerator)?.div_ceil(denominator))
             }
-            Self::Plus(_, number) => return exactly(side.checked_add(number)?),
-            Self::RoundUp(_, number) => return exactly(side.checked_next_multiple_of(number)?),
-            _ => {}
+            _ => self.number(units),
         }
-        let [numerator, denominator] = self.fraction(units)?;
-        let product = side.checked_mul(numerator)?;
-        let dimension = product.div_ceil(denominator);
-        Some((dimension, !product.is_multiple_of(denominator)))
     }
 }
 
@@ -266,15 +270,15 @@ mod tests {
             Term::Length(Side::Inputs),
             Term::PackedUp(Side::Inputs),
             Term::Whole(Side::Inputs),
-            Term::Blocks(Side::Inputs, Number::Stated("any")),
-            Term::Scaled(Side::Inputs, Number::Fixed(2), Number::Fixed(1)),
+            Term::Blocks(Side::Inputs, "any"),
+            Term::Times(Side::Inputs, 2),
         ];
         for (bits, side) in (1..=8).flat_map(|bits| (1..200).map(move |side| (bits, side))) {
             for term in terms {
-                let (dimension, _) = term.evaluate(side, &units(bits)).unwrap();
+                let dimension = term.evaluate(side, &units(bits)).unwrap();
                 let Range { low, high } = term.invert(dimension, &units(bits)).unwrap();
                 assert!((low..=high).contains(&side), "{term:?} {bits} {side}");
-                let ends = [low, high].map(|end| term.evaluate(end, &units(bits)).unwrap().0);
+                let ends = [low, high].map(|end| term.evaluate(end, &units(bits)).unwrap());
                 assert_eq!(ends, [dimension; 2], "{term:?} {bits} {side}");
             }
         }

@@ -9,16 +9,12 @@ use super::prelude::*;
 /// AutoRound pads them to whole groups.
 pub(super) const GPTQ: Method = Method {
     names: "gptq auto_gptq gptq_marlin moe_wna16 gptqmodel auto-round autoround inc intel/auto-round",
-    layouts: &[PackedLayout::new(
-        "gptq",
-        weights(&["qweight"], INTEGER, Sides(&[PackedUp(Inputs), OUTPUTS])),
-    )
+    layouts: &[layout("gptq", ALL_BITS, &["qweight"], INTEGER, Sides(&[PackedUp(Inputs), OUTPUTS]))
     .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
-    .with(zeros(&["qzeros"], Sides(&[GROUPS, PackedUp(Outputs)])).dtypes(INTEGER).stored(Always))
+    .with(zeros(&["qzeros"], Sides(&[GROUPS, PackedUp(Outputs)])).dtypes(INTEGER).need(Written))
     .with(part(ColumnOrder, &["g_idx"], Sides(&[INPUTS])).optional())
-    .bits(ALL_BITS)
     .grouped(Inputs, &[])
-    .pads(&[Pad { unless: Some("g_idx"), ..Pad::new(Inputs, None).plausible(1) }])
+    .pads(&[Pad { unless: Some("g_idx"), plausible: Some(1), ..Pad::new(Inputs, None) }])
     .recipes("gptq auto_gptq gptqmodel gptq:gptq gptq:gptq_v2 auto-round:auto_round:auto_gptq auto-round:auto_gptq")],
     others: &[(LowRank, &["lora_A.weight", "lora_B.weight"])],
 };
@@ -30,37 +26,27 @@ pub(super) const GPTQ: Method = Method {
 pub(super) const AWQ: Method = Method {
     names: "awq auto_awq awq_marlin paroquant",
     layouts: &[
-        PackedLayout::new(
-            "awq",
-            weights(&["qweight"], HALF_WORD, Sides(&[Packed(Outputs), INPUTS])),
-        )
-        .with(scale(&["scales"], Sides(&[Anything, OUTPUTS])))
-        .with(zeros(&["qzeros", "scaled_zeros"], Sides(&[Anything, OUTPUTS])))
-        .bits(&[4])
-        .recipes("awq:gemv_fast awq:llm-awq"),
-        PackedLayout::new(
-            "awq",
-            weights(&["qweight"], WORD, Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)])),
-        )
-        .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
-        .with(absent(&["qzeros"]))
-        .bits(&[4])
-        .grouped(Inputs, &[])
-        .recipes("awq:marlin"),
-        PackedLayout::new("awq", weights(&["qweight"], WORD, Sides(&[INPUTS, Packed(Outputs)])))
+        layout("awq", &[4], &["qweight"], HALF_WORD, Sides(&[Packed(Outputs), INPUTS]))
+            .with(scale(&["scales"], Sides(&[Anything, OUTPUTS])))
+            .with(zeros(&["qzeros", "scaled_zeros"], Sides(&[Anything, OUTPUTS])))
+            .recipes("awq:gemv_fast awq:llm-awq"),
+        layout("awq", &[4], &["qweight"], WORD, TILES)
+            .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
+            .with(absent(&["qzeros"]))
+            .grouped(Inputs, &[])
+            .recipes("awq:marlin"),
+        layout("awq", ALL_BITS, &["qweight"], WORD, Sides(&[INPUTS, Packed(Outputs)]))
             .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
             .with(
                 zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)]))
                     .need(Required)
                     .stored(If("zero_point")),
             )
-            .bits(ALL_BITS)
             .grouped(Inputs, &[])
             .recipes("awq awq:gemm auto-round:auto_round:auto_awq auto-round:auto_awq"),
-        PackedLayout::new("awq", weights(&["qweight"], WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+        layout("awq", &[4], &["qweight"], WORD, ROWS)
             .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
             .with(zeros(&["qzeros"], Sides(&[OUTPUTS, Anything])))
-            .bits(&[4])
             .recipes("awq:gemv"),
     ],
     others: &[(Rotation, &["theta", "pairs"]), (Scale, &["channel_scales"])],
@@ -70,14 +56,13 @@ pub(super) const AWQ: Method = Method {
 /// `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel.
 pub(super) const MARLIN: Method = Method {
     names: "marlin qqq",
-    layouts: &[PackedLayout::new(
-        "marlin",
-        weights(&["B"], WORD, Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)])),
-    )
-    .with(scale(&["s", "s_channel"], Sides(&[GROUPS, OUTPUTS])))
-    .bits(&[2, 4, 8])],
+    layouts: &[layout("marlin", &[2, 4, 8], &["B"], WORD, TILES)
+        .with(scale(&["s", "s_channel"], Sides(&[GROUPS, OUTPUTS])))],
     others: &[(Scale, &["s_group"]), (State, &["workspace"]), (ColumnOrder, &["perm"])],
 };
+
+/// Tiles of 16 inputs, as Marlin stores them.
+const TILES: PartShape = Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)]);
 
 /// compressed-tensors. Bits and group sizes come from the configuration if they fit the shapes. Up to version 0.13,
 /// values of 3, 5, 6 and 7 bits did not cross words. Marlin-2:4 stores half of the weights, in tiles of 16 rows.
@@ -87,40 +72,36 @@ pub(super) const MARLIN: Method = Method {
 pub(super) const PACKED: Method = Method {
     names: "compressed-tensors",
     layouts: &[
-        PackedLayout::new(
-            "marlin-24",
-            weights(&["weight_packed"], WORD, Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)])),
-        )
-        .with(scale(&["scale_packed"], Sides(&[GROUPS, OUTPUTS])))
-        .bits(&[4, 8])
-        .recipes("compressed-tensors:marlin-24"),
+        layout("marlin-24", &[4, 8], &["weight_packed"], WORD, SPARSE_TILES)
+            .with(scale(&["scale_packed"], Sides(&[GROUPS, OUTPUTS])))
+            .recipes("compressed-tensors:marlin-24"),
         packed_words(Sides(&[OUTPUTS, PackedUp(Inputs)]), Sides(&[PackedUp(Outputs), GROUPS])),
         packed_words(Sides(&[OUTPUTS, Whole(Inputs)]), Sides(&[Whole(Outputs), GROUPS])),
     ],
     others: &[(Shape, &["meta", "*_shape"])],
 };
 
+const SPARSE_TILES: PartShape = Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)]);
+
+const PACKED_NAMES: Names = &["weight_packed", "*_weight_packed", "*_packed"];
+
 /// Creates the layout of words in rows. There is one scale per group, per block of rows and columns, or in total.
 const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
     let scales =
         &[Sides(&[OUTPUTS, GROUPS]), Sides(&[Divisor(Outputs), Anything]), Elements(Constant(1))];
-    PackedLayout::new(
-        "pack-quantized",
-        weights(&["weight_packed", "*_weight_packed", "*_packed"], WORD, words),
-    )
-    .with(absent(&["scale_packed"]))
-    .with(scale(&["weight_scale", "*_weight_scale", "*_scale"], OneOf(scales)))
-    .with(
-        zeros(&["weight_zero_point", "*_zero_point"], zero_words)
-            .dtypes(WORD)
-            .stored(Unless("symmetric")),
-    )
-    .with(part(ColumnOrder, &["weight_g_idx", "*_g_idx"], Elements(INPUTS)).optional())
-    .with(part(Shape, &["weight_shape"], Sides(&[Constant(2)])).optional())
-    .bits(ALL_BITS)
-    .grouped(Inputs, &[])
-    .flags(&[NeedsRecipe])
-    .recipes("compressed-tensors:pack-quantized")
+    layout("pack-quantized", ALL_BITS, PACKED_NAMES, WORD, words)
+        .with(absent(&["scale_packed"]))
+        .with(scale(&["weight_scale", "*_weight_scale", "*_scale"], OneOf(scales)))
+        .with(
+            zeros(&["weight_zero_point", "*_zero_point"], zero_words)
+                .dtypes(WORD)
+                .stored(Unless("symmetric")),
+        )
+        .with(part(ColumnOrder, &["weight_g_idx", "*_g_idx"], Elements(INPUTS)).optional())
+        .with(part(Shape, &["weight_shape"], Sides(&[Constant(2)])).optional())
+        .grouped(Inputs, &[])
+        .flags(&[NeedsRecipe])
+        .recipes("compressed-tensors:pack-quantized")
 }
 
 /// MLX, and the Metal kernels of transformers. The shapes determine the product of bits and group size. The affine mode
@@ -129,10 +110,9 @@ const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
 /// Source: `mlx.core.quantize` 0.32 and `transformers/integrations/metal_quantization.py`.
 pub(super) const MLX: Method = Method {
     names: "mlx mlx_q4 mlx_q8 metal",
-    layouts: &[PackedLayout::new("mlx", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+    layouts: &[layout("mlx", &[1, 2, 3, 4, 5, 6, 8], &PLAIN, WORD, ROWS)
         .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
         .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])))
-        .bits(&[1, 2, 3, 4, 5, 6, 8])
         .in_whole_groups(Inputs, &[16, 32, 64, 128])],
     others: &[],
 };
@@ -140,14 +120,10 @@ pub(super) const MLX: Method = Method {
 /// BitBLAS: rows of bytes. Source: `bitblas.py` of vLLM and GPTQModel.
 pub(super) const BITBLAS: Method = Method {
     names: "bitblas",
-    layouts: &[PackedLayout::new(
-        "bitblas",
-        weights(&["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
-    )
-    .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
-    .with(zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)])).dtypes(BYTE))
-    .bits(ALL_BITS)
-    .in_whole_groups(Inputs, &[])],
+    layouts: &[layout("bitblas", ALL_BITS, &["qweight"], BYTE, ROWS)
+        .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
+        .with(zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)])).dtypes(BYTE))
+        .in_whole_groups(Inputs, &[])],
     others: &[],
 };
 
@@ -155,33 +131,16 @@ pub(super) const BITBLAS: Method = Method {
 pub(super) const SVDQUANT: Method = Method {
     names: "svdquant nunchaku nunchaku_lite",
     layouts: &[
-        PackedLayout::new(
-            "svdquant",
-            weights(&["qweight"], BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
-        )
-        .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
-        .bits(&[4])
-        .in_whole_groups(Inputs, &[]),
-        PackedLayout::new(
-            "svdquant",
-            weights(&["qweight"], WORD, Sides(&[Split(Outputs, 4), Tiled(Inputs, 4)])),
-        )
-        .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
-        .bits(&[4])
-        .in_whole_groups(Inputs, &[]),
+        layout("svdquant", &[4], &["qweight"], BYTE, ROWS)
+            .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
+            .in_whole_groups(Inputs, &[]),
+        layout("svdquant", &[4], &["qweight"], WORD, Sides(&[Split(Outputs, 4), Tiled(Inputs, 4)]))
+            .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
+            .in_whole_groups(Inputs, &[]),
     ],
     others: &[
-        (
-            Scale,
-            &[
-                "wcscales",
-                "wtscale",
-                "smooth_factor",
-                "smooth_factor_orig",
-                "smooth",
-                "smooth_orig",
-            ],
-        ),
+        (Scale, &["wcscales", "wtscale"]),
+        (Scale, &["smooth_factor", "smooth_factor_orig", "smooth", "smooth_orig"]),
         (ZeroPoint, &["wzeros"]),
         (LowRank, &["proj_down", "proj_up", "lora_down", "lora_up"]),
     ],
@@ -191,16 +150,12 @@ pub(super) const SVDQUANT: Method = Method {
 /// `sglang/srt/layers/quantization/qoq.py` of `SGLang` 0.5.
 pub(super) const QOQ: Method = Method {
     names: "qoq",
-    layouts: &[PackedLayout::new(
-        "qoq",
-        weights(&["qweight"], SIGNED_BYTE, Sides(&[OUTPUTS, Packed(Inputs)])),
-    )
-    .with(scale(&["s1_scales"], Sides(&[OUTPUTS])))
-    .with(zeros(&["s1_szeros"], Sides(&[OUTPUTS])))
-    .with(scale(&["s2_scales"], Sides(&[GROUPS, OUTPUTS])).optional())
-    .with(zeros(&["s2_zeros"], Sides(&[GROUPS, OUTPUTS])))
-    .bits(&[4])
-    .in_whole_groups(Inputs, &[128])],
+    layouts: &[layout("qoq", &[4], &["qweight"], SIGNED_BYTE, ROWS)
+        .with(scale(&["s1_scales"], Sides(&[OUTPUTS])))
+        .with(zeros(&["s1_szeros"], Sides(&[OUTPUTS])))
+        .with(scale(&["s2_scales"], Sides(&[GROUPS, OUTPUTS])).optional())
+        .with(zeros(&["s2_zeros"], Sides(&[GROUPS, OUTPUTS])))
+        .in_whole_groups(Inputs, &[128])],
     others: &[],
 };
 
@@ -209,16 +164,13 @@ pub(super) const QOQ: Method = Method {
 pub(super) const QUARK: Method = Method {
     names: "quark quark_int4fp8_moe",
     layouts: &[
-        PackedLayout::new("quark", weights(&PLAIN, WORD, Sides(&[INPUTS, Packed(Outputs)])))
-            .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
-            .bits(&[1, 2, 4, 8, 16, 32]),
-        PackedLayout::new("quark", weights(&PLAIN, WORD, Sides(&[OUTPUTS, Packed(Inputs)])))
+        layout("quark", &[1, 2, 4, 8, 16, 32], &PLAIN, WORD, Sides(&[INPUTS, Packed(Outputs)]))
+            .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS]))),
+        layout("quark", &[1, 2, 4, 8, 16], &PLAIN, WORD, ROWS)
             .with(scale(&["weight_scale"], OneOf(&[Elements(Constant(1)), Elements(OUTPUTS)])))
-            .bits(&[1, 2, 4, 8, 16])
             .flags(&[NeedsRecipe]),
-        PackedLayout::new("quark", weights(&PLAIN, BYTE, Sides(&[OUTPUTS, Packed(Inputs)])))
+        layout("quark", ALL_BITS, &PLAIN, BYTE, ROWS)
             .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
-            .bits(ALL_BITS)
             .in_whole_groups(Inputs, &[])
             .flags(&[NeedsMethod, NeedsRecipe]),
     ],
@@ -229,13 +181,10 @@ pub(super) const QUARK: Method = Method {
 /// `gptqmodel/nn_modules/qlinear/gguf.py`.
 pub(super) const GGUF: Method = Method {
     names: "gguf",
-    layouts: &[PackedLayout::new(
-        "gguf blocks",
-        weights(&["qweight"], BYTE, Sides(&[OUTPUTS, BLOCKS_OF_BYTES])),
-    )
-    .with(absent(&["scales"]))
-    .flags(&[NeedsMethod, NeedsRecipe, WithoutBits])],
+    layouts: &[layout("gguf blocks", &[8], &["qweight"], BYTE, BLOCKS)
+        .with(absent(&["scales"]))
+        .flags(&[NeedsMethod, NeedsRecipe, WithoutBits])],
     others: &[],
 };
 
-const BLOCKS_OF_BYTES: Term = Scaled(Inputs, Stated("block bytes"), Stated("block elements"));
+const BLOCKS: PartShape = Sides(&[OUTPUTS, BlockBytes(Inputs)]);

@@ -6,7 +6,7 @@ use super::MismatchKind;
 use super::Mismatches;
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
 use crate::base::model_config::ModelConfig;
-use crate::count::config::{MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
+use crate::count::config::{KnownSides, MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{
     Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
@@ -61,7 +61,7 @@ const MAX_IGNORED: usize = 10_000;
 #[must_use]
 pub fn recipe_file(configs: &Configs, headers: &[(RepoPath, FileHeader)]) -> Option<&'static str> {
     let mut names = headers.iter().flat_map(|(_, header)| header.tensors().names());
-    let is_packed = configs.is_unquantized() && names.any(|name| name.ends_with(".qweight"));
+    let is_packed = configs.quantization.is_empty() && names.any(|name| name.ends_with(".qweight"));
     is_packed.then_some(QUANTIZE_CONFIG)
 }
 
@@ -88,17 +88,11 @@ fn find_mismatches(
     let mut policy = RecipePolicy::new(&section, configs)?;
     let recipe = read_recipe(&section, configs);
     let shapes = MetadataShapes::default();
-    let known = configs.known_sides(&shapes);
-    let mut modules = BTreeMap::<&str, Vec<ComponentTensor>>::new();
-    for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
-        let (module, component) = split_name(name);
-        modules.entry(module).or_default().push((component, tensor));
-    }
+    let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes };
     let mut found = Mismatches::default();
-    let (mut packed, mut plain) = (BTreeSet::new(), Vec::new());
+    let (mut stacks, mut plain) = (BTreeSet::new(), Vec::new());
     let (mut names, mut has_packed_experts) = (NamePatterns::default(), false);
-    for (&name, tensors) in &mut modules {
-        tensors.sort_by_key(|(component, _)| component.name);
+    for (&name, tensors) in &modules(headers) {
         let weights = tensors.iter().find(|(component, _)| component.is_weights());
         let Some((component, tensor)) = weights else { continue };
         let pattern = NamePattern::new(name).text;
@@ -106,37 +100,46 @@ fn find_mismatches(
         if is_packed(component, tensor) {
             has_packed_experts |= is_expert;
             let module = Module { name, tensors };
-            let differences =
-                evaluate(&recipe, &module, known, &mut policy.schemes.of_module(name));
-            for difference in differences {
-                add_difference(&mut found, name, difference);
+            let mut schemes = policy.schemes.of_module(name);
+            for Difference { kind, part, keys } in evaluate(&recipe, &module, known, &mut schemes) {
+                let (kind, expected, stored) = mismatch(kind);
+                found.add(kind, &format!("{name}{part}"), &keys, expected, stored);
             }
-            if let Some(key) = policy.ignores(name, Pattern::is_whole) {
+            if let Some(key) = policy.ignores(|pattern| pattern.is_whole(name)) {
                 found.add(MismatchKind::PackedIgnored, name, key, "plain", component.name);
             }
-            packed.insert(pattern);
+            stacks.extend(pattern.split_once('#').map(|(stack, _)| stack.to_owned()));
         } else if component.name == "weight" && tensor.shape.len() == 2 {
             plain.push((name, pattern, is_expert));
         }
     }
-    let lists: BTreeSet<_> =
-        packed.iter().filter_map(|pattern: &String| pattern.split_once('#')).collect();
-    let stacks: BTreeSet<_> = lists.into_iter().map(|(stack, _)| stack).collect();
-    if !has_packed_experts {
+    for (module, pattern, is_expert) in plain {
         // transformers keeps the experts of a layer in stacked parameters and stores them one by one. Libraries for linear
         // layers leave such parameters as they are.
-        plain.retain(|(.., is_expert)| !is_expert);
-    }
-    for (module, pattern, _) in plain {
+        let may_be_packed = has_packed_experts || !is_expert;
         let last = module.rsplit('.').next().unwrap_or_default();
         let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
         let is_inside = pattern.split_once('#').is_some_and(|(stack, _)| stacks.contains(stack));
-        if is_linear && is_inside && !names.read(module).is_draft() && policy.selects(module) {
+        let is_candidate = may_be_packed && is_linear && is_inside;
+        if is_candidate && !names.read(module).is_draft() && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
             found.add(kind, module, "quantization_config", "packed", "plain");
         }
     }
     Some(found)
+}
+
+/// Returns the tensors of all modules.
+fn modules(headers: &[(RepoPath, FileHeader)]) -> BTreeMap<&str, Vec<ComponentTensor>> {
+    let mut modules = BTreeMap::<_, Vec<_>>::new();
+    for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+        let (module, component) = split_name(name);
+        modules.entry(module).or_default().push((component, tensor));
+    }
+    for tensors in modules.values_mut() {
+        tensors.sort_by_key(|(component, _): &ComponentTensor| component.name);
+    }
+    modules
 }
 
 /// Returns whether a tensor contains packed weights. bitsandbytes packs into columns of any dtype.
@@ -146,20 +149,13 @@ fn is_packed(component: &Component, tensor: &TensorInfo) -> bool {
     !tensor.is_scalar() && !component.is_bare() && (!component.is_plain() || is_narrow || is_column)
 }
 
-/// Adds a part that contradicts the recipe.
-fn add_difference(found: &mut Mismatches, module: &str, difference: Difference) {
-    let Difference { part, kind, keys } = difference;
-    let name = format!("{module}{part}");
+/// Returns the kind of a mismatch, with the expected and the found value.
+fn mismatch(kind: DifferenceKind) -> (MismatchKind, String, String) {
     match kind {
-        DifferenceKind::Missing => {
-            found.add(MismatchKind::MissingPart, &name, &keys, "stored", "missing");
-        }
-        DifferenceKind::Spare => {
-            found.add(MismatchKind::SparePart, &name, &keys, "none", "stored");
-        }
+        DifferenceKind::Missing => (MismatchKind::MissingPart, "stored".into(), "missing".into()),
+        DifferenceKind::Spare => (MismatchKind::SparePart, "none".into(), "stored".into()),
         DifferenceKind::Shape { expected, stored } => {
-            let (expected, stored) = (format!("{expected:?}"), format!("{stored:?}"));
-            found.add(MismatchKind::PartShapeMismatch, &name, &keys, expected, stored);
+            (MismatchKind::PartShapeMismatch, format!("{expected:?}"), format!("{stored:?}"))
         }
     }
 }
@@ -230,17 +226,17 @@ impl<'a> RecipePolicy<'a> {
         let selected = SELECTED.iter().filter_map(|key| section.raw(key));
         let selected = selected.map(|value| value.get().to_owned());
         Some(Self {
-            schemes: configs.schemes(),
+            schemes: Schemes::new(&configs.quantization),
             ignored,
             selected: selected.filter(|text| text != "null").collect(),
             is_mlx: method(configs) == MLX,
         })
     }
 
-    /// Returns the key that excludes a module, if an entry matches it.
-    fn ignores(&self, module: &str, matches: fn(&Pattern, &str) -> bool) -> Option<&'static str> {
+    /// Returns the key of the first ignored entry that matches.
+    fn ignores(&self, matches: impl Fn(&Pattern) -> bool) -> Option<&'static str> {
         let mut ignored = self.ignored.iter();
-        ignored.find(|(_, pattern)| matches(pattern, module)).map(|(key, _)| *key)
+        ignored.find(|(_, pattern)| matches(pattern)).map(|(key, _)| *key)
     }
 
     /// Returns whether the recipe certainly quantizes a linear module.
@@ -250,7 +246,7 @@ impl<'a> RecipePolicy<'a> {
         // MLX packs the modules whose scales are stored.
         !self.is_mlx
             && self.selected.iter().all(is_listed)
-            && self.ignores(module, Pattern::may_match).is_none()
+            && self.ignores(|pattern| pattern.may_match(module).is_some()).is_none()
             && self.schemes.of_module(module).pack()
     }
 }
