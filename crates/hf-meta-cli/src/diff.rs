@@ -14,7 +14,7 @@ use hf_meta::{Dtype, RepoPath};
 
 use super::context::CommandContext;
 use super::exit::{CommandError, ExitStatus};
-use super::output::{Page, print_json};
+use super::output::{Page, joined, print_json};
 use super::repos::RepoText;
 use super::table::{Shrink, Table};
 use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, TerminalSize, YELLOW, width, wrap};
@@ -114,12 +114,10 @@ fn write_matches(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     let Some(QuantizedLinear { quantized, modules, plain, .. }) = &diff.quantized else {
         return Ok(());
     };
-    let mut names: Vec<_> = plain.iter().take(MAX_PLAIN).map(|name| escape(name)).collect();
-    if plain.len() > MAX_PLAIN {
-        names.push("…".to_owned());
-    }
-    let plain =
-        if names.is_empty() { String::new() } else { format!("; plain: {}", names.join(", ")) };
+    let plain = match joined(plain.iter().map(|name| escape(name)), MAX_PLAIN) {
+        names if names.is_empty() => names,
+        names => format!("; plain: {names}"),
+    };
     let modules = counted(*modules, "linear module");
     page.line(&format!("quantized: {} of {modules}{plain}", thousands(*quantized)))
 }
@@ -250,8 +248,7 @@ fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     rows.push(TotalsRow { format: bytes, ..row("bytes", totals.map(|totals| totals.bytes)) });
     let table = Table::new()
         .text("parameters", |row: &&TotalsRow<'_>| escape(row.name))
-        .number("before", |row| (row.format)(row.values[0]))
-        .shrink(Shrink::Drop)
+        .optional_number("before", |row| (row.format)(row.values[0]))
         .number("after", |row| (row.format)(row.values[1]))
         .number("change", |row| change(row));
     page.table(&table, || &rows)

@@ -36,10 +36,8 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     };
     let table = Table::new()
         .text("dtype", |row: &ExplainRow<'_>| escape(row.dtype))
-        .number("tensors", |row| thousands(row.count.tensors))
-        .shrink(Shrink::Drop)
-        .number("elements", |row| thousands(row.count.elements))
-        .shrink(Shrink::Drop)
+        .optional_number("tensors", |row| thousands(row.count.tensors))
+        .optional_number("elements", |row| thousands(row.count.elements))
         .number("parameters", |row| thousands(row.count.parameters))
         .text("counted", |row| row.counted.clone())
         .shrink(Shrink::WrapTo(MIN_TEXT_WIDTH));
@@ -65,10 +63,8 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
     if !kinds.is_empty() {
         let table = Table::new()
             .text("packing", |kind: &&ModuleKind| kind.packing.to_string())
-            .number("modules", |kind| thousands(kind.modules))
-            .shrink(Shrink::Drop)
-            .number("stored", |kind| thousands(kind.elements))
-            .shrink(Shrink::Drop)
+            .optional_number("modules", |kind| thousands(kind.modules))
+            .optional_number("stored", |kind| thousands(kind.elements))
             .number("parameters", |kind| thousands(kind.parameters))
             .text("size from", |kind| kind.evidence.to_string())
             .shrink(Shrink::Drop)
