@@ -217,13 +217,6 @@ fn files(files: &BTreeSet<RepoPath>) -> String {
     }
 }
 
-/// A number for both checkpoints, and the function that formats it.
-struct TotalsRow<'a> {
-    name: &'a str,
-    values: [u64; 2],
-    format: fn(u64) -> String,
-}
-
 /// Writes the parameters per dtype, the total, and the bytes of both checkpoints.
 fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     let sides = [&diff.before, &diff.after].map(|side| &side.parameter_count);
@@ -233,33 +226,34 @@ fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
             dtypes.entry(dtype).or_default()[side] = row.parameters;
         }
     }
-    let row = |name, values| TotalsRow { name, values, format: thousands };
+    let row = |name: &str, [before, after]: [u64; 2], format: fn(u64) -> String| {
+        [escape(name), format(before), format(after), change(before, after, format)]
+    };
     let mut rows: Vec<_> =
-        dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts)).collect();
+        dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts, thousands)).collect();
     let totals = sides.map(hf_meta::ParameterCount::totals);
     let parameters = totals.map(|totals| totals.parameters);
     if dtypes.len() > 1 {
-        rows.push(row("total", parameters));
+        rows.push(row("total", parameters, thousands));
     }
     let elements = totals.map(|totals| totals.elements);
     if elements != parameters {
-        rows.push(row("elements", elements));
+        rows.push(row("elements", elements, thousands));
     }
-    rows.push(TotalsRow { format: bytes, ..row("bytes", totals.map(|totals| totals.bytes)) });
+    rows.push(row("bytes", totals.map(|totals| totals.bytes), bytes));
     let table = Table::new()
-        .text("parameters", |row: &&TotalsRow<'_>| escape(row.name))
-        .optional_number("before", |row| (row.format)(row.values[0]))
-        .number("after", |row| (row.format)(row.values[1]))
-        .number("change", |row| change(row));
+        .text("parameters", |row: &&[String; 4]| row[0].clone())
+        .optional_number("before", |row| row[1].clone())
+        .number("after", |row| row[2].clone())
+        .number("change", |row| row[3].clone());
     page.table(&table, || &rows)
 }
 
-fn change(row: &TotalsRow<'_>) -> String {
-    let [before, after] = row.values;
+fn change(before: u64, after: u64, format: fn(u64) -> String) -> String {
     match after.cmp(&before) {
-        Ordering::Less => format!("-{}", (row.format)(before - after)),
+        Ordering::Less => format!("-{}", format(before - after)),
         Ordering::Equal => "=".to_owned(),
-        Ordering::Greater => format!("+{}", (row.format)(after - before)),
+        Ordering::Greater => format!("+{}", format(after - before)),
     }
 }
 
