@@ -194,6 +194,16 @@ impl Repos {
         names.map(Self::Names).map_err(|error| unusable(path, &error.to_string()))
     }
 
+    /// Returns all names, without missing ones.
+    fn listed_names(&self) -> Result<Vec<ListedName>> {
+        let table = match self {
+            Self::Names(names) => return Ok(names.clone()),
+            Self::Parquet(table) => table.names()?,
+        };
+        let names = table.map_ok(|repo| ListedName::from(repo.repo));
+        names.filter_ok(|repo| !repo.name.is_empty()).collect()
+    }
+
     /// Iterates over all repositories, of which only the names and commits are read.
     fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         Ok(match self {
@@ -251,13 +261,7 @@ impl ParquetTable {
 ///
 /// Returns an error if the file cannot be read or has no column of names.
 pub fn read_names(path: &Path, column: Option<&str>) -> Result<Vec<ListedName>> {
-    match Repos::open(path, column)? {
-        Repos::Names(names) => Ok(names),
-        Repos::Parquet(table) => {
-            let names = table.names()?.map_ok(|repo| ListedName::from(repo.repo));
-            names.filter_ok(|repo| !repo.name.is_empty()).collect()
-        }
-    }
+    Repos::open(path, column)?.listed_names()
 }
 
 /// A repository to read. Only the name is required.
@@ -482,7 +486,7 @@ mod tests {
     }
 
     fn names(manifest: &Manifest) -> Vec<String> {
-        manifest.names().unwrap().into_iter().map(|repo| repo.name).collect()
+        manifest.repos.listed_names().unwrap().into_iter().map(|repo| repo.name).collect()
     }
 
     #[test]
