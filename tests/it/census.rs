@@ -309,7 +309,7 @@ async fn a_refresh_reads_changed_models_only() {
     let manifest = generated.list("new.parquet").await;
     generated.hub.clear_log();
     let census = Census::create(generated.client.clone(), &generated.path("new")).unwrap();
-    let summary = census.previous(generated.path("old")).read(&manifest).await.unwrap();
+    let summary = census.previous(&*generated.path("old")).read(&manifest).await.unwrap();
     let gated = generated.truths().filter(|truth| truth.kind == ModelKind::Gated).count();
     assert!(summary.carried_over >= 700 - changed.len() - gated, "{summary:?}");
     assert_true(&generated.rows("new"), generated.truths());

@@ -94,8 +94,8 @@ impl Census {
 
     /// Sets an earlier census. The rows of repositories with an unchanged commit are copied from it without a
     /// request.
-    pub fn previous(self, target: impl Into<String>) -> Self {
-        Self { previous: Some(target.into()), ..self }
+    pub fn previous<'a>(self, target: impl Into<Option<&'a str>>) -> Self {
+        Self { previous: target.into().map(str::to_owned), ..self }
     }
 
     /// Sets whether the `files` table contains the headers of all quantizations of GGUF repositories, not only of the

@@ -78,14 +78,17 @@ impl Listing {
     }
 
     /// Lists only models with this tag, such as `safetensors`.
-    pub fn filter(mut self, tag: impl Into<String>) -> Self {
-        self.conditions.push(("filter", tag.into()));
-        self
+    pub fn filter<'a>(self, tag: impl Into<Option<&'a str>>) -> Self {
+        self.condition("filter", tag.into())
     }
 
     /// Lists only the models of this user or organization.
-    pub fn author(mut self, author: impl Into<String>) -> Self {
-        self.conditions.push(("author", author.into()));
+    pub fn author<'a>(self, author: impl Into<Option<&'a str>>) -> Self {
+        self.condition("author", author.into())
+    }
+
+    fn condition(mut self, name: &'static str, value: Option<&str>) -> Self {
+        self.conditions.extend(value.map(|value| (name, value.to_owned())));
         self
     }
 

@@ -76,20 +76,7 @@ impl Manifest {
     /// Returns an error if the file cannot be read, has no such column, contains no repositories, contains a repository
     /// with two revisions, or has a column of a known name that cannot be read.
     pub fn open(path: &Path, column: Option<&str>) -> Result<Self> {
-        let name = path.display().to_string();
-        let cannot_read = failed_to("read", path);
-        if path == Path::new("-") {
-            let text = repo_list::read(io::stdin().lock()).map_err(&cannot_read)?;
-            return Self::from_text(path, &text, column);
-        }
-        let mut file = File::open(path).map_err(&cannot_read)?;
-        let mut start = Vec::new();
-        (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(&cannot_read)?;
-        if start == MAGIC {
-            return Self::from_parquet(name, file, column);
-        }
-        let text = repo_list::read(start.chain(file)).map_err(cannot_read)?;
-        Self::from_text(path, &text, column)
+        Self::new(path, Repos::open(path, column)?)
     }
 
     /// Creates a manifest from repository names.
@@ -98,24 +85,11 @@ impl Manifest {
     ///
     /// Returns an error if the list is empty, or if a repository has two revisions.
     pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self> {
-        Self::new("-", Repos::Names(names.into_iter().map(ListedName::from).collect()))
+        let names = names.into_iter().map(ListedName::from).collect();
+        Self::new(Path::new("-"), Repos::Names(names))
     }
 
-    fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self> {
-        let name = path.display().to_string();
-        let names = repo_list::parse(path, text, column);
-        let names = names.map_err(|error| unusable(path, &error.to_string()))?;
-        Self::new(&name, Repos::Names(names))
-    }
-
-    fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self> {
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
-        let metadata = metadata.map_err(table_failed(&name))?;
-        let column = name_column(&name, metadata.schema(), &repo_list::columns(column))?;
-        Self::new(&name.clone(), Repos::Parquet(ParquetTable { name, file, metadata, column }))
-    }
-
-    fn new(name: &str, repos: Repos) -> Result<Self> {
+    fn new(name: &Path, repos: Repos) -> Result<Self> {
         let mut manifest =
             Self { repos, rows: 0, digest: String::new(), duplicates: HashSet::new() };
         let (mut revisions, mut digest, mut has_names) = (HashMap::new(), Sha256::new(), false);
@@ -161,20 +135,6 @@ impl Manifest {
         self.duplicates.len()
     }
 
-    /// Returns all repository names, including repeated ones, without missing ones.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a Parquet file cannot be read.
-    pub fn names(&self) -> Result<Vec<ListedName>> {
-        let table = match &self.repos {
-            Repos::Names(names) => return Ok(names.clone()),
-            Repos::Parquet(table) => table.names()?,
-        };
-        let names = table.map_ok(|repo| ListedName::from(repo.repo));
-        names.filter_ok(|repo| !repo.name.is_empty()).collect()
-    }
-
     /// Returns the number of parts of up to 256 repositories.
     #[must_use]
     pub fn parts(&self) -> usize {
@@ -217,6 +177,33 @@ impl Manifest {
 }
 
 impl Repos {
+    fn open(path: &Path, column: Option<&str>) -> Result<Self> {
+        let cannot_read = failed_to("read", path);
+        let text = if path == Path::new("-") {
+            repo_list::read(io::stdin().lock())
+        } else {
+            let mut file = File::open(path).map_err(&cannot_read)?;
+            let mut start = Vec::new();
+            (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(&cannot_read)?;
+            if start == MAGIC {
+                return Ok(Self::Parquet(ParquetTable::open(path, file, column)?));
+            }
+            repo_list::read(start.chain(file))
+        };
+        let names = repo_list::parse(path, &text.map_err(cannot_read)?, column);
+        names.map(Self::Names).map_err(|error| unusable(path, &error.to_string()))
+    }
+
+    /// Returns all names, without missing ones.
+    fn listed_names(&self) -> Result<Vec<ListedName>> {
+        let table = match self {
+            Self::Names(names) => return Ok(names.clone()),
+            Self::Parquet(table) => table.names()?,
+        };
+        let names = table.map_ok(|repo| ListedName::from(repo.repo));
+        names.filter_ok(|repo| !repo.name.is_empty()).collect()
+    }
+
     /// Iterates over all repositories, of which only the names and commits are read.
     fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         Ok(match self {
@@ -227,6 +214,14 @@ impl Repos {
 }
 
 impl ParquetTable {
+    fn open(path: &Path, file: File, column: Option<&str>) -> Result<Self> {
+        let name = path.display().to_string();
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
+        let metadata = metadata.map_err(table_failed(&name))?;
+        let column = name_column(&name, metadata.schema(), &repo_list::columns(column))?;
+        Ok(Self { name, file, metadata, column })
+    }
+
     /// Iterates over all rows, of which only the names and commits are read.
     fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         self.read(|field| matches!(field, "repo" | "commit"), |reader| reader)
@@ -257,6 +252,16 @@ impl ParquetTable {
         };
         self.read(|_| true, choose)
     }
+}
+
+/// Returns all names in a file that [`Manifest::open`] can open, including repeated ones. A Parquet file may have rows
+/// without a name, which are left out.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read or has no column of names.
+pub fn read_names(path: &Path, column: Option<&str>) -> Result<Vec<ListedName>> {
+    Repos::open(path, column)?.listed_names()
 }
 
 /// A repository to read. Only the name is required.
@@ -481,7 +486,7 @@ mod tests {
     }
 
     fn names(manifest: &Manifest) -> Vec<String> {
-        manifest.names().unwrap().into_iter().map(|repo| repo.name).collect()
+        manifest.repos.listed_names().unwrap().into_iter().map(|repo| repo.name).collect()
     }
 
     #[test]

@@ -18,7 +18,6 @@ use hf_meta::formats::TensorInfo;
 
 /// The settings of a publication.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct PublishOptions {
     /// The title of the data set.
     pub title: Option<String>,

@@ -12,63 +12,9 @@ pub(crate) struct AbsentArgs {
     _arguments: Vec<OsString>,
 }
 
-fn not_included(feature: &str) -> Result<ExitStatus, CommandError> {
+/// Returns the error for a subcommand of an absent feature.
+pub(crate) fn not_included(feature: &str) -> Result<ExitStatus, CommandError> {
     Err(CommandError::usage(format!(
         "this build of `hf-meta` does not include the {feature}; install it with `--features {feature}`"
     )))
-}
-
-/// The counterpart of `census.rs`.
-#[cfg(not(feature = "census"))]
-pub(crate) mod census {
-    use std::future::{Future, ready};
-    use std::path::Path;
-
-    use hf_meta_repo_list::ListedName;
-
-    pub(crate) use super::AbsentArgs as CensusArgs;
-    use super::{CommandError, ExitStatus};
-    use crate::connection::ConnectionArgs;
-    use crate::stderr::ProgressLine;
-
-    pub(crate) fn define(command: clap::Command) -> clap::Command {
-        command
-    }
-
-    pub(crate) fn run(
-        _args: &CensusArgs,
-        _connection: &ConnectionArgs,
-        _line: &ProgressLine,
-    ) -> impl Future<Output = Result<ExitStatus, CommandError>> {
-        ready(super::not_included("census"))
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "the function that reads Parquet files can fail")]
-    pub(crate) fn read_names(
-        _file: &Path,
-        _column: Option<&str>,
-    ) -> Result<Option<Vec<ListedName>>, CommandError> {
-        Ok(None)
-    }
-}
-
-/// The counterpart of `serve.rs`.
-#[cfg(not(feature = "server"))]
-pub(crate) mod serve {
-    use std::future::{Future, ready};
-
-    pub(crate) use super::AbsentArgs as ServeArgs;
-    use super::{CommandError, ExitStatus};
-    use crate::connection::ConnectionArgs;
-
-    pub(crate) fn define(command: clap::Command) -> clap::Command {
-        command
-    }
-
-    pub(crate) fn run(
-        _args: &ServeArgs,
-        _connection: &ConnectionArgs,
-    ) -> impl Future<Output = Result<ExitStatus, CommandError>> {
-        ready(super::not_included("server"))
-    }
 }

@@ -9,13 +9,11 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
-use super::census::{self, CensusArgs};
 use super::completions::CompletionsArgs;
 use super::connection::{ConnectionArgs, without_connection};
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
 use super::local_commands::{CacheArgs, ManArgs};
-use super::serve::{self, ServeArgs};
 use super::terminal::ColorArgs;
 use super::verify::{self, VerifyArgs};
 
@@ -47,11 +45,17 @@ pub(crate) enum Command {
     Badge(BadgeArgs),
     Verify(VerifyArgs),
     Diff(DiffArgs),
-    Census(CensusArgs),
+    #[cfg(feature = "census")]
+    Census(super::census::CensusArgs),
+    #[cfg(not(feature = "census"))]
+    Census(super::absent::AbsentArgs),
     Cache(CacheArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
-    Serve(Box<ServeArgs>),
+    #[cfg(feature = "server")]
+    Serve(Box<super::serve::ServeArgs>),
+    #[cfg(not(feature = "server"))]
+    Serve(super::absent::AbsentArgs),
 }
 
 impl Args {
@@ -60,12 +64,17 @@ impl Args {
         let mut command = Self::command();
         // Propagates the global options to the subcommands, where they can be hidden.
         command.build();
-        let command = command.mut_subcommand("serve", serve::define);
+        #[cfg(feature = "server")]
+        let command = command.mut_subcommand("serve", super::serve::define);
         let command = command.mut_subcommand("verify", verify::define);
-        let command = command.mut_subcommand("census", census::define);
-        ["cache", "completions", "man"]
-            .into_iter()
-            .fold(command, |command, name| command.mut_subcommand(name, without_connection))
+        command.mut_subcommands(|command| match command.get_name() {
+            "cache" | "completions" | "man" => without_connection(command),
+            "census" => command.mut_subcommands(|command| match command.get_name() {
+                "count" | "pack" | "diff" | "publish" => without_connection(command),
+                _ => command,
+            }),
+            _ => command,
+        })
     }
 
     /// Returns the color option of the subcommand, or else the one before it.
@@ -75,21 +84,7 @@ impl Args {
             Some(Command::Diff(diff)) => Some(diff.color),
             _ => None,
         };
-        color.filter(|color| color.is_set()).unwrap_or(self.inspect.color)
-    }
-
-    /// Returns the names of the subcommands.
-    pub(super) fn subcommands() -> Vec<String> {
-        let command = Self::command();
-        command.get_subcommands().map(|command| command.get_name().to_owned()).collect()
-    }
-
-    /// Returns the long names of the options without a subcommand.
-    pub(super) fn options() -> Vec<String> {
-        let mut command = Self::command();
-        command.build();
-        let options = command.get_arguments().filter_map(clap::Arg::get_long);
-        options.map(str::to_owned).collect()
+        color.filter(|color| color.color.is_some()).unwrap_or(self.inspect.color)
     }
 
     /// Parses the process arguments, including the program name. Exits if they are invalid or request help.

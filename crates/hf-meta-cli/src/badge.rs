@@ -36,24 +36,24 @@ pub(crate) struct BadgeArgs {
     #[arg(long, short)]
     json: bool,
 
+    /// Metric to show
     #[arg(long, value_name = "METRIC", default_value_t, value_parser = choice::<Metric>(Metric::NAMES))]
-    #[arg(help = "Metric to show")]
     show: Metric,
 
     /// Context length for `--show memory`, such as 32k [default: the maximum of the model]
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     context: Option<u64>,
 
+    /// Badge style, as on shields.io
     #[arg(long, value_name = "STYLE", default_value_t, value_parser = choice::<Style>(Style::NAMES))]
-    #[arg(help = "Badge style, as on shields.io")]
     style: Style,
 
+    /// Page background; `auto` follows the viewer's color scheme
     #[arg(long, value_name = "THEME", default_value_t, value_parser = choice::<Theme>(Theme::NAMES))]
-    #[arg(help = "Page background; `auto` follows the viewer's color scheme")]
     theme: Theme,
 
+    /// Logo to the left of the label
     #[arg(long, value_name = "LOGO", default_value_t, value_parser = choice::<Logo>(Logo::NAMES))]
-    #[arg(help = "Logo to the left of the label")]
     logo: Logo,
 
     /// Text on the left, instead of the metric name; may be empty

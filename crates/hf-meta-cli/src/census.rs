@@ -15,12 +15,12 @@ use futures::future::{Either, select};
 use hf_meta::Client;
 use hf_meta::report::text::{counted, escape, parse_seconds, thousands};
 use hf_meta_census::{
-    Census, CensusChange, CensusError, CensusProgress, CensusSummary, ChangeKind, ListedName,
-    Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
+    Census, CensusChange, CensusError, CensusProgress, CensusSummary, ChangeKind, Listing,
+    MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
 };
 use serde_json::Value;
 
-use super::connection::{ConnectionArgs, without_connection};
+use super::connection::ConnectionArgs;
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::output::{Page, print_json};
 use super::signal::{end_by, end_on_interrupt, signal};
@@ -85,17 +85,83 @@ enum CensusCommand {
     /// Read all repositories in a list; resumes if interrupted
     Read(ReadArgs),
     /// Read failed repositories again
-    Retry(RetryArgs),
+    Retry {
+        /// Folder or URL of the census
+        target: String,
+
+        #[command(flatten)]
+        reading: CommonReadArgs,
+    },
     /// Recount all stored headers without sending requests
-    Count(TargetArgs),
+    Count {
+        /// Folder or URL of the census
+        target: String,
+    },
     /// Write all rows to one Parquet file, sorted by repository
-    Pack(PackArgs),
+    Pack {
+        /// Folder or URL of the census
+        target: String,
+
+        /// Output file, or the URL of an object
+        #[arg(long, short, value_name = "FILE|URL")]
+        output: String,
+    },
     /// Print the differences between two censuses
-    Diff(CensusDiffArgs),
+    Diff {
+        /// Folder, URL or packed file of the old census
+        #[arg(value_name = "OLD")]
+        before: String,
+
+        /// Folder, URL or packed file of the new census
+        #[arg(value_name = "NEW")]
+        after: String,
+
+        /// Output format
+        #[arg(long, default_value = "table")]
+        format: OutputFormat,
+    },
     /// Write a data set for publication: tables, data card and schema page
-    Publish(PublishArgs),
+    Publish {
+        /// Folder or URL of the census
+        target: String,
+
+        /// Output folder
+        #[arg(long, short, value_name = "FOLDER")]
+        output: PathBuf,
+
+        /// Title of the data set
+        #[arg(long, value_name = "TEXT")]
+        title: Option<String>,
+
+        /// License of the counts, such as cc0-1.0
+        #[arg(long, value_name = "ID")]
+        license: Option<String>,
+
+        /// Add a table of all tensors
+        #[arg(long)]
+        tensors: bool,
+    },
     /// Read a random sample again from the Hub and print the differences
-    Verify(VerifySampleArgs),
+    Verify {
+        /// Folder, URL or packed file of the census
+        target: String,
+
+        /// Number of repositories to read
+        #[arg(long, value_name = "COUNT", default_value = "100")]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        sample: u32,
+
+        /// Seed of the random sample
+        #[arg(long, default_value = "0")]
+        seed: u64,
+
+        /// Output format
+        #[arg(long, default_value = "table")]
+        format: OutputFormat,
+
+        #[command(flatten)]
+        quota: QuotaArgs,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -148,112 +214,6 @@ struct ReadArgs {
     reading: CommonReadArgs,
 }
 
-#[derive(Debug, clap::Args)]
-struct RetryArgs {
-    #[command(flatten)]
-    census: TargetArgs,
-
-    #[command(flatten)]
-    reading: CommonReadArgs,
-}
-
-#[derive(Debug, clap::Args)]
-struct TargetArgs {
-    /// Folder or URL of the census
-    #[arg(value_name = "TARGET")]
-    target: String,
-}
-
-#[derive(Debug, clap::Args)]
-struct PackArgs {
-    /// Folder or URL of the census
-    #[arg(value_name = "TARGET")]
-    target: String,
-
-    /// Output file, or the URL of an object
-    #[arg(long, short, value_name = "FILE|URL")]
-    output: String,
-}
-
-#[derive(Debug, clap::Args)]
-struct PublishArgs {
-    /// Folder or URL of the census
-    #[arg(value_name = "TARGET")]
-    target: String,
-
-    /// Output folder
-    #[arg(long, short, value_name = "FOLDER")]
-    output: PathBuf,
-
-    /// Title of the data set
-    #[arg(long, value_name = "TEXT")]
-    title: Option<String>,
-
-    /// License of the counts, such as cc0-1.0
-    #[arg(long, value_name = "ID")]
-    license: Option<String>,
-
-    /// Add a table of all tensors
-    #[arg(long)]
-    tensors: bool,
-}
-
-#[derive(Debug, clap::Args)]
-struct VerifySampleArgs {
-    /// Folder, URL or packed file of the census
-    #[arg(value_name = "TARGET")]
-    target: String,
-
-    /// Number of repositories to read
-    #[arg(long, value_name = "COUNT", default_value = "100")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    sample: u32,
-
-    /// Seed of the random sample
-    #[arg(long, value_name = "SEED", default_value = "0")]
-    seed: u64,
-
-    /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    format: OutputFormat,
-
-    #[command(flatten)]
-    quota: QuotaArgs,
-}
-
-#[derive(Debug, clap::Args)]
-struct CensusDiffArgs {
-    /// Folder, URL or packed file of the old census
-    #[arg(value_name = "OLD")]
-    before: String,
-
-    /// Folder, URL or packed file of the new census
-    #[arg(value_name = "NEW")]
-    after: String,
-
-    /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    format: OutputFormat,
-}
-
-/// Hides the connection options of subcommands that send no requests.
-pub(crate) fn define(census: clap::Command) -> clap::Command {
-    ["count", "pack", "diff", "publish"]
-        .into_iter()
-        .fold(census, |census, name| census.mut_subcommand(name, without_connection))
-}
-
-/// Returns the repositories in a file. Stdin has no columns, so it is not read here.
-pub(crate) fn read_names(
-    file: &Path,
-    column: Option<&str>,
-) -> Result<Option<Vec<ListedName>>, CommandError> {
-    if file == Path::new("-") {
-        return Ok(None);
-    }
-    Ok(Some(Manifest::open(file, column)?.names()?))
-}
-
 impl From<CensusError> for CommandError {
     fn from(error: CensusError) -> Self {
         let status = match error {
@@ -274,7 +234,7 @@ pub(crate) async fn run(
     connection: &ConnectionArgs,
     line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
-    if !matches!(args.command, CensusCommand::Read(_) | CensusCommand::Retry(_)) {
+    if !matches!(args.command, CensusCommand::Read(_) | CensusCommand::Retry { .. }) {
         end_on_interrupt(line.clone());
     }
     match &args.command {
@@ -282,47 +242,43 @@ pub(crate) async fn run(
             write_list(list, &client(&list.quota, connection)?, line).await
         }
         CensusCommand::Read(read) => read_manifest(read, connection, line).await,
-        CensusCommand::Retry(RetryArgs { census, reading }) => {
+        CensusCommand::Retry { target, reading } => {
             let client = client(&reading.quota, connection)?;
-            let census = with_limits(Census::open(client.clone(), &census.target)?, reading);
+            let census = with_limits(Census::open(client.clone(), target)?, reading);
             let (census, shown) = show_progress(census, client, line, None);
             let read = until_signal(line, &census, census.retry()).await;
             drop(shown);
             print(&read?)
         }
-        CensusCommand::Count(census) => {
+        CensusCommand::Count { target } => {
             let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
-            let census = Census::open(client.clone(), &census.target)?.tool(tool());
+            let census = Census::open(client.clone(), target)?.tool(tool());
             let (census, shown) = show_progress(census, client, line, None);
             let counted = census.count().await;
             drop(shown);
             print(&counted?)
         }
-        CensusCommand::Pack(pack) => {
-            let census = Census::open(connection.builder().build()?, &pack.target)?;
-            let rows = census.tool(tool()).pack(&pack.output).await?;
-            print_written(&counted(rows as u64, "row"), &pack.output)
+        CensusCommand::Pack { target, output } => {
+            let census = Census::open(connection.builder().build()?, target)?;
+            let rows = census.tool(tool()).pack(output).await?;
+            print_written(&counted(rows as u64, "row"), Path::new(output))
         }
-        CensusCommand::Diff(CensusDiffArgs { before, after, format }) => {
+        CensusCommand::Diff { before, after, format } => {
             let mut changes = Vec::new();
             diff(before, after, |change| changes.push(change)).await?;
             print_changes(&changes, *format, "no differences")
         }
-        CensusCommand::Publish(published) => {
-            let census = Census::open(connection.builder().build()?, &published.target)?;
-            let mut options = PublishOptions::default();
-            options.title.clone_from(&published.title);
-            options.license.clone_from(&published.license);
-            options.tensors = published.tensors;
-            let repos = census.tool(tool()).publish(&published.output, &options).await?;
-            print_written(&counted(repos as u64, "row"), &published.output.display().to_string())
+        CensusCommand::Publish { target, output, title, license, tensors } => {
+            let census = Census::open(connection.builder().build()?, target)?;
+            let (title, license) = (title.clone(), license.clone());
+            let options = PublishOptions { title, license, tensors: *tensors };
+            let repos = census.tool(tool()).publish(output, &options).await?;
+            print_written(&counted(repos as u64, "row"), output)
         }
-        CensusCommand::Verify(sample) => {
-            let client = client(&sample.quota, connection)?;
-            let (repos, changes) =
-                verify(&client, &sample.target, sample.sample as usize, sample.seed).await?;
-            let none = format!("no differences in {}", repositories(repos));
-            print_changes(&changes, sample.format, &none)
+        CensusCommand::Verify { target, sample, seed, format, quota } => {
+            let client = client(quota, connection)?;
+            let (repos, changes) = verify(&client, target, *sample as usize, *seed).await?;
+            print_changes(&changes, *format, &format!("no differences in {}", repositories(repos)))
         }
     }
 }
@@ -340,13 +296,7 @@ async fn write_list(
     client: &Client,
     line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
-    let mut listing = Listing::new();
-    if let Some(tag) = &args.filter {
-        listing = listing.filter(tag);
-    }
-    if let Some(author) = &args.author {
-        listing = listing.author(author);
-    }
+    let mut listing = Listing::new().filter(args.filter.as_deref()).author(args.author.as_deref());
     if let Some(since) = &args.since {
         let midnight = format!("{since}T00:00:00Z");
         let time = DateTime::parse_from_rfc3339(since);
@@ -373,7 +323,7 @@ async fn write_list(
     });
     let models = listing.write(client, &args.output).await;
     drop(shown);
-    print_written(&counted(models? as u64, "model"), &args.output.display().to_string())
+    print_written(&counted(models? as u64, "model"), &args.output)
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -388,11 +338,8 @@ async fn read_manifest(
     let manifest = Manifest::open(&args.manifest, args.column.as_deref())?;
     let client = client(&args.reading.quota, connection)?;
     let (slice, slices) = args.slice;
-    let census = Census::create(client.clone(), &args.output)?;
-    let mut census = with_limits(census, &args.reading).slice(slice, slices);
-    if let Some(previous) = &args.previous {
-        census = census.previous(previous);
-    }
+    let census = Census::create(client.clone(), &args.output)?.slice(slice, slices);
+    let census = with_limits(census.previous(args.previous.as_deref()), &args.reading);
     let (census, shown) = show_progress(census, client, line, Some(describe(&manifest)));
     let read = until_signal(line, &census, census.read(&manifest).boxed()).await;
     drop(shown);
@@ -529,17 +476,17 @@ fn print_changes(
         .shrink(Shrink::TruncateTo(MIN_VALUE_WIDTH))
         .text("after", |change| text(&change.after))
         .shrink(Shrink::TruncateTo(MIN_VALUE_WIDTH));
-    match (format, format.rows()) {
-        (OutputFormat::Json, _) => changes.iter().try_for_each(print_json)?,
-        (_, Some(rows)) => Page::print(|page| table.write_rows(page.out, rows, changes))?,
-        _ if changes.is_empty() => Page::print(|page| page.line(none))?,
-        _ => Page::print(|page| page.table(&table, || changes))?,
+    match format {
+        OutputFormat::Json => changes.iter().try_for_each(print_json)?,
+        OutputFormat::Table if changes.is_empty() => Page::print(|page| page.line(none))?,
+        OutputFormat::Table => Page::print(|page| page.table(&table, || changes))?,
+        format => Page::print(|page| table.write_rows(page.out, format, changes))?,
     }
     Ok(if changes.is_empty() { ExitStatus::Success } else { ExitStatus::CheckFailed })
 }
 
-fn print_written(rows: &str, target: &str) -> Result<ExitStatus, CommandError> {
-    let file = escape(target);
+fn print_written(rows: &str, target: &Path) -> Result<ExitStatus, CommandError> {
+    let file = escape(&target.display().to_string());
     Page::print(|page| writeln!(page.out, "wrote {rows} to {file}"))?;
     Ok(ExitStatus::Success)
 }

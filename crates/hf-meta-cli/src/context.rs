@@ -8,7 +8,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use futures::stream::{self, StreamExt};
 use hf_meta::report::{Finding, Plan};
@@ -19,7 +18,7 @@ use super::error_report::{ErrorReport, HintContext, print_warning, print_warning
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::{RepoArg, RepoText};
-use super::stderr::{ProgressLine, ReadProgress};
+use super::stderr::{ProgressLine, ReadProgress, lock};
 
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
@@ -46,41 +45,33 @@ pub(crate) struct SelectionArgs {
 
     /// Requests for headers: two ranges per file (exact), one range per file (prefetch), or one request per
     /// repository, which returns the headers as parsed by the Hub (hub) [default: exact]
-    #[arg(long, value_name = "PLAN")]
-    plan: Option<PlanArg>,
+    #[arg(long, value_name = "PLAN", value_parser = plans(&["exact", "prefetch", "hub"]))]
+    plan: Option<Plan>,
 
     /// Number of repositories to read concurrently [default: 32]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
     jobs: Option<u16>,
 }
 
-/// The names of plans.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum PlanArg {
-    Exact,
-    Prefetch,
-    Hub,
+/// Returns a parser that accepts only these names of plans.
+fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Value = Plan> {
+    PossibleValuesParser::new(names).map(|name| match &*name {
+        "hub" => Plan::Hub,
+        "prefetch" => Plan::Prefetch,
+        _ => Plan::Exact,
+    })
 }
 
 /// Restricts the option `--plan` to the plans that read files.
 pub(crate) fn file_plans(plan: clap::Arg) -> clap::Arg {
-    let parser = PossibleValuesParser::new(["exact", "prefetch"]);
-    plan.value_parser(parser.try_map(|name| PlanArg::from_str(&name, false))).help(
+    plan.value_parser(plans(&["exact", "prefetch"])).help(
         "Requests for headers: two ranges per file (exact) or one (prefetch) [default: exact]",
     )
 }
 
 impl SelectionArgs {
-    pub(super) fn plan(&self) -> Plan {
-        match self.plan {
-            Some(PlanArg::Hub) => Plan::Hub,
-            Some(PlanArg::Prefetch) => Plan::Prefetch,
-            Some(PlanArg::Exact) | None => Plan::Exact,
-        }
-    }
-
     fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
-        let model = client.source(source.source.clone()?).plan(self.plan());
+        let model = client.source(source.source.clone()?).plan(self.plan.unwrap_or_default());
         let model = model.revision(self.revision.as_deref()).path(self.path.as_deref());
         Ok(model.format(self.weights.as_deref()))
     }
@@ -134,8 +125,8 @@ impl CommandContext {
             let source =
                 source.with_selection(selection.revision.as_deref(), selection.path.as_deref());
             async move {
-                let shards = Arc::clone(&repo);
-                let on_progress = move |progress| shards.update(progress);
+                let reading_repo = Arc::clone(&repo);
+                let on_progress = move |progress| *lock(&reading_repo.shards) = Some(progress);
                 let result =
                     async { read(model?.meter(&meter).on_progress(on_progress)).await }.await;
                 reading.finish(&repo, result.is_err());

@@ -14,7 +14,7 @@ use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 
 use super::context::CommandContext;
 use super::exit::{CommandError, ExitStatus};
-use super::output::{Page, print_json};
+use super::output::{Page, joined, print_json};
 use super::repos::RepoText;
 use super::table::{Shrink, Table};
 use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, TerminalSize, YELLOW, width, wrap};
@@ -114,12 +114,10 @@ fn write_matches(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     let Some(QuantizedLinear { quantized, modules, plain, .. }) = &diff.quantized else {
         return Ok(());
     };
-    let mut names: Vec<_> = plain.iter().take(MAX_PLAIN).map(|name| escape(name)).collect();
-    if plain.len() > MAX_PLAIN {
-        names.push("…".to_owned());
-    }
-    let plain =
-        if names.is_empty() { String::new() } else { format!("; plain: {}", names.join(", ")) };
+    let plain = match joined(plain.iter().map(|name| escape(name)), MAX_PLAIN) {
+        names if names.is_empty() => names,
+        names => format!("; plain: {names}"),
+    };
     let modules = counted(*modules, "linear module");
     page.line(&format!("quantized: {} of {modules}{plain}", thousands(*quantized)))
 }
@@ -224,13 +222,6 @@ fn files(group: &ChangeGroup<'_>, side: fn(&TensorChange) -> &Option<TensorState
     }
 }
 
-/// A number for both checkpoints, and the function that formats it.
-struct TotalsRow<'a> {
-    name: &'a str,
-    values: [u64; 2],
-    format: fn(u64) -> String,
-}
-
 /// Writes the parameters per dtype, the total, and the bytes of both checkpoints.
 fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     let sides = [&diff.before, &diff.after].map(|side| &side.parameter_count);
@@ -240,34 +231,34 @@ fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
             dtypes.entry(dtype).or_default()[side] = row.parameters;
         }
     }
-    let row = |name, values| TotalsRow { name, values, format: thousands };
+    let row = |name: &str, [before, after]: [u64; 2], format: fn(u64) -> String| {
+        [escape(name), format(before), format(after), change(before, after, format)]
+    };
     let mut rows: Vec<_> =
-        dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts)).collect();
+        dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts, thousands)).collect();
     let totals = sides.map(hf_meta::ParameterCount::totals);
     let parameters = totals.map(|totals| totals.parameters);
     if dtypes.len() > 1 {
-        rows.push(row("total", parameters));
+        rows.push(row("total", parameters, thousands));
     }
     let elements = totals.map(|totals| totals.elements);
     if elements != parameters {
-        rows.push(row("elements", elements));
+        rows.push(row("elements", elements, thousands));
     }
-    rows.push(TotalsRow { format: bytes, ..row("bytes", totals.map(|totals| totals.bytes)) });
+    rows.push(row("bytes", totals.map(|totals| totals.bytes), bytes));
     let table = Table::new()
-        .text("parameters", |row: &&TotalsRow<'_>| escape(row.name))
-        .number("before", |row| (row.format)(row.values[0]))
-        .shrink(Shrink::Drop)
-        .number("after", |row| (row.format)(row.values[1]))
-        .number("change", |row| change(row));
+        .text("parameters", |row: &&[String; 4]| row[0].clone())
+        .optional_number("before", |row| row[1].clone())
+        .number("after", |row| row[2].clone())
+        .number("change", |row| row[3].clone());
     page.table(&table, || &rows)
 }
 
-fn change(row: &TotalsRow<'_>) -> String {
-    let [before, after] = row.values;
+fn change(before: u64, after: u64, format: fn(u64) -> String) -> String {
     match after.cmp(&before) {
-        Ordering::Less => format!("-{}", (row.format)(before - after)),
+        Ordering::Less => format!("-{}", format(before - after)),
         Ordering::Equal => "=".to_owned(),
-        Ordering::Greater => format!("+{}", (row.format)(after - before)),
+        Ordering::Greater => format!("+{}", format(after - before)),
     }
 }
 

@@ -15,7 +15,7 @@ use hf_meta::{
 };
 
 use super::exit::CommandError;
-use super::output::causes;
+use super::output::{causes, joined};
 use super::repos::RepoArg;
 use super::terminal::{BOLD, CYAN, RED, TerminalSize, YELLOW, wrap_after_label};
 
@@ -47,9 +47,8 @@ pub(crate) struct HintContext {
     pub(crate) endpoint: Endpoint,
     /// The origin of the token.
     pub(crate) token_source: Option<String>,
-    pub(crate) subcommands: Vec<String>,
-    /// The options without a subcommand, without their dashes.
-    pub(crate) options: Vec<String>,
+    /// The subcommands and the options.
+    pub(crate) definition: clap::Command,
     /// True if the subcommand has the option `--path`.
     pub(crate) has_path: bool,
 }
@@ -80,8 +79,8 @@ impl ErrorReport {
 
     /// Creates the report of an error that is not about a source.
     pub(crate) fn for_command(error: &CommandError, token_source: Option<&str>) -> Self {
-        let client = error.error.downcast_ref();
-        let hint = client.and_then(|error| client_hint(error, token_source));
+        let hint = error.error.downcast_ref().and_then(client_hint);
+        let hint = hint.map(|hint| hint.replace("{token}", token_source.unwrap_or("--token")));
         let error = &*error.error;
         let (message, causes) = (error.to_string(), causes(error));
         Self { position: None, message, causes, hint }
@@ -149,22 +148,18 @@ pub(crate) fn severity_label(severity: Severity) -> (Style, &'static str) {
 }
 
 /// Returns the hint for a client that cannot be set up.
-fn client_hint(error: &Error, token_source: Option<&str>) -> Option<String> {
-    let hint = match error {
+fn client_hint(error: &Error) -> Option<&'static str> {
+    Some(match error {
         Error::InvalidEndpoint { .. } => {
             "set --endpoint or HF_ENDPOINT to a URL such as https://huggingface.co"
         }
-        Error::InvalidToken => {
-            let source = token_source.unwrap_or("--token");
-            return Some(format!("the token comes from {source}; set it to just the token, hf_…"));
-        }
+        Error::InvalidToken => "the token comes from {token}; set it to just the token, hf_…",
         Error::InvalidProxy(_) => {
             "set https_proxy to a URL such as http://proxy.example:8080, or unset it"
         }
         Error::MissingHubCache => "set HF_HUB_CACHE or HF_HOME to the cache folder",
         _ => return None,
-    };
-    Some(hint.to_owned())
+    })
 }
 
 /// Returns the hint for an error about a source: from its details, or else from its kind.
@@ -311,25 +306,22 @@ fn select(source: &RepoArg, context: &HintContext) -> String {
 
 /// Lists values of `--path` up to a limit, if one has to be chosen.
 fn choices(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
-    let (names, alternative): (Vec<_>, _) = match error {
+    let (names, alternative) = match error {
         Error::SeveralSets { sets, .. } => {
-            (sets.iter().map(|set| set.path.as_str()).collect(), ", or to its folder")
+            let paths = sets.iter().map(|set| set.path.to_string());
+            (joined(paths, MAX_CHOICES), ", or to its folder")
         }
         // Weights in another format are worth more than a list of quantizations.
         Error::NoWeights { other_formats, .. } if !other_formats.is_empty() => return None,
         Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
             let missing = cause.downcast_ref::<QuantizationNotFound>()?;
-            (missing.quantizations.iter().map(|name| &**name).collect(), "")
+            let names = missing.quantizations.iter().map(ToString::to_string);
+            (joined(names, MAX_CHOICES), "")
         }
         _ => return None,
     };
-    let more = match names.len().saturating_sub(MAX_CHOICES) {
-        0 => String::new(),
-        more => format!(", and {} more", thousands(more as u64)),
-    };
-    let listed = names.into_iter().take(MAX_CHOICES).collect::<Vec<_>>().join(", ");
     let alternative = if context.has_path { alternative } else { "" };
-    Some(format!("{} one of them{alternative}: {listed}{more}", select(source, context)))
+    Some(format!("{} one of them{alternative}: {names}", select(source, context)))
 }
 
 /// Points to a local file with the same name, because a bare name always means a repository.
@@ -353,14 +345,16 @@ fn misspelled_command(source: &RepoArg, error: &Error, context: &HintContext) ->
         return None;
     }
     let name = &source.display;
-    if context.options.contains(name) {
+    let mut options = context.definition.get_arguments().filter_map(clap::Arg::get_long);
+    if options.any(|option| option == name) {
         return Some(format!("did you mean the option `--{name}`?"));
     }
     if INSPECTION_WORDS.contains(&&**name) {
         return Some("to inspect a repository, omit the command: `hf-meta REPO`".to_owned());
     }
-    let is_meant = |name: &&String| strsim::damerau_levenshtein(name, &source.display) <= MAX_TYPOS;
-    let command = context.subcommands.iter().find(is_meant)?;
+    let is_meant = |command: &&str| strsim::damerau_levenshtein(command, name) <= MAX_TYPOS;
+    let mut commands = context.definition.get_subcommands().map(clap::Command::get_name);
+    let command = commands.find(is_meant)?;
     Some(format!("did you mean the command `hf-meta {command}`?"))
 }
 

@@ -8,9 +8,9 @@ use super::exit::{CommandError, ExitStatus};
 use super::memory::{self, MemoryArgs};
 use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
-use super::table::{OutputFormat, RowFormat};
+use super::table::OutputFormat;
 use super::terminal::ColorArgs;
-use super::views::overview::{OverviewRow, SortKey};
+use super::views::overview::{OverviewRow, SortKey, machine_columns};
 use super::views::{explain, headers, overview, parameters, tree};
 
 #[derive(Debug, clap::Args)]
@@ -100,8 +100,8 @@ enum View {
     Json,
     /// JSON without headers.
     JsonSummary,
-    /// One row per repository; without a format, a table for people.
-    Overview(Option<RowFormat>),
+    /// One row per repository.
+    Overview(OutputFormat),
 }
 
 impl View {
@@ -125,14 +125,14 @@ impl InspectArgs {
         let has_rows = (repos > 1 || self.sort.is_some()) && !self.sets;
         match format {
             Some(OutputFormat::Json) => View::JsonSummary,
-            Some(format) => View::Overview(format.rows()),
+            Some(format) => View::Overview(format),
             None if json && self.summary => View::JsonSummary,
             None if json => View::Json,
             None if tensors => View::Tensors,
             None if tree => View::Tree,
             None if explain => View::Explain,
             None if metadata => View::Metadata,
-            None if has_rows => View::Overview(None),
+            None if has_rows => View::Overview(OutputFormat::Table),
             None if self.memory.is_selected() => View::Memory,
             None => View::Parameters,
         }
@@ -250,18 +250,19 @@ fn unmatched(
 /// after all repositories have been read.
 async fn overview(
     args: &InspectArgs,
-    format: Option<RowFormat>,
+    format: OutputFormat,
     sources: Sources<'_>,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
-    let streamed = format.filter(|format| *format != RowFormat::Markdown && args.sort.is_none());
-    if let Some(format) = streamed {
-        Page::print(|page| overview::write_headings(page, format))?;
+    let is_streamed =
+        matches!(format, OutputFormat::Tsv | OutputFormat::Csv) && args.sort.is_none();
+    if is_streamed {
+        Page::print(|page| machine_columns().write_headings(page.out, format))?;
     }
     let mut rows = Vec::new();
     let mut add = |row: OverviewRow| {
-        if let Some(format) = streamed {
-            return Page::print(|page| overview::write_row(page, format, &row));
+        if is_streamed {
+            return Page::print(|page| machine_columns().write_lines(page.out, format, [&row]));
         }
         rows.push(row);
         Ok(())
@@ -280,7 +281,7 @@ async fn overview(
         }
     };
     let status = context.for_each(sources, read, collect).await?;
-    if streamed.is_none() {
+    if !is_streamed {
         Page::print(|page| overview::write(page, rows, format, args.sort))?;
     }
     Ok(status)

@@ -33,10 +33,6 @@ mod views;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 
-#[cfg(not(feature = "census"))]
-use self::absent::census;
-#[cfg(not(feature = "server"))]
-use self::absent::serve;
 use self::args::{Args, Command};
 use self::context::CommandContext;
 use self::error_report::{ErrorReport, HintContext};
@@ -75,17 +71,24 @@ fn run(args: &Args) -> Result<ExitStatus, CommandError> {
 }
 
 async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, CommandError> {
-    let connection = &args.connection;
     match &args.command {
         None => inspect::run(&args.inspect, &context(args, line)?).await,
         Some(Command::Badge(badge)) => badge::run(badge, &context(args, line)?).await,
         Some(Command::Verify(verify)) => verify::run(verify, &context(args, line)?).await,
         Some(Command::Diff(diff)) => diff::run(diff, &context(args, line)?).await,
-        Some(Command::Census(census)) => Box::pin(census::run(census, connection, &line)).await,
+        #[cfg(feature = "census")]
+        Some(Command::Census(census)) => {
+            Box::pin(census::run(census, &args.connection, &line)).await
+        }
+        #[cfg(not(feature = "census"))]
+        Some(Command::Census(_)) => absent::not_included("census"),
         Some(Command::Cache(cache)) => local_commands::cache(cache),
         Some(Command::Completions(shell)) => completions::run(shell),
         Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
-        Some(Command::Serve(serve)) => serve::run(serve, connection).await,
+        #[cfg(feature = "server")]
+        Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await,
+        #[cfg(not(feature = "server"))]
+        Some(Command::Serve(_)) => absent::not_included("server"),
     }
 }
 
@@ -96,8 +99,7 @@ fn context(args: &Args, line: ProgressLine) -> Result<CommandContext, CommandErr
     let hints = HintContext {
         endpoint: client.endpoint().clone(),
         token_source: args.connection.token_source(),
-        subcommands: Args::subcommands(),
-        options: Args::options(),
+        definition: Args::definition(),
         has_path: !matches!(args.command, Some(Command::Diff(_))),
     };
     Ok(CommandContext {

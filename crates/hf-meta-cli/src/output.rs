@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io::{self, BufWriter, Write};
 
 use anstyle::Style;
-use hf_meta::report::text::escape;
+use hf_meta::report::text::{escape, thousands};
 use hf_meta::{Error, WeightSet};
 use serde::Serialize;
 use serde_json::Serializer;
@@ -56,6 +56,13 @@ impl Page<'_> {
     {
         table.write(self.out, self.terminal.map(|size| size.width), rows)
     }
+}
+
+/// Joins the first texts with commas, and the number of the other texts.
+pub(crate) fn joined(texts: impl ExactSizeIterator<Item = String>, max: usize) -> String {
+    let more = texts.len().saturating_sub(max) as u64;
+    let more = (more > 0).then(|| format!("{} more", thousands(more)));
+    texts.take(max).chain(more).collect::<Vec<_>>().join(", ")
 }
 
 /// Prints bytes to stdout unmodified. `anstream` would remove bytes that look like terminal styles.

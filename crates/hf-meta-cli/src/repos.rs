@@ -1,17 +1,14 @@
 //! The repositories of a subcommand, from arguments and lists. Each is a repository, a URL or a path.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use hf_meta::{Endpoint, Source, SourceError};
-use hf_meta_repo_list::{self as repo_list, ListedName};
+use hf_meta_repo_list::ListedName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::census;
-use super::exit::{CommandError, failed_to};
+use super::exit::CommandError;
 
 /// The options that name repositories.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,8 +39,8 @@ impl RepoListArgs {
         let mut repos = Vec::new();
         for repo in &self.repos {
             if repo.text == "-" {
-                let list = read_list(Path::new("-"))?;
-                repos.extend(repo_list::lines(&list).map(RepoText::from));
+                let names = read_names(Path::new("-"), None)?;
+                repos.extend(names.into_iter().map(RepoText::from));
             } else {
                 repos.push(repo.clone());
             }
@@ -79,22 +76,25 @@ impl From<ListedName> for RepoText {
     }
 }
 
+/// Returns the names in a file, or in stdin if its name is `-`.
+#[cfg(feature = "census")]
 fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<ListedName>, CommandError> {
-    if let Some(names) = census::read_names(file, column)? {
-        return Ok(names);
-    }
-    let names = repo_list::parse(file, &read_list(file)?, column);
-    names.map_err(|error| CommandError::usage(format!("the list `{}` {error}", file.display())))
+    Ok(hf_meta_census::read_names(file, column)?)
 }
 
-/// Reads a file, or stdin if its name is `-`.
-fn read_list(file: &Path) -> io::Result<String> {
+/// Returns the names in a text file, or in stdin if its name is `-`.
+#[cfg(not(feature = "census"))]
+fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<ListedName>, CommandError> {
+    use hf_meta_repo_list::{parse, read};
+
     let text = if file == Path::new("-") {
-        repo_list::read(io::stdin().lock())
+        read(std::io::stdin().lock())
     } else {
-        File::open(file).and_then(repo_list::read)
+        std::fs::File::open(file).and_then(read)
     };
-    text.map_err(failed_to(format!("read `{}`", file.display())))
+    let text = text.map_err(super::exit::failed_to(format!("read `{}`", file.display())))?;
+    let names = parse(file, &text, column);
+    names.map_err(|error| CommandError::usage(format!("the list `{}` {error}", file.display())))
 }
 
 /// A source on the command line, in parsed and displayable form.

@@ -3,13 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::FutureExt;
 use hf_meta::report::text::parse_seconds;
-use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, RetryPolicy};
+use hf_meta::{AddressPolicy, Client, DiskCache, RetryPolicy};
 use hf_meta_server::{RedisCache, Service, ServiceConfig};
 use tokio::net::TcpListener;
 
@@ -35,7 +34,7 @@ pub(crate) struct ServeArgs {
 
     /// Header cache: a folder, a `redis://…` or `rediss://…` URL to share it between servers, or `off` [default:
     /// hf-meta in $XDG_CACHE_HOME, else in ~/.cache]
-    #[arg(long, value_name = "CACHE", hide_env_values = true)]
+    #[arg(long, value_name = "CACHE", value_parser = cache_location, hide_env_values = true)]
     cache: Option<CacheLocation>,
 
     /// Size limit of a disk cache, in bytes
@@ -66,18 +65,12 @@ enum CacheLocation {
     Redis(String),
 }
 
-impl FromStr for CacheLocation {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once("://") {
-            Some(("redis" | "rediss", _)) => Ok(Self::Redis(text.to_owned())),
-            Some(_) => {
-                Err("must be a folder, `off`, or a URL that begins with redis:// or rediss://")
-            }
-            None if text == "off" => Ok(Self::Off),
-            None => Ok(Self::Folder(expand_home(text).unwrap_or_else(|| text.into()))),
-        }
+fn cache_location(text: &str) -> Result<CacheLocation, &'static str> {
+    match text.split_once("://") {
+        Some(("redis" | "rediss", _)) => Ok(CacheLocation::Redis(text.to_owned())),
+        Some(_) => Err("must be a folder, `off`, or a URL that begins with redis:// or rediss://"),
+        None if text == "off" => Ok(CacheLocation::Off),
+        None => Ok(CacheLocation::Folder(expand_home(text).unwrap_or_else(|| text.into()))),
     }
 }
 
@@ -155,7 +148,8 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
     let token = connection.token.clone().or_else(|| variable("HF_META_TOKEN"));
     let token = token.unwrap_or_default();
     let retries = usize::from(connection.retries.unwrap_or(2));
-    let mut builder = ClientBuilder::from_env()
+    let builder = connection
+        .builder()
         .token(token.trim())
         .address_policy(AddressPolicy::Public)
         .user_agent("serve")
@@ -171,25 +165,17 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
         )
         .branch_ttl(args.service.ttl)
         .stale_if_error(args.stale_if_error);
-    if let Some(endpoint) = &connection.endpoint {
-        builder = builder.endpoint(endpoint);
-    }
-    if connection.offline {
-        builder = builder.offline(true);
-    }
-    let in_folder = |folder| DiskCache::with_limit(folder, args.cache_limit);
-    let builder = match &args.cache {
-        _ if connection.no_cache => builder,
-        Some(CacheLocation::Off) => builder,
-        Some(CacheLocation::Folder(folder)) => builder.header_cache(in_folder(folder.clone())),
+    let default = || Some(CacheLocation::Folder(DiskCache::from_env()?.folder().to_owned()));
+    let cache = args.cache.clone().or_else(default).filter(|_| !connection.no_cache);
+    let builder = match cache {
+        Some(CacheLocation::Folder(folder)) => {
+            builder.header_cache(DiskCache::with_limit(folder, args.cache_limit))
+        }
         Some(CacheLocation::Redis(address)) => {
-            let cache = RedisCache::with_timeout(address, args.cache_timeout);
+            let cache = RedisCache::with_timeout(&address, args.cache_timeout);
             builder.header_cache(cache.map_err(io::Error::other)?)
         }
-        None => match DiskCache::from_env() {
-            Some(cache) => builder.header_cache(in_folder(cache.folder().to_owned())),
-            None => builder,
-        },
+        Some(CacheLocation::Off) | None => builder,
     };
     Ok(builder.build()?)
 }

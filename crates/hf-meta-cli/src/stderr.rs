@@ -2,7 +2,7 @@
 //! else is printed.
 
 use std::env;
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use std::io::{self, IsTerminal, Write};
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -104,13 +104,13 @@ impl ProgressLine {
                     }
                 }
             };
-            // Without a thread, there is no progress.
+            // If the thread cannot be started, no progress is shown.
             let _ = thread::Builder::new().name("progress".to_owned()).spawn(redraw);
         }
         ShownProgress(self.clone())
     }
 
-    /// Draws the line, or prints it without a terminal. Returns false if this text is no longer shown.
+    /// Redraws the line on a terminal; otherwise, prints the text. Returns false if this text is no longer shown.
     fn draw(&self, spinner: char, text: &ProgressText) -> bool {
         let columns = TerminalSize::from_stderr().map_or(usize::MAX, |size| size.width);
         let max_width = columns.saturating_sub(RESERVED_COLUMNS);
@@ -277,15 +277,11 @@ pub(crate) struct RepoProgress {
     name: String,
     meter: CallMeter,
     started: Instant,
-    shards: Mutex<Option<Progress>>,
+    /// The number of shards that were read.
+    pub(crate) shards: Mutex<Option<Progress>>,
 }
 
 impl RepoProgress {
-    /// Sets the number of shards that were read.
-    pub(crate) fn update(&self, progress: Progress) {
-        *lock(&self.shards) = Some(progress);
-    }
-
     /// Formats the name, and the wait, the shards or the time.
     fn describe(&self, max_width: usize) -> String {
         let shards = lock(&self.shards).map(|Progress { done, total, .. }| {
@@ -354,6 +350,7 @@ impl<S: Subscriber> Layer<S> for Log {
         let mut line = LogLine::default();
         event.record(&mut line);
         let LogLine { message, fields } = line;
+        let fields = fields.join(", ");
         let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
         let line = format!("{style}{label}{style:#}: {message}{fields}\n");
         // A failure to write to stderr must not affect the results.
@@ -361,11 +358,11 @@ impl<S: Subscriber> Layer<S> for Log {
     }
 }
 
-/// The message of an event and its other fields, separated by commas.
+/// The message of an event and its other fields.
 #[derive(Default)]
 struct LogLine {
     message: String,
-    fields: String,
+    fields: Vec<String>,
 }
 
 impl Visit for LogLine {
@@ -384,13 +381,10 @@ impl Visit for LogLine {
 
 impl LogLine {
     fn add(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            value.clone_into(&mut self.message);
-            return;
+        match field.name() {
+            "message" => value.clone_into(&mut self.message),
+            name => self.fields.push(format!("{name}: {value}")),
         }
-        let separator = if self.fields.is_empty() { "" } else { ", " };
-        // Writing to a string does not fail.
-        let _ = write!(self.fields, "{separator}{}: {value}", field.name());
     }
 }
 

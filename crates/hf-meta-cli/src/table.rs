@@ -47,34 +47,15 @@ pub(crate) enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Returns the format of rows for other programs; `None` for a table, and for JSON, which has no columns.
-    pub(crate) fn rows(self) -> Option<RowFormat> {
-        match self {
-            Self::Table | Self::Json => None,
-            Self::Tsv => Some(RowFormat::Tsv),
-            Self::Csv => Some(RowFormat::Csv),
-            Self::Md => Some(RowFormat::Markdown),
-        }
-    }
-}
-
-/// A format for other programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RowFormat {
-    Tsv,
-    Csv,
-    Markdown,
-}
-
-impl RowFormat {
+    /// Formats a row for other programs.
     fn line(self, cells: &[String]) -> String {
         match self {
-            Self::Tsv => cells.join("\t"),
             Self::Csv => cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(","),
-            Self::Markdown => {
+            Self::Md => {
                 let cells: Vec<_> = cells.iter().map(|cell| markdown(cell)).collect();
                 format!("| {} |", cells.join(" | "))
             }
+            _ => cells.join("\t"),
         }
     }
 }
@@ -131,6 +112,15 @@ impl<'a, R> Table<'a, R> {
         self.column(heading, Alignment::Right, Box::new(cell))
     }
 
+    /// Adds a column of numbers that a narrow terminal does not show.
+    pub(crate) fn optional_number(
+        self,
+        heading: &'static str,
+        cell: impl Fn(&R) -> String + 'a,
+    ) -> Self {
+        self.number(heading, cell).shrink(Shrink::Drop)
+    }
+
     fn column(
         mut self,
         heading: &'static str,
@@ -174,7 +164,7 @@ impl<'a, R> Table<'a, R> {
     pub(crate) fn write_rows(
         &self,
         out: &mut dyn Write,
-        format: RowFormat,
+        format: OutputFormat,
         rows: impl IntoIterator<Item = R>,
     ) -> io::Result<()> {
         self.write_headings(out, format)?;
@@ -182,9 +172,13 @@ impl<'a, R> Table<'a, R> {
     }
 
     /// Writes the headings for other programs.
-    pub(crate) fn write_headings(&self, out: &mut dyn Write, format: RowFormat) -> io::Result<()> {
+    pub(crate) fn write_headings(
+        &self,
+        out: &mut dyn Write,
+        format: OutputFormat,
+    ) -> io::Result<()> {
         self.write_cells(out, format, |column| column.heading.to_owned())?;
-        if format != RowFormat::Markdown {
+        if format != OutputFormat::Md {
             return Ok(());
         }
         self.write_cells(out, format, |column| match column.alignment {
@@ -197,7 +191,7 @@ impl<'a, R> Table<'a, R> {
     pub(crate) fn write_lines(
         &self,
         out: &mut dyn Write,
-        format: RowFormat,
+        format: OutputFormat,
         rows: impl IntoIterator<Item = R>,
     ) -> io::Result<()> {
         let mut rows = rows.into_iter();
@@ -207,7 +201,7 @@ impl<'a, R> Table<'a, R> {
     fn write_cells(
         &self,
         out: &mut dyn Write,
-        format: RowFormat,
+        format: OutputFormat,
         cell: impl Fn(&Column<'a, R>) -> String,
     ) -> io::Result<()> {
         let cells: Vec<_> = self.columns.iter().map(cell).collect();
@@ -420,7 +414,7 @@ mod tests {
     fn tsv_has_one_tab_between_cells() {
         let mut out = Vec::new();
         let rows = [["a b", "1", ""], ["c", "2", "x"]];
-        table().write_rows(&mut out, RowFormat::Tsv, rows).unwrap();
+        table().write_rows(&mut out, OutputFormat::Tsv, rows).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "name\tn\t\na b\t1\t\nc\t2\tx\n");
     }
 
@@ -428,8 +422,8 @@ mod tests {
     fn separators_in_cells_are_quoted() {
         let rows = [["a,\"b\"", "1", "x|y"]];
         let (mut csv, mut markdown) = (Vec::new(), Vec::new());
-        table().write_rows(&mut csv, RowFormat::Csv, rows).unwrap();
-        table().write_rows(&mut markdown, RowFormat::Markdown, rows).unwrap();
+        table().write_rows(&mut csv, OutputFormat::Csv, rows).unwrap();
+        table().write_rows(&mut markdown, OutputFormat::Md, rows).unwrap();
         assert_eq!(String::from_utf8(csv).unwrap(), "name,n,\n\"a,\"\"b\"\"\",1,x|y\n");
         let expected = "| name | n |  |\n| --- | ---: | --- |\n| a,\"b\" | 1 | x\\|y |\n";
         assert_eq!(String::from_utf8(markdown).unwrap(), expected);
@@ -445,7 +439,7 @@ mod tests {
             ("&lt;$x$", r"\&lt;\$x\$"),
             ("https://www.x a@b.c", r"https\://www\.x a\@b.c"),
         ] {
-            assert_eq!(RowFormat::Markdown.line(&[cell.to_owned()]), format!("| {escaped} |"));
+            assert_eq!(OutputFormat::Md.line(&[cell.to_owned()]), format!("| {escaped} |"));
         }
     }
 

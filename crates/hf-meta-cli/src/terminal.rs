@@ -19,15 +19,10 @@ pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default().bold();
 pub(crate) struct ColorArgs {
     /// When to use colors: auto, always or never [default: auto]
     #[arg(long, value_name = "WHEN", hide_possible_values = true)]
-    color: Option<ColorChoice>,
+    pub(crate) color: Option<ColorChoice>,
 }
 
 impl ColorArgs {
-    /// Returns whether the option is given.
-    pub(crate) fn is_set(self) -> bool {
-        self.color.is_some()
-    }
-
     /// Applies the option to stdout and stderr. By default, `anstream` removes styles from text that is not written to
     /// a terminal.
     pub(crate) fn apply(self) {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandError, ExitStatus};
-use super::output::{Page, message_with_causes, print_json};
+use super::output::{Page, joined, message_with_causes, print_json};
 use super::repos::{RepoArg, RepoListArgs, RepoText};
 use super::terminal::{ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
 
@@ -176,11 +176,8 @@ fn write_unchecked(page: &mut Page<'_>, sets: &[WeightSet]) -> io::Result<()> {
         Some(quantization) if set.kind == WeightsKind::Model => escape(quantization),
         _ => escape(set.path.as_str()),
     };
-    let mut names: Vec<_> = sets.iter().take(MAX_UNCHECKED).map(name).collect();
-    if let more @ 1.. = sets.len().saturating_sub(MAX_UNCHECKED) {
-        names.push(format!("{} more", thousands(more as u64)));
-    }
-    page.line(&format!("not checked: {}; --all checks them", names.join(", ")))
+    let names = joined(sets.iter().map(name), MAX_UNCHECKED);
+    page.line(&format!("not checked: {names}; --all checks them"))
 }
 
 /// Writes the findings by kind.

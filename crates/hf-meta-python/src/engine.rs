@@ -196,13 +196,7 @@ impl Engine {
         since_list: Option<PathBuf>,
     ) -> PyResult<NativeCall> {
         self.start(request, move |client, job| async move {
-            let mut listing = Listing::new();
-            if let Some(tag) = filter {
-                listing = listing.filter(tag);
-            }
-            if let Some(author) = author {
-                listing = listing.author(author);
-            }
+            let mut listing = Listing::new().filter(filter.as_deref()).author(author.as_deref());
             if let Some(list) = since_list {
                 listing = listing.update(&list)?;
             }
@@ -230,11 +224,7 @@ impl Engine {
             let manifest = Manifest::open(&list, column.as_deref())?;
             let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
             let census = census.all_quantizations(all_quantizations);
-            let census = match previous {
-                Some(previous) => census.previous(previous),
-                None => census,
-            };
-            census.read(&manifest).await.map(summary)
+            census.previous(previous.as_deref()).read(&manifest).await.map(summary)
         })
     }
 
@@ -282,8 +272,7 @@ impl Engine {
     ) -> PyResult<NativeCall> {
         self.start(request, move |client, job| {
             blocking(async move {
-                let mut options = PublishOptions::default();
-                (options.title, options.license, options.tensors) = (title, license, tensors);
+                let options = PublishOptions { title, license, tensors };
                 job.set(Census::open(client, &target)?).publish(&output, &options).await
             })
         })

@@ -151,9 +151,11 @@ impl MockHub {
     /// Panics if the repository does not exist.
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) {
         match self.state.repos().get_mut(repo) {
-            Some(repo) => Arc::make_mut(repo).set_reference(branch, commit),
+            Some(repo) => {
+                Arc::make_mut(repo).references.insert(branch.to_owned(), commit.to_owned())
+            }
             None => panic!("repository `{repo}` does not exist"),
-        }
+        };
     }
 }
 

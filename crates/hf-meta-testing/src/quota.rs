@@ -54,31 +54,22 @@ impl RequestCounts {
 const ADVERTISED: (u64, Duration) = (3_000, Duration::from_secs(300));
 
 /// The quotas of all callers and the request counts.
+#[derive(Default)]
 pub(crate) struct Quotas {
     /// The number of requests per window, if quotas are enforced.
     pub limit: Option<(u64, Duration)>,
     /// The size of all response bodies.
     pub sent: BytesSent,
-    started: Instant,
     usage: Mutex<QuotaUsage>,
 }
 
 #[derive(Default)]
 struct QuotaUsage {
     counts: RequestCounts,
+    /// The time of the first request, at which the first windows begin.
+    started: Option<Instant>,
     /// The current window and its requests, by caller and kind.
     windows: HashMap<(Option<String>, &'static str), (u128, u64)>,
-}
-
-impl Default for Quotas {
-    fn default() -> Self {
-        Self {
-            limit: None,
-            sent: BytesSent::default(),
-            started: Instant::now(),
-            usage: Mutex::default(),
-        }
-    }
 }
 
 impl Quotas {
@@ -121,7 +112,8 @@ impl Quotas {
         let Some((requests, window)) = self.limit else {
             return (kind, Some(ADVERTISED.0), ADVERTISED.1);
         };
-        let (elapsed, length) = (self.started.elapsed().as_nanos(), window.as_nanos().max(1));
+        let elapsed = usage.started.get_or_insert_with(Instant::now).elapsed().as_nanos();
+        let length = window.as_nanos().max(1);
         let key = (request.authorization.clone(), kind);
         let (number, used) = usage.windows.entry(key).or_default();
         if *number != elapsed / length {

@@ -57,7 +57,7 @@ pub struct Repo {
     fake_headers: Option<String>,
     /// The commit that [`Repo::file`] adds files to.
     current: String,
-    references: HashMap<String, String>,
+    pub(crate) references: HashMap<String, String>,
     commits: HashMap<String, BTreeMap<String, File>>,
 }
 
@@ -93,7 +93,7 @@ impl Repo {
 
     /// Adds or moves a branch or tag.
     pub fn revision(mut self, name: &str, commit: &str) -> Self {
-        self.set_reference(name, commit);
+        self.references.insert(name.to_owned(), commit.to_owned());
         self
     }
 
@@ -168,10 +168,6 @@ impl Repo {
         let revision = if revision == "HEAD" { "main" } else { revision };
         let commit = self.references.get(revision).map_or(revision, String::as_str);
         self.commits.get_key_value(commit).map(|(commit, _)| commit.as_str())
-    }
-
-    pub(crate) fn set_reference(&mut self, name: &str, commit: &str) {
-        self.references.insert(name.to_owned(), commit.to_owned());
     }
 
     /// Returns whether a name redirects to this repository: a former name, or another letter case.

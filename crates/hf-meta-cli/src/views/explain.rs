@@ -16,12 +16,8 @@ const MIN_TEXT_WIDTH: usize = 24;
 /// The width of most parts of packed modules with their dtypes.
 const MIN_PARTS_WIDTH: usize = 16;
 
-/// A group of tensors that are counted alike, or the total.
-struct ExplainRow<'a> {
-    dtype: &'a str,
-    count: &'a DtypeCount,
-    counted: String,
-}
+/// The dtype of tensors that are counted alike, their counts, and the way in which they are counted.
+type ExplainRow<'a> = (&'a str, &'a DtypeCount, String);
 
 /// Writes the groups of tensors in descending order of parameters, and the rules that apply.
 pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
@@ -29,19 +25,13 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     page.heading(&report.source)?;
     let mut groups: Vec<_> = breakdown.groups.iter().collect();
     groups.sort_by_key(|group| Reverse(group.count.parameters));
-    let total = || ExplainRow {
-        dtype: "total",
-        count: report.parameter_count.totals(),
-        counted: rules(breakdown),
-    };
+    let total = || ("total", report.parameter_count.totals(), rules(breakdown));
     let table = Table::new()
-        .text("dtype", |row: &ExplainRow<'_>| escape(row.dtype))
-        .number("tensors", |row| thousands(row.count.tensors))
-        .shrink(Shrink::Drop)
-        .number("elements", |row| thousands(row.count.elements))
-        .shrink(Shrink::Drop)
-        .number("parameters", |row| thousands(row.count.parameters))
-        .text("counted", |row| row.counted.clone())
+        .text("dtype", |(dtype, ..): &ExplainRow<'_>| escape(dtype))
+        .optional_number("tensors", |(_, count, _)| thousands(count.tensors))
+        .optional_number("elements", |(_, count, _)| thousands(count.elements))
+        .number("parameters", |(_, count, _)| thousands(count.parameters))
+        .text("counted", |(.., counted)| counted.clone())
         .shrink(Shrink::WrapTo(MIN_TEXT_WIDTH));
     page.table(&table, || groups.iter().map(|group| group_row(group)).chain([total()]))?;
     if let Some(moe) = &breakdown.moe {
@@ -65,10 +55,8 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
     if !kinds.is_empty() {
         let table = Table::new()
             .text("packing", |kind: &&ModuleKind| kind.packing.to_string())
-            .number("modules", |kind| thousands(kind.modules))
-            .shrink(Shrink::Drop)
-            .number("stored", |kind| thousands(kind.elements))
-            .shrink(Shrink::Drop)
+            .optional_number("modules", |kind| thousands(kind.modules))
+            .optional_number("stored", |kind| thousands(kind.elements))
             .number("parameters", |kind| thousands(kind.parameters))
             .text("size from", |kind| kind.evidence.to_string())
             .shrink(Shrink::Drop)
@@ -101,8 +89,7 @@ fn parts(kind: &ModuleKind) -> String {
 
 fn group_row(group: &TensorGroup) -> ExplainRow<'_> {
     let buffer = group.buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
-    let counted = format!("{}{buffer}", group.counted_as);
-    ExplainRow { dtype: group.dtype.as_str(), count: &group.count, counted }
+    (group.dtype.as_str(), &group.count, format!("{}{buffer}", group.counted_as))
 }
 
 fn rules(breakdown: &CountBreakdown) -> String {

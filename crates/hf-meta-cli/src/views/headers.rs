@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::overview::SortKey;
 use crate::output::Page;
-use crate::table::{RowFormat, Shrink, Table};
+use crate::table::{OutputFormat, Shrink, Table};
 use crate::terminal::DIM;
 
 /// The minimum useful width of the name column.
@@ -49,11 +49,10 @@ pub(crate) fn write_tensors(
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
         .text("dtype", |(_, tensor, _)| escape(tensor.dtype.as_str()))
         .text("shape", |(_, tensor, _)| shape(&tensor.shape))
-        .number("bytes", |(_, tensor, _)| match tensor.byte_length() {
+        .optional_number("bytes", |(_, tensor, _)| match tensor.byte_length() {
             bytes if is_terminal => thousands(bytes),
             bytes => bytes.to_string(),
         })
-        .shrink(Shrink::Drop)
         .text("shard", |(_, _, path)| escape(path.as_str()))
         .shrink(Shrink::Drop);
     let sorted = sort.map(|key| sort_tensors(rows().collect(), key));
@@ -70,13 +69,13 @@ pub(crate) fn write_tensors(
             page.line(&format!("{tensors} matched, {elements}, {}", text::bytes(bytes)))?;
         }
     } else if is_first {
-        table.write_headings(page.out, RowFormat::Tsv)?;
+        table.write_headings(page.out, OutputFormat::Tsv)?;
     }
     match (sorted, is_terminal) {
         (Some(rows), true) => page.table(&table, || rows.iter().cloned()),
-        (Some(rows), false) => table.write_lines(page.out, RowFormat::Tsv, rows),
+        (Some(rows), false) => table.write_lines(page.out, OutputFormat::Tsv, rows),
         (None, true) => page.table(&table, rows),
-        (None, false) => table.write_lines(page.out, RowFormat::Tsv, rows()),
+        (None, false) => table.write_lines(page.out, OutputFormat::Tsv, rows()),
     }
 }
 

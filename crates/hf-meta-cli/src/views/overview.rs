@@ -8,7 +8,7 @@ use hf_meta::{CountReport, Error};
 
 use super::parameters::bits_per_parameter;
 use crate::output::Page;
-use crate::table::{RowFormat, Shrink, Table};
+use crate::table::{OutputFormat, Shrink, Table};
 
 /// The minimum useful width of the repository column.
 const MIN_REPO_WIDTH: usize = 16;
@@ -90,39 +90,25 @@ fn sort(rows: &mut [OverviewRow], key: SortKey) {
     }
 }
 
-/// Writes the headings of a format whose rows are written one by one.
-pub(crate) fn write_headings(page: &mut Page<'_>, format: RowFormat) -> io::Result<()> {
-    machine_columns().write_headings(page.out, format)
-}
-
-/// Writes one row in a format for other programs.
-pub(crate) fn write_row(
-    page: &mut Page<'_>,
-    format: RowFormat,
-    row: &OverviewRow,
-) -> io::Result<()> {
-    machine_columns().write_lines(page.out, format, [row])
-}
-
 /// Writes the rows in a format for other programs, or as a table for people. Tables for people, including Markdown, omit
 /// failed repositories, whose errors are on stderr.
 pub(crate) fn write(
     page: &mut Page<'_>,
     mut rows: Vec<OverviewRow>,
-    format: Option<RowFormat>,
+    format: OutputFormat,
     key: Option<SortKey>,
 ) -> io::Result<()> {
     if let Some(key) = key {
         sort(&mut rows, key);
     }
-    if let Some(format @ (RowFormat::Tsv | RowFormat::Csv)) = format {
+    if matches!(format, OutputFormat::Tsv | OutputFormat::Csv) {
         return machine_columns().write_rows(page.out, format, &rows);
     }
     rows.retain(|row| row.error.is_empty());
     match format {
         _ if rows.is_empty() => Ok(()),
-        Some(format) => human_columns(&rows).write_rows(page.out, format, &rows),
-        None => page.table(&human_columns(&rows), || &rows),
+        OutputFormat::Md => human_columns(&rows).write_rows(page.out, format, &rows),
+        _ => page.table(&human_columns(&rows), || &rows),
     }
 }
 
@@ -136,13 +122,11 @@ fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
             let mark = if row.is_exact { "" } else { "~" };
             row.parameters.map_or_else(String::new, |number| format!("{mark}{}", short(number)))
         })
-        .number("active", |row| row.active.map_or_else(String::new, short))
-        .shrink(Shrink::Drop)
+        .optional_number("active", |row| row.active.map_or_else(String::new, short))
         .shown_if(has(|row| row.active.is_some()))
         .text("dtype", |row| row.dtype.clone())
         .shrink(Shrink::Drop)
-        .number("bits", |row| row.bits())
-        .shrink(Shrink::Drop)
+        .optional_number("bits", |row| row.bits())
         .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
         .number("memory", |row| row.memory.map_or_else(String::new, bytes))
         .shown_if(has(|row| row.memory.is_some()))
@@ -152,7 +136,7 @@ fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
 }
 
 /// Returns the columns for other programs, which are always the same and have all digits.
-fn machine_columns<'a>() -> Table<'static, &'a OverviewRow> {
+pub(crate) fn machine_columns<'a>() -> Table<'static, &'a OverviewRow> {
     let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
     Table::new()
         .text("repository", |row: &&OverviewRow| row.repo.clone())

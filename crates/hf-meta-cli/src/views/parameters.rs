@@ -12,7 +12,7 @@ use hf_meta::report::text::{bytes, counted, escape, share, short, thousands};
 use hf_meta::{CountReport, WeightSet};
 
 use super::explain;
-use crate::output::Page;
+use crate::output::{Page, joined};
 use crate::table::{Shrink, Table};
 use crate::terminal::{BOLD, DIM};
 
@@ -35,25 +35,20 @@ const MIN_PATH_WIDTH: usize = 16;
 pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
     page.heading(&report.source)?;
     write_dtypes(page, report)?;
-    if let Some(line) = size(report) {
-        page.line(&line)?;
-    }
-    if let Some(line) = quantization(report) {
-        page.line(&line)?;
-    }
-    if let Some(moe) = &report.breakdown.moe {
-        page.line(&explain::active_parameters(moe))?;
-    }
-    if let Some(adapter) = &report.adapter {
-        page.line(&summary(adapter))?;
-        page.line(&targets(adapter))?;
-    }
-    if let Some(model) = &report.model {
-        page.line(&description(model))?;
-    } else if let Some(layout) = &report.layout {
-        page.line(&identity(layout))?;
-    }
-    page.line(&files_and_tensors(report))?;
+    let adapter = report.adapter.as_deref();
+    let lines = [
+        size(report),
+        quantization(report),
+        report.breakdown.moe.as_ref().map(explain::active_parameters),
+        adapter.map(summary),
+        adapter.map(targets),
+        match &report.model {
+            Some(model) => Some(description(model)),
+            None => report.layout.as_deref().map(identity),
+        },
+        Some(files_and_tensors(report)),
+    ];
+    lines.into_iter().flatten().try_for_each(|line| page.line(&line))?;
     match &report.other_sets {
         Some(sets) if report.model.is_some() => write_variants(page, report, sets)?,
         Some(sets) => write_sets(page, report, sets)?,
@@ -77,13 +72,10 @@ fn write_dtypes(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
     let table = Table::new()
         .text("dtype", |(name, _): &(&str, &DtypeCount)| escape(name))
         .number("parameters", |(_, row)| format!("{mark}{}", thousands(row.parameters)))
-        .number("share", |(_, row)| share(row.parameters, total.parameters))
-        .shrink(Shrink::Drop)
-        .number("elements", |(_, row)| thousands(row.elements))
-        .shrink(Shrink::Drop)
+        .optional_number("share", |(_, row)| share(row.parameters, total.parameters))
+        .optional_number("elements", |(_, row)| thousands(row.elements))
         .shown_if(is_packed)
-        .number("bits each", |(_, row)| bits_per_parameter(row.bytes, row.parameters))
-        .shrink(Shrink::Drop)
+        .optional_number("bits each", |(_, row)| bits_per_parameter(row.bytes, row.parameters))
         .shown_if(report.model.is_some())
         .number("bytes", |(_, row)| bytes(row.bytes));
     page.table(&table, || rows.iter().copied())
@@ -129,12 +121,11 @@ fn quantization(report: &CountReport) -> Option<String> {
 
 /// Describes the architecture, such as `mixtral, 32 layers, hidden size 4,096, context of 32,768 tokens`.
 fn identity(layout: &CacheLayout) -> String {
-    let part = |text: &str, number: u64| text.replace("{}", &thousands(number));
     let parts = [
         Some(escape(&layout.architecture)),
         Some(counted(layout.layers, "layer")),
-        layout.hidden_size.map(|size| part("hidden size {}", size)),
-        layout.max_context.map(|context| part("context of {} tokens", context)),
+        layout.hidden_size.map(|size| format!("hidden size {}", thousands(size))),
+        layout.max_context.map(context),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -146,15 +137,11 @@ fn summary(adapter: &Adapter) -> String {
     let base = base.map_or_else(|| "an unnamed base model".to_owned(), escape);
     let mut parts = vec![format!("{} adapter of {base}", families.join(" and "))];
     let several = adapter.ranks.len() > 1;
-    let ranks = adapter.ranks.iter().take(MAX_RANKS).map(|(rank, modules)| {
+    let ranks = adapter.ranks.iter().map(|(rank, modules)| {
         if several { format!("{rank} ({})", counted(*modules, "module")) } else { rank.to_string() }
     });
-    let mut ranks: Vec<_> = ranks.collect();
-    if adapter.ranks.len() > MAX_RANKS {
-        ranks.push("…".to_owned());
-    }
-    if !ranks.is_empty() {
-        parts.push(format!("rank {}", ranks.join(", ")));
+    if ranks.len() > 0 {
+        parts.push(format!("rank {}", joined(ranks, MAX_RANKS)));
     }
     let alphas: Vec<_> = adapter.alphas.iter().take(MAX_RANKS).map(f64::to_string).collect();
     match (adapter.alpha_source, alphas.is_empty()) {
@@ -170,15 +157,10 @@ fn summary(adapter: &Adapter) -> String {
 
 /// Lists the adapted modules.
 fn targets(adapter: &Adapter) -> String {
-    let names = &adapter.target_modules;
-    let mut listed: Vec<_> = names.iter().take(MAX_TARGETS).map(|name| escape(name)).collect();
-    if let more @ 1.. = names.len().saturating_sub(MAX_TARGETS) {
-        listed.push(format!("{} more", thousands(more as u64)));
-    }
-    if listed.is_empty() {
-        "no target modules".to_owned()
-    } else {
-        format!("target modules: {}", listed.join(", "))
+    let names = adapter.target_modules.iter().map(|name| escape(name));
+    match joined(names, MAX_TARGETS) {
+        names if names.is_empty() => "no target modules".to_owned(),
+        names => format!("target modules: {names}"),
     }
 }
 
@@ -300,11 +282,14 @@ fn description(model: &ModelDescription) -> String {
     let kind = model.kind.as_deref().filter(|kind| *kind != "model");
     let texts = [kind, model.architecture.as_deref(), model.file_type.as_deref()];
     let mut parts: Vec<_> = texts.into_iter().flatten().map(escape).collect();
-    let number = |count: Option<u64>, text: &str| Some(text.replace("{}", &thousands(count?)));
-    parts.extend(number(model.context_length, "context of {} tokens"));
+    parts.extend(model.context_length.map(context));
     if let Some(tokenizer) = &model.tokenizer {
-        let vocabulary = number(model.vocabulary, " with {} tokens").unwrap_or_default();
-        parts.push(format!("tokenizer {}{vocabulary}", escape(tokenizer)));
+        let tokens = model.vocabulary.map(|tokens| format!(" with {} tokens", thousands(tokens)));
+        parts.push(format!("tokenizer {}{}", escape(tokenizer), tokens.unwrap_or_default()));
     }
     parts.join(", ")
+}
+
+fn context(tokens: u64) -> String {
+    format!("context of {} tokens", thousands(tokens))
 }
