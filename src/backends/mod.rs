@@ -11,7 +11,7 @@
 //!
 //! Each of them is a [`FileSource`]. Only a repository on a Hub also has commits, a token and an API; [`Origin`] tells
 //! them apart. To add a folder without commits, implement [`FileSource`] and add a match arm where a
-//! [`Source`](crate::Source) becomes an origin (`client/model.rs`).
+//! [`Source`](crate::Source) becomes an origin (`client/model_call.rs`).
 
 mod cached_commit;
 mod disk;
@@ -35,7 +35,7 @@ pub use self::store::FileStore;
 pub(crate) use self::store::StoreFolder;
 pub(crate) use self::stream::{FileStream, poll_alongside};
 pub(crate) use self::web::{WebFolder, explain};
-use crate::base::transfer::RangeBytes;
+use crate::base::RangeBytes;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;

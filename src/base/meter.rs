@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use super::sync::lock;
+use super::lock;
 
 /// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::start_call`] creates it.
 ///

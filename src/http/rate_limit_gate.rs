@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::rate_limit::{self, Quota, RateLimitBucket};
 use crate::base::meter::CallMeter;
-use crate::base::sync::{lock, random_fraction};
+use crate::base::{lock, random_fraction};
 
 /// The maximum duration of a hold: the Hub's window of 300 s, and a second for rounding.
 const MAX_HOLD: Duration = Duration::from_secs(301);

@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt};
 use crate::backends::{
     CachedCommit, Fetched, FileListing, FileSource, FileStream, HubRepo, Origin,
 };
-use crate::base::transfer::{BodyEvent, RangeBytes};
+use crate::base::{BodyEvent, RangeBytes};
 use crate::cache::{Deflater, HeaderBytes, Recorder};
 use crate::error::Error;
 use crate::formats::weight_sets::{IncompleteShards, WeightSet};

@@ -151,17 +151,19 @@ pub(crate) fn severity_label(severity: Severity) -> (Style, &'static str) {
 /// Returns the hint for a client that cannot be set up.
 fn client_hint(error: &Error, token_source: Option<&str>) -> Option<String> {
     let hint = match error {
-        Error::InvalidEndpoint { .. } => {
+        Error::InvalidSetting { setting: "endpoint", .. } => {
             "set --endpoint or HF_ENDPOINT to a URL such as https://huggingface.co"
         }
-        Error::InvalidToken => {
+        Error::InvalidOption { option: "token", .. } => {
             let source = token_source.unwrap_or("--token");
             return Some(format!("the token comes from {source}; set it to just the token, hf_…"));
         }
-        Error::InvalidProxy(_) => {
+        Error::InvalidSetting { setting: "proxy", .. } => {
             "set https_proxy to a URL such as http://proxy.example:8080, or unset it"
         }
-        Error::MissingHubCache => "set HF_HUB_CACHE or HF_HOME to the cache folder",
+        Error::InvalidSetting { setting: "hub_cache", .. } => {
+            "set HF_HUB_CACHE or HF_HOME to the cache folder"
+        }
         _ => return None,
     };
     Some(hint.to_owned())
