@@ -158,8 +158,9 @@ impl SharedCalls {
         let running = Arc::new(());
         let is_running = Arc::downgrade(&running);
         let call = async move {
-            let _running = running;
-            call.await
+            let result = call.await;
+            drop(running);
+            result
         };
         let result = call.boxed().shared();
         if let Some(weak) = result.downgrade() {

@@ -101,10 +101,11 @@ impl HttpClients {
         let (origin, mut has_resent) = (url.origin(), false);
         loop {
             let is_http2_only = self.offers_only_http2(url);
-            let permit = match is_http2_only {
-                true => None,
+            let permit = if is_http2_only {
+                None
+            } else {
                 // The semaphore is never closed.
-                false => Arc::clone(&self.http1_permits).acquire_owned().await.ok(),
+                Arc::clone(&self.http1_permits).acquire_owned().await.ok()
             };
             match request(&self.client(is_http2_only)?).send().await {
                 Ok(response) => {

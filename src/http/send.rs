@@ -72,9 +72,9 @@ impl Http {
         let request = |client: &Client| self.request(client, url.clone(), requested);
         let sent = self.clients.send(&url, request).await;
         let proxy = || self.settings.proxies.as_ref()?.proxy_for(&origin);
-        let (response, permit_of_connection) =
+        let (response, connection_permit) =
             sent.map_err(|error| HttpError::transport(safe_url, error).with_proxy(proxy))?;
-        attempt.connection_permit = permit_of_connection;
+        attempt.connection_permit = connection_permit;
         let status = response.status().as_u16();
         attempt.status = Some(status);
         permit.record(status, response.headers());

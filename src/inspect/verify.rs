@@ -223,15 +223,12 @@ impl Call {
         is_first: bool,
     ) -> Result<VerifyReport, Error> {
         let path = weights.path().clone();
-        let (reads, files) = match self.read_set(weights).await {
-            Ok(reads) => {
-                let files = reads.shards.len().max(1);
-                (reads, files)
-            }
+        let (files, reads) = match self.read_set(weights).await {
+            Ok(reads) => (reads.shards.len().max(1), reads),
             Err(error @ Error::InvalidIndex { .. }) => {
                 let assembly = ReportBuilder::new_sharded(None, true);
                 let failures = vec![(path.clone(), error)];
-                (SetReads { path, assembly, shards: Vec::new(), failures }, 0)
+                (0, SetReads { path, assembly, shards: Vec::new(), failures })
             }
             Err(error) => return Err(error),
         };
@@ -271,7 +268,8 @@ impl Call {
         };
         let (mut check, filepaths, assembled): (SetCheck, _, _) = work.run(0, count).await;
         // The Hub counts only the safetensors files at the root.
-        let is_main = is_first && check.is_at_root() && assembled.model.is_none();
+        let is_at_root = check.path.segments().count() == 1;
+        let is_main = is_first && is_at_root && assembled.model.is_none();
         if is_main
             && check.parameters.counted.is_some()
             && let Ok((count, _)) = &assembled.counted
@@ -353,10 +351,6 @@ impl SetCheck {
             parameters,
             findings,
         }
-    }
-
-    fn is_at_root(&self) -> bool {
-        self.path.segments().count() == 1
     }
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
