@@ -1,20 +1,20 @@
 //! The error of a call, with the repository or file that it concerns.
 
-mod classification;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::formats::safetensors::{HeaderError, IndexError};
+use crate::error_kind::ErrorKind;
+use crate::formats::safetensors::IndexError;
 use crate::formats::weight_sets::{UnsupportedWeights, WeightSet};
-use crate::http::{HttpError, HubError, ProxyError};
-use crate::hub::{CommitSha, EndpointError, ListingError, RepoId, Revision, SourceError};
+use crate::formats::{HeaderError, HeaderErrorKind, chain};
+use crate::http::{HttpError, HubError, TransportKind};
+use crate::hub::{ListingError, RepoId, Revision, SourceError};
 
 /// An error of any type, shared so that an [`Error`] can be cloned.
 pub(crate) type SharedError = Arc<dyn std::error::Error + Send + Sync>;
@@ -31,13 +31,13 @@ pub(crate) fn shared(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>)
 /// control characters: escape it before printing it to a terminal.
 ///
 /// ```no_run
-/// use hf_meta::{Client, Error};
+/// use hf_meta::{Client, Error, ErrorKind};
 ///
 /// # async fn example() -> Result<(), Error> {
 /// let client = Client::new()?;
 /// match client.model("org/name").parse_safetensors_metadata().await {
 ///     Ok(parsed) => println!("{} parameters", parsed.parameter_count().total()),
-///     Err(Error::Gated { repo, .. }) => println!("request access to {repo} first"),
+///     Err(error) if error.kind() == ErrorKind::Gated => println!("request access first"),
 ///     Err(error) if error.is_not_found() => println!("not found"),
 ///     Err(error) if error.has_no_weights() => println!("there are no weights to read"),
 ///     Err(error) if error.is_transient() => println!("try again later"),
@@ -52,104 +52,39 @@ pub enum Error {
     /// The input is not a valid repository name, URL or path.
     #[error(transparent)]
     InvalidSource(#[from] SourceError),
-    /// The endpoint is not a valid Hub URL.
-    #[error("cannot use the endpoint `{text}`")]
-    #[non_exhaustive]
-    InvalidEndpoint {
-        /// The endpoint without user, password, query and fragment, truncated to 200 characters.
-        text: String,
-        /// The underlying error.
-        source: EndpointError,
-    },
-    /// The token cannot be sent in an HTTP header. The token itself is not included.
-    #[error("the token contains invalid characters")]
-    InvalidToken,
-    /// The client is offline and has no [`hub_cache`](crate::ClientBuilder::hub_cache).
-    #[error("offline mode requires a cache folder")]
-    MissingHubCache,
-    /// A header passed to [`ClientBuilder::request_header`](crate::ClientBuilder::request_header) is invalid. Its value is not
-    /// included.
-    #[error("cannot set the header `{name}`: {reason}")]
-    #[non_exhaustive]
-    InvalidRequestHeader {
-        /// The name of the header, truncated to 200 characters.
-        name: String,
-        /// The reason.
-        reason: &'static str,
-    },
-    /// The HTTP library rejected a setting, such as a root certificate.
-    #[error("failed to set up the HTTP client")]
-    #[non_exhaustive]
-    HttpClient {
-        /// The underlying error.
-        source: SharedError,
-    },
-    /// A setting of the client is out of range or contradicts another one.
-    #[error("invalid `{setting}`: {reason}")]
+    /// A setting of the client is invalid. The message contains no secrets.
+    #[error("{message}")]
     #[non_exhaustive]
     InvalidSetting {
-        /// The method of [`ClientBuilder`](crate::ClientBuilder).
+        /// The method of [`ClientBuilder`](crate::ClientBuilder), or `tls_provider` or `http_client`.
         setting: &'static str,
         /// The violated rule.
-        reason: &'static str,
+        message: String,
+        /// The underlying error, if any.
+        source: Option<SharedError>,
     },
-    /// The format passed to [`Model::format`](crate::Model::format) is unknown.
-    #[error("unknown format `{name}`")]
+    /// An option of the call is invalid. The message contains no secrets.
+    #[error("{message}")]
     #[non_exhaustive]
-    UnknownFormat {
-        /// The name of the format.
-        name: String,
+    InvalidOption {
+        /// The option: `token` or `format`.
+        option: &'static str,
+        /// The violated rule.
+        message: String,
     },
-    /// A proxy setting is invalid.
-    #[error(transparent)]
-    InvalidProxy(#[from] ProxyError),
-    /// No TLS provider is installed. The feature `rustls-no-provider` requires one.
-    #[error("no TLS provider is installed; call `rustls::crypto::CryptoProvider::install_default`")]
-    NoTlsProvider,
-    /// The repository does not exist, or is private and the caller has no access to it.
-    #[error("repository `{repo}` not found or not accessible")]
+    /// A server refused the request. The [kind](ErrorKind) shows whether the repository, the revision, the access or the
+    /// token is the reason, or something else, such as a rate limit.
+    #[error("{message}")]
     #[non_exhaustive]
-    RepoNotFound {
-        /// The repository.
-        repo: RepoId,
-        /// The Hub's response.
-        source: Cause<HubError>,
-    },
-    /// The repository exists, but the revision does not.
-    #[error("revision `{revision}` not found in `{repo}`")]
-    #[non_exhaustive]
-    RevisionNotFound {
-        /// The repository.
-        repo: RepoId,
-        /// The branch, tag, ref or commit.
-        revision: Revision,
-        /// The Hub's response.
-        source: Cause<HubError>,
-    },
-    /// The repository is gated, and the caller has not been granted access.
-    #[error("repository `{repo}` is gated, and access has not been granted")]
-    #[non_exhaustive]
-    Gated {
-        /// The repository.
-        repo: RepoId,
-        /// The Hub's response.
-        source: Cause<HubError>,
-    },
-    /// The Hub rejected the token, and the repository cannot be read without one.
-    #[error("the Hub rejected the token")]
-    #[non_exhaustive]
-    RejectedToken {
-        /// The Hub's response.
-        source: Cause<HubError>,
-    },
-    /// Access to the file was denied for another reason, which the response may state.
-    #[error("access to `{file}` denied")]
-    #[non_exhaustive]
-    Forbidden {
-        /// The file, identified by repository, URL or local path.
-        file: String,
-        /// The server's response.
-        source: Cause<HubError>,
+    Refused {
+        /// The reason.
+        kind: ErrorKind,
+        /// The message, which names the repository or the file.
+        message: String,
+        /// The number of attempts made.
+        attempts: usize,
+        /// The last response.
+        source: Arc<HubError>,
     },
     /// The file does not exist.
     #[error("`{file}` not found")]
@@ -279,54 +214,23 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The server returned a different commit than requested, or the branch moved while the index was being read.
-    #[error("expected `{file}` at commit {pinned}, got commit {found}")]
+    /// The files changed while they were being read: their commit or their size.
+    #[error("{message}")]
     #[non_exhaustive]
-    CommitMismatch {
-        /// The file, identified by its repository.
-        file: String,
-        /// The commit that the call is pinned to.
-        pinned: CommitSha,
-        /// The commit in the response.
-        found: CommitSha,
-    },
-    /// The file size changed between two requests.
-    #[error("`{file}` changed while being read: its size was {before} bytes, then {after} bytes")]
-    #[non_exhaustive]
-    FileChanged {
-        /// The file, identified by repository, URL or local path.
-        file: String,
-        /// The first size in bytes.
-        before: u64,
-        /// The second size in bytes.
-        after: u64,
+    Changed {
+        /// The message, which names the file.
+        message: String,
     },
     /// No usable response was received.
-    #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
+    #[error("{message}")]
     #[non_exhaustive]
     RequestFailed {
-        /// The file, identified by repository, URL or local path.
-        file: String,
+        /// The message, which names the file.
+        message: String,
         /// The number of attempts made.
         attempts: usize,
-        /// The time from the first attempt to the last failure.
-        elapsed: Duration,
         /// The failure of the last attempt.
-        source: Cause<HttpError>,
-    },
-    /// The server refused the request for a reason unrelated to the repository or the caller's permissions, such as a
-    /// rate limit.
-    #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
-    #[non_exhaustive]
-    Refused {
-        /// The file, identified by repository, URL or local path.
-        file: String,
-        /// The number of attempts made.
-        attempts: usize,
-        /// The time from the first attempt to the last failure.
-        elapsed: Duration,
-        /// The last response.
-        source: Cause<HubError>,
+        source: Arc<HttpError>,
     },
     /// A local file or folder cannot be read.
     #[error("failed to read `{file}`")]
@@ -345,33 +249,6 @@ pub enum Error {
         /// The timeout.
         limit: Duration,
     },
-}
-
-/// The cause of an [`Error`](enum@Error), stored on the heap to keep results small.
-///
-/// Dereferences to the cause. Unlike a `Box`, it is not an error itself, so
-/// [`Error::source`](std::error::Error::source) returns the cause, which callers can downcast.
-#[derive(Clone, Debug)]
-pub struct Cause<T>(Box<T>);
-
-impl<T> Deref for Cause<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T> From<Box<T>> for Cause<T> {
-    fn from(cause: Box<T>) -> Self {
-        Self(cause)
-    }
-}
-
-impl<T> From<T> for Cause<T> {
-    fn from(cause: T) -> Self {
-        Self(Box::new(cause))
-    }
 }
 
 /// An entry that is missing from the disk cache of `huggingface_hub`, or cannot be used.
@@ -396,14 +273,6 @@ pub struct QuantizationNotFound {
     pub quantizations: Vec<String>,
 }
 
-/// Describes the attempts of a request as the end of a sentence, if there was more than one.
-fn describe_attempts(attempts: usize, elapsed: Duration) -> String {
-    match attempts {
-        0 | 1 => String::new(),
-        _ => format!(" after {attempts} attempts in {:.1} s", elapsed.as_secs_f64()),
-    }
-}
-
 /// Describes the first missing shard as the end of a sentence.
 fn describe_missing(shard: Option<&str>) -> String {
     shard.map_or_else(String::new, |shard| format!("; the first missing one is `{shard}`"))
@@ -422,9 +291,15 @@ fn list_formats(others: &[UnsupportedWeights]) -> String {
 }
 
 impl Error {
+    /// Creates the error of an invalid setting.
+    pub(crate) fn setting(setting: &'static str, message: impl Into<String>) -> Self {
+        Self::InvalidSetting { setting, message: message.into(), source: None }
+    }
+
     /// Wraps an error of the HTTP library about its settings.
     pub(crate) fn http_client(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::HttpClient { source: shared(source) }
+        let (setting, source) = ("http_client", Some(shared(source)));
+        Self::InvalidSetting { setting, message: "failed to set up the HTTP client".into(), source }
     }
 
     /// Converts an error from accessing a local file.
@@ -445,6 +320,165 @@ impl Error {
                 Self::ShardNotFound { file, source }
             }
             error => error,
+        }
+    }
+
+    /// Returns whether a file exceeds one of the client's size limits.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        match self {
+            Self::TooLarge { .. } | Self::HeadersTooLarge { .. } => true,
+            Self::InvalidHeader { source, .. } => source.kind == HeaderErrorKind::TooLarge,
+            _ => false,
+        }
+    }
+
+    /// Returns the kind of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::InvalidSource(_) => ErrorKind::InvalidSource,
+            Self::InvalidSetting { .. } => ErrorKind::InvalidSettings,
+            Self::InvalidOption { .. } => ErrorKind::InvalidOption,
+            Self::Refused { kind, .. } => *kind,
+            Self::FileNotFound { .. } => ErrorKind::FileNotFound,
+            // Other programs, and other kinds of pickles, use the extensions of checkpoints.
+            Self::NoWeights { .. }
+            | Self::InvalidHeader {
+                source: HeaderError { kind: HeaderErrorKind::NotACheckpoint, .. },
+                ..
+            } => ErrorKind::NoWeights,
+            Self::SeveralSets { .. } => ErrorKind::SeveralSets,
+            Self::ShardNotFound { .. } | Self::IncompleteShards { .. } => ErrorKind::MissingShards,
+            Self::ListingFailed { .. } => ErrorKind::MalformedListing,
+            Self::NotCached { .. } => ErrorKind::NotCached,
+            Self::Offline { .. } => ErrorKind::Offline,
+            // The checkpoint may be valid, while no valid header in another format is as large.
+            Self::TooLarge { .. }
+            | Self::HeadersTooLarge { .. }
+            | Self::InvalidHeader {
+                format: "PyTorch",
+                source: HeaderError { kind: HeaderErrorKind::TooLarge, .. },
+                ..
+            } => ErrorKind::TooLarge,
+            Self::InvalidHeader { .. } => ErrorKind::MalformedHeader,
+            Self::InvalidIndex { .. } => ErrorKind::MalformedIndex,
+            Self::Changed { .. } => ErrorKind::Changed,
+            Self::RequestFailed { source, .. } => match **source {
+                HttpError::RateLimited { .. } => ErrorKind::RateLimited,
+                HttpError::Transport { kind: TransportKind::Timeout, .. } => ErrorKind::Timeout,
+                _ => ErrorKind::Network,
+            },
+            Self::DeadlineExceeded { .. } => ErrorKind::Timeout,
+            Self::Io { .. } => ErrorKind::LocalIo,
+        }
+    }
+
+    /// Returns a machine-readable code, such as `repoNotFound`; see [`ErrorKind::code`].
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.kind().code()
+    }
+
+    /// Returns the HTTP status that a service should answer with: the [status of the kind](ErrorKind::http_status), or 502 if a
+    /// server refused the request, or the network failed, and repeating the call does not help.
+    #[must_use]
+    pub fn http_status(&self) -> u16 {
+        match self.kind() {
+            ErrorKind::Refused | ErrorKind::Network if !self.is_transient() => 502,
+            kind => kind.http_status(),
+        }
+    }
+
+    /// Returns the message followed by those of all causes, separated by colons.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        chain(self)
+    }
+
+    /// Returns whether the repository, revision or file does not exist, is not visible to the caller, or, for an
+    /// offline client, is not cached.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        use ErrorKind::{FileNotFound, NotCached, RepoNotFound, RevisionNotFound};
+        matches!(self.kind(), RepoNotFound | RevisionNotFound | FileNotFound | NotCached)
+    }
+
+    /// Returns whether the repository exists but has no weights to read, as far as the caller can see.
+    #[must_use]
+    pub fn has_no_weights(&self) -> bool {
+        self.kind() == ErrorKind::NoWeights
+    }
+
+    /// Returns whether access was denied: the repository is gated, access is forbidden, or the token was rejected.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        use ErrorKind::{Forbidden, Gated, RejectedToken};
+        matches!(self.kind(), Gated | RejectedToken | Forbidden)
+    }
+
+    /// Returns whether the files themselves are invalid, incomplete or too large. Retrying does not help.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        use ErrorKind::{MalformedHeader, MalformedIndex, MissingShards, TooLarge};
+        matches!(self.kind(), MalformedHeader | MalformedIndex | TooLarge | MissingShards)
+    }
+
+    /// Returns whether the call was invalid, so that nothing was read: a bad source, a bad setting, or a URL while
+    /// offline.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        use ErrorKind::{InvalidOption, InvalidSettings, InvalidSource, Offline};
+        matches!(self.kind(), InvalidSource | InvalidOption | InvalidSettings | Offline)
+    }
+
+    /// Returns the HTTP status of the response that caused this error, or `None` if no response did.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.response().map(|response| response.status)
+    }
+
+    /// Returns how long to wait before the server accepts requests again, or `None` if the server did not say.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RequestFailed { source, .. } => match &**source {
+                HttpError::RateLimited { wait, .. } => Some(*wait),
+                _ => None,
+            },
+            _ => self.response()?.retry_after,
+        }
+    }
+
+    /// Returns [`retry_after`](Self::retry_after) in whole seconds, rounded up, for the header `Retry-After`.
+    #[must_use]
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        let wait = self.retry_after()?;
+        Some(wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)))
+    }
+
+    /// Returns whether the same call may succeed later without any change to the repository or the settings.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::RequestFailed { source, .. } if source.is_retryable() => true,
+            Self::Refused { kind: ErrorKind::Refused, source, .. } => {
+                source.is_transient() || source.is_foreign()
+            }
+            _ => matches!(
+                self.kind(),
+                ErrorKind::Changed | ErrorKind::RateLimited | ErrorKind::Timeout
+            ),
+        }
+    }
+
+    /// Returns the Hub response that caused this error, or `None` if no response did.
+    fn response(&self) -> Option<&HubError> {
+        match self {
+            Self::Refused { source, .. } => Some(source),
+            Self::FileNotFound { source, .. }
+            | Self::ShardNotFound { source, .. }
+            | Self::NoWeights { source, .. } => source.downcast_ref(),
+            _ => None,
         }
     }
 }

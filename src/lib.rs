@@ -132,19 +132,19 @@ pub use hf_meta_format::{
 
 pub use self::{
     backends::FileStore,
-    base::hooks::{CallHooks, Progress},
+    base::RangeBytes,
     base::meter::{CallMeter, CallWait, ClientStats},
-    base::transfer::RangeBytes,
+    base::{CallHooks, Progress},
     cache::{
         Cache, CacheKey, CacheMode, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile,
         MemoryCache,
     },
-    client::{Client, ClientBuilder, Model, ResultOrder, TokenSource, block_on, environment_token},
-    error::{Cause, Error, HubCacheMiss, QuantizationNotFound},
+    client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
+    error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::{
-        AddressPolicy, HttpError, HubError, ProxyError, RangeError, RemainingQuota, RetryPolicy,
-        SafeUrl, TransportKind,
+        AddressPolicy, HttpError, HubError, RangeError, RemainingQuota, RetryPolicy, SafeUrl,
+        TransportKind,
     },
     hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
     inspect::{LargeCallLimit, RecordedCount},

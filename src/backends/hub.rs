@@ -9,9 +9,9 @@ use url::Url;
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, web};
-use crate::base::hooks::CallHooks;
-use crate::base::transfer::RangeBytes;
+use crate::base::{CallHooks, RangeBytes};
 use crate::error::Error;
+use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
 use crate::http::{Http, RequestFailure, ResponseChain};
 use crate::hub::{
@@ -176,18 +176,16 @@ impl HubRepo {
     /// Ignores failures that mean the server has no listing. Mirrors serve files, and each rejects listings in its
     /// own way.
     fn without_listing(&self, failure: RequestFailure) -> Result<(), Error> {
-        match self.explain(format!("list of files of {}", self.repo), failure) {
-            Error::Refused { source, .. }
+        use ErrorKind::{FileNotFound, Forbidden, Gated, RepoNotFound, RevisionNotFound};
+        let error = self.explain(format!("list of files of {}", self.repo), failure);
+        match (error.kind(), &error) {
+            (FileNotFound | Forbidden | Gated | RepoNotFound | RevisionNotFound, _) => Ok(()),
+            (ErrorKind::Refused, Error::Refused { source, .. })
                 if matches!(source.status, 405 | 501) || source.is_foreign() =>
             {
                 Ok(())
             }
-            Error::FileNotFound { .. }
-            | Error::Forbidden { .. }
-            | Error::Gated { .. }
-            | Error::RepoNotFound { .. }
-            | Error::RevisionNotFound { .. } => Ok(()),
-            error => Err(error),
+            _ => Err(error),
         }
     }
 }

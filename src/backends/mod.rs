@@ -11,7 +11,7 @@
 //!
 //! Each of them is a [`FileSource`]. Only a repository on a Hub also has commits, a token and an API; [`Origin`] tells
 //! them apart. To add a folder without commits, implement [`FileSource`] and add a match arm where a
-//! [`Source`](crate::Source) becomes an origin (`client/model.rs`).
+//! [`Source`](crate::Source) becomes an origin (`client/model_call.rs`).
 
 mod cached_commit;
 mod disk;
@@ -35,7 +35,7 @@ pub use self::store::FileStore;
 pub(crate) use self::store::StoreFolder;
 pub(crate) use self::stream::{FileStream, poll_alongside};
 pub(crate) use self::web::{WebFolder, explain};
-use crate::base::transfer::RangeBytes;
+use crate::base::RangeBytes;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
@@ -74,6 +74,8 @@ pub(crate) enum Origin {
     /// The downloaded files of a repository. They are read without requests, and take precedence over the header
     /// cache.
     Offline(Arc<OfflineRepo>),
+    /// A commit in our own header cache, which costs no requests.
+    Cached(Arc<CachedCommit>),
     /// A folder without commits.
     Folder(Arc<dyn FileSource>),
 }
@@ -83,6 +85,7 @@ impl Origin {
         match self {
             Self::Hub(repo) => repo,
             Self::Offline(repo) => &**repo,
+            Self::Cached(commit) => &**commit,
             Self::Folder(folder) => &**folder,
         }
     }
@@ -91,7 +94,7 @@ impl Origin {
     pub(crate) fn online(&self) -> Option<&HubRepo> {
         match self {
             Self::Hub(repo) => Some(repo),
-            Self::Offline(_) | Self::Folder(_) => None,
+            Self::Offline(_) | Self::Cached(_) | Self::Folder(_) => None,
         }
     }
 
@@ -100,6 +103,7 @@ impl Origin {
         match self {
             Self::Hub(repo) => Some(repo),
             Self::Offline(repo) => Some(repo.hub()),
+            Self::Cached(commit) => commit.origin.repo(),
             Self::Folder(_) => None,
         }
     }

@@ -22,8 +22,8 @@ use tokio::fs;
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, HubRepo, ListFuture, disk};
+use crate::base::RangeBytes;
 use crate::base::meter::CallMeter;
-use crate::base::transfer::RangeBytes;
 use crate::error::{Error, HubCacheMiss, shared};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};

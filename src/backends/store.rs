@@ -9,8 +9,8 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileListing, FileSource, ListFuture};
+use crate::base::RangeBytes;
 use crate::base::meter::CallMeter;
-use crate::base::transfer::RangeBytes;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;

@@ -8,7 +8,7 @@ use futures::stream::{self, BoxStream, Stream, StreamExt};
 use tokio::task::yield_now;
 
 use super::Fetched;
-use crate::base::transfer::BodyEvent;
+use crate::base::BodyEvent;
 use crate::error::Error;
 use crate::http::{RequestFailure, ResponseChain};
 use crate::hub::CommitSha;

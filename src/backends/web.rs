@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::{FutureExt, ready};
 use tracing::{Instrument, Span, debug_span};
@@ -10,7 +9,7 @@ use url::Url;
 
 use super::stream::{self, FileStream};
 use super::{Fetch, Fetched, FileSource, ListFuture};
-use crate::base::transfer::RangeBytes;
+use crate::base::RangeBytes;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
@@ -96,42 +95,46 @@ pub(crate) fn explain(
     repo: Option<(&RepoId, &Revision)>,
 ) -> Error {
     let RequestFailure { error, attempts, elapsed } = failure;
-    match error {
-        HttpError::TooLarge { limit, .. } => Error::TooLarge { file, limit },
-        HttpError::Status(response) => refused(file, response, repo, (attempts, elapsed)),
-        error => Error::RequestFailed { file, attempts, elapsed, source: error.into() },
-    }
-}
-
-/// Returns the error for a response with an error status.
-fn refused(
-    file: String,
-    source: Box<HubError>,
-    repo: Option<(&RepoId, &Revision)>,
-    (attempts, elapsed): (usize, Duration),
-) -> Error {
-    let Some(kind) = source.kind().filter(|_| repo.is_none() || !source.is_foreign()) else {
-        return Error::Refused { file, attempts, elapsed, source: source.into() };
-    };
-    match (kind, repo) {
-        (ErrorKind::FileNotFound, _) => {
-            Error::FileNotFound { file, source: Arc::<HubError>::from(source) }
+    let message = match attempts {
+        0 | 1 => format!("failed to fetch `{file}`"),
+        _ => {
+            let seconds = elapsed.as_secs_f64();
+            format!("failed to fetch `{file}` after {attempts} attempts in {seconds:.1} s")
         }
+    };
+    let response = match error {
+        HttpError::TooLarge { limit, .. } => return Error::TooLarge { file, limit },
+        HttpError::Status(response) => response,
+        error => return Error::RequestFailed { message, attempts, source: Arc::new(error) },
+    };
+    let (kind, source) = (refusal_kind(&response, repo.is_some()), Arc::<HubError>::from(response));
+    let message = match (kind, repo) {
+        (ErrorKind::FileNotFound, _) => return Error::FileNotFound { file, source },
         (ErrorKind::RepoNotFound, Some((repo, _))) => {
-            Error::RepoNotFound { repo: repo.clone(), source: source.into() }
+            format!("repository `{repo}` not found or not accessible")
         }
         (ErrorKind::RevisionNotFound, Some((repo, revision))) => {
-            let (repo, revision) = (repo.clone(), revision.clone());
-            Error::RevisionNotFound { repo, revision, source: source.into() }
+            format!("revision `{revision}` not found in `{repo}`")
         }
         (ErrorKind::Gated, Some((repo, _))) => {
-            Error::Gated { repo: repo.clone(), source: source.into() }
+            format!("repository `{repo}` is gated, and access has not been granted")
         }
-        (ErrorKind::RejectedToken, Some(_)) => Error::RejectedToken { source: source.into() },
-        (ErrorKind::RepoNotFound | ErrorKind::RevisionNotFound, _) if source.status == 404 => {
-            Error::FileNotFound { file, source: Arc::<HubError>::from(source) }
-        }
-        _ => Error::Forbidden { file, source: source.into() },
+        (ErrorKind::RejectedToken, _) => "the Hub rejected the token".to_owned(),
+        (ErrorKind::Forbidden, _) => format!("access to `{file}` denied"),
+        _ => message,
+    };
+    Error::Refused { kind, message, attempts, source }
+}
+
+/// Returns the kind of an error response. A server without repositories only lacks a file, or denies the access to it.
+fn refusal_kind(response: &HubError, has_repos: bool) -> ErrorKind {
+    match response.kind().filter(|_| !has_repos || !response.is_foreign()) {
+        Some(ErrorKind::FileNotFound) => ErrorKind::FileNotFound,
+        Some(kind) if has_repos => kind,
+        Some(_) if response.status == 404 => ErrorKind::FileNotFound,
+        Some(_) => ErrorKind::Forbidden,
+        None if response.status == 429 => ErrorKind::RateLimited,
+        None => ErrorKind::Refused,
     }
 }
 

@@ -4,10 +4,9 @@ use std::iter;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use super::sync::lock;
+use super::lock;
 
 /// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::start_call`] creates it.
 ///
@@ -59,8 +58,7 @@ pub struct CallWait {
 }
 
 /// The totals of all calls of a client since it was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientStats {
     /// The number of calls started.
@@ -73,13 +71,8 @@ pub struct ClientStats {
     pub cache_hits: u64,
     /// The number of calls for which the header cache was consulted but had no entry.
     pub cache_misses: u64,
-    /// The time during which at least one request was waiting for a rate limit. Serialized as `waitedSeconds`.
-    #[serde(rename = "waitedSeconds", serialize_with = "as_seconds")]
+    /// The time during which at least one request was waiting for a rate limit.
     pub waited: Duration,
-}
-
-fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
 }
 
 /// A guard for a rate limit wait, which ends when it is dropped.

@@ -109,7 +109,7 @@ impl DiskCache {
     ///
     /// Returns an error if the folder cannot be listed. A folder that does not exist counts as empty.
     pub fn usage(&self) -> io::Result<DiskUsage> {
-        self.0.for_each(|_| Ok(()))
+        Ok(DiskUsage::of(&self.0.entries()?))
     }
 
     /// Deletes all entries and returns their number and size. Blocks until they are deleted.
@@ -118,7 +118,16 @@ impl DiskCache {
     ///
     /// Returns an error if the folder cannot be listed or an entry cannot be deleted.
     pub fn clear(&self) -> io::Result<DiskUsage> {
-        self.0.for_each(|entry| remove_file(&entry.path))
+        let entries = self.0.entries()?;
+        entries.iter().try_for_each(|entry| remove_file(&entry.path))?;
+        Ok(DiskUsage::of(&entries))
+    }
+}
+
+impl DiskUsage {
+    fn of(entries: &[CacheFile]) -> Self {
+        let bytes = entries.iter().map(|entry| entry.bytes).sum();
+        Self { entries: entries.len() as u64, bytes }
     }
 }
 
@@ -198,29 +207,19 @@ impl CacheFolder {
     /// If the folder is over the limit, deletes the least recently used entries down to three quarters of
     /// the limit.
     fn make_room(&self) -> io::Result<()> {
-        let mut ages = Vec::new();
-        let DiskUsage { bytes: total, .. } = self.for_each(|entry| {
-            ages.push((entry.used, entry.bytes));
-            Ok(())
-        })?;
-        if total <= self.limit {
+        let mut entries = self.entries()?;
+        let DiskUsage { mut bytes, .. } = DiskUsage::of(&entries);
+        if bytes <= self.limit {
             return Ok(());
         }
-        ages.sort_unstable();
-        let mut excess = total - self.limit / 4 * 3;
-        let mut summed = 0;
-        let last = ages.iter().find(|(_, bytes)| {
-            summed += bytes;
-            summed >= excess
-        });
-        let Some((last, _)) = last else { return Ok(()) };
-        self.for_each(|entry| {
-            if excess > 0 && entry.used <= *last {
-                excess = excess.saturating_sub(entry.bytes);
-                remove_file(&entry.path)?;
+        entries.sort_unstable_by_key(|entry| entry.used);
+        for entry in entries {
+            if bytes <= self.limit / 4 * 3 {
+                break;
             }
-            Ok(())
-        })?;
+            remove_file(&entry.path)?;
+            bytes -= entry.bytes;
+        }
         Ok(())
     }
 
@@ -234,21 +233,13 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// Visits all entries, and returns their number and size. Lists one of the 256 groups at a time, because there
-    /// may be many entries.
-    fn for_each(
-        &self,
-        mut visit: impl FnMut(&CacheFile) -> io::Result<()>,
-    ) -> io::Result<DiskUsage> {
-        let mut usage = DiskUsage::default();
+    /// Lists all entries.
+    fn entries(&self) -> io::Result<Vec<CacheFile>> {
+        let mut entries = Vec::new();
         for group in 0..=u8::MAX {
-            for entry in list_files(&self.path.join(VERSION).join(format!("{group:02x}")))? {
-                visit(&entry)?;
-                usage.entries += 1;
-                usage.bytes += entry.bytes;
-            }
+            entries.extend(list_files(&self.path.join(VERSION).join(format!("{group:02x}")))?);
         }
-        Ok(usage)
+        Ok(entries)
     }
 
     /// Returns the result of a disk access, and logs errors: the first per folder as a warning, later ones at debug

@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use reqwest::header::HeaderMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use crate::http::Http;
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
 
 /// Part of every key. Changing it invalidates all existing entries.
@@ -48,17 +48,6 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-/// The properties of a repository and its reader that are part of its cache keys.
-#[derive(Clone, Copy)]
-pub(crate) struct CacheIdentity<'a> {
-    pub(crate) endpoint: &'a Endpoint,
-    /// The token as sent to the server; empty without a token.
-    pub(crate) token: &'a [u8],
-    /// Additional headers as sent to the server. A gateway may show each reader something different.
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) repo: &'a RepoId,
-}
-
 /// The keys for one repository, one token and one target, at any revision.
 ///
 /// All readers share the header bytes of a commit. A reader finds them only through an entry with the reader's own
@@ -71,16 +60,16 @@ pub(crate) struct CacheKeys {
 }
 
 impl CacheKeys {
-    /// Creates the keys of a repository. `target` names the part of the repository that a call reads.
-    pub(crate) fn new(identity: CacheIdentity<'_>, target: &str) -> Self {
-        let (endpoint, repo) = (identity.endpoint.url().as_str(), identity.repo.to_string());
+    /// Creates the keys of a repository for a reader, who has the token and the other headers of the client. A gateway may
+    /// show each reader something different. `target` names the part of the repository that a call reads.
+    pub(crate) fn new(endpoint: &Endpoint, http: &Http, repo: &RepoId, target: &str) -> Self {
+        let (endpoint, repo) = (endpoint.url().as_str(), repo.to_string());
         let parts = [VERSION, endpoint.as_bytes(), repo.as_bytes(), target.as_bytes()];
         let hash = parts.into_iter().fold(Sha256::new(), add);
-        let headers = identity.headers.iter();
-        let shared = headers.fold(hash, |hash, (name, value)| {
+        let shared = http.headers().iter().fold(hash, |hash, (name, value)| {
             add(add(hash, name.as_str().as_bytes()), value.as_bytes())
         });
-        Self { reader: add(shared.clone(), identity.token), shared }
+        Self { reader: add(shared.clone(), http.authorization()), shared }
     }
 
     /// Returns the key of the header bytes of a commit.
@@ -149,10 +138,11 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &CacheKey, entry: &[u8]) -> Resul
 #[cfg(test)]
 impl CacheKeys {
     pub(crate) fn for_test(target: &str) -> Self {
-        let endpoint = &Endpoint::default();
-        let repo = &"a/b".parse().unwrap();
-        let headers = &HeaderMap::new();
-        Self::new(CacheIdentity { endpoint, token: b"", headers, repo }, target)
+        use crate::http::HttpSettings;
+
+        let endpoint = Endpoint::default();
+        let http = Http::new(endpoint.url().clone(), None, HttpSettings::default());
+        Self::new(&endpoint, &http, &"a/b".parse().unwrap(), target)
     }
 }
 
@@ -160,19 +150,22 @@ impl CacheKeys {
 mod tests {
     use std::collections::HashSet;
 
-    use reqwest::header::COOKIE;
+    use reqwest::header::{COOKIE, HeaderMap};
 
     use super::*;
+    use crate::http::HttpSettings;
 
     #[test]
     fn each_part_of_the_identity_changes_the_key() {
         let key = |endpoint: &str, token: &str, repo: &str, target: &str, commit: char| {
             let (token, header) = token.split_once('+').unwrap_or((token, ""));
             let header = (!header.is_empty()).then(|| (COOKIE, header.parse().unwrap()));
-            let headers = &HeaderMap::from_iter(header);
-            let endpoint = &Endpoint::parse(endpoint).unwrap();
-            let (token, repo) = (token.as_bytes(), &repo.parse().unwrap());
-            CacheKeys::new(CacheIdentity { endpoint, token, headers, repo }, target)
+            let headers = HeaderMap::from_iter(header);
+            let endpoint = Endpoint::parse(endpoint).unwrap();
+            let token = (!token.is_empty()).then(|| token.parse().unwrap());
+            let settings = HttpSettings { headers, ..HttpSettings::default() };
+            let http = Http::new(endpoint.url().clone(), token, settings);
+            CacheKeys::new(&endpoint, &http, &repo.parse().unwrap(), target)
                 .revision(&commit.to_string().repeat(40).parse().unwrap())
         };
         let hub = Endpoint::HUGGING_FACE;

@@ -5,25 +5,20 @@
 //! older version of this library can produce a wrong count. A cached commit costs no requests; a cached branch costs
 //! one, for its current commit.
 
-mod deflated;
 mod disk;
 mod entry;
 mod header_bytes;
-mod header_cache;
-mod memory;
 mod recorder;
 mod store;
 
-pub(crate) use deflated::Deflater;
 pub use disk::{DiskCache, DiskUsage};
 pub use entry::CacheKey;
-pub(crate) use entry::{CacheIdentity, CacheKeys, decode};
-pub(crate) use header_bytes::{CachedFile, CachedHeaders};
+pub(crate) use entry::{CacheKeys, decode};
+pub(crate) use header_bytes::{CachedFile, CachedHeaders, Deflater};
 pub use header_bytes::{HeaderBytes, HeaderFile};
-pub(crate) use header_cache::{CachedRef, CachedRefAge, HeaderCache, within_limit};
-pub use memory::MemoryCache;
 pub(crate) use recorder::Recorder;
-pub use store::{Cache, FillLease};
+pub use store::{Cache, FillLease, MemoryCache};
+pub(crate) use store::{CachedRef, CachedRefAge, HeaderCache, within_limit};
 
 /// The use of the header cache by a call; see [`Model::cache_mode`](crate::Model::cache_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::deflated::Deflated;
-use super::header_bytes::{CachedFile, CachedHeaders, HeaderBytes, encode_listing};
+use super::header_bytes::{CachedFile, CachedHeaders, Deflated, HeaderBytes, encode_listing};
 use crate::base::blocking::spawn_blocking_if_large;
-use crate::base::sync::lock;
-use crate::base::transfer::RangeBytes;
+use crate::base::{RangeBytes, lock};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
 use crate::hub::CommitSha;
@@ -67,7 +65,8 @@ impl FileStart {
 }
 
 impl Recording {
-    /// Adds a range of a file that begins at `start`. Ranges that the parser has skipped are filled with zeros.
+    /// Adds a range of a file that begins at `start`, and drops the bytes that are known. What the parser has skipped is
+    /// filled with zeros. Ranges of a file whose start was not read are ignored.
     pub(crate) fn add_range(
         &mut self,
         path: &RepoPath,
@@ -75,36 +74,25 @@ impl Recording {
         range: &RangeBytes,
         sha256: Option<&str>,
     ) {
-        self.fill_gap(path, start);
-        self.extend(path, start, range, sha256);
-    }
-
-    /// Adds a range of a file, if it overlaps or directly follows the bytes read so far.
-    fn extend(&mut self, path: &RepoPath, start: u64, range: &RangeBytes, sha256: Option<&str>) {
-        let known = self.starts.get(path.as_str()).map_or(0, |file| file.bytes.len() as u64);
-        let new = known.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
-        let Some(new) = new.and_then(|skip| range.bytes.get(skip..)) else { return };
-        if self.has_room_for(new.len() as u64) {
-            let file = self.starts.entry(path.to_string()).or_default();
-            file.file_size = range.file_size;
-            file.sha256 = sha256.map(str::to_owned).or_else(|| file.sha256.take());
-            file.bytes.extend_from_slice(new);
-        }
-    }
-
-    /// Fills a range that the parser skipped with zeros, up to `start`.
-    fn fill_gap(&mut self, path: &RepoPath, start: u64) {
-        let known = self.starts.get(path.as_str()).map_or(start, |file| file.bytes.len() as u64);
-        let gap = start.saturating_sub(known);
+        let known = match self.starts.get(path.as_str()) {
+            Some(file) => file.bytes.len() as u64,
+            None if start == 0 => 0,
+            None => return,
+        };
+        let (gap, skip) = (start.saturating_sub(known), known.saturating_sub(start));
         if gap > MAX_GAP {
             self.discard();
         }
-        if gap > 0
-            && self.has_room_for(gap)
-            && let (Some(file), Ok(start)) =
-                (self.starts.get_mut(path.as_str()), usize::try_from(start))
-        {
-            file.bytes.resize(start, 0);
+        let (Ok(gap_end), Ok(skip)) = (usize::try_from(known + gap), usize::try_from(skip)) else {
+            return;
+        };
+        let Some(new) = range.bytes.get(skip..) else { return };
+        if self.has_room_for(gap.saturating_add(new.len() as u64)) {
+            let file = self.starts.entry(path.to_string()).or_default();
+            file.file_size = range.file_size;
+            file.sha256 = sha256.map(str::to_owned).or_else(|| file.sha256.take());
+            file.bytes.resize(gap_end, 0);
+            file.bytes.extend_from_slice(new);
         }
     }
 
@@ -228,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn non_contiguous_ranges_are_ignored() {
+    fn a_file_begins_at_its_start_and_known_bytes_are_not_repeated() {
         let (mut recorded, file) = (recorded(), path("a/c.safetensors"));
-        recorded.extend(&file, 0, &range(b"12345678header"), None);
-        recorded.extend(&file, 15, &range(b"gap"), None);
-        recorded.extend(&file, 0, &range(b"87654321"), None);
-        recorded.extend(&file, 4, &range(b"5678header+"), None);
+        recorded.add_range(&file, 15, &range(b"later"), None);
+        recorded.add_range(&file, 0, &range(b"12345678header"), None);
+        recorded.add_range(&file, 0, &range(b"87654321"), None);
+        recorded.add_range(&file, 4, &range(b"5678header+"), None);
         let headers = recorded.finish(None).unwrap().headers;
         let read = headers.file(&file).unwrap().range(&(0..500)).unwrap();
         assert_eq!(read.bytes, b"12345678header+");
@@ -242,16 +230,15 @@ mod tests {
     #[test]
     fn skipped_ranges_are_zero_filled_up_to_the_limit() {
         let (mut recorded, file) = (Recording::default(), path("a/b.safetensors"));
-        recorded.fill_gap(&file, 2);
+        recorded.add_range(&file, 2, &range(b"art"), None);
         recorded.add_range(&file, 0, &range(b"start"), None);
-        recorded.fill_gap(&file, 7);
         recorded.add_range(&file, 7, &range(b"end"), None);
         let start = recorded.take_start(&file, 10).unwrap();
         assert_eq!(start.bytes, b"start\0\0end");
         recorded.add_range(&file, 0, &range(b"start"), None);
-        recorded.fill_gap(&file, MAX_GAP + 5);
+        recorded.add_range(&file, MAX_GAP + 5, &range(b""), None);
         assert!(!recorded.is_discarded());
-        recorded.fill_gap(&file, 2 * MAX_GAP + 6);
+        recorded.add_range(&file, 2 * MAX_GAP + 6, &range(b""), None);
         assert!(recorded.is_discarded());
     }
 

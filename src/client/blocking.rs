@@ -10,7 +10,7 @@ use std::thread;
 use futures::future::FutureExt;
 use tokio::runtime::{Builder, Handle};
 
-use crate::error::{Error, SharedError, shared};
+use crate::error::Error;
 
 /// Runs a call and blocks the current thread until its result is available. For programs without an async runtime.
 ///
@@ -27,7 +27,7 @@ use crate::error::{Error, SharedError, shared};
 ///
 /// # Errors
 ///
-/// Returns the errors of the call, and [`Error::HttpClient`] if the background thread cannot be started.
+/// Returns the errors of the call, and [`Error::InvalidSetting`] if the background thread cannot be started.
 ///
 /// # Panics
 ///
@@ -50,9 +50,9 @@ pub fn block_on<T: Send + 'static>(
 
 /// Returns the runtime of the background thread.
 fn background() -> Result<&'static Handle, Error> {
-    static RUNTIME: OnceLock<Result<Handle, SharedError>> = OnceLock::new();
-    let runtime = RUNTIME.get_or_init(|| start().map_err(shared));
-    runtime.as_ref().map_err(|source| Error::HttpClient { source: source.clone() })
+    static RUNTIME: OnceLock<Result<Handle, Error>> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| start().map_err(Error::http_client));
+    runtime.as_ref().map_err(Error::clone)
 }
 
 fn start() -> io::Result<Handle> {

@@ -1,6 +1,5 @@
 //! Client settings.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +12,10 @@ use super::context::ClientContext;
 use crate::base::meter::CallMeter;
 use crate::cache::{Cache, HeaderCache};
 use crate::count::Configs;
-use crate::error::Error;
+use crate::error::{Error, shared};
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
-use crate::http::{
-    AddressPolicy, Http, HttpSettings, Proxies, ProxyError, RetryPolicy, has_tls_provider,
-};
+use crate::http::{AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, has_tls_provider};
 use crate::hub::{Endpoint, HubWarnings};
 use crate::inspect::{ClientMemory, Limits};
 
@@ -50,8 +47,8 @@ const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANG
 pub struct ClientBuilder {
     endpoint: Result<Endpoint, Error>,
     token: Result<Option<HeaderValue>, Error>,
-    token_source: Option<TokenSource>,
-    proxy: Option<Result<Proxies, ProxyError>>,
+    token_source: Option<String>,
+    proxy: Option<Result<Proxies, String>>,
     proxy_from_env: bool,
     http: HttpSettings,
     /// The first error of a header or a certificate.
@@ -98,7 +95,11 @@ impl ClientBuilder {
     /// Sets the URL of the Hub; `https://huggingface.co` by default. It may include a path.
     pub fn endpoint(self, endpoint: impl AsRef<str>) -> Self {
         let text = endpoint.as_ref();
-        let invalid = |source| Error::InvalidEndpoint { text: without_secrets(text), source };
+        let invalid = |source| Error::InvalidSetting {
+            setting: "endpoint",
+            message: format!("cannot use the endpoint `{}`", without_secrets(text)),
+            source: Some(shared(source)),
+        };
         Self { endpoint: Endpoint::parse(text).map_err(invalid), ..self }
     }
 
@@ -109,7 +110,7 @@ impl ClientBuilder {
     }
 
     /// Sets the origin of the token, which warnings name.
-    pub(super) fn token_source(self, source: TokenSource) -> Self {
+    pub(super) fn token_source(self, source: String) -> Self {
         Self { token_source: Some(source), ..self }
     }
 
@@ -304,7 +305,7 @@ impl ClientBuilder {
         mut self,
         hook: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
-        self.http.hook = Some(crate::base::sync::Callback(Arc::new(hook)));
+        self.http.hook = Some(crate::base::Callback(Arc::new(hook)));
         self
     }
 
@@ -312,13 +313,17 @@ impl ClientBuilder {
     pub(super) fn context(self) -> Result<ClientContext, Error> {
         let endpoint = self.endpoint.clone()?;
         if !has_tls_provider() {
-            return Err(Error::NoTlsProvider);
+            let message = "no TLS provider is installed; call \
+                           `rustls::crypto::CryptoProvider::install_default`";
+            return Err(Error::setting("tls_provider", message));
         }
         self.check_ranges()?;
-        let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::MissingHubCache));
+        let no_cache = || Error::setting("hub_cache", "offline mode requires a cache folder");
+        let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or_else(no_cache));
         self.invalid.map_or(Ok(()), Err)?;
         let from_env = || self.proxy_from_env.then(|| Proxies::from_env(endpoint.url()));
-        let proxies = self.proxy.or_else(from_env).transpose()?;
+        let proxies = self.proxy.or_else(from_env).transpose();
+        let proxies = proxies.map_err(|message| Error::setting("proxy", message))?;
         let settings = HttpSettings { proxies, ..self.http };
         let limits = Limits { concurrency: settings.max_concurrent_requests, ..self.limits };
         let needs_validation = !settings.root_certificates.is_empty() || settings.hook.is_some();
@@ -326,12 +331,11 @@ impl ClientBuilder {
         if needs_validation {
             http.validate().map_err(Error::http_client)?;
         }
-        let token_source = self.token_source.map(|source| source.to_string());
         let (branch_ttl, stale_if_error) = (self.branch_ttl, self.stale_if_error);
         Ok(ClientContext {
             http,
             endpoint,
-            warnings: Arc::new(HubWarnings::new(token_source)),
+            warnings: Arc::new(HubWarnings::new(self.token_source)),
             memory: ClientMemory::default(),
             limits,
             totals: CallMeter::default(),
@@ -368,7 +372,7 @@ impl ClientBuilder {
             ("format", self.formats.are_distinct(), "another format has this name or extension"),
         ];
         match timeouts.into_iter().chain(others).find(|(_, is_valid, _)| !is_valid) {
-            Some((setting, _, reason)) => Err(Error::InvalidSetting { setting, reason }),
+            Some((setting, _, reason)) => Err(out_of_range(setting, reason)),
             None => Ok(()),
         }
     }
@@ -379,9 +383,16 @@ impl ClientBuilder {
     }
 }
 
+fn out_of_range(setting: &'static str, reason: &str) -> Error {
+    Error::setting(setting, format!("invalid `{setting}`: {reason}"))
+}
+
 /// Parses a header and marks its value as sensitive.
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Error> {
-    let invalid = |reason| Error::InvalidRequestHeader { name: clip(name), reason };
+    let invalid = |reason| {
+        let message = format!("cannot set the header `{}`: {reason}", clip(name));
+        Error::setting("request_header", message)
+    };
     let name: HeaderName = name.parse().map_err(|_| invalid("the name is invalid"))?;
     if OWN_HEADERS.contains(&name) {
         return Err(invalid("it is reserved for the client"));
@@ -401,8 +412,7 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
 fn user_agent(program: &str) -> Result<HeaderValue, Error> {
     let agent = concat!("hf-meta/", env!("CARGO_PKG_VERSION"), " ").to_owned() + program;
     let reason = "it contains characters that are invalid in an HTTP header";
-    let invalid = |_| Error::InvalidSetting { setting: "user_agent", reason };
-    HeaderValue::from_str(&agent).map_err(invalid)
+    HeaderValue::from_str(&agent).map_err(|_| out_of_range("user_agent", reason))
 }
 
 /// Formats an invalid endpoint for an error message, without user, password and query.
@@ -416,7 +426,10 @@ fn without_secrets(endpoint: &str) -> String {
 
 /// Returns the `Authorization` header for a token.
 pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
-    sensitive(&format!("Bearer {token}")).ok_or(Error::InvalidToken)
+    sensitive(&format!("Bearer {token}")).ok_or_else(|| {
+        let message = "the token contains invalid characters".to_owned();
+        Error::InvalidOption { option: "token", message }
+    })
 }
 
 #[cfg(all(test, feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]
@@ -426,24 +439,9 @@ mod tests {
 
     #[test]
     fn a_missing_tls_provider_is_an_error() {
-        assert!(matches!(Client::new(), Err(Error::NoTlsProvider)));
-    }
-}
-/// The environment source of a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TokenSource {
-    /// An environment variable.
-    Variable(&'static str),
-    /// A file.
-    File(PathBuf),
-}
-
-impl fmt::Display for TokenSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Variable(name) => f.write_str(name),
-            Self::File(path) => path.display().fmt(f),
-        }
+        assert!(matches!(
+            Client::new(),
+            Err(Error::InvalidSetting { setting: "tls_provider", .. })
+        ));
     }
 }

@@ -4,7 +4,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use super::builder::{ClientBuilder, TokenSource};
+use super::builder::ClientBuilder;
 use crate::cache::DiskCache;
 
 impl ClientBuilder {
@@ -35,18 +35,10 @@ impl ClientBuilder {
         if let Some(folder) = hub_cache() {
             builder = builder.hub_cache(folder);
         }
-        if let Some((token, source)) = token() {
+        if let Some((token, source)) = environment_token() {
             builder = builder.token(token).token_source(source);
         }
         builder
-    }
-}
-
-impl TokenSource {
-    /// Returns the source of the token that [`ClientBuilder::from_env`] uses, or `None` if there is no token.
-    #[must_use]
-    pub fn from_env() -> Option<Self> {
-        token().map(|(_, source)| source)
     }
 }
 
@@ -77,27 +69,23 @@ fn path(variable: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns the token of the environment and its origin.
-fn token() -> Option<(String, TokenSource)> {
+/// Returns the token that [`ClientBuilder::from_env`] uses, and its origin: the name of an environment variable, or the
+/// path of a file.
+#[must_use]
+pub fn environment_token() -> Option<(String, String)> {
     if text("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some_and(|value| is_true(&value)) {
         return None;
     }
-    let variable = |name| Some((text(name)?, TokenSource::Variable(name)));
+    let variable = |name: &str| Some((text(name)?, name.to_owned()));
     variable("HF_TOKEN").or_else(|| variable("HUGGING_FACE_HUB_TOKEN")).or_else(saved_token)
 }
 
-/// Returns the token of the environment, which [`ClientBuilder::from_env`] uses: `HF_TOKEN`, or a saved one.
-#[must_use]
-pub fn environment_token() -> Option<String> {
-    token().map(|(token, _)| token)
-}
-
 /// Returns the token that `huggingface-cli login` saved.
-fn saved_token() -> Option<(String, TokenSource)> {
+fn saved_token() -> Option<(String, String)> {
     let path = path("HF_TOKEN_PATH").or_else(|| Some(hub_home()?.join("token")))?;
     let token = std::fs::read_to_string(&path).ok()?;
     let token = Some(token.trim().to_owned()).filter(|token| !token.is_empty())?;
-    Some((token, TokenSource::File(path)))
+    Some((token, path.display().to_string()))
 }
 
 /// Returns the download cache of `huggingface_hub`.

@@ -1,31 +1,49 @@
 //! The client: the entry point of every call.
 
-mod api_page;
 mod blocking;
 mod builder;
-mod call_timeout;
 mod context;
 mod env;
-mod many;
 mod model;
 mod model_call;
-mod shared_calls;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::Either;
+use futures::stream::{Stream, StreamExt};
+use tokio::sync::Semaphore;
+use url::Url;
+
 pub use self::blocking::block_on;
 pub use self::builder::ClientBuilder;
-pub use self::builder::TokenSource;
 use self::builder::bearer;
 use self::context::ClientContext;
 pub use self::env::environment_token;
-pub use self::many::ResultOrder;
 pub use self::model::Model;
+use crate::backends::explain;
+use crate::base::blocking::in_task;
 use crate::base::meter::{CallMeter, ClientStats};
 use crate::error::Error;
-use crate::http::RemainingQuota;
+use crate::http::{RemainingQuota, SafeUrl};
+use crate::hub::api::next_page;
 use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
+
+/// The order in which [`Client::run_many`] returns results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ResultOrder {
+    /// Results are returned as soon as their calls finish.
+    #[default]
+    Completion,
+    /// Results are returned in input order. At most three results per job are buffered behind a slower one.
+    Input,
+}
+
+/// The maximum number of running and finished calls per job if results keep the order of the items.
+const WINDOW: usize = 4;
+
+const MAX_JOBS: usize = 10_000;
 
 /// A client that reads the headers of weight files from a Hub, from other servers and from disk.
 ///
@@ -85,7 +103,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::InvalidToken`] if the token cannot be sent in an HTTP header.
+    /// Returns [`Error::InvalidOption`] if the token cannot be sent in an HTTP header.
     pub fn with_token(&self, token: impl AsRef<str>) -> Result<Self, Error> {
         let token = Some(token.as_ref()).filter(|token| !token.is_empty());
         let http = self.context.http.with_token(token.map(bearer).transpose()?);
@@ -163,6 +181,115 @@ impl Client {
     pub fn source(&self, source: Source) -> Model {
         Model::new(Arc::clone(&self.context), Ok(source))
     }
+
+    /// Runs many calls concurrently and returns a stream of their results.
+    ///
+    /// `read` runs the call for one item, such as a repository name, with this client. At most `jobs` calls run
+    /// concurrently; a number outside 1 to 10,000 is clamped. 32 is a good default: each call already reads its shards concurrently, and
+    /// [`ClientBuilder::max_concurrent_requests`] limits the requests of all calls together. Items are pulled from
+    /// their stream as calls finish, so the stream may be infinite. Each call runs in its own task: it makes progress
+    /// even while the result stream is not polled, and is cancelled when that stream is dropped.
+    ///
+    /// ```no_run
+    /// use futures::stream::{self, StreamExt};
+    /// use hf_meta::{Client, Error, ResultOrder};
+    ///
+    /// # async fn example() -> Result<(), Error> {
+    /// let names = stream::iter(["gpt2", "bigscience/bloom"]);
+    /// let mut results =
+    ///     Client::new()?.run_many(names, 32, ResultOrder::Completion, |client, name| async move {
+    ///         (name, client.model(name).plan(hf_meta::Plan::Prefetch).count().await)
+    ///     });
+    /// while let Some((name, result)) = results.next().await {
+    ///     match result {
+    ///         Ok(report) => println!("{name}: {}", report.parameter_count.total()),
+    ///         Err(error) => eprintln!("{name}: {error}"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Polling the stream panics if `read` panics.
+    ///
+    /// [`ClientBuilder::max_concurrent_requests`]: crate::ClientBuilder::max_concurrent_requests
+    pub fn run_many<Items, Read, Reading>(
+        &self,
+        items: Items,
+        jobs: usize,
+        order: ResultOrder,
+        read: Read,
+    ) -> impl Stream<Item = Reading::Output> + Unpin + use<Items, Read, Reading>
+    where
+        Items: Stream<Item: Send + 'static>,
+        Read: Fn(Self, Items::Item) -> Reading + Clone + Send + 'static,
+        Reading: Future<Output: Send + 'static> + Send,
+    {
+        let (client, jobs) = (self.clone(), jobs.clamp(1, MAX_JOBS));
+        let permits = Arc::new(Semaphore::new(jobs));
+        let calls = items.map(move |item| {
+            let (client, read, permits) = (client.clone(), read.clone(), Arc::clone(&permits));
+            async move {
+                // The semaphore is never closed.
+                let permit = permits.acquire_owned().await;
+                let call = async move {
+                    let result = read(client, item).await;
+                    drop(permit);
+                    result
+                };
+                in_task(call).await
+            }
+        });
+        Box::pin(match order {
+            ResultOrder::Completion => Either::Left(calls.buffer_unordered(jobs)),
+            ResultOrder::Input => Either::Right(calls.buffered(WINDOW * jobs)),
+        })
+    }
+
+    /// Requests a page of a listing in the Hub's API. Returns its JSON and the URL of the next page; `None` at the end.
+    ///
+    /// The request uses the token, the retries and the quota of this client. The next page is on the server of this
+    /// one, whatever the response says, so no other server receives the token.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let first = format!("{}/api/models?filter=safetensors&limit=1000", client.endpoint());
+    /// let mut page = Some(first.parse()?);
+    /// while let Some(url) = page {
+    ///     let (json, next) = client.api_page(&url, 64_000_000).await?;
+    ///     println!("{} bytes", json.len());
+    ///     page = next;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the client is offline, the request fails, the page exceeds `max_bytes`, or its link to the
+    /// next page is invalid.
+    pub async fn api_page(
+        &self,
+        page: &Url,
+        max_bytes: u64,
+    ) -> Result<(Vec<u8>, Option<Url>), Error> {
+        if self.context.offline.is_some() {
+            return Err(Error::Offline { url: SafeUrl::from(page).to_string() });
+        }
+        let read = self
+            .context
+            .http
+            .with_meter(self.context.totals.clone())
+            .read_all(page, max_bytes)
+            .await;
+        let name = || format!("page at {}", SafeUrl::from(page));
+        let (json, chain) = read.map_err(|failure| explain(name(), failure, None))?;
+        let next = next_page(page, &chain);
+        let next = next.map_err(|source| Error::ListingFailed { location: name(), source })?;
+        Ok((json, next))
+    }
 }
 
 impl ClientBuilder {
@@ -170,15 +297,10 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// - [`Error::MissingHubCache`] if the client is offline and has no [`hub_cache`](Self::hub_cache)
-    /// - [`Error::InvalidEndpoint`] if the endpoint is not a valid Hub URL
-    /// - [`Error::InvalidToken`] if the token cannot be sent in an HTTP header
-    /// - [`Error::InvalidRequestHeader`] if a header is invalid or reserved
-    /// - [`Error::InvalidSetting`] if a number or a timeout is out of range, two formats have the same name or
-    ///   extension, or the user agent cannot be sent in an HTTP header
-    /// - [`Error::InvalidProxy`] if a proxy setting is invalid
-    /// - [`Error::HttpClient`] if a root certificate cannot be parsed or the HTTP library rejects another setting
-    /// - [`Error::NoTlsProvider`] if the feature `rustls-no-provider` is enabled and no provider has been installed
+    /// - [`Error::InvalidOption`] if the token cannot be sent in an HTTP header
+    /// - [`Error::InvalidSetting`] if a setting is out of range, cannot be parsed, is rejected by the HTTP library, or
+    ///   contradicts another one; if an offline client has no [`hub_cache`](Self::hub_cache); and if no TLS provider is
+    ///   installed although this library is built without one
     pub fn build(self) -> Result<Client, Error> {
         Ok(Client { context: Arc::new(self.context()?) })
     }

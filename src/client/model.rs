@@ -7,9 +7,8 @@ use futures::future::FutureExt;
 
 use super::context::ClientContext;
 use crate::backends::FileStore;
-use crate::base::hooks::{CallHooks, OnHeader, OnProgress, Progress};
 use crate::base::meter::CallMeter;
-use crate::base::sync::Callback;
+use crate::base::{CallHooks, Callback, OnHeader, OnProgress, Progress};
 use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;

@@ -1,16 +1,16 @@
 //! Runs the calls of a model: alone or shared, within their timeouts.
 
 use std::any::TypeId;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-use super::call_timeout::{DEFAULT_TIMEOUT, within_timeout};
+use super::context::CallKey;
 use super::model::Model;
-use super::shared_calls::CallKey;
 use crate::backends::{DiskFolder, FileListing, Origin, StoreFolder, WebFolder};
 use crate::base::meter::{CallMeter, WaitLimits};
 use crate::cache::CacheMode;
@@ -22,6 +22,12 @@ use crate::inspect::{
     Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, ReadOptions,
     Target, file_of, on_disk,
 };
+
+/// The minimum interval between checks of a timeout that a wait has extended.
+const STEP: Duration = Duration::from_millis(50);
+
+/// The timeout of a call without one. It excludes waits for rate limits.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(360);
 
 impl Model {
     /// Runs a call within its timeout, or joins an equal call in flight. The future borrows nothing, so it can be
@@ -134,7 +140,10 @@ impl Model {
     /// Returns the formats to read.
     fn formats(&self) -> Result<Formats, Error> {
         let Some(name) = &self.options.format else { return Ok(self.context.formats.clone()) };
-        self.context.formats.only(name).ok_or_else(|| Error::UnknownFormat { name: clip(name) })
+        self.context.formats.only(name).ok_or_else(|| {
+            let message = format!("unknown format `{}`", clip(name));
+            Error::InvalidOption { option: "format", message }
+        })
     }
 
     async fn start(&self, meter: CallMeter) -> Result<Call, Error> {
@@ -206,4 +215,57 @@ fn known_files(source: &Source, files: &[RepoPath]) -> FileListing {
     };
     let files = files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
     FileListing { files, commit, is_complete: true }
+}
+
+/// Runs a call for at most `limit`, not counting the waits that its meter excludes. Returns `None` if the time runs out.
+async fn within_timeout<T>(
+    limit: Duration,
+    meter: &CallMeter,
+    call: impl Future<Output = T>,
+) -> Option<T> {
+    let (started, mut call) = (Instant::now(), pin!(call));
+    let mut left = limit;
+    loop {
+        if let Ok(result) = timeout(left, call.as_mut()).await {
+            return Some(result);
+        }
+        left =
+            limit.saturating_sub(started.elapsed().saturating_sub(meter.excluded_from_timeout()));
+        if left.is_zero() {
+            return None;
+        }
+        left = left.max(STEP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// Runs a call that takes all `waits` concurrently and then works for `own`.
+    async fn run(own: Duration, waits: &[Duration]) -> Option<()> {
+        let meter = CallMeter::default();
+        let waiting = waits.iter().map(async |wait| {
+            let _waiting = meter.start_wait();
+            sleep(*wait).await;
+        });
+        let call = async {
+            futures::future::join_all(waiting).await;
+            sleep(own).await;
+        };
+        within_timeout(LIMIT, &meter, call).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_rate_limits_do_not_count_towards_the_timeout() {
+        let (short, long) = (STEP, LIMIT + STEP);
+        assert!(run(short, &[]).await.is_some());
+        assert!(run(long, &[]).await.is_none());
+        assert!(run(short, &[300 * STEP, 600 * LIMIT]).await.is_some());
+        assert!(run(long, &[LIMIT, LIMIT, LIMIT]).await.is_none(), "concurrent waits count once");
+    }
 }

@@ -3,10 +3,9 @@
 use url::Url;
 
 use super::*;
-use crate::error_kind::ErrorKind;
-use crate::formats::HeaderErrorKind;
+use crate::backends::explain;
 use crate::formats::safetensors::SafetensorsIndexJson;
-use crate::http::{SafeUrl, TransportKind};
+use crate::http::{RequestFailure, SafeUrl};
 
 /// A row of the table: code, predicate and status.
 type Row = (&'static str, &'static str, u16);
@@ -39,14 +38,19 @@ fn response(status: u16, code: Option<&str>, retry_after: Option<Duration>) -> B
     })
 }
 
-fn refused(status: u16) -> Error {
-    let (file, source) = ("org/model/x".to_owned(), response(status, None, None).into());
-    Error::Refused { file, attempts: 1, elapsed: Duration::ZERO, source }
+/// Returns the error for a response to a request for a file of a repository.
+fn explained(response: Box<HubError>) -> Error {
+    request_failed(HttpError::Status(response))
 }
 
-fn request_failed(source: HttpError) -> Error {
-    let (file, source) = ("org/model/x".to_owned(), source.into());
-    Error::RequestFailed { file, attempts: 1, elapsed: Duration::ZERO, source }
+fn refused(status: u16) -> Error {
+    explained(response(status, None, None))
+}
+
+fn request_failed(error: HttpError) -> Error {
+    let failure = RequestFailure { error, attempts: 1, elapsed: Duration::ZERO };
+    let (repo, revision) = ("org/model".parse().unwrap(), Revision::default());
+    explain("org/model/x".to_owned(), failure, Some((&repo, &revision)))
 }
 
 fn transport(kind: TransportKind) -> Error {
@@ -64,33 +68,25 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
     match kind {
         ErrorKind::InvalidSource => vec![Error::InvalidSource(invalid_name().into())],
         ErrorKind::InvalidSettings => {
-            let (setting, reason) = ("jobs", "it must be at least 1");
-            let range = Error::InvalidSetting { setting, reason };
-            vec![range, Error::MissingHubCache, Error::NoTlsProvider]
+            vec![Error::setting("jobs", "it must be at least 1"), Error::http_client("a reason")]
         }
         ErrorKind::InvalidOption => {
-            vec![Error::InvalidToken, Error::UnknownFormat { name: "nope".to_owned() }]
+            let message = "the token contains invalid characters".to_owned();
+            vec![Error::InvalidOption { option: "token", message }]
         }
-        ErrorKind::RepoNotFound => {
-            vec![Error::RepoNotFound {
-                repo,
-                source: response(401, Some("RepoNotFound"), None).into(),
-            }]
-        }
+        ErrorKind::RepoNotFound => vec![explained(response(401, Some("RepoNotFound"), None))],
         ErrorKind::RevisionNotFound => {
-            let (revision, source) =
-                (Revision::default(), response(404, Some("RevisionNotFound"), None).into());
-            vec![Error::RevisionNotFound { repo, revision, source }]
+            vec![explained(response(404, Some("RevisionNotFound"), None))]
         }
         ErrorKind::FileNotFound => vec![Error::FileNotFound { file, source: missing() }],
-        ErrorKind::Gated => {
-            vec![Error::Gated { repo, source: response(403, Some("GatedRepo"), None).into() }]
-        }
+        ErrorKind::Gated => vec![explained(response(403, Some("GatedRepo"), None))],
         ErrorKind::RejectedToken => {
-            vec![Error::RejectedToken { source: response(401, None, None).into() }]
+            let message = Some("Invalid credentials in Authorization header".to_owned());
+            vec![explained(Box::new(HubError { message, ..*response(401, None, None) }))]
         }
         ErrorKind::Forbidden => {
-            vec![Error::Forbidden { file, source: response(403, None, None).into() }]
+            let message = Some("Access to this resource is disabled.".to_owned());
+            vec![explained(Box::new(HubError { message, ..*response(403, None, None) }))]
         }
         ErrorKind::NoWeights => vec![Error::NoWeights {
             location,
@@ -123,7 +119,7 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
                 Error::InvalidHeader { file, format: "PyTorch", source },
             ]
         }
-        ErrorKind::Changed => vec![Error::FileChanged { file, before: 8, after: 9 }],
+        ErrorKind::Changed => vec![Error::Changed { message: "its size changed".to_owned() }],
         ErrorKind::RateLimited => {
             vec![refused(429), request_failed(HttpError::RateLimited { url: url(), wait })]
         }
@@ -152,10 +148,12 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
 fn the_source_can_be_downcast_to_the_type_of_the_field() {
     let held = request_failed(HttpError::RateLimited { url: url(), wait: Duration::ZERO });
     let source = std::error::Error::source(&held).unwrap();
-    assert!(matches!(source.downcast_ref(), Some(HttpError::RateLimited { .. })), "{source:?}");
+    let cause = source.downcast_ref::<Arc<HttpError>>().map(|cause| &**cause);
+    assert!(matches!(cause, Some(HttpError::RateLimited { .. })), "{source:?}");
     let refused = refused(500);
     let source = std::error::Error::source(&refused).unwrap();
-    assert_eq!(source.downcast_ref::<HubError>().map(|response| response.status), Some(500));
+    let response = source.downcast_ref::<Arc<HubError>>();
+    assert_eq!(response.map(|response| response.status), Some(500));
     assert!(size_of::<Error>() <= 128, "{} bytes", size_of::<Error>());
 }
 
@@ -209,9 +207,7 @@ fn refusals_and_network_failures_may_be_permanent() {
 #[test]
 fn the_wait_and_the_status_come_from_the_response_or_from_the_gate() {
     let wait = Duration::from_secs(60);
-    let (file, source) = ("x".to_owned(), response(429, None, Some(wait)).into());
-    let elapsed = Duration::ZERO;
-    let refused = Error::Refused { file, attempts: 1, elapsed, source };
+    let refused = explained(response(429, None, Some(wait)));
     assert_eq!((refused.status(), refused.retry_after()), (Some(429), Some(wait)));
     assert_eq!(refused.kind(), ErrorKind::RateLimited);
     let held = request_failed(HttpError::RateLimited { url: url(), wait });

@@ -13,7 +13,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use thiserror::Error;
 
 use super::proxy::Proxies;
-use crate::base::sync::lock;
+use crate::base::lock;
 
 /// The IP addresses that a client may connect to.
 ///

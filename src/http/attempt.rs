@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tracing::field::{Empty, debug};
 use tracing::{Span, debug_span};
 
+use super::SafeUrl;
 use super::error::HttpError;
-use super::safe_url::SafeUrl;
 use crate::base::meter::CallMeter;
 
 /// The part of a file that a request asks for.

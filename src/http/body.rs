@@ -11,11 +11,11 @@ use futures::sink::SinkExt;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
+use super::SafeUrl;
 use super::attempt::{Attempt, ResponseChain};
 use super::error::{HttpError, RangeError};
 use super::range::BodySlice;
-use super::safe_url::SafeUrl;
-use crate::base::transfer::BodyEvent;
+use crate::base::BodyEvent;
 
 /// The sending half of a stream of body events.
 pub(super) type EventSender = mpsc::Sender<BodyEvent<ResponseChain>>;

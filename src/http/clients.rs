@@ -7,10 +7,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem::replace;
 use std::sync::{Arc, Mutex};
 
 use ::url::{Origin, Url};
-use reqwest::{Client, ClientBuilder, Response, Version, redirect::Policy};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, Version, redirect::Policy};
 use tokio::runtime::{self, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -19,7 +20,7 @@ use super::address::{AddressGuard, GuardedResolver};
 use super::error;
 use super::settings::HttpSettings;
 use super::tls::TlsFailure;
-use crate::base::sync::lock;
+use crate::base::lock;
 
 /// The maximum number of servers whose HTTP version is remembered. After that, versions are negotiated again.
 const MAX_SERVERS: usize = 1_000;
@@ -72,17 +73,6 @@ enum NegotiatedHttp {
     Http2,
 }
 
-/// The cause of a failed HTTP/2-only request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Http2Failure {
-    /// The server does not speak HTTP/2.
-    NoHttp2,
-    /// The request shared the connection attempt of another request, and that attempt failed.
-    SharedConnect,
-    /// The request itself failed.
-    Request,
-}
-
 impl HttpClients {
     /// Does not build a `reqwest` client yet: loading the system's certificates takes longer than starting the
     /// program.
@@ -101,35 +91,51 @@ impl HttpClients {
         self.build(false).map(drop)
     }
 
-    /// Returns the client for a server. If it may use HTTP/1.1, a permit for one connection comes with it.
-    pub(super) async fn client_for(
+    /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2. Returns the response, and for
+    /// HTTP/1.1 the permit of its connection, which no other request shares.
+    pub(super) async fn send(
         &self,
         url: &Url,
-    ) -> Result<(Client, Option<OwnedSemaphorePermit>), reqwest::Error> {
-        let is_http2_only = url.scheme() == "https"
+        request: impl Fn(&Client) -> RequestBuilder,
+    ) -> Result<(Response, Option<OwnedSemaphorePermit>), reqwest::Error> {
+        let (origin, mut has_resent) = (url.origin(), false);
+        loop {
+            let is_http2_only = self.offers_only_http2(url);
+            let permit = if is_http2_only {
+                None
+            } else {
+                // The semaphore is never closed.
+                Arc::clone(&self.http1_permits).acquire_owned().await.ok()
+            };
+            match request(&self.client(is_http2_only)?).send().await {
+                Ok(response) => {
+                    let is_http2 = response.version() == Version::HTTP_2;
+                    let version =
+                        if is_http2 { NegotiatedHttp::Http2 } else { NegotiatedHttp::Http1 };
+                    self.record(&origin, version);
+                    return Ok((response, permit.filter(|_| !is_http2)));
+                }
+                Err(error)
+                    if is_http2_only && self.may_resend(&origin, &error, &mut has_resent) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns whether a server is offered only HTTP/2.
+    fn offers_only_http2(&self, url: &Url) -> bool {
+        url.scheme() == "https"
             && match self.negotiated(&url.origin()) {
                 None => !self.expects_http1(),
                 negotiated => negotiated == Some(NegotiatedHttp::Http2),
-            };
-        if is_http2_only {
-            return Ok((self.client(true)?, None));
-        }
-        let permit = Arc::clone(&self.http1_permits).acquire_owned().await;
-        Ok((self.client(false)?, permit.ok()))
+            }
     }
 
-    /// Records the HTTP version of a response. Returns true for HTTP/2, whose connection is shared with other
-    /// requests.
-    pub(super) fn record_response(&self, origin: &Origin, response: &Response) -> bool {
-        let is_http2 = response.version() == Version::HTTP_2;
-        self.record(origin, if is_http2 { NegotiatedHttp::Http2 } else { NegotiatedHttp::Http1 });
-        is_http2
-    }
-
-    /// Records a failure of a request that offered only HTTP/2.
+    /// Records a failure of a request that offered only HTTP/2, and returns whether to send it again: if the server does
+    /// not speak HTTP/2, or once if the request shared the connection attempt of another request.
     ///
     /// From now on the server is offered both versions if it does not speak HTTP/2 or has never responded.
-    pub(super) fn record_failure(&self, origin: &Origin, error: &reqwest::Error) -> Http2Failure {
+    fn may_resend(&self, origin: &Origin, error: &reqwest::Error, has_resent: &mut bool) -> bool {
         let negotiated = self.negotiated(origin);
         let is_unknown = negotiated != Some(NegotiatedHttp::Http2);
         // A server that ignores ALPN accepts the connection, but does not understand the request.
@@ -137,15 +143,15 @@ impl HttpClients {
         let has_no_common_protocol = error::tls_cause(error) == Some(TlsFailure::NoCommonProtocol);
         if has_no_common_protocol || is_misunderstood {
             self.record(origin, NegotiatedHttp::Unknown);
-            return Http2Failure::NoHttp2;
+            return true;
         }
         if is_unknown && error::is_shared_connect(error) {
-            return Http2Failure::SharedConnect;
+            return !replace(has_resent, true);
         }
         if negotiated.is_none() {
             self.record(origin, NegotiatedHttp::Unknown);
         }
-        Http2Failure::Request
+        false
     }
 
     /// Marks a server as one without HTTP/2. Both versions are still offered to it, so an outdated mark does no harm.

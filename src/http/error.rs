@@ -10,9 +10,9 @@ use hf_meta_format::report::text;
 use reqwest::Response;
 use thiserror::Error;
 
+use super::SafeUrl;
 use super::address::AddressError;
 use super::error_response::HubError;
-use super::safe_url::SafeUrl;
 use super::tls::{TlsFailure, tls_failure};
 
 /// The error of an HTTP request.

@@ -8,8 +8,8 @@ use hf_meta_format::CommitSha;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
 
+use super::SafeUrl;
 use super::rate_limit::{self, RateLimitBucket};
-use super::safe_url::SafeUrl;
 use crate::error_kind::ErrorKind;
 use crate::formats::clip;
 

@@ -15,11 +15,10 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use super::attempt::{Attempt, Requested};
-use super::client::Http;
+use super::client::{Http, ServerHints, parse_origin};
 use super::error::HttpError;
-use super::server_hints::{ServerHints, parse_origin};
+use crate::base::lock;
 use crate::base::meter::CallMeter;
-use crate::base::sync::lock;
 
 impl Http {
     /// Restores the facts that an earlier process saved. The redirect origin may be wrong or hostile.
@@ -88,7 +87,7 @@ impl Http {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::server_hints::{ASSUMED_OPEN, RedirectOrigin};
+    use crate::http::client::{ASSUMED_OPEN, RedirectOrigin};
     use crate::http::{AddressPolicy, HttpSettings};
 
     fn url(text: &str) -> Url {

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use ::url::{Origin, Url};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use reqwest::{ClientBuilder, Proxy};
-use thiserror::Error;
 
-use super::safe_url::SafeUrl;
+use super::SafeUrl;
 
 /// The name of [`ClientBuilder::proxy`](crate::ClientBuilder::proxy) in error messages.
 const PROXY_SETTING: &str = "ClientBuilder::proxy";
@@ -30,28 +29,19 @@ impl fmt::Debug for Proxies {
     }
 }
 
-/// The error returned for an invalid proxy setting. It omits the value, which may contain a password.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("invalid proxy in `{setting}`: {reason}")]
-#[non_exhaustive]
-pub struct ProxyError {
-    /// The setting: an environment variable or `ClientBuilder::proxy`.
-    pub setting: &'static str,
-    /// The violated rule.
-    pub reason: &'static str,
-}
-
 impl Proxies {
     /// Uses one proxy for all servers.
     ///
     /// # Errors
     ///
     /// Returns an error if the text is not the URL of an HTTP proxy.
-    pub(crate) fn for_all(proxy: &str) -> Result<Self, ProxyError> {
+    pub(crate) fn for_all(proxy: &str) -> Result<Self, String> {
         check(PROXY_SETTING, proxy)?;
-        let invalid = |_| ProxyError { setting: PROXY_SETTING, reason: NOT_A_URL };
-        let for_all = Some(Proxy::all(proxy).map_err(invalid)?);
-        Ok(Self { matcher: Arc::new(Matcher::builder().all(proxy).build()), for_all })
+        let for_all = Proxy::all(proxy).map_err(|_| invalid(PROXY_SETTING, NOT_A_URL))?;
+        Ok(Self {
+            matcher: Arc::new(Matcher::builder().all(proxy).build()),
+            for_all: Some(for_all),
+        })
     }
 
     /// Reads the proxies from the environment.
@@ -59,7 +49,7 @@ impl Proxies {
     /// # Errors
     ///
     /// If the proxy for `endpoint` is invalid. The HTTP library would silently ignore it.
-    pub(crate) fn from_env(endpoint: &Url) -> Result<Self, ProxyError> {
+    pub(crate) fn from_env(endpoint: &Url) -> Result<Self, String> {
         let names = match endpoint.scheme() {
             "https" => ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
             _ => ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
@@ -98,14 +88,19 @@ fn intercept(matcher: &Matcher, server: &str) -> Option<Intercept> {
 }
 
 /// Checks that the HTTP library would use a proxy.
-fn check(setting: &'static str, value: &str) -> Result<(), ProxyError> {
+fn check(setting: &str, value: &str) -> Result<(), String> {
     let proxy = intercept(&Matcher::builder().all(value).build(), "http://server.invalid");
     let reason = match proxy.as_ref().map(|proxy| proxy.uri().scheme_str()) {
         Some(Some("http" | "https")) => return Ok(()),
         Some(_) => "only HTTP proxies are supported",
         None => NOT_A_URL,
     };
-    Err(ProxyError { setting, reason })
+    Err(invalid(setting, reason))
+}
+
+/// Returns the message about an invalid setting. It omits the value, which may contain a password.
+fn invalid(setting: &str, reason: &str) -> String {
+    format!("invalid proxy in `{setting}`: {reason}")
 }
 
 #[cfg(test)]

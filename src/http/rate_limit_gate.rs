@@ -5,7 +5,7 @@
 //! in flight is limited to a quarter of the remaining quota. Requests therefore slow down before the quota is
 //! exhausted, and leave some of it to other programs that share it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::mem::replace;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::rate_limit::{self, Quota, RateLimitBucket};
 use crate::base::meter::CallMeter;
-use crate::base::sync::{lock, random_fraction};
+use crate::base::{lock, random_fraction};
 
 /// The maximum duration of a hold: the Hub's window of 300 s, and a second for rounding.
 const MAX_HOLD: Duration = Duration::from_secs(301);
@@ -41,47 +41,18 @@ const MAX_JITTER: Duration = Duration::from_secs(5);
 /// Longer waits are logged as warnings. Shorter waits are common and do not look like a hang.
 const MIN_WARNED_WAIT: Duration = Duration::from_secs(5);
 
-/// The maximum number of states. Beyond it, idle ones are dropped although their limits still apply, because anyone
-/// can send any number of invalid tokens to a service that passes them on.
+/// The maximum number of states. Beyond it, idle ones are dropped, even if their limits still apply, because anyone can
+/// send any number of invalid tokens to a service that passes them on.
 const MAX_STATES: usize = 50_000;
 
-/// The number of states to check after each response. A response adds at most three, one per bucket, so the states
-/// that are no longer needed are dropped without ever checking all of them.
-const CHECKS_PER_RESPONSE: usize = 4;
-
-/// The token of the requests that share a state, and their server and bucket.
-type StateKey = (Option<HeaderValue>, GateKey);
-
 /// The states of all tokens, servers and buckets.
-#[derive(Debug, Default)]
-struct GateStates {
-    states: HashMap<Arc<StateKey>, GateState>,
-    /// The keys of all states, in the order in which they are checked.
-    queue: VecDeque<Arc<StateKey>>,
-}
+type GateStates = HashMap<(Option<HeaderValue>, GateKey), GateState>;
 
-impl GateStates {
-    fn get_or_insert(&mut self, key: StateKey) -> &mut GateState {
-        let key = Arc::new(key);
-        self.states.entry(key).or_insert_with_key(|key| {
-            self.queue.push_back(Arc::clone(key));
-            GateState::default()
-        })
-    }
-
-    /// Checks a few states, and drops those that are no longer needed.
-    fn drop_unneeded(&mut self) {
-        for _ in 0..CHECKS_PER_RESPONSE.min(self.queue.len()) {
-            let Some(key) = self.queue.pop_front() else { return };
-            let has_room = self.states.len() <= MAX_STATES;
-            let is_needed =
-                |state: &GateState| state.is_in_use() || (has_room && state.is_limited());
-            if self.states.get(&key).is_some_and(is_needed) {
-                self.queue.push_back(key);
-            } else {
-                self.states.remove(&key);
-            }
-        }
+/// Drops the states without requests and limits, or else all states without requests.
+fn drop_idle(states: &mut GateStates) {
+    states.retain(|_, state| state.is_in_use() || state.is_limited());
+    if states.len() >= MAX_STATES {
+        states.retain(|_, state| state.is_in_use());
     }
 }
 
@@ -302,7 +273,7 @@ impl RateLimitGate {
 
     /// Returns the remaining quota of a key; `None` if it is unknown.
     pub(super) fn quota(&self, key: &GateKey) -> Option<RemainingQuota> {
-        lock(&self.states).states.get(&(self.token.clone(), key.clone()))?.quota()
+        lock(&self.states).get(&(self.token.clone(), key.clone()))?.quota()
     }
 
     /// Waits until a request may be sent.
@@ -351,7 +322,11 @@ impl RateLimitGate {
     }
 
     fn with_state<T>(&self, key: &GateKey, change: impl FnOnce(&mut GateState) -> T) -> T {
-        change(lock(&self.states).get_or_insert((self.token.clone(), key.clone())))
+        let (key, mut states) = ((self.token.clone(), key.clone()), lock(&self.states));
+        if states.len() >= MAX_STATES && !states.contains_key(&key) {
+            drop_idle(&mut states);
+        }
+        change(states.entry(key).or_default())
     }
 
     /// Logs a wait: at most one warning per hold, and otherwise a debug message.
@@ -391,14 +366,13 @@ impl GatePermit<'_> {
     }
 }
 
-/// Ends the request, wakes the next one, and drops the states that are no longer needed.
+/// Ends the request, and wakes the next one.
 impl Drop for GatePermit<'_> {
     fn drop(&mut self) {
         self.gate.with_state(&self.key, |state| {
             state.in_flight = state.in_flight.saturating_sub(1);
             state.changed.notify_one();
         });
-        lock(&self.gate.states).drop_unneeded();
     }
 }
 

@@ -1,18 +1,16 @@
 //! Sends the request of one attempt: through the rate limit gate, over HTTP/2 or HTTP/1.1, and along its redirects.
 
-use std::mem::replace;
 use std::sync::Arc;
 
 use ::url::Url;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 
+use super::SafeUrl;
 use super::attempt::{Attempt, Requested, ResponseChain};
 use super::client::Http;
-use super::clients::Http2Failure;
 use super::error::HttpError;
 use super::rate_limit_gate::GateKey;
-use super::safe_url::SafeUrl;
 
 /// The maximum number of redirects per request. The Hub needs two (to the canonical repository name, then to the
 /// CDN), and a mirror in front of it needs one more.
@@ -70,54 +68,28 @@ impl Http {
         // The semaphore is never closed.
         attempt.request_permit = Arc::clone(&self.in_flight).acquire_owned().await.ok();
         attempt.meter.count_request(origin == self.endpoint.origin());
-        let response = self.send_negotiated(url, attempt).await;
+        let requested = attempt.requested;
+        let request = |client: &Client| self.request(client, url.clone(), requested);
+        let sent = self.clients.send(&url, request).await;
         let proxy = || self.settings.proxies.as_ref()?.proxy_for(&origin);
-        let response =
-            response.map_err(|error| HttpError::transport(safe_url, error).with_proxy(proxy))?;
+        let (response, connection_permit) =
+            sent.map_err(|error| HttpError::transport(safe_url, error).with_proxy(proxy))?;
+        attempt.connection_permit = connection_permit;
         let status = response.status().as_u16();
         attempt.status = Some(status);
         permit.record(status, response.headers());
         Ok(response)
     }
 
-    /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2.
-    async fn send_negotiated(
-        &self,
-        url: Url,
-        attempt: &mut Attempt<'_>,
-    ) -> Result<Response, reqwest::Error> {
-        let (origin, mut has_resent) = (url.origin(), false);
-        loop {
-            attempt.connection_permit = None;
-            let (client, permit) = self.clients.client_for(&url).await?;
-            let is_http2_only = permit.is_none();
-            attempt.connection_permit = permit;
-            match self.request(&client, url.clone(), attempt).send().await {
-                Ok(response) => {
-                    if self.clients.record_response(&origin, &response) {
-                        attempt.connection_permit = None;
-                    }
-                    return Ok(response);
-                }
-                Err(error) if is_http2_only => match self.clients.record_failure(&origin, &error) {
-                    Http2Failure::NoHttp2 => {}
-                    Http2Failure::SharedConnect if !replace(&mut has_resent, true) => {}
-                    Http2Failure::SharedConnect | Http2Failure::Request => return Err(error),
-                },
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Builds a request. The token and the configured headers are added for the endpoint's origin only.
-    fn request(&self, client: &Client, url: Url, attempt: &Attempt<'_>) -> RequestBuilder {
+    fn request(&self, client: &Client, url: Url, requested: Requested<'_>) -> RequestBuilder {
         let is_endpoint = url.origin() == self.endpoint.origin();
-        let method = match attempt.requested {
+        let method = match requested {
             Requested::Header(_) => Method::HEAD,
             Requested::Range(_) | Requested::File => Method::GET,
         };
         let request = client.request(method, url).timeout(self.settings.request_timeout);
-        let request = match attempt.requested.range() {
+        let request = match requested.range() {
             Some(range) => {
                 request.header(RANGE, format!("bytes={range}")).header(ACCEPT_ENCODING, "identity")
             }

@@ -8,7 +8,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use super::address::AddressPolicy;
 use super::proxy::Proxies;
 use super::tls::RootCertificates;
-use crate::base::sync::{Callback, random_fraction};
+use crate::base::{Callback, random_fraction};
 
 /// Settings of an [`Http`](super::Http) client.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use url::Url;
 
-use crate::base::hooks::CallHooks;
+use crate::base::CallHooks;
 use crate::formats::Dtype;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::{Http, RequestFailure, ResponseChain};

@@ -19,12 +19,68 @@
 pub(crate) mod api;
 mod endpoint;
 mod source;
-mod warnings;
 
-pub(crate) use self::{api::ListFilesError, warnings::HubWarnings};
+pub(crate) use self::api::ListFilesError;
 pub use self::{
     api::{HubReportedCount, ListingError},
     endpoint::{Endpoint, EndpointError},
     source::{Source, SourceError},
 };
 pub(crate) use hf_meta_format::{CommitSha, IdError, RepoId, Revision};
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use crate::base::lock;
+use crate::formats::clip;
+
+/// The maximum number of distinct warnings that a client logs. A hostile server could send any number.
+const MAX_WARNINGS: usize = 16;
+
+/// The warnings a client has already logged. The Hub repeats them with every response.
+#[derive(Debug, Default)]
+pub(crate) struct HubWarnings {
+    logged: Mutex<BTreeSet<String>>,
+    /// The origin of the token, such as `HF_TOKEN`, if the library read it.
+    token_source: Option<String>,
+}
+
+impl HubWarnings {
+    pub(crate) fn new(token_source: Option<String>) -> Self {
+        Self { token_source, ..Self::default() }
+    }
+
+    /// Logs that the token is invalid, once per client.
+    pub(crate) fn warn_rejected_token(&self) {
+        if self.is_new("rejected token") {
+            let source = self.token_source.as_deref().map(tracing::field::display);
+            tracing::warn!(source, "the Hub rejected the token; reading without it");
+        }
+    }
+
+    /// Logs a warning of the form `topic; message`, once per client.
+    pub(crate) fn warn_once(&self, warning: Option<&str>) {
+        if let Some(message) = warning.map(clip).filter(|message| self.is_new(message)) {
+            tracing::warn!(?message, "warning from the Hub");
+        }
+    }
+
+    fn is_new(&self, warning: &str) -> bool {
+        let mut logged = lock(&self.logged);
+        logged.len() < MAX_WARNINGS && logged.insert(warning.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_warning_is_logged_once_up_to_a_limit() {
+        let warnings = HubWarnings::default();
+        assert!(warnings.is_new("unauthenticated; Warning: …"));
+        assert!(!warnings.is_new("unauthenticated; Warning: …"));
+        let new = (0..100).filter(|n| warnings.is_new(&n.to_string())).count();
+        assert_eq!(new, MAX_WARNINGS - 1);
+    }
+}

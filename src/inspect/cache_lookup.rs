@@ -12,10 +12,11 @@ use super::call::CallContext;
 use crate::backends::{FileSource, HubRepo, Origin};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::cache::{
-    CacheIdentity, CacheKey, CacheKeys, CacheMode, CachedHeaders, CachedRef, CachedRefAge,
-    FillLease, HeaderBytes, HeaderCache, decode, within_limit,
+    CacheKey, CacheKeys, CacheMode, CachedHeaders, CachedRef, CachedRefAge, FillLease, HeaderBytes,
+    HeaderCache, decode, within_limit,
 };
 use crate::error::Error;
+use crate::error_kind::ErrorKind;
 use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
 use crate::formats::{Format, RepoPath, chain};
 use crate::hub::CommitSha;
@@ -72,13 +73,7 @@ impl CacheLookup {
         let cache = context.cache.clone()?;
         let repo = origin.repo().filter(|_| context.options.cache_mode != CacheMode::Bypass)?;
         let HubRepo { http, endpoint, repo: id, .. } = repo;
-        let identity = CacheIdentity {
-            endpoint,
-            token: http.authorization(),
-            headers: http.headers(),
-            repo: id,
-        };
-        let keys = CacheKeys::new(identity, &part_of_repo(context));
+        let keys = CacheKeys::new(endpoint, http, id, &part_of_repo(context));
         let (repo, is_online) = (repo.clone(), origin.online().is_some());
         Some(Self { cache, context: Arc::clone(context), keys, repo, is_online })
     }
@@ -144,12 +139,16 @@ impl CacheLookup {
                 let commit = cached.commit.parse().ok();
                 return Ok(commit.map(|commit| (commit, Some(cached.age(true)))));
             }
-            Err(
-                Error::RejectedToken { .. } | Error::FileNotFound { .. } | Error::Forbidden { .. },
-            ) => None,
-            // Some servers do not support `HEAD`.
-            Err(Error::Refused { source, .. }) if matches!(source.status, 400..=499 | 501) => None,
-            Err(error) => return Err(error),
+            Err(error) => match error.kind() {
+                ErrorKind::RejectedToken | ErrorKind::FileNotFound | ErrorKind::Forbidden => None,
+                // Some servers do not support `HEAD`.
+                ErrorKind::Refused | ErrorKind::RateLimited
+                    if matches!(error.status(), Some(400..=499 | 501)) =>
+                {
+                    None
+                }
+                _ => return Err(error),
+            },
         };
         let uses_time = !branch_ttl.is_zero() || !stale_if_error.is_zero();
         if let Some(commit) = &commit
@@ -196,7 +195,7 @@ fn warn_of_corrupt_entry(key: &CacheKey, error: &dyn Display) {
 fn is_outage(error: &Error) -> bool {
     match error {
         Error::RequestFailed { .. } => true,
-        Error::Refused { source, .. } => source.is_transient() || source.is_foreign(),
+        Error::Refused { .. } => error.is_transient(),
         _ => false,
     }
 }

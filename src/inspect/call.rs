@@ -12,11 +12,12 @@ use super::memory::{CallMemory, LargeCall};
 use super::{Limits, Target};
 use crate::backends::{Fetched, FileListing};
 use crate::base::blocking::CallWork;
-use crate::base::hooks::{CallHooks, OnHeader, OnProgress};
 use crate::base::meter::CallMeter;
+use crate::base::{CallHooks, OnHeader, OnProgress};
 use crate::cache::{CacheMode, CachedRefAge, HeaderCache};
 use crate::count::Configs;
 use crate::error::Error;
+use crate::error_kind::ErrorKind;
 use crate::formats::safetensors::{IndexError, IndexErrorKind};
 use crate::formats::{Format, Formats, HeaderError, RepoPath};
 use crate::hub::CommitSha;
@@ -138,7 +139,7 @@ impl Call {
         request: impl for<'a> Fn(&'a Self) -> BoxFuture<'a, Result<T, Error>>,
     ) -> Result<T, Error> {
         let error = match request(self).await {
-            Err(error @ Error::RejectedToken { .. }) => error,
+            Err(error) if error.kind() == ErrorKind::RejectedToken => error,
             done => return done,
         };
         let Some(anonymous) = self.files.anonymous() else { return Err(error) };
@@ -151,11 +152,11 @@ impl Call {
     /// Returns the value if it belongs to the pinned commit, or an error.
     pub(super) fn check_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
         match (&self.state.commit, read.commit) {
-            (Some(pinned), Some(found)) if *pinned != found => Err(Error::CommitMismatch {
-                file: self.files.file_name(path),
-                pinned: pinned.clone(),
-                found,
-            }),
+            (Some(pinned), Some(found)) if *pinned != found => {
+                let file = self.files.file_name(path);
+                let message = format!("expected `{file}` at commit {pinned}, got commit {found}");
+                Err(Error::Changed { message })
+            }
             _ => Ok(read.value),
         }
     }

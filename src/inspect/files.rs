@@ -6,10 +6,8 @@ use std::sync::Arc;
 use futures::future::{FutureExt, ready};
 use futures::stream::{self, StreamExt};
 
-use crate::backends::{
-    CachedCommit, Fetched, FileListing, FileSource, FileStream, HubRepo, Origin,
-};
-use crate::base::transfer::{BodyEvent, RangeBytes};
+use crate::backends::{CachedCommit, Fetched, FileListing, FileStream, Origin};
+use crate::base::{BodyEvent, RangeBytes};
 use crate::cache::{Deflater, HeaderBytes, Recorder};
 use crate::error::Error;
 use crate::formats::weight_sets::{IncompleteShards, WeightSet};
@@ -20,26 +18,23 @@ use crate::hub::{CommitSha, HubReportedCount};
 #[derive(Clone, Debug)]
 pub(crate) struct CallFiles {
     pub(super) origin: Origin,
-    /// The cached commit to read instead of the origin.
-    cached: Option<Arc<CachedCommit>>,
     /// Records the bytes that are read.
     recorder: Option<Recorder>,
 }
 
 impl CallFiles {
     pub(crate) fn new(origin: Origin) -> Self {
-        Self { origin, cached: None, recorder: None }
+        Self { origin, recorder: None }
     }
 
     /// Creates files that are read from cached bytes only. The origin provides their names.
     pub(super) fn from_bytes(origin: Origin, bytes: HeaderBytes) -> Self {
-        let cached = Some(Arc::new(CachedCommit { origin: origin.clone(), bytes }));
-        Self { origin, cached, recorder: None }
+        Self::new(Origin::Cached(Arc::new(CachedCommit { origin, bytes })))
     }
 
     /// Creates files that are read from their origin and recorded.
     pub(super) fn recorded(origin: Origin) -> Self {
-        Self { origin, cached: None, recorder: Some(Recorder::default()) }
+        Self { origin, recorder: Some(Recorder::default()) }
     }
 
     /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
@@ -57,22 +52,18 @@ impl CallFiles {
 
     /// Returns the files as read without a token; `None` if there is no token.
     pub(super) fn anonymous(&self) -> Option<Self> {
-        let anonymous = self.online()?.anonymous()?;
+        let anonymous = self.origin.online()?.anonymous()?;
         Some(Self { origin: Origin::Hub(anonymous), ..self.clone() })
     }
 
-    fn source(&self) -> &dyn FileSource {
-        self.cached.as_deref().map_or(self.origin.files(), |cached| cached)
-    }
-
-    /// Reads a range of a file; see [`FileSource::read_range`].
+    /// Reads a range of a file; see `FileSource::read_range`.
     pub(super) async fn read_range(
         &self,
         path: &RepoPath,
         range: Range<u64>,
     ) -> Result<Fetched<RangeBytes>, Error> {
         let start = range.start;
-        let read = self.source().read_range(path, range).await?;
+        let read = self.origin.files().read_range(path, range).await?;
         if let Some(recorder) = &self.recorder {
             recorder.lock().add_range(path, start, &read.value, read.sha256.as_deref());
         }
@@ -106,7 +97,7 @@ impl CallFiles {
         path: &RepoPath,
         limit: u64,
     ) -> Result<Fetched<FileStream>, Error> {
-        let Fetched { value, commit, .. } = self.source().stream(path, limit).await?;
+        let Fetched { value, commit, .. } = self.origin.files().stream(path, limit).await?;
         let events = match &self.recorder {
             Some(recorder) => record_stream(recorder.clone(), path.clone(), value),
             None => value,
@@ -119,7 +110,7 @@ impl CallFiles {
         &self,
         folder: Option<&RepoPath>,
     ) -> Result<Option<FileListing>, Error> {
-        let mut listed = self.source().list(folder).await?;
+        let mut listed = self.origin.files().list(folder).await?;
         if let Some(listing) = &mut listed {
             // A server may list files that were not requested.
             listing.files.retain(|file| file.is_below(folder));
@@ -148,7 +139,7 @@ impl CallFiles {
         index: &RepoPath,
         limit: u64,
     ) -> Result<Option<Fetched<Vec<u8>>>, Error> {
-        let Some(repo) = self.online() else { return Ok(None) };
+        let Some(repo) = self.origin.online() else { return Ok(None) };
         let read = repo.parsed_headers(index, limit).await?;
         if let (Some(recorder), Some(_)) = (&self.recorder, &read) {
             recorder.lock().discard();
@@ -158,20 +149,15 @@ impl CallFiles {
 
     /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
     pub(crate) async fn reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
-        match self.online() {
+        match self.origin.online() {
             Some(repo) => repo.reported_count().await,
             None => Ok(None),
         }
     }
 
-    /// Returns the repository if this call may send requests to its Hub.
-    fn online(&self) -> Option<&HubRepo> {
-        self.origin.online().filter(|_| self.cached.is_none())
-    }
-
     /// Logs that the token is invalid and that the files are read without it.
     pub(super) fn warn_of_rejected_token(&self) {
-        if let Some(repo) = self.online() {
+        if let Some(repo) = self.origin.online() {
             repo.warnings.warn_rejected_token();
         }
     }
@@ -188,33 +174,31 @@ impl CallFiles {
 
     /// Returns whether files come from the header cache and cost no requests.
     pub(super) fn is_cached(&self) -> bool {
-        self.cached.is_some()
+        matches!(self.origin, Origin::Cached(_))
     }
 
     /// Returns the length of a cached file, which is decompressed as a whole; 0 if it is not cached.
     pub(super) fn cached_length(&self, path: &RepoPath) -> u64 {
-        let file = self.cached.as_ref().and_then(|cached| cached.bytes.headers.file(path));
-        file.map_or(0, |file| file.start.length())
+        let Origin::Cached(cached) = &self.origin else { return 0 };
+        cached.bytes.headers.file(path).map_or(0, |file| file.start.length())
     }
 
     /// Returns the canonical name of the repository if it differs from the requested one.
     pub(super) fn canonical_name(&self) -> Option<String> {
-        match &self.cached {
-            Some(cached) => cached.bytes.canonical_name().map(str::to_owned),
-            None => self.origin.online()?.canonical_name(),
+        match &self.origin {
+            Origin::Cached(cached) => cached.bytes.canonical_name().map(str::to_owned),
+            origin => origin.online()?.canonical_name(),
         }
     }
 
     /// Returns the error for a set that lacks some of its shards.
     pub(super) fn missing_shards(&self, set: &WeightSet, missing: IncompleteShards) -> Error {
-        match &self.origin {
-            Origin::Offline(repo) if self.cached.is_none() => repo.missing_shards(set),
-            _ => {
-                let name = self.file_name(&set.path);
-                let IncompleteShards { total, first_missing, .. } = missing;
-                Error::IncompleteShards { set: name, found: set.files, total, first_missing }
-            }
+        if let Origin::Offline(repo) = &self.origin {
+            return repo.missing_shards(set);
         }
+        let IncompleteShards { total, first_missing, .. } = missing;
+        let name = self.file_name(&set.path);
+        Error::IncompleteShards { set: name, found: set.files, total, first_missing }
     }
 }
 

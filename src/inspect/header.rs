@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use super::call::Call;
 use super::memory::MemoryPermit;
-use crate::base::sync::Callback;
-use crate::base::transfer::RangeBytes;
+use crate::base::{Callback, RangeBytes};
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::{FileHeader, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, Step};
@@ -102,8 +101,11 @@ impl Call {
     ) -> Result<Vec<u8>, Error> {
         let more = self.read_at_commit(path, range).await?;
         if more.file_size != file_size {
-            let (before, after) = (file_size, more.file_size);
-            return Err(Error::FileChanged { file: self.files.file_name(path), before, after });
+            let (file, after) = (self.files.file_name(path), more.file_size);
+            let message = format!(
+                "`{file}` changed while being read: its size was {file_size} bytes, then {after} bytes"
+            );
+            return Err(Error::Changed { message });
         }
         Ok(more.bytes)
     }

@@ -8,7 +8,7 @@ use super::Target;
 use super::call::Call;
 use super::files::CallFiles;
 use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
-use crate::base::transfer::RangeBytes;
+use crate::base::RangeBytes;
 use crate::error::{Error, QuantizationNotFound, SharedError, shared};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};

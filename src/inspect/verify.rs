@@ -1,6 +1,7 @@
 //! Verification: continues after invalid files and reports every error.
 
 use std::collections::HashSet;
+use std::mem::take;
 use std::time::Duration;
 
 use futures::future::FutureExt;
@@ -14,7 +15,6 @@ use super::shards::SetReads;
 use crate::count::ParameterCount;
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::gguf::Gguf;
-use crate::formats::safetensors::IndexError;
 use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
 use crate::formats::{FileHeader, Format, HeaderErrorKind, RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
@@ -31,43 +31,6 @@ const MAX_SETS: usize = 1_000;
 
 /// The number of weight sets to verify concurrently. Together they may use as much memory for headers as one call.
 const CONCURRENT_SETS: usize = 4;
-
-/// The state of a verification in progress.
-struct Verification {
-    /// The expected number of files.
-    files: usize,
-    assembly: ReportBuilder,
-    findings: Vec<Finding>,
-    /// The paths of the shards named by an index or a listing.
-    shards: Vec<RepoPath>,
-}
-
-impl Verification {
-    /// Compares the index, or the names of the shards, with the headers.
-    fn new(reads: SetReads) -> Self {
-        let SetReads { assembly, shards, failures, .. } = reads;
-        let mut findings =
-            bounded(failures.into_iter().map(|(file, error)| file_finding(&file, error)));
-        findings.extend(assembly.index_findings());
-        findings.extend(verify::check_shard_numbers(&shards));
-        Self { files: shards.len().max(1), assembly, findings, shards }
-    }
-
-    /// Adds the shards that an index does not name, such as leftovers of an earlier split of the same model.
-    fn add_unindexed(&mut self, layout: &Layout) {
-        if self.assembly.index().is_some() {
-            let unindexed = layout.unindexed_shards(&self.shards);
-            let names = unindexed.iter().map(|shard| clip(shard.as_str()));
-            self.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
-        }
-    }
-
-    fn from_malformed_index(path: &RepoPath, reason: IndexError) -> Self {
-        let findings = vec![malformed_index(path, reason)];
-        let assembly = ReportBuilder::new_sharded(path, None, true);
-        Self { files: 0, assembly, findings, shards: Vec::new() }
-    }
-}
 
 impl Call {
     /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings.
@@ -260,83 +223,60 @@ impl Call {
         is_first: bool,
     ) -> Result<VerifyReport, Error> {
         let path = weights.path().clone();
-        let verification = match self.read_set(weights).await {
-            Ok(reads) => {
-                let check = move || Verification::new(reads);
-                let mut verification = self.state.work.run(0, check).await;
-                if let Some(layout) = layout {
-                    verification.add_unindexed(layout);
-                }
-                verification
-            }
-            Err(Error::InvalidIndex { source, .. }) => {
-                Verification::from_malformed_index(&path, source)
+        let (files, reads) = match self.read_set(weights).await {
+            Ok(reads) => (reads.shards.len().max(1), reads),
+            Err(error @ Error::InvalidIndex { .. }) => {
+                let assembly = ReportBuilder::new_sharded(&path, None, true);
+                let failures = vec![(path.clone(), error)];
+                (0, SetReads { path, assembly, shards: Vec::new(), failures })
             }
             Err(error) => return Err(error),
         };
-        Ok(Box::pin(self.conclude(&path, verification, is_first)).await)
+        let unindexed = layout.filter(|_| reads.assembly.index().is_some());
+        let unindexed = unindexed.map(|layout| layout.unindexed_shards(&reads.shards));
+        let is_whole = self.context.target.single_shard().is_none();
+        let check = move || SetCheck::new(reads, files, is_whole);
+        let mut check = self.state.work.run(0, check).await;
+        let names = unindexed.into_iter().flatten().map(|shard| clip(shard.as_str()));
+        check.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
+        Ok(Box::pin(self.conclude(check, is_first)).await)
     }
 
-    async fn conclude(
-        &mut self,
-        path: &RepoPath,
-        verification: Verification,
-        is_first: bool,
-    ) -> VerifyReport {
-        let Verification { files, assembly, mut findings, .. } = verification;
-        let is_complete =
-            assembly.headers().len() == files && self.context.target.single_shard().is_none();
-        // A file that was not read could contain the output embedding.
-        let is_described = assembly.headers().iter().any(|(_, header)| header.is_self_describing());
-        let checks_embeddings = is_complete && !is_described && path.segments().count() == 1;
-        let work = self.state.work.clone();
-        let find_embedding = move || {
-            let has_input = checks_embeddings && verify::has_input_embedding(assembly.headers());
-            (assembly, has_input)
-        };
-        let (assembly, has_input) = work.run(0, find_embedding).await;
-        if has_input {
+    /// Reads what the headers refer to, and returns the result of a set.
+    async fn conclude(&mut self, mut check: SetCheck, is_first: bool) -> VerifyReport {
+        if check.needs_config {
             let _ = self.config().await;
         }
-        let config = self.config_or_finding(&mut findings);
+        check.config = self.config_or_finding(&mut check.findings);
+        let work = self.state.work.clone();
         let find_other = move || {
-            let other = rules::recipe_file(&config.configs, assembly.headers());
-            let other = other.or_else(|| assembly.other_config_file(&config.configs));
-            (assembly, config, other)
+            let other = check.other_config_file();
+            (check, other)
         };
-        let (assembly, mut config, other) = work.run(0, find_other).await;
+        let (mut check, other): (SetCheck, _) = work.run(0, find_other).await;
         if let Some(name) = other
-            && let Err(error) = self.read_other_config(name, &mut config).await
+            && let Err(error) = self.read_other_config(name, &mut check.config).await
         {
-            findings.push(file_finding(&self.next_to_weights(name), error));
+            check.findings.push(file_finding(&self.next_to_weights(name), error));
         }
-        findings.extend(config.finding.take());
-        let is_gguf = self.format(path).name() == Gguf.name();
-        let parameters = ParameterSources::default();
-        let mut set = SetCheck {
-            path: path.clone(),
-            files,
-            is_complete,
-            is_gguf,
-            config,
-            parameters,
-            findings,
-        };
+        check.findings.extend(check.config.finding.take());
+        let is_gguf = self.format(&check.path).name() == Gguf.name();
         let count = move || {
-            let filepaths = assembly.filepaths(&set.path);
-            let assembled = set.count(assembly, checks_embeddings);
-            (set, filepaths, assembled)
+            let filepaths = check.assembly.filepaths(&check.path);
+            let assembled = check.count(is_gguf);
+            (check, filepaths, assembled)
         };
-        let (mut set, filepaths, assembled) = work.run(0, count).await;
+        let (mut check, filepaths, assembled): (SetCheck, _, _) = work.run(0, count).await;
         // The Hub counts only the safetensors files at the root.
-        let is_main = is_first && path.segments().count() == 1 && assembled.model.is_none();
+        let is_at_root = check.path.segments().count() == 1;
+        let is_main = is_first && is_at_root && assembled.model.is_none();
         if is_main
-            && set.parameters.counted.is_some()
+            && check.parameters.counted.is_some()
             && let Ok((count, _)) = &assembled.counted
         {
-            set.parameters.hub = self.check_hub(count, &mut set.findings).await;
+            check.parameters.hub = self.check_hub(count, &mut check.findings).await;
         }
-        work.run(0, move || set.finish(filepaths, assembled)).await
+        work.run(0, move || check.finish(filepaths, assembled)).await
     }
 
     /// Compares a count with the count that the Hub reports, and returns the Hub's count.
@@ -368,30 +308,72 @@ impl Call {
     }
 }
 
-/// The checks of a set whose headers and configuration have been read.
+/// The checks of a set whose headers have been read. They send no requests.
 struct SetCheck {
     path: RepoPath,
     /// The expected number of files.
     files: usize,
     is_complete: bool,
-    is_gguf: bool,
+    /// True if a missing output embedding can be found.
+    checks_embeddings: bool,
+    /// True if the configuration shows whether the output embedding is tied to the input embedding.
+    needs_config: bool,
+    assembly: ReportBuilder,
     config: ConfigFile,
     parameters: ParameterSources,
     findings: Vec<Finding>,
 }
 
 impl SetCheck {
+    /// Compares the index, or the names of the shards, with the headers. `is_whole` is false if the caller selected one
+    /// shard.
+    fn new(reads: SetReads, files: usize, is_whole: bool) -> Self {
+        let SetReads { path, assembly, shards, failures } = reads;
+        let mut findings =
+            bounded(failures.into_iter().map(|(file, error)| file_finding(&file, error)));
+        findings.extend(assembly.index_findings());
+        findings.extend(verify::check_shard_numbers(&shards));
+        let headers = assembly.headers();
+        let is_complete = is_whole && headers.len() == files;
+        let is_described = headers.iter().any(|(_, header)| header.is_self_describing());
+        // A file that was not read could contain the output embedding.
+        let checks_embeddings = is_complete && !is_described && path.segments().count() == 1;
+        let needs_config = checks_embeddings && verify::has_input_embedding(headers);
+        let (config, parameters) = (ConfigFile::default(), ParameterSources::default());
+        Self {
+            path,
+            files,
+            is_complete,
+            checks_embeddings,
+            needs_config,
+            assembly,
+            config,
+            parameters,
+            findings,
+        }
+    }
+
+    /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
+    fn other_config_file(&self) -> Option<&'static str> {
+        let (configs, assembly) = (&self.config.configs, &self.assembly);
+        let recipe = rules::recipe_file(configs, assembly.headers());
+        recipe.or_else(|| assembly.other_config_file(configs))
+    }
+
     /// Counts the headers and checks the count.
-    fn count(&mut self, assembly: ReportBuilder, checks_embeddings: bool) -> BuiltReport {
+    fn count(&mut self, is_gguf: bool) -> BuiltReport {
         let Self { is_complete, config, parameters, findings, .. } = self;
+        let assembly = take(&mut self.assembly);
         // The index may list a tied embedding that is not stored. The count is right in that case.
-        if checks_embeddings && let Some(json) = &config.json {
+        if self.checks_embeddings
+            && let Some(json) = &config.json
+        {
             verify::check_embeddings(json, assembly.headers(), findings);
         }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| *is_complete && is_countable(findings));
         findings.extend(assembled.header_findings(*is_complete));
-        if self.is_gguf {
+        if is_gguf {
             findings.extend(verify::check_gguf(&self.path, &assembled.headers, *is_complete));
         }
         parameters.declared = declared;
@@ -487,10 +469,6 @@ fn is_other_content(findings: &[Finding]) -> bool {
     kind == Some(HeaderErrorKind::NotAModel)
 }
 
-fn malformed_index(path: &RepoPath, reason: IndexError) -> Finding {
-    Finding::MalformedIndex { file: clip(path.as_str()), reason }
-}
-
 /// Converts the error of a file to a finding.
 fn file_finding(path: &RepoPath, error: Error) -> Finding {
     let file = clip(path.as_str());
@@ -498,6 +476,7 @@ fn file_finding(path: &RepoPath, error: Error) -> Finding {
         Error::InvalidHeader { format, source, .. } => {
             Finding::MalformedHeader { file, format, reason: source }
         }
+        Error::InvalidIndex { source, .. } => Finding::MalformedIndex { file, reason: source },
         // A file that was not downloaded may exist in the repository.
         Error::FileNotFound { source, .. } if !source.is::<HubCacheMiss>() => {
             Finding::MissingShard { file }

@@ -199,7 +199,8 @@ async fn rate_limits_are_separate_per_token() {
     let requests = hub.log().len();
     assert_eq!(read("hf_a").await.unwrap_err().kind(), ErrorKind::RateLimited);
     assert_eq!(hub.log().len(), requests, "the second client knows of the limit");
-    assert!(matches!(client.with_token("\n"), Err(Error::InvalidToken)));
+    let invalid = client.with_token("\n").unwrap_err();
+    assert!(matches!(invalid, Error::InvalidOption { option: "token", .. }), "{invalid:?}");
 }
 
 #[tokio::test]

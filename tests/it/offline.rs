@@ -249,7 +249,10 @@ async fn an_offline_client_reads_local_files_and_the_cache_only() {
     write(&file, weights("x"));
     client.source(Source::Local(file)).parse_safetensors_metadata().await.unwrap();
     let error = Client::builder().offline(true).build().unwrap_err();
-    assert!(matches!(error, Error::MissingHubCache) && error.is_usage(), "{error:?}");
+    assert!(
+        matches!(error, Error::InvalidSetting { setting: "hub_cache", .. }) && error.is_usage(),
+        "{error:?}"
+    );
 }
 
 /// A download of other files only, such as a tokenizer, leaves a snapshot without weights.

@@ -162,10 +162,11 @@ mod tests {
     fn errors_are_placeholders_with_a_short_reason() {
         let long = "org/".to_owned() + &"x".repeat(200);
         let invalid = long.parse::<hf_meta::Source>().unwrap_err().into();
+        let builder = hf_meta::Client::builder;
         let cases = [
             (invalid, "invalid name"),
-            (Error::InvalidToken, "invalid option"),
-            (Error::MissingHubCache, "misconfigured"),
+            (builder().token("\n").build().unwrap_err(), "invalid option"),
+            (builder().endpoint("x").build().unwrap_err(), "misconfigured"),
         ];
         for (error, reason) in cases {
             let badge = Badge::from_error(&error, Metric::Params);

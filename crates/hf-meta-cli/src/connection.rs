@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hf_meta::report::text::parse_seconds;
-use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, TokenSource};
+use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, environment_token};
 
 /// The options for the connection to the Hub, before or after the name of a subcommand.
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ impl ConnectionArgs {
     /// Returns the origin of the token, for messages; `None` if there is no token.
     pub(crate) fn token_source(&self) -> Option<String> {
         let flag = self.token.as_ref().map(|_| "--token".to_owned());
-        flag.or_else(|| Some(TokenSource::from_env()?.to_string()))
+        flag.or_else(|| environment_token().map(|(_, source)| source))
     }
 
     /// Builds a client from the environment and these options.

@@ -150,14 +150,18 @@ pub(crate) fn severity_label(severity: Severity) -> (Style, &'static str) {
 /// Returns the hint for a client that cannot be set up.
 fn client_hint(error: &Error) -> Option<&'static str> {
     Some(match error {
-        Error::InvalidEndpoint { .. } => {
+        Error::InvalidSetting { setting: "endpoint", .. } => {
             "set --endpoint or HF_ENDPOINT to a URL such as https://huggingface.co"
         }
-        Error::InvalidToken => "the token comes from {token}; set it to just the token, hf_…",
-        Error::InvalidProxy(_) => {
+        Error::InvalidOption { option: "token", .. } => {
+            "the token comes from {token}; set it to just the token, hf_…"
+        }
+        Error::InvalidSetting { setting: "proxy", .. } => {
             "set https_proxy to a URL such as http://proxy.example:8080, or unset it"
         }
-        Error::MissingHubCache => "set HF_HUB_CACHE or HF_HOME to the cache folder",
+        Error::InvalidSetting { setting: "hub_cache", .. } => {
+            "set HF_HUB_CACHE or HF_HOME to the cache folder"
+        }
         _ => return None,
     })
 }

@@ -98,8 +98,8 @@ async fn invalid_names_are_errors() {
 #[test]
 fn invalid_settings_are_errors() {
     let endpoint = Client::builder().endpoint("huggingface.co").build().unwrap_err();
-    assert!(matches!(endpoint, Error::InvalidEndpoint { .. }));
+    assert!(matches!(endpoint, Error::InvalidSetting { setting: "endpoint", .. }));
     let token = Client::builder().token("hf_s3cr3t\n").build().unwrap_err();
-    assert!(matches!(token, Error::InvalidToken));
+    assert!(matches!(token, Error::InvalidOption { option: "token", .. }));
     assert!(!error_chain(&token).contains("s3cr3t"));
 }

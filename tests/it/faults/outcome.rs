@@ -1,21 +1,23 @@
 //! Short names of errors, for the matrix.
 
-use hf_meta::{Error, HttpError, RangeError, TransportKind};
+use hf_meta::{Error, ErrorKind, HttpError, RangeError, TransportKind};
 
 /// Returns the short name of an error.
 pub(crate) fn name(error: &Error) -> String {
     let name = match error {
         Error::RequestFailed { source, .. } => return http(source),
-        Error::Refused { source, .. } => return format!("status {}", source.status),
-        Error::Forbidden { .. } => "forbidden",
-        Error::RepoNotFound { .. } => "repo not found",
-        Error::Gated { .. } => "gated",
+        Error::Refused { kind: ErrorKind::Forbidden, .. } => "forbidden",
+        Error::Refused { kind: ErrorKind::RepoNotFound, .. } => "repo not found",
+        Error::Refused { kind: ErrorKind::Gated, .. } => "gated",
+        Error::Refused { kind: ErrorKind::Refused | ErrorKind::RateLimited, source, .. } => {
+            return format!("status {}", source.status);
+        }
         Error::NoWeights { .. } => "no weights",
         Error::FileNotFound { .. } => "file not found",
         Error::InvalidHeader { .. } => "invalid header",
         Error::InvalidIndex { .. } => "invalid index",
         Error::TooLarge { .. } => "too large",
-        Error::FileChanged { .. } => "changed",
+        Error::Changed { .. } => "changed",
         other => return format!("{other:?}"),
     };
     name.to_owned()

@@ -64,7 +64,10 @@ async fn a_chosen_format_skips_the_standard_names() {
     let report = gguf(&model(&hub).format("gguf")).await;
     assert_eq!((report.fetch.requests, report.parameter_count.total()), (3, PARAMETERS));
     let error = model(&hub).format("onnx").inspect().await.unwrap_err();
-    assert!(matches!(error, Error::UnknownFormat { .. }) && error.is_usage(), "{error:?}");
+    assert!(
+        matches!(error, Error::InvalidOption { option: "format", .. }) && error.is_usage(),
+        "{error:?}"
+    );
     let error = support::client(&hub).model("gpt2").format("gguf").count().await.unwrap_err();
     assert!(matches!(error, Error::FileNotFound { .. }), "{error:?}");
 }
