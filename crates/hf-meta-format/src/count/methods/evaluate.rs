@@ -7,7 +7,7 @@ use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
 use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Stored, only};
 use super::names::methods_of;
-use super::solve::Problem;
+use super::problem::Problem;
 use super::term::{Side, Term};
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, ComponentTensor, Module, without_star};
@@ -54,7 +54,7 @@ pub(crate) fn evaluate(
     let mut found = Vec::new();
     for method in module.tensors.iter().flat_map(|(component, _)| methods_of(component)) {
         let is_configured = method.is_named(configured);
-        let problem = &Problem { module, known, method, configured, is_configured };
+        let problem = &Problem { module, known, configured, is_configured };
         for layout in method.layouts.iter().filter(|layout| recipe.selects(method, layout)) {
             let holds = |condition: Condition| condition(problem, scheme.bits).unwrap_or(false);
             if layout.condition.is_none_or(holds)
@@ -120,9 +120,8 @@ impl Attempt<'_> {
         let mut found = Vec::new();
         let (layout, weights) = (self.parts.layout, self.parts.weights);
         let Some(mut ranges) = self.stated_sides() else { return found };
-        match self.restrict(&ranges, layout.weights(), weights) {
-            Some(restricted) => ranges = restricted,
-            None => return self.differ(layout.weights(), weights, &ranges).into_iter().collect(),
+        if self.restrict(&mut ranges, layout.weights(), weights).is_none() {
+            return self.differ(layout.weights(), weights, &ranges).into_iter().collect();
         }
         let groups = layout.groups.zip(self.group);
         let divided = ranges.relate_size(layout.size).and_then(|()| match groups {
@@ -147,9 +146,8 @@ impl Attempt<'_> {
             let is_stated = |term: &Term| term.key().is_none_or(|key| (self.stated)(key).is_some());
             let is_known = part.need != Need::Absent && part.terms().all(is_stated);
             let Some(stored) = stored.filter(|_| is_known) else { continue };
-            match self.restrict(&ranges, part, stored) {
-                Some(restricted) => ranges = restricted,
-                None => found.extend(self.differ(part, stored, &ranges)),
+            if self.restrict(&mut ranges, part, stored).is_none() {
+                found.extend(self.differ(part, stored, &ranges));
             }
         }
         let mut seen = HashSet::new();

@@ -27,16 +27,16 @@ const BYTE_OR_FLOAT: Dtypes = |dtype| BYTE(dtype) || FLOAT(dtype);
 const fn hqq_rows(bits: BitChoices, dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
     const GROUP: PartShape = Sides(&[GROUPS, Constant(1)]);
     const WEIGHTS: PartShape = Sides(&[Whole(Groups), Viewed(Members)]);
-    hqq(layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_1")
+    hqq(&layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_1")
 }
 
 const fn hqq_columns(bits: BitChoices, dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
     const GROUP: PartShape = Sides(&[Constant(1), GROUPS]);
     const WEIGHTS: PartShape = Sides(&[Whole(Members), Viewed(Groups)]);
-    hqq(layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_0")
+    hqq(&layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_0")
 }
 
-const fn hqq(weights: PackedLayout, group: PartShape) -> PackedLayout {
+const fn hqq(weights: &PackedLayout, group: PartShape) -> PackedLayout {
     weights
         .with(scale(&["scale"], group))
         .with(zeros(&["zero"], group).need(Written))

@@ -2,8 +2,9 @@
 //! intersected.
 
 use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape};
+use super::problem::first;
 use super::term::{Range, Side, Term, Units};
-use crate::count::module::{ComponentTensor, Module, Names, product, without_star};
+use crate::count::module::{ComponentTensor, Module, product};
 use crate::formats::TensorInfo;
 
 /// The tensors of a module that a layout describes.
@@ -36,14 +37,6 @@ impl<'a> StoredParts<'a> {
 /// The tensor of a part, if it is stored.
 type StoredPart<'a> = Option<&'a ComponentTensor>;
 
-/// Returns the first of the named components that is stored. A tensor without elements counts as missing.
-pub(super) fn first<'a>(module: &Module<'a>, names: Names) -> Option<&'a ComponentTensor> {
-    names.iter().find_map(|name| {
-        let found = module.find(without_star(name));
-        found.filter(|(_, tensor)| tensor.elements() != Some(0))
-    })
-}
-
 /// A layout with one number of bits and one group size, which the stored parts may fit.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
@@ -74,59 +67,59 @@ impl Attempt<'_> {
         Some(ranges)
     }
 
-    /// Restricts the sides by the first shape of a part that fits; `None` if the part contradicts the ranges.
+    /// Restricts the sides by the first shape of a part that fits. Returns `None`, and leaves the ranges as they are, if
+    /// the part contradicts them.
     pub(super) fn restrict(
         &self,
-        ranges: &Ranges,
+        ranges: &mut Ranges,
         part: &'static LayoutPart,
         stored: &ComponentTensor,
-    ) -> Option<Ranges> {
+    ) -> Option<()> {
         let shapes = part.shape.alternatives();
         // A stated group size excludes scales per block or tensor.
         let has_groups = |shape: &'static PartShape| shape.terms().contains(&GROUPS);
         let is_grouped = self.group.is_some() && shapes.iter().any(has_groups);
         let mut shapes = shapes.iter().filter(|shape| !is_grouped || has_groups(shape));
         let is_weights = part.kind.is_none();
-        shapes.find_map(|shape| self.restrict_by(*ranges, is_weights, shape, stored))
+        shapes.find_map(|shape| self.restrict_by(ranges, is_weights, shape, stored))
     }
 
-    /// Returns the ranges that a shape leaves; `None` if it does not fit. The stack follows from the weights.
+    /// Restricts the sides by a shape, unless it does not fit. The stack follows from the weights.
     fn restrict_by(
         &self,
-        mut ranges: Ranges,
+        ranges: &mut Ranges,
         is_weights: bool,
         shape: &'static PartShape,
         (component, tensor): &ComponentTensor,
-    ) -> Option<Ranges> {
+    ) -> Option<()> {
         let (units, terms) = (self.units(tensor), shape.terms());
-        let (mut dimensions, stack) = shape.dimensions(tensor)?;
+        let (mut dimensions, found) = shape.dimensions(tensor)?;
         if self.is_transposed && matches!(shape, PartShape::Sides(_)) {
             dimensions[..terms.len()].reverse();
         }
-        if is_weights {
-            ranges.stack = stack.unwrap_or(1);
-        }
+        let stack = if is_weights { found.unwrap_or(1) } else { ranges.stack };
         // All matrices may share a vector.
-        let is_stack = |stack| stack == ranges.stack || stack == 1 && terms.len() == 1;
-        if !stack.is_none_or(is_stack) {
+        if !found.is_none_or(|found| found == stack || found == 1 && terms.len() == 1) {
             return None;
         }
-        for (term, dimension) in terms.iter().zip(dimensions) {
+        let mut restricted = [None; MAX_TERMS];
+        for ((term, dimension), restricted) in terms.iter().zip(dimensions).zip(&mut restricted) {
             let Range { low, high } = term.invert(dimension, &units)?;
             let Some(side) = term.side() else { continue };
+            let known = ranges.get(side);
             let is_divided = |known: u64| known.is_multiple_of(dimension);
-            if matches!(term, Term::Divisor(_)) && !ranges.get(side).point().is_none_or(is_divided)
-            {
+            if matches!(term, Term::Divisor(_)) && !known.point().is_none_or(is_divided) {
                 return None;
             }
             // A stack of experts has one order of the inputs per expert.
-            let may_be_order = stack.is_none() && side == Side::Inputs;
-            let has_orders = may_be_order && low.is_multiple_of(ranges.stack);
-            let orders = if has_orders { ranges.stack } else { 1 };
+            let may_be_order = found.is_none() && side == Side::Inputs;
+            let orders = if may_be_order && low.is_multiple_of(stack) { stack } else { 1 };
             let range = Range { low: low / orders, high: high / orders };
-            ranges.restrict(side, range, component.name)?;
+            *restricted = Some((side, known.intersect(range)?));
         }
-        Some(ranges)
+        ranges.stack = stack;
+        let mut restricted = restricted.into_iter().flatten();
+        restricted.try_for_each(|(side, range)| ranges.restrict(side, range, component.name))
     }
 }
 

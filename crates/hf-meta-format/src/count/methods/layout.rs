@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use super::solve::Problem;
+use super::problem::Problem;
 use super::term::{Side, Term};
 use crate::count::module::{AuxiliaryNames, Names, container_bits};
 use crate::count::{AuxiliaryTensor, UnresolvedReason};

@@ -1,41 +1,18 @@
 //! The count of a module: finds the layout, the bits and the group size that fit the shapes.
 
 use super::METHODS;
-use super::invert::{Attempt, Ranges, StoredParts, first};
+use super::invert::{Attempt, Ranges, StoredParts};
 use super::layout::{Flag, Method, Need, PackedLayout, Pad, only};
 use super::names::methods_of;
+use super::problem::Problem;
 use super::term::Side;
 use crate::count::UnresolvedReason::{
     self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
 };
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
-use crate::count::module::{Component, Module, Names, divide};
+use crate::count::module::{Component, Module, divide};
 use crate::count::{Evidence, Packing};
 use crate::formats::TensorInfo;
-
-/// A module whose number of weights is wanted, and everything that is known about it besides its shapes and schemes.
-pub(in crate::count) struct Problem<'a> {
-    pub(super) module: &'a Module<'a>,
-    pub(super) known: KnownSides<'a>,
-    /// The method whose layouts are tried.
-    pub(super) method: &'static Method,
-    /// `quant_method` of the configuration.
-    pub(super) configured: Option<&'a str>,
-    /// True if `quant_method` selects the method.
-    pub(super) is_configured: bool,
-}
-
-impl<'a> Problem<'a> {
-    /// Returns whether the configuration names one of `methods`.
-    pub(super) fn is_method(&self, methods: &[&str]) -> bool {
-        self.configured.is_some_and(|method| methods.contains(&method))
-    }
-
-    /// Returns the first of the named components that is stored.
-    pub(super) fn first(&self, names: Names) -> Option<&'a TensorInfo> {
-        first(self.module, names).map(|(_, tensor)| tensor)
-    }
-}
 
 /// The reason why a layout does not fit; `None` if the module may belong to another one.
 type Failure = Option<UnresolvedReason>;
@@ -105,22 +82,21 @@ struct Candidate {
     is_whole: bool,
 }
 
-impl Candidate {
-    fn parameters(&self) -> u64 {
-        self.solved.parameters
-    }
-}
-
 /// Schemes agree if they imply the same size and bits.
 impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
-        self.parameters() == other.parameters() && self.solved.packing == other.solved.packing
+        let [one, other] = [self.solved, other.solved];
+        (one.packing, one.parameters) == (other.packing, other.parameters)
     }
 }
 
 impl Attempt<'_> {
     /// Derives the number of weights, if the parts fit.
-    fn solve(&self, problem: &Problem<'_>) -> Result<Candidate, UnresolvedReason> {
+    fn solve(
+        &self,
+        method: &'static Method,
+        problem: &Problem<'_>,
+    ) -> Result<Candidate, UnresolvedReason> {
         let (layout, known) = (self.parts.layout, problem.known);
         let mut orders = layout.orders().iter();
         let inverted = orders.find_map(|&is_transposed| Self { is_transposed, ..*self }.invert());
@@ -152,7 +128,7 @@ impl Attempt<'_> {
         }
         let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
         let solved = Solved {
-            method: problem.method,
+            method,
             weights,
             parameters,
             packing: Packing { layout: layout.name, bits },
@@ -169,7 +145,7 @@ impl Attempt<'_> {
         let mut ranges = self.stated_sides()?;
         for (part, stored) in self.parts.all() {
             if let Some(stored) = stored {
-                ranges = self.restrict(&ranges, part, stored)?;
+                self.restrict(&mut ranges, part, stored)?;
             }
         }
         ranges.relate(layout, self.group)?;
@@ -256,6 +232,7 @@ const STEPS: usize = 100;
 
 /// Solves a layout: with the bits and the group size of the recipe, or else with those that fit.
 fn solve_layout(
+    method: &'static Method,
     layout: &'static PackedLayout,
     problem: &Problem<'_>,
     schemes: &mut ModuleSchemes<'_, '_>,
@@ -277,7 +254,7 @@ fn solve_layout(
     let mut attempt = |bits, group: Option<u64>, scheme: &Scheme| {
         let (group, stated) = (group.or(only(layout.sizes())), |key: &str| scheme.number(key));
         let attempt = Attempt { parts, bits, group, is_transposed: false, stated: &stated };
-        let solved = attempt.solve(problem);
+        let solved = attempt.solve(method, problem);
         failed = solved.err().filter(|reason| *reason != ConflictingComponents).or(failed);
         solved.ok()
     };
@@ -295,14 +272,20 @@ fn solve_layout(
             _ => {}
         }
     }
-    let found = layout.bits.iter().filter_map(|&bits| attempt(bits, None, &Scheme::default()));
-    let mut found: Vec<_> = found.collect();
     // Candidates that round no dimension are preferred, and those that remain must agree.
-    let is_whole = found.iter().any(|candidate| candidate.is_whole);
-    found.retain(|candidate| candidate.is_whole == is_whole);
-    let best = *found.first().ok_or(failed)?;
-    let is_ambiguous = found.iter().any(|other| other.parameters() != best.parameters());
-    if needs_recipe || is_ambiguous && is_whole {
+    let (mut best, mut is_ambiguous) = (None::<Candidate>, false);
+    for &bits in layout.bits {
+        let Some(new) = attempt(bits, None, &Scheme::default()) else { continue };
+        match &best {
+            Some(best) if best.is_whole && !new.is_whole => {}
+            Some(best) if best.is_whole == new.is_whole => {
+                is_ambiguous |= best.solved.parameters != new.solved.parameters;
+            }
+            _ => (best, is_ambiguous) = (Some(new), false),
+        }
+    }
+    let best = best.ok_or(failed)?;
+    if needs_recipe || is_ambiguous && best.is_whole {
         return Err(Some(AmbiguousScheme));
     }
     if is_ambiguous { Err(failed) } else { Ok(best) }
@@ -344,11 +327,10 @@ pub(in crate::count) fn solve(
     let methods = configured.methods.iter().map(|method| (method, true)).chain(others);
     let mut failed = None;
     for (method, is_configured) in methods {
-        let configured = configured.name;
-        let problem = Problem { module, known, method, configured, is_configured };
+        let problem = Problem { module, known, configured: configured.name, is_configured };
         let mut best: Option<Candidate> = None;
         for layout in method.layouts {
-            match solve_layout(layout, &problem, schemes) {
+            match solve_layout(method, layout, &problem, schemes) {
                 Ok(found) if best.is_none_or(|best| best.certainty < found.certainty) => {
                     best = Some(found);
                 }
