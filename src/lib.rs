@@ -28,9 +28,10 @@
 //! | task | item |
 //! |---|---|
 //! | read all headers of a checkpoint | [`Model::parse_safetensors_metadata`] |
-//! | read GGUF, or a custom format | [`Model::inspect`] |
+//! | read any format: safetensors, GGUF, PyTorch or a custom format | [`Model::inspect`] |
 //! | count parameters without keeping headers in memory | [`Model::count`] |
-//! | validate every file and the index | [`Model::verify`] |
+//! | validate files and the index | [`Model::verify`]; all weight sets: [`Model::all_sets`] |
+//! | compute the memory of weights and cache | [`Model::memory`] |
 //! | list the weight sets in a repository | [`Model::weight_sets`] |
 //! | compare two results | [`Diff`] |
 //! | group tensors by module | [`Tree`] |
