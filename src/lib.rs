@@ -113,10 +113,6 @@ mod base;
 mod cache;
 mod client;
 pub mod docs;
-
-/// The text of [`docs::census`], which the census takes the descriptions of its columns from.
-#[doc(hidden)]
-pub const CENSUS_PAGE: &str = include_str!("docs/census.md");
 mod error;
 mod error_kind;
 mod http;
