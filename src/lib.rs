@@ -77,6 +77,9 @@
 //! | `rustls-no-provider` | TLS with the `rustls` provider that your program installs, such as `ring` |
 //! | `reqwest-hook` | access to `reqwest` settings that [`ClientBuilder`] does not expose |
 //!
+//! When a process opens its first connection, `aws-lc-sys` collects its own entropy, which takes 35 to 50 ms of CPU time.
+//! Build your program with `AWS_LC_SYS_NO_JITTER_ENTROPY=1` to use random numbers of the operating system alone.
+//!
 //! Without features, the client reads `http` URLs only. For a different TLS provider, write:
 //!
 //! ```toml
@@ -98,13 +101,13 @@
 //!
 //! # Guides
 //!
-//! [Reading](docs::reading) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
-//! [Validation](docs::validity) · [Repository layouts](docs::layouts) · [GGUF](docs::gguf) ·
-//! [Caching and offline use](docs::cache) · [JSON](docs::json) ·
-//! [Error handling in a service](docs::errors) · [Installation](docs::install) ·
-//! [Command line](docs::command) · [Questions](docs::faq) · [Python](docs::python) · [Census](docs::census) ·
-//! [Badge service](docs::service) · [Performance](docs::speed) ·
-//! [Architecture](docs::architecture)
+//! [Tutorial](docs::tutorial) · [Library](docs::library) · [Requests](docs::reading) ·
+//! [Caching and offline use](docs::cache) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
+//! [Memory](docs::memory) · [Validation](docs::validity) · [Repository layouts](docs::layouts) · [GGUF](docs::gguf) ·
+//! [PyTorch](docs::pytorch) · [JSON](docs::json) · [Error handling in a service](docs::errors) ·
+//! [Installation](docs::install) · [Command line](docs::command) · [Continuous integration](docs::ci) ·
+//! [Questions](docs::faq) · [Python](docs::python) · [Census](docs::census) · [Badge service](docs::service) ·
+//! [Performance](docs::speed) · [Glossary](docs::glossary) · [Architecture](docs::architecture)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
