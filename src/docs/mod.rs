@@ -197,8 +197,6 @@ pub mod quantization {}
 /// [`call_timeout`]: crate::ClientBuilder::call_timeout
 /// [`AddressPolicy::Public`]: crate::AddressPolicy::Public
 /// [`system_certificates`]: crate::ClientBuilder::system_certificates
-/// [`ClientBuilder::token`]: crate::ClientBuilder::token
-/// [`Client::from_env`]: crate::Client::from_env
 /// [`Client::with_token`]: crate::Client::with_token
 #[doc = include_str!("reading.md")]
 pub mod reading {}
