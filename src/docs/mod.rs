@@ -125,6 +125,7 @@ pub mod json {}
 
 /// [`Model::path`]: crate::Model::path
 /// [`Model::other_sets`]: crate::Model::other_sets
+/// [glossary]: crate::docs::glossary
 /// [GGUF]: crate::docs::gguf
 /// [PyTorch checkpoint]: crate::docs::pytorch
 #[doc = include_str!("layouts.md")]
