@@ -9,6 +9,7 @@ use {
     crate::cli,
     crate::folder::load_folder,
     crate::hub::{File, Repo},
+    crate::support,
     hf_meta_testing::{MockHub, MockHubBuilder},
     std::process::Command,
 };
@@ -102,6 +103,7 @@ fn pages_show_what_their_commands_print() {
     let search = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     let pages = [
         include_str!("../../README.md"),
+        include_str!("../../SKILL.md"),
         include_str!("../../src/docs/command.md"),
         include_str!("../../src/docs/gguf.md"),
         include_str!("../../src/docs/tutorial.md"),
@@ -115,6 +117,10 @@ fn pages_show_what_their_commands_print() {
         }
         std::os::unix::fs::symlink(&root, folder.path().join("hf-meta")).unwrap();
         for (command, excerpt) in transcripts(page) {
+            if command.contains("| jq") && Command::new("jq").arg("--version").output().is_err() {
+                support::program_is_missing("jq", command);
+                continue;
+            }
             let mut shell = Command::new("sh");
             shell.args(["-c", command]).current_dir(folder.path()).env_clear();
             shell.env("PATH", &search).env("HF_META_CACHE", "off").env("HF_TOKEN", "hf_mine");
