@@ -104,10 +104,10 @@ pub enum Error {
         /// The cause: a response or an I/O error.
         source: SharedError,
     },
-    /// There are no safetensors weights: neither under one of the two standard names, nor in the file listing, if
-    /// there is one.
+    /// There are no weights in a format that the call reads: neither under one of the two standard names of
+    /// safetensors, nor in the file listing, if there is one.
     #[error(
-        "no safetensors weights in `{location}`{}: neither `{single}` nor `{index}` exists",
+        "no supported weights in `{location}`{}: neither `{single}` nor `{index}` exists",
         list_formats(other_formats)
     )]
     #[non_exhaustive]

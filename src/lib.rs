@@ -28,9 +28,10 @@
 //! | task | item |
 //! |---|---|
 //! | read all headers of a checkpoint | [`Model::parse_safetensors_metadata`] |
-//! | read GGUF, or a custom format | [`Model::inspect`] |
+//! | read any format: safetensors, GGUF, PyTorch or a custom format | [`Model::inspect`] |
 //! | count parameters without keeping headers in memory | [`Model::count`] |
-//! | validate every file and the index | [`Model::verify`] |
+//! | validate files and the index | [`Model::verify`]; all weight sets: [`Model::all_sets`] |
+//! | compute the memory of weights and cache | [`Model::memory`] |
 //! | list the weight sets in a repository | [`Model::weight_sets`] |
 //! | compare two results | [`Diff`] |
 //! | group tensors by module | [`Tree`] |
@@ -76,6 +77,9 @@
 //! | `rustls-no-provider` | TLS with the `rustls` provider that your program installs, such as `ring` |
 //! | `reqwest-hook` | access to `reqwest` settings that [`ClientBuilder`] does not expose |
 //!
+//! When a process opens its first connection, `aws-lc-sys` collects its own entropy, which takes 35 to 50 ms of CPU time.
+//! Build your program with `AWS_LC_SYS_NO_JITTER_ENTROPY=1` to use random numbers of the operating system alone.
+//!
 //! Without features, the client reads `http` URLs only. For a different TLS provider, write:
 //!
 //! ```toml
@@ -97,13 +101,13 @@
 //!
 //! # Guides
 //!
-//! [Reading](docs::reading) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
-//! [Validation](docs::validity) · [Repository layouts](docs::layouts) · [GGUF](docs::gguf) ·
-//! [Caching and offline use](docs::cache) · [JSON](docs::json) ·
-//! [Error handling in a service](docs::errors) · [Installation](docs::install) ·
-//! [Command line](docs::command) · [Questions](docs::faq) · [Python](docs::python) · [Census](docs::census) ·
-//! [Badge service](docs::service) · [Performance](docs::speed) ·
-//! [Architecture](docs::architecture)
+//! [Tutorial](docs::tutorial) · [Library](docs::library) · [Requests](docs::reading) ·
+//! [Caching and offline use](docs::cache) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
+//! [Memory](docs::memory) · [Validation](docs::validity) · [Repository layouts](docs::layouts) · [GGUF](docs::gguf) ·
+//! [PyTorch](docs::pytorch) · [JSON](docs::json) · [Error handling in a service](docs::errors) ·
+//! [Installation](docs::install) · [Command line](docs::command) · [Continuous integration](docs::ci) ·
+//! [Questions](docs::faq) · [Python](docs::python) · [Census](docs::census) · [Badge service](docs::service) ·
+//! [Performance](docs::speed) · [Glossary](docs::glossary) · [Architecture](docs::architecture)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -112,10 +116,6 @@ mod base;
 mod cache;
 mod client;
 pub mod docs;
-
-/// The text of [`docs::census`], which the census takes the descriptions of its columns from.
-#[doc(hidden)]
-pub const CENSUS_PAGE: &str = include_str!("docs/census.md");
 mod error;
 mod error_kind;
 mod http;

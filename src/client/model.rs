@@ -70,7 +70,7 @@ impl Model {
 
     /// Sets the branch, tag, ref or commit to read; `main` by default. Each call resolves it to a commit once and
     /// reads all files at that commit. Only repositories have revisions: for other sources, the call fails.
-    /// `None` changes nothing.
+    /// `None` keeps the current revision.
     pub fn revision<'a>(mut self, revision: impl Into<Option<&'a str>>) -> Self {
         if let Some(revision) = revision.into() {
             self.source = self.source.and_then(|source| source.with_revision(revision));
@@ -93,7 +93,7 @@ impl Model {
     /// 5. the only weight set at the top level
     /// 6. the only weight set
     ///
-    /// [`CountReport::other_sets`](crate::CountReport::other_sets) lists the rest. `None` changes nothing.
+    /// [`CountReport::other_sets`](crate::CountReport::other_sets) lists the rest. `None` keeps the current path.
     pub fn path<'a>(mut self, path: impl Into<Option<&'a str>>) -> Self {
         if let Some(path) = path.into() {
             self.source = self.source.and_then(|source| source.with_path(path));
@@ -101,7 +101,7 @@ impl Model {
         self
     }
 
-    /// Sets the format to read: `safetensors`, `gguf`, or the name of a format registered with
+    /// Sets the format to read: `safetensors`, `gguf`, `pytorch`, or the name of a format registered with
     /// [`ClientBuilder::format`](crate::ClientBuilder::format). By default, safetensors is read if the repository has
     /// any, or else the first other format that it has; `None` selects this default.
     pub fn format<'a>(mut self, name: impl Into<Option<&'a str>>) -> Self {
@@ -232,7 +232,7 @@ impl Model {
         self
     }
 
-    /// Sets a limit that this call shares with other calls that need a lot of memory.
+    /// Sets a limit that this call shares with other calls that need more than 8 MiB for their index and headers.
     pub fn large_calls(mut self, limit: &LargeCallLimit) -> Self {
         self.large_calls = Some(limit.clone());
         self

@@ -2,7 +2,9 @@
 //!
 //! | page | subject |
 //! |---|---|
-//! | [`reading`] | HTTP requests, retries, rate limits, timeouts, security, logs |
+//! | [`tutorial`] | your own model, from a folder to a checked upload |
+//! | [`library`] | the calls of the library, and when to use each |
+//! | [`reading`] | HTTP requests, retries, rate limits, timeouts, logs |
 //! | [`counting`] | parameters, elements, buffers, experts |
 //! | [`quantization`] | quantized models: methods, exactness, the counts of the Hub |
 //! | [`validity`] | rules that files and indexes must meet, and the findings of `verify` |
@@ -13,22 +15,23 @@
 //! | [`ci`] | checks of checkpoints in continuous integration |
 //! | [`cache`] | the header cache, and offline mode |
 //! | [`json`] | the JSON output of every command |
-//! | [`install`] | ways to install the command: Cargo, wheel, container, `hf` extension, GitHub Action |
-//! | [`command`] | sources, options, exit codes and environment variables of `hf-meta` |
+//! | [`install`] | packages, systems, and the programs in each package |
+//! | [`command`] | sources, output, exit codes and environment variables of `hf-meta` |
 //! | [`faq`] | other counts, access, mirrors, lists, and what stays stable |
 //! | [`python`] | the Python module |
 //! | [`errors`] | error codes, and the HTTP status to return for each |
 //! | [`census`] | many repositories as tables, on one machine or many |
-//! | [`service`] | badges, their options, and `hf-meta serve` in production |
+//! | [`service`] | badges, their options, and `hf-meta serve` |
 //! | [`speed`] | measurements, and the commands that reproduce them |
+//! | [`glossary`] | terms of these pages |
 //! | [`architecture`] | the code: the life of a request, the layers, where to add features |
 
 /// [`Client::model`]: crate::Client::model
 /// [`Cache`]: crate::Cache
 /// [`FetchStats`]: crate::FetchStats
 /// [`Error`]: crate::Error
-/// [`CountReport`]: crate::CountReport
 /// [`FileStore`]: crate::FileStore
+/// [`CountReport`]: crate::CountReport
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
 
@@ -40,24 +43,27 @@ pub mod architecture {}
 /// [connect ahead]: crate::docs::reading#connections
 /// [`Cache`]: crate::Cache
 /// [`ClientBuilder::offline`]: crate::ClientBuilder::offline
+/// [pytorch]: crate::docs::pytorch#requests
+/// [command]: crate::docs::command#environment
 #[doc = include_str!("cache.md")]
 pub mod cache {}
 
+/// [install]: crate::docs::install
+/// [`hf_meta.census`]: crate::docs::python#a-census
+/// [command]: crate::docs::command
+#[doc = include_str!("census.md")]
+pub mod census {}
+
+/// [glossary]: crate::docs::glossary
 /// [`command`]: crate::docs::command
 /// [`validity`]: crate::docs::validity
 #[doc = include_str!("ci.md")]
 pub mod ci {}
 
-/// [command]: crate::docs::command
-/// [What is counted]: crate::docs::counting
-#[doc = include_str!("census.md")]
-pub mod census {}
-
-/// [census]: crate::docs::census
 /// [error code]: crate::docs::errors
 /// [`ci`]: crate::docs::ci
+/// [census]: crate::docs::census
 /// [counting rules]: crate::docs::counting
-/// [reading]: crate::docs::reading
 #[doc = include_str!("command.md")]
 pub mod command {}
 
@@ -66,13 +72,13 @@ pub mod command {}
 /// [`ReportBuilder`]: crate::report::ReportBuilder
 /// [`formats`]: crate::formats
 /// [`count`]: crate::count
-/// [Quantization]: crate::docs::quantization
+/// [quantization]: crate::docs::quantization
+/// [glossary]: crate::docs::glossary
 #[doc = include_str!("counting.md")]
 pub mod counting {}
 
 /// [`Error`]: crate::Error
 /// [`Error::kind`]: crate::Error::kind
-/// [`ErrorKind::http_status`]: crate::ErrorKind::http_status
 /// [`Error::code`]: crate::Error::code
 /// [`Error::http_status`]: crate::Error::http_status
 /// [`Error::retry_after_secs`]: crate::Error::retry_after_secs
@@ -82,8 +88,7 @@ pub mod errors {}
 
 /// [quantization]: crate::docs::quantization
 /// [error codes]: crate::docs::errors
-/// [`ClientBuilder::endpoint`]: crate::ClientBuilder::endpoint
-/// [`ClientBuilder::from_env`]: crate::ClientBuilder::from_env
+/// [`ClientBuilder::root_certificate_pem`]: crate::ClientBuilder::root_certificate_pem
 /// [`ParameterCount`]: crate::ParameterCount
 /// [`TensorInfo`]: crate::TensorInfo
 #[doc = include_str!("faq.md")]
@@ -92,8 +97,6 @@ pub mod faq {}
 /// [`Model::inspect`]: crate::Model::inspect
 /// [`Model::count`]: crate::Model::count
 /// [`Model::format`]: crate::Model::format
-/// [`Model::parse_safetensors_metadata`]: crate::Model::parse_safetensors_metadata
-/// [`formats::gguf`]: crate::formats::gguf
 /// [`validity`]: crate::docs::validity
 /// [`ClientBuilder::format`]: crate::ClientBuilder::format
 /// [`Format`]: crate::formats::Format
@@ -101,33 +104,69 @@ pub mod faq {}
 #[doc = include_str!("gguf.md")]
 pub mod gguf {}
 
-/// [Python module]: crate::docs::python
+/// [counting]: crate::docs::counting
+/// [validity]: crate::docs::validity
+/// [quantization]: crate::docs::quantization
+/// [memory]: crate::docs::memory
+/// [reading]: crate::docs::reading
+/// [layouts]: crate::docs::layouts
+#[doc = include_str!("glossary.md")]
+pub mod glossary {}
+
 #[doc = include_str!("install.md")]
 pub mod install {}
 
 /// [`counting`]: crate::docs::counting
 /// [`Error::code`]: crate::Error::code
 /// [`validity`]: crate::docs::validity
-/// [Errors]: crate::docs::errors
+/// [errors]: crate::docs::errors
 #[doc = include_str!("json.md")]
 pub mod json {}
 
 /// [`Model::path`]: crate::Model::path
 /// [`Model::other_sets`]: crate::Model::other_sets
+/// [glossary]: crate::docs::glossary
 /// [GGUF]: crate::docs::gguf
 /// [PyTorch checkpoint]: crate::docs::pytorch
 #[doc = include_str!("layouts.md")]
 pub mod layouts {}
 
-/// [`memory`]: crate::docs::json#memory
+/// [`Client`]: crate::Client
+/// [`Client::run_many`]: crate::Client::run_many
+/// [`block_on`]: crate::block_on
+/// [`Model::count`]: crate::Model::count
+/// [`Model::inspect`]: crate::Model::inspect
+/// [`Model::parse_safetensors_metadata`]: crate::Model::parse_safetensors_metadata
+/// [`Model::verify`]: crate::Model::verify
+/// [`Model::weight_sets`]: crate::Model::weight_sets
+/// [`Model::path`]: crate::Model::path
+/// [`Model::read_file`]: crate::Model::read_file
+/// [`CountReport`]: crate::CountReport
+/// [`Weights`]: crate::Weights
+/// [`VerifyReport`]: crate::VerifyReport
+/// [`CountSummary`]: crate::CountSummary
+/// [`Diff`]: crate::Diff
+/// [`Tree`]: crate::Tree
+/// [command]: crate::docs::command#environment
+/// [validity]: crate::docs::validity
+/// [glossary]: crate::docs::glossary
+/// [JSON]: crate::docs::json
+/// [errors]: crate::docs::errors
+#[doc = include_str!("library.md")]
+pub mod library {}
+
 /// [`Model::memory`]: crate::Model::memory
 /// [`Memory`]: crate::memory::Memory
+/// [`memory`]: crate::docs::json#memory
 #[doc = include_str!("memory.md")]
 pub mod memory {}
 
 /// [JSON]: crate::docs::json
 /// [census]: crate::docs::census
-/// [command]: crate::docs::command
+/// [command]: crate::docs::command#sources
+/// [environment]: crate::docs::command#environment
+/// [errors]: crate::docs::errors
+/// [install]: crate::docs::install
 #[doc = include_str!("python.md")]
 pub mod python {}
 
@@ -138,16 +177,16 @@ pub mod python {}
 #[doc = include_str!("pytorch.md")]
 pub mod pytorch {}
 
+/// [glossary]: crate::docs::glossary
 #[doc = include_str!("quantization.md")]
 pub mod quantization {}
 
-/// [PyTorch checkpoint]: crate::docs::pytorch
 /// [GGUF]: crate::docs::gguf
+/// [PyTorch checkpoint]: crate::docs::pytorch
 /// [`ClientBuilder::max_concurrent_requests`]: crate::ClientBuilder::max_concurrent_requests
 /// [`Plan::Prefetch`]: crate::Plan::Prefetch
 /// [`Plan::Hub`]: crate::Plan::Hub
 /// [`Client::run_many`]: crate::Client::run_many
-/// [`Client`]: crate::Client
 /// [`FetchStats::requests`]: crate::FetchStats
 /// [`RetryPolicy`]: crate::RetryPolicy
 /// [`RetryPolicy::max_wait`]: crate::RetryPolicy::max_wait
@@ -157,15 +196,8 @@ pub mod quantization {}
 /// [`read_timeout`]: crate::ClientBuilder::read_timeout
 /// [`request_timeout`]: crate::ClientBuilder::request_timeout
 /// [`call_timeout`]: crate::ClientBuilder::call_timeout
-/// [`Client::model`]: crate::Client::model
-/// [`Client::source`]: crate::Client::source
 /// [`AddressPolicy::Public`]: crate::AddressPolicy::Public
 /// [`system_certificates`]: crate::ClientBuilder::system_certificates
-/// [`ClientBuilder`]: crate::ClientBuilder
-/// [`Model::count`]: crate::Model::count
-/// [`parse_safetensors_metadata`]: crate::Model::parse_safetensors_metadata
-/// [`ClientBuilder::token`]: crate::ClientBuilder::token
-/// [`Client::from_env`]: crate::Client::from_env
 /// [`Client::with_token`]: crate::Client::with_token
 #[doc = include_str!("reading.md")]
 pub mod reading {}
@@ -177,9 +209,18 @@ pub mod service {}
 #[doc = include_str!("speed.md")]
 pub mod speed {}
 
+/// [validity]: crate::docs::validity
+/// [service]: crate::docs::service
+/// [ci]: crate::docs::ci
+#[doc = include_str!("tutorial.md")]
+pub mod tutorial {}
+
 /// [`Error`]: crate::Error
-/// [`Model::verify`]: crate::Model::verify
+/// [GGUF]: crate::docs::gguf#what-is-valid
 /// [`Model::all_sets`]: crate::Model::all_sets
+/// [`Model::verify`]: crate::Model::verify
 /// [`VerifyReport::check_base`]: crate::VerifyReport::check_base
+/// [quantization]: crate::docs::quantization#compared-with-the-hub
+/// [glossary]: crate::docs::glossary
 #[doc = include_str!("validity.md")]
 pub mod validity {}

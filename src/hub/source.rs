@@ -183,11 +183,22 @@ fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
         };
     };
     match scheme.to_ascii_lowercase().as_str() {
+        "hf" if is_bucket(rest) => Err(BUCKET),
         "hf" => parse_hf(rest),
+        "ms" => Err(SourceError::Url { reason: "repositories of ModelScope are not supported" }),
         "file" => parse_file(text),
         "http" | "https" => parse_url(text, endpoint),
         _ => Err(SourceError::Url { reason: "the scheme is not `hf`, `https`, `http` or `file`" }),
     }
+}
+
+/// A bucket has no commits, and its files have other URLs.
+const BUCKET: SourceError =
+    SourceError::Url { reason: "buckets of the Hub are not supported, only repositories" };
+
+/// Returns whether the path of a `hf` URL or of a Hub page is a bucket: `buckets/org/name`.
+fn is_bucket(path: &str) -> bool {
+    path.strip_prefix("buckets/").is_some_and(|name| name.trim_end_matches('/').contains('/'))
 }
 
 /// Returns whether a text without a scheme is the URL of a page on the public Hub.
@@ -251,7 +262,8 @@ fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     let url = Url::parse(text).map_err(|_| SourceError::Url { reason: "it is malformed" })?;
     match hub_path(&url, endpoint) {
         Some(path) => {
-            let source = parse_page(path.trim_matches('/'))?;
+            let page = path.trim_matches('/');
+            let source = if is_bucket(page) { Err(BUCKET) } else { parse_page(page) }?;
             match shown_file(&url) {
                 Some(file) => source.with_path(&file),
                 None => Ok(source),

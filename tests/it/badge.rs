@@ -94,7 +94,7 @@ async fn a_badge_of_an_error_shows_a_short_reason() {
         (client.model("org/none"), "not found"),
         (client.model("org/good").revision("none"), "revision not found"),
         (client.model("org/good").path("none.safetensors"), "file not found"),
-        (client.model("org/empty"), "no safetensors"),
+        (client.model("org/empty"), "no weights"),
         (client.model("org/bad"), "invalid safetensors"),
         (client.model("org/gated"), "gated"),
         (client.model("../etc/passwd"), "invalid name"),

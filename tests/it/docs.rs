@@ -4,8 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::hub::LocalHub;
-use crate::{cli, support};
+#[cfg(unix)]
+use {
+    crate::cli,
+    crate::folder::load_folder,
+    crate::hub::{File, Repo},
+    crate::support,
+    hf_meta_testing::{MockHub, MockHubBuilder},
+    std::process::Command,
+};
 
 fn identifier(text: &str) -> &str {
     text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
@@ -32,10 +39,10 @@ fn severities() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_table_of_findings_is_complete() {
+fn the_lists_of_findings_are_complete() {
     let page = include_str!("../../src/docs/validity.md");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | `"));
-    let listed: BTreeMap<_, _> = rows
+    let items = page.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("** `"));
+    let listed: BTreeMap<_, _> = items
         .map(|(severity, rest)| (rest.split('`').next().unwrap().to_owned(), severity.to_owned()))
         .collect();
     assert_eq!(listed, severities());
@@ -46,11 +53,11 @@ fn without_seconds(line: &str) -> &str {
     line.strip_suffix(" s").and_then(|line| line.rsplit_once(", ")).map_or(line, |(rest, _)| rest)
 }
 
-/// Compares a printed output with its excerpt in the README. A line of the excerpt may end early with `…`, and a line
-/// `…` replaces all remaining ones.
-fn assert_excerpt(command: &str, excerpt: &str, printed: &str) {
+/// Compares a printed output with its excerpt in a page. A line of the excerpt may end early with `…`, and a line `…`
+/// replaces all remaining ones.
+fn assert_excerpt(command: &str, excerpt: &[&str], printed: &str) {
     let mut printed = printed.trim_end().lines();
-    for expected in excerpt.lines() {
+    for expected in excerpt {
         let line = printed.next().unwrap_or_else(|| panic!("{command}: no line `{expected}`"));
         match expected.strip_suffix('…') {
             Some("") => return,
@@ -61,45 +68,82 @@ fn assert_excerpt(command: &str, excerpt: &str, printed: &str) {
     assert_eq!(printed.next(), None, "{command}");
 }
 
+/// The commands of a page, which begin with `$ `, with the lines that they print.
+#[cfg(unix)]
+fn transcripts(page: &str) -> Vec<(&str, Vec<&str>)> {
+    let blocks = page.split("```text\n$ ").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let commands = blocks.flat_map(|block| block.split("\n$ "));
+    commands
+        .map(|text| {
+            let mut lines = text.lines();
+            (lines.next().unwrap(), lines.collect())
+        })
+        .collect()
+}
+
+/// Runs the commands of the pages in a folder with the model of the tutorial, which is also a private repository.
+#[cfg(unix)]
 #[test]
-fn pages_show_what_the_command_prints() {
-    let hub = support::fixtures_hub();
-    let pages = [include_str!("../../README.md"), include_str!("../../src/docs/gguf.md")];
-    let blocks = pages.into_iter().flat_map(|page| page.split("```text\n$ hf-meta ").skip(1));
+fn pages_show_what_their_commands_print() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let model = root.join("examples/tutorial/my-model");
+    let files = |folder: &Path| {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), path))
+    };
+    let repo =
+        Repo::new("me/my-model").private().commit("8b6e4e71d5a11a868b6e4e71d5a11a868b6e4e71");
+    let repo = files(&model).fold(repo, |repo, (name, path)| {
+        repo.file(&name, File::from_bytes(fs::read(path).unwrap()))
+    });
+    let hub = MockHub::builder().token("hf_mine").repo(repo);
+    let fixtures = load_folder(&root.join("fixtures")).unwrap();
+    let hub = fixtures.into_iter().fold(hub, MockHubBuilder::repo).start().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_hf-meta")).parent().unwrap();
+    let search = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let pages = [
+        include_str!("../../README.md"),
+        include_str!("../../SKILL.md"),
+        include_str!("../../src/docs/command.md"),
+        include_str!("../../src/docs/gguf.md"),
+        include_str!("../../src/docs/tutorial.md"),
+    ];
     let mut compared = 0;
-    for block in blocks {
-        let (command, rest) = block.split_once('\n').unwrap();
-        let (excerpt, _) = rest.split_once("```").unwrap();
-        // Without a shell: the first command of a pipe only.
-        if !command.contains('|') {
-            let args: Vec<_> = command.split(' ').collect();
-            assert_excerpt(command, excerpt, &cli::run(&hub, &args).stdout);
+    for page in pages {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("my-model")).unwrap();
+        for (name, path) in files(&model) {
+            fs::copy(path, folder.path().join("my-model").join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(&root, folder.path().join("hf-meta")).unwrap();
+        for (command, excerpt) in transcripts(page) {
+            if command.contains("| jq") && Command::new("jq").arg("--version").output().is_err() {
+                support::program_is_missing("jq", command);
+                continue;
+            }
+            let mut shell = Command::new("sh");
+            shell.args(["-c", command]).current_dir(folder.path()).env_clear();
+            shell.env("PATH", &search).env("HF_META_CACHE", "off").env("HF_TOKEN", "hf_mine");
+            let ran = cli::CommandOutput::new(shell.env("HF_ENDPOINT", hub.endpoint()));
+            assert_excerpt(command, &excerpt, &ran.stdout);
             compared += 1;
         }
     }
-    assert!(compared >= 5);
+    assert!(compared > 15, "{compared}");
 }
 
-/// The long options in the help of a subcommand.
-fn options(hub: &LocalHub, subcommand: &[&str]) -> Vec<String> {
-    let help = cli::run(hub, &[subcommand, &["--help"]].concat()).data();
-    let starts = help.lines().filter_map(|line| {
-        let option = line.trim_start().split(", ").find(|part| part.starts_with("--"))?;
-        Some(option.split([' ', '.', '[']).next()?.to_owned())
-    });
-    starts.collect()
-}
-
+/// The address of the repository is written as in `Cargo.toml`.
 #[test]
-fn the_page_of_the_command_lists_every_option() {
-    let page = include_str!("../../src/docs/command.md");
-    let hub = LocalHub::start([]).unwrap();
-    for subcommand in [&[][..], &["verify"], &["diff"], &["badge"]] {
-        let options = options(&hub, subcommand);
-        assert!(options.len() > 10, "{subcommand:?}: {options:?}");
-        for option in options {
-            assert!(page.contains(&format!("`{option}`")), "{subcommand:?}: {option}");
-        }
+fn the_pages_have_the_address_of_the_manifest() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (_, address) = manifest.split_once("\nrepository = \"https://github.com/").unwrap();
+    let address = address.split('"').next().unwrap();
+    let pages = ["README.md", "src/docs/install.md", "src/docs/ci.md"];
+    for file in pages.into_iter().chain(["hf-meta", ".github/actions/verify/action.yml"]) {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.contains(address), "{file}: {address}");
+        assert!(address.starts_with("OWNER/") || !text.contains("OWNER/"), "{file}: {address}");
     }
 }
 

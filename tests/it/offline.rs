@@ -155,7 +155,7 @@ async fn an_error_names_the_missing_part_of_the_cache() {
         (
             "org/none",
             "main",
-            "no safetensors weights in `org/none@main`".to_owned(),
+            "no supported weights in `org/none@main`".to_owned(),
             "only downloaded files can be read",
         ),
     ];

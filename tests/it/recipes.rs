@@ -65,6 +65,15 @@ fn a_folder_is_checked_before_the_upload() {
 }
 
 #[test]
+fn the_hook_runs_for_every_format() {
+    let (_, files) = HOOKS.split_once("files: (").unwrap();
+    let endings: Vec<_> = files.split(')').next().unwrap().split('|').collect();
+    for ending in ["safetensors", "gguf", "bin", "pt", "pth", "ckpt"] {
+        assert!(endings.contains(&&*format!(r"\.{ending}")), "{ending}: {endings:?}");
+    }
+}
+
+#[test]
 fn a_pull_request_is_checked() {
     let (good, bad) = ("1".repeat(40), "2".repeat(40));
     let repo = Repo::new("org/name")

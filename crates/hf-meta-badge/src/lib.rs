@@ -108,7 +108,7 @@ pub fn short_reason(error: &Error) -> &'static str {
         ErrorKind::RepoNotFound => "not found",
         ErrorKind::RevisionNotFound => "revision not found",
         ErrorKind::FileNotFound => "file not found",
-        ErrorKind::NoWeights => "no safetensors",
+        ErrorKind::NoWeights => "no weights",
         ErrorKind::Gated => "gated",
         ErrorKind::Forbidden => "private",
         ErrorKind::TooLarge => "too large",

@@ -14,7 +14,8 @@
 //! | read a record batch of repositories, without files | [`read_batch`] |
 //!
 //! A repository that cannot be read still has a row, with a [status](CensusRow::status): every repository of the
-//! manifest has exactly one row. [`docs::census`](hf_meta::docs::census) describes the tables.
+//! manifest has exactly one row. [`tables`] describes the columns, and
+//! [`docs::census`](hf_meta::docs::census) the use.
 
 mod census;
 mod diff;
@@ -31,6 +32,8 @@ mod run;
 mod storage;
 mod stored_header;
 mod table;
+#[doc = include_str!("tables.md")]
+pub mod tables {}
 
 use std::collections::BTreeMap;
 use std::time::Duration;

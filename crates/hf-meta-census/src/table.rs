@@ -26,7 +26,9 @@ use serde::de::DeserializeOwned;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
 use super::error::{BoxError, CensusError, Result, failed_to};
-use hf_meta::CENSUS_PAGE;
+
+/// The documentation of all tables, which the descriptions of the columns come from.
+const TABLES: &str = include_str!("tables.md");
 
 /// The key of our metadata in the footer.
 const FOOTER_KEY: &str = "hf-meta";
@@ -97,7 +99,7 @@ fn new_schema<Row: TableRow>() -> SchemaRef {
 
 /// Returns the description of a table, with a row for each column.
 pub(super) fn documentation<Row: TableRow>() -> &'static str {
-    let (_, section) = CENSUS_PAGE.split_once(&format!("\n# {}\n", Row::NAME)).unwrap_or_default();
+    let (_, section) = TABLES.split_once(&format!("\n# {}\n", Row::NAME)).unwrap_or_default();
     section.split("\n# ").next().unwrap_or_default().trim()
 }
 

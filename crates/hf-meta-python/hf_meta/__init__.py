@@ -1,4 +1,4 @@
-"""Inspect safetensors checkpoints on the Hugging Face Hub without downloading them.
+"""Inspect safetensors, GGUF and PyTorch models on the Hugging Face Hub without downloading them.
 
     >>> import hf_meta
     >>> hf_meta.inspect("bigscience/bloom").parameter_total

@@ -52,12 +52,18 @@ fn mxfp4(name: &str, experts: u64, outputs: u64) -> Module {
 pub fn config(size: &Size) -> Value {
     json!({
         "architectures": ["GptOssForCausalLM"],
+        "attention_bias": true,
         "experts_per_token": 4,
+        "head_dim": HEAD,
         "hidden_size": HIDDEN,
+        "initial_context_length": 4096,
         "intermediate_size": HIDDEN,
+        "max_position_embeddings": 131_072,
         "model_type": "gpt_oss",
+        "num_attention_heads": HEADS,
         "num_experts_per_tok": 4,
         "num_hidden_layers": size.layers,
+        "num_key_value_heads": KEY_HEADS,
         "num_local_experts": size.experts,
         "quantization_config": {
             "modules_to_not_convert": [
@@ -68,6 +74,7 @@ pub fn config(size: &Size) -> Value {
             ],
             "quant_method": "mxfp4",
         },
+        "sliding_window": 128,
         "tie_word_embeddings": false,
         "vocab_size": VOCABULARY,
     })

@@ -155,3 +155,17 @@ fn other_text_is_an_error() {
         assert!(text.parse::<Source>().is_err(), "{text:?}: {:?}", text.parse::<Source>());
     }
 }
+
+#[test]
+fn other_stores_are_errors_that_say_why() {
+    for (text, reason) in [
+        ("hf://buckets/org/name", "buckets of the Hub"),
+        ("hf://buckets/org/name/folder", "buckets of the Hub"),
+        ("https://huggingface.co/buckets/org/name", "buckets of the Hub"),
+        ("ms://org/name", "repositories of ModelScope"),
+    ] {
+        let error = text.parse::<Source>().unwrap_err().to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+    assert!("hf://buckets/name".parse::<Source>().is_ok(), "a repository of the user `buckets`");
+}

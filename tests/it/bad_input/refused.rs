@@ -59,7 +59,7 @@ async fn hub_rejections_are_typed_errors() {
         (
             "org/empty",
             None,
-            "no safetensors weights in `org/empty`, only PyTorch (.bin), 1 file: neither \
+            "no supported weights in `org/empty`, only PyTorch (.bin), 1 file: neither \
              `model.safetensors` nor `model.safetensors.index.json` exists",
         ),
     ];

@@ -43,7 +43,7 @@ fn type_name(data_type: &DataType) -> String {
 
 /// The rows of the table below a heading: the columns with their types.
 fn documented(heading: &str) -> Vec<(String, String)> {
-    let page = include_str!("../../../src/docs/census.md");
+    let page = include_str!("../../../crates/hf-meta-census/src/tables.md");
     let (_, section) = page.split_once(&format!("\n# {heading}\n")).unwrap();
     let section = section.split("\n# ").next().unwrap();
     let table = section.split("| column | type | content |\n").nth(1).unwrap();
@@ -59,7 +59,7 @@ fn columns(schema: &Schema) -> Vec<(String, String)> {
     let fields = schema.fields().iter();
     fields
         .map(|field| {
-            let nullable = if field.is_nullable() { ", nullable" } else { "" };
+            let nullable = if field.is_nullable() { "?" } else { "" };
             (field.name().clone(), type_name(field.data_type()) + nullable)
         })
         .collect()

@@ -177,7 +177,7 @@ fn errors_explain_what_to_do_next() {
             format!("{endpoint}/settings/tokens"),
         ),
         (&["org/none"], "error: repository `org/none` not found", "check the spelling".to_owned()),
-        (&["src"], "error: no safetensors weights in `src`", "use ./src".to_owned()),
+        (&["src"], "error: no supported weights in `src`", "use ./src".to_owned()),
         (
             &["a b"],
             "error: `a b` is not a repository, URL or path\n  caused by: `a b` is not a repository name",

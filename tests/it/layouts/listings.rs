@@ -18,7 +18,7 @@ async fn a_repository_without_safetensors_reports_its_other_weights() {
     .unwrap();
     let said = |repo: &str| {
         format!(
-            "no safetensors weights in `{repo}: neither `model.safetensors` nor \
+            "no supported weights in `{repo}: neither `model.safetensors` nor \
              `model.safetensors.index.json` exists"
         )
     };
@@ -102,8 +102,8 @@ async fn endless_and_invalid_listings_are_errors() {
         (link(""), "the link to the next page is invalid"),
         (Fault::WholeFile { is_chunked: true }, ""),
         (Fault::ResetInBody { after: 3 }, "failed to fetch"),
-        (Fault::Status(404, vec![]), "no safetensors weights in"),
-        (Fault::Status(501, vec![]), "no safetensors weights in"),
+        (Fault::Status(404, vec![]), "no supported weights in"),
+        (Fault::Status(501, vec![]), "no supported weights in"),
         (Fault::Status(503, vec![]), "failed to fetch `list of files of org/any`"),
     ];
     let client = Client::builder()

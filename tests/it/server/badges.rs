@@ -86,7 +86,7 @@ async fn an_error_is_a_grey_badge_with_a_short_cache_lifetime() {
     for (path, message, api, code, age) in [
         ("org/none", "not found", 404, "repoNotFound", 60),
         ("org/private", "not found", 404, "repoNotFound", 60),
-        ("org/empty", "no safetensors", 422, "noWeights", 60),
+        ("org/empty", "no weights", 422, "noWeights", 60),
         ("org/broken", "invalid safetensors", 422, "malformedHeader", 10),
         ("org/several", "several sets", 422, "severalSets", 60),
         ("org/part", "shards missing", 422, "missingShards", 10),

@@ -92,7 +92,7 @@ pub fn parse_tokens(text: &str) -> Option<u64> {
 /// The conditions for which memory is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryOptions {
-    /// The context length in tokens; by default the maximum of the model.
+    /// The context length in tokens; by default the maximum of the model, or 4,096 if the model states none.
     pub context: Option<u64>,
     /// The number of sequences; by default one.
     pub batch: Option<u64>,

@@ -228,7 +228,8 @@ fn index_findings(check: Option<&IndexCheck>, totals: HeaderTotals) -> Vec<Findi
 
 impl BuiltReport {
     /// Returns the counts. `filepaths` are the paths of all files, the index first. The caller sets the fields that
-    /// depend on how the headers were read: source, commit, format, fetch and plan.
+    /// depend on how the headers were read: source, commit, format, fetch and plan. Until then, `format` is
+    /// `safetensors`; set it before [`into_weights`](Self::into_weights), which depends on it.
     ///
     /// # Errors
     ///

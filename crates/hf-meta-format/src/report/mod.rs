@@ -89,7 +89,7 @@ pub struct SafetensorsShards {
 pub enum Weights {
     /// Weights in safetensors format.
     Safetensors(SafetensorsParseFromRepo),
-    /// Weights in another format, such as GGUF, or one registered with `ClientBuilder::format`.
+    /// Weights in another format: GGUF, PyTorch, or a custom format registered with `ClientBuilder::format`.
     Other(WeightFiles),
 }
 
@@ -183,7 +183,8 @@ pub struct CountReport {
     /// They are listed if the weights do not have one of the two standard names, or if requested with
     /// `Model::other_sets`.
     pub other_sets: Option<Vec<WeightSet>>,
-    /// The layers of the model, if they follow from a file that the count needed anyway: a GGUF file, or `config.json`
+    /// The layout of the KV cache: the layers and what they store per token. Present if it follows from a file that the
+    /// count needed anyway: a GGUF file, or `config.json`
     /// of a quantized model or a mixture of experts.
     pub layout: Option<Box<CacheLayout>>,
     /// The description of the weights as an adapter; `None` for other weights.
@@ -293,7 +294,7 @@ impl From<&CountReport> for CountSummary {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FetchStats {
-    /// The number of HTTP requests, including those caused by redirects.
+    /// The number of HTTP requests, including redirects and retries.
     pub requests: u64,
     /// The number of bytes read from HTTP response bodies or local files.
     pub bytes_read: u64,

@@ -113,7 +113,8 @@ impl VerifyReport {
         }
     }
 
-    /// Compares the adapter with the tensors of its base model, and adds the findings to the first set.
+    /// Compares the adapter with the tensors of its base model, and adds the findings to the first set. Does nothing if
+    /// the weights are not an adapter.
     pub fn check_base(&mut self, base: &Weights) {
         let found = self.adapter.as_ref().map(|adapter| adapter.check_base(base));
         found.into_iter().flatten().for_each(|finding| self.push(finding));
