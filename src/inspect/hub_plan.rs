@@ -79,9 +79,9 @@ fn parse(json: &[u8], limit: u64) -> Option<Vec<ParsedHeader>> {
     let parse = |(shard, header): (String, &RawValue)| {
         let header = SafetensorsFileHeader::from_json(header.get().as_bytes());
         let header = header.map(|header| {
-            let mut tensors = header.tensors().iter();
-            let needs_config = tensors.any(|(name, tensor)| needs_config(name, &tensor));
-            (header.into(), needs_config)
+            let header = header.into();
+            let needs_config = needs_config(&header);
+            (header, needs_config)
         });
         Some((shard.parse().ok()?, header))
     };

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{CacheDtype, CacheError, UnknownName};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
+use crate::base::text::named_enum;
 use crate::formats::clip;
 use crate::tables::architecture::{Definitions, ModelNames, UsedKeys};
 use crate::tables::formula::FormulaError;

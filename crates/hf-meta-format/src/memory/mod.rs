@@ -15,26 +15,16 @@
 //! # Ok::<(), hf_meta_format::memory::CacheError>(())
 //! ```
 
+/// Defines an enum whose values have a name, and other names that are also accepted.
 macro_rules! named_values {
-    ($(#[$docs:meta])* $type:ident { $($(#[$variant_docs:meta])* $variant:ident $($name:literal)+,)+ }) => {
-        $(#[$docs])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum $type {
-            $($(#[$variant_docs])* $variant,)+
-        }
+    ($(#[$docs:meta])* $type:ident {
+        $($(#[$variant_docs:meta])* $variant:ident $name:literal $($alias:literal)*,)+
+    }) => {
+        named_enum! { $(#[$docs])* $type { $($(#[$variant_docs])* $variant $name,)+ } }
 
         impl $type {
             /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// Returns the name of the value.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => [$($name),+][0],)+
-                }
-            }
         }
 
         impl FromStr for $type {
@@ -42,13 +32,15 @@ macro_rules! named_values {
 
             fn from_str(name: &str) -> Result<Self, UnknownName> {
                 match name {
-                    $($($name)|+ => Ok(Self::$variant),)+
-                    _ => Err(UnknownName { known: &[$([$($name),+][0]),+] }),
+                    $($name $(| $alias)* => Ok(Self::$variant),)+
+                    _ => Err(UnknownName { known: &[$($name),+] }),
                 }
             }
         }
     };
 }
+
+use crate::base::text::named_enum;
 
 mod layout;
 #[cfg(test)]
@@ -58,7 +50,6 @@ mod usage;
 pub use self::layout::{CacheKind, CacheLayout, LayerCache};
 pub use self::usage::{CacheSize, Engine, Memory, MemoryOptions, parse_tokens};
 pub use crate::tables::formula::FormulaError;
-use std::fmt;
 use std::str::FromStr;
 
 /// The reason why the size of a cache is unknown.
@@ -162,11 +153,5 @@ impl CacheDtype {
     fn bytes(self, elements: u64) -> Option<u64> {
         let bytes = (u128::from(elements) * u128::from(self.block_bytes())).div_ceil(32);
         u64::try_from(bytes).ok()
-    }
-}
-
-impl fmt::Display for CacheDtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

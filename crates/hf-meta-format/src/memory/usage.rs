@@ -5,6 +5,7 @@ use std::str::FromStr;
 use super::{
     CacheDtype, CacheError, CacheKind, CacheLayout, FormulaError, LayerCache, UnknownName,
 };
+use crate::base::text::named_enum;
 
 /// The number of tokens for models that state no maximum.
 const DEFAULT_CONTEXT: u64 = 4_096;

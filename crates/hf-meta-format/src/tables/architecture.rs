@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
+use serde_json::value::RawValue;
+
 use super::formula::{FormulaError, FormulaInputs, Value, evaluate};
 use crate::base::json_object::{JsonObject, read};
 
@@ -71,7 +73,7 @@ impl Definitions {
 /// their values agree.
 fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
     let Some((outer, inner)) = key.split_once('.') else {
-        return object.raw(key).map(|value| value.get());
+        return object.raw(key).map(RawValue::get);
     };
     if outer != "*" {
         return nested_text(&object.get(outer)?, inner);
