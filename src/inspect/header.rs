@@ -165,10 +165,6 @@ fn advance(
 ) -> Result<ParseStep, HeaderError> {
     Ok(match parser.advance(start, bytes, Some(file_size))? {
         Step::Read(missing) => ParseStep::Incomplete { missing, parser },
-        Step::Done(header) => {
-            let needs_config = !header.is_self_describing()
-                && header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor));
-            ParseStep::Complete { header, needs_config }
-        }
+        Step::Done(header) => ParseStep::Complete { needs_config: needs_config(&header), header },
     })
 }

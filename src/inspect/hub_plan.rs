@@ -12,7 +12,7 @@ use crate::backends::Fetched;
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
-use crate::formats::{FileHeader, HeaderError, RepoPath, TensorInfo};
+use crate::formats::{FileHeader, HeaderError, RepoPath};
 use crate::report::ReportBuilder;
 
 /// The maximum size of the response in bytes. For models with more tensors, the files are read instead.
@@ -79,9 +79,9 @@ fn parse(json: &[u8], limit: u64) -> Option<Vec<ParsedHeader>> {
     let parse = |(shard, header): (String, &RawValue)| {
         let header = SafetensorsFileHeader::from_json(header.get().as_bytes());
         let header = header.map(|header| {
-            let is_needed = |(name, tensor): (&str, TensorInfo)| needs_config(name, &tensor);
-            let needs_config = header.tensors().iter().any(is_needed);
-            (header.into(), needs_config)
+            let header = header.into();
+            let needs_config = needs_config(&header);
+            (header, needs_config)
         });
         Some((shard.parse().ok()?, header))
     };

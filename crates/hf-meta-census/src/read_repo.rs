@@ -1,6 +1,5 @@
 //! Reads repositories: their rows, and the headers from which the rows are computed.
 
-use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -211,8 +210,7 @@ impl SetReader {
             self.add_headers(headers);
             let report = result.inspect_err(|_| self.headers = None)?;
             components.push(ComponentCount::new(&path, &report));
-            let parameters = [take(&mut sum.parameter_count), report.parameter_count];
-            sum.parameter_count = parameters.into_iter().sum();
+            sum.parameter_count = [&sum.parameter_count, &report.parameter_count].into_iter().sum();
             sum.filepaths.extend(report.filepaths);
             sum.findings.extend(report.findings);
             if sum.breakdown.is_exact() && !report.breakdown.is_exact() {

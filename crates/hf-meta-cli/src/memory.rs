@@ -3,7 +3,7 @@
 use std::io;
 
 use hf_meta::formats::WeightsKind;
-use hf_meta::memory::{self, CacheDtype, CacheKind, Engine, Memory, MemoryOptions};
+use hf_meta::memory::{self, CacheDtype, CacheSize, Engine, Memory, MemoryOptions};
 use hf_meta::report::text::{bytes, counted, escape, thousands};
 use hf_meta::{CountReport, Model};
 
@@ -68,9 +68,7 @@ impl MemoryArgs {
             return model;
         }
         let Self { context, batch, cache_dtype, engine, .. } = *self;
-        let options =
-            MemoryOptions { context, batch, cache_dtype, engine, ..MemoryOptions::default() };
-        let model = model.memory(options);
+        let model = model.memory(MemoryOptions { context, batch, cache_dtype, engine });
         if self.fit.is_some() { model.other_sets(true) } else { model }
     }
 }
@@ -120,14 +118,15 @@ pub(crate) fn write(
     contexts.sort_unstable();
     contexts.dedup();
     let rows: Vec<_> = contexts.into_iter().map(|context| memory.at(context)).collect();
-    let size = |size: Option<u64>| size.map_or_else(|| "?".to_owned(), bytes);
+    let unknown = || "?".to_owned();
+    let size = |size: Option<CacheSize>| size.map_or_else(unknown, |size| bytes(size.bytes));
     let table = Table::new()
         .number("context", |row: &&Memory| thousands(row.context))
         .number("weights", |row| bytes(row.weight_bytes))
-        .number("cache", move |row| size(row.cache_bytes))
-        .number("state", move |row| size(row.state_bytes))
-        .shown_if(memory.state_bytes != Some(0))
-        .number("total", move |row| size(row.total_bytes));
+        .number("cache", move |row| size(row.cache))
+        .number("state", move |row| size(row.state))
+        .shown_if(memory.state.is_none_or(|size| size.bytes > 0))
+        .number("total", |row| row.total_bytes.map_or_else(unknown, bytes));
     page.table(&table, || &rows)?;
     for line in summary(memory) {
         page.line(&line)?;
@@ -143,18 +142,8 @@ fn summary(memory: &Memory) -> Vec<String> {
     let layers = match &memory.layout {
         Ok(layout) => {
             let caches = layout.caches.iter().map(|cache| {
-                let kind = match cache.kind {
-                    CacheKind::Full => "full",
-                    CacheKind::Index => "index",
-                    CacheKind::Window => "window",
-                    CacheKind::Compressed => "compressed",
-                    CacheKind::Remainder => "remainder",
-                    CacheKind::Cross => "cross",
-                    CacheKind::Fixed => "fixed",
-                    _ => "state",
-                };
                 let tokens = cache.tokens.map(|tokens| format!(" {}", thousands(tokens)));
-                format!("{} × {kind}{}", cache.layers, tokens.unwrap_or_default())
+                format!("{} × {}{}", cache.layers, cache.kind.name(), tokens.unwrap_or_default())
             });
             let caches: Vec<_> = caches.collect();
             let name = escape(&layout.architecture);

@@ -59,7 +59,35 @@ macro_rules! serde_as_text {
     )+};
 }
 
-pub(crate) use serde_as_text;
+/// Defines an enum whose values have names.
+macro_rules! named_enum {
+    ($(#[$docs:meta])* $type:ident { $($(#[$variant_docs:meta])* $variant:ident $name:literal,)+ }) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum $type {
+            $($(#[$variant_docs])* $variant,)+
+        }
+
+        impl $type {
+            /// Returns the name of the value.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+pub(crate) use {named_enum, serde_as_text};
 
 #[cfg(test)]
 mod tests {

@@ -104,6 +104,15 @@ pub struct TensorGroup {
     pub count: DtypeCount,
 }
 
+impl TensorGroup {
+    /// Returns whether the tensors of another group belong to this one.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.dtype == other.dtype
+            && self.counted_as == other.counted_as
+            && self.buffer == other.buffer
+    }
+}
+
 /// The name and version of a set of counting rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

@@ -1,9 +1,8 @@
 //! The classes of tensors, which determine how their parameters are counted.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::LazyLock;
 
+use crate::base::text::named_enum;
 use crate::formats::TensorInfo;
 
 /// The class of a tensor, which determines how its parameters are counted.
@@ -48,8 +47,6 @@ pub(super) enum TensorUse {
     Auxiliary(AuxiliaryTensor),
     /// Packed weights of an unknown number.
     Unresolved,
-    /// An output embedding that is a copy of the input embedding.
-    TiedCopy,
 }
 
 impl TensorUse {
@@ -60,7 +57,6 @@ impl TensorUse {
                 CountedAs::AsStored
             }
             Self::Weights(_, packing) => CountedAs::Unpacked(packing),
-            Self::TiedCopy => CountedAs::TiedCopy,
             Self::Auxiliary(kind) if !tensor.is_scalar() => CountedAs::AuxiliaryTensor(kind),
             // Exponents without a mantissa can only scale other values.
             Self::Stored(_) | Self::Unresolved if tensor.dtype.is_exponent() => {
@@ -70,15 +66,6 @@ impl TensorUse {
             Self::Stored(Some(Buffer::OptimizerState)) => CountedAs::OptimizerState,
             Self::Unresolved => CountedAs::Unresolved,
             Self::Stored(_) | Self::Auxiliary(_) => CountedAs::AsStored,
-        }
-    }
-
-    /// Returns the number of parameters of a tensor with this use; `None` if it overflows.
-    pub(super) fn parameters(self, tensor: &TensorInfo) -> Option<u64> {
-        match self {
-            Self::Weights(parameters, _) => Some(parameters),
-            _ if self.class(tensor).is_counted() => tensor.elements(),
-            _ => Some(0),
         }
     }
 }
@@ -144,124 +131,97 @@ impl fmt::Display for Packing {
     }
 }
 
-/// The kind of a tensor that is needed to unpack quantized weights but contains no weights itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum AuxiliaryTensor {
-    /// The scaling factors of the values in a block.
-    Scale,
-    /// The zero points of the values in a block.
-    ZeroPoint,
-    /// The shape of a weight before packing.
-    Shape,
-    /// The order in which columns were quantized.
-    ColumnOrder,
-    /// The values that quantization codes map to.
-    LookupTable,
-    /// The serialized state of the quantizer.
-    State,
-    /// A rotation or sign flip that spreads outliers before quantization.
-    Rotation,
-    /// A low-rank branch that corrects quantization errors.
-    LowRank,
-}
-
-impl fmt::Display for AuxiliaryTensor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Scale => "scale",
-            Self::ZeroPoint => "zero point",
-            Self::Shape => "unpacked shape",
-            Self::ColumnOrder => "column order",
-            Self::LookupTable => "lookup table",
-            Self::State => "quantization state",
-            Self::Rotation => "rotation",
-            Self::LowRank => "low-rank correction",
-        })
+named_enum! {
+    /// The kind of a tensor that is needed to unpack quantized weights but contains no weights itself.
+    AuxiliaryTensor {
+        /// The scaling factors of the values in a block.
+        Scale "scale",
+        /// The zero points of the values in a block.
+        ZeroPoint "zero point",
+        /// The shape of a weight before packing.
+        Shape "unpacked shape",
+        /// The order in which columns were quantized.
+        ColumnOrder "column order",
+        /// The values that quantization codes map to.
+        LookupTable "lookup table",
+        /// The serialized state of the quantizer.
+        State "quantization state",
+        /// A rotation or sign flip that spreads outliers before quantization.
+        Rotation "rotation",
+        /// A low-rank branch that corrects quantization errors.
+        LowRank "low-rank correction",
     }
 }
 
-/// The kind of a tensor that is not a parameter of the `PyTorch` module, because it is computed rather than learned.
-///
-/// A buffer is stored like a weight, and every documented count includes it, so it is counted here as well, in a
-/// separate group. It is recognized by its name and, if a weight could have the same name, by its shape. The
-/// persistent buffers of `transformers` 5.23 and `diffusers` 0.42 have these names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Buffer {
-    /// The mask of an attention layer, such as `attn.bias` in gpt2.
-    AttentionMask,
-    /// The decay of linear attention, as in `MiniMax`.
-    AttentionDecay,
-    /// Position IDs, token type IDs and other tables of indices.
-    Ids,
-    /// The frequencies of rotary embeddings, or their sines and cosines.
-    RotaryFrequencies,
-    /// The relative positions of all pairs within an attention window.
-    RelativePositions,
-    /// Position embeddings that are not learned, as in SD3 and SAM.
-    FixedPositions,
-    /// The running statistics of a batch normalization layer.
-    Statistics,
-    /// The codebook of a vector quantizer, as in `EnCodec` and Mimi, which follows a running mean.
-    Codebook,
-    /// The bias by which a router balances its experts, such as `e_score_correction_bias`.
-    RouterBias,
-    /// Other constants, such as the mean of the inputs, `layer_scalar` in Gemma 4 and `final_logits_bias` in BART.
-    Constant,
-    /// A moving average of the weights (EMA).
-    EmaCopy,
-    /// The state of an optimizer, which is not counted.
-    OptimizerState,
+named_enum! {
+    /// The kind of a tensor that is not a parameter of the `PyTorch` module, because it is computed rather than learned.
+    ///
+    /// A buffer is stored like a weight, and every documented count includes it, so it is counted here as well, in a
+    /// separate group. It is recognized by its name and, if a weight could have the same name, by its shape. The
+    /// persistent buffers of `transformers` 5.23 and `diffusers` 0.42 have these names.
+    Buffer {
+        /// The mask of an attention layer, such as `attn.bias` in gpt2.
+        AttentionMask "attention mask",
+        /// The decay of linear attention, as in `MiniMax`.
+        AttentionDecay "attention decay",
+        /// Position IDs, token type IDs and other tables of indices.
+        Ids "position or token type IDs",
+        /// The frequencies of rotary embeddings, or their sines and cosines.
+        RotaryFrequencies "rotary frequencies",
+        /// The relative positions of all pairs within an attention window.
+        RelativePositions "relative positions",
+        /// Position embeddings that are not learned, as in SD3 and SAM.
+        FixedPositions "fixed positions",
+        /// The running statistics of a batch normalization layer.
+        Statistics "batch-norm statistics",
+        /// The codebook of a vector quantizer, as in `EnCodec` and Mimi, which follows a running mean.
+        Codebook "codebook",
+        /// The bias by which a router balances its experts, such as `e_score_correction_bias`.
+        RouterBias "router bias",
+        /// Other constants, such as the mean of the inputs, `layer_scalar` in Gemma 4 and `final_logits_bias` in BART.
+        Constant "constant",
+        /// A moving average of the weights (EMA).
+        EmaCopy "EMA copy",
+        /// The state of an optimizer, which is not counted.
+        OptimizerState "optimizer state",
+    }
 }
 
 impl Buffer {
-    /// The last segments of names.
-    const NAMES: [(Self, &[&str]); 21] = [
-        (Self::AttentionMask, &["masked_bias", "attn_mask", "causal_mask"]),
-        (Self::AttentionDecay, &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
-        (Self::Ids, &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
-        (Self::Ids, &["ngram_heads_offsets", "ngram_heads_vocab_sizes"]),
-        (Self::RotaryFrequencies, &["inv_freq", "cos_cached", "sin_cached", "freqs_cis"]),
-        (Self::RelativePositions, &["relative_position_index", "relative_coords_table"]),
-        (Self::Statistics, &["running_mean", "running_var", "num_batches_tracked"]),
-        (Self::Codebook, &["embed_avg", "embed_sum", "cluster_size", "cluster_usage"]),
-        (Self::Codebook, &["inited", "initialized"]),
-        (Self::RouterBias, &["e_score_correction_bias", "balancing_biases"]),
-        (Self::RouterBias, &["expert_bias", "router_bias"]),
-        (Self::Constant, &["layer_scalar", "final_logits_bias", "empty_weight"]),
-        (Self::Constant, &["attn_mask_probs", "num_points_scale", "n_points_scale"]),
+    /// The last segments of names, and the segment before, which is empty if any is possible.
+    const NAMES: [(Self, &str, &[&str]); 29] = [
+        (Self::AttentionMask, "", &["masked_bias", "attn_mask", "causal_mask"]),
+        (Self::AttentionDecay, "", &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
+        (Self::Ids, "", &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
+        (Self::Ids, "", &["ngram_heads_offsets", "ngram_heads_vocab_sizes"]),
+        (Self::RotaryFrequencies, "", &["inv_freq", "cos_cached", "sin_cached", "freqs_cis"]),
+        (Self::RotaryFrequencies, "rotary_emb", &["alpha"]),
+        (Self::RotaryFrequencies, "lerope", &["alpha"]),
+        (Self::RelativePositions, "", &["relative_position_index", "relative_coords_table"]),
+        (Self::FixedPositions, "pos_embed", &["pos_embed"]),
+        (Self::FixedPositions, "visual_temporal_embed", &["pos_idx_to_embed"]),
+        (Self::Statistics, "", &["running_mean", "running_var", "num_batches_tracked"]),
+        (Self::Codebook, "", &["embed_avg", "embed_sum", "cluster_size", "cluster_usage"]),
+        (Self::Codebook, "", &["inited", "initialized"]),
+        (Self::Codebook, "codebook", &["embed"]),
+        (Self::RouterBias, "", &["e_score_correction_bias", "balancing_biases"]),
+        (Self::RouterBias, "", &["expert_bias", "router_bias"]),
+        (Self::Constant, "", &["layer_scalar", "final_logits_bias", "empty_weight"]),
+        (Self::Constant, "", &["attn_mask_probs", "num_points_scale", "n_points_scale"]),
         // Means and deviations of inputs, and in Gemma 4 of outputs.
-        (Self::Constant, &["latent_mean", "latent_std", "latent_stats_num_updates"]),
-        (Self::Constant, &["std_bias", "std_scale"]),
-        (Self::Constant, &["global_mean", "global_invstd", "norm_mean", "norm_std"]),
+        (Self::Constant, "", &["latent_mean", "latent_std", "latent_stats_num_updates"]),
+        (Self::Constant, "", &["std_bias", "std_scale"]),
+        (Self::Constant, "", &["global_mean", "global_invstd", "norm_mean", "norm_std"]),
+        (Self::Constant, "vocoder", &["mean", "scale"]),
+        (Self::Constant, "act_fn", &["beta", "eps"]),
+        (Self::Constant, "LayerNorm", &["shift"]),
         // The integers and ranges of quantization-aware training in I-BERT and Gemma 4.
-        (Self::Constant, &["weight_integer", "bias_integer", "weight_scaling_factor"]),
-        (Self::Constant, &["fc_scaling_factor", "act_scaling_factor", "x_min", "x_max"]),
-        (Self::Constant, &["input_min", "input_max", "output_min", "output_max"]),
-        (Self::OptimizerState, &["exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer"]),
-        (Self::OptimizerState, &["exp_avg_sq_row", "exp_avg_sq_col", "square_avg"]),
+        (Self::Constant, "", &["weight_integer", "bias_integer", "weight_scaling_factor"]),
+        (Self::Constant, "", &["fc_scaling_factor", "act_scaling_factor", "x_min", "x_max"]),
+        (Self::Constant, "", &["input_min", "input_max", "output_min", "output_max"]),
+        (Self::OptimizerState, "", &["exp_avg", "exp_avg_sq", "max_exp_avg_sq", "square_avg"]),
+        (Self::OptimizerState, "", &["momentum_buffer", "exp_avg_sq_row", "exp_avg_sq_col"]),
     ];
-
-    /// The last two segments of names whose last segment is also the name of weights.
-    const NAMES_BELOW: [(Self, &str, &str); 10] = [
-        (Self::RotaryFrequencies, "rotary_emb", "alpha"),
-        (Self::RotaryFrequencies, "lerope", "alpha"),
-        (Self::FixedPositions, "pos_embed", "pos_embed"),
-        (Self::FixedPositions, "visual_temporal_embed", "pos_idx_to_embed"),
-        (Self::Codebook, "codebook", "embed"),
-        (Self::Constant, "vocoder", "mean"),
-        (Self::Constant, "vocoder", "scale"),
-        (Self::Constant, "act_fn", "beta"),
-        (Self::Constant, "act_fn", "eps"),
-        (Self::Constant, "LayerNorm", "shift"),
-    ];
-
-    /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
-    #[must_use]
-    pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
-        BufferName::new(name)?.kind(&info.shape)
-    }
 
     /// Returns the kind of training state if a name begins like the names of EMA copies or optimizer states. Source:
     /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning.
@@ -279,14 +239,6 @@ impl Buffer {
     }
 }
 
-static BY_LAST_SEGMENT: LazyLock<HashMap<&str, Buffer>> = LazyLock::new(|| {
-    let names = |(kind, names): &(Buffer, &'static [&'static str])| {
-        let kind = *kind;
-        names.iter().map(move |name| (*name, kind))
-    };
-    Buffer::NAMES.iter().flat_map(names).collect()
-});
-
 /// The kind of buffer that a name shows, if the tensor has a suitable shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BufferName {
@@ -299,23 +251,27 @@ impl BufferName {
     pub(super) fn new(name: &str) -> Option<Self> {
         let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
         let parent = module.rsplit('.').next().unwrap_or_default();
-        let is_below = |(_, above, name): &&(_, _, _)| *name == last && *above == parent;
-        let below = || Buffer::NAMES_BELOW.iter().find(is_below).map(|(kind, ..)| *kind);
-        let any_shape = Buffer::training_state(name)
-            .or_else(|| BY_LAST_SEGMENT.get(last).copied())
-            .or_else(below);
-        if let Some(kind) = any_shape {
-            return Some(Self { kind, has_shape: |_| true });
-        }
-        let (kind, has_shape): (_, fn(&[u64]) -> bool) = match last {
-            "bias" if parent.starts_with("att") => (Buffer::AttentionMask, is_mask),
+        let is_named = |(_, above, names): &&(_, &str, &[&str])| {
+            names.contains(&last) && (above.is_empty() || *above == parent)
+        };
+        let named = || Buffer::NAMES.iter().find(is_named).map(|(kind, ..)| *kind);
+        let known = Buffer::training_state(name).or_else(named);
+        let (kind, has_shape): (_, fn(&[u64]) -> bool) = match (known, last) {
+            (Some(kind), _) => (kind, |_| true),
+            // A mask over positions. The bias of a layer has one dimension.
+            (None, "bias") if parent.starts_with("att") => (
+                Buffer::AttentionMask,
+                |shape| matches!(shape, [1, 1, rows, columns] if rows == columns),
+            ),
             // Learned embeddings have a row per position, or a third dimension.
-            "positional_embedding" => (Buffer::FixedPositions, |shape| matches!(shape, [2, _])),
+            (None, "positional_embedding") => {
+                (Buffer::FixedPositions, |shape| matches!(shape, [2, _]))
+            }
             // VideoPrism. Other models learn embeddings with this name.
-            "position_embedding" if module.ends_with("text_model.embeddings") => {
+            (None, "position_embedding") if module.ends_with("text_model.embeddings") => {
                 (Buffer::FixedPositions, |shape| shape.len() == 2)
             }
-            "freqs" if module.contains("timestep_embeddings") => {
+            (None, "freqs") if module.contains("timestep_embeddings") => {
                 (Buffer::RotaryFrequencies, |_| true)
             }
             _ => return None,
@@ -329,31 +285,6 @@ impl BufferName {
     }
 }
 
-/// Returns whether a shape is `[1, 1, n, n]`, the shape of a mask over positions. The bias of a layer has one
-/// dimension.
-fn is_mask(shape: &[u64]) -> bool {
-    matches!(shape, [1, 1, rows, columns] if rows == columns)
-}
-
-impl fmt::Display for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AttentionMask => "attention mask",
-            Self::AttentionDecay => "attention decay",
-            Self::Ids => "position or token type IDs",
-            Self::RotaryFrequencies => "rotary frequencies",
-            Self::RelativePositions => "relative positions",
-            Self::FixedPositions => "fixed positions",
-            Self::Statistics => "batch-norm statistics",
-            Self::Codebook => "codebook",
-            Self::RouterBias => "router bias",
-            Self::Constant => "constant",
-            Self::EmaCopy => "EMA copy",
-            Self::OptimizerState => "optimizer state",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,8 +294,9 @@ mod tests {
     /// Some of these names end with the name of a component of quantized modules, such as `_scale`.
     #[test]
     fn all_names_of_buffers_are_recognized_in_a_count() {
-        let names =
-            Buffer::NAMES.iter().flat_map(|(kind, names)| names.iter().map(|name| (*kind, *name)));
+        let names = Buffer::NAMES.iter().flat_map(|(kind, above, names)| {
+            names.iter().map(move |name| (*kind, format!("{above}.{name}")))
+        });
         for (kind, name) in names {
             let mut counter = Counter::new();
             let tensor = TensorInfo::new(Dtype::F32, vec![2, 2], (0, 16));
@@ -418,7 +350,8 @@ mod tests {
         for (name, shape, expected) in cases {
             let info =
                 TensorInfo { dtype: Dtype::F32, shape: shape.to_vec(), data_offsets: (0, 0) };
-            assert_eq!(Buffer::from_tensor(name, &info), expected, "{name} {shape:?}");
+            let found = BufferName::new(name).and_then(|found| found.kind(&info.shape));
+            assert_eq!(found, expected, "{name} {shape:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::memrchr;
 
-use super::module::{Component, Module, container_bits};
+use super::module::{Component, Module, Role, container_bits};
 use super::names::{hash, last_segment};
 use super::{Configs, CountBreakdown, UnresolvedModules, UnresolvedReason};
 use crate::formats::{TensorInfo, clip};
@@ -48,21 +48,14 @@ pub(super) struct Siblings {
     parent_ends: u128,
     /// The parent of a recent tensor, and its parent. The next tensor usually has one of them.
     recent: [String; 2],
-    found: FoundSiblings,
-}
-
-/// The modules with a weight matrix that are parents of other tensors.
-#[derive(Clone, Debug, Default)]
-struct FoundSiblings {
-    modules: u64,
-    /// The first of the modules, sorted.
-    examples: BTreeSet<String>,
+    /// The modules with a weight matrix that are parents of other tensors.
+    pub(super) found: Option<UnresolvedModules>,
 }
 
 impl Siblings {
     /// Adds the path of a tensor that is neither a scalar nor a buffer.
     pub(super) fn add_tensor(&mut self, name: &str, module: &str, component: &Component) {
-        if component.is_quantizer_state() {
+        if matches!(component.role, Role::QuantizerState(_)) {
             return;
         }
         // The module of a suffix, as in `gate.global_scale`, may not exist.
@@ -98,68 +91,34 @@ impl Siblings {
     /// Adds a path. Returns false if it was known.
     fn insert(&mut self, path: &str, kind: u8) -> bool {
         let known = self.paths.entry(hash(path)).or_default();
-        let is_new = *known & kind == 0;
-        if is_new && *known != 0 {
-            self.found.add(path);
+        let before = std::mem::replace(known, *known | kind);
+        if before == (MATRIX | PARENT) - kind {
+            self.add_found(path);
         }
-        *known |= kind;
-        is_new
-    }
-}
-
-impl FoundSiblings {
-    fn add(&mut self, module: &str) {
-        self.modules += 1;
-        self.examples.insert(clip(module));
-        if self.examples.len() > UnresolvedModules::MAX_EXAMPLES {
-            self.examples.pop_last();
-        }
-    }
-}
-
-/// The search for unknown tensors in the modules that are solved after all tensors were collected.
-pub(super) struct SolvedSiblings<'a> {
-    collected: &'a Siblings,
-    found: FoundSiblings,
-    /// The hashes of the modules that were found to be parents.
-    parents: BTreeSet<u64>,
-}
-
-impl<'a> SolvedSiblings<'a> {
-    pub(super) fn new(collected: &'a Siblings) -> Self {
-        Self { collected, found: collected.found.clone(), parents: BTreeSet::new() }
+        before & kind == 0
     }
 
-    /// Adds a module.
+    fn add_found(&mut self, module: &str) {
+        let new = || UnresolvedModules::new(UnresolvedReason::UnknownTensors);
+        self.found.get_or_insert_with(new).add(module, 0);
+    }
+
+    /// Adds a module with all its tensors, after all tensors were added.
     pub(super) fn add_module(&mut self, module: &Module<'_>) {
-        let may_be_parent = self.collected.parent_ends & end_bit(module.name) != 0;
+        let may_be_parent = self.parent_ends & end_bit(module.name) != 0;
         if may_be_parent
             && module.tensors.iter().any(|(found, tensor)| is_matrix(found, tensor))
-            && self.collected.paths.get(&hash(module.name)) == Some(&PARENT)
+            && self.paths.get(&hash(module.name)) == Some(&PARENT)
         {
-            self.found.add(module.name);
+            self.add_found(module.name);
         }
     }
 
     /// Adds a tensor that is counted, although quantizers use the name for auxiliary tensors.
     pub(super) fn add_counted_part(&mut self, module: &str, component: &Component) {
-        let path = hash(module);
-        if !is_adapter_part(component.name)
-            && self.collected.paths.get(&path) == Some(&MATRIX)
-            && self.parents.insert(path)
-        {
-            self.found.add(module);
+        if !is_adapter_part(component.name) && self.paths.get(&hash(module)) == Some(&MATRIX) {
+            self.insert(module, PARENT);
         }
-    }
-
-    /// Returns the modules with unknown tensors; `None` if there are none.
-    pub(super) fn finish(self) -> Option<UnresolvedModules> {
-        let found = UnresolvedModules {
-            modules: self.found.modules,
-            examples: self.found.examples.into_iter().collect(),
-            ..UnresolvedModules::new(UnresolvedReason::UnknownTensors)
-        };
-        (found.modules > 0).then_some(found)
     }
 }
 
@@ -211,20 +170,14 @@ impl Shape {
     fn new(name: &str, tensor: &TensorInfo) -> Option<Self> {
         const NORMS_AND_BIASES: [&str; 6] = ["weight", "bias", "gamma", "beta", "scale", "g"];
 
-        let matrix = |sides| Some(Self { sides, is_norm_or_bias: false });
-        match tensor.shape[..] {
-            [length] => {
-                let is_norm_or_bias = length > 1 && NORMS_AND_BIASES.contains(&last_segment(name));
-                Some(Self { sides: [0, 0, length], is_norm_or_bias })
-            }
-            [rows, columns] => matrix([0, rows, columns]),
-            [stacked, rows, columns] => matrix([stacked, rows, columns]),
-            _ => None,
-        }
-    }
-
-    fn is_vector(&self) -> bool {
-        self.sides[1] == 0
+        let is_named = || NORMS_AND_BIASES.contains(&last_segment(name));
+        let (sides, is_norm_or_bias) = match tensor.shape[..] {
+            [length] => ([0, 0, length], length > 1 && is_named()),
+            [rows, columns] => ([0, rows, columns], false),
+            [stacked, rows, columns] => ([stacked, rows, columns], false),
+            _ => return None,
+        };
+        Some(Self { sides, is_norm_or_bias })
     }
 }
 
@@ -264,7 +217,7 @@ impl ShapeCheck {
 
     /// Returns the tensors without a known side, if they contain too many of the parameters.
     pub(super) fn finish(&self) -> Option<UnresolvedModules> {
-        let matrices = self.tensors.keys().filter(|shape| !shape.is_vector());
+        let matrices = self.tensors.keys().filter(|shape| shape.sides[1] > 0);
         let sides: BTreeSet<u64> = matrices.flat_map(|shape| shape.sides).collect();
         // Weights may be packed into long vectors, which prove nothing.
         let vectors = self.tensors.keys().filter(|shape| shape.is_norm_or_bias);

@@ -6,7 +6,7 @@
 use super::module::divide;
 use crate::base::json_object::JsonObject;
 use crate::base::model_config::ModelConfig;
-use crate::tables::architecture::{ARCHITECTURES, ModelNames};
+use crate::tables::architecture::{Definitions, ModelNames};
 use crate::tables::formula::FormulaInputs;
 
 /// The parameter counts that fit a configuration.
@@ -80,7 +80,7 @@ impl ExpectedParameters {
 
 /// Returns the names in the size of a model.
 fn names<'a>(model: &'a JsonObject<'_>) -> Option<ModelNames<'a>> {
-    let definitions = ARCHITECTURES.find("size", &model.get::<String>("model_type")?)?;
+    let definitions = Definitions::find("size", &model.get::<String>("model_type")?)?;
     let names = ModelNames::of_config(definitions, model);
     names.unsupported().is_none().then_some(names)
 }

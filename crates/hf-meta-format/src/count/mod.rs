@@ -40,7 +40,6 @@
 //! and length, and the work per module is bounded.
 
 mod breakdown;
-mod collected;
 pub(crate) mod config;
 mod counted_as;
 mod counter;

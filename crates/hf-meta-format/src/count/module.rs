@@ -1,7 +1,5 @@
 //! Quantized modules: the tensors that belong together, their names and roles, and the view that solvers get.
 
-use std::cmp::Ordering;
-
 use super::AuxiliaryTensor;
 use crate::formats::{Dtype, TensorInfo};
 
@@ -16,7 +14,7 @@ pub(super) type AuxiliaryNames = &'static [(AuxiliaryTensor, Names)];
 pub(super) const PLAIN: [&str; 2] = ["weight", ""];
 
 /// A name that quantizers give to a tensor of a module.
-#[derive(Debug)]
+#[derive(Debug, Eq, PartialOrd, Ord)]
 pub(crate) struct Component {
     /// The position among all components, which identifies and orders them.
     pub(super) index: u16,
@@ -28,7 +26,7 @@ pub(crate) struct Component {
 }
 
 /// The role of a component in its module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// The weights, under a name that unquantized models use: `weight`, or the bare module name.
     PlainWeights,
@@ -67,23 +65,10 @@ impl Role {
     }
 }
 
+/// Compares the positions, because components are compared for every tensor.
 impl PartialEq for Component {
     fn eq(&self, other: &Self) -> bool {
         self.index == other.index
-    }
-}
-
-impl Eq for Component {}
-
-impl PartialOrd for Component {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Component {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.index.cmp(&other.index)
     }
 }
 
@@ -106,11 +91,6 @@ impl Component {
     /// Returns whether a tensor with this name is a reason to request `config.json`.
     pub(super) fn needs_config(&self) -> bool {
         matches!(self.role, Role::PackedWeights | Role::Auxiliary(_) | Role::AlwaysAuxiliary(_))
-    }
-
-    /// Returns whether only quantizers store a tensor with this name, even next to weights that are not packed.
-    pub(super) fn is_quantizer_state(&self) -> bool {
-        matches!(self.role, Role::QuantizerState(_))
     }
 
     /// Returns the module of a tensor, or `None` if the tensor has a different name.
@@ -171,17 +151,9 @@ pub(super) fn divide(number: u64, divisor: u64) -> Option<u64> {
 
 /// Returns the width in bits of a dtype that packs smaller values; `None` for any other dtype.
 pub(crate) fn container_bits(dtype: &Dtype) -> Option<u64> {
-    let is_container = matches!(
-        dtype,
-        Dtype::U8
-            | Dtype::I8
-            | Dtype::U16
-            | Dtype::I16
-            | Dtype::U32
-            | Dtype::I32
-            | Dtype::U64
-            | Dtype::I64
-    );
+    use Dtype::{I8, I16, I32, I64, U8, U16, U32, U64};
+
+    let is_container = matches!(dtype, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64);
     if is_container { dtype.bits() } else { None }
 }
 

@@ -18,10 +18,6 @@ static COMPONENTS: LazyLock<ComponentIndex> = LazyLock::new(ComponentIndex::new)
 struct ComponentIndex {
     /// The components, the bare module name first, then longer names before shorter ones.
     components: Vec<Component>,
-    /// The indices of components, by the last segment of their names.
-    last_segments: HashMap<&'static str, Vec<usize>>,
-    /// The indices of components whose name is a suffix of a segment, longest first.
-    suffixes: Vec<usize>,
     /// The patterns of the names that contain a number, such as `weight_quantizer.#._amax`.
     numbered: Vec<String>,
 }
@@ -29,37 +25,26 @@ struct ComponentIndex {
 impl ComponentIndex {
     fn new() -> Self {
         let mut names: Vec<_> = all_names().collect();
-        // Sorted so that the longest of several suffixes matches first.
+        // Sorted so that the longest of several names matches first.
         names.sort_by_key(|(name, ..)| {
             (!name.is_empty(), usize::MAX - without_star(name).len(), *name)
         });
         names.dedup_by_key(|(name, ..)| *name);
+        let patterns = names.iter().map(|(name, _)| NamePattern::new(name));
+        let numbered = patterns.filter(|pattern| !pattern.numbers.is_empty());
+        let numbered = numbered.map(|pattern| pattern.text).collect();
         let components = names.into_iter().zip(0..).map(|((name, role), index)| {
             let is_suffix = name.starts_with('*');
             Component { index, name: without_star(name), is_suffix, role }
         });
-        let components: Vec<_> = components.collect();
-        let (mut last_segments, mut suffixes) = (HashMap::<_, Vec<_>>::new(), Vec::new());
-        for (at, component) in components.iter().enumerate().skip(1) {
-            if component.is_suffix {
-                suffixes.push(at);
-            } else {
-                last_segments.entry(last_segment(component.name)).or_default().push(at);
-            }
-        }
-        let patterns = components.iter().map(|component| NamePattern::new(component.name));
-        let numbered = patterns.filter(|pattern| !pattern.numbers.is_empty());
-        let numbered = numbered.map(|pattern| pattern.text).collect();
-        Self { components, last_segments, suffixes, numbered }
+        Self { components: components.collect(), numbered }
     }
 
     /// Returns the component of a tensor.
     fn find(&'static self, name: &str) -> &'static Component {
-        let by_segment = self.last_segments.get(last_segment(name)).into_iter().flatten();
-        let mut components = by_segment.chain(&self.suffixes).map(|at| &self.components[*at]);
-        // Most suffixes end differently, and bytes are compared without a call.
+        // Most components end differently, and bytes are compared without a call.
         let end = name.as_bytes().last();
-        let found = components.find(|component| {
+        let found = self.components[1..].iter().find(|component| {
             component.name.as_bytes().last() == end && component.module_of(name).is_some()
         });
         found.unwrap_or(&self.components[0])
@@ -176,12 +161,6 @@ impl NamePatterns {
     }
 }
 
-/// Looks up a single name, without the facts of other names.
-pub(super) fn read_once<T>(name: &str, function: impl FnOnce(TensorName<'_>) -> T) -> T {
-    let facts = NameFacts::new(NamePattern::new(name));
-    function(TensorName { name, facts: &facts, numbers: &facts.pattern.numbers })
-}
-
 /// The name of a tensor and its facts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorName<'a> {
@@ -191,6 +170,7 @@ pub(crate) struct TensorName<'a> {
 }
 
 /// The routed experts that a tensor contains.
+#[derive(Clone, Copy)]
 pub(super) struct RoutedExperts<'a> {
     /// The name up to the list of experts, such as `model.layers.7.mlp.experts`.
     pub(super) group: &'a str,

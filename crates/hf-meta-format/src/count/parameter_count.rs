@@ -6,6 +6,7 @@ use std::iter::Sum;
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
+use super::TensorGroup;
 use crate::formats::{Dtype, clip};
 
 /// Totals over the tensors of one dtype.
@@ -67,16 +68,13 @@ pub struct ParameterCount {
 }
 
 impl ParameterCount {
-    /// Creates a count from rows and their total. A dtype may have several rows.
-    pub(super) fn from_rows<'a>(
-        rows: impl Iterator<Item = (&'a Dtype, DtypeCount)>,
-        total: DtypeCount,
-    ) -> Self {
+    /// Creates a count from groups of tensors and their total.
+    pub(super) fn new(groups: &[TensorGroup], total: DtypeCount) -> Self {
         let mut by_dtype = BTreeMap::<Dtype, DtypeCount>::new();
-        for (dtype, count) in rows {
+        for TensorGroup { dtype, count, .. } in groups {
             let row = by_dtype.entry(dtype.clone()).or_default();
             // Cannot overflow: the total is larger and did not.
-            *row = row.saturating_add(&count);
+            *row = row.saturating_add(count);
         }
         Self { by_dtype, total }
     }
@@ -144,21 +142,7 @@ impl<'a> Sum<&'a Self> for ParameterCount {
     }
 }
 
-/// Adds up counts by value.
-impl Sum for ParameterCount {
-    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |sum, count| [sum, count].iter().sum())
-    }
-}
-
 /// Adds every field. Sums saturate at [`u64::MAX`].
-impl<'a> Sum<&'a Self> for DtypeCount {
-    fn sum<I: Iterator<Item = &'a Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |sum, count| sum.saturating_add(count))
-    }
-}
-
-/// Adds up counts by value.
 impl Sum for DtypeCount {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |sum, count| sum.saturating_add(&count))
@@ -235,12 +219,10 @@ mod tests {
         let sum: ParameterCount = [&one, &other].into_iter().sum();
         let parameters: Vec<_> = sum.iter().map(|(dtype, found)| (dtype.as_str(), found)).collect();
         assert_eq!(parameters, [("F16", 12 + (1 << 40)), ("BF16", 5)]);
-        let rows: DtypeCount = sum.rows().map(|(_, row)| row).sum();
+        let rows: DtypeCount = sum.rows().map(|(_, row)| *row).sum();
         assert_eq!((rows, rows.scalars), (*sum.totals(), 1));
         let totals = [*one.totals(), *other.totals()];
-        assert_eq!(totals.iter().sum::<DtypeCount>(), *sum.totals());
         assert_eq!(totals.into_iter().sum::<DtypeCount>(), *sum.totals());
-        assert_eq!([one, other].into_iter().sum::<ParameterCount>(), sum);
         let large = count(&[("?", &[u64::MAX], 0)]).unwrap();
         let sum: ParameterCount = [&large, &large].into_iter().sum();
         assert_eq!((sum.total(), sum.get(&"?".into())), (u64::MAX, u64::MAX));

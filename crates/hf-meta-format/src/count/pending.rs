@@ -1,30 +1,20 @@
 //! Stores tensors until all components of their modules have arrived.
 
-use std::ops::Range;
-
 use super::module::{Component, ComponentTensor, Module};
 use super::names::components;
-use crate::formats::{PackedTensors, TensorInfo};
+use crate::formats::{NameList, PackedTensors, TensorInfo};
 
 /// A compact list of tensors. The 208,550 tensors of Kimi-K2.5 take about 7 MB.
 ///
 /// An entry consists of the component's index, the dtype, the shape and the data length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingTensors {
-    /// The concatenated module names.
-    modules: String,
     entries: PackedTensors,
-    runs: Vec<Run>,
-}
-
-/// Consecutive entries of one module, up to the start of the next run. Offsets have 32 bits, because a hostile file
-/// can create millions of runs.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    /// The start of the module name.
-    module: u32,
-    /// The start of the first entry.
-    entry: u32,
+    /// The modules of consecutive entries. The entries of a module may be in several runs.
+    runs: NameList,
+    /// The start of the first entry of each run. Offsets have 32 bits, because a hostile file can create millions of
+    /// runs.
+    starts: Vec<u32>,
 }
 
 /// The tensors of a module, in memory that is reused for the next module.
@@ -66,14 +56,13 @@ impl PendingTensors {
         component: &Component,
         tensor: &TensorInfo,
     ) -> Option<()> {
-        let is_other = |last: &Run| &self.modules[last.module as usize..] != module;
-        if self.runs.last().is_none_or(is_other) {
-            let run = Run {
-                module: u32::try_from(self.modules.len()).ok()?,
-                entry: u32::try_from(self.entries.byte_length()).ok()?,
-            };
-            self.runs.push(run);
-            self.modules.push_str(module);
+        let last = self.starts.len().checked_sub(1);
+        if last.is_none_or(|last| self.runs.get(last) != module) {
+            if !self.runs.has_room_for(module.len()) {
+                return None;
+            }
+            self.starts.push(u32::try_from(self.entries.byte_length()).ok()?);
+            self.runs.push(module);
         }
         self.entries.push_number(component.index.into());
         self.entries.push_layout(tensor);
@@ -82,13 +71,14 @@ impl PendingTensors {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.starts.is_empty()
     }
 
     /// Returns the memory use of the list in bytes.
     #[cfg(test)]
     pub(super) fn byte_length(&self) -> usize {
-        self.modules.len() + self.entries.byte_length() + self.runs.len() * size_of::<Run>()
+        let names = self.runs.indices().map(|run| self.runs.get(run as usize).len());
+        names.sum::<usize>() + self.entries.byte_length() + self.starts.len() * 8
     }
 
     /// Visits each module with its tensors, which may be anywhere in the list. Modules are sorted by name.
@@ -97,42 +87,33 @@ impl PendingTensors {
         mut visit: impl FnMut(&Module<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         // Sorted indices take 4 bytes per run, where a map of modules would take hundreds.
-        let mut runs: Vec<_> = (0_u32..).take(self.runs.len()).collect();
+        // Sorted indices take 4 bytes per run, where a map of modules would take hundreds.
+        let mut runs: Vec<_> = self.runs.indices().collect();
+        let module = |run: u32| self.runs.get(run as usize);
         // Most files are sorted by dtype and name, and a stable sort exploits existing runs.
-        runs.sort_by_key(|run| self.module(*run));
+        runs.sort_by_key(|run| module(*run));
         let mut found = ModuleTensors::default();
-        for runs in runs.chunk_by(|a, b| self.module(*a) == self.module(*b)) {
+        for runs in runs.chunk_by(|a, b| module(*a) == module(*b)) {
             found.length = 0;
             for run in runs {
-                self.read_tensors(*run, &mut found);
+                self.read_tensors(*run as usize, &mut found);
             }
-            visit(&Module { name: self.module(runs[0]), tensors: found.sorted() })?;
+            visit(&Module { name: module(runs[0]), tensors: found.sorted() })?;
         }
         Ok(())
     }
 
-    /// Returns the module of a run.
-    fn module(&self, run: u32) -> &str {
-        &self.modules[self.range(run, |run| run.module, self.modules.len())]
-    }
-
     /// Reads the entries of a run.
-    fn read_tensors(&self, run: u32, found: &mut ModuleTensors) {
-        let entries = self.range(run, |run| run.entry, self.entries.byte_length());
-        let mut reader = self.entries.reader(entries);
+    fn read_tensors(&self, run: usize, found: &mut ModuleTensors) {
+        let next = self.starts.get(run + 1).map(|next| *next as usize);
+        let end = next.unwrap_or(self.entries.byte_length());
+        let mut reader = self.entries.reader(self.starts[run] as usize..end);
         while reader.byte_length() > 0 {
             let index = usize::try_from(reader.number()).unwrap_or_default();
             let tensor = found.push(&components()[index]);
             reader.read_layout(tensor);
             tensor.data_offsets = (0, reader.number());
         }
-    }
-
-    /// Returns the range from a run's offset to the next run's, or to the end.
-    fn range(&self, run: u32, offset: fn(&Run) -> u32, end: usize) -> Range<usize> {
-        let run = run as usize;
-        let next = self.runs.get(run + 1).map_or(end, |next| offset(next) as usize);
-        offset(&self.runs[run]) as usize..next
     }
 }
 

@@ -119,21 +119,21 @@ pub(crate) enum Embedding {
 impl Embedding {
     /// Returns the kind of an embedding from the name of its module, and the name that precedes it. Source:
     /// `_tied_weights_keys` of all models in transformers 5.23.
-    fn from_module(module: &[u8], parent: &[u8]) -> Option<Self> {
+    fn from_module(module: &str, parent: &str) -> Option<Self> {
         match module {
-            b"embed_tokens" | b"embeddings" | b"word_embeddings" | b"tok_embeddings"
-            | b"token_embedding" | b"token_embeddings" | b"token_embd" | b"wte" | b"embed"
-            | b"embed_in" | b"embedding" | b"shared" | b"tokens_embed" | b"word_embedding" => {
+            "embed_tokens" | "embeddings" | "word_embeddings" | "tok_embeddings"
+            | "token_embedding" | "token_embeddings" | "token_embd" | "wte" | "embed"
+            | "embed_in" | "embedding" | "shared" | "tokens_embed" | "word_embedding" => {
                 Some(Self::Input)
             }
-            b"lm_head" | b"output" | b"unembed" | b"unembedding" | b"head" | b"embed_out"
-            | b"output_layer" | b"vocab_projector" | b"proj_out" | b"output_projection"
-            | b"generator_lm_head" | b"lm_loss" => Some(Self::Output),
-            b"decoder" if matches!(parent, b"lm_head" | b"predictions" | b"mlm_score") => {
+            "lm_head" | "output" | "unembed" | "unembedding" | "head" | "embed_out"
+            | "output_layer" | "vocab_projector" | "proj_out" | "output_projection"
+            | "generator_lm_head" | "lm_loss" => Some(Self::Output),
+            "decoder" if matches!(parent, "lm_head" | "predictions" | "mlm_score") => {
                 Some(Self::Output)
             }
-            b"out_proj" if parent == b"lm_head" => Some(Self::Output),
-            b"proj" if parent == b"pred_layer" => Some(Self::Output),
+            "out_proj" if parent == "lm_head" => Some(Self::Output),
+            "proj" if parent == "pred_layer" => Some(Self::Output),
             _ => None,
         }
     }
@@ -180,66 +180,63 @@ enum Segment {
 const DRAFT_HEADS: [&str; 4] = ["mtp", "eagle", "speculator", "nextn"];
 
 impl Segment {
-    /// A match of bytes is faster than of texts, which are compared one by one.
-    fn new(segment: &[u8], parent: &[u8]) -> Self {
+    fn new(segment: &str, parent: &str) -> Self {
         match segment {
-            b"#" => Self::Number,
-            b"mlp" => Self::Mlp,
-            b"moe" => Self::Block,
-            b"expert" | b"ffns" => Self::List,
-            b"ffn_gate" | b"ffn_up" | b"ffn_down" => Self::FeedForward,
-            b"experts" | b"switch_mlp" | b"switch_glu" => Self::Experts,
-            b"gate" | b"router" | b"moe_gate" | b"moe_router" => Self::Router,
-            b"embed_tokens_per_layer" | b"per_layer_token_embd" | b"ngram_embedding" => {
+            "#" => Self::Number,
+            "mlp" => Self::Mlp,
+            "moe" => Self::Block,
+            "expert" | "ffns" => Self::List,
+            "ffn_gate" | "ffn_up" | "ffn_down" => Self::FeedForward,
+            "experts" | "switch_mlp" | "switch_glu" => Self::Experts,
+            "gate" | "router" | "moe_gate" | "moe_router" => Self::Router,
+            "embed_tokens_per_layer" | "per_layer_token_embd" | "ngram_embedding" => {
                 Self::LookupTable
             }
-            b"embedders" if parent == b"ngram_embeddings" => Self::LookupTable,
+            "embedders" if parent == "ngram_embeddings" => Self::LookupTable,
             // GGUF uses `blk`.
-            b"h" | b"block" | b"layer" | b"layers" | b"blocks" | b"blk" => Self::Layers,
+            "h" | "block" | "layer" | "layers" | "blocks" | "blk" => Self::Layers,
             _ => Self::from_affix(segment),
         }
     }
 
-    fn from_affix(segment: &[u8]) -> Self {
-        match segment {
-            [b'0'..=b'9', ..] => Self::Other,
-            [b'm' | b'e' | b's' | b'n', ..] if Self::is_draft(segment) => Self::Draft,
-            [b's', b'h', b'a', b'r', b'e', ..] => Self::Shared,
-            [b'e', b'x', b'p', b'e', b'r', b't', rest @ ..] => {
-                let rest = rest.strip_prefix(b"s").unwrap_or(rest);
-                number(rest.strip_prefix(b"_").unwrap_or(rest)).map_or(Self::Other, Self::Expert)
-            }
-            [.., b'_', b'm', b'o', b'e'] => Self::Block,
-            [.., b'0'..=b'9'] => {
-                let digits = segment.rsplit(|byte| *byte == b'_').next().unwrap_or_default();
-                number(digits).map_or(Self::Other, |number| Self::Suffix(number, digits.len()))
-            }
-            [.., b's'] => {
-                let ends_with =
-                    |ends: &[&str]| ends.iter().any(|end| segment.ends_with(end.as_bytes()));
-                // `_exps` are the experts of GGUF.
-                if ends_with(&["_experts", "_exps", "_chexps"]) {
-                    Self::Experts
-                } else if ends_with(&["layers", "blocks"]) {
-                    Self::Layers
-                } else {
-                    Self::Other
-                }
-            }
-            _ => Self::Other,
+    fn from_affix(segment: &str) -> Self {
+        let ends_with = |ends: &[&str]| ends.iter().any(|end| segment.ends_with(end));
+        let is_digit = |char: char| char.is_ascii_digit();
+        if segment.starts_with(is_digit) {
+            Self::Other
+        } else if Self::is_draft(segment) {
+            Self::Draft
+        } else if segment.starts_with("share") {
+            Self::Shared
+        } else if let Some(rest) = segment.strip_prefix("expert") {
+            let rest = rest.strip_prefix('s').unwrap_or(rest);
+            number(rest.strip_prefix('_').unwrap_or(rest)).map_or(Self::Other, Self::Expert)
+        } else if segment.ends_with(is_digit) {
+            let digits = segment.rsplit('_').next().unwrap_or_default();
+            number(digits).map_or(Self::Other, |number| Self::Suffix(number, digits.len()))
+        } else if ends_with(&["_moe"]) {
+            Self::Block
+        } else if ends_with(&["_experts", "_exps", "_chexps"]) {
+            // `_exps` are the experts of GGUF.
+            Self::Experts
+        } else if ends_with(&["layers", "blocks"]) {
+            Self::Layers
+        } else {
+            Self::Other
         }
     }
 
     /// Returns whether a segment is the name of a draft head, or begins with the name and `_`.
-    fn is_draft(segment: &[u8]) -> bool {
-        let mut rests = DRAFT_HEADS.iter().filter_map(|head| segment.strip_prefix(head.as_bytes()));
-        rests.any(|rest| matches!(rest, [] | [b'_', ..]))
+    fn is_draft(segment: &str) -> bool {
+        let mut rests = DRAFT_HEADS.iter().filter_map(|head| segment.strip_prefix(head));
+        rests.any(|rest| rest.is_empty() || rest.starts_with('_'))
     }
 }
 
 /// Parses the number at the end of a segment.
-fn number(digits: &[u8]) -> Option<u64> {
-    leading_number(digits).filter(|(_, length)| *length == digits.len()).map(|(value, _)| value)
+fn number(digits: &str) -> Option<u64> {
+    let (value, length) = leading_number(digits.as_bytes())?;
+    (length == digits.len()).then_some(value)
 }
 
 impl Position {
@@ -252,9 +249,9 @@ impl Position {
     pub(super) fn new(pattern: &str) -> Self {
         let mut found = Self::default();
         let (mut start, mut numbers, mut is_shared) = (0, 0, false);
-        let (mut before, mut parent, mut meaning): (&[u8], &[u8], _) = (b"", b"", Segment::Other);
+        let (mut before, mut parent, mut meaning) = ("", "", Segment::Other);
         let (mut module, mut is_weight) = ((parent, before), false);
-        for segment in pattern.as_bytes().split(|byte| *byte == b'.') {
+        for segment in pattern.split('.') {
             let previous = std::mem::replace(&mut meaning, Segment::new(segment, parent));
             let end = start + segment.len();
             match meaning {
@@ -268,7 +265,7 @@ impl Position {
             // Quantizers divide a weight into parts, such as `lm_head.weight._data`.
             if !is_weight {
                 module = (parent, before);
-                is_weight = segment == b"weight" && start > 0;
+                is_weight = segment == "weight" && start > 0;
             }
             (start, before, parent) = (end + 1, parent, segment);
         }

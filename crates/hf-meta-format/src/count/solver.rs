@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::collected::Collected;
-use super::config::{Configs, KnownSides, Schemes};
+use super::config::{Configs, KnownSides, MetadataShapes, Schemes};
 use super::counted_as::TensorUse;
-use super::doubts::SolvedSiblings;
+use super::doubts::Siblings;
 use super::methods::{ConfiguredMethod, Solved, methods_of, solve};
 use super::module::{Component, ComponentTensor, Module, Role, container_bits};
 use super::names::NamePatterns;
@@ -24,7 +23,7 @@ pub(super) struct Solver<'a> {
     undecided: PendingTensors,
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
-    siblings: SolvedSiblings<'a>,
+    siblings: Siblings,
     /// Recent solutions that do not depend on the module's name, with the tensors they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, ModuleSolution)>,
     names: NamePatterns,
@@ -40,15 +39,20 @@ type ModuleSolution = Result<Option<Solved>, UnresolvedReason>;
 
 impl<'a> Solver<'a> {
     /// Creates a solver that adds to `sums`.
-    pub(super) fn new(sums: CountSums, collected: &'a Collected, configs: &'a Configs) -> Self {
+    pub(super) fn new(
+        configs: &'a Configs,
+        shapes: &'a MetadataShapes,
+        siblings: Siblings,
+        sums: CountSums,
+    ) -> Self {
         Self {
             schemes: Schemes::new(&configs.quantization),
+            known: KnownSides { dimensions: &configs.dimensions, shapes },
             method: ConfiguredMethod::new(configs.method()),
-            known: KnownSides { dimensions: &configs.dimensions, shapes: &collected.shapes },
             sums,
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
-            siblings: SolvedSiblings::new(&collected.siblings),
+            siblings,
             recent: VecDeque::new(),
             names: NamePatterns::default(),
             name: String::new(),
@@ -58,13 +62,8 @@ impl<'a> Solver<'a> {
     /// Solves a module, or reuses the solution of a module with equal shapes, because models have many equal layers
     /// and experts.
     fn solve(&mut self, module: &Module<'_>) -> ModuleSolution {
-        let is_equal = |tensors: &[ComponentTensor]| {
-            tensors.len() == module.tensors.len()
-                && tensors.iter().zip(module.tensors).all(|((component, one), (found, other))| {
-                    component == found && one.shape == other.shape && one.dtype == other.dtype
-                })
-        };
-        if let Some((_, solution)) = self.recent.iter().find(|(tensors, _)| is_equal(tensors)) {
+        let known = self.recent.iter().find(|(tensors, _)| tensors == module.tensors);
+        if let Some((_, solution)) = known {
             return *solution;
         }
         let mut schemes = self.schemes.of_module(module.name);
@@ -120,14 +119,14 @@ impl<'a> Solver<'a> {
         self.is_quantized = true;
         self.sums.add_kind(module, solved);
         for (component, tensor) in module.tensors {
-            if *component == solved.weights {
-                let used = TensorUse::Weights(solved.parameters, solved.packing);
-                component.write_tensor_name(module.name, &mut self.name);
-                self.sums.add(&self.names.read(&self.name), tensor, used)?;
-            } else if let Some(kind) = solved.auxiliary(component) {
-                self.add(module.name, component, tensor, TensorUse::Auxiliary(kind))?;
+            let used = if *component == solved.weights {
+                Some(TensorUse::Weights(solved.parameters, solved.packing))
             } else {
-                self.add_unsolved(module, component, tensor)?;
+                solved.auxiliary(component).map(TensorUse::Auxiliary)
+            };
+            match used {
+                Some(used) => self.add(module.name, component, tensor, used)?,
+                None => self.add_unsolved(module, component, tensor)?,
             }
         }
         if solved.is_padded {
@@ -180,19 +179,17 @@ impl<'a> Solver<'a> {
         tensor: &TensorInfo,
         used: TensorUse,
     ) -> Result<(), CountOverflow> {
-        let class = used.class(tensor);
-        if class == CountedAs::AsStored && !component.is_weights() {
-            self.siblings.add_counted_part(module, component);
+        if !component.is_weights() {
+            let class = used.class(tensor);
+            if class == CountedAs::AsStored {
+                self.siblings.add_counted_part(module, component);
+            }
+            if !class.is_counted() && self.sums.add_uncounted(tensor, used).is_some() {
+                return Ok(());
+            }
         }
         component.write_tensor_name(module, &mut self.name);
-        if class == CountedAs::AsStored && container_bits(&tensor.dtype).is_some() {
-            self.sums.integers.add(&self.name, tensor);
-        }
-        if class.is_counted() {
-            self.sums.add(&self.names.read(&self.name), tensor, used)
-        } else {
-            self.sums.add_to_group(&self.name, tensor, used)
-        }
+        self.sums.add(&self.names.read(&self.name), tensor, used)
     }
 
     /// Classifies the undecided tensors, now that it is known whether the model is quantized.
@@ -204,7 +201,7 @@ impl<'a> Solver<'a> {
                 self.add(module.name, component, tensor, used)
             })
         })?;
-        self.sums.add_doubt(self.siblings.finish());
+        self.sums.add_doubts(self.siblings.found);
         Ok(self.sums)
     }
 
@@ -288,7 +285,7 @@ mod tests {
     /// Earlier answers may have been wrong, too.
     #[test]
     fn nothing_is_exact_after_the_step_limit() {
-        let (configs, collected) = (Configs::default(), Collected::default());
+        let (configs, shapes) = (Configs::default(), MetadataShapes::default());
         let tensors: [(_, _, &[u64]); 3] = [
             ("m.qweight", "I32", &[8, 16]),
             ("m.qzeros", "I32", &[1, 2]),
@@ -298,12 +295,13 @@ mod tests {
             (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
         });
         let is_too_complex = |has_steps: bool| {
-            let mut solver = Solver::new(CountSums::default(), &collected, &configs);
+            let mut solver =
+                Solver::new(&configs, &shapes, Siblings::default(), CountSums::default());
             if !has_steps {
                 solver.schemes.exhaust();
             }
             solver.add_module(&Module { name: "m", tensors: &tensors }).unwrap();
-            let (_, found) = solver.finish().unwrap().finish(&configs);
+            let (_, found) = solver.finish().unwrap().finish(&configs, true, false);
             found.unresolved.iter().any(|found| found.reason == UnresolvedReason::TooComplex)
         };
         assert_eq!([true, false].map(is_too_complex), [false, true]);

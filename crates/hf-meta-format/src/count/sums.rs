@@ -3,106 +3,53 @@
 use std::collections::BTreeMap;
 
 use super::counted_as::TensorUse;
-use super::doubts::{Integers, ShapeCheck};
+use super::doubts::{Integers, ShapeCheck, compare_with_config};
 use super::experts::ExpertSums;
 use super::methods::{Solved, is_known};
-use super::module::{Component, Module, container_bits};
+use super::module::{Module, container_bits};
 use super::names::TensorName;
 use super::position::Embedding;
 use super::{
-    Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, Evidence, ModuleKind,
-    Packing, ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
+    Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, ParameterCount,
+    RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
 };
-use crate::formats::{Dtype, TensorInfo, clip};
+use crate::formats::{TensorInfo, clip};
 
 /// Sums over the classified tensors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CountSums {
     total: DtypeCount,
-    groups: BTreeMap<GroupKey, DtypeCount>,
-    /// The groups of recent tensors, which later tensors usually share. They are not in `groups` yet.
-    recent: Vec<(GroupKey, DtypeCount)>,
+    /// The groups in the order of the tensors. A group may be listed several times.
+    groups: Vec<TensorGroup>,
     experts: ExpertSums,
     shapes: ShapeCheck,
-    kinds: Vec<KindSum>,
+    kinds: Vec<ModuleKind>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
-    pub(super) integers: Integers,
-    /// The largest input embedding.
+    integers: Integers,
+    /// The largest input embedding and the largest output embedding, whose class is decided last. They are part of the
+    /// total, but not of `groups`.
     input: Option<StoredEmbedding>,
-    /// The largest output embedding, which is not in the sums yet.
     output: Option<StoredEmbedding>,
 }
+
+/// The number of groups that are compared with a tensor. A model has few, and later tensors usually share them.
+const MAX_RECENT: usize = 8;
 
 /// An embedding outside of all layers.
 #[derive(Clone, Debug)]
 struct StoredEmbedding {
     name: String,
-    parameters: u64,
-    used: TensorUse,
-    tensor: TensorInfo,
-}
-
-/// The number of recent groups. A model has few groups, and searching them linearly is faster than a map.
-const MAX_RECENT: usize = 8;
-
-/// A group's dtype, class and kind of buffer.
-type GroupKey = (Dtype, CountedAs, Option<Buffer>);
-
-/// Sums over the modules with the same packing and components.
-#[derive(Clone, Debug)]
-struct KindSum {
-    packing: Packing,
-    evidence: Evidence,
-    components: Vec<(&'static Component, Dtype)>,
-    modules: u64,
-    /// The stored elements of the weights.
-    elements: u64,
-    parameters: u64,
-}
-
-impl KindSum {
-    fn new(module: &Module<'_>, solved: &Solved) -> Self {
-        let components = module.tensors.iter();
-        Self {
-            packing: solved.packing,
-            evidence: solved.evidence,
-            components: components.map(|(found, tensor)| (*found, tensor.dtype.clone())).collect(),
-            modules: 0,
-            elements: 0,
-            parameters: 0,
-        }
-    }
-
-    /// Returns whether a module is of this kind.
-    fn is_kind_of(&self, module: &Module<'_>, packing: Packing) -> bool {
-        let components = self.components.iter().map(|(component, dtype)| (*component, dtype));
-        let found = module.tensors.iter().map(|(component, tensor)| (*component, &tensor.dtype));
-        self.packing == packing && components.eq(found)
-    }
-
-    fn add(&mut self, module: &Module<'_>, solved: &Solved) {
-        self.modules += 1;
-        let weights = module.tensors.iter().filter(|(component, _)| *component == solved.weights);
-        for (_, tensor) in weights.filter(|(_, tensor)| !tensor.is_scalar()) {
-            self.elements = self.elements.saturating_add(tensor.elements().unwrap_or_default());
-        }
-        self.parameters = self.parameters.saturating_add(solved.parameters);
-    }
-
-    fn finish(self) -> ModuleKind {
-        let components = self.components.into_iter();
-        ModuleKind {
-            packing: self.packing,
-            evidence: self.evidence,
-            components: components.map(|(component, dtype)| (component.name, dtype)).collect(),
-            modules: self.modules,
-            elements: self.elements,
-            parameters: self.parameters,
-        }
-    }
+    group: TensorGroup,
 }
 
 impl CountSums {
+    /// Adds a tensor that is not counted, so that its name does not matter; `None` if a sum overflows.
+    pub(super) fn add_uncounted(&mut self, tensor: &TensorInfo, used: TensorUse) -> Option<()> {
+        let group = self.add_to_total(tensor, used)?;
+        self.add_to_groups(group);
+        Some(())
+    }
+
     /// Adds a tensor.
     pub(super) fn add(
         &mut self,
@@ -110,108 +57,93 @@ impl CountSums {
         tensor: &TensorInfo,
         used: TensorUse,
     ) -> Result<(), CountOverflow> {
-        let class = used.class(tensor);
-        let parameters = used.parameters(tensor).ok_or_else(|| CountOverflow::new(name.name))?;
+        let group = self.add_to_total(tensor, used);
+        let group = group.ok_or_else(|| CountOverflow::new(name.name))?;
+        let (class, parameters) = (group.counted_as, group.count.parameters);
         self.experts.add(name, tensor, parameters);
         let embedding = name.embedding().filter(|_| parameters > 0 && !name.is_draft());
         let is_weights = matches!(used, TensorUse::Weights(..));
+        let is_integer = class == CountedAs::AsStored && container_bits(&tensor.dtype).is_some();
         // Only the sides of embeddings matter: a model may have more of them than of other weights.
         let sided = if embedding.is_some() && !is_weights { 0 } else { parameters };
-        let is_packed = is_weights && container_bits(&tensor.dtype).is_some();
-        if class == CountedAs::AsStored && !is_packed {
-            self.shapes.add(name.name, tensor, sided);
-        } else {
+        if class != CountedAs::AsStored || is_integer && is_weights {
             self.shapes.add_packed(sided);
+        } else {
+            self.shapes.add(name.name, tensor, sided);
+        }
+        if is_integer && !is_weights && group.buffer.is_none() {
+            self.integers.add(name.name, tensor);
         }
         // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.
-        let named = embedding.filter(|_| !name.split().1.is_bare());
-        let known = match named {
+        let largest = match embedding.filter(|_| !name.split().1.is_bare()) {
             Some(Embedding::Input) => &mut self.input,
             Some(Embedding::Output) => &mut self.output,
             Some(Embedding::LookupTable) | None => {
-                return self.add_to_group(name.name, tensor, used);
+                self.add_to_groups(group);
+                return Ok(());
             }
         };
-        let is_input = named == Some(Embedding::Input);
-        if known.as_ref().is_some_and(|known| known.parameters >= parameters) {
-            return self.add_to_group(name.name, tensor, used);
-        }
-        let found =
-            StoredEmbedding { name: clip(name.name), parameters, used, tensor: tensor.clone() };
-        let previous = known.replace(found);
-        if is_input {
-            return self.add_to_group(name.name, tensor, used);
-        }
-        // The class of the largest output embedding is decided last.
-        previous.map_or(Ok(()), |last| self.add_to_group(&last.name, &last.tensor, last.used))
-    }
-
-    /// Adds a tensor to the sums of its group, without regard to its position in the model.
-    pub(super) fn add_to_group(
-        &mut self,
-        name: &str,
-        tensor: &TensorInfo,
-        used: TensorUse,
-    ) -> Result<(), CountOverflow> {
-        let class = used.class(tensor);
-        let buffer = if let TensorUse::Stored(buffer) = used { buffer } else { None };
-        let overflow = || CountOverflow::new(name);
-        let elements = if tensor.is_scalar() { Some(0) } else { tensor.elements() };
-        let count = DtypeCount {
-            tensors: 1,
-            counted: u64::from(class.is_counted()),
-            parameters: used.parameters(tensor).ok_or_else(overflow)?,
-            elements: elements.ok_or_else(overflow)?,
-            scalars: u64::from(tensor.is_scalar()),
-            bytes: tensor.byte_length(),
+        let found = StoredEmbedding { name: clip(name.name), group };
+        let smaller = match largest {
+            Some(known) if known.group.count.parameters >= parameters => Some(found),
+            _ => largest.replace(found),
         };
-        // The total bounds every group, so no other sum can overflow.
-        self.total = self.total.checked_add(&count).ok_or_else(overflow)?;
-        let is_group = |(key, _): &&mut (GroupKey, DtypeCount)| {
-            (key.1, key.2) == (class, buffer) && key.0 == tensor.dtype
-        };
-        if let Some((_, sum)) = self.recent.iter_mut().find(is_group) {
-            *sum = sum.saturating_add(&count);
-        } else {
-            if self.recent.len() == MAX_RECENT {
-                self.flush();
-            }
-            self.recent.push(((tensor.dtype.clone(), class, buffer), count));
+        if let Some(StoredEmbedding { group, .. }) = smaller {
+            self.add_to_groups(group);
         }
         Ok(())
     }
 
-    /// Moves the recent groups to the map.
-    fn flush(&mut self) {
-        for (key, count) in self.recent.drain(..) {
-            let group = self.groups.entry(key).or_default();
-            *group = group.saturating_add(&count);
+    /// Adds a tensor to the total, and returns a group with only this tensor; `None` if a sum overflows.
+    fn add_to_total(&mut self, tensor: &TensorInfo, used: TensorUse) -> Option<TensorGroup> {
+        let counted_as = used.class(tensor);
+        let count = count_of(tensor, used, counted_as)?;
+        // The total bounds every group, so no other sum can overflow.
+        self.total = self.total.checked_add(&count)?;
+        let buffer = if let TensorUse::Stored(buffer) = used { buffer } else { None };
+        Some(TensorGroup { dtype: tensor.dtype.clone(), counted_as, buffer, count })
+    }
+
+    fn add_to_groups(&mut self, added: TensorGroup) {
+        let mut recent = self.groups.iter_mut().rev().take(MAX_RECENT);
+        match recent.find(|group| group.is_like(&added)) {
+            Some(group) => group.count = group.count.saturating_add(&added.count),
+            None => self.groups.push(added),
         }
     }
 
     /// Adds a solved module to the sums of its kind, unless there are too many kinds.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
-        let is_kind = |kind: &KindSum| kind.is_kind_of(module, solved.packing);
+        let is_kind = |kind: &ModuleKind| {
+            let components = kind.components.iter().map(|(name, dtype)| (*name, dtype));
+            let tensors = module.tensors.iter();
+            kind.packing == solved.packing
+                && components.eq(tensors.map(|(component, tensor)| (component.name, &tensor.dtype)))
+        };
         let index = self.kinds.iter().position(is_kind).unwrap_or(self.kinds.len());
         if index == CountBreakdown::MAX_MODULE_KINDS {
             return;
         }
         if index == self.kinds.len() {
-            self.kinds.push(KindSum::new(module, solved));
+            let tensors = module.tensors.iter();
+            self.kinds.push(ModuleKind {
+                packing: solved.packing,
+                evidence: solved.evidence,
+                components: tensors
+                    .map(|(found, tensor)| (found.name, tensor.dtype.clone()))
+                    .collect(),
+                modules: 0,
+                elements: 0,
+                parameters: 0,
+            });
         }
-        self.kinds[index].add(module, solved);
-    }
-
-    /// Records weights that may be packed: integers under unknown names, and floats of unexpected shapes.
-    pub(super) fn doubt_packing(&mut self) {
-        // A copy that is not counted is stored, too.
-        let is_copy = |output: &&StoredEmbedding| matches!(output.used, TensorUse::TiedCopy);
-        let copy = self.output.as_ref().filter(is_copy).map_or(0, |output| output.parameters);
-        let stored = self.total.parameters.saturating_add(copy);
-        let integers = std::mem::take(&mut self.integers).finish(stored);
-        for found in integers.into_iter().chain(self.shapes.finish()) {
-            self.unresolved.entry(found.reason).or_insert(found);
+        let kind = &mut self.kinds[index];
+        kind.modules += 1;
+        let weights = module.tensors.iter().filter(|(component, _)| *component == solved.weights);
+        for (_, tensor) in weights.filter(|(_, tensor)| !tensor.is_scalar()) {
+            kind.elements = kind.elements.saturating_add(tensor.elements().unwrap_or_default());
         }
+        kind.parameters = kind.parameters.saturating_add(solved.parameters);
     }
 
     /// Records a module with an uncertain size.
@@ -221,91 +153,114 @@ impl CountSums {
     }
 
     /// Records modules whose size is derived but uncertain.
-    pub(super) fn add_doubt(&mut self, found: Option<UnresolvedModules>) {
-        self.unresolved.extend(found.map(|found| (found.reason, found)));
-    }
-
-    /// Returns true if any tensor belongs to routed experts.
-    pub(super) fn has_experts(&self) -> bool {
-        self.experts.has_experts()
-    }
-
-    /// Returns true if any tensor may belong to a router.
-    pub(super) fn has_router(&self) -> bool {
-        self.experts.has_router()
-    }
-
-    /// Adds the output embedding, and returns it if it is tied. It is not counted if `counts_once` is set and the input
-    /// embedding has the same size.
-    pub(super) fn add_output(
-        &mut self,
-        is_tied: bool,
-        counts_once: bool,
-    ) -> Result<Option<TiedOutput>, CountOverflow> {
-        let Some(output) = &mut self.output else { return Ok(None) };
-        let mut tied = None;
-        if let Some(input) = self.input.as_ref().filter(|_| is_tied) {
-            let is_copy = counts_once && input.parameters == output.parameters;
-            let (tensor, input) = (output.name.clone(), input.name.clone());
-            tied =
-                Some(TiedOutput { tensor, input, left_out: is_copy.then_some(output.parameters) });
-            if is_copy {
-                output.used = TensorUse::TiedCopy;
-            }
+    pub(super) fn add_doubts(&mut self, doubts: impl IntoIterator<Item = UnresolvedModules>) {
+        for found in doubts {
+            self.unresolved.entry(found.reason).or_insert(found);
         }
-        let StoredEmbedding { name, tensor, used, .. } = output.clone();
-        self.add_to_group(&name, &tensor, used)?;
-        Ok(tied)
     }
 
-    /// Returns the number of parameters in an input embedding that is not the output embedding. Their sizes may differ,
-    /// because one of them may be padded.
-    fn input_table(&self) -> u64 {
-        let is_copy = |output: &StoredEmbedding| matches!(output.used, TensorUse::TiedCopy);
-        let is_separate = self.output.as_ref().is_some_and(|output| !is_copy(output));
-        self.input.as_ref().filter(|_| is_separate).map_or(0, |input| input.parameters)
+    /// Returns the output embedding if it is tied. It is not counted if `counts_once` is set and the input embedding has
+    /// the same size.
+    fn tied_output(&mut self, counts_once: bool) -> Option<TiedOutput> {
+        let (input, output) = (self.input.as_ref()?, self.output.as_mut()?);
+        let TensorGroup { counted_as, buffer, count, .. } = &mut output.group;
+        let is_copy = counts_once && input.group.count.parameters == count.parameters;
+        let left_out = is_copy.then_some(count.parameters);
+        if is_copy {
+            self.total.parameters -= count.parameters;
+            self.total.counted -= count.counted;
+            (*counted_as, *buffer) = (CountedAs::TiedCopy, None);
+            *count = DtypeCount { counted: 0, parameters: 0, ..*count };
+        }
+        Some(TiedOutput { tensor: output.name.clone(), input: input.name.clone(), left_out })
+    }
+
+    /// Adds the embeddings to the groups. Returns the number of parameters in an input embedding that is not the output
+    /// embedding. Their sizes may differ, because one of them may be padded.
+    fn add_embeddings(&mut self) -> u64 {
+        let (input, output) = (self.input.take(), self.output.take());
+        let is_separate = output.as_ref().is_some_and(|output| output.group.count.counted > 0);
+        let table = input.as_ref().filter(|_| is_separate);
+        let table = table.map_or(0, |input| input.group.count.parameters);
+        input.into_iter().chain(output).for_each(|embedding| self.add_to_groups(embedding.group));
+        table
     }
 
     /// Returns the results. All tensors must have been added.
-    pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
-        self.flush();
+    pub(super) fn finish(
+        mut self,
+        configs: &Configs,
+        needs_config: bool,
+        is_self_describing: bool,
+    ) -> (ParameterCount, CountBreakdown) {
+        if !is_self_describing {
+            let integers = std::mem::take(&mut self.integers).finish(self.total.parameters);
+            let shapes = self.shapes.finish();
+            self.add_doubts(integers.into_iter().chain(shapes));
+        }
+        let tied_output = if configs.is_tied { self.tied_output(needs_config) } else { None };
+        let table = self.add_embeddings();
+        self.groups.sort_by(|TensorGroup { dtype, counted_as, buffer, .. }, other| {
+            (dtype, counted_as, buffer).cmp(&(&other.dtype, &other.counted_as, &other.buffer))
+        });
+        self.groups.dedup_by(|added, group| {
+            let is_like = added.is_like(group);
+            if is_like {
+                group.count = group.count.saturating_add(&added.count);
+            }
+            is_like
+        });
+        let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
         self.kinds.sort_unstable_by(|one, other| {
             (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
         });
-        let input = self.input_table();
-        let moe = self.experts.mixture(&configs.experts, self.total.parameters, input);
-        let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
-        let parameters = ParameterCount::from_rows(rows, self.total);
-        let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
-            TensorGroup { dtype, counted_as, buffer, count }
-        });
-        let module_kinds: Vec<_> = self.kinds.into_iter().map(KindSum::finish).collect();
-        let largest = module_kinds.iter().filter(|kind| kind.parameters > kind.elements);
-        let largest = largest.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
+        let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);
+        let largest = packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();
-        let unknown_method = named.filter(|name| !is_known(name)).map(str::to_owned);
-        let breakdown = CountBreakdown {
+        let parameters = ParameterCount::new(&self.groups, self.total);
+        let mut breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
             method: named.or(largest).map(str::to_owned),
-            unknown_method,
-            groups: groups.collect(),
-            module_kinds,
+            unknown_method: named.filter(|name| !is_known(name)).map(str::to_owned),
+            groups: self.groups,
+            module_kinds: self.kinds,
             unresolved: self.unresolved.into_values().collect(),
             moe: moe.ok().flatten(),
-            moe_unknown: moe.err(),
-            tied_output: None,
+            // Not every way to read has the configuration.
+            moe_unknown: moe.err().filter(|_| needs_config || is_self_describing),
+            tied_output,
             config_total: None,
             contradicts_config: false,
-            needs_config: false,
+            needs_config,
         };
+        compare_with_config(&mut breakdown, parameters.total(), configs);
         (parameters, breakdown)
     }
+}
+
+/// Returns the count of one tensor; `None` if it overflows.
+fn count_of(tensor: &TensorInfo, used: TensorUse, class: CountedAs) -> Option<DtypeCount> {
+    let elements = tensor.elements()?;
+    let is_scalar = tensor.is_scalar();
+    Some(DtypeCount {
+        tensors: 1,
+        counted: u64::from(class.is_counted()),
+        parameters: match used {
+            TensorUse::Weights(parameters, _) => parameters,
+            _ if class.is_counted() => elements,
+            _ => 0,
+        },
+        elements: if is_scalar { 0 } else { elements },
+        scalars: u64::from(is_scalar),
+        bytes: tensor.byte_length(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::count::Counter;
+    use crate::formats::Dtype;
 
     type Tensor<'a> = (&'a str, &'a [u64]);
 

@@ -41,7 +41,7 @@ impl NameList {
     }
 
     /// Returns whether a name of `length` bytes can be added.
-    pub(super) fn has_room_for(&self, length: usize) -> bool {
+    pub(crate) fn has_room_for(&self, length: usize) -> bool {
         // The number of names counts, too, so that empty names are limited.
         self.text.len() + self.len() + length < MAX_TOTAL_BYTES
     }

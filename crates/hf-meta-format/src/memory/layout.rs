@@ -1,37 +1,40 @@
 //! The layers of a model that store a cache.
 
 use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{CacheDtype, CacheError};
+use super::{CacheDtype, CacheError, UnknownName};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
+use crate::base::text::named_enum;
 use crate::formats::clip;
-use crate::tables::architecture::{Definitions, ModelNames};
+use crate::tables::architecture::{Definitions, ModelNames, UsedKeys};
 use crate::tables::formula::FormulaError;
 
-/// The kind of a [`LayerCache`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum CacheKind {
-    /// Full attention stores every token.
-    Full,
-    /// Sliding-window and chunked attention store the last tokens.
-    Window,
-    /// The indexer of sparse attention stores a key for every token.
-    Index,
-    /// Compressed attention stores one entry per group of tokens.
-    Compressed,
-    /// The tokens of an incomplete group of compressed attention.
-    Remainder,
-    /// Cross attention stores every token of the encoder.
-    Cross,
-    /// A state of fixed size in the dtype of the cache, such as the last inputs of a convolution.
-    Fixed,
-    /// A recurrent state of fixed size, in 32-bit floats.
-    State,
+named_values! {
+    /// The kind of a [`LayerCache`].
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    CacheKind {
+        /// Full attention stores every token.
+        Full "full",
+        /// Sliding-window and chunked attention store the last tokens.
+        Window "window",
+        /// The indexer of sparse attention stores a key for every token.
+        Index "index",
+        /// Compressed attention stores one entry per group of tokens.
+        Compressed "compressed",
+        /// The tokens of an incomplete group of compressed attention.
+        Remainder "remainder",
+        /// Cross attention stores every token of the encoder.
+        Cross "cross",
+        /// A state of fixed size in the dtype of the cache, such as the last inputs of a convolution.
+        Fixed "fixed",
+        /// A recurrent state of fixed size, in 32-bit floats.
+        State "state",
+    }
 }
 
 /// The cache of identical layers for one sequence.
@@ -106,7 +109,7 @@ impl CacheLayout {
             let own = object.get::<String>("model_type").filter(|_| !is_decoder);
             architecture = own.or(architecture);
         }
-        let architecture = architecture.ok_or(CacheError::MissingKey { key: "model_type" })?;
+        let architecture = architecture.ok_or(FormulaError::MissingKey { key: "model_type" })?;
         let names = |definitions| ModelNames::of_config(definitions, config.text_model());
         let layout = Self::new(&architecture, &architecture, names)?;
         Ok(Self { dtype, has_fp8_scheme, ..layout })
@@ -120,7 +123,7 @@ impl CacheLayout {
     pub fn from_gguf(metadata: &BTreeMap<String, String>) -> Result<Self, CacheError> {
         let architecture = metadata.get("general.architecture");
         let architecture =
-            architecture.ok_or(CacheError::MissingKey { key: "general.architecture" })?;
+            architecture.ok_or(FormulaError::MissingKey { key: "general.architecture" })?;
         let keys = metadata.iter().filter_map(|(key, value)| {
             let key = key.strip_prefix(architecture.as_str())?.strip_prefix('.')?;
             // Numbers, Booleans and lists of them are stored as JSON.
@@ -131,7 +134,7 @@ impl CacheLayout {
         let names = |definitions| ModelNames::new(definitions, |key| keys.get(key).copied());
         let layout = Self::new(architecture, &name, names)?;
         if layout.caches.is_empty() {
-            return Err(CacheError::InvalidKey { key: "attention.head_count_kv" });
+            return Err(FormulaError::InvalidKey { key: "attention.head_count_kv" }.into());
         }
         Ok(Self { dtype: Some(CacheDtype::F16), is_gguf: true, ..layout })
     }
@@ -142,7 +145,7 @@ impl CacheLayout {
         names: impl FnOnce(Definitions) -> ModelNames<'a>,
     ) -> Result<Self, CacheError> {
         let unknown = || CacheError::UnknownArchitecture { architecture: clip(architecture) };
-        let mut names = names(Definitions::of_cache(name).ok_or_else(unknown)?);
+        let mut names = names(Definitions::find("cache", name).ok_or_else(unknown)?);
         let defined = |names: &ModelNames<'_>, name| names.defined(name).and_then(Result::ok);
         if let Some(key) = names.unsupported() {
             return Err(CacheError::UnsupportedKey { key });
@@ -205,16 +208,16 @@ fn layer_kind(
         let is_cycle = definitions.get("cycle").is_some();
         // Lists may include the layers that draft tokens, which follow.
         if length < layers && !is_cycle {
-            return Err(CacheError::WrongLength { key });
+            return Err(FormulaError::WrongLength { key }.into());
         }
         let kind = usize::try_from(layer % length.max(1)).ok().and_then(|layer| types.get(layer));
         let kind = kind.and_then(|kind| definitions.get(&format!(":{kind}")));
-        return kind.ok_or(CacheError::InvalidKey { key });
+        return kind.ok_or(FormulaError::InvalidKey { key }.into());
     }
     let letters = definitions.get("letters").unwrap_or("F");
     let at = names.defined("pick").transpose()?.unwrap_or(0);
     let at = usize::try_from(at).unwrap_or(usize::MAX).min(letters.len() - 1);
-    letters.get(at..=at).ok_or(CacheError::InvalidResult { formula: "pick" })
+    letters.get(at..=at).ok_or(FormulaError::InvalidResult { formula: "pick" }.into())
 }
 
 /// Returns one part of what a layer stores: `kind:formula`, or `kind(tokens):formula`. The number of layers is 0.
@@ -222,30 +225,25 @@ fn layer_cache(
     names: &ModelNames<'_>,
     part: &'static str,
 ) -> Result<Option<LayerCache>, CacheError> {
-    let invalid = CacheError::InvalidResult { formula: part };
-    let (kind, formula) = part.split_once(':').ok_or(invalid.clone())?;
+    let invalid = || FormulaError::InvalidResult { formula: part };
+    let (kind, formula) = part.split_once(':').ok_or_else(invalid)?;
     let (kind, tokens) = kind
         .split_once('(')
         .map_or((kind, None), |(kind, tokens)| (kind, tokens.strip_suffix(')')));
+    let kind = kind.parse().map_err(|_| invalid())?;
     let tokens = match tokens.map(|tokens| names.trace(tokens)) {
         // A window contains the current token and the ones before it.
-        Some(Ok((tokens, keys))) if tokens < 1 + u64::from(kind == "window") => {
-            return Err(invalid_key(keys, part, tokens));
+        Some(Ok((tokens, keys))) if tokens < 1 + u64::from(kind == CacheKind::Window) => {
+            return Err(invalid_key(keys, part, tokens).into());
         }
         Some(Ok((tokens, _))) => Some(tokens),
         Some(Err(FormulaError::MissingKey { .. })) | None => None,
         Some(Err(error)) => return Err(error.into()),
     };
     let kind = match (kind, tokens) {
-        ("full", _) | ("window", None) => CacheKind::Full,
-        ("window", Some(_)) => CacheKind::Window,
-        ("compressed", Some(_)) => CacheKind::Compressed,
-        ("remainder", Some(_)) => CacheKind::Remainder,
-        ("index", _) => CacheKind::Index,
-        ("cross", _) => CacheKind::Cross,
-        ("fixed", _) => CacheKind::Fixed,
-        ("state", _) => CacheKind::State,
-        _ => return Err(invalid),
+        (CacheKind::Window, None) => CacheKind::Full,
+        (CacheKind::Compressed | CacheKind::Remainder, None) => return Err(invalid().into()),
+        (kind, _) => kind,
     };
     // The elements of a definition are those of its formula, which is more useful in a result than its name.
     let formula = match names.definitions.get(formula) {
@@ -255,15 +253,14 @@ fn layer_cache(
     let (elements, keys) = names.trace(formula)?;
     // A layer without heads stores nothing, but a model has none.
     if elements == 0 && !formula.contains('?') {
-        return Err(invalid_key(keys, formula, 0));
+        return Err(invalid_key(keys, formula, 0).into());
     }
-    let keys = keys.into_iter().collect();
     let cache = LayerCache { kind, layers: 0, elements, tokens, formula, keys };
     Ok((elements > 0).then_some(cache))
 }
 
 /// Returns the error for a key with an invalid value, or for a formula that has it.
-fn invalid_key(keys: Vec<(&'static str, u64)>, formula: &'static str, value: u64) -> CacheError {
+fn invalid_key(keys: UsedKeys, formula: &'static str, value: u64) -> FormulaError {
     let key = keys.into_iter().find(|(_, found)| *found == value);
-    CacheError::InvalidKey { key: key.map_or(formula, |(key, _)| key) }
+    FormulaError::InvalidKey { key: key.map_or(formula, |(key, _)| key) }
 }

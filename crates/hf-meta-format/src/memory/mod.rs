@@ -11,30 +11,20 @@
 //! let layout = CacheLayout::from_config_json(config)?;
 //! let options = MemoryOptions { context: Some(4_096), ..MemoryOptions::default() };
 //! let memory = Memory::new(65_248_815_744, Ok(layout), options);
-//! assert_eq!(memory.cache_bytes, Some(155_676_672));
+//! assert_eq!(memory.cache.map(|size| size.bytes), Some(155_676_672));
 //! # Ok::<(), hf_meta_format::memory::CacheError>(())
 //! ```
 
+/// Defines an enum whose values have a name, and other names that are also accepted.
 macro_rules! named_values {
-    ($(#[$docs:meta])* $type:ident { $($(#[$variant_docs:meta])* $variant:ident $($name:literal)+,)+ }) => {
-        $(#[$docs])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum $type {
-            $($(#[$variant_docs])* $variant,)+
-        }
+    ($(#[$docs:meta])* $type:ident {
+        $($(#[$variant_docs:meta])* $variant:ident $name:literal $($alias:literal)*,)+
+    }) => {
+        named_enum! { $(#[$docs])* $type { $($(#[$variant_docs])* $variant $name,)+ } }
 
         impl $type {
             /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// Returns the name of the value.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => [$($name),+][0],)+
-                }
-            }
         }
 
         impl FromStr for $type {
@@ -42,13 +32,15 @@ macro_rules! named_values {
 
             fn from_str(name: &str) -> Result<Self, UnknownName> {
                 match name {
-                    $($($name)|+ => Ok(Self::$variant),)+
-                    _ => Err(UnknownName { known: &[$([$($name),+][0]),+] }),
+                    $($name $(| $alias)* => Ok(Self::$variant),)+
+                    _ => Err(UnknownName { known: &[$($name),+] }),
                 }
             }
         }
     };
 }
+
+use crate::base::text::named_enum;
 
 mod layout;
 #[cfg(test)]
@@ -56,11 +48,9 @@ mod tests;
 mod usage;
 
 pub use self::layout::{CacheKind, CacheLayout, LayerCache};
-pub use self::usage::{Engine, Memory, MemoryOptions, parse_tokens};
-use std::fmt;
+pub use self::usage::{CacheSize, Engine, Memory, MemoryOptions, parse_tokens};
+pub use crate::tables::formula::FormulaError;
 use std::str::FromStr;
-
-use crate::tables::formula::FormulaError;
 
 /// The reason why the size of a cache is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize)]
@@ -79,18 +69,6 @@ pub enum CacheError {
         /// The name of the architecture.
         architecture: String,
     },
-    /// A key is missing, and the model class has no default for it.
-    #[error("`{key}` is missing")]
-    MissingKey {
-        /// The name of the key.
-        key: &'static str,
-    },
-    /// The value of a key is negative, too small, unknown, or of an unexpected type.
-    #[error("the value of `{key}` is invalid")]
-    InvalidKey {
-        /// The name of the key.
-        key: &'static str,
-    },
     /// A key changes the cache in a way that no rule covers.
     #[error("the cache depends on `{key}`, which has no rule")]
     UnsupportedKey {
@@ -103,18 +81,6 @@ pub enum CacheError {
         /// The name of the engine.
         engine: &'static str,
     },
-    /// A list is shorter than the number of layers.
-    #[error("the list `{key}` has fewer entries than the model has layers")]
-    WrongLength {
-        /// The name of the key.
-        key: &'static str,
-    },
-    /// A formula overflows, divides by zero, or has a negative result.
-    #[error("the result of `{formula}` is out of range")]
-    InvalidResult {
-        /// The formula.
-        formula: &'static str,
-    },
     /// The model has more layers than any known model.
     #[error("{layers} layers exceed the limit of {limit}")]
     TooManyLayers {
@@ -123,17 +89,10 @@ pub enum CacheError {
         /// The limit.
         limit: u64,
     },
-}
-
-impl From<FormulaError> for CacheError {
-    fn from(error: FormulaError) -> Self {
-        match error {
-            FormulaError::MissingKey { key } => Self::MissingKey { key },
-            FormulaError::InvalidKey { key } => Self::InvalidKey { key },
-            FormulaError::WrongLength { key } => Self::WrongLength { key },
-            FormulaError::InvalidResult { formula } => Self::InvalidResult { formula },
-        }
-    }
+    /// A formula has no value.
+    #[error(transparent)]
+    #[serde(untagged)]
+    Formula(#[from] FormulaError),
 }
 
 /// The error for a name that is none of the known ones.
@@ -194,11 +153,5 @@ impl CacheDtype {
     fn bytes(self, elements: u64) -> Option<u64> {
         let bytes = (u128::from(elements) * u128::from(self.block_bytes())).div_ceil(32);
         u64::try_from(bytes).ok()
-    }
-}
-
-impl fmt::Display for CacheDtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

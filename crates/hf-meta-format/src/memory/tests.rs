@@ -7,7 +7,7 @@ use crate::tables::architecture::Definitions;
 fn elements(config: &str, context: u64) -> Result<Option<u64>, CacheError> {
     let layout = CacheLayout::from_config_json(config.as_bytes())?;
     let memory = Memory::new(0, Ok(layout), at(context));
-    Ok(memory.cache_elements.zip(memory.state_elements).map(|(cache, state)| cache + state))
+    Ok(memory.cache.zip(memory.state).map(|(cache, state)| cache.elements + state.elements))
 }
 
 /// Compares with the elements in the cache objects of transformers; see `tests/oracles/memory.py`.
@@ -60,7 +60,7 @@ fn at(context: u64) -> MemoryOptions {
 fn published_figures_are_reproduced() {
     // hf-mem #60: 73,728 bytes per token, over 36 layers with 8 heads of 64 elements, if no window is considered.
     let gpt_oss = memory(r#"{"model_type":"gpt_oss","dtype":"bfloat16"}"#, at(1));
-    assert_eq!(gpt_oss.cache_bytes, Some(73_728));
+    assert_eq!(gpt_oss.cache.unwrap().bytes, 73_728);
     let layers: Vec<_> = gpt_oss.layout.unwrap().caches;
     assert_eq!(
         layers.iter().map(|cache| (cache.kind, cache.layers)).collect::<Vec<_>>(),
@@ -70,7 +70,7 @@ fn published_figures_are_reproduced() {
     let gemma = r#"{"model_type":"gemma3_text","head_dim":256,"num_attention_heads":4,"num_key_value_heads":1,
         "num_hidden_layers":26,"sliding_window":512,"sliding_window_pattern":6,"torch_dtype":"bfloat16"}"#;
     let gemma = memory(gemma, at(32_768));
-    assert_eq!(gemma.cache_bytes.unwrap().div_ceil(1 << 20), 139);
+    assert_eq!(gemma.cache.unwrap().bytes.div_ceil(1 << 20), 139);
     // Qwen3.6-27B: 16 of its 64 layers use full attention.
     let qwen = r#"{"model_type":"qwen3_5","text_config":{"model_type":"qwen3_5_text","num_hidden_layers":64}}"#;
     let qwen = memory(qwen, at(1)).layout.unwrap();
@@ -88,43 +88,44 @@ fn hostile_configs_are_errors() {
     let long = format!(r#"{{"model_type":"gemma3_text","layer_types":[{}1]}}"#, "1,".repeat(9_999));
     let cases = [
         ("[]", CacheError::NotAnObject),
-        ("{}", CacheError::MissingKey { key: "model_type" }),
+        ("{}", FormulaError::MissingKey { key: "model_type" }.into()),
         (r#"{"model_type":"x"}"#, CacheError::UnknownArchitecture { architecture: "x".to_owned() }),
-        (r#"{"model_type":"root"}"#, CacheError::MissingKey { key: "num_layers" }),
+        (r#"{"model_type":"root"}"#, FormulaError::MissingKey { key: "num_layers" }.into()),
         (
             r#"{"model_type":"llama","num_hidden_layers":9223372036854775808}"#,
             CacheError::TooManyLayers { layers: 1 << 63, limit: 1_024 },
         ),
         (
             r#"{"model_type":"llama","num_key_value_heads":0}"#,
-            CacheError::InvalidKey { key: "num_key_value_heads" },
+            FormulaError::InvalidKey { key: "num_key_value_heads" }.into(),
         ),
         (
             r#"{"model_type":"llama","num_attention_heads":0}"#,
-            CacheError::InvalidResult { formula: "$hidden/$heads" },
+            FormulaError::InvalidResult { formula: "$hidden/$heads" }.into(),
         ),
         (
             r#"{"model_type":"llama","head_dim":18446744073709551615}"#,
-            CacheError::InvalidResult { formula: "2*num_key_value_heads*head_dim" },
+            FormulaError::InvalidResult { formula: "2*num_key_value_heads*head_dim" }.into(),
         ),
         (
             r#"{"model_type":"mistral","sliding_window":-1}"#,
-            CacheError::InvalidKey { key: "sliding_window" },
+            FormulaError::InvalidKey { key: "sliding_window" }.into(),
         ),
         (
             r#"{"model_type":"gemma3_text","layer_types":["full_attention"]}"#,
-            CacheError::WrongLength { key: "layer_types" },
+            FormulaError::WrongLength { key: "layer_types" }.into(),
         ),
         (
             r#"{"model_type":"gemma3_text","num_hidden_layers":1,"layer_types":["new"]}"#,
-            CacheError::InvalidKey { key: "layer_types" },
+            FormulaError::InvalidKey { key: "layer_types" }.into(),
         ),
-        (&long, CacheError::InvalidKey { key: "layer_types" }),
+        (&long, FormulaError::InvalidKey { key: "layer_types" }.into()),
         (
             r#"{"model_type":"jetmoe","num_key_value_heads":null,"num_attention_heads":null}"#,
-            CacheError::InvalidResult {
+            FormulaError::InvalidResult {
                 formula: "num_attention_heads|n_head|n_heads|num_heads|attention_heads",
-            },
+            }
+            .into(),
         ),
     ];
     for (config, expected) in cases {
@@ -133,7 +134,7 @@ fn hostile_configs_are_errors() {
     }
     let huge = r#"{"model_type":"llama","head_dim":1000000000000000,"num_key_value_heads":1}"#;
     let huge = memory(huge, at(1 << 20));
-    assert_eq!((huge.cache_bytes, huge.total_bytes, huge.unknown.is_some()), (None, None, true));
+    assert_eq!((huge.cache, huge.total_bytes, huge.unknown.is_some()), (None, None, true));
 }
 
 /// Every definition must be complete: with the defaults alone, each known architecture has a layout.
@@ -147,7 +148,7 @@ fn every_architecture_is_complete() {
     // The class of Qwen4 has no default for its indexer.
     let names = names.filter(|line| !line.starts_with("qwen4"));
     for name in names.flat_map(|line| line.split(' ').next().unwrap().split(',')) {
-        if Definitions::of_cache(name).unwrap().get("$layers").is_some() && !is_base(name) {
+        if Definitions::find("cache", name).unwrap().get("$layers").is_some() && !is_base(name) {
             let layout =
                 CacheLayout::from_config_json(format!(r#"{{"model_type":"{name}"}}"#).as_bytes());
             assert!(layout.is_ok(), "{name}: {layout:?}");
@@ -170,7 +171,7 @@ fn gguf(keys: &[(&str, &str)]) -> Result<CacheLayout, CacheError> {
 fn caches_of_gguf_files_follow_from_their_keys() {
     let cell = |keys: &[(&str, &str)], context| {
         let memory = Memory::new(0, gguf(keys), at(context));
-        (memory.cache_elements.unwrap(), memory.state_elements.unwrap())
+        (memory.cache.unwrap().elements, memory.state.unwrap().elements)
     };
     let llama = [
         ("general.architecture", "llama"),
@@ -219,9 +220,15 @@ fn caches_of_gguf_files_follow_from_their_keys() {
     ];
     assert_eq!(cell(&qwen, 1), (12 * 1_024, 36 * (3 * 8_192 + 128 * 4_096)));
     let none = [&llama[..4], &[("llama.attention.head_count_kv", "0")]].concat();
-    assert_eq!(gguf(&none), Err(CacheError::InvalidKey { key: "attention.head_count_kv" }));
+    assert_eq!(
+        gguf(&none),
+        Err(FormulaError::InvalidKey { key: "attention.head_count_kv" }.into())
+    );
     let long = [&llama[..4], &[("llama.attention.head_count_kv", "(999 numbers)")]].concat();
-    assert_eq!(gguf(&long), Err(CacheError::InvalidKey { key: "attention_head_count_kv" }));
+    assert_eq!(
+        gguf(&long),
+        Err(FormulaError::InvalidKey { key: "attention_head_count_kv" }.into())
+    );
 }
 
 /// The keys of states and of the interval of full attention, with values that a file should not have.
@@ -249,7 +256,7 @@ fn keys_of_gguf_states_are_checked() {
     };
     let sizes = |changes: &[(&str, Option<&str>)]| {
         let memory = Memory::new(0, hybrid(changes), at(1));
-        (memory.cache_elements.unwrap(), memory.state_elements.unwrap())
+        (memory.cache.unwrap().elements, memory.state.unwrap().elements)
     };
     let (full, state) = (2 * 512, 3 * 8_192 + 128 * 4_096);
     let listed = format!("[{}]", ["1"; 47].join(",") + ",0");
@@ -268,32 +275,32 @@ fn keys_of_gguf_states_are_checked() {
     assert_eq!(sizes(&[("ssm.group_count", None)]), no_groups);
     // The layers that draft tokens come last, and are not part of the cache.
     assert_eq!(sizes(&[("nextn_predict_layers", Some("8"))]), (10 * full, 30 * state));
-    let invalid = |key| CacheError::InvalidKey { key };
+    let invalid = |key| -> CacheError { FormulaError::InvalidKey { key }.into() };
     let conv = "(ssm_conv_kernel-1)*(ssm_inner_size+2*ssm_group_count*ssm_state_size)";
     let cases = [
-        ("ssm.conv_kernel", None, CacheError::MissingKey { key: "ssm_conv_kernel" }),
+        ("ssm.conv_kernel", None, FormulaError::MissingKey { key: "ssm_conv_kernel" }.into()),
         ("ssm.state_size", Some("many"), invalid("ssm_state_size")),
         ("ssm.state_size", Some("128.5"), invalid("ssm_state_size")),
         ("ssm.inner_size", Some("-4096"), invalid("ssm_inner_size")),
         ("ssm.inner_size", Some("0"), invalid("ssm_inner_size")),
         ("ssm.state_size", Some("0"), invalid("ssm_state_size")),
-        ("ssm.conv_kernel", Some("0"), CacheError::InvalidResult { formula: conv }),
+        ("ssm.conv_kernel", Some("0"), FormulaError::InvalidResult { formula: conv }.into()),
         (
             "ssm.inner_size",
             Some("18446744073709551615"),
-            CacheError::InvalidResult { formula: conv },
+            FormulaError::InvalidResult { formula: conv }.into(),
         ),
         ("ssm.inner_size", Some("{}"), invalid("ssm_inner_size")),
         ("attention.head_count_kv", Some("-2"), invalid("attention_head_count_kv")),
         (
             "attention.head_count_kv",
             Some("[2, 2]"),
-            CacheError::WrongLength { key: "attention_head_count_kv" },
+            FormulaError::WrongLength { key: "attention_head_count_kv" }.into(),
         ),
         (
             "attention.recurrent_layers",
             Some("[1, 0]"),
-            CacheError::WrongLength { key: "attention_recurrent_layers" },
+            FormulaError::WrongLength { key: "attention_recurrent_layers" }.into(),
         ),
         (
             "block_count",
@@ -301,7 +308,7 @@ fn keys_of_gguf_states_are_checked() {
             CacheError::TooManyLayers { layers: 1 << 63, limit: 1_024 },
         ),
         ("block_count", Some("many"), invalid("block_count")),
-        ("block_count", None, CacheError::MissingKey { key: "block_count" }),
+        ("block_count", None, FormulaError::MissingKey { key: "block_count" }.into()),
     ];
     for (key, value, expected) in cases {
         let found = hybrid(&[(key, value)]);
@@ -309,7 +316,10 @@ fn keys_of_gguf_states_are_checked() {
     }
     assert!(hybrid(&[("full_attention_interval", Some("0"))]).is_err());
     let draft = hybrid(&[("nextn_predict_layers", Some("49"))]);
-    assert!(matches!(draft, Err(CacheError::InvalidResult { .. })), "{draft:?}");
+    assert!(
+        matches!(draft, Err(CacheError::Formula(FormulaError::InvalidResult { .. }))),
+        "{draft:?}"
+    );
 }
 
 #[test]
@@ -397,27 +407,27 @@ fn unusual_configs_have_the_right_size_or_none() {
         ),
         (
             r#"{"model_type":"mistral","sliding_window":0}"#,
-            Err(CacheError::InvalidKey { key: "sliding_window" }),
+            Err(FormulaError::InvalidKey { key: "sliding_window" }.into()),
         ),
         (
             r#"{"model_type":"mistral","sliding_window":1}"#,
-            Err(CacheError::InvalidKey { key: "sliding_window" }),
+            Err(FormulaError::InvalidKey { key: "sliding_window" }.into()),
         ),
         (
             r#"{"model_type":"mistral","sliding_window":4096.5}"#,
-            Err(CacheError::InvalidKey { key: "sliding_window" }),
+            Err(FormulaError::InvalidKey { key: "sliding_window" }.into()),
         ),
         (
             r#"{"model_type":"gemma3","text_config":{"num_hidden_layers":"many"}}"#,
-            Err(CacheError::InvalidKey { key: "num_hidden_layers" }),
+            Err(FormulaError::InvalidKey { key: "num_hidden_layers" }.into()),
         ),
         (
             r#"{"model_type":"llama","num_key_value_heads":-8}"#,
-            Err(CacheError::InvalidKey { key: "num_key_value_heads" }),
+            Err(FormulaError::InvalidKey { key: "num_key_value_heads" }.into()),
         ),
         (
             r#"{"model_type":"llama","num_attention_heads":64,"hidden_size":63}"#,
-            Err(CacheError::InvalidKey { key: "head_dim" }),
+            Err(FormulaError::InvalidKey { key: "head_dim" }.into()),
         ),
     ];
     for (config, expected) in cases {
@@ -429,7 +439,7 @@ fn unusual_configs_have_the_right_size_or_none() {
     assert_eq!(layout(infinite), layout(r#"{"model_type":"mamba2"}"#));
     assert_eq!(
         layout(r#"{"model_type":"llama","head_dim":NaN}"#),
-        Err(CacheError::InvalidKey { key: "head_dim" })
+        Err(FormulaError::InvalidKey { key: "head_dim" }.into())
     );
 }
 

@@ -2,7 +2,10 @@
 
 use std::str::FromStr;
 
-use super::{CacheDtype, CacheError, CacheKind, CacheLayout, LayerCache, UnknownName};
+use super::{
+    CacheDtype, CacheError, CacheKind, CacheLayout, FormulaError, LayerCache, UnknownName,
+};
+use crate::base::text::named_enum;
 
 /// The number of tokens for models that state no maximum.
 const DEFAULT_CONTEXT: u64 = 4_096;
@@ -23,7 +26,7 @@ named_values! {
 
 impl Engine {
     /// Returns the number of tokens that a layer stores for a context; `None` if no rule is definite.
-    fn tokens(self, cache: &LayerCache, is_gguf: bool, context: u64, encoder: u64) -> Option<u64> {
+    fn tokens(self, cache: &LayerCache, is_gguf: bool, context: u64) -> Option<u64> {
         /// The tokens of a block of vLLM, on CUDA.
         const BLOCK: u64 = 16;
         /// The unit in which `llama.cpp` allocates cells, and the default size of its physical batch.
@@ -33,7 +36,7 @@ impl Engine {
         let window = cache.tokens.unwrap_or(u64::MAX);
         match (cache.kind, self) {
             (CacheKind::Fixed | CacheKind::State, Self::Stored) => Some(1),
-            (CacheKind::Cross, Self::Stored) => Some(cache.tokens.unwrap_or(encoder)),
+            (CacheKind::Cross, Self::Stored) => Some(cache.tokens.unwrap_or(context)),
             (CacheKind::Compressed, Self::Stored) => context.checked_div(window),
             (CacheKind::Remainder, Self::Stored) => context.checked_rem(window),
             (CacheKind::Full | CacheKind::Index, Self::Stored) => Some(context),
@@ -101,8 +104,6 @@ pub struct MemoryOptions {
     pub cache_dtype: Option<CacheDtype>,
     /// The program; by default [`Engine::Stored`].
     pub engine: Option<Engine>,
-    /// The input length of an encoder in tokens, if the model does not fix it; by default the context length.
-    pub encoder_tokens: Option<u64>,
 }
 
 /// The memory that a model needs, in bytes. Excludes activations, the runtime of the accelerator and fragmentation.
@@ -121,23 +122,33 @@ pub struct Memory {
     pub unknown: Option<CacheError>,
     /// The bytes of the weights, as stored in the files.
     pub weight_bytes: u64,
-    /// The elements of keys and values, over all sequences; `None` if they are unknown.
-    pub cache_elements: Option<u64>,
-    /// The bytes of keys and values.
-    pub cache_bytes: Option<u64>,
-    /// The elements of states of fixed size.
-    pub state_elements: Option<u64>,
-    /// The bytes of states of fixed size.
-    pub state_bytes: Option<u64>,
+    /// The size of keys and values, over all sequences; `None` if it is unknown.
+    pub cache: Option<CacheSize>,
+    /// The size of states of fixed size.
+    pub state: Option<CacheSize>,
     /// The bytes of weights, cache and states.
     pub total_bytes: Option<u64>,
 }
 
-/// The sums over the layers.
-#[derive(Default)]
-struct Sums {
-    cache: (u64, u64),
-    state: (u64, u64),
+/// The size of a part of the cache, over all layers and sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheSize {
+    /// The number of elements.
+    pub elements: u64,
+    /// The size in bytes.
+    pub bytes: u64,
+}
+
+impl CacheSize {
+    /// Adds a number of elements, as a product; `None` if a sum overflows.
+    fn add(&mut self, factors: [u64; 4], dtype: CacheDtype) -> Option<()> {
+        let elements =
+            factors.iter().try_fold(1_u64, |product, &factor| product.checked_mul(factor))?;
+        self.elements = self.elements.checked_add(elements)?;
+        self.bytes = self.bytes.checked_add(dtype.bytes(elements)?)?;
+        Some(())
+    }
 }
 
 impl Memory {
@@ -155,22 +166,22 @@ impl Memory {
         let dtype = known.map_or(CacheDtype::F16, |layout| engine.default_dtype(layout));
         let cache_dtype = options.cache_dtype.unwrap_or(dtype);
         let known = layout.as_ref().map_err(CacheError::clone);
-        let sums = known.and_then(|layout| sums(layout, &options, context, cache_dtype));
-        let [cache, state] = [|sums: &Sums| sums.cache, |sums: &Sums| sums.state]
-            .map(|part| sums.as_ref().ok().map(part));
-        let bytes = cache.zip(state).and_then(|(cache, state)| cache.1.checked_add(state.1));
+        let sizes = known.and_then(|layout| sizes(layout, options, context, cache_dtype));
+        let unknown = sizes.as_ref().err().cloned();
+        let (cache, state) = sizes.ok().unzip();
+        let parts =
+            [Some(weight_bytes), cache.map(|size| size.bytes), state.map(|size| size.bytes)];
+        let total_bytes = parts.iter().try_fold(0_u64, |sum, bytes| sum.checked_add((*bytes)?));
         Self {
-            context,
-            cache_dtype,
-            weight_bytes,
-            cache_elements: cache.map(|cache| cache.0),
-            cache_bytes: cache.map(|cache| cache.1),
-            state_elements: state.map(|state| state.0),
-            state_bytes: state.map(|state| state.1),
-            total_bytes: bytes.and_then(|bytes| bytes.checked_add(weight_bytes)),
-            unknown: sums.err(),
             options,
             layout,
+            context,
+            cache_dtype,
+            unknown,
+            weight_bytes,
+            cache,
+            state,
+            total_bytes,
         }
     }
 
@@ -227,40 +238,30 @@ impl Memory {
     }
 }
 
-/// Returns the sums over all layers.
-fn sums(
+/// Returns the sizes of the cache and of the states, over all layers.
+fn sizes(
     layout: &CacheLayout,
-    options: &MemoryOptions,
+    options: MemoryOptions,
     context: u64,
     dtype: CacheDtype,
-) -> Result<Sums, CacheError> {
+) -> Result<(CacheSize, CacheSize), CacheError> {
     let engine = options.engine.unwrap_or(Engine::Stored);
-    let encoder = options.encoder_tokens.unwrap_or(context);
     let no_rule = CacheError::NoEngineRule { engine: engine.name() };
     if engine != Engine::Stored && layout.is_specific {
         return Err(no_rule);
     }
-    let mut sums = Sums::default();
+    let (mut stored, mut state) = (CacheSize::default(), CacheSize::default());
     for cache in &layout.caches {
-        let tokens = engine.tokens(cache, layout.is_gguf, context, encoder);
+        let tokens = engine.tokens(cache, layout.is_gguf, context);
         let tokens = tokens.filter(|_| engine.supports(dtype, cache.elements));
         let tokens = tokens.ok_or_else(|| no_rule.clone())?;
-        let (sum, dtype) = match cache.kind {
-            CacheKind::State => (&mut sums.state, CacheDtype::F32),
-            CacheKind::Fixed => (&mut sums.state, layout.dtype.unwrap_or(CacheDtype::F16)),
-            _ => (&mut sums.cache, dtype),
+        let (size, dtype) = match cache.kind {
+            CacheKind::State => (&mut state, CacheDtype::F32),
+            CacheKind::Fixed => (&mut state, layout.dtype.unwrap_or(CacheDtype::F16)),
+            _ => (&mut stored, dtype),
         };
-        add(sum, &[tokens, cache.layers, cache.elements, options.batch.unwrap_or(1)], dtype)
-            .ok_or(CacheError::InvalidResult { formula: cache.formula })?;
+        size.add([tokens, cache.layers, cache.elements, options.batch.unwrap_or(1)], dtype)
+            .ok_or(FormulaError::InvalidResult { formula: cache.formula })?;
     }
-    Ok(sums)
-}
-
-/// Adds the product of `factors` to a number of elements, and their size to a number of bytes.
-fn add(sum: &mut (u64, u64), factors: &[u64], dtype: CacheDtype) -> Option<()> {
-    let elements =
-        factors.iter().try_fold(1, |product: u64, factor| product.checked_mul(*factor))?;
-    sum.0 = sum.0.checked_add(elements)?;
-    sum.1 = sum.1.checked_add(dtype.bytes(elements)?)?;
-    Some(())
+    Ok((stored, state))
 }

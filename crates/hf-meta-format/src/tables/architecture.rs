@@ -1,59 +1,31 @@
 //! The table of architectures, and the values of the names in its formulas.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
 
-use super::formula::{Formula, FormulaError, FormulaInputs, Value};
-use crate::base::json_object::{JsonObject, number, read};
+use super::formula::{FormulaError, FormulaInputs, Value, evaluate};
+use crate::base::json_object::{JsonObject, read};
 
-/// The caches, modules and sizes of architectures.
-pub(crate) static ARCHITECTURES: LazyLock<Table> =
-    LazyLock::new(|| Table::new(include_str!("architectures.txt")));
-
-/// A table of definitions, whose lines are parsed when they are looked up.
+/// The lines of the table without kind and names, by kind and name. They are parsed when they are looked up.
 ///
 /// A line is `kind names <base name=value …`. A definition of the base applies if the line has none.
-pub(crate) struct Table {
-    /// The lines without kind and names, by kind and name.
-    lines: HashMap<(&'static str, &'static str), &'static str>,
-}
-
-impl Table {
-    pub(crate) fn new(text: &'static str) -> Self {
-        let mut lines = HashMap::new();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let mut words = line.splitn(3, ' ');
-            let [kind, names, rest] = [(); 3].map(|()| words.next().unwrap_or_default());
-            lines.extend(names.split(',').map(|name| ((kind, name), rest)));
-        }
-        Self { lines }
+static LINES: LazyLock<HashMap<(&str, &str), &str>> = LazyLock::new(|| {
+    let mut lines = HashMap::new();
+    for line in include_str!("architectures.txt").lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.splitn(3, ' ');
+        let [kind, names, rest] = [(); 3].map(|()| words.next().unwrap_or_default());
+        lines.extend(names.split(',').map(|name| ((kind, name), rest)));
     }
-
-    /// Returns the definitions of an architecture, including those of its bases; `None` if it is unknown.
-    pub(crate) fn find(&self, kind: &str, name: &str) -> Option<Definitions> {
-        let mut line = Some(*self.lines.get(&(kind, name))?);
-        let mut entries = HashMap::new();
-        while let Some(words) = line.take() {
-            for word in words.split_ascii_whitespace() {
-                if let Some(base) = word.strip_prefix('<') {
-                    line = self.lines.get(&(kind, base)).copied();
-                } else if let Some((name, value)) = word.split_once('=') {
-                    entries.entry(name).or_insert(value);
-                }
-            }
-        }
-        Some(Definitions { entries })
-    }
-}
+    lines
+});
 
 /// Returns the keys of a number, in order of precedence.
 pub(crate) fn keys_of(name: &str) -> impl Iterator<Item = &'static str> {
-    let keys = ARCHITECTURES.lines.get(&("keys", name));
-    keys.into_iter().flat_map(|keys| keys.split('|'))
+    LINES.get(&("keys", name)).into_iter().flat_map(|keys| keys.split('|'))
 }
 
 /// Returns the first positive number among the [keys](keys_of) of a name, with its key.
@@ -69,14 +41,26 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// Returns what is known of the cache of an architecture; `None` if it is unknown.
-    pub(crate) fn of_cache(architecture: &str) -> Option<Self> {
-        ARCHITECTURES.find("cache", architecture)
+    /// Returns the definitions of a kind for an architecture, including the definitions of its bases; `None` if it is
+    /// unknown.
+    pub(crate) fn find(kind: &str, architecture: &str) -> Option<Self> {
+        let mut line = Some(*LINES.get(&(kind, architecture))?);
+        let mut entries = HashMap::new();
+        while let Some(words) = line.take() {
+            for word in words.split_ascii_whitespace() {
+                if let Some(base) = word.strip_prefix('<') {
+                    line = LINES.get(&(kind, base)).copied();
+                } else if let Some((name, value)) = word.split_once('=') {
+                    entries.entry(name).or_insert(value);
+                }
+            }
+        }
+        Some(Self { entries })
     }
 
     /// Returns the definitions of a cache that hold for most architectures.
     pub(crate) fn root() -> Option<Self> {
-        Self::of_cache("root")
+        Self::find("cache", "root")
     }
 
     /// Returns the definition of a name.
@@ -100,88 +84,8 @@ fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
     if values.all(|value| value == first) { first } else { Some("{}") }
 }
 
-impl Value {
-    /// The maximum length of a list.
-    const MAX_LENGTH: usize = 4_096;
-    /// The maximum length of the JSON text, in bytes.
-    const MAX_BYTES: usize = 1 << 17;
-
-    /// Parses a value. Lists and objects that are too long are invalid.
-    pub(crate) fn from_json(text: &str) -> Self {
-        let parse = || serde_json::from_str::<&RawValue>(text).ok();
-        if text.len() > Self::MAX_BYTES {
-            return Self::Invalid;
-        }
-        match text {
-            // Configurations of Mamba-2 models state `"auto"`.
-            "null" | r#""auto""# => Self::Null,
-            _ if text.starts_with('[') => parse().and_then(Self::list).unwrap_or(Self::Invalid),
-            _ if text.starts_with('{') => match parse().and_then(read::<JsonObject<'_>>) {
-                Some(object) => Self::Object(object.len() as u64),
-                None => Self::Invalid,
-            },
-            _ => match parse().map(|value| (whole(value), read::<String>(value))) {
-                Some((Some(number), _)) => Self::Number(number),
-                Some((None, Some(text))) if text.len() <= Self::MAX_LENGTH => {
-                    Self::Texts(text.chars().map(String::from).collect())
-                }
-                _ => Self::Invalid,
-            },
-        }
-    }
-
-    fn list(value: &RawValue) -> Option<Self> {
-        let list = read::<Vec<&RawValue>>(value).filter(|list| list.len() <= Self::MAX_LENGTH)?;
-        let numbers: Option<_> = list.iter().map(|value| whole(value)).collect();
-        let texts = || list.iter().map(|value| read(value)).collect::<Option<_>>();
-        numbers.map(Self::Numbers).or_else(|| texts().map(Self::Texts))
-    }
-
-    /// Returns whether the key has a value other than `null` and the empty list, which select the default.
-    pub(super) fn is_present(&self) -> bool {
-        match self {
-            Self::Missing | Self::Null => false,
-            Self::Numbers(numbers) => !numbers.is_empty(),
-            _ => true,
-        }
-    }
-
-    pub(super) fn contains(&self, key: &'static str, number: u64) -> Result<u64, FormulaError> {
-        match self {
-            Self::Numbers(numbers) => Ok(u64::from(numbers.contains(&number))),
-            Self::Missing | Self::Null => Err(FormulaError::MissingKey { key }),
-            _ => Err(FormulaError::InvalidKey { key }),
-        }
-    }
-
-    pub(super) fn count(&self, key: &'static str, text: &str) -> Result<u64, FormulaError> {
-        match self {
-            Self::Texts(texts) => Ok(texts.iter().filter(|other| *other == text).count() as u64),
-            Self::Missing | Self::Null => Err(FormulaError::MissingKey { key }),
-            _ => Err(FormulaError::InvalidKey { key }),
-        }
-    }
-
-    pub(super) fn length(&self, key: &'static str) -> Result<u64, FormulaError> {
-        match self {
-            Self::Numbers(numbers) if !numbers.is_empty() => Ok(numbers.len() as u64),
-            Self::Texts(texts) => Ok(texts.len() as u64),
-            Self::Object(entries) => Ok(*entries),
-            Self::Number(_) | Self::Numbers(_) | Self::Missing | Self::Null => {
-                Err(FormulaError::MissingKey { key })
-            }
-            Self::Invalid => Err(FormulaError::InvalidKey { key }),
-        }
-    }
-}
-
-/// Reads a whole number, or 1 for `true` and 0 for `false`.
-fn whole(value: &RawValue) -> Option<u64> {
-    number(value).or_else(|| read::<bool>(value).map(u64::from))
-}
-
-/// The value of a formula, and the keys that it used with their values.
-type TracedValue = (u64, Vec<(&'static str, u64)>);
+/// The keys that a formula used, with their values.
+pub(crate) type UsedKeys = BTreeMap<&'static str, u64>;
 
 /// The JSON texts of keys.
 type KeyTexts<'a> = Box<dyn Fn(&str) -> Option<&'a str> + 'a>;
@@ -192,9 +96,8 @@ pub(crate) struct ModelNames<'a> {
     keys: KeyTexts<'a>,
     /// The values that were looked up, because a configuration may have many keys.
     values: RefCell<HashMap<&'static str, Rc<Value>>>,
-    formulas: RefCell<HashMap<&'static str, Rc<Formula>>>,
     /// The keys that formulas have used, with their values for the current layer.
-    used: RefCell<Vec<(&'static str, u64)>>,
+    used: RefCell<UsedKeys>,
     pub(crate) layer: u64,
     /// The number of definitions that are being evaluated.
     depth: Cell<u32>,
@@ -210,9 +113,8 @@ impl<'a> ModelNames<'a> {
         definitions: Definitions,
         keys: impl Fn(&str) -> Option<&'a str> + 'a,
     ) -> Self {
-        let (values, formulas, used) = Default::default();
-        let keys = Box::new(keys);
-        Self { definitions, keys, values, formulas, used, layer: 0, depth: Cell::new(0) }
+        let (values, used, depth) = Default::default();
+        Self { definitions, keys: Box::new(keys), values, used, layer: 0, depth }
     }
 
     /// Returns whether a key is missing, so that its value is the default of a model class.
@@ -226,14 +128,9 @@ impl<'a> ModelNames<'a> {
         (self.keys)(key).unwrap_or("missing")
     }
 
-    /// Returns whether a key has a value other than `null` and the empty list.
-    fn has(&self, key: &'static str) -> bool {
-        self.value(key).is_present()
-    }
-
     /// Returns a key that changes the model in a way that no formula covers.
     pub(crate) fn unsupported(&self) -> Option<&'static str> {
-        self.definitions.get("unsupported")?.split('|').find(|key| self.has(key))
+        self.first_present(self.definitions.get("unsupported")?)
     }
 
     /// Evaluates the definition of a name, if it has one.
@@ -245,18 +142,19 @@ impl<'a> ModelNames<'a> {
     fn evaluate(&self, formula: &'static str) -> Result<u64, FormulaError> {
         const MAX_DEPTH: u32 = 16;
 
-        if self.depth.get() == MAX_DEPTH {
+        let depth = self.depth.get();
+        if depth == MAX_DEPTH {
             return Err(FormulaError::InvalidResult { formula });
         }
-        self.depth.set(self.depth.get() + 1);
-        let value = self.parsed(formula).evaluate(self);
-        self.depth.set(self.depth.get() - 1);
+        self.depth.set(depth + 1);
+        let value = evaluate(formula, self);
+        self.depth.set(depth);
         value
     }
 
-    fn parsed(&self, formula: &'static str) -> Rc<Formula> {
-        let parse = || Rc::new(Formula::parse(formula));
-        self.formulas.borrow_mut().entry(formula).or_insert_with(parse).clone()
+    /// Returns the first of several keys that has a value other than `null` and the empty list.
+    fn first_present(&self, keys: &'static str) -> Option<&'static str> {
+        keys.split('|').find(|key| self.value(key).is_present())
     }
 
     /// Returns a list of texts, or the letters of a text, from the first of the keys that is present.
@@ -264,7 +162,7 @@ impl<'a> ModelNames<'a> {
         &self,
         keys: &'static str,
     ) -> Result<Option<(&'static str, Vec<String>)>, FormulaError> {
-        let Some(key) = keys.split('|').find(|key| self.has(key)) else { return Ok(None) };
+        let Some(key) = self.first_present(keys) else { return Ok(None) };
         match &*self.value(key) {
             Value::Texts(texts) => Ok(Some((key, texts.clone()))),
             _ => Err(FormulaError::InvalidKey { key }),
@@ -272,13 +170,10 @@ impl<'a> ModelNames<'a> {
     }
 
     /// Evaluates a formula, and returns the keys that it used.
-    pub(crate) fn trace(&self, formula: &'static str) -> Result<TracedValue, FormulaError> {
-        self.used.borrow_mut().clear();
-        let value = self.parsed(formula).evaluate(self)?;
-        let mut used = self.used.take();
-        used.sort_unstable();
-        used.dedup();
-        Ok((value, used))
+    pub(crate) fn trace(&self, formula: &'static str) -> Result<(u64, UsedKeys), FormulaError> {
+        self.used.take();
+        let value = evaluate(formula, self)?;
+        Ok((value, self.used.take()))
     }
 
     /// Returns the entry of a list for the current layer.
@@ -320,7 +215,7 @@ impl FormulaInputs for ModelNames<'_> {
             return self.defined(name).ok_or(FormulaError::MissingKey { key: name })?;
         }
         let number = self.number_of_key(name)?;
-        self.used.borrow_mut().push((name, number));
+        self.used.borrow_mut().insert(name, number);
         Ok(number)
     }
 
@@ -367,7 +262,7 @@ mod tests {
             assert!(["cache", "modules", "size"].contains(&kind), "{line}");
             for word in words {
                 if let Some(base) = word.strip_prefix('<') {
-                    assert!(ARCHITECTURES.find(kind, base).is_some(), "{names} {word}");
+                    assert!(Definitions::find(kind, base).is_some(), "{names} {word}");
                     continue;
                 }
                 let (_, formula) = word.split_once('=').unwrap_or_else(|| panic!("{names} {word}"));

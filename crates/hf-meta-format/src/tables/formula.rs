@@ -16,6 +16,12 @@
 
 use std::rc::Rc;
 
+use serde::Serialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use crate::base::json_object::{JsonObject, number, read};
+
 /// The value of a key.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
@@ -31,17 +37,115 @@ pub(crate) enum Value {
     Invalid,
 }
 
+impl Value {
+    /// The maximum length of a list or a text.
+    const MAX_LENGTH: usize = 4_096;
+    /// The maximum length of the JSON text, in bytes.
+    const MAX_BYTES: usize = 1 << 17;
+
+    /// Parses a value. Lists and objects that are too long are invalid.
+    pub(crate) fn from_json(text: &str) -> Self {
+        // Configurations of Mamba-2 models state `"auto"`.
+        if ["null", r#""auto""#].contains(&text) {
+            return Self::Null;
+        }
+        let text = Some(text).filter(|text| text.len() <= Self::MAX_BYTES);
+        let value = text.and_then(|text| serde_json::from_str(text).ok()).and_then(Self::parse);
+        value.unwrap_or(Self::Invalid)
+    }
+
+    fn parse(value: &RawValue) -> Option<Self> {
+        let is_short = |length: usize| length <= Self::MAX_LENGTH;
+        if let Some(list) = read::<Vec<&RawValue>>(value) {
+            let list = Some(list).filter(|list| is_short(list.len()))?;
+            let numbers: Option<_> = list.iter().map(|value| whole(value)).collect();
+            let texts = || list.iter().map(|value| read(value)).collect::<Option<_>>();
+            return numbers.map(Self::Numbers).or_else(|| texts().map(Self::Texts));
+        }
+        let object =
+            || read::<JsonObject<'_>>(value).map(|object| Self::Object(object.len() as u64));
+        let text = || read::<String>(value).filter(|text| is_short(text.len()));
+        let letters = || Some(Self::Texts(text()?.chars().map(String::from).collect()));
+        whole(value).map(Self::Number).or_else(letters).or_else(object)
+    }
+
+    /// Returns whether the key has a value other than `null` and the empty list, which select the default.
+    pub(super) fn is_present(&self) -> bool {
+        match self {
+            Self::Missing | Self::Null => false,
+            Self::Numbers(numbers) => !numbers.is_empty(),
+            _ => true,
+        }
+    }
+
+    fn contains(&self, key: &'static str, number: u64) -> Number {
+        match self {
+            Self::Numbers(numbers) => Ok(u64::from(numbers.contains(&number))),
+            _ => Err(self.unsuitable(key)),
+        }
+    }
+
+    fn count(&self, key: &'static str, text: &str) -> Number {
+        match self {
+            Self::Texts(texts) => Ok(texts.iter().filter(|other| *other == text).count() as u64),
+            _ => Err(self.unsuitable(key)),
+        }
+    }
+
+    fn length(&self, key: &'static str) -> Number {
+        match self {
+            Self::Numbers(numbers) if self.is_present() => Ok(numbers.len() as u64),
+            Self::Texts(texts) => Ok(texts.len() as u64),
+            Self::Object(entries) => Ok(*entries),
+            Self::Number(_) => Err(FormulaError::MissingKey { key }),
+            _ => Err(self.unsuitable(key)),
+        }
+    }
+
+    /// Returns the error for a value that a function does not accept.
+    fn unsuitable(&self, key: &'static str) -> FormulaError {
+        if self.is_present() {
+            FormulaError::InvalidKey { key }
+        } else {
+            FormulaError::MissingKey { key }
+        }
+    }
+}
+
+/// Reads a whole number, or 1 for `true` and 0 for `false`.
+fn whole(value: &RawValue) -> Option<u64> {
+    number(value).or_else(|| read::<bool>(value).map(u64::from))
+}
+
 /// The reason why a formula has no value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FormulaError {
-    /// A key is missing, and has no default.
-    MissingKey { key: &'static str },
-    /// The value of a key is negative or of an unexpected type.
-    InvalidKey { key: &'static str },
-    /// A list is too short.
-    WrongLength { key: &'static str },
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
+#[serde(tag = "code", rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum FormulaError {
+    /// A key is missing, and the model class has no default for it.
+    #[error("`{key}` is missing")]
+    MissingKey {
+        /// The name of the key.
+        key: &'static str,
+    },
+    /// The value of a key is negative, too small, unknown, or of an unexpected type.
+    #[error("the value of `{key}` is invalid")]
+    InvalidKey {
+        /// The name of the key.
+        key: &'static str,
+    },
+    /// A list is shorter than the number of layers.
+    #[error("the list `{key}` has fewer entries than the model has layers")]
+    WrongLength {
+        /// The name of the key.
+        key: &'static str,
+    },
     /// The result overflows, divides by zero, or is negative.
-    InvalidResult { formula: &'static str },
+    #[error("the result of `{formula}` is out of range")]
+    InvalidResult {
+        /// The formula.
+        formula: &'static str,
+    },
 }
 
 type Number = Result<u64, FormulaError>;
@@ -58,111 +162,59 @@ pub(crate) trait FormulaInputs {
     fn value(&self, key: &'static str) -> Rc<Value>;
 }
 
-/// A parsed formula.
-#[derive(Debug)]
-pub(crate) struct Formula {
-    text: &'static str,
-    term: FormulaTerm,
+/// Evaluates a formula. What follows a formula in a text is ignored.
+///
+/// # Errors
+///
+/// Returns an error if a key is missing or invalid, or if the result is negative or overflows.
+pub(crate) fn evaluate(formula: &'static str, inputs: &dyn FormulaInputs) -> Number {
+    Evaluator { formula, rest: formula, inputs }.choice()
 }
 
-/// A part of a formula.
-#[derive(Debug)]
-enum FormulaTerm {
-    Number(u64),
-    Name(&'static str),
-    Operation(Operation, Box<[FormulaTerm; 2]>),
-    Fallback(Box<[FormulaTerm; 2]>),
-    Choice(Box<[FormulaTerm; 3]>),
-    Length(&'static str),
-    Contains(&'static str, Box<FormulaTerm>),
-    Count(&'static str, &'static str),
-    IsPresent(&'static str),
-    IsNull(&'static str),
-}
-
-impl Formula {
-    /// Parses a formula. What follows a formula in a text is ignored.
-    pub(crate) fn parse(text: &'static str) -> Self {
-        Self { text, term: Parser { rest: text }.choice() }
-    }
-
-    /// Evaluates the formula.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a key is missing or invalid, or if the result is negative or overflows.
-    pub(crate) fn evaluate(&self, inputs: &impl FormulaInputs) -> Number {
-        self.value(&self.term, inputs)
-    }
-
-    /// Evaluates all parts of a term, so that a trace has the keys of every alternative.
-    fn value(&self, term: &FormulaTerm, inputs: &impl FormulaInputs) -> Number {
-        let value = |term| self.value(term, inputs);
-        match term {
-            FormulaTerm::Number(number) => Ok(*number),
-            FormulaTerm::Name(name) => inputs.number(name),
-            FormulaTerm::Operation(apply, operands) => {
-                let [left, right] = operands.each_ref().map(value);
-                let result = apply(left?, right?);
-                result.ok_or(FormulaError::InvalidResult { formula: self.text })
-            }
-            FormulaTerm::Fallback(alternatives) => {
-                let [first, second] = alternatives.each_ref().map(value);
-                if matches!(first, Err(FormulaError::MissingKey { .. })) { second } else { first }
-            }
-            FormulaTerm::Choice(terms) => {
-                let [condition, first, second] = terms.each_ref().map(value);
-                if condition? == 0 { second } else { first }
-            }
-            FormulaTerm::Length(key) => inputs.value(key).length(key),
-            FormulaTerm::Contains(key, number) => inputs.value(key).contains(key, value(number)?),
-            FormulaTerm::Count(key, text) => inputs.value(key).count(key, text),
-            FormulaTerm::IsPresent(key) => Ok(u64::from(inputs.value(key).is_present())),
-            FormulaTerm::IsNull(key) => match &*inputs.value(key) {
-                Value::Missing => Err(FormulaError::MissingKey { key }),
-                value => Ok(u64::from(matches!(value, Value::Null))),
-            },
-        }
-    }
-}
-
-struct Parser {
+/// Evaluates a formula while parsing it. All alternatives are evaluated, so that a trace has the keys of each.
+struct Evaluator<'a> {
+    formula: &'static str,
     rest: &'static str,
+    inputs: &'a dyn FormulaInputs,
 }
 
-impl Parser {
+impl Evaluator<'_> {
     fn take(&mut self, symbol: &str) -> bool {
         let rest = self.rest.strip_prefix(symbol);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
-    /// Takes the text up to one of the characters `ends`.
+    /// Takes the text up to a character that ends it.
     fn take_until(&mut self, is_end: impl Fn(char) -> bool) -> &'static str {
         let (text, rest) = self.rest.split_at(self.rest.find(is_end).unwrap_or(self.rest.len()));
         self.rest = rest;
         text
     }
 
-    fn choice(&mut self) -> FormulaTerm {
+    fn choice(&mut self) -> Number {
         let condition = self.fallback();
         if !self.take("?") {
             return condition;
         }
         let first = self.choice();
         self.take(":");
-        FormulaTerm::Choice(Box::new([condition, first, self.choice()]))
+        let second = self.choice();
+        if condition? == 0 { second } else { first }
     }
 
-    fn fallback(&mut self) -> FormulaTerm {
-        let mut term = self.comparison();
+    fn fallback(&mut self) -> Number {
+        let mut value = self.comparison();
         while self.take("|") {
-            term = FormulaTerm::Fallback(Box::new([term, self.comparison()]));
+            let other = self.comparison();
+            if matches!(value, Err(FormulaError::MissingKey { .. })) {
+                value = other;
+            }
         }
-        term
+        value
     }
 
-    fn comparison(&mut self) -> FormulaTerm {
+    fn comparison(&mut self) -> Number {
         const COMPARISONS: [(&str, Operation); 3] = [
             ("==", |left, right| Some(u64::from(left == right))),
             (">=", |left, right| Some(u64::from(left >= right))),
@@ -171,34 +223,36 @@ impl Parser {
         self.operations(Self::sum, &COMPARISONS)
     }
 
-    fn sum(&mut self) -> FormulaTerm {
+    fn sum(&mut self) -> Number {
         self.operations(Self::product, &[("+", u64::checked_add), ("-", u64::checked_sub)])
     }
 
-    fn product(&mut self) -> FormulaTerm {
+    fn product(&mut self) -> Number {
         const PRODUCTS: [(&str, Operation); 3] =
             [("*", u64::checked_mul), ("/", u64::checked_div), ("%", u64::checked_rem)];
         self.operations(Self::atom, &PRODUCTS)
     }
 
-    /// Parses operations of equal precedence, from left to right.
+    /// Evaluates operations of equal precedence, from left to right.
     fn operations(
         &mut self,
-        operand: fn(&mut Self) -> FormulaTerm,
+        operand: fn(&mut Self) -> Number,
         operations: &[(&str, Operation)],
-    ) -> FormulaTerm {
-        let mut term = operand(self);
+    ) -> Number {
+        let mut value = operand(self);
         while let Some((_, apply)) = operations.iter().find(|(symbol, _)| self.take(symbol)) {
-            term = FormulaTerm::Operation(*apply, Box::new([term, operand(self)]));
+            let right = operand(self);
+            let invalid = FormulaError::InvalidResult { formula: self.formula };
+            value = value.and_then(|left| apply(left, right?).ok_or(invalid));
         }
-        term
+        value
     }
 
-    fn atom(&mut self) -> FormulaTerm {
+    fn atom(&mut self) -> Number {
         if self.take("(") {
-            let term = self.choice();
+            let value = self.choice();
             self.take(")");
-            return term;
+            return value;
         }
         // A star is a segment of a name, or a product.
         let is_name = |char: char| char.is_ascii_alphanumeric() || "_.$".contains(char);
@@ -209,29 +263,31 @@ impl Parser {
             name = &start[..name.len() + 1 + inner.len()];
         }
         if !self.take("(") {
-            return name.parse().map_or(FormulaTerm::Name(name), FormulaTerm::Number);
+            return name.parse().or_else(|_| self.inputs.number(name));
         }
-        let term = self.call(name);
+        let value = self.call(name);
         self.take(")");
-        term
+        value
     }
 
-    fn call(&mut self, function: &str) -> FormulaTerm {
+    fn call(&mut self, function: &'static str) -> Number {
         if function == "min" {
             let first = self.choice();
             self.take(",");
-            let smaller = |left: u64, right: u64| Some(left.min(right));
-            return FormulaTerm::Operation(smaller, Box::new([first, self.choice()]));
+            let second = self.choice();
+            return Ok(first?.min(second?));
         }
         let key = self.take_until(|char| ",)".contains(char));
         self.take(",");
+        let value = self.inputs.value(key);
         match function {
-            "len" => FormulaTerm::Length(key),
-            "in" => FormulaTerm::Contains(key, Box::new(self.choice())),
-            "count" => FormulaTerm::Count(key, self.take_until(|char| char == ')')),
-            "has" => FormulaTerm::IsPresent(key),
-            "null" => FormulaTerm::IsNull(key),
-            _ => FormulaTerm::Name("unknown function"),
+            "len" => value.length(key),
+            "in" => value.contains(key, self.choice()?),
+            "count" => value.count(key, self.take_until(|char| char == ')')),
+            "has" => Ok(u64::from(value.is_present())),
+            "null" if matches!(*value, Value::Missing) => Err(FormulaError::MissingKey { key }),
+            "null" => Ok(u64::from(matches!(*value, Value::Null))),
+            _ => Err(FormulaError::MissingKey { key: function }),
         }
     }
 }
@@ -302,7 +358,7 @@ mod tests {
             ("two%(two-2)|1", None),
         ];
         for (formula, expected) in cases {
-            assert_eq!(Formula::parse(formula).evaluate(&Letters).ok(), expected, "{formula}");
+            assert_eq!(evaluate(formula, &Letters).ok(), expected, "{formula}");
         }
     }
 }

@@ -14,17 +14,14 @@ use crate::formats::TensorInfo;
 /// own sums.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExpertSums {
-    /// The sums of each layer.
     layers: Vec<LayerSums>,
-    /// The index of each layer in `layers`, by its name, such as `model.layers.7`. Tensors outside of all layers have
-    /// an empty name.
+    /// The index of each layer in `layers`, by its name.
     layer_indices: BTreeMap<Box<str>, usize>,
     /// The layer of the previous tensor. The next tensor usually belongs to the same layer.
-    last: Option<(Box<str>, usize)>,
+    last: usize,
     /// The parameters of draft layers that are recognized by name.
     draft: u64,
     has_experts: bool,
-    has_router: bool,
     /// The number of expert groups, over all layers.
     groups: usize,
     experts: usize,
@@ -35,6 +32,8 @@ pub(crate) struct ExpertSums {
 /// The parameters of a layer, and its routed experts by name without the layer, such as `.mlp.experts`.
 #[derive(Clone, Debug, Default)]
 struct LayerSums {
+    /// The name, such as `model.layers.7`; empty for the tensors outside of all layers.
+    name: Box<str>,
     number: Option<u64>,
     parameters: u64,
     /// The parameters of lookup tables besides the input embedding.
@@ -51,7 +50,7 @@ impl ExpertSums {
     /// and 50,000 experts. A hostile name must not allocate memory for as many as it claims.
     const MAX_LAYERS: usize = 4096;
     const MAX_GROUPS: usize = 8192;
-    pub(super) const MAX_EXPERTS: usize = 1 << 18;
+    const MAX_EXPERTS: usize = 1 << 18;
     /// The maximum numbers of routers and of stacks per layer, and of experts in a list with an ordinary name.
     const MAX_ROUTERS: usize = 8;
     const MAX_UNNAMED: u64 = 512;
@@ -67,12 +66,10 @@ impl ExpertSums {
             self.draft = self.draft.saturating_add(parameters);
             return;
         }
-        let (router, experts) = (name.router_outputs(tensor), name.experts(tensor));
+        let experts = name.experts(tensor);
         self.has_experts |= experts.as_ref().is_some_and(|experts| experts.is_proof);
-        self.has_router |= router.is_some();
         if !self.is_too_large {
-            let added = self.add_to_layer(name, tensor, router, experts.as_ref(), parameters);
-            self.is_too_large = added.is_none();
+            self.is_too_large = self.add_to_layer(name, tensor, experts, parameters).is_none();
         }
     }
 
@@ -81,32 +78,22 @@ impl ExpertSums {
         &mut self,
         name: &TensorName<'_>,
         tensor: &TensorInfo,
-        router: Option<u64>,
-        experts: Option<&RoutedExperts<'_>>,
+        experts: Option<RoutedExperts<'_>>,
         parameters: u64,
     ) -> Option<()> {
-        let (key, number) = name.layer().unzip();
-        let key = key.unwrap_or_default();
-        let known = self.last.as_ref().filter(|(last, _)| &**last == key).map(|(_, at)| *at);
-        let at = match known.or_else(|| self.layer_indices.get(key).copied()) {
-            Some(at) => at,
-            None => self.add_layer(key, number)?,
-        };
-        if known.is_none() {
-            self.last = Some((key.into(), at));
-        }
-        let layer = self.layers.get_mut(at)?;
+        let at = self.layer(name)?;
+        let layer = &mut self.layers[at];
         layer.parameters = layer.parameters.saturating_add(parameters);
         if name.embedding() == Some(Embedding::LookupTable) {
             layer.lookup_tables = layer.lookup_tables.saturating_add(parameters);
         }
-        let sizes = [(&mut layer.routers, router), (&mut layer.stacks, name.unnamed_stack(tensor))];
-        for (known, size) in sizes {
+        let routers = (&mut layer.routers, name.router_outputs(tensor));
+        for (known, size) in [routers, (&mut layer.stacks, name.unnamed_stack(tensor))] {
             known.extend(
                 size.filter(|size| known.len() < Self::MAX_ROUTERS && !known.contains(size)),
             );
         }
-        let Some(&RoutedExperts { group, part, is_proof, is_unnamed }) = experts else {
+        let Some(RoutedExperts { group, part, is_proof, is_unnamed }) = experts else {
             return Some(());
         };
         if let (true, ExpertPart::Numbered(number)) = (is_unnamed, part)
@@ -114,48 +101,45 @@ impl ExpertSums {
         {
             return Some(());
         }
-        let before = layer.groups.len();
-        let group = layer.group(group.get(key.len()..)?)?;
-        let experts = group.numbered_len();
-        group.add(part, parameters)?;
-        group.is_proven |= is_proof;
-        self.experts += group.numbered_len() - experts;
-        self.groups += layer.groups.len() - before;
-        (self.groups <= Self::MAX_GROUPS && self.experts <= Self::MAX_EXPERTS).then_some(())
-    }
-
-    /// Adds a layer and returns its index; `None` if a limit is exceeded.
-    fn add_layer(&mut self, key: &str, number: Option<u64>) -> Option<usize> {
-        let at = self.layers.len();
-        if at >= Self::MAX_LAYERS || key.len() > Self::MAX_NAME_LENGTH {
-            return None;
+        let group = group.get(layer.name.len()..)?;
+        if !layer.groups.contains_key(group) {
+            self.groups += 1;
+            if self.groups > Self::MAX_GROUPS || group.len() > Self::MAX_NAME_LENGTH {
+                return None;
+            }
+            layer.groups.insert(group.into(), ExpertGroup::default());
         }
-        self.layers.push(LayerSums { number, ..LayerSums::default() });
-        self.layer_indices.insert(key.into(), at);
-        Some(at)
+        let group = layer.groups.get_mut(group)?;
+        group.is_proven |= is_proof;
+        self.experts += group.add(part, parameters)?;
+        (self.experts <= Self::MAX_EXPERTS).then_some(())
     }
 
-    /// Returns the layers with their names, ordered by name.
-    fn by_name(&self) -> impl Iterator<Item = (&str, &LayerSums)> {
-        self.layer_indices.iter().filter_map(|(key, at)| Some((&**key, self.layers.get(*at)?)))
-    }
-
-    /// Returns true if any tensor belongs to routed experts.
-    pub(crate) fn has_experts(&self) -> bool {
-        self.has_experts
-    }
-
-    /// Returns true if any tensor may belong to a router.
-    pub(crate) fn has_router(&self) -> bool {
-        self.has_router
+    /// Returns the index of the layer of a tensor; `None` if a limit is exceeded.
+    fn layer(&mut self, name: &TensorName<'_>) -> Option<usize> {
+        let (key, number) = name.layer().unzip();
+        let key = key.unwrap_or_default();
+        if self.layers.get(self.last).is_some_and(|layer| *layer.name == *key) {
+            return Some(self.last);
+        }
+        self.last = match self.layer_indices.get(key) {
+            Some(known) => *known,
+            None if self.layers.len() >= Self::MAX_LAYERS => return None,
+            None if key.len() > Self::MAX_NAME_LENGTH => return None,
+            None => {
+                self.layer_indices.insert(key.into(), self.layers.len());
+                self.layers.push(LayerSums { name: key.into(), number, ..LayerSums::default() });
+                self.layers.len() - 1
+            }
+        };
+        Some(self.last)
     }
 
     /// Finds experts with ordinary names: a list with as many equal elements as the router of its layer has outputs.
     fn find_unnamed(&mut self) {
         for layer in &mut self.layers {
             for group in layer.groups.values_mut() {
-                let is_routed = |size: &u64| group.is_list_of(*size);
-                group.is_proven |= layer.routers.iter().any(is_routed);
+                group.is_proven |= layer.routers.iter().any(|size| group.is_list_of(*size));
                 self.has_experts |= group.is_proven;
             }
         }
@@ -164,19 +148,18 @@ impl ExpertSums {
     /// Returns the parameters of the mixture; `None` for a model without routed experts. `input` is the number of
     /// parameters in an input embedding that is not the output embedding.
     pub(crate) fn mixture(
-        &mut self,
+        mut self,
         configs: &ExpertConfigs,
         total: u64,
         input: u64,
     ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
-        if !self.has_experts && self.has_router {
+        if !self.has_experts {
             self.find_unnamed();
         }
         if !self.has_experts {
             let is_routed =
                 |layer: &LayerSums| layer.routers.iter().any(|e| layer.stacks.contains(e));
-            let has_stacks = self.layers.iter().any(is_routed);
-            let is_mixture = configs.has_experts || has_stacks;
+            let is_mixture = configs.has_experts || self.layers.iter().any(is_routed);
             return if is_mixture { Err(UnknownActive::NoExperts) } else { Ok(None) };
         }
         if self.is_too_large {
@@ -187,10 +170,13 @@ impl ExpertSums {
         let mut mixture =
             MixtureOfExperts { draft: self.draft, lookup_tables, ..MixtureOfExperts::default() };
         // Only layers in the same stack as layers with experts can be draft layers. A vision tower has its own stack.
-        let with_experts = self.by_name().filter(|(_, layer)| !layer.groups.is_empty());
-        let stacks: BTreeSet<_> = with_experts.map(|(key, _)| stack(key)).collect();
-        for (key, layer) in self.by_name().filter(|(key, _)| stacks.contains(stack(key))) {
-            layer.add_to(&mut mixture, configs, key)?;
+        let with_experts = self.layers.iter().filter(|layer| !layer.groups.is_empty());
+        let stacks: BTreeSet<_> = with_experts.map(LayerSums::stack).collect();
+        // The first reason by name is reported.
+        for layer in self.layer_indices.values().map(|at| &self.layers[*at]) {
+            if stacks.contains(layer.stack()) {
+                layer.add_to(&mut mixture, configs)?;
+            }
         }
         let rest = total.saturating_sub(mixture.routed).saturating_sub(mixture.draft);
         Ok(Some(MixtureOfExperts { always_active: rest, ..mixture }))
@@ -201,21 +187,10 @@ impl ExpertSums {
 /// at most as many as routed experts. Source: `modeling_grove_moe.py` of inclusionAI/GroveMoE-Inst, and llama.cpp.
 const CHUNKED: [&str; 2] = ["chunk_experts", "_chexps"];
 
-/// Returns the name of a layer without its number.
-fn stack(key: &str) -> &str {
-    key.rsplit_once('.').map_or(key, |(stack, _)| stack)
-}
-
 impl LayerSums {
-    /// Returns the expert group with a name; `None` if the name is too long.
-    fn group(&mut self, name: &str) -> Option<&mut ExpertGroup> {
-        if !self.groups.contains_key(name) {
-            if name.len() > ExpertSums::MAX_NAME_LENGTH {
-                return None;
-            }
-            self.groups.insert(name.into(), ExpertGroup::default());
-        }
-        self.groups.get_mut(name)
+    /// Returns the name without the number.
+    fn stack(&self) -> &str {
+        self.name.rsplit_once('.').map_or(&self.name, |(stack, _)| stack)
     }
 
     /// Adds the layer to a mixture.
@@ -223,10 +198,8 @@ impl LayerSums {
         &self,
         mixture: &mut MixtureOfExperts,
         configs: &ExpertConfigs,
-        key: &str,
     ) -> Result<(), UnknownActive> {
-        let config = configs.find(key);
-        if let (Ok(config), Some(number)) = (config, self.number)
+        if let (Ok(config), Some(number)) = (configs.find(&self.name), self.number)
             && config.is_draft(number)
         {
             mixture.draft = mixture.draft.saturating_add(self.parameters);
@@ -234,7 +207,7 @@ impl LayerSums {
             return Ok(());
         }
         for (name, group) in self.groups.iter().filter(|(_, group)| group.is_proven) {
-            let config = configs.find(&format!("{key}{name}"))?;
+            let config = configs.find(&format!("{}{name}", self.name))?;
             let is_chunked = CHUNKED.iter().any(|end| name.ends_with(end));
             group.add_to(mixture, config, self.number, is_chunked)?;
             mixture.is_upper_bound |= config.has_zero_experts || is_chunked;
@@ -245,57 +218,51 @@ impl LayerSums {
 
 /// The routed experts of one list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ExpertGroup {
+struct ExpertGroup {
     /// The parameters of each numbered expert.
     numbered: Vec<u64>,
     /// The number of experts in stacked tensors, which contain all experts.
     stacked: Option<u64>,
-    stacked_parameters: u64,
     /// True if two stacked tensors have different numbers of experts.
     has_conflict: bool,
-    /// The parameters of tensors that contain the rows of all experts.
-    rows: u64,
+    /// The parameters of tensors that contain all experts, or their rows.
+    joint: u64,
     /// True if a tensor proves that the group contains experts. Without proof, the group is ignored.
-    pub(super) is_proven: bool,
+    is_proven: bool,
 }
 
 impl ExpertGroup {
-    /// Returns the number of numbered experts, including the ones that are missing.
-    pub(super) fn numbered_len(&self) -> usize {
-        self.numbered.len()
-    }
-
     /// Returns whether the group consists of this many numbered experts of equal size.
-    pub(super) fn is_list_of(&self, experts: u64) -> bool {
+    fn is_list_of(&self, experts: u64) -> bool {
         self.numbered.len() as u64 == experts && common_size(&self.numbered).is_ok()
     }
 
-    /// Adds a tensor; `None` if its expert number is too large.
-    pub(super) fn add(&mut self, part: ExpertPart, parameters: u64) -> Option<()> {
-        match part {
+    /// Adds a tensor, and returns the number of new experts, including experts that are missing; `None` if the number
+    /// of the expert is too large.
+    fn add(&mut self, part: ExpertPart, parameters: u64) -> Option<usize> {
+        let before = self.numbered.len();
+        let sum = match part {
             ExpertPart::Numbered(number) => {
                 let number = usize::try_from(number).ok()?;
                 if number >= ExpertSums::MAX_EXPERTS {
                     return None;
                 }
-                if self.numbered.len() <= number {
-                    self.numbered.resize(number + 1, 0);
-                }
-                let sum = &mut self.numbered[number];
-                *sum = sum.saturating_add(parameters);
+                self.numbered.resize(before.max(number + 1), 0);
+                &mut self.numbered[number]
             }
             ExpertPart::Stacked(experts) => {
                 self.has_conflict |= self.stacked.is_some_and(|known| known != experts);
                 self.stacked = Some(experts);
-                self.stacked_parameters = self.stacked_parameters.saturating_add(parameters);
+                &mut self.joint
             }
-            ExpertPart::Rows => self.rows = self.rows.saturating_add(parameters),
-        }
-        Some(())
+            ExpertPart::Rows => &mut self.joint,
+        };
+        *sum = sum.saturating_add(parameters);
+        Some(self.numbered.len() - before)
     }
 
     /// Adds the experts of a layer to a mixture.
-    pub(super) fn add_to(
+    fn add_to(
         &self,
         mixture: &mut MixtureOfExperts,
         config: &ExpertConfig,
@@ -307,8 +274,8 @@ impl ExpertGroup {
         let sets = sets.ok_or(UnknownActive::ConflictingExpertCount)?;
         let top_k = config.top_k(layer).ok_or(UnknownActive::MissingTopK)?;
         let top_k = if is_chunked { top_k.min(experts) } else { top_k };
-        let in_all = self.stacked_parameters.saturating_add(self.rows);
-        let is_divisible = in_all.is_multiple_of(experts) && (in_all == 0 || sets.len() == 1);
+        let is_divisible =
+            self.joint.is_multiple_of(experts) && (self.joint == 0 || sets.len() == 1);
         // Experts of equal size belong to one set.
         let is_one_set = sets.len() > 1 && common_size(&self.numbered).is_ok();
         if !is_divisible || is_one_set || sets.iter().any(|&set| top_k > set) {
@@ -318,7 +285,7 @@ impl ExpertGroup {
         for set in sets {
             let length = usize::try_from(set).unwrap_or(usize::MAX).min(numbered.len());
             let (own, others) = numbered.split_at(length);
-            let own = common_size(own)?.saturating_add(in_all / experts);
+            let own = common_size(own)?.saturating_add(self.joint / experts);
             mixture.add_experts(set, top_k, own);
             numbered = others;
         }
@@ -327,14 +294,12 @@ impl ExpertGroup {
 
     /// Returns the number of experts, which is at least 1.
     fn experts(&self, config: &ExpertConfig, layer: Option<u64>) -> Result<u64, UnknownActive> {
-        let numbered = (!self.numbered.is_empty()).then_some(self.numbered.len() as u64);
-        let shown = match (numbered, self.stacked) {
-            (Some(numbered), Some(stacked)) if numbered != stacked => None,
-            (numbered, stacked) => Some(numbered.or(stacked)),
-        };
-        let shown = shown.filter(|_| !self.has_conflict);
-        let shown = shown.ok_or(UnknownActive::ConflictingExpertCount)?;
-        let experts = shown.or_else(|| config.experts(layer));
+        let numbered = Some(self.numbered.len() as u64).filter(|numbered| *numbered > 0);
+        let is_equal = |(numbered, stacked)| numbered == stacked;
+        if self.has_conflict || !numbered.zip(self.stacked).is_none_or(is_equal) {
+            return Err(UnknownActive::ConflictingExpertCount);
+        }
+        let experts = numbered.or(self.stacked).or_else(|| config.experts(layer));
         experts.filter(|&experts| experts > 0).ok_or(UnknownActive::MissingExpertCount)
     }
 }

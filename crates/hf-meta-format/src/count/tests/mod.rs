@@ -387,8 +387,12 @@ fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
         ("h.0.mlp.shared_experts.0.weight", Dtype::BF16, &[4, 4], false),
     ];
     for (name, dtype, shape, expected) in cases {
-        let tensor = TensorInfo::new(dtype, shape.to_vec(), (0, 0));
-        assert_eq!(needs_config(name, &tensor), expected, "{name} {tensor:?}");
+        let length = dtype.byte_length(shape.iter().product()).unwrap();
+        let tensor = TensorInfo::new(dtype, shape.to_vec(), (0, length));
+        let mut builder = TensorTableBuilder::default();
+        builder.push(name, &tensor);
+        let header = FileHeader::new(builder.finish().unwrap(), 0..0);
+        assert_eq!(needs_config(&header), expected, "{name} {tensor:?}");
         let mut counter = Counter::new();
         counter.add(name, &tensor).unwrap();
         counter.add("norm.weight", &bf16(4)).unwrap();

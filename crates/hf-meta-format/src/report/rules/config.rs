@@ -12,7 +12,7 @@ use crate::count::name_pattern::NamePattern;
 use crate::count::{NamePatterns, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
 use crate::report::Finding;
-use crate::tables::architecture::{ARCHITECTURES, Definitions, ModelNames, positive};
+use crate::tables::architecture::{Definitions, ModelNames, positive};
 use crate::tables::formula::FormulaError;
 
 type Headers = [(RepoPath, FileHeader)];
@@ -40,10 +40,10 @@ pub fn check_model(config_json: &[u8], headers: &[(RepoPath, FileHeader)]) -> Ve
 
 fn find_mismatches(config: &ModelConfig<'_>, json: &[u8], headers: &Headers) -> Option<Mismatches> {
     let architecture = config.architecture()?;
-    let rules = ARCHITECTURES.find("modules", &architecture)?;
+    let rules = Definitions::find("modules", &architecture)?;
     let embedding = rules.get(INPUT)?;
     let prefix = prefix(headers, embedding)?;
-    let definitions = Definitions::of_cache(&architecture).or_else(Definitions::root)?;
+    let definitions = Definitions::find("cache", &architecture).or_else(Definitions::root)?;
     let mut check = ConfigCheck {
         rules: &rules,
         names: ModelNames::of_config(definitions, config.text_model()),
@@ -198,9 +198,9 @@ impl ConfigCheck<'_> {
         self.names.layer = layer;
         let value = match self.names.trace(formula) {
             // Files with custom code may have other defaults.
-            Ok((_, keys)) if keys.iter().any(|(key, _)| self.names.is_default(key)) => None,
+            Ok((_, keys)) if keys.keys().any(|key| self.names.is_default(key)) => None,
             Ok((value, keys)) => {
-                let keys: Vec<_> = keys.into_iter().map(|(key, _)| key).collect();
+                let keys: Vec<_> = keys.into_keys().collect();
                 Some((value, keys.join(", ")))
             }
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
