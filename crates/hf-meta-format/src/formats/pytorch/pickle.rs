@@ -324,7 +324,8 @@ impl<'a> Pickle<'a> {
     fn append(&mut self, owner: PickleValue, start: usize) -> Result<()> {
         if start < self.stack.len() {
             let node = self.add(NodeKind::Tuple, start)?;
-            self.charge(2)?;
+            // A list that grows may have room for twice its pairs.
+            self.charge(2 * 2)?;
             self.added.push((owner, node));
         }
         Ok(())

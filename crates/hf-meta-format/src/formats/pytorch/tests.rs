@@ -519,7 +519,7 @@ fn repeated_state(entry: &str, thousands: usize, times: usize) -> Vec<u8> {
 }
 
 /// The result of reading a file that takes as much memory and time as the limits allow.
-const HOSTILE_FILES: [(&str, &str); 15] = [
+const HOSTILE_FILES: [(&str, &str); 16] = [
     ("memo", ""),
     ("collections", "larger than this reader's limits"),
     ("stack", "the stack is too deep"),
@@ -530,6 +530,7 @@ const HOSTILE_FILES: [(&str, &str); 15] = [
     ("pickles", "larger than this reader's limits"),
     ("modules", "larger than this reader's limits"),
     ("states", ""),
+    ("repeated states", "larger than this reader's limits"),
     ("plain keys", "larger than this reader's limits"),
     ("long keys", "larger than this reader's limits"),
     ("20,000", "20000 tensors"),
@@ -578,6 +579,7 @@ fn hostile_file(name: &str) -> Vec<u8> {
         }
         "modules" => checkpoint(&repeated_state("S'_modules'\n]", 3, 17_000), &[]),
         "states" => checkpoint(&[&b"cx\ny\n)R"[..], &b"Nb".repeat(4_000_000), b"."].concat(), &[]),
+        "repeated states" => checkpoint(&repeated_state("NN", 1, 4_000_000), &[]),
         "plain keys" => checkpoint(&repeated_state("NN", 480, 2_000_000), &[]),
         // Each visit of a key looks for the end of its line.
         "long keys" => {
