@@ -162,7 +162,7 @@ impl CommandContext {
         Ok(status)
     }
 
-    /// Reads the headers of all sources. Returns those of the sources that could be read, and the most severe exit status.
+    /// Reads the headers of all sources. Returns the headers of each readable source, and the most severe exit status.
     pub(crate) async fn inspect_all(
         &self,
         repos: &[RepoText],

@@ -107,7 +107,7 @@ async fn a_publication_has_all_tables() {
     }
     let text = |name: &str| fs::read_to_string(file(name)).unwrap();
     assert!(text("README.md").contains("license: \"cc0-1.0\"\nconfigs:\n- config_name: repos"));
-    assert!(text("SCHEMA.md").contains("| `parameter_total` | int64, nullable | The number of"));
+    assert!(text("SCHEMA.md").contains("| `parameter_total` | int64? | Number of parameters |"));
     let key = "| `files` | ";
     let line = text("README.md").lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));
     assert!(line.unwrap().contains(" | `repo`, `path` | The bytes that the counts"));

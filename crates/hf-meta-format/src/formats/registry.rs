@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::{Format, RepoPath, WeightFileName, gguf, pytorch, safetensors};
 
-/// The accepted formats: the built-in ones, with safetensors first, then those of the caller.
+/// The accepted formats in order of preference: safetensors, the other built-in formats, and the formats of the caller.
 #[derive(Clone, Debug)]
 pub struct Formats(Arc<[Arc<dyn Format>]>);
 

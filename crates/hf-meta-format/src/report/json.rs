@@ -204,7 +204,7 @@ impl Serialize for TensorTable {
     }
 }
 
-/// Serializes headers by the names of their files.
+/// Serializes headers as a map with file names as keys.
 pub(super) fn serialize_headers<H: Serialize, S: Serializer>(
     headers: &[(RepoPath, H)],
     serializer: S,

@@ -304,7 +304,7 @@ impl ExpertGroup {
     }
 }
 
-/// Returns the number of parameters per expert, which must be the same for all; 0 if there are no experts.
+/// Returns the number of parameters per expert. All experts must be of equal size. Without experts, it is 0.
 fn common_size(experts: &[u64]) -> Result<u64, UnknownActive> {
     let size = experts.first().copied().unwrap_or_default();
     if experts.contains(&0) {

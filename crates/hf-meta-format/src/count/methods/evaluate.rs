@@ -155,8 +155,7 @@ impl Attempt<'_> {
         found
     }
 
-    /// Returns the name of a missing part. The names of parts of stacked experts are in the same order as those of the
-    /// weights.
+    /// Returns the name of a missing part. Stacked experts list the names of each part in the order of the weights.
     fn missing_name(&self, part: &LayoutPart) -> String {
         let names = self.parts.layout.weights().names;
         let at = names.iter().position(|name| without_star(name) == self.parts.weights.0.name);

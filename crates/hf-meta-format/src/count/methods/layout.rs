@@ -41,7 +41,8 @@ pub(super) struct PackedLayout {
     /// A condition that shapes do not express. It gets the bits that the recipe states for the module.
     pub(super) condition: Option<Condition>,
     pub(super) flags: &'static [Flag],
-    /// The bits of the container, if they are not those of the dtype.
+    /// The number of bits of an element that contain weights, if it differs from the bits of the dtype. HQQ stores bytes as
+    /// floats.
     pub(super) word: Option<u64>,
     /// The recipes with this layout, separated by spaces: the method, or the method and its format. Empty for all
     /// recipes of the method.

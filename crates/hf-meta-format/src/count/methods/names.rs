@@ -51,7 +51,8 @@ const QUANTIZER_STATE: AuxiliaryNames = &[
     (State, &["fp8_amax_input", "fp8_amax_weight", "fp8_scale_input", "fp8_scale_weight"]),
 ];
 
-/// The names of auxiliary tensors, separated by spaces, that unquantized models use, too. They are no reason to request `config.json`.
+/// The names of auxiliary tensors that unquantized models also use, separated by spaces. `config.json` is not requested for
+/// these names.
 const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv *_weight_scale perm SU \
     SV Wscale codebook_id tables tables2 *_zero_point meta *_shape *_g_idx su sv mcg mul1 *_global_scale \
     *_weight_scale_2 weight_quantizer.svdquant_lora_a weight_quantizer.svdquant_lora_b act_global_scale \
@@ -109,7 +110,7 @@ impl Method {
     }
 }
 
-/// The methods by the names of the components that may contain their weights.
+/// A map from the name of a component to the methods that store weights in it.
 static METHODS_OF: LazyLock<HashMap<&str, Vec<&Method>>> = LazyLock::new(|| {
     let mut methods = HashMap::<&str, Vec<&'static Method>>::new();
     for method in METHODS {

@@ -309,8 +309,8 @@ impl<'a> ConfiguredMethod<'a> {
     }
 }
 
-/// Derives the number of weights of a module: with the first method that recognizes its components, those of the
-/// configuration first. Of the layouts of a method, the first with the highest certainty wins. Returns `None` if no
+/// Derives the number of weights of a module with the first method that recognizes its components. The method of the
+/// configuration is tried first. Of the layouts of a method, the first with the highest certainty wins. Returns `None` if no
 /// method recognizes the components.
 ///
 /// # Errors

@@ -45,7 +45,8 @@ impl Side {
     }
 }
 
-/// A dimension of a stored tensor. `bits` are the bits per weight, and `word` those of the container.
+/// A dimension of a stored tensor, as a formula. `bits` is the number of bits per weight, and `word` the number of bits per
+/// container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
     /// The side.
@@ -172,7 +173,7 @@ impl Term {
         }
     }
 
-    /// Returns the dimension per element of the side, as numerator and denominator; `None` if it is no fraction.
+    /// Returns the ratio of the dimension to the side, as numerator and denominator. `None` if the ratio is not constant.
     fn fraction(self, units: &Units<'_>) -> Option<[u64; 2]> {
         let Units { bits, word, stored, stated } = *units;
         let [numerator, denominator] = match self {
