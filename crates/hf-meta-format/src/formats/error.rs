@@ -132,6 +132,11 @@ impl HeaderError {
         Self::new(kind, format!("tensor `{}` {rule}", clip(name))).with_tensor(name)
     }
 
+    /// Creates the error of two tensors with the same name.
+    pub(crate) fn duplicate(tensor: &str) -> Self {
+        Self::of_tensor(HeaderErrorKind::DuplicateTensor, tensor, "appears twice in the header")
+    }
+
     /// Creates the error for a tensor whose size does not fit in 64 bits.
     #[must_use]
     pub fn overflow(tensor: &str) -> Self {

@@ -323,10 +323,7 @@ impl TensorTableBuilder {
     pub fn finish(self) -> Result<TensorTable, HeaderError> {
         let Self { names, mut packed, mut starts, data_end, error, .. } = self;
         let names = names.into_names();
-        let names = names.map_err(|name| {
-            let rule = "appears twice in the header";
-            HeaderError::of_tensor(HeaderErrorKind::DuplicateTensor, &name, rule)
-        })?;
+        let names = names.map_err(|name| HeaderError::duplicate(&name))?;
         error.map_or(Ok(()), Err)?;
         packed.bytes.shrink_to_fit();
         starts.shrink_to_fit();

@@ -85,7 +85,11 @@ pub(super) fn table(
     }
     views.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     let imports = pickle.imports.iter().cloned().collect();
-    Ok((builder.finish()?, PickleSummary { imports, views }))
+    let (tensors, summary) = (builder.finish()?, PickleSummary { imports, views });
+    // If a dictionary repeats a key, the name would identify a stored tensor and an alias.
+    let repeated = summary.aliases().find(|alias| tensors.get(&alias.name).is_some());
+    repeated.map_or(Ok(()), |alias| Err(HeaderError::duplicate(&alias.name)))?;
+    Ok((tensors, summary))
 }
 
 /// Finds the elements that several tensors share, so that each element is new in one tensor only.

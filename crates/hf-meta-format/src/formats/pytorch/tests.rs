@@ -116,6 +116,25 @@ fn views_name_the_tensor_that_contains_them() {
     assert_eq!(views("slices.bin"), [""; 0]);
 }
 
+/// A repeated key must not identify a stored tensor and an alias.
+#[test]
+fn a_name_of_a_tensor_and_of_an_alias_is_a_duplicate() {
+    let item = |name: &str, storage: u8| {
+        format!(
+            "S'{name}'\nctorch._utils\n_rebuild_tensor\n\
+             ((S'storage'\nctorch\nFloatStorage\nS'{storage}'\nS'cpu'\nI10\ntQI0\n(I10\nt(I1\nttRs"
+        )
+    };
+    let file = |items: [String; 3]| {
+        checkpoint(format!("}}{}.", items.concat()).as_bytes(), &[("0", 40), ("1", 40)])
+    };
+    let repeated = file([item("a", 1), item("b", 0), item("a", 0)]);
+    assert_eq!(message(&repeated), "tensor `a` appears twice in the header");
+    let distinct = parse(&file([item("a", 1), item("b", 0), item("c", 0)])).unwrap();
+    assert_eq!(distinct.tensors().names().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(distinct.pickle().unwrap().aliases().count(), 1);
+}
+
 /// An import is listed whether it is called or not. Files without a checkpoint list it in their error.
 #[test]
 fn all_imports_of_malicious_files_are_listed() {
