@@ -152,6 +152,8 @@ pub mod layouts {}
 /// [glossary]: crate::docs::glossary
 /// [JSON]: crate::docs::json
 /// [errors]: crate::docs::errors
+/// [`ClientBuilder`]: crate::ClientBuilder
+/// [`AddressPolicy::Public`]: crate::AddressPolicy::Public
 #[doc = include_str!("library.md")]
 pub mod library {}
 
@@ -212,6 +214,7 @@ pub mod speed {}
 /// [validity]: crate::docs::validity
 /// [service]: crate::docs::service
 /// [ci]: crate::docs::ci
+/// [command]: crate::docs::command
 #[doc = include_str!("tutorial.md")]
 pub mod tutorial {}
 

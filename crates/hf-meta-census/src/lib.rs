@@ -16,6 +16,18 @@
 //! A repository that cannot be read still has a row, with a [status](CensusRow::status): every repository of the
 //! manifest has exactly one row. [`tables`] describes the columns, and
 //! [`docs::census`](hf_meta::docs::census) the use.
+//!
+//! # The life of one row
+//!
+//! `hf-meta census read repos.parquet -o census` runs:
+//!
+//! 1. `manifest.rs` reads the list of repositories, in parts of 256.
+//! 2. `census.rs` starts a run, in which `run.rs` skips the parts that `storage.rs` finds in the target.
+//! 3. `reads.rs` reads a limited number of repositories concurrently, and waits for the end of an outage.
+//! 4. `read_repo.rs` calls `Model::count_and_record` of the library, which counts and also returns the header bytes.
+//! 5. `row.rs` turns the report, or the error, into a `CensusRow`.
+//! 6. `part.rs` collects the rows and headers of a part, `table.rs` encodes them as Parquet, and `storage.rs` writes
+//!    them.
 
 mod census;
 mod diff;
