@@ -87,18 +87,17 @@ impl PendingTensors {
         mut visit: impl FnMut(&Module<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         // Sorted indices take 4 bytes per run, where a map of modules would take hundreds.
-        // Sorted indices take 4 bytes per run, where a map of modules would take hundreds.
         let mut runs: Vec<_> = self.runs.indices().collect();
-        let module = |run: u32| self.runs.get(run as usize);
         // Most files are sorted by dtype and name, and a stable sort exploits existing runs.
-        runs.sort_by_key(|run| module(*run));
+        runs.sort_by_key(|run| self.runs.bytes(*run));
         let mut found = ModuleTensors::default();
-        for runs in runs.chunk_by(|a, b| module(*a) == module(*b)) {
+        for runs in runs.chunk_by(|a, b| self.runs.bytes(*a) == self.runs.bytes(*b)) {
             found.length = 0;
             for run in runs {
                 self.read_tensors(*run as usize, &mut found);
             }
-            visit(&Module { name: module(runs[0]), tensors: found.sorted() })?;
+            let name = self.runs.get(runs[0] as usize);
+            visit(&Module { name, tensors: found.sorted() })?;
         }
         Ok(())
     }

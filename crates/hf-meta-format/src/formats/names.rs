@@ -95,7 +95,7 @@ impl NameList {
     }
 
     /// Returns the bytes of a name. They sort like the text and need no check for character boundaries.
-    fn bytes(&self, at: u32) -> &[u8] {
+    pub(crate) fn bytes(&self, at: u32) -> &[u8] {
         &self.text.as_bytes()[self.range(at as usize)]
     }
 
