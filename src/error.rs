@@ -104,8 +104,8 @@ pub enum Error {
         /// The cause: a response or an I/O error.
         source: SharedError,
     },
-    /// There are no weights in a format that the call reads: neither under one of the two standard names of
-    /// safetensors, nor in the file listing, if there is one.
+    /// The repository or folder contains no weights in a supported format. Both standard names of safetensors are
+    /// missing, and the file listing, if there is one, lists no other weights.
     #[error(
         "no supported weights in `{location}`{}: neither `{single}` nor `{index}` exists",
         list_formats(other_formats)

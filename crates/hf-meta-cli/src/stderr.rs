@@ -110,7 +110,7 @@ impl ProgressLine {
         ShownProgress(self.clone())
     }
 
-    /// Redraws the line on a terminal; otherwise, prints the text. Returns false if this text is no longer shown.
+    /// Redraws the line if stderr is a terminal, and prints the text if it is not. Returns false once another text is shown.
     fn draw(&self, spinner: char, text: &ProgressText) -> bool {
         let columns = TerminalSize::from_stderr().map_or(usize::MAX, |size| size.width);
         let max_width = columns.saturating_sub(RESERVED_COLUMNS);

@@ -65,7 +65,7 @@ impl Role {
     }
 }
 
-/// Compares the positions, because components are compared for every tensor.
+/// Components are equal if their positions are. Numbers are faster to compare than names, once per tensor.
 impl PartialEq for Component {
     fn eq(&self, other: &Self) -> bool {
         self.index == other.index

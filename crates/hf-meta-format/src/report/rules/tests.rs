@@ -358,7 +358,7 @@ fn each_defect_is_found() {
     assert!(defects >= 60, "{defects}");
 }
 
-/// Nested models are parsed once. Parsing each of them again for every enclosing model would take minutes.
+/// Parses each nested model once. With one parse per enclosing model, this file would take minutes.
 #[test]
 fn models_inside_each_other_are_read_once() {
     const DEPTH: usize = 10_000;
