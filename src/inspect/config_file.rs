@@ -15,7 +15,10 @@ const CONFIG: &str = "config.json";
 fn from_json(json: Vec<u8>) -> ConfigFile {
     let (configs, finding) = match Configs::from_config_json(&json) {
         Ok(configs) => (configs, None),
-        Err(error) => (Configs::default(), Some(unusable(error.to_string()))),
+        Err(error) => {
+            let (file, reason) = (CONFIG.to_owned(), error.to_string());
+            (Configs::default(), Some(Finding::InvalidConfig { file, reason }))
+        }
     };
     ConfigFile { json: Some(json), configs, is_of_root: false, finding }
 }

@@ -18,7 +18,7 @@ use crate::formats::gguf::Gguf;
 use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
 use crate::formats::{FileHeader, Format, HeaderErrorKind, RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
-use crate::report::rules;
+use crate::report::rules::{self, ConfigCheck};
 use crate::report::verify::{self, ParameterSources, VerifiedSet, VerifyReport};
 use crate::report::{BuiltReport, Finding, HeaderTotals, ReportBuilder, Severity, bounded};
 
@@ -316,7 +316,7 @@ struct SetCheck {
     is_complete: bool,
     /// True if a missing output embedding can be found.
     checks_embeddings: bool,
-    /// True if the configuration shows whether the output embedding is tied to the input embedding.
+    /// True if the configuration describes the tensors.
     needs_config: bool,
     assembly: ReportBuilder,
     config: ConfigFile,
@@ -338,7 +338,7 @@ impl SetCheck {
         let is_described = headers.iter().any(|(_, header)| header.is_self_describing());
         // A file that was not read could contain the output embedding.
         let checks_embeddings = is_complete && !is_described && path.segments().count() == 1;
-        let needs_config = checks_embeddings && verify::has_input_embedding(headers);
+        let needs_config = is_complete && !is_described;
         let (config, parameters) = (ConfigFile::default(), ParameterSources::default());
         Self {
             path,
@@ -398,16 +398,28 @@ impl SetCheck {
         if assembled.adapter.is_some() {
             findings.extend(rules::check_adapter(config.configs.adapter(), &assembled.headers));
         }
-        if self.is_complete
-            && !config.is_of_root
-            && let Some(json) = &config.json
-        {
-            findings.extend(rules::check_model(json, &assembled.headers));
-            findings.extend(rules::check_recipe(json, &config.configs, &assembled.headers));
+        let config_check = if self.needs_config && !config.is_of_root {
+            let json = config.json.as_deref();
+            let (found, check) = rules::check_model(json, &assembled.headers);
+            findings.extend(found);
+            let recipe =
+                json.map(|json| rules::check_recipe(json, &config.configs, &assembled.headers));
+            findings.extend(recipe.into_iter().flatten());
+            check
+        } else {
+            ConfigCheck::skipped(match (self.is_complete, self.needs_config) {
+                (false, _) => "a file is missing or invalid",
+                (true, false) => "the file describes itself",
+                (true, true) => "there is none next to the weights",
+            })
+        };
+        if self.is_complete && assembled.totals.tensors == 0 && assembled.adapter.is_none() {
+            findings.push(Finding::NoTensors);
         }
         findings.extend(bounded(leading_spaces(&path, &assembled.headers)));
         let BuiltReport { totals, adapter, .. } = assembled;
-        let set = VerifiedSet::new(path, self.files, totals, self.parameters, findings);
+        let mut set = VerifiedSet::new(path, self.files, totals, self.parameters, findings);
+        set.config_check = config_check;
         let mut report = VerifyReport::new(set, filepaths);
         report.fetch.weight_bytes = totals.file_bytes;
         report.adapter = adapter.map(Box::new);

@@ -110,10 +110,10 @@ impl ErrorReport {
     }
 }
 
-/// Prints the findings of a source to stderr. Findings of severity `note` are labeled as notes.
+/// Prints the findings of a source to stderr. What is an error of a checkpoint is a warning about its count.
 pub(crate) fn print_warnings(source: &RepoArg, findings: &[Finding]) -> io::Result<()> {
     for finding in findings.iter().take(MAX_FINDINGS) {
-        let (style, label) = severity_label(finding.severity());
+        let (style, label) = severity_label(finding.severity().min(Severity::Warning));
         print_labeled("", style, label, &format!("{}: {finding}", source.display))?;
     }
     match findings.len().saturating_sub(MAX_FINDINGS) as u64 {

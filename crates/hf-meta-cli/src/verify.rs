@@ -151,6 +151,7 @@ fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
             continue;
         }
         write_findings(page, &set.findings)?;
+        write_config_check(page, set)?;
         write_summary(page, set)?;
     }
     match &report.sets[..] {
@@ -196,6 +197,13 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Writes why the tensors were not compared with `config.json`.
+fn write_config_check(page: &mut Page<'_>, set: &VerifiedSet) -> io::Result<()> {
+    let Some(reason) = &set.config_check.reason else { return Ok(()) };
+    let (label, text) = ("note: ", format!("config.json was not compared: {}", escape(reason)));
+    writeln!(page.out, "{label}{}", wrap_after_label(label.len(), &text, page.terminal))
 }
 
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.

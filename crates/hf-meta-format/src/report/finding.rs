@@ -205,7 +205,7 @@ findings! {
     "failed to fetch the parameter count that the Hub reports: {reason}";
 
     /// A dtype, and therefore the size of its elements, is unknown.
-    Warning UnknownDtype { dtype: String, tensors: u64 }
+    Error UnknownDtype { dtype: String, tensors: u64 }
     "dtype `{dtype}` is unknown, so the sizes of its tensors ({tensors}) were not checked",
     tensors = thousands(*tensors);
 
@@ -246,6 +246,14 @@ findings! {
     /// A configuration file cannot be used. Without it, packed weights and tied embeddings may go unrecognized.
     Warning UnusableConfig { file: String, reason: String }
     "`{file}` is unusable{effect}: {reason}", effect = unusable_effect(file);
+
+    /// A configuration file is not valid JSON, so that loaders fail.
+    Error InvalidConfig { file: String, reason: String }
+    "`{file}` is invalid{effect}: {reason}", effect = unusable_effect(file);
+
+    /// The files contain no tensors.
+    Error NoTensors
+    "there are no tensors";
 
     /// The size of the model's cache is unknown, so that only the memory of its weights is known.
     Warning UnknownCacheSize { reason: CacheError }
@@ -480,9 +488,19 @@ mismatches! {
     /// The configuration implies another shape of a tensor.
     Error ShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A numbered list, of layers or experts, has gaps or ends early.
-    Error MissingBlocks "{module} has {found}, but `{key}` implies {expected}";
-    /// A layer or expert lacks a module that the others have.
-    Error MissingModule "{module} is not stored, unlike in its siblings";
+    Error MissingBlocks "{found} of {module} is missing (`{key}` is {expected})";
+    /// A module of the architecture is not stored.
+    Error MissingTensor "{module} is missing";
+    /// A module of the architecture is not stored, but next to it an unknown one with its shape.
+    Error RenamedTensor "{module} is missing, and {found} has its shape: renamed?";
+    /// A list of layers has a gap.
+    Error MissingNumber "{found} of {module} is missing, although later ones are stored";
+    /// A tensor of one layer has another shape than in all other layers.
+    Error OddShape "the shape of {module} is {found}, but {expected} in the other layers";
+    /// A language model has no tensor with as many rows as its vocabulary has tokens.
+    Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
+    /// All modules with the same start of their names are missing.
+    Error MissingPath "{module} is missing, with its {found} modules";
     /// The recipe implies another shape of a part of a packed module.
     Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A packed module lacks a part that the recipe implies.
@@ -497,14 +515,12 @@ mismatches! {
     Warning SparePart "{module} is stored, but `{key}` excludes it";
     /// The embeddings are tied, but stored with different numbers of rows.
     Warning TiedShapeMismatch "{module} has {found} rows, but is tied to {expected} rows (`{key}`)";
-    /// The configuration describes a vision tower, but only the language model is stored.
-    Warning MissingVisionTower "`{key}` describes a vision tower, but only a language model is stored";
-    /// A vision tower is stored, but the configuration describes only a language model.
-    Warning SpareVisionTower "{module} of a vision tower is stored, but `{key}` is a language model";
     /// All names have the prefix of a wrapper, which training programs add and loaders do not expect.
     Warning WrappedNames "names begin with `{found}`, but loaders expect them without {module}";
     /// The configuration describes layers that draft tokens, but none are stored.
     Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
+    /// The files have tensors that the architecture does not have. Loaders ignore them.
+    Note UnknownTensor "{found} such as {module} are unknown to the architecture, and loaders ignore them";
     /// An adapter has no tensors.
     Error EmptyAdapter "{module} contains no tensors";
     /// An adapted module has another rank than its configuration states.

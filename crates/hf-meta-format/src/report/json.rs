@@ -163,6 +163,7 @@ serialize_as_objects! {
         "validFiles": document.0.valid_files,
         "tensors": document.0.tensors,
         "parameters": document.0.parameters,
+        "configCheck": document.0.config_check,
         "findings" ? document.1.then_some(&document.0.findings),
     }
 

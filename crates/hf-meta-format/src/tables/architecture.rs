@@ -15,13 +15,20 @@ use crate::base::json_object::{JsonObject, read};
 /// A line is `kind names <base name=value …`. A definition of the base applies if the line has none.
 static LINES: LazyLock<HashMap<(&str, &str), &str>> = LazyLock::new(|| {
     let mut lines = HashMap::new();
-    for line in include_str!("architectures.txt").lines().filter(|line| !line.starts_with('#')) {
+    let tables = [include_str!("architectures.txt"), include_str!("layouts.txt")];
+    for line in tables.iter().flat_map(|table| table.lines()).filter(|line| !line.starts_with('#'))
+    {
         let mut words = line.splitn(3, ' ');
         let [kind, names, rest] = [(); 3].map(|()| words.next().unwrap_or_default());
         lines.extend(names.split(',').map(|name| ((kind, name), rest)));
     }
     lines
 });
+
+/// Returns the line of a kind for a name, without both.
+pub(crate) fn text_of(kind: &str, name: &str) -> Option<&'static str> {
+    LINES.get(&(kind, name)).copied()
+}
 
 /// Returns the keys of a number, in order of precedence.
 pub(crate) fn keys_of(name: &str) -> impl Iterator<Item = &'static str> {
@@ -35,7 +42,7 @@ pub(crate) fn positive(model: &JsonObject<'_>, name: &str) -> Option<(&'static s
 }
 
 /// The definitions of an architecture.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Definitions {
     pub(crate) entries: HashMap<&'static str, &'static str>,
 }
@@ -107,6 +114,10 @@ impl<'a> ModelNames<'a> {
     /// Creates the names of a configuration.
     pub(crate) fn of_config(definitions: Definitions, object: &'a JsonObject<'_>) -> Self {
         Self::new(definitions, |key| nested_text(object, key))
+    }
+
+    pub(crate) fn of_shared(definitions: Definitions, object: Rc<JsonObject<'a>>) -> Self {
+        Self::new(definitions, move |key| nested_text(&object, key))
     }
 
     pub(crate) fn new(
@@ -259,7 +270,7 @@ mod tests {
             for name in names.split(',') {
                 assert!(known.insert((kind, name)), "{kind} {name} is defined twice");
             }
-            assert!(["cache", "modules", "size"].contains(&kind), "{line}");
+            assert!(["cache", "size"].contains(&kind), "{line}");
             for word in words {
                 if let Some(base) = word.strip_prefix('<') {
                     assert!(Definitions::find(kind, base).is_some(), "{names} {word}");

@@ -6,6 +6,7 @@
 mod adapter;
 mod config;
 mod recipe;
+mod siblings;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 pub use self::adapter::check_adapter;
-pub use self::config::check_model;
+pub use self::config::{ConfigCheck, check_model};
 pub use self::recipe::{check_recipe, recipe_file};
 pub use super::finding::{Mismatch, MismatchKind};
 use super::{Finding, bounded};

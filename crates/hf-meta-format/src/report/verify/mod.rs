@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::embeddings::{check_embeddings, has_input_embedding};
+pub use self::embeddings::check_embeddings;
 pub use self::gguf::check_gguf;
 pub use super::index_check::{check_config, check_count};
 use crate::CommitSha;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
+use crate::report::rules::ConfigCheck;
 use crate::report::{Adapter, FetchStats, Finding, HeaderTotals, Severity, Weights, bounded};
 
 /// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
@@ -63,6 +64,8 @@ pub struct VerifiedSet {
     pub tensors: u64,
     /// The parameter count according to each source.
     pub parameters: ParameterSources,
+    /// Whether the tensors were compared with `config.json`.
+    pub config_check: ConfigCheck,
     /// All findings, grouped by kind. The first set also has the findings about the repository.
     pub findings: Vec<Finding>,
 }
@@ -85,7 +88,7 @@ pub struct ParameterSources {
 }
 
 impl VerifiedSet {
-    /// Creates the result of the set at `path`, which should have `files` files.
+    /// Creates the result of the set at `path`, which should have `files` files, without comparing it with `config.json`.
     #[must_use]
     pub fn new(
         path: RepoPath,
@@ -95,7 +98,8 @@ impl VerifiedSet {
         findings: Vec<Finding>,
     ) -> Self {
         let HeaderTotals { files: valid_files, tensors, .. } = totals;
-        Self { path, files, valid_files, tensors, parameters, findings }
+        let config_check = ConfigCheck::default();
+        Self { path, files, valid_files, tensors, parameters, config_check, findings }
     }
 }
 

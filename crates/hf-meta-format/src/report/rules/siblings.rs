@@ -1,0 +1,173 @@
+//! Compares the layers of a model with each other, which needs no knowledge of its architecture.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{MismatchKind, Mismatches};
+use crate::base::model_config::ModelConfig;
+use crate::count::name_pattern::NamePattern;
+use crate::formats::{FileHeader, RepoPath};
+use crate::tables::architecture::positive;
+
+/// The number of layers that is needed to see which one differs.
+const MIN_LAYERS: usize = 4;
+
+/// The number of tensors that a layer has at least. Lists of single tensors have gaps.
+const MIN_TENSORS: usize = 4;
+
+/// The tensors of each element of a list: their shapes by the index of the rest of their names.
+type Elements = BTreeMap<u64, BTreeMap<usize, Vec<u64>>>;
+
+/// The numbered lists of a model, by the start of their names.
+#[derive(Default)]
+struct Lists<'h> {
+    lists: BTreeMap<&'h str, Elements>,
+    /// The patterns of the rests of names.
+    rests: Vec<String>,
+    indexes: HashMap<String, usize>,
+}
+
+/// Compares the layers of a model with each other, and with the few keys that mean the same in all configurations.
+pub(super) fn check_siblings(
+    config: Option<&ModelConfig<'_>>,
+    headers: &[(RepoPath, FileHeader)],
+) -> Mismatches {
+    let mut found = Mismatches::default();
+    let lists = Lists::new(headers);
+    for (path, elements) in lists.lists.iter().filter(|(_, elements)| is_layers(elements)) {
+        check_gaps(path, elements, &mut found);
+        lists.check_missing(path, elements, &mut found);
+        lists.check_shapes(path, elements, &mut found);
+    }
+    if let Some(config) = config {
+        lists.check_length(config, &mut found);
+        check_embedding(config, headers, &mut found);
+    }
+    found
+}
+
+fn is_layers(elements: &Elements) -> bool {
+    elements.len() >= MIN_LAYERS && elements.values().all(|tensors| tensors.len() >= MIN_TENSORS)
+}
+
+impl<'h> Lists<'h> {
+    fn new(headers: &'h [(RepoPath, FileHeader)]) -> Self {
+        /// The maximum number of patterns, because each name could have its own.
+        const MAX_PATTERNS: usize = 4_096;
+
+        let mut lists = Self::default();
+        for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+            let pattern = NamePattern::new(name);
+            let Some(number) = pattern.numbers.first() else { continue };
+            let rest = &pattern.text[number.pattern_end..];
+            // The experts of a layer are compared by the number of the layer alone.
+            let is_inner = pattern.numbers.len() > 1;
+            if is_inner || lists.rests.len() == MAX_PATTERNS && !lists.indexes.contains_key(rest) {
+                continue;
+            }
+            let new = lists.rests.len();
+            let index = *lists.indexes.entry(rest.to_owned()).or_insert(new);
+            if index == new {
+                lists.rests.push(rest.to_owned());
+            }
+            let elements = lists.lists.entry(&name[..number.start]).or_default();
+            elements.entry(number.value).or_default().insert(index, tensor.shape);
+        }
+        lists
+    }
+
+    /// Finds layers with fewer tensors than most others, where no other layer has just these.
+    fn check_missing(&self, path: &str, elements: &Elements, found: &mut Mismatches) {
+        let mut kinds = BTreeMap::<BTreeSet<usize>, Vec<u64>>::new();
+        for (number, tensors) in elements {
+            kinds.entry(tensors.keys().copied().collect()).or_default().push(*number);
+        }
+        let Some((usual, layers)) = kinds.iter().max_by_key(|(_, layers)| layers.len()) else {
+            return;
+        };
+        for (tensors, numbers) in kinds.iter().filter(|(tensors, _)| tensors.is_subset(usual)) {
+            if numbers.len() > 1 || layers.len() < MIN_LAYERS - 1 {
+                continue;
+            }
+            for rest in usual.difference(tensors) {
+                let name = format!("{path}{}{}", numbers[0], self.rests[*rest]);
+                found.add(MismatchKind::MissingTensor, &name, "", "", "");
+            }
+        }
+    }
+
+    /// Finds tensors between the first and the last layer that have another shape than in all other layers.
+    fn check_shapes(&self, path: &str, elements: &Elements, found: &mut Mismatches) {
+        let mut shapes = BTreeMap::<usize, BTreeMap<&Vec<u64>, Vec<u64>>>::new();
+        for (number, tensors) in elements {
+            for (rest, shape) in tensors {
+                shapes.entry(*rest).or_default().entry(shape).or_default().push(*number);
+            }
+        }
+        let ends = [elements.keys().next(), elements.keys().next_back()];
+        for (rest, shapes) in shapes.iter().filter(|(_, shapes)| shapes.len() == 2) {
+            let mut by_layers: Vec<_> = shapes.iter().collect();
+            by_layers.sort_by_key(|(_, layers)| layers.len());
+            let [(odd, layers), (usual, others)] = by_layers[..] else { continue };
+            if layers.len() > 1 || others.len() < MIN_LAYERS - 1 || ends.contains(&layers.first()) {
+                continue;
+            }
+            let name = format!("{path}{}{}", layers[0], self.rests[*rest]);
+            found.add(MismatchKind::OddShape, &name, "", format!("{usual:?}"), format!("{odd:?}"));
+        }
+    }
+
+    /// Compares the length of the longest list with the configured number of layers.
+    fn check_length(&self, config: &ModelConfig<'_>, found: &mut Mismatches) {
+        let Some((key, length)) = positive(config.text_model(), "layers") else { return };
+        let lists = self.lists.iter().filter(|(_, elements)| is_layers(elements));
+        let Some((path, elements)) = lists.max_by_key(|(_, elements)| elements.len()) else {
+            return;
+        };
+        let stored = elements.len() as u64;
+        // Much shorter lists count something else.
+        if stored < length && stored * 2 > length {
+            let missing =
+                (0..length).find(|number| !elements.contains_key(number)).unwrap_or(length);
+            let path = path.trim_end_matches('.');
+            found.add(MismatchKind::MissingBlocks, path, key, length, format!("layer {missing}"));
+        }
+    }
+}
+
+/// Finds a number that no layer has.
+fn check_gaps(path: &str, elements: &Elements, found: &mut Mismatches) {
+    let last = elements.keys().next_back().copied().unwrap_or_default();
+    let missing: Vec<_> =
+        (0..last.min(4_096)).filter(|number| !elements.contains_key(number)).collect();
+    if let [first, ..] = missing[..]
+        && missing.len() * 2 < elements.len()
+        && first > 0
+    {
+        let path = path.trim_end_matches('.');
+        found.add(MismatchKind::MissingNumber, path, "", "", format!("layer {first}"));
+    }
+}
+
+/// Compares the rows of all matrices with the size of the vocabulary of a language model.
+fn check_embedding(
+    config: &ModelConfig<'_>,
+    headers: &[(RepoPath, FileHeader)],
+    found: &mut Mismatches,
+) {
+    const KEY: &str = "vocab_size";
+
+    let classes = config.outermost().get::<Vec<String>>("architectures").unwrap_or_default();
+    let is_causal = classes.iter().any(|class| class.ends_with("ForCausalLM"));
+    let Some(rows) = config.text_model().number(KEY).filter(|rows| is_causal && *rows > 0) else {
+        return;
+    };
+    let mut tensors = headers.iter().flat_map(|(_, header)| header.tensors());
+    if headers.iter().all(|(_, header)| header.tensors().is_empty()) {
+        return;
+    }
+    if !tensors
+        .any(|(_, tensor)| tensor.shape.len() == 2 && tensor.shape.iter().any(|side| *side >= rows))
+    {
+        found.add(MismatchKind::MissingEmbedding, "", KEY, rows, "");
+    }
+}
