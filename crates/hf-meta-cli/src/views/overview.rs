@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::io;
 
-use hf_meta::report::text::{bytes, escape, short};
+use hf_meta::report::text::{bytes, escape, short, thousands};
 use hf_meta::{CountReport, Error};
 
 use super::parameters::bits_per_parameter;
+use crate::memory::answer;
 use crate::output::Page;
 use crate::table::{OutputFormat, Shrink, Table};
 
@@ -39,6 +40,8 @@ pub(crate) struct OverviewRow {
     dtype: String,
     bytes: Option<u64>,
     memory: Option<u64>,
+    /// Whether the model fits, and the longest context that fits, if they were requested.
+    fit: Option<(Option<bool>, Option<u64>)>,
     quantization: String,
     commit: String,
     error: &'static str,
@@ -49,6 +52,7 @@ impl OverviewRow {
         let (count, breakdown) = (&report.parameter_count, &report.breakdown);
         let main = count.iter().max_by_key(|(_, parameters)| *parameters);
         let file_type = report.model.as_ref().and_then(|model| model.file_type.as_deref());
+        let fit = report.memory.as_ref().and_then(|memory| memory.fit.as_ref());
         Self {
             repo: escape(&report.source),
             parameters: Some(count.total()),
@@ -57,6 +61,7 @@ impl OverviewRow {
             dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
             bytes: Some(count.totals().bytes),
             memory: report.memory.as_ref().and_then(|memory| memory.total_bytes),
+            fit: fit.map(|fit| (fit.fits, fit.longest_context)),
             quantization: breakdown
                 .method
                 .as_deref()
@@ -69,6 +74,11 @@ impl OverviewRow {
 
     pub(crate) fn from_error(repo: &str, error: &Error) -> Self {
         Self { repo: escape(repo), error: error.code(), ..Self::default() }
+    }
+
+    /// Returns the longest context that fits.
+    fn longest_context(&self) -> Option<u64> {
+        self.fit.and_then(|(_, longest)| longest)
     }
 
     /// Returns the number of stored bits per parameter.
@@ -130,6 +140,10 @@ fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
         .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
         .number("memory", |row| row.memory.map_or_else(String::new, bytes))
         .shown_if(has(|row| row.memory.is_some()))
+        .text("fits", |row| row.fit.map_or_else(String::new, |(fits, _)| answer(fits).to_owned()))
+        .shown_if(has(|row| row.fit.is_some()))
+        .number("longest_context", |row| row.longest_context().map_or_else(String::new, thousands))
+        .shown_if(has(|row| row.fit.is_some()))
         .text("quantization", |row| row.quantization.clone())
         .shrink(Shrink::TruncateTo(MIN_METHOD_WIDTH))
         .shown_if(has(|row| !row.quantization.is_empty()))
@@ -146,6 +160,12 @@ pub(crate) fn machine_columns<'a>() -> Table<'static, &'a OverviewRow> {
         .text("dtype", |row| row.dtype.clone())
         .number("bits", |row| row.bits())
         .number("bytes", move |row| number(row.bytes))
+        .number("memory", move |row| number(row.memory))
+        .text("fits", |row| match row.fit {
+            Some((Some(fits), _)) => fits.to_string(),
+            _ => String::new(),
+        })
+        .number("longest_context", move |row| number(row.longest_context()))
         .text("quantization", |row| row.quantization.clone())
         .text("commit", |row| row.commit.clone())
         .text("error", |row| row.error.to_owned())

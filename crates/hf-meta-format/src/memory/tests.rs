@@ -324,7 +324,11 @@ fn keys_of_gguf_states_are_checked() {
 
 #[test]
 fn engines_and_dtypes_change_the_size() {
-    let of = |config: &str| CacheLayout::from_config_json(config.as_bytes());
+    type Derive = Box<dyn Fn(&MemoryOptions) -> Result<CacheLayout, CacheError>>;
+    let of = |config: &str| -> Derive {
+        let config = config.to_owned();
+        Box::new(move |options| CacheLayout::for_options(config.as_bytes(), options))
+    };
     let llama =
         r#"{"model_type":"llama","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":64"#;
     let dense = of(&format!("{llama}}}"));
@@ -341,13 +345,15 @@ fn engines_and_dtypes_change_the_size() {
     let falcon = of(r#"{"model_type":"falcon","new_decoder_architecture":true}"#);
     let state =
         of(r#"{"model_type":"lfm2","num_hidden_layers":1,"full_attn_idxs":[],"dtype":"bfloat16"}"#);
-    let gguf_gemma = gguf(&[
-        ("general.architecture", "gemma3"),
-        ("gemma3.block_count", "6"),
-        ("gemma3.attention.head_count", "1"),
-        ("gemma3.embedding_length", "32"),
-        ("gemma3.attention.sliding_window", "4096"),
-    ]);
+    let gguf_gemma: Derive = Box::new(|_| {
+        gguf(&[
+            ("general.architecture", "gemma3"),
+            ("gemma3.block_count", "6"),
+            ("gemma3.attention.head_count", "1"),
+            ("gemma3.embedding_length", "32"),
+            ("gemma3.attention.sliding_window", "4096"),
+        ])
+    });
     let (stored, vllm, llama_cpp) = (Engine::Stored, Engine::Vllm, Engine::LlamaCpp);
     let (bf16, fp8, q8) = (Some(CacheDtype::Bf16), Some(CacheDtype::Fp8), Some(CacheDtype::Q8_0));
     // The sizes in bytes at 10,000 tokens.
@@ -369,21 +375,25 @@ fn engines_and_dtypes_change_the_size() {
         (&scheme, vllm, bf16, Some(128 * 10_000 * 2)),
         (&scheme, stored, None, Some(128 * 10_000 * 2)),
         (&gemma, stored, None, Some(64 * (10_000 + 5 * 4_095) * 2)),
-        (&gemma, vllm, None, None),
+        // Five windows with a block more than the full layer, in groups of one layer.
+        (&gemma, vllm, None, Some((5 * 626 + 625) * 16 * 64 * 2)),
         (&gemma, llama_cpp, None, None),
         (&gguf_gemma, llama_cpp, None, Some(64 * (10_240 + 5 * 4_608) * 2)),
         (&latent, vllm, None, Some(2 * 576 * 10_000 * 2)),
         (&latent, llama_cpp, None, Some(2 * 576 * 10_240 * 2)),
         (&indexed, stored, None, Some(2 * (576 + 128) * 10_000 * 2)),
-        (&indexed, vllm, None, None),
-        (&falcon, vllm, None, None),
+        (&indexed, vllm, None, Some(157 * 64 * 2 * (576 * 2 + 132))),
+        (&falcon, vllm, None, Some(32 * 71 * 2 * 64 * 10_000 * 2)),
+        (&falcon, vllm, fp8, Some(32 * 71 * 2 * 64 * 10_000 * 2)),
+        (&falcon, llama_cpp, None, None),
+        (&gguf_gemma, vllm, None, None),
         // The inputs of a convolution are not stored in the dtype of the cache.
         (&state, stored, fp8, Some(2_560 * 3 * 2)),
-        (&state, vllm, None, None),
+        (&state, vllm, None, Some(2_560 * 2 * 2)),
     ];
     for (at_case, (layout, engine, cache_dtype, expected)) in cases.into_iter().enumerate() {
         let options = MemoryOptions { engine: Some(engine), cache_dtype, ..at(10_000) };
-        let memory = Memory::new(0, layout.clone(), options);
+        let memory = Memory::new(0, layout(&options), options);
         assert_eq!(memory.total_bytes, expected, "case {at_case}: {memory:?}");
         assert_eq!(memory.unknown.is_some(), expected.is_none(), "case {at_case}");
     }
@@ -485,5 +495,71 @@ fn the_longest_context_fits_and_the_next_one_does_not() {
     assert_eq!(memory.longest_context(token * 1_000), Some(1_000));
     assert_eq!(memory.longest_context(token * 1_001 - 1), Some(1_000));
     assert_eq!(memory.longest_context(token * 10_000), Some(8_192));
-    assert_eq!(memory.longest_context(token - 1), None);
+    assert_eq!(memory.longest_context(token - 1), Some(0));
+}
+
+/// Returns the options of a plan of vLLM, by their names in the fixture; `None` for a GPU whose rules differ.
+fn vllm_options(name: &str, kind: &str) -> Option<MemoryOptions> {
+    let (mut vllm, mut cache_dtype) = (VllmOptions::default(), None);
+    match name {
+        "base" => {}
+        "fp8" => cache_dtype = Some(CacheDtype::Fp8),
+        "nohma" => vllm.hybrid_manager = false,
+        "nopc" => vllm.prefix_caching = false,
+        "mbt2048" => vllm.max_batched_tokens = 2_048,
+        "nosync" => vllm.async_scheduling = false,
+        "bs64" => vllm.block_size = Some(64),
+        "l4" => vllm.max_batched_tokens = 2_048,
+        // The cache of GLM-5 is `fp8` there.
+        "b200" if kind == "mla+indexer" => return None,
+        "b200" => {
+            vllm.max_batched_tokens = 16_384;
+            vllm.block_size = (kind == "mla").then_some(32);
+        }
+        _ => vllm.gpus = name.strip_prefix("tp")?.parse().ok()?,
+    }
+    let engine = Some(Engine::Vllm);
+    Some(MemoryOptions { engine, cache_dtype, vllm, ..MemoryOptions::default() })
+}
+
+/// Compares with the plans of vLLM. A size is equal to the byte, or unknown.
+#[test]
+fn blocks_are_those_of_vllm() {
+    let table = include_str!("../../../../fixtures/memory/vllm.tsv");
+    let (mut wrong, mut exact, mut unknown) = (Vec::new(), 0, BTreeMap::new());
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let [config, kind, plans] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        for plan in plans.split(' ') {
+            let [name, tokens, bytes, block_size, block_bytes, blocks] =
+                plan.split(',').collect::<Vec<_>>()[..]
+            else {
+                panic!("{plan}")
+            };
+            let Some(options) = vllm_options(name, kind) else { continue };
+            let options = MemoryOptions { context: tokens.parse().ok(), ..options };
+            let layout = CacheLayout::for_options(config.as_bytes(), &options);
+            let memory = Memory::new(0, layout, options);
+            let Some(found) = memory.plan else {
+                *unknown.entry(kind).or_insert(0) += 1;
+                continue;
+            };
+            let found = [
+                found.block_size,
+                found.bytes_per_block,
+                found.blocks,
+                memory.total_bytes.unwrap(),
+            ];
+            let expected = [block_size, block_bytes, blocks, bytes];
+            let expected = expected.map(|text| text.parse::<u64>().unwrap());
+            if found == expected {
+                exact += 1;
+            } else {
+                wrong.push(format!("{config} {plan}: {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!((exact, unknown), (330, BTreeMap::from([("other", 20)])));
 }
