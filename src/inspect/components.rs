@@ -4,9 +4,10 @@ use futures::future::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::Target;
-use super::call::{Call, CallState};
+use super::call::Call;
 use super::count::Inspected;
 use super::locate::Located;
+use super::verify::CONCURRENT_SETS;
 use crate::error::Error;
 use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
 use crate::formats::{RepoPath, WeightsKind};
@@ -16,9 +17,6 @@ use crate::report::{CountReport, Finding};
 
 /// The maximum number of components. A pipeline has a dozen.
 const MAX_COMPONENTS: usize = 100;
-
-/// The number of components to read concurrently. Together they may use as much memory for headers as one call.
-const CONCURRENT_SETS: usize = 4;
 
 impl Call {
     /// Returns the sets that a loader of the main set loads, without the main set itself.
@@ -93,9 +91,8 @@ impl Call {
         sets: Vec<WeightSet>,
     ) -> Result<Vec<MemoryComponent>, Error> {
         let reads = sets.into_iter().map(|set| {
-            let (commit, shares) = (report.commit.clone(), CONCURRENT_SETS as u64);
-            let state = CallState { commit: commit.clone(), shares, ..CallState::default() };
-            let mut call = Self { state, ..self.clone() };
+            let (mut call, commit) = (self.for_set(CONCURRENT_SETS as u64), report.commit.clone());
+            call.state.commit.clone_from(&commit);
             async move {
                 let Located { weights, .. } = call.find_set(&set, commit).await?;
                 let weight_bytes = call.read_set(weights).await?.assembly.tensor_bytes();

@@ -46,7 +46,8 @@ pub(crate) struct MemoryArgs {
     engine: Option<Engine>,
 
     /// Maximum number of tokens of a step of vLLM [default: 8192, as `vllm serve` on an H100; 2048 on small GPUs]
-    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
+    // A name of this length would move all descriptions of the short help to separate lines.
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens, hide_short_help = true)]
     max_num_batched_tokens: Option<u64>,
 
     /// Number of GPUs that share the model in vLLM (tensor parallelism); sizes are per GPU [default: 1]

@@ -294,6 +294,7 @@ fn a_pipeline_is_the_sum_of_its_components() {
         .file("unet/diffusion_pytorch_model.safetensors", weights(30))
         .file("unet/diffusion_pytorch_model.fp16.safetensors", weights(15))
         .file("unet/config.json", File::from_bytes(r#"{"_class_name":"UNet2DConditionModel"}"#))
+        .file("vae/diffusion_pytorch_model.bin", File::from_bytes("not read"))
         .file("vae/diffusion_pytorch_model.safetensors", weights(3))
         .file("text_encoder/model.safetensors", weights(5))
         .file("safety_checker/model.safetensors", weights(2))

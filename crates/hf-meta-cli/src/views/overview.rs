@@ -40,7 +40,7 @@ pub(crate) struct OverviewRow {
     dtype: String,
     bytes: Option<u64>,
     memory: Option<u64>,
-    /// Whether the model fits, and the longest context that fits, if they were requested.
+    /// The answer whether the model fits, and the longest context that fits, if they were requested.
     fit: Option<(Option<bool>, Option<u64>)>,
     quantization: String,
     commit: String,

@@ -87,7 +87,7 @@ pub enum CacheError {
         /// The name of the engine.
         engine: &'static str,
     },
-    /// The heads of the model cannot be divided among so many GPUs.
+    /// The heads of the model cannot be divided among the GPUs.
     #[error("the heads of its layers cannot be divided among {gpus} GPUs")]
     Indivisible {
         /// The number of GPUs.

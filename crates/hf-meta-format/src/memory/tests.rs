@@ -563,3 +563,115 @@ fn blocks_are_those_of_vllm() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
     assert_eq!((exact, unknown), (330, BTreeMap::from([("other", 20)])));
 }
+
+#[test]
+fn sizes_are_read_as_people_write_them() {
+    let cases = [
+        ("24GB", Some(24_000_000_000)),
+        ("24G", Some(24_000_000_000)),
+        ("24 gb", Some(24_000_000_000)),
+        (" 80 GiB ", Some(80 << 30)),
+        ("80Gi", Some(80 << 30)),
+        ("1.5GB", Some(1_500_000_000)),
+        ("23.6GiB", Some(25_340_307_046)),
+        ("0.5k", Some(500)),
+        ("1tib", Some(1 << 40)),
+        ("7B", Some(7)),
+        ("24", None),
+        ("", None),
+        ("GB", None),
+        (".5GB", None),
+        ("1.GB", None),
+        ("1.2.3GB", None),
+        ("-1GB", None),
+        ("0GB", None),
+        ("24i", None),
+        ("24 XB", None),
+        ("1e3GB", None),
+        ("9999999999TB", None),
+        ("99999999999999999999GB", None),
+        ("0.0000000000000001GB", None),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(parse_size(text), expected, "{text:?}");
+    }
+}
+
+/// The answer for 1,000 bytes of weights and 128 bytes per token, for a maximum of 100 tokens.
+#[test]
+fn answers_are_true_false_or_unknown() {
+    let config = |architecture: &str, maximum: &str| {
+        format!(
+            r#"{{"model_type":"{architecture}","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":32{maximum}}}"#
+        )
+    };
+    let maximum = r#","max_position_embeddings":100"#;
+    let (llama, endless) = (config("llama", maximum), config("llama", ""));
+    let unknown = config("brand_new", maximum);
+    // Budget, context, answer, longest context, sequences, reason.
+    let cases = [
+        (&llama, 13_800, None, Some(true), Some(100), Some(1), false),
+        (&llama, 13_799, None, Some(false), Some(99), Some(0), false),
+        (&llama, 40_000, None, Some(true), Some(100), Some(3), false),
+        (&llama, 1_000, None, Some(false), Some(0), Some(0), false),
+        (&llama, 999, None, Some(false), Some(0), Some(0), false),
+        (&llama, 13_800, Some(50), Some(true), Some(100), Some(2), false),
+        (&llama, 99_999, Some(101), None, Some(100), Some(7), true),
+        (&llama, 999, Some(101), Some(false), Some(0), Some(0), false),
+        (&endless, 600_000, None, Some(true), Some(4_679), Some(1), false),
+        (&unknown, 13_800, None, None, None, None, true),
+        (&unknown, 999, None, Some(false), Some(0), None, false),
+    ];
+    for (config, budget, context, fits, longest, sequences, has_reason) in cases {
+        let options = MemoryOptions { context, budget: Some(budget), ..MemoryOptions::default() };
+        let layout = CacheLayout::from_config_json(config.as_bytes());
+        let fit = Memory::new(1_000, layout, options).fit.unwrap();
+        let found = (fit.fits, fit.longest_context, fit.sequences, fit.reason.is_some());
+        assert_eq!(found, (fits, longest, sequences, has_reason), "{budget} {context:?}");
+    }
+    let none = CacheLayout::without_cache("pipeline");
+    let options = MemoryOptions { budget: Some(1_000), ..MemoryOptions::default() };
+    let fit = Memory::new(1_000, Ok(none), options).fit.unwrap();
+    assert_eq!((fit.fits, fit.longest_context, fit.sequences), (Some(true), None, None));
+}
+
+/// A hostile configuration or option is an error, and no arithmetic overflows.
+#[test]
+fn hostile_numbers_have_no_blocks() {
+    let largest = u64::MAX.to_string();
+    let configs = [
+        r#"{"model_type":"llama","num_key_value_heads":1,"head_dim":N}"#,
+        r#"{"model_type":"gpt_oss","sliding_window":N}"#,
+        r#"{"model_type":"gpt_oss","head_dim":1,"num_key_value_heads":1,"sliding_window":N}"#,
+        r#"{"model_type":"lfm2","hidden_size":N,"full_attn_idxs":[1]}"#,
+        r#"{"model_type":"qwen3_next","linear_num_key_heads":N}"#,
+        r#"{"model_type":"falcon_h1","mamba_n_groups":N}"#,
+        r#"{"model_type":"gpt_oss"}"#,
+    ];
+    for number in ["0", "1", "1099511627775", "1099511627776", "9223372036854775808", &largest] {
+        let parsed = number.parse().unwrap();
+        for config in configs {
+            let json = config.replace('N', number);
+            for vllm in [
+                VllmOptions::default(),
+                VllmOptions { gpus: parsed, ..VllmOptions::default() },
+                VllmOptions { max_batched_tokens: parsed, ..VllmOptions::default() },
+                VllmOptions { block_size: Some(parsed), ..VllmOptions::default() },
+            ] {
+                for (context, batch) in [(1, 1), (parsed, 1), (1, parsed), (parsed, parsed)] {
+                    let options = MemoryOptions {
+                        context: Some(context),
+                        batch: Some(batch),
+                        engine: Some(Engine::Vllm),
+                        vllm,
+                        budget: Some(parsed),
+                        ..MemoryOptions::default()
+                    };
+                    let layout = CacheLayout::for_options(json.as_bytes(), &options);
+                    let memory = Memory::new(parsed, layout, options);
+                    assert!(memory.fit.is_some(), "{json}");
+                }
+            }
+        }
+    }
+}
