@@ -125,6 +125,12 @@ pub(crate) fn write(
 /// Returns the columns for people, without empty ones.
 fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
     let has = |value: fn(&OverviewRow) -> bool| rows.iter().any(value);
+    // On a narrow terminal, the answers are more important.
+    let (detail, method) = if has(|row| row.fit.is_some()) {
+        (Shrink::Drop, Shrink::Drop)
+    } else {
+        (Shrink::Never, Shrink::TruncateTo(MIN_METHOD_WIDTH))
+    };
     Table::new()
         .text("repository", |row: &&OverviewRow| row.repo.clone())
         .shrink(Shrink::TruncateTo(MIN_REPO_WIDTH))
@@ -132,12 +138,14 @@ fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
             let mark = if row.is_exact { "" } else { "~" };
             row.parameters.map_or_else(String::new, |number| format!("{mark}{}", short(number)))
         })
+        .shrink(detail)
         .optional_number("active", |row| row.active.map_or_else(String::new, short))
         .shown_if(has(|row| row.active.is_some()))
         .text("dtype", |row| row.dtype.clone())
         .shrink(Shrink::Drop)
         .optional_number("bits", |row| row.bits())
         .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
+        .shrink(detail)
         .number("memory", |row| row.memory.map_or_else(String::new, bytes))
         .shown_if(has(|row| row.memory.is_some()))
         .text("fits", |row| row.fit.map_or_else(String::new, |(fits, _)| answer(fits).to_owned()))
@@ -145,7 +153,7 @@ fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
         .number("longest_context", |row| row.longest_context().map_or_else(String::new, thousands))
         .shown_if(has(|row| row.fit.is_some()))
         .text("quantization", |row| row.quantization.clone())
-        .shrink(Shrink::TruncateTo(MIN_METHOD_WIDTH))
+        .shrink(method)
         .shown_if(has(|row| !row.quantization.is_empty()))
 }
 

@@ -506,10 +506,9 @@ fn vllm_options(name: &str, kind: &str) -> Option<MemoryOptions> {
         "fp8" => cache_dtype = Some(CacheDtype::Fp8),
         "nohma" => vllm.hybrid_manager = false,
         "nopc" => vllm.prefix_caching = false,
-        "mbt2048" => vllm.max_batched_tokens = 2_048,
+        "mbt2048" | "l4" => vllm.max_batched_tokens = 2_048,
         "nosync" => vllm.async_scheduling = false,
         "bs64" => vllm.block_size = Some(64),
-        "l4" => vllm.max_batched_tokens = 2_048,
         // The cache of GLM-5 is `fp8` there.
         "b200" if kind == "mla+indexer" => return None,
         "b200" => {
@@ -519,7 +518,7 @@ fn vllm_options(name: &str, kind: &str) -> Option<MemoryOptions> {
         _ => vllm.gpus = name.strip_prefix("tp")?.parse().ok()?,
     }
     let engine = Some(Engine::Vllm);
-    Some(MemoryOptions { engine, cache_dtype, vllm, ..MemoryOptions::default() })
+    Some(MemoryOptions { cache_dtype, engine, vllm, ..MemoryOptions::default() })
 }
 
 /// Compares with the plans of vLLM. A size is equal to the byte, or unknown.

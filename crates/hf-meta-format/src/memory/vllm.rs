@@ -13,7 +13,6 @@ pub const VLLM_VERSION: &str = "0.33.0";
 
 /// The options of vLLM that change the size of its cache. The defaults are those of `vllm serve` on an H100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "options of vLLM, which are independent")]
 pub struct VllmOptions {
     /// The number of GPUs among which each layer is divided: `--tensor-parallel-size`.
     pub gpus: u64,
