@@ -126,7 +126,8 @@ impl Model {
 
     /// Sets the conditions for which the report computes the [memory](crate::CountReport::memory) that the model needs:
     /// its weights and its cache. By default, it computes none. Reads `config.json`, unless the weights are in GGUF
-    /// format.
+    /// format. Lists the files, as with [`other_sets`](Self::other_sets), because a pipeline needs the memory of all its
+    /// components.
     ///
     /// ```no_run
     /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
@@ -138,7 +139,7 @@ impl Model {
     /// # }
     /// ```
     pub fn memory(mut self, options: MemoryOptions) -> Self {
-        self.options.memory = Some(options);
+        (self.options.memory, self.options.list_sets) = (Some(options), true);
         self
     }
 

@@ -158,6 +158,7 @@ pub mod layouts {}
 pub mod library {}
 
 /// [`Model::memory`]: crate::Model::memory
+/// [`Fit`]: crate::memory::Fit
 /// [`Memory`]: crate::memory::Memory
 /// [`memory`]: crate::docs::json#memory
 #[doc = include_str!("memory.md")]

@@ -14,17 +14,19 @@ use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::IndexError;
 use crate::hub::CommitSha;
-use crate::memory::{CacheError, CacheLayout, Memory, MemoryOptions};
+use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 use crate::report::{
     BuiltReport, CountReport, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo, Weights,
 };
 
 /// A weight set whose headers have been read.
-struct Inspected {
+pub(super) struct Inspected {
     /// The path of the file or the index, or the pattern of shards without an index.
-    path: RepoPath,
+    pub(super) path: RepoPath,
     assembled: BuiltReport,
-    report: CountReport,
+    pub(super) report: CountReport,
+    /// The cache of the model, if it is known.
+    pub(super) cache: Result<CacheLayout, CacheError>,
 }
 
 /// The result of [`Model::count_and_record`](crate::Model::count_and_record).
@@ -45,7 +47,7 @@ impl Call {
     /// Reads all headers and returns them with their counts. Stops at the first error.
     pub(crate) async fn parse(mut self) -> Result<SafetensorsParseFromRepo, Error> {
         self.mode.keep_headers = true;
-        let Inspected { path, assembled, report } = self.inspect().await?;
+        let Inspected { path, assembled, report, .. } = self.inspect().await?;
         let file = self.files.file_name(&path);
         let parsed = self.state.work.run(0, move || assembled.into_parsed(path, report)).await;
         parsed.map_err(|source| Error::InvalidIndex { file, source })
@@ -54,7 +56,7 @@ impl Call {
     /// Reads all headers, in any format, and returns them with their counts. Stops at the first error.
     pub(crate) async fn weights(mut self) -> Result<Weights, Error> {
         self.mode.keep_headers = true;
-        let Inspected { path, assembled, report } = self.inspect().await?;
+        let Inspected { path, assembled, report, .. } = self.inspect().await?;
         let file = self.files.file_name(&path);
         let weights = self.state.work.run(0, move || assembled.into_weights(path, report)).await;
         weights.map_err(|source| Error::InvalidIndex { file, source })
@@ -183,6 +185,7 @@ impl Call {
             {
                 let mut inspected = self.finish(reads).await?;
                 inspected.report.plan = Plan::Hub;
+                self.add_memory(&mut inspected, None).await?;
                 return Ok(inspected);
             }
             let located = self.locate().await?;
@@ -197,6 +200,7 @@ impl Call {
             }
             let reads = Box::pin(self.read_set(located.weights)).await?;
             let mut inspected = self.finish(reads).await?;
+            self.add_memory(&mut inspected, located.layout.as_ref()).await?;
             inspected.report.add_other_sets(located.layout.map(|layout| layout.sets));
             let partial = (!located.is_complete).then_some(Finding::PartialListing);
             inspected.report.findings.extend(partial);
@@ -225,7 +229,8 @@ impl Call {
         }
         let weights = path.clone();
         let counted = work.run(0, move || count(assembly, config, &weights, memory)).await;
-        let (assembled, mut report) = counted.map_err(|source| self.index_error(&path, source))?;
+        let (assembled, mut report, cache) =
+            counted.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(self.source_findings());
         report.fetch = self.fetch_stats(assembled.totals.file_bytes);
         report.format = self.format(&path).name();
@@ -233,7 +238,7 @@ impl Call {
         report.commit = self.state.commit.take();
         // Without the Hub's response, the files were read with the next best plan.
         report.plan = if plan == Plan::Hub { Plan::Prefetch } else { plan };
-        Ok(Inspected { path, assembled, report })
+        Ok(Inspected { path, assembled, report, cache })
     }
 }
 
@@ -243,21 +248,15 @@ fn count(
     config: ConfigFile,
     path: &RepoPath,
     memory: Option<MemoryOptions>,
-) -> Result<(BuiltReport, CountReport), IndexError> {
+) -> Result<(BuiltReport, CountReport, Result<CacheLayout, CacheError>), IndexError> {
     let filepaths = assembly.filepaths(path);
     let assembled = assembly.finish(&config.configs);
     let mut report = assembled.report(filepaths)?;
     let json = config.json.as_deref().ok_or(CacheError::NoConfig);
-    let layout = || json.and_then(CacheLayout::from_config_json);
-    let layout = assembled.cache.clone().unwrap_or_else(layout);
-    report.layout = layout.clone().ok().map(Box::new);
-    if let Some(options) = memory {
-        let weight_bytes = report.parameter_count.totals().bytes;
-        let memory = Memory::new(weight_bytes, layout, options);
-        let unknown = memory.unknown.clone();
-        report.findings.extend(unknown.map(|reason| Finding::UnknownCacheSize { reason }));
-        report.memory = Some(Box::new(memory));
-    }
+    let options = memory.unwrap_or_default();
+    let cache = || json.and_then(|json| CacheLayout::for_options(json, &options));
+    let cache = assembled.cache.clone().unwrap_or_else(cache);
+    report.layout = cache.clone().ok().map(Box::new);
     report.findings.extend(config.finding);
-    Ok((assembled, report))
+    Ok((assembled, report, cache))
 }

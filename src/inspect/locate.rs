@@ -11,12 +11,11 @@ use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
 use crate::base::RangeBytes;
 use crate::error::{Error, QuantizationNotFound, SharedError, shared};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
-use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
+use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::http::HubError;
 use crate::hub::CommitSha;
 use crate::report::Plan;
-use crate::report::verify::pipeline_components;
 
 /// The weights that a target resolves to.
 pub(super) struct Located {
@@ -273,26 +272,6 @@ impl Call {
     /// Lists all sets of weights in the target's folder. Returns `None` if files cannot be listed.
     pub(crate) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         Ok(self.list_layout().await?.map(|(layout, _)| layout.sets))
-    }
-
-    /// Returns the sets that a loader of the main set loads, without the main set itself.
-    pub(crate) async fn loaded_with(&self, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
-        let listed = match &self.context.known_files {
-            Some(known) => Some(known.clone()),
-            None => self.files.list(None).await?,
-        };
-        let layout = Layout::new(&self.context.formats, None, &listed.unwrap_or_default().files);
-        let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
-        let index = layout.pipeline_of(main).filter(|path| path.file_name().as_str() == PIPELINE);
-        let components = match index {
-            Some(path) => {
-                let json = self.files.read_whole(path, self.context.limits.config).await?.value;
-                pipeline_components(path, &json).unwrap_or_default()
-            }
-            None => Vec::new(),
-        };
-        let loaded = layout.loaded_with(main, &components).into_iter();
-        Ok(loaded.filter(|set| set.path != main.path).cloned().collect())
     }
 
     /// Lists the target's folder, or the folder of an index. Also returns the commit if the listing reports it. Returns

@@ -14,6 +14,7 @@
 
 mod cache_lookup;
 mod call;
+mod components;
 mod config_file;
 mod count;
 mod files;

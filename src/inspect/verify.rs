@@ -30,7 +30,7 @@ const HUB_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_SETS: usize = 1_000;
 
 /// The number of weight sets to verify concurrently. Together they may use as much memory for headers as one call.
-const CONCURRENT_SETS: usize = 4;
+pub(super) const CONCURRENT_SETS: usize = 4;
 
 impl Call {
     /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings.
@@ -119,7 +119,7 @@ impl Call {
     }
 
     /// Creates the call for one of `shares` sets that are read concurrently.
-    fn for_set(&self, shares: u64) -> Self {
+    pub(super) fn for_set(&self, shares: u64) -> Self {
         let commit = self.state.commit.clone();
         let state = CallState { commit, shares, ..CallState::default() };
         Self { state, ..self.clone() }

@@ -73,6 +73,17 @@ class Results(unittest.TestCase):
         self.assertIsNone(hf_meta.inspect(name).memory)
         memory = hf_meta.inspect(name, memory=1024).memory
         self.assertEqual((memory.context, memory.cache_bytes), (1024, 1024 * 32 * 2 * 8 * 128 * 2))
+        self.assertIsNone(memory.budget_bytes)
+
+    def test_the_answer_whether_a_model_fits(self):
+        fits = hf_meta.inspect(QUANTIZED, fit="24 GB", memory=1024, engine="vllm").memory
+        self.assertEqual((fits.fits, fits.budget_bytes, fits.context_source), (True, 24 * 10**9, "option"))
+        self.assertEqual(fits.vllm["blocks"], 64)
+        small = hf_meta.inspect(QUANTIZED, fit=1).memory
+        self.assertEqual((small.fits, small.longest_context), (False, 0))
+        for arguments in [{"fit": "24"}, {"fit": "1GB", "engine": "none"}]:
+            with self.assertRaises(ValueError):
+                hf_meta.inspect(QUANTIZED, **arguments)
 
     def test_a_result_is_the_json_of_the_command(self):
         for headers, options in [(False, ["--json", "--summary"]), (True, ["--json"])]:

@@ -203,7 +203,7 @@ pub(crate) async fn run(
                 },
                 InspectedSource::Counts(report) => context.print(|page| match view {
                     View::Explain => explain::write(page, report),
-                    View::Memory => memory::write(page, &args.memory, report),
+                    View::Memory => memory::write(page, report),
                     _ => parameters::write(page, report),
                 })?,
                 InspectedSource::Headers(weights) if view == View::Tensors => {
@@ -221,7 +221,8 @@ pub(crate) async fn run(
                 })?,
             }
             context.warn(source, &inspected.report().findings);
-            Ok(unmatched(args, source, &inspected).unwrap_or(ExitStatus::Success))
+            let status = memory::status(inspected.report());
+            Ok(unmatched(args, source, &inspected).unwrap_or(status))
         }
         Err(error) => context.report(source, sources, &error),
     };
@@ -273,7 +274,7 @@ async fn overview(
         Ok(report) => {
             add(OverviewRow::from_report(&report))?;
             context.warn(source, &report.findings);
-            Ok(ExitStatus::Success)
+            Ok(memory::status(&report))
         }
         Err(error) => {
             add(OverviewRow::from_error(&source.display, &error))?;

@@ -2,12 +2,14 @@
 
 use std::io;
 
-use hf_meta::formats::WeightsKind;
-use hf_meta::memory::{self, CacheDtype, CacheSize, Engine, Memory, MemoryOptions};
+use hf_meta::memory::{
+    self, CacheDtype, CacheError, CacheSize, ContextSource, Engine, Fit, Memory, MemoryComponent,
+    MemoryOptions, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan,
+};
 use hf_meta::report::text::{bytes, counted, escape, thousands};
 use hf_meta::{CountReport, Model};
 
-use super::exit::CommandError;
+use super::exit::{CommandError, ExitStatus};
 use super::output::Page;
 use super::table::Table;
 use super::terminal::DIM;
@@ -21,7 +23,8 @@ pub(crate) struct MemoryArgs {
     #[arg(long, conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     memory: bool,
 
-    /// Print whether the model fits into this memory, such as 24GB, and the longest context that fits
+    /// Print whether the model fits into this memory, such as 24GB, and the longest context that fits; exit with 1 if a model
+    /// does not fit or if that is unknown
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     fit: Option<u64>,
@@ -41,6 +44,15 @@ pub(crate) struct MemoryArgs {
     /// Program that stores the cache for --memory and --fit: stored (no reserves), vllm or llama.cpp [default: stored]
     #[arg(long, value_name = "NAME", value_parser = parse::<Engine>)]
     engine: Option<Engine>,
+
+    /// Maximum number of tokens of a step of vLLM [default: 8192, as `vllm serve` on an H100; 2048 on small GPUs]
+    // A name of this length would move all descriptions of the short help to separate lines.
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens, hide_short_help = true)]
+    max_num_batched_tokens: Option<u64>,
+
+    /// Number of GPUs that share the model in vLLM (tensor parallelism); sizes are per GPU [default: 1]
+    #[arg(long, value_name = "GPUS", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    tp: Option<u64>,
 }
 
 impl MemoryArgs {
@@ -54,22 +66,30 @@ impl MemoryArgs {
         let Self { context, batch, cache_dtype, engine, .. } = self;
         let has_options =
             context.is_some() || batch.is_some() || cache_dtype.is_some() || engine.is_some();
-        if has_options && !self.is_selected() {
-            return Err(CommandError::usage(
-                "`--context`, `--batch`, `--cache-dtype` and `--engine` require `--memory` or `--fit`",
-            ));
-        }
-        Ok(())
+        let has_vllm_options = self.max_num_batched_tokens.is_some() || self.tp.is_some();
+        let message = if has_options && !self.is_selected() {
+            "`--context`, `--batch`, `--cache-dtype` and `--engine` require `--memory` or `--fit`"
+        } else if has_vllm_options && *engine != Some(Engine::Vllm) {
+            "`--max-num-batched-tokens` and `--tp` require `--engine vllm`"
+        } else {
+            return Ok(());
+        };
+        Err(CommandError::usage(message))
     }
 
-    /// Adds the options to a model. Finding another quantization that fits requires a list of them.
+    /// Adds the options to a model.
     pub(crate) fn apply(&self, model: Model) -> Model {
         if !self.is_selected() {
             return model;
         }
-        let Self { context, batch, cache_dtype, engine, .. } = *self;
-        let model = model.memory(MemoryOptions { context, batch, cache_dtype, engine });
-        if self.fit.is_some() { model.other_sets(true) } else { model }
+        let Self { context, batch, cache_dtype, engine, fit: budget, .. } = *self;
+        let default = VllmOptions::default();
+        let vllm = VllmOptions {
+            max_batched_tokens: self.max_num_batched_tokens.unwrap_or(default.max_batched_tokens),
+            gpus: self.tp.unwrap_or(default.gpus),
+            ..default
+        };
+        model.memory(MemoryOptions { context, batch, cache_dtype, engine, vllm, budget })
     }
 }
 
@@ -82,75 +102,100 @@ pub(crate) fn parse_tokens(text: &str) -> Result<u64, &'static str> {
 }
 
 fn parse_size(text: &str) -> Result<u64, &'static str> {
-    const UNITS: [(&str, u64); 7] = [
-        ("b", 1),
-        ("mb", 1_000_000),
-        ("gb", 1_000_000_000),
-        ("tb", 1_000_000_000_000),
-        ("mib", 1 << 20),
-        ("gib", 1 << 30),
-        ("tib", 1 << 40),
-    ];
-    let text = text.to_ascii_lowercase();
-    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let unit = UNITS.iter().find(|(name, _)| *name == unit.trim());
-    let size = unit.and_then(|(_, factor)| number.parse::<u64>().ok()?.checked_mul(*factor));
-    size.filter(|size| *size > 0).ok_or("expected a size, such as 24GB or 80GiB")
+    memory::parse_size(text).ok_or("expected a size, such as 24GB or 23.6GiB")
 }
 
-/// Writes the memory at several context lengths, and what fits.
-pub(crate) fn write(
-    page: &mut Page<'_>,
-    args: &MemoryArgs,
-    report: &CountReport,
-) -> io::Result<()> {
+/// Writes what fits, and the memory at several context lengths.
+pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()> {
     let Some(memory) = &report.memory else { return Ok(()) };
     page.heading(&report.source)?;
-    let layout = memory.layout.as_ref().ok();
-    let max_context = layout.and_then(|layout| layout.max_context);
-    let mut contexts: Vec<_> = match layout {
+    let fit = memory.fit.as_ref();
+    if let Some(fit) = fit {
+        page.line(&verdict(memory, fit))?;
+        page.lines(largest_quantization(fit))?;
+    }
+    let rows: Vec<_> = contexts(memory).into_iter().map(|context| memory.at(context)).collect();
+    let has_cache = stores_cache(memory);
+    let table = Table::new()
+        .number("context", |row: &&Memory| thousands(row.context))
+        .shown_if(has_cache)
+        .number("weights", |row| bytes(row.weight_bytes))
+        .number("cache", |row| size(row.cache))
+        .shown_if(has_cache)
+        .number("state", |row| size(row.state))
+        .shown_if(memory.state.is_none_or(|size| size.bytes > 0))
+        .number("total", |row| known(row.total_bytes));
+    page.table(&table, || &rows)?;
+    if !memory.components.is_empty() {
+        let table = Table::new()
+            .text("component", |set: &&MemoryComponent| escape(set.path.as_str()))
+            .number("weights", |set| bytes(set.weight_bytes));
+        page.table(&table, || &memory.components)?;
+    }
+    if let Some(fit) = fit.filter(|fit| !fit.quantizations.is_empty()) {
+        let table = Table::new()
+            .text("quantization", |row: &&QuantizationFit| escape(&row.quantization))
+            .number("weights", |row| bytes(row.weight_bytes))
+            .number("cache", |_| known(memory.sequence_bytes()))
+            .number("total", |row| known(row.total_bytes))
+            .text("fits", |row| answer(row.fits).to_owned());
+        page.table(&table, || &fit.quantizations)?;
+    }
+    page.lines(summary(memory))?;
+    page.styled_line(DIM, "excluded: activations, the runtime of the accelerator, fragmentation")
+}
+
+/// Returns whether the model stores a cache, as far as is known.
+fn stores_cache(memory: &Memory) -> bool {
+    memory.layout.as_ref().is_ok_and(|layout| !layout.caches.is_empty()) || memory.unknown.is_some()
+}
+
+/// Returns the context lengths of the table, in ascending order.
+fn contexts(memory: &Memory) -> Vec<u64> {
+    let max_context = memory.max_context();
+    let known = memory.layout.as_ref().ok().filter(|layout| !layout.caches.is_empty());
+    let mut contexts = match known {
         Some(_) => CONTEXTS.into_iter().chain(max_context).collect(),
         None => Vec::new(),
     };
-    contexts.retain(|context| max_context.is_none_or(|max| *context <= max));
     contexts.push(memory.context);
+    contexts.retain(|context| known.is_none() || max_context.is_none_or(|max| *context <= max));
     contexts.sort_unstable();
     contexts.dedup();
-    let rows: Vec<_> = contexts.into_iter().map(|context| memory.at(context)).collect();
-    let unknown = || "?".to_owned();
-    let size = |size: Option<CacheSize>| size.map_or_else(unknown, |size| bytes(size.bytes));
-    let table = Table::new()
-        .number("context", |row: &&Memory| thousands(row.context))
-        .number("weights", |row| bytes(row.weight_bytes))
-        .number("cache", move |row| size(row.cache))
-        .number("state", move |row| size(row.state))
-        .shown_if(memory.state.is_none_or(|size| size.bytes > 0))
-        .number("total", |row| row.total_bytes.map_or_else(unknown, bytes));
-    page.table(&table, || &rows)?;
-    for line in summary(memory) {
-        page.line(&line)?;
+    contexts
+}
+
+fn known(number: Option<u64>) -> String {
+    number.map_or_else(|| "?".to_owned(), bytes)
+}
+
+fn size(size: Option<CacheSize>) -> String {
+    known(size.map(|size| size.bytes))
+}
+
+/// Returns the word for an answer.
+pub(crate) fn answer(fits: Option<bool>) -> &'static str {
+    match fits {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "?",
     }
-    for line in args.fit.iter().flat_map(|budget| fit(report, memory, *budget)) {
-        page.line(&line)?;
-    }
-    page.styled_line(DIM, "excluded: activations, the runtime of the accelerator, fragmentation")
 }
 
 /// Describes the layers and the options, in lines.
 fn summary(memory: &Memory) -> Vec<String> {
-    let layers = match &memory.layout {
-        Ok(layout) => {
-            let caches = layout.caches.iter().map(|cache| {
-                let tokens = cache.tokens.map(|tokens| format!(" {}", thousands(tokens)));
-                format!("{} × {}{}", cache.layers, cache.kind.name(), tokens.unwrap_or_default())
-            });
-            let caches: Vec<_> = caches.collect();
-            let name = escape(&layout.architecture);
-            format!("{name}, {}: {}", counted(layout.layers, "layer"), caches.join(", "))
+    let layers = memory.layout.as_ref().ok().map(|layout| {
+        let name = escape(&layout.architecture);
+        if layout.caches.is_empty() {
+            return format!("{name}: no cache");
         }
-        Err(_) => String::new(),
-    };
+        let caches = layout.caches.iter().map(|cache| {
+            let tokens = cache.tokens.map(|tokens| format!(" {}", thousands(tokens)));
+            format!("{} × {}{}", cache.layers, cache.kind.name(), tokens.unwrap_or_default())
+        });
+        let caches: Vec<_> = caches.collect();
+        format!("{name}, {}: {}", counted(layout.layers, "layer"), caches.join(", "))
+    });
     let unknown = memory.unknown.as_ref();
     let unknown = unknown.map(|error| format!("cache unknown: {}", escape(&error.to_string())));
     let engine = memory.options.engine.unwrap_or(Engine::Stored).name();
@@ -158,42 +203,80 @@ fn summary(memory: &Memory) -> Vec<String> {
         1 => String::new(),
         batch => format!(", {batch} sequences"),
     };
-    let options = format!("cache in {}{batch}, engine {engine}", memory.cache_dtype);
-    let lines = [layers, unknown.unwrap_or_default(), options];
-    lines.into_iter().filter(|line| !line.is_empty()).collect()
+    let assumed = match memory.context_source {
+        ContextSource::Default => "; no maximum context is stated",
+        _ => "",
+    };
+    let options = format!("cache in {}{batch}, engine {engine}{assumed}", memory.cache_dtype);
+    let options = Some(options).filter(|_| stores_cache(memory));
+    let vllm = memory.plan.map(|plan| assumptions(memory, plan));
+    [layers, unknown, options].into_iter().flatten().chain(vllm.into_iter().flatten()).collect()
 }
 
-/// Describes what fits into `budget` bytes, in lines.
-fn fit(report: &CountReport, memory: &Memory, budget: u64) -> Vec<String> {
-    let size = bytes(budget);
-    let Some(needed) = memory.sequence_bytes() else {
-        let answer = if memory.weight_bytes <= budget {
-            "the weights fit; the cache is unknown"
-        } else {
-            "no, the weights do not fit"
-        };
-        return vec![format!("{size}: {answer}")];
+/// Describes the conditions in vLLM, in lines.
+fn assumptions(memory: &Memory, plan: VllmPlan) -> [String; 2] {
+    let options = memory.options.vllm;
+    let default = VllmOptions::default().max_batched_tokens;
+    let (tokens, in_flight) = (options.max_batched_tokens, options.tokens_in_flight());
+    let source = if tokens == default { ", `vllm serve` on an H100" } else { "" };
+    let gpus = match options.gpus {
+        1 => String::new(),
+        gpus => format!(" on each of {gpus} GPUs, with equal parts of the weights"),
     };
-    let answer = if memory.weight_bytes.saturating_add(needed) <= budget { "yes" } else { "no" };
-    let context = match memory.longest_context(budget) {
-        Some(context) => format!("at most {} tokens fit", thousands(context)),
-        None => "not even one token fits".to_owned(),
-    };
-    let answer = format!("{size}: {answer}, at {} tokens; {context}", thousands(memory.context));
-    let sets = report.other_sets.iter().flatten();
-    let sets = sets.filter(|set| report.model.is_some() && set.kind == WeightsKind::Model);
-    let others = sets.filter_map(|set| Some((set.bytes, set.quantization.as_deref()?)));
-    let read = report.model.as_ref().and_then(|model| model.file_type.as_deref());
-    let all = others.chain(read.map(|name| (memory.weight_bytes, name)));
-    let fits = all.filter(|(bytes, _)| bytes.saturating_add(needed) <= budget);
-    let largest = match fits.max() {
-        Some((weights, name)) => {
-            format!("the largest quantization that fits is {} ({})", escape(name), bytes(weights))
+    let (tokens, in_flight) = (thousands(tokens), thousands(in_flight));
+    let (blocks, block) = (counted(plan.blocks, "block"), thousands(plan.block_size));
+    [
+        format!("vLLM {VLLM_VERSION}{source}: {tokens} batched tokens, {in_flight} in flight"),
+        format!("{blocks} of {block} tokens{gpus}"),
+    ]
+}
+
+/// Describes whether the model fits, and the longest context that does.
+fn verdict(memory: &Memory, fit: &Fit) -> String {
+    let size = bytes(fit.budget);
+    let context = match fit.longest_context {
+        Some(0) => "; not even one token fits".to_owned(),
+        Some(context) if stores_cache(memory) => {
+            format!("; at most {} tokens fit", thousands(context))
         }
-        None if report.model.is_some() => "no quantization fits".to_owned(),
-        None => return vec![answer],
+        _ => String::new(),
     };
-    vec![answer, largest]
+    let at = match memory.context_source {
+        _ if !stores_cache(memory) => String::new(),
+        ContextSource::Default => format!(", at {} tokens (assumed)", thousands(memory.context)),
+        _ => format!(", at {} tokens", thousands(memory.context)),
+    };
+    match (fit.fits, &fit.reason) {
+        (None, Some(CacheError::ContextTooLong { .. })) => {
+            format!("{size}: {} tokens exceed its maximum{context}", thousands(memory.context))
+        }
+        (None, _) => format!("{size}: the weights fit; the cache is unknown"),
+        (Some(false), _) if memory.weight_bytes > fit.budget => {
+            format!("{size}: no, the weights do not fit")
+        }
+        (fits, _) => format!("{size}: {}{at}{context}", answer(fits)),
+    }
+}
+
+/// Names the largest quantization that fits, if the repository has quantizations.
+fn largest_quantization(fit: &Fit) -> Option<String> {
+    fit.quantizations.first()?;
+    Some(match fit.largest_quantization() {
+        Some(set) => {
+            let (name, weights) = (escape(&set.quantization), bytes(set.weight_bytes));
+            format!("the largest quantization that fits is {name} ({weights})")
+        }
+        None if fit.fits.is_none() => return None,
+        None => "no quantization fits".to_owned(),
+    })
+}
+
+/// Returns the exit status of a report: a failure if it does not fit, or if that is unknown.
+pub(crate) fn status(report: &CountReport) -> ExitStatus {
+    match report.memory.as_ref().and_then(|memory| memory.fit.as_ref()) {
+        Some(fit) if fit.fits != Some(true) => ExitStatus::CheckFailed,
+        _ => ExitStatus::Success,
+    }
 }
 
 #[cfg(test)]
@@ -201,12 +284,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_tokens_have_units() {
+    fn tokens_have_units() {
         let tokens = ["4096", "32k", "1M", "0", "k", "-1", "1.5k", "99999999999999999999"];
         let expected = [Some(4_096), Some(32_768), Some(1 << 20), None, None, None, None, None];
         assert_eq!(tokens.map(|text| parse_tokens(text).ok()), expected);
-        let sizes = ["24GB", "80 GiB", "1tib", "24", "9999999999TB"];
-        let expected = [Some(24_000_000_000), Some(80 << 30), Some(1 << 40), None, None];
-        assert_eq!(sizes.map(|text| parse_size(text).ok()), expected);
     }
 }

@@ -40,6 +40,11 @@ impl Page<'_> {
         self.styled_line(Style::new(), text)
     }
 
+    /// Writes sentences, each on a new line.
+    pub(crate) fn lines(&mut self, texts: impl IntoIterator<Item = String>) -> io::Result<()> {
+        texts.into_iter().try_for_each(|text| self.line(&text))
+    }
+
     /// Writes a sentence in a style.
     pub(crate) fn styled_line(&mut self, style: Style, text: &str) -> io::Result<()> {
         writeln!(self.out, "{style}{}{style:#}", wrap_to_terminal(text, self.terminal))

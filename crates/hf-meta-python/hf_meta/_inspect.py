@@ -22,6 +22,8 @@ def inspect(
     plan: Literal["exact", "prefetch", "hub"] = "exact",
     headers: bool = False,
     memory: int | None = None,
+    fit: int | str | None = None,
+    engine: Literal["stored", "vllm", "llama.cpp"] | None = None,
     endpoint: str | None = None,
     token: str | bool | None = None,
     timeout: float | None = None,
@@ -32,7 +34,8 @@ def inspect(
     `revision`, `path`, `plan`, `endpoint`, `token` and `timeout` (in seconds) correspond to the command-line options.
     With `headers=True`, the result also contains `header`, or `index` and `headers`. With `cache=False`, the header cache
     is neither read nor written. With `memory`, a context length in tokens or 0 for the maximum of the model, the result
-    contains `memory`: the bytes of the weights and the cache.
+    contains `memory`: the bytes of the weights and the cache. With `fit`, a size in bytes or a text such as "24GB",
+    `memory.fits` is the answer whether the model fits. `engine` is the program that stores the cache.
 
     Raises HfMetaError if the source cannot be read, OSError if a local file cannot be read, and ValueError if an argument
     is invalid.
@@ -40,7 +43,8 @@ def inspect(
     # `"gpt2"` is a repository, and `Path("gpt2")` a local folder.
     name = os.path.abspath(source) if isinstance(source, os.PathLike) else source
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
-    return Call("inspect", settings, name, revision, path, plan, headers, memory, cache, convert=to_report)
+    size = f"{fit}B" if isinstance(fit, int) else fit
+    return Call("inspect", settings, name, revision, path, plan, headers, memory, size, engine, cache, convert=to_report)
 
 
 def get_safetensors_metadata(
@@ -59,7 +63,7 @@ def get_safetensors_metadata(
     if repo_type not in (None, "model"):
         repo_id = f"{repo_type}s/{repo_id}"
     settings: Settings = {"token": token, "timeout": timeout}
-    return Call("inspect", settings, repo_id, revision, None, "exact", True, None, True, convert=to_repo_metadata)
+    return Call("inspect", settings, repo_id, revision, None, "exact", True, None, None, None, True, convert=to_repo_metadata)
 
 
 def read(repos: Any, **settings: Unpack[Settings]) -> Call[pyarrow.RecordBatch]:

@@ -137,7 +137,7 @@ class MixtureOfExperts:
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """The memory of the weights and the cache. Values are None if unknown; `unknown` has the reason."""
+    """The memory of the weights and the cache. Values are None if unknown; `unknown` and `reason` have the reason."""
 
     context: int
     batch: int
@@ -145,6 +145,7 @@ class MemoryUsage:
     cache_dtype: str
     exact: bool
     weight_bytes: int
+    context_source: str
     cache_elements: int | None = None
     cache_bytes: int | None = None
     state_elements: int | None = None
@@ -155,6 +156,15 @@ class MemoryUsage:
     layers: int | None = None
     caches: list[dict[str, Any]] | None = None
     unknown: dict[str, Any] | None = None
+    components: list[dict[str, Any]] | None = None
+    vllm: dict[str, Any] | None = None
+    budget_bytes: int | None = None
+    fits: bool | None = None
+    reason: dict[str, Any] | None = None
+    longest_context: int | None = None
+    sequences: int | None = None
+    quantizations: list[dict[str, Any]] | None = None
+    largest_quantization: str | None = None
 
 
 @dataclass(frozen=True)

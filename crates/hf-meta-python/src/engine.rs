@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
-use hf_meta::memory::MemoryOptions;
+use hf_meta::memory::{MemoryOptions, parse_size};
 use hf_meta::report::Plan;
 use hf_meta::{
     CacheMode, Client, ClientBuilder, DiskCache, ErrorKind, RetryPolicy, Source, environment_token,
@@ -153,11 +153,17 @@ impl Engine {
         plan: &str,
         headers: bool,
         memory: Option<i64>,
+        fit: Option<String>,
+        engine: Option<String>,
         cache: bool,
     ) -> PyResult<NativeCall> {
         let (plan, timeout) = (plan_by_name(plan)?, timeout(request.timeout)?);
         let memory = memory.map(u64::try_from).transpose();
         let memory = memory.map_err(|_| PyValueError::new_err("`memory` must not be negative"))?;
+        let invalid = |name| move || PyValueError::new_err(format!("`{name}` is invalid"));
+        let budget = fit.map(|size| parse_size(&size).ok_or_else(invalid("fit"))).transpose()?;
+        let engine =
+            engine.map(|name| name.parse().ok().ok_or_else(invalid("engine"))).transpose()?;
         self.start(request, move |client, _| async move {
             let source = Source::parse(&source, client.endpoint()).map_err(hf_meta::Error::from)?;
             let model = client.source(source).plan(plan);
@@ -168,9 +174,10 @@ impl Engine {
             if !cache {
                 model = model.cache_mode(CacheMode::Bypass);
             }
-            if let Some(context) = memory {
-                let context = Some(context).filter(|context| *context > 0);
-                model = model.memory(MemoryOptions { context, ..MemoryOptions::default() });
+            if memory.is_some() || budget.is_some() {
+                let context = memory.filter(|context| *context > 0);
+                let options = MemoryOptions { context, budget, engine, ..MemoryOptions::default() };
+                model = model.memory(options);
             }
             if headers { to_json(&model.inspect().await?) } else { to_json(&model.count().await?) }
         })

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 use hf_meta::formats::RepoPath;
-use hf_meta::memory::{MemoryOptions, parse_tokens};
+use hf_meta::memory::{MemoryOptions, parse_size, parse_tokens};
 use hf_meta::report::Plan;
 use hf_meta::{Client, Model};
 use hf_meta::{CommitSha, Endpoint, RepoId, Revision, Source};
@@ -41,8 +41,12 @@ impl WeightsQuery {
         let revision = query.get("revision").map(str::parse).transpose();
         let path = query.get("path").map(|path| path.trim_end_matches('/').parse()).transpose();
         let context = query.get("context").and_then(parse_tokens);
-        let memory = MemoryOptions { context, ..MemoryOptions::default() };
-        let has_memory = context.is_some() || query.get("show") == Some("memory");
+        let budget =
+            query.get("fit").map(|size| parse_size(size).ok_or_else(|| invalid("invalid size")));
+        let budget = budget.transpose()?;
+        let memory = MemoryOptions { context, budget, ..MemoryOptions::default() };
+        let has_memory =
+            context.is_some() || budget.is_some() || query.get("show") == Some("memory");
         Ok(Self {
             repo,
             revision: revision.map_err(|_| invalid("invalid revision"))?,
@@ -179,6 +183,7 @@ mod tests {
             ("a/b", "path=../../c", "invalid path"),
             ("a/b", "path=%2e%2e%2fc", "invalid path"),
             ("a/b", "path=http://x", "invalid path"),
+            ("a/b", "fit=24", "invalid size"),
         ];
         for (repo, query, invalid) in cases {
             assert_eq!(parse(repo, query), Err(invalid.to_owned()), "{repo}?{query}");

@@ -90,7 +90,7 @@ fn memory_is_listed_by_context() {
     }
     // 2,048 bytes per token.
     let row: Vec<_> =
-        page("dense").lines().nth(3).unwrap().split("  ").map(str::to_owned).collect();
+        page("dense").lines().nth(4).unwrap().split("  ").map(str::to_owned).collect();
     assert_eq!(
         row.join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
         "8,192 1.0 MB 16.8 MB 17.8 MB"
@@ -202,7 +202,7 @@ fn the_largest_quantization_that_fits_is_named() {
         ("6MB", "no quantization fits"),
     ];
     for (size, expected) in cases {
-        let text = run(&hub, &["org/gguf", "--fit", size]).data();
+        let text = run(&hub, &["org/gguf", "--fit", size]).stdout;
         assert!(text.contains(expected), "{size}: {text}");
     }
 }
@@ -219,4 +219,127 @@ fn a_badge_shows_the_memory_at_a_context() {
     assert_eq!(badge("org/dense", &["--context", "1k"]), ("3.1 MB at 1k".to_owned(), false));
     assert_eq!(badge("org/dense", &[]), ("17.8 MB at 8k".to_owned(), false));
     assert_eq!(badge("org/unknown", &[]), ("unknown".to_owned(), true));
+}
+
+/// The overview, CSV and JSON have the same answers, and the exit code tells programs.
+#[test]
+fn answers_are_the_same_in_all_formats() {
+    let hub = hub();
+    let repos = ["org/dense", "org/latent", "org/unknown", "org/sliding"];
+    let fit = ["--fit", "0.5 GB", "--context", "64k"];
+    let list = |format: &[&str]| run(&hub, &[&repos[..], &fit, format].concat());
+    let csv = list(&["--format", "csv"]);
+    assert_eq!(csv.code, 1);
+    let rows: Vec<Vec<_>> = csv.stdout.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name| rows[0].iter().position(|heading| *heading == name).unwrap();
+    let columns = [column("memory"), column("fits"), column("longest_context")];
+    let rows: Vec<_> = rows[1..].iter().map(|row| columns.map(|at| row[at])).collect();
+    let expected = [
+        // 64k exceed the maximum of 8,192.
+        ["135217728", "", "8192"],
+        ["227492416", "true", "144386"],
+        ["", "", ""],
+    ];
+    assert_eq!(rows[..3], expected);
+    let json = list(&["--json", "--summary"]);
+    assert_eq!(json.code, 1);
+    for (line, row) in json.stdout.lines().zip(&rows) {
+        let json: Value = serde_json::from_str(line).unwrap();
+        let memory = &json["memory"];
+        let text = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
+        let found = [&memory["totalBytes"], &memory["fits"], &memory["longestContext"]].map(text);
+        assert_eq!(found, row.map(str::to_owned), "{line}");
+        assert_eq!(memory["fits"].is_null(), memory["reason"].is_object(), "{line}");
+        assert_eq!(memory["budgetBytes"], 500_000_000);
+        assert_eq!(memory["contextSource"], "option");
+    }
+    let table = list(&[]);
+    assert_eq!(table.code, 1);
+    let heading = table.stdout.lines().next().unwrap();
+    assert!(heading.contains("fits") && heading.contains("longest_context"), "{heading}");
+    assert!(list(&["--format", "md"]).stdout.contains("| yes "));
+    assert_eq!(run(&hub, &["org/dense", "--fit", "24G"]).code, 0);
+    assert_eq!(run(&hub, &["org/dense", "--fit", "1MiB"]).code, 1);
+    assert_eq!(run(&hub, &["org/unknown", "--fit", "24G"]).code, 1);
+    assert_eq!(run(&hub, &["org/none", "org/dense", "--fit", "1MiB"]).code, 3);
+}
+
+#[test]
+fn a_context_beyond_the_maximum_and_an_assumed_one_are_named() {
+    let hub = hub();
+    let first = |args: &[&str]| run(&hub, args).stdout.lines().nth(1).unwrap().to_owned();
+    assert_eq!(
+        first(&["org/dense", "--fit", "1GB", "--context", "128k"]),
+        "1.0 GB: 131,072 tokens exceed its maximum; at most 8,192 tokens fit"
+    );
+    let config = r#"{"model_type":"gpt2","torch_dtype":"float16"}"#;
+    let hub = LocalHub::start([repo("org/old", config)]).unwrap();
+    let text = run(&hub, &["org/old", "--fit", "1GB"]).stdout;
+    assert!(text.contains("yes, at 4,096 tokens (assumed); at most 27,099 tokens fit"), "{text}");
+    assert!(text.contains("no maximum context is stated"), "{text}");
+    let json = run(&hub, &["org/old", "--fit", "1GB", "--json", "--summary"]).data();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["memory"]["contextSource"], "default");
+}
+
+/// A pipeline needs the memory of all components, none of which stores a cache.
+#[test]
+fn a_pipeline_is_the_sum_of_its_components() {
+    let weights = |rows: u64| tensors(&[("w.weight", "F16", &[rows, 500_000], 2)]);
+    let index = r#"{"_class_name":"StableDiffusionPipeline","unet":["diffusers","UNet2DConditionModel"],
+        "vae":["diffusers","AutoencoderKL"],"text_encoder":["transformers","CLIPTextModel"],
+        "safety_checker":["stable_diffusion","SafetyChecker"],"image_encoder":[null,null]}"#;
+    let pipeline = Repo::new("org/pipeline")
+        .file("model_index.json", File::from_bytes(index))
+        .file("unet/diffusion_pytorch_model.safetensors", weights(30))
+        .file("unet/diffusion_pytorch_model.fp16.safetensors", weights(15))
+        .file("unet/config.json", File::from_bytes(r#"{"_class_name":"UNet2DConditionModel"}"#))
+        .file("vae/diffusion_pytorch_model.bin", File::from_bytes("not read"))
+        .file("vae/diffusion_pytorch_model.safetensors", weights(3))
+        .file("text_encoder/model.safetensors", weights(5))
+        .file("safety_checker/model.safetensors", weights(2))
+        .file("image_encoder/model.safetensors", weights(50));
+    let hub = LocalHub::start([pipeline]).unwrap();
+    let output = run(&hub, &["org/pipeline", "--fit", "39MB"]);
+    assert_eq!(output.code, 1);
+    assert!(output.stdout.contains("39.0 MB: no, the weights do not fit"), "{}", output.stdout);
+    assert!(!output.stdout.contains('?'), "{}", output.stdout);
+    let rows = output.stdout.lines().filter(|line| line.contains(".safetensors")).count();
+    assert_eq!(rows, 4, "{}", output.stdout);
+    let fits = run(&hub, &["org/pipeline", "--fit", "40MB", "--json", "--summary"]);
+    assert_eq!(fits.code, 0);
+    let json: Value = serde_json::from_str(&fits.stdout).unwrap();
+    let memory = &json["memory"];
+    assert_eq!(
+        (&memory["weightBytes"], &memory["totalBytes"]),
+        (&40_000_000.into(), &40_000_000.into())
+    );
+    assert_eq!(memory["components"][3]["path"], "vae/diffusion_pytorch_model.safetensors");
+    assert_eq!(memory["components"][3]["weightBytes"], 3_000_000);
+    // One component alone is what the caller asked for.
+    let one = run(&hub, &["org/pipeline", "--path", "unet", "--json", "--summary", "--memory"]);
+    let json: Value = serde_json::from_str(&one.stdout).unwrap();
+    assert_eq!(json["memory"]["totalBytes"], 30_000_000);
+}
+
+#[test]
+fn options_of_vllm_change_the_size() {
+    let hub = hub();
+    let cache = |args: &[&str]| {
+        let fixed = ["org/sliding", "--json", "--summary", "--memory", "--engine", "vllm"];
+        let output = run(&hub, &[&fixed, args].concat());
+        let json: Value = serde_json::from_str(&output.stdout).unwrap();
+        (json["memory"]["cacheBytes"].as_u64(), json["memory"]["unknown"]["code"].clone())
+    };
+    // 4 heads of 256 elements: pages of 65,536 bytes. Five windows of 512 tokens, and one full layer.
+    let blocks = |windows: u64, full: u64| (Some((5 * windows + full) * 65_536), Value::Null);
+    assert_eq!(cache(&["--context", "64k"]), blocks(1_056 + 1, 4_096));
+    let small = ["--context", "64k", "--max-num-batched-tokens", "2048"];
+    assert_eq!(cache(&small), blocks(288 + 1, 4_096));
+    let (Some(two), _) = cache(&["--context", "64k", "--tp", "2"]) else { panic!() };
+    assert_eq!(2 * two, blocks(1_057, 4_096).0.unwrap());
+    assert_eq!(cache(&["--tp", "3"]), (None, "indivisible".into()));
+    let output = run(&hub, &["org/sliding", "--memory", "--tp", "2"]);
+    assert_eq!(output.code, 2);
+    assert!(output.stderr.contains("require `--engine vllm`"), "{}", output.stderr);
 }

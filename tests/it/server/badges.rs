@@ -47,6 +47,11 @@ async fn memory_is_computed_if_it_is_requested() {
     assert_eq!(counted["memory"]["cacheBytes"], 128 * 2 * 1_024);
     let badge = get(&router, "/badge/org/x.svg?show=memory&context=32k").await;
     assert_eq!(badge.title(), "memory: 8.39 MB at 32k");
+    let fits = |size: &str| format!("/api/models/org/x?context=1k&fit={size}");
+    for (size, expected) in [("1GB", json!(true)), ("0.1MiB", json!(false))] {
+        assert_eq!(get(&router, &fits(size)).await.json()["memory"]["fits"], expected);
+    }
+    assert_eq!(get(&router, &fits("24")).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]

@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::io;
 
-use hf_meta::report::text::{bytes, escape, short};
+use hf_meta::report::text::{bytes, escape, short, thousands};
 use hf_meta::{CountReport, Error};
 
 use super::parameters::bits_per_parameter;
+use crate::memory::answer;
 use crate::output::Page;
 use crate::table::{OutputFormat, Shrink, Table};
 
@@ -39,6 +40,8 @@ pub(crate) struct OverviewRow {
     dtype: String,
     bytes: Option<u64>,
     memory: Option<u64>,
+    /// The answer whether the model fits, and the longest context that fits, if they were requested.
+    fit: Option<(Option<bool>, Option<u64>)>,
     quantization: String,
     commit: String,
     error: &'static str,
@@ -49,6 +52,7 @@ impl OverviewRow {
         let (count, breakdown) = (&report.parameter_count, &report.breakdown);
         let main = count.iter().max_by_key(|(_, parameters)| *parameters);
         let file_type = report.model.as_ref().and_then(|model| model.file_type.as_deref());
+        let fit = report.memory.as_ref().and_then(|memory| memory.fit.as_ref());
         Self {
             repo: escape(&report.source),
             parameters: Some(count.total()),
@@ -57,6 +61,7 @@ impl OverviewRow {
             dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
             bytes: Some(count.totals().bytes),
             memory: report.memory.as_ref().and_then(|memory| memory.total_bytes),
+            fit: fit.map(|fit| (fit.fits, fit.longest_context)),
             quantization: breakdown
                 .method
                 .as_deref()
@@ -69,6 +74,11 @@ impl OverviewRow {
 
     pub(crate) fn from_error(repo: &str, error: &Error) -> Self {
         Self { repo: escape(repo), error: error.code(), ..Self::default() }
+    }
+
+    /// Returns the longest context that fits.
+    fn longest_context(&self) -> Option<u64> {
+        self.fit.and_then(|(_, longest)| longest)
     }
 
     /// Returns the number of stored bits per parameter.
@@ -115,6 +125,12 @@ pub(crate) fn write(
 /// Returns the columns for people, without empty ones.
 fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
     let has = |value: fn(&OverviewRow) -> bool| rows.iter().any(value);
+    // On a narrow terminal, the answers are more important.
+    let (detail, method) = if has(|row| row.fit.is_some()) {
+        (Shrink::Drop, Shrink::Drop)
+    } else {
+        (Shrink::Never, Shrink::TruncateTo(MIN_METHOD_WIDTH))
+    };
     Table::new()
         .text("repository", |row: &&OverviewRow| row.repo.clone())
         .shrink(Shrink::TruncateTo(MIN_REPO_WIDTH))
@@ -122,16 +138,22 @@ fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
             let mark = if row.is_exact { "" } else { "~" };
             row.parameters.map_or_else(String::new, |number| format!("{mark}{}", short(number)))
         })
+        .shrink(detail)
         .optional_number("active", |row| row.active.map_or_else(String::new, short))
         .shown_if(has(|row| row.active.is_some()))
         .text("dtype", |row| row.dtype.clone())
         .shrink(Shrink::Drop)
         .optional_number("bits", |row| row.bits())
         .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
+        .shrink(detail)
         .number("memory", |row| row.memory.map_or_else(String::new, bytes))
         .shown_if(has(|row| row.memory.is_some()))
+        .text("fits", |row| row.fit.map_or_else(String::new, |(fits, _)| answer(fits).to_owned()))
+        .shown_if(has(|row| row.fit.is_some()))
+        .number("longest_context", |row| row.longest_context().map_or_else(String::new, thousands))
+        .shown_if(has(|row| row.fit.is_some()))
         .text("quantization", |row| row.quantization.clone())
-        .shrink(Shrink::TruncateTo(MIN_METHOD_WIDTH))
+        .shrink(method)
         .shown_if(has(|row| !row.quantization.is_empty()))
 }
 
@@ -146,6 +168,12 @@ pub(crate) fn machine_columns<'a>() -> Table<'static, &'a OverviewRow> {
         .text("dtype", |row| row.dtype.clone())
         .number("bits", |row| row.bits())
         .number("bytes", move |row| number(row.bytes))
+        .number("memory", move |row| number(row.memory))
+        .text("fits", |row| match row.fit {
+            Some((Some(fits), _)) => fits.to_string(),
+            _ => String::new(),
+        })
+        .number("longest_context", move |row| number(row.longest_context()))
         .text("quantization", |row| row.quantization.clone())
         .text("commit", |row| row.commit.clone())
         .text("error", |row| row.error.to_owned())

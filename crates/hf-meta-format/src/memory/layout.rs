@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{CacheDtype, CacheError, UnknownName};
+use super::{CacheDtype, CacheError, Engine, MemoryOptions, UnknownName, VllmLayers};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::base::text::named_enum;
@@ -20,8 +20,10 @@ named_values! {
     CacheKind {
         /// Full attention stores every token.
         Full "full",
-        /// Sliding-window and chunked attention store the last tokens.
+        /// Sliding-window attention stores the last tokens.
         Window "window",
+        /// Chunked attention stores the tokens of a chunk.
+        Chunk "chunk",
         /// The indexer of sparse attention stores a key for every token.
         Index "index",
         /// Compressed attention stores one entry per group of tokens.
@@ -79,12 +81,31 @@ pub struct CacheLayout {
     pub has_fp8_scheme: bool,
     /// The layers that store a cache, grouped.
     pub caches: Vec<LayerCache>,
+    /// The layers in vLLM, or the reason why they are unknown. They depend on the options, and are derived for vLLM only.
+    pub vllm: Result<VllmLayers, CacheError>,
 }
 
 /// The maximum number of layers. The deepest known model has 128.
 const MAX_LAYERS: u64 = 1_024;
 
 impl CacheLayout {
+    /// Creates the layout of a model that stores no cache, such as a component of a pipeline.
+    #[must_use]
+    pub fn without_cache(architecture: &str) -> Self {
+        Self {
+            architecture: clip(architecture),
+            layers: 0,
+            hidden_size: None,
+            max_context: None,
+            dtype: None,
+            is_gguf: false,
+            is_specific: false,
+            has_fp8_scheme: false,
+            caches: Vec::new(),
+            vllm: Err(NO_VLLM_RULE),
+        }
+    }
+
     /// Derives the cache from the contents of `config.json`.
     ///
     /// The rules and the defaults for missing keys come from the model classes of transformers 5.23.
@@ -94,6 +115,15 @@ impl CacheLayout {
     /// Returns an error if the contents are not a JSON object, if the architecture is unknown, or if a key that the
     /// cache depends on is missing or invalid.
     pub fn from_config_json(json: &[u8]) -> Result<Self, CacheError> {
+        Self::for_options(json, &MemoryOptions::default())
+    }
+
+    /// Derives the cache from the contents of `config.json`, and also the layers in vLLM, if the options select it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error under the conditions of [`from_config_json`](Self::from_config_json).
+    pub fn for_options(json: &[u8], options: &MemoryOptions) -> Result<Self, CacheError> {
         let json = standard_json(json);
         let config: ModelConfig<'_> =
             serde_json::from_slice(&json).map_err(|_| CacheError::NotAnObject)?;
@@ -109,10 +139,25 @@ impl CacheLayout {
             let own = object.get::<String>("model_type").filter(|_| !is_decoder);
             architecture = own.or(architecture);
         }
+        // Other components of a pipeline than its encoders have a class instead of a type.
+        if let (None, Some(class)) =
+            (&architecture, config.outermost().get::<String>("_class_name"))
+        {
+            return Ok(Self::without_cache(&class));
+        }
         let architecture = architecture.ok_or(FormulaError::MissingKey { key: "model_type" })?;
         let names = |definitions| ModelNames::of_config(definitions, config.text_model());
         let layout = Self::new(&architecture, &architecture, names)?;
-        Ok(Self { dtype, has_fp8_scheme, ..layout })
+        let mut layout = Self { dtype, has_fp8_scheme, ..layout };
+        if options.engine == Some(Engine::Vllm) {
+            let definitions = Definitions::find("vllm", &architecture).ok_or(NO_VLLM_RULE);
+            let cache = || Definitions::find("cache", &architecture).ok_or(NO_VLLM_RULE);
+            let definitions = definitions.and_then(|found| Ok(found.or(cache()?)));
+            let is_fp8 = options.dtype(&layout) == CacheDtype::Fp8;
+            layout.vllm = definitions
+                .and_then(|definitions| vllm_layers(names(definitions), options.vllm.gpus, is_fp8));
+        }
+        Ok(layout)
     }
 
     /// Derives the cache from the keys of a GGUF file, as `llama.cpp` allocates it.
@@ -146,7 +191,6 @@ impl CacheLayout {
     ) -> Result<Self, CacheError> {
         let unknown = || CacheError::UnknownArchitecture { architecture: clip(architecture) };
         let mut names = names(Definitions::find("cache", name).ok_or_else(unknown)?);
-        let defined = |names: &ModelNames<'_>, name| names.defined(name).and_then(Result::ok);
         if let Some(key) = names.unsupported() {
             return Err(CacheError::UnsupportedKey { key });
         }
@@ -154,34 +198,67 @@ impl CacheLayout {
         if layers > MAX_LAYERS {
             return Err(CacheError::TooManyLayers { layers, limit: MAX_LAYERS });
         }
-        let types = names.texts(names.definitions.get("list").unwrap_or_default())?;
-        let mut groups = BTreeMap::new();
-        for layer in 0..layers {
-            names.layer = layer;
-            if defined(&names, "skip") == Some(1) {
-                continue;
-            }
-            let kind = layer_kind(&names, types.as_ref(), layers)?;
-            let parts = names.definitions.get(kind).unwrap_or_default();
-            for part in parts.split('&').filter(|part| !part.is_empty()) {
-                if let Some(cache) = layer_cache(&names, part)? {
-                    *groups.entry(cache).or_insert(0) += 1;
-                }
-            }
-        }
-        let caches = groups.into_iter().map(|(cache, layers)| LayerCache { layers, ..cache });
+        let caches = layer_caches(&mut names, layers)?;
         Ok(Self {
-            architecture: clip(architecture),
             layers,
             hidden_size: defined(&names, "$hidden"),
             max_context: defined(&names, "$context"),
-            dtype: None,
-            is_gguf: false,
             is_specific: names.definitions.get("specific").is_some(),
-            has_fp8_scheme: false,
-            caches: caches.collect(),
+            caches,
+            ..Self::without_cache(architecture)
         })
     }
+}
+
+/// The reason for architectures without a line in the table of vLLM.
+const NO_VLLM_RULE: CacheError = CacheError::NoEngineRule { engine: "vllm" };
+
+/// Returns the value of a definition, if it has one.
+fn defined(names: &ModelNames<'_>, name: &str) -> Option<u64> {
+    names.defined(name).and_then(Result::ok)
+}
+
+/// Returns the layers that store a cache, grouped.
+fn layer_caches(names: &mut ModelNames<'_>, layers: u64) -> Result<Vec<LayerCache>, CacheError> {
+    let types = names.texts(names.definitions.get("list").unwrap_or_default())?;
+    let mut groups = BTreeMap::new();
+    for layer in 0..layers {
+        names.layer = layer;
+        if defined(names, "skip") == Some(1) {
+            continue;
+        }
+        let kind = layer_kind(names, types.as_ref(), layers)?;
+        let parts = names.definitions.get(kind).unwrap_or_default();
+        for part in parts.split('&').filter(|part| !part.is_empty()) {
+            if let Some(cache) = layer_cache(names, part)? {
+                *groups.entry(cache).or_insert(0) += 1;
+            }
+        }
+    }
+    let caches = groups.into_iter().map(|(cache, layers)| LayerCache { layers, ..cache });
+    Ok(caches.collect())
+}
+
+/// Returns the layers in vLLM, divided among GPUs. The number of layers was checked before.
+fn vllm_layers(
+    mut names: ModelNames<'_>,
+    gpus: u64,
+    is_fp8: bool,
+) -> Result<VllmLayers, CacheError> {
+    names.given = vec![("gpus", gpus), ("fp8", u64::from(is_fp8))];
+    if gpus > 1 && defined(&names, "split") != Some(1) {
+        return Err(CacheError::Indivisible { gpus });
+    }
+    let layers = defined(&names, "$layers").unwrap_or(0);
+    let caches = layer_caches(&mut names, layers)?;
+    let number = |name, default| defined(&names, name).unwrap_or(default);
+    Ok(VllmLayers {
+        block_size: number("block", 16),
+        unit: number("unit", 16),
+        step: number("step", 1),
+        checkpoints: number("checkpoint", 0),
+        caches,
+    })
 }
 
 /// Returns the dtype in a configuration. Blocks are dtypes of a cache, but not of a model.
@@ -241,7 +318,7 @@ fn layer_cache(
         Some(Err(error)) => return Err(error.into()),
     };
     let kind = match (kind, tokens) {
-        (CacheKind::Window, None) => CacheKind::Full,
+        (CacheKind::Window | CacheKind::Chunk, None) => CacheKind::Full,
         (CacheKind::Compressed | CacheKind::Remainder, None) => return Err(invalid().into()),
         (kind, _) => kind,
     };

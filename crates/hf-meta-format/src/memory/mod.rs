@@ -42,13 +42,19 @@ macro_rules! named_values {
 
 use crate::base::text::named_enum;
 
+mod fit;
 mod layout;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod vllm;
 
+pub use self::fit::{ContextSource, Fit, QuantizationFit};
 pub use self::layout::{CacheKind, CacheLayout, LayerCache};
-pub use self::usage::{CacheSize, Engine, Memory, MemoryOptions, parse_tokens};
+pub use self::usage::{
+    CacheSize, Engine, Memory, MemoryComponent, MemoryOptions, parse_size, parse_tokens,
+};
+pub use self::vllm::{VLLM_VERSION, VllmLayers, VllmOptions, VllmPlan};
 pub use crate::tables::formula::FormulaError;
 use std::str::FromStr;
 
@@ -80,6 +86,26 @@ pub enum CacheError {
     NoEngineRule {
         /// The name of the engine.
         engine: &'static str,
+    },
+    /// The heads of the model cannot be divided among the GPUs.
+    #[error("the heads of its layers cannot be divided among {gpus} GPUs")]
+    Indivisible {
+        /// The number of GPUs.
+        gpus: u64,
+    },
+    /// The context is longer than the model supports.
+    #[error("the model supports at most {maximum} tokens, not {context}")]
+    ContextTooLong {
+        /// The context length in tokens.
+        context: u64,
+        /// The maximum of the model.
+        maximum: u64,
+    },
+    /// A pipeline has more components than any known one.
+    #[error("the pipeline has {limit} components or more")]
+    TooManyComponents {
+        /// The limit.
+        limit: usize,
     },
     /// The model has more layers than any known model.
     #[error("{layers} layers exceed the limit of {limit}")]

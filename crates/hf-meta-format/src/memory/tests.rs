@@ -324,7 +324,11 @@ fn keys_of_gguf_states_are_checked() {
 
 #[test]
 fn engines_and_dtypes_change_the_size() {
-    let of = |config: &str| CacheLayout::from_config_json(config.as_bytes());
+    type Derive = Box<dyn Fn(&MemoryOptions) -> Result<CacheLayout, CacheError>>;
+    let of = |config: &str| -> Derive {
+        let config = config.to_owned();
+        Box::new(move |options| CacheLayout::for_options(config.as_bytes(), options))
+    };
     let llama =
         r#"{"model_type":"llama","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":64"#;
     let dense = of(&format!("{llama}}}"));
@@ -341,13 +345,15 @@ fn engines_and_dtypes_change_the_size() {
     let falcon = of(r#"{"model_type":"falcon","new_decoder_architecture":true}"#);
     let state =
         of(r#"{"model_type":"lfm2","num_hidden_layers":1,"full_attn_idxs":[],"dtype":"bfloat16"}"#);
-    let gguf_gemma = gguf(&[
-        ("general.architecture", "gemma3"),
-        ("gemma3.block_count", "6"),
-        ("gemma3.attention.head_count", "1"),
-        ("gemma3.embedding_length", "32"),
-        ("gemma3.attention.sliding_window", "4096"),
-    ]);
+    let gguf_gemma: Derive = Box::new(|_| {
+        gguf(&[
+            ("general.architecture", "gemma3"),
+            ("gemma3.block_count", "6"),
+            ("gemma3.attention.head_count", "1"),
+            ("gemma3.embedding_length", "32"),
+            ("gemma3.attention.sliding_window", "4096"),
+        ])
+    });
     let (stored, vllm, llama_cpp) = (Engine::Stored, Engine::Vllm, Engine::LlamaCpp);
     let (bf16, fp8, q8) = (Some(CacheDtype::Bf16), Some(CacheDtype::Fp8), Some(CacheDtype::Q8_0));
     // The sizes in bytes at 10,000 tokens.
@@ -369,21 +375,25 @@ fn engines_and_dtypes_change_the_size() {
         (&scheme, vllm, bf16, Some(128 * 10_000 * 2)),
         (&scheme, stored, None, Some(128 * 10_000 * 2)),
         (&gemma, stored, None, Some(64 * (10_000 + 5 * 4_095) * 2)),
-        (&gemma, vllm, None, None),
+        // Five windows with a block more than the full layer, in groups of one layer.
+        (&gemma, vllm, None, Some((5 * 626 + 625) * 16 * 64 * 2)),
         (&gemma, llama_cpp, None, None),
         (&gguf_gemma, llama_cpp, None, Some(64 * (10_240 + 5 * 4_608) * 2)),
         (&latent, vllm, None, Some(2 * 576 * 10_000 * 2)),
         (&latent, llama_cpp, None, Some(2 * 576 * 10_240 * 2)),
         (&indexed, stored, None, Some(2 * (576 + 128) * 10_000 * 2)),
-        (&indexed, vllm, None, None),
-        (&falcon, vllm, None, None),
+        (&indexed, vllm, None, Some(157 * 64 * 2 * (576 * 2 + 132))),
+        (&falcon, vllm, None, Some(32 * 71 * 2 * 64 * 10_000 * 2)),
+        (&falcon, vllm, fp8, Some(32 * 71 * 2 * 64 * 10_000 * 2)),
+        (&falcon, llama_cpp, None, None),
+        (&gguf_gemma, vllm, None, None),
         // The inputs of a convolution are not stored in the dtype of the cache.
         (&state, stored, fp8, Some(2_560 * 3 * 2)),
-        (&state, vllm, None, None),
+        (&state, vllm, None, Some(2_560 * 2 * 2)),
     ];
     for (at_case, (layout, engine, cache_dtype, expected)) in cases.into_iter().enumerate() {
         let options = MemoryOptions { engine: Some(engine), cache_dtype, ..at(10_000) };
-        let memory = Memory::new(0, layout.clone(), options);
+        let memory = Memory::new(0, layout(&options), options);
         assert_eq!(memory.total_bytes, expected, "case {at_case}: {memory:?}");
         assert_eq!(memory.unknown.is_some(), expected.is_none(), "case {at_case}");
     }
@@ -485,5 +495,182 @@ fn the_longest_context_fits_and_the_next_one_does_not() {
     assert_eq!(memory.longest_context(token * 1_000), Some(1_000));
     assert_eq!(memory.longest_context(token * 1_001 - 1), Some(1_000));
     assert_eq!(memory.longest_context(token * 10_000), Some(8_192));
-    assert_eq!(memory.longest_context(token - 1), None);
+    assert_eq!(memory.longest_context(token - 1), Some(0));
+}
+
+/// Returns the options of a plan of vLLM, by their names in the fixture; `None` for a GPU whose rules differ.
+fn vllm_options(name: &str, kind: &str) -> Option<MemoryOptions> {
+    let (mut vllm, mut cache_dtype) = (VllmOptions::default(), None);
+    match name {
+        "base" => {}
+        "fp8" => cache_dtype = Some(CacheDtype::Fp8),
+        "nohma" => vllm.hybrid_manager = false,
+        "nopc" => vllm.prefix_caching = false,
+        "mbt2048" | "l4" => vllm.max_batched_tokens = 2_048,
+        "nosync" => vllm.async_scheduling = false,
+        "bs64" => vllm.block_size = Some(64),
+        // The cache of GLM-5 is `fp8` there.
+        "b200" if kind == "mla+indexer" => return None,
+        "b200" => {
+            vllm.max_batched_tokens = 16_384;
+            vllm.block_size = (kind == "mla").then_some(32);
+        }
+        _ => vllm.gpus = name.strip_prefix("tp")?.parse().ok()?,
+    }
+    let engine = Some(Engine::Vllm);
+    Some(MemoryOptions { cache_dtype, engine, vllm, ..MemoryOptions::default() })
+}
+
+/// Compares with the plans of vLLM. A size is equal to the byte, or unknown.
+#[test]
+fn blocks_are_those_of_vllm() {
+    let table = include_str!("../../../../fixtures/memory/vllm.tsv");
+    let (mut wrong, mut exact, mut unknown) = (Vec::new(), 0, BTreeMap::new());
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let [config, kind, plans] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        for plan in plans.split(' ') {
+            let [name, tokens, bytes, block_size, block_bytes, blocks] =
+                plan.split(',').collect::<Vec<_>>()[..]
+            else {
+                panic!("{plan}")
+            };
+            let Some(options) = vllm_options(name, kind) else { continue };
+            let options = MemoryOptions { context: tokens.parse().ok(), ..options };
+            let layout = CacheLayout::for_options(config.as_bytes(), &options);
+            let memory = Memory::new(0, layout, options);
+            let Some(found) = memory.plan else {
+                *unknown.entry(kind).or_insert(0) += 1;
+                continue;
+            };
+            let found = [
+                found.block_size,
+                found.bytes_per_block,
+                found.blocks,
+                memory.total_bytes.unwrap(),
+            ];
+            let expected = [block_size, block_bytes, blocks, bytes];
+            let expected = expected.map(|text| text.parse::<u64>().unwrap());
+            if found == expected {
+                exact += 1;
+            } else {
+                wrong.push(format!("{config} {plan}: {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!((exact, unknown), (330, BTreeMap::from([("other", 20)])));
+}
+
+#[test]
+fn sizes_are_read_as_people_write_them() {
+    let cases = [
+        ("24GB", Some(24_000_000_000)),
+        ("24G", Some(24_000_000_000)),
+        ("24 gb", Some(24_000_000_000)),
+        (" 80 GiB ", Some(80 << 30)),
+        ("80Gi", Some(80 << 30)),
+        ("1.5GB", Some(1_500_000_000)),
+        ("23.6GiB", Some(25_340_307_046)),
+        ("0.5k", Some(500)),
+        ("1tib", Some(1 << 40)),
+        ("7B", Some(7)),
+        ("24", None),
+        ("", None),
+        ("GB", None),
+        (".5GB", None),
+        ("1.GB", None),
+        ("1.2.3GB", None),
+        ("-1GB", None),
+        ("0GB", None),
+        ("24i", None),
+        ("24 XB", None),
+        ("1e3GB", None),
+        ("9999999999TB", None),
+        ("99999999999999999999GB", None),
+        ("0.0000000000000001GB", None),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(parse_size(text), expected, "{text:?}");
+    }
+}
+
+/// The answer for 1,000 bytes of weights and 128 bytes per token, for a maximum of 100 tokens.
+#[test]
+fn answers_are_true_false_or_unknown() {
+    let config = |architecture: &str, maximum: &str| {
+        format!(
+            r#"{{"model_type":"{architecture}","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":32{maximum}}}"#
+        )
+    };
+    let maximum = r#","max_position_embeddings":100"#;
+    let (llama, endless) = (config("llama", maximum), config("llama", ""));
+    let unknown = config("brand_new", maximum);
+    // Budget, context, answer, longest context, sequences, reason.
+    let cases = [
+        (&llama, 13_800, None, Some(true), Some(100), Some(1), false),
+        (&llama, 13_799, None, Some(false), Some(99), Some(0), false),
+        (&llama, 40_000, None, Some(true), Some(100), Some(3), false),
+        (&llama, 1_000, None, Some(false), Some(0), Some(0), false),
+        (&llama, 999, None, Some(false), Some(0), Some(0), false),
+        (&llama, 13_800, Some(50), Some(true), Some(100), Some(2), false),
+        (&llama, 99_999, Some(101), None, Some(100), Some(7), true),
+        (&llama, 999, Some(101), Some(false), Some(0), Some(0), false),
+        (&endless, 600_000, None, Some(true), Some(4_679), Some(1), false),
+        (&unknown, 13_800, None, None, None, None, true),
+        (&unknown, 999, None, Some(false), Some(0), None, false),
+    ];
+    for (config, budget, context, fits, longest, sequences, has_reason) in cases {
+        let options = MemoryOptions { context, budget: Some(budget), ..MemoryOptions::default() };
+        let layout = CacheLayout::from_config_json(config.as_bytes());
+        let fit = Memory::new(1_000, layout, options).fit.unwrap();
+        let found = (fit.fits, fit.longest_context, fit.sequences, fit.reason.is_some());
+        assert_eq!(found, (fits, longest, sequences, has_reason), "{budget} {context:?}");
+    }
+    let none = CacheLayout::without_cache("pipeline");
+    let options = MemoryOptions { budget: Some(1_000), ..MemoryOptions::default() };
+    let fit = Memory::new(1_000, Ok(none), options).fit.unwrap();
+    assert_eq!((fit.fits, fit.longest_context, fit.sequences), (Some(true), None, None));
+}
+
+/// A hostile configuration or option is an error, and no arithmetic overflows.
+#[test]
+fn hostile_numbers_have_no_blocks() {
+    let largest = u64::MAX.to_string();
+    let configs = [
+        r#"{"model_type":"llama","num_key_value_heads":1,"head_dim":N}"#,
+        r#"{"model_type":"gpt_oss","sliding_window":N}"#,
+        r#"{"model_type":"gpt_oss","head_dim":1,"num_key_value_heads":1,"sliding_window":N}"#,
+        r#"{"model_type":"lfm2","hidden_size":N,"full_attn_idxs":[1]}"#,
+        r#"{"model_type":"qwen3_next","linear_num_key_heads":N}"#,
+        r#"{"model_type":"falcon_h1","mamba_n_groups":N}"#,
+        r#"{"model_type":"gpt_oss"}"#,
+    ];
+    for number in ["0", "1", "1099511627775", "1099511627776", "9223372036854775808", &largest] {
+        let parsed = number.parse().unwrap();
+        for config in configs {
+            let json = config.replace('N', number);
+            for vllm in [
+                VllmOptions::default(),
+                VllmOptions { gpus: parsed, ..VllmOptions::default() },
+                VllmOptions { max_batched_tokens: parsed, ..VllmOptions::default() },
+                VllmOptions { block_size: Some(parsed), ..VllmOptions::default() },
+            ] {
+                for (context, batch) in [(1, 1), (parsed, 1), (1, parsed), (parsed, parsed)] {
+                    let options = MemoryOptions {
+                        context: Some(context),
+                        batch: Some(batch),
+                        engine: Some(Engine::Vllm),
+                        vllm,
+                        budget: Some(parsed),
+                        ..MemoryOptions::default()
+                    };
+                    let layout = CacheLayout::for_options(json.as_bytes(), &options);
+                    let memory = Memory::new(parsed, layout, options);
+                    assert!(memory.fit.is_some(), "{json}");
+                }
+            }
+        }
+    }
 }

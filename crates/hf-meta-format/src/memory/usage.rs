@@ -2,10 +2,14 @@
 
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use super::{
-    CacheDtype, CacheError, CacheKind, CacheLayout, FormulaError, LayerCache, UnknownName,
+    CacheDtype, CacheError, CacheKind, CacheLayout, ContextSource, Fit, FormulaError, LayerCache,
+    UnknownName, VllmOptions, VllmPlan,
 };
 use crate::base::text::named_enum;
+use crate::formats::RepoPath;
 
 /// The number of tokens for models that state no maximum.
 const DEFAULT_CONTEXT: u64 = 4_096;
@@ -15,8 +19,7 @@ named_values! {
     Engine {
         /// No program: the tokens of a sequence, without reserves. The cache of transformers has this size.
         Stored "stored" "transformers",
-        /// vLLM, which allocates blocks of 16 tokens. The pages of windows and states depend on its settings, so that
-        /// their size is unknown.
+        /// vLLM, which allocates blocks of tokens from a pool that all layers share.
         Vllm "vllm",
         /// `llama.cpp`, which allocates cells in steps of 256 tokens, and windows with a batch of 512 tokens. The size of
         /// windows and states is known from GGUF keys only.
@@ -27,8 +30,6 @@ named_values! {
 impl Engine {
     /// Returns the number of tokens that a layer stores for a context; `None` if no rule is definite.
     fn tokens(self, cache: &LayerCache, is_gguf: bool, context: u64) -> Option<u64> {
-        /// The tokens of a block of vLLM, on CUDA.
-        const BLOCK: u64 = 16;
         /// The unit in which `llama.cpp` allocates cells, and the default size of its physical batch.
         const CELLS: u64 = 256;
         const BATCH: u64 = 512;
@@ -41,8 +42,9 @@ impl Engine {
             (CacheKind::Remainder, Self::Stored) => context.checked_rem(window),
             (CacheKind::Full | CacheKind::Index, Self::Stored) => Some(context),
             // The token after the last one of the window is added before the first one is dropped.
-            (CacheKind::Window, Self::Stored) => Some(context.min(window.saturating_sub(1))),
-            (CacheKind::Full, Self::Vllm) => context.checked_next_multiple_of(BLOCK),
+            (CacheKind::Window | CacheKind::Chunk, Self::Stored) => {
+                Some(context.min(window.saturating_sub(1)))
+            }
             (CacheKind::Full, Self::LlamaCpp) => context.checked_next_multiple_of(CELLS),
             (CacheKind::Window, Self::LlamaCpp) if is_gguf => {
                 context.min(window.saturating_add(BATCH)).checked_next_multiple_of(CELLS)
@@ -92,6 +94,45 @@ pub fn parse_tokens(text: &str) -> Option<u64> {
     number.checked_mul(factor).filter(|tokens| *tokens > 0)
 }
 
+/// Parses a size in bytes, as in `24GB`, `24G`, `1.5 GB` or `23.6GiB`. Fractions of a byte are dropped.
+///
+/// ```
+/// use hf_meta_format::memory::parse_size;
+///
+/// assert_eq!(parse_size("24G"), Some(24_000_000_000));
+/// assert_eq!(parse_size("1.5 GiB"), Some(1_610_612_736));
+/// assert_eq!(parse_size("24"), None);
+/// ```
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
+    const UNITS: [(&str, u128); 9] = [
+        ("", 1),
+        ("k", 1_000),
+        ("m", 1_000_000),
+        ("g", 1_000_000_000),
+        ("t", 1_000_000_000_000),
+        ("ki", 1 << 10),
+        ("mi", 1 << 20),
+        ("gi", 1 << 30),
+        ("ti", 1 << 40),
+    ];
+    /// The digits after the point. More would not change a size in bytes.
+    const MAX_DIGITS: usize = 15;
+
+    let text = text.trim().to_ascii_lowercase();
+    let end = text.find(|char: char| !char.is_ascii_digit() && char != '.')?;
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim_start();
+    let unit = unit.strip_suffix('b').unwrap_or(unit);
+    let (_, factor) = UNITS.iter().find(|(known, _)| *known == unit)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = u32::try_from(fraction.len()).ok().filter(|_| fraction.len() <= MAX_DIGITS)?;
+    let scale = 10_u128.pow(digits);
+    let units = u128::from(whole.parse::<u64>().ok()?) * scale + fraction.parse::<u128>().ok()?;
+    let bytes = units.checked_mul(*factor)? / scale;
+    u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+}
+
 /// The conditions for which memory is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryOptions {
@@ -104,6 +145,26 @@ pub struct MemoryOptions {
     pub cache_dtype: Option<CacheDtype>,
     /// The program; by default [`Engine::Stored`].
     pub engine: Option<Engine>,
+    /// The options of vLLM. Other programs ignore them.
+    pub vllm: VllmOptions,
+    /// The memory in bytes into which the model should fit, per GPU.
+    pub budget: Option<u64>,
+}
+
+impl MemoryOptions {
+    fn engine(&self) -> Engine {
+        self.engine.unwrap_or(Engine::Stored)
+    }
+
+    /// Returns the dtype of the cache.
+    pub(super) fn dtype(&self, layout: &CacheLayout) -> CacheDtype {
+        self.cache_dtype.unwrap_or_else(|| self.engine().default_dtype(layout))
+    }
+
+    /// Returns the number of GPUs that share the weights.
+    fn gpus(&self) -> u64 {
+        if self.engine() == Engine::Vllm { self.vllm.gpus } else { 1 }
+    }
 }
 
 /// The memory that a model needs, in bytes. Excludes activations, the runtime of the accelerator and fragmentation.
@@ -116,25 +177,43 @@ pub struct Memory {
     pub layout: Result<CacheLayout, CacheError>,
     /// The context length in tokens.
     pub context: u64,
+    /// The origin of the context length.
+    pub context_source: ContextSource,
     /// The dtype of the cache.
     pub cache_dtype: CacheDtype,
     /// The reason why the size of the cache is unknown. A size that is known is exact.
     pub unknown: Option<CacheError>,
-    /// The bytes of the weights, as stored in the files.
+    /// The bytes of the weights, as stored in the files. Several GPUs have equal parts.
     pub weight_bytes: u64,
+    /// The sets of weights, if several are loaded together.
+    pub components: Vec<MemoryComponent>,
     /// The size of keys and values, over all sequences; `None` if it is unknown.
     pub cache: Option<CacheSize>,
     /// The size of states of fixed size.
     pub state: Option<CacheSize>,
+    /// The blocks for one sequence in vLLM.
+    pub plan: Option<VllmPlan>,
     /// The bytes of weights, cache and states.
     pub total_bytes: Option<u64>,
+    /// The answer whether the model fits, if the options have a budget.
+    pub fit: Option<Fit>,
+}
+
+/// A set of weights that is loaded together with others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryComponent {
+    /// The path of the file or the index.
+    pub path: RepoPath,
+    /// The bytes of its tensors.
+    pub weight_bytes: u64,
 }
 
 /// The size of a part of the cache, over all layers and sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheSize {
-    /// The number of elements.
+    /// The number of elements. In vLLM, the number that its blocks have room for.
     pub elements: u64,
     /// The size in bytes.
     pub bytes: u64,
@@ -161,28 +240,43 @@ impl Memory {
     ) -> Self {
         let known = layout.as_ref().ok();
         let max_context = known.and_then(|layout| layout.max_context);
-        let context = options.context.or(max_context).unwrap_or(DEFAULT_CONTEXT);
-        let engine = options.engine.unwrap_or(Engine::Stored);
-        let dtype = known.map_or(CacheDtype::F16, |layout| engine.default_dtype(layout));
-        let cache_dtype = options.cache_dtype.unwrap_or(dtype);
-        let known = layout.as_ref().map_err(CacheError::clone);
-        let sizes = known.and_then(|layout| sizes(layout, options, context, cache_dtype));
-        let unknown = sizes.as_ref().err().cloned();
-        let (cache, state) = sizes.ok().unzip();
-        let parts =
-            [Some(weight_bytes), cache.map(|size| size.bytes), state.map(|size| size.bytes)];
-        let total_bytes = parts.iter().try_fold(0_u64, |sum, bytes| sum.checked_add((*bytes)?));
-        Self {
+        let (context, context_source) = match (options.context, max_context) {
+            (Some(context), _) => (context, ContextSource::Option),
+            (None, Some(context)) => (context, ContextSource::Config),
+            (None, None) => (DEFAULT_CONTEXT, ContextSource::Default),
+        };
+        let assumed = options.cache_dtype.unwrap_or(CacheDtype::F16);
+        let mut memory = Self {
             options,
-            layout,
             context,
-            cache_dtype,
-            unknown,
-            weight_bytes,
-            cache,
-            state,
-            total_bytes,
+            context_source,
+            cache_dtype: known.map_or(assumed, |layout| options.dtype(layout)),
+            unknown: None,
+            weight_bytes: weight_bytes.div_ceil(options.gpus().max(1)),
+            components: Vec::new(),
+            cache: None,
+            state: None,
+            plan: None,
+            total_bytes: None,
+            fit: None,
+            layout,
+        };
+        match memory.sizes() {
+            Ok((cache, state, plan)) => {
+                (memory.cache, memory.state, memory.plan) = (Some(cache), Some(state), plan);
+                let sum = memory.weight_bytes.checked_add(cache.bytes);
+                memory.total_bytes = sum.and_then(|sum| sum.checked_add(state.bytes));
+            }
+            Err(error) => memory.unknown = Some(error),
         }
+        memory.fit = options.budget.map(|budget| Fit::new(&memory, budget));
+        memory
+    }
+
+    /// Returns the maximum context length of the model; `None` if it states none.
+    #[must_use]
+    pub fn max_context(&self) -> Option<u64> {
+        self.layout.as_ref().ok()?.max_context
     }
 
     /// Returns the bytes that each further token of a sequence adds once all windows are full, and the bytes of windows and
@@ -210,8 +304,10 @@ impl Memory {
     /// Computes the memory of the same model at a different context length.
     #[must_use]
     pub fn at(&self, context: u64) -> Self {
-        let options = MemoryOptions { context: Some(context), ..self.options };
-        Self::new(self.weight_bytes, self.layout.clone(), options)
+        let options = MemoryOptions { context: Some(context), budget: None, ..self.options };
+        // The weights are already those of one GPU.
+        let weight_bytes = self.weight_bytes.saturating_mul(options.gpus());
+        Self::new(weight_bytes, self.layout.clone(), options)
     }
 
     /// Returns the bytes of cache and states.
@@ -220,16 +316,21 @@ impl Memory {
         self.total_bytes.map(|bytes| bytes - self.weight_bytes)
     }
 
-    /// Returns the longest context that fits into `budget` bytes, up to the maximum of the model. Returns `None` if
-    /// no context fits, or if the cache is unknown.
+    /// Returns the longest context that fits into `budget` bytes, up to the maximum of the model, or 0 if none fits.
+    /// Returns `None` if the cache is unknown, or if the model has neither a cache nor a maximum.
     #[must_use]
     pub fn longest_context(&self, budget: u64) -> Option<u64> {
         /// The maximum if the model states none.
         const MAX_CONTEXT: u64 = 1 << 30;
 
-        let limit = self.layout.as_ref().ok()?.max_context.unwrap_or(MAX_CONTEXT);
+        if self.weight_bytes > budget {
+            return Some(0);
+        }
+        let layout = self.layout.as_ref().ok().filter(|_| self.total_bytes.is_some())?;
+        let is_limited = layout.max_context.is_some() || !layout.caches.is_empty();
+        let limit = is_limited.then_some(layout.max_context.unwrap_or(MAX_CONTEXT))?;
         let fits = |context| self.at(context).total_bytes.is_some_and(|bytes| bytes <= budget);
-        let (mut low, mut high) = (fits(1).then_some(1)?, limit.clamp(1, MAX_CONTEXT));
+        let (mut low, mut high) = (0, limit.clamp(1, MAX_CONTEXT));
         while low < high {
             let middle = high - (high - low) / 2;
             if fits(middle) { low = middle } else { high = middle - 1 }
@@ -238,30 +339,52 @@ impl Memory {
     }
 }
 
-/// Returns the sizes of the cache and of the states, over all layers.
-fn sizes(
-    layout: &CacheLayout,
-    options: MemoryOptions,
-    context: u64,
-    dtype: CacheDtype,
-) -> Result<(CacheSize, CacheSize), CacheError> {
-    let engine = options.engine.unwrap_or(Engine::Stored);
-    let no_rule = CacheError::NoEngineRule { engine: engine.name() };
-    if engine != Engine::Stored && layout.is_specific {
-        return Err(no_rule);
-    }
-    let (mut stored, mut state) = (CacheSize::default(), CacheSize::default());
-    for cache in &layout.caches {
-        let tokens = engine.tokens(cache, layout.is_gguf, context);
-        let tokens = tokens.filter(|_| engine.supports(dtype, cache.elements));
-        let tokens = tokens.ok_or_else(|| no_rule.clone())?;
-        let (size, dtype) = match cache.kind {
-            CacheKind::State => (&mut state, CacheDtype::F32),
-            CacheKind::Fixed => (&mut state, layout.dtype.unwrap_or(CacheDtype::F16)),
-            _ => (&mut stored, dtype),
-        };
-        size.add([tokens, cache.layers, cache.elements, options.batch.unwrap_or(1)], dtype)
+/// The sizes of the cache and of the states, and the blocks of vLLM.
+type Sizes = (CacheSize, CacheSize, Option<VllmPlan>);
+
+impl Memory {
+    /// Returns the sizes over all layers.
+    fn sizes(&self) -> Result<Sizes, CacheError> {
+        let layout = self.layout.as_ref().map_err(CacheError::clone)?;
+        let engine = self.options.engine();
+        if engine == Engine::Vllm && !layout.caches.is_empty() {
+            return self.vllm_sizes(layout);
+        }
+        let no_rule = CacheError::NoEngineRule { engine: engine.name() };
+        if engine != Engine::Stored && layout.is_specific {
+            return Err(no_rule);
+        }
+        let (mut stored, mut state) = (CacheSize::default(), CacheSize::default());
+        for cache in &layout.caches {
+            let tokens = engine.tokens(cache, layout.is_gguf, self.context);
+            let tokens = tokens.filter(|_| engine.supports(self.cache_dtype, cache.elements));
+            let tokens = tokens.ok_or_else(|| no_rule.clone())?;
+            let (size, dtype) = match cache.kind {
+                CacheKind::State => (&mut state, CacheDtype::F32),
+                CacheKind::Fixed => (&mut state, layout.dtype.unwrap_or(CacheDtype::F16)),
+                _ => (&mut stored, self.cache_dtype),
+            };
+            size.add(
+                [tokens, cache.layers, cache.elements, self.options.batch.unwrap_or(1)],
+                dtype,
+            )
             .ok_or(FormulaError::InvalidResult { formula: cache.formula })?;
+        }
+        Ok((stored, state, None))
     }
-    Ok((stored, state))
+
+    /// Returns the sizes in vLLM, whose blocks hold states as well.
+    fn vllm_sizes(&self, layout: &CacheLayout) -> Result<Sizes, CacheError> {
+        let no_rule = CacheError::NoEngineRule { engine: Engine::Vllm.name() };
+        let layers = layout.vllm.as_ref().map_err(CacheError::clone)?;
+        let is_supported = Engine::Vllm.supports(self.cache_dtype, 1);
+        let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm);
+        let plan = plan.filter(|_| is_supported).ok_or_else(|| no_rule.clone())?;
+        let batch = self.options.batch.unwrap_or(1);
+        let bytes = plan.bytes().and_then(|bytes| bytes.checked_mul(batch));
+        let bytes = bytes.ok_or_else(|| no_rule.clone())?;
+        let blocks = u128::from(bytes) * 32 / u128::from(self.cache_dtype.block_bytes());
+        let elements = u64::try_from(blocks).map_err(|_| no_rule)?;
+        Ok((CacheSize { elements, bytes }, CacheSize::default(), Some(plan)))
+    }
 }

@@ -158,6 +158,12 @@ impl ReportBuilder {
         }
     }
 
+    /// Returns the bytes of all tensors so far.
+    #[must_use]
+    pub fn tensor_bytes(&self) -> u64 {
+        self.totals.tensor_bytes
+    }
+
     /// Returns whether a header describes the cache of the model, so that `config.json` is not needed for it.
     #[must_use]
     pub fn describes_cache(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };
 use crate::formats::{Dtype, FileHeader, RepoPath, TensorTable};
-use crate::memory::{Engine, Memory};
+use crate::memory::{Engine, Memory, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan};
 
 /// Writes an entry. One with a `?` is left out if it has no value.
 macro_rules! entry {
@@ -71,11 +71,13 @@ serialize_as_objects! {
 
     Memory, memory {
         "context": memory.context,
+        "contextSource": memory.context_source,
         "batch": memory.options.batch.unwrap_or(1),
         "engine": memory.options.engine.unwrap_or(Engine::Stored).name(),
         "cacheDtype": memory.cache_dtype.name(),
         "exact": memory.unknown.is_none(),
         "weightBytes": memory.weight_bytes,
+        "components" ? Some(&memory.components).filter(|sets| !sets.is_empty()),
         "cacheElements": memory.cache.map(|size| size.elements),
         "cacheBytes": memory.cache.map(|size| size.bytes),
         "stateElements": memory.state.map(|size| size.elements),
@@ -86,6 +88,24 @@ serialize_as_objects! {
         "layers" ? memory.layout.as_ref().ok().map(|layout| layout.layers),
         "caches" ? memory.layout.as_ref().ok().map(|layout| &layout.caches),
         "unknown" ? &memory.unknown,
+        "vllm" ? memory.plan.map(|plan| VllmDocument(plan, memory.options.vllm)),
+        "budgetBytes" ? memory.fit.as_ref().map(|fit| fit.budget),
+        "fits" ? memory.fit.as_ref().map(|fit| fit.fits),
+        "reason" ? memory.fit.as_ref().and_then(|fit| fit.reason.as_ref()),
+        "longestContext" ? memory.fit.as_ref().map(|fit| fit.longest_context),
+        "sequences" ? memory.fit.as_ref().map(|fit| fit.sequences),
+        "quantizations" ? quantizations(memory),
+        "largestQuantization" ? quantizations(memory).map(|_| largest_quantization(memory)),
+    }
+
+    VllmDocument, document {
+        "version": VLLM_VERSION,
+        "gpus": document.1.gpus,
+        "maxBatchedTokens": document.1.max_batched_tokens,
+        "tokensInFlight": document.1.tokens_in_flight(),
+        "blockSize": document.0.block_size,
+        "bytesPerBlock": document.0.bytes_per_block,
+        "blocks": document.0.blocks,
     }
 
     FileHeader, header {
@@ -194,6 +214,20 @@ serialize_as_objects! {
         "byteCount": column(&side.parameter_count, |row| row.bytes),
         "byteTotal": side.parameter_count.totals().bytes,
     }
+}
+
+/// The blocks of one sequence in vLLM, and the options.
+struct VllmDocument(VllmPlan, VllmOptions);
+
+/// Returns the quantizations in a repository, if there are any.
+fn quantizations(memory: &Memory) -> Option<&[QuantizationFit]> {
+    let fit = memory.fit.as_ref();
+    fit.map(|fit| &*fit.quantizations).filter(|quantizations| !quantizations.is_empty())
+}
+
+/// Returns the name of the largest quantization that fits.
+fn largest_quantization(memory: &Memory) -> Option<&str> {
+    Some(&memory.fit.as_ref()?.largest_quantization()?.quantization)
 }
 
 /// The result of one set, and whether there are others. A single set has all findings of the report.

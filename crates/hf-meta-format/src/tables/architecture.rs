@@ -10,13 +10,15 @@ use serde_json::value::RawValue;
 use super::formula::{FormulaError, FormulaInputs, Value, evaluate};
 use crate::base::json_object::{JsonObject, read};
 
-/// The lines of the table without kind and names, by kind and name. They are parsed when they are looked up.
+/// The tables, the one of layouts first.
+const TABLES: [&str; 3] = [include_str!("layouts.txt"), include_str!("architectures.txt"), include_str!("vllm.txt")];
+
+/// The lines of the tables without kind and names, by kind and name. They are parsed when they are looked up.
 ///
 /// A line is `kind names <base name=value …`. A definition of the base applies if the line has none.
 static LINES: LazyLock<HashMap<(&str, &str), &str>> = LazyLock::new(|| {
     let mut lines = HashMap::new();
-    let tables = [include_str!("architectures.txt"), include_str!("layouts.txt")];
-    for line in tables.iter().flat_map(|table| table.lines()).filter(|line| !line.starts_with('#'))
+    for line in TABLES.iter().flat_map(|table| table.lines()).filter(|line| !line.starts_with('#'))
     {
         let mut words = line.splitn(3, ' ');
         let [kind, names, rest] = [(); 3].map(|()| words.next().unwrap_or_default());
@@ -70,6 +72,14 @@ impl Definitions {
         Self::find("cache", "root")
     }
 
+    /// Adds the definitions that these ones lack.
+    pub(crate) fn or(mut self, others: Self) -> Self {
+        for (name, value) in others.entries {
+            self.entries.entry(name).or_insert(value);
+        }
+        self
+    }
+
     /// Returns the definition of a name.
     pub(crate) fn get(&self, name: &str) -> Option<&'static str> {
         self.entries.get(name).copied()
@@ -106,6 +116,8 @@ pub(crate) struct ModelNames<'a> {
     /// The keys that formulas have used, with their values for the current layer.
     used: RefCell<UsedKeys>,
     pub(crate) layer: u64,
+    /// Numbers that are not part of the configuration, by name.
+    pub(crate) given: Vec<(&'static str, u64)>,
     /// The number of definitions that are being evaluated.
     depth: Cell<u32>,
 }
@@ -124,8 +136,8 @@ impl<'a> ModelNames<'a> {
         definitions: Definitions,
         keys: impl Fn(&str) -> Option<&'a str> + 'a,
     ) -> Self {
-        let (values, used, depth) = Default::default();
-        Self { definitions, keys: Box::new(keys), values, used, layer: 0, depth }
+        let (values, used, given, depth) = Default::default();
+        Self { definitions, keys: Box::new(keys), values, used, layer: 0, given, depth }
     }
 
     /// Returns whether a key is missing, so that its value is the default of a model class.
@@ -222,6 +234,9 @@ impl FormulaInputs for ModelNames<'_> {
         if name == "layer" {
             return Ok(self.layer);
         }
+        if let Some((_, number)) = self.given.iter().find(|(given, _)| *given == name) {
+            return Ok(*number);
+        }
         if name.starts_with('$') {
             return self.defined(name).ok_or(FormulaError::MissingKey { key: name })?;
         }
@@ -245,7 +260,7 @@ mod tests {
     /// A base that does not exist, a word without a value, or a function that does not exist would be ignored.
     #[test]
     fn the_table_has_no_typing_errors() {
-        const CALLS: [&str; 14] = [
+        const CALLS: [&str; 15] = [
             "",
             "min",
             "len",
@@ -254,6 +269,7 @@ mod tests {
             "has",
             "null",
             "window",
+            "chunk",
             "compressed",
             "remainder",
             "index",
@@ -262,7 +278,8 @@ mod tests {
             "state",
         ];
 
-        let lines = include_str!("architectures.txt").lines().filter(|line| !line.starts_with('#'));
+        let lines = TABLES[1..].iter().flat_map(|table| table.lines());
+        let lines = lines.filter(|line| !line.starts_with('#'));
         let mut known = HashSet::new();
         for line in lines.filter(|line| !line.starts_with("keys ")) {
             let mut words = line.split(' ');
@@ -270,7 +287,7 @@ mod tests {
             for name in names.split(',') {
                 assert!(known.insert((kind, name)), "{kind} {name} is defined twice");
             }
-            assert!(["cache", "size"].contains(&kind), "{line}");
+            assert!(["cache", "vllm", "size"].contains(&kind), "{line}");
             for word in words {
                 if let Some(base) = word.strip_prefix('<') {
                     assert!(Definitions::find(kind, base).is_some(), "{names} {word}");

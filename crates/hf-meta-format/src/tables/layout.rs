@@ -351,3 +351,72 @@ impl Layout<'_> {
         self.entries.push(entry);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(config: &str) -> Layout<'_> {
+        let object: JsonObject<'_> = serde_json::from_str(config).unwrap();
+        let architecture: String = object.get("model_type").unwrap();
+        Layout::new(&architecture, object).unwrap()
+    }
+
+    /// A part that does not exist, or a word that is not understood, would be ignored.
+    #[test]
+    fn every_line_is_understood() {
+        let text = include_str!("layouts.txt");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let mut layouts = 0;
+        for line in lines {
+            let [kind, names, words] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            assert_eq!(words.matches('{').count(), words.matches('}').count(), "{names}");
+            for reference in words.split([' ', '{', '}', '|', '.']).filter_map(|word| word.strip_prefix('<')) {
+                let found = text_of("part", reference).or_else(|| text_of("layout", reference));
+                assert!(found.is_some(), "{names}: {reference}");
+            }
+            for name in names.split(',').filter(|_| kind == "layout") {
+                layouts += 1;
+                let config = format!(r#"{{"model_type":"{name}"}}"#);
+                let layout = layout(&config);
+                assert!(!layout.entries.is_empty() || !layout.unknown.is_empty(), "{name}");
+                for entry in &layout.entries {
+                    assert!(entry.depth + usize::from(entry.is_list) <= MAX_LISTS, "{name} {}", entry.path);
+                    let is_symbol = |char: char| "_.$,+-*/%()=<>|~?:".contains(char);
+                    assert!(entry.formulas.chars().all(|char| is_symbol(char) || char.is_ascii_alphanumeric()), "{name} {}", entry.path);
+                }
+            }
+        }
+        assert!(layouts > 500, "{layouts}");
+    }
+
+    #[test]
+    fn a_nested_model_has_the_layout_of_its_own_architecture() {
+        let found = |text: &str| {
+            let config = format!(
+                r#"{{"model_type":"llava","text_config":{{"model_type":"{text}"}},"vision_config":{{"model_type":"clip_vision_model"}}}}"#
+            );
+            let layout = layout(&config);
+            let find = |path| layout.find(path, false).map(|(_, place)| place);
+            ["self_attn.q_norm", "self_attn.q_proj"].map(|module| {
+                find(&format!("language_model.model.layers.7.{module}"))
+            })
+        };
+        assert_eq!(found("llama"), [None, Some([7, 0, 0])]);
+        assert_eq!(found("qwen3"), [Some([7, 0, 0]), Some([7, 0, 0])]);
+        assert_eq!(found("new"), [None, None]);
+    }
+
+    /// A configuration may nest any number of models.
+    #[test]
+    fn nested_models_are_limited() {
+        let part = r#"{"model_type":"vision-encoder-decoder","encoder":"#;
+        let config = part.repeat(100) + "{}" + &"}".repeat(100);
+        if let Some(object) = serde_json::from_str::<JsonObject<'_>>(&config).ok() {
+            let layout = Layout::new("vision-encoder-decoder", object);
+            assert!(layout.is_none_or(|layout| layout.scopes.len() <= 64));
+        }
+    }
+}

@@ -236,7 +236,8 @@ impl Layout {
             let (above, name) = split_folder(&set.name.folder);
             let is_module =
                 modules == Some(above) && name.starts_with(|c: char| c.is_ascii_digit());
-            let is_standard = matches!(&*set.name.stem, "model" | "diffusion_pytorch_model");
+            let stems = ["model", "diffusion_pytorch_model", "pytorch_model"];
+            let is_standard = stems.contains(&&*set.name.stem);
             is_standard
                 && set.name.step.is_none()
                 && (is_module || components.iter().any(|path| path.as_str() == set.name.folder))
@@ -244,7 +245,8 @@ impl Layout {
         let mut loaded = BTreeMap::from([(&*main.name.folder, main)]);
         for set in self.sets.iter().filter(is_component) {
             let found = loaded.entry(&*set.name.folder).or_insert(set);
-            let precedence = |set: &'a WeightSet| set.precedence(Location::Subfolder);
+            let precedence =
+                |set: &'a WeightSet| (set.name.format, set.precedence(Location::Subfolder));
             if found.path != main.path && precedence(set) < precedence(found) {
                 *found = set;
             }
