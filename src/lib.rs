@@ -139,7 +139,9 @@ pub use self::{
         Cache, CacheKey, CacheMode, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile,
         MemoryCache,
     },
-    client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
+    client::{
+        Client, ClientBuilder, Model, ResultOrder, block_on, environment_token, is_run_by_agent,
+    },
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::{

@@ -74,6 +74,16 @@ class Results(unittest.TestCase):
         memory = hf_meta.inspect(name, memory=1024).memory
         self.assertEqual((memory.context, memory.cache_bytes), (1024, 1024 * 32 * 2 * 8 * 128 * 2))
 
+    def test_the_format_of_the_weights_can_be_selected(self):
+        self.assertEqual(hf_meta.inspect("example/Llama-3.2-1B-GGUF", weights="gguf").format, "gguf")
+        self.assertEqual(code_of_error("example/Llama-3.2-1B-GGUF", weights="safetensors"), "fileNotFound")
+
+    def test_the_representation_of_a_result_is_one_short_line(self):
+        shown = repr(hf_meta.inspect("bigscience/bloom", headers=True))
+        self.assertTrue(shown.startswith("CountReport(source='bigscience/bloom', commit='"), shown)
+        self.assertIn(f"parameter_total={BLOOM}", shown)
+        self.assertLess(len(shown), 250)
+
     def test_a_result_is_the_json_of_the_command(self):
         for headers, options in [(False, ["--json", "--summary"]), (True, ["--json"])]:
             command = json.loads(run("gpt2", *options, check=True).stdout)

@@ -17,15 +17,15 @@ use super::memory::parse_tokens;
 use super::output::print_bytes;
 use super::repos::{RepoArg, RepoText};
 
+/// The extensions of pictures and of JSON.
+const EXTENSIONS: [&str; 7] = ["svg", "json", "png", "jpg", "jpeg", "gif", "webp"];
+
 /// Create badges for repositories
 #[derive(Debug, clap::Args)]
 pub(crate) struct BadgeArgs {
     /// Repositories on the Hub, URLs, or local files and folders
     #[arg(required = true, value_name = "REPO", value_hint = ValueHint::AnyPath)]
     repos: Vec<RepoText>,
-
-    #[command(flatten)]
-    selection: SelectionArgs,
 
     /// Output file, or folder for files such as `org--name.svg`; `-` is stdout. Several badges need a folder, which
     /// is created if it does not exist
@@ -63,6 +63,9 @@ pub(crate) struct BadgeArgs {
     /// Background color of the value: a shields.io color name, or three or six hexadecimal digits
     #[arg(long, value_name = "COLOR")]
     color: Option<Color>,
+
+    #[command(flatten)]
+    selection: SelectionArgs,
 }
 
 /// Returns a parser that accepts only these names.
@@ -78,19 +81,38 @@ impl BadgeArgs {
     fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|output| output.as_os_str() != "-")
     }
+
+    /// Returns the extension of the files.
+    fn extension(&self) -> &'static str {
+        if self.json { "json" } else { "svg" }
+    }
+
+    /// Checks that the name of the output fits the number of badges and their format.
+    fn validate(&self) -> Result<(), CommandError> {
+        let Some(output) = self.file().filter(|output| !output.is_dir()) else { return Ok(()) };
+        let extension = output.extension().and_then(|extension| extension.to_str());
+        let extension = extension.filter(|extension| EXTENSIONS.contains(extension));
+        if self.repos.len() > 1 && (output.exists() || extension.is_some()) {
+            let message = "`--output` must be a folder if there are several badges";
+            return Err(CommandError::usage(message));
+        }
+        match extension {
+            Some(other) if other != self.extension() => Err(CommandError::usage(format!(
+                "the badge is not a .{other} file; end the name of `--output` with .{}",
+                self.extension()
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 pub(crate) async fn run(
     args: &BadgeArgs,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
+    args.validate()?;
     let folder = args.file().filter(|output| args.repos.len() > 1 && !output.is_dir());
     if let Some(folder) = folder {
-        if folder.exists() {
-            return Err(CommandError::usage(
-                "`--output` must be a folder if there are several badges",
-            ));
-        }
         fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
     }
     let memory = MemoryOptions { context: args.context, ..MemoryOptions::default() };
@@ -125,7 +147,13 @@ fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
 fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
     let Some(file) = args.file() else { return print_bytes(text.as_bytes()) };
     let file = if file.is_dir() { file.join(file_name(args, source)) } else { file.to_owned() };
-    fs::write(&file, text).map_err(failed_to(format!("write `{}`", file.display())))
+    fs::write(&file, text).map_err(|error| {
+        // A full disk leaves an empty file, which would look like a badge.
+        if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
+            let _ = fs::remove_file(&file);
+        }
+        failed_to(format!("write `{}`", file.display()))(error)
+    })
 }
 
 /// Returns the file name of a badge in a folder. `--` cannot occur in a repository name. The badge of `./folder` must
@@ -133,5 +161,5 @@ fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
 fn file_name(args: &BadgeArgs, source: &RepoArg) -> String {
     let stem = source.display.replace(['/', '\\', ':'], "--");
     let visible = stem.trim_start_matches(['.', '-']);
-    format!("{visible}.{}", if args.json { "json" } else { "svg" })
+    format!("{visible}.{}", args.extension())
 }

@@ -11,8 +11,8 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::exit::failed_to;
-use super::table::Table;
-use super::terminal::{BOLD, TerminalSize, wrap_to_terminal};
+use super::table::{OutputFormat, Table};
+use super::terminal::{BOLD, IS_AGENT, TerminalSize, wrap_to_terminal};
 
 /// Text for people, written to stdout.
 pub(crate) struct Page<'a> {
@@ -45,7 +45,7 @@ impl Page<'_> {
         writeln!(self.out, "{style}{}{style:#}", wrap_to_terminal(text, self.terminal))
     }
 
-    /// Writes a table. Calls `rows` twice.
+    /// Writes a table, with tabs for an agent. Calls `rows` twice.
     pub(crate) fn table<R, I>(
         &mut self,
         table: &Table<'_, R>,
@@ -54,6 +54,9 @@ impl Page<'_> {
     where
         I: IntoIterator<Item = R>,
     {
+        if *IS_AGENT {
+            return table.write_rows(self.out, OutputFormat::Tsv, rows());
+        }
         table.write(self.out, self.terminal.map(|size| size.width), rows)
     }
 }

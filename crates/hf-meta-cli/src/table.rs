@@ -171,12 +171,15 @@ impl<'a, R> Table<'a, R> {
         self.write_lines(out, format, rows)
     }
 
-    /// Writes the headings for other programs.
+    /// Writes the headings for other programs, unless all are empty.
     pub(crate) fn write_headings(
         &self,
         out: &mut dyn Write,
         format: OutputFormat,
     ) -> io::Result<()> {
+        if self.columns.iter().all(|column| column.heading.is_empty()) {
+            return Ok(());
+        }
         self.write_cells(out, format, |column| column.heading.to_owned())?;
         if format != OutputFormat::Md {
             return Ok(());

@@ -40,7 +40,8 @@ impl WeightsQuery {
             repo.and_then(|repo| repo.parse().ok()).ok_or_else(|| invalid("invalid name"))?;
         let revision = query.get("revision").map(str::parse).transpose();
         let path = query.get("path").map(|path| path.trim_end_matches('/').parse()).transpose();
-        let context = query.get("context").and_then(parse_tokens);
+        let context = query.get("context").map(|text| parse_tokens(text).ok_or(text)).transpose();
+        let context = context.map_err(|_| invalid("invalid context"))?;
         let memory = MemoryOptions { context, ..MemoryOptions::default() };
         let has_memory = context.is_some() || query.get("show") == Some("memory");
         Ok(Self {
@@ -179,6 +180,7 @@ mod tests {
             ("a/b", "path=../../c", "invalid path"),
             ("a/b", "path=%2e%2e%2fc", "invalid path"),
             ("a/b", "path=http://x", "invalid path"),
+            ("a/b", "context=bogus", "invalid context"),
         ];
         for (repo, query, invalid) in cases {
             assert_eq!(parse(repo, query), Err(invalid.to_owned()), "{repo}?{query}");

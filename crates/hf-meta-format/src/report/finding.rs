@@ -217,8 +217,8 @@ findings! {
 
     /// The number in a shard name is out of range.
     Warning ShardNumberOutOfRange { shard: String, total: u64, first_number: u64 }
-    "the number of shard `{shard}` is out of range: its name implies {total} shards, numbered from {first_number}",
-    total = thousands(*total);
+    "the name of shard `{shard}` contradicts itself: {total} shards are numbered from {first_number} to {last}",
+    total = thousands(*total), last = thousands(first_number.saturating_add(*total).saturating_sub(1));
 
     /// Two shard names contain the same number.
     Warning DuplicateShardNumber { first: String, second: String }
