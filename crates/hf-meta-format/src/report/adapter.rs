@@ -55,6 +55,7 @@ impl AdapterMethod {
 
 /// The contents of adapter files, and the statements of their configuration.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Adapter {
