@@ -76,7 +76,7 @@ class Results(unittest.TestCase):
 
     def test_the_format_of_the_weights_can_be_selected(self):
         self.assertEqual(hf_meta.inspect("example/Llama-3.2-1B-GGUF", weights="gguf").format, "gguf")
-        self.assertEqual(code_of_error("example/Llama-3.2-1B-GGUF", weights="safetensors"), "fileNotFound")
+        self.assertEqual(code_of_error("example/Llama-3.2-1B-GGUF", weights="safetensors"), "noWeights")
 
     def test_the_representation_of_a_result_is_one_short_line(self):
         shown = repr(hf_meta.inspect("bigscience/bloom", headers=True))

@@ -17,9 +17,6 @@ use super::memory::parse_tokens;
 use super::output::print_bytes;
 use super::repos::{RepoArg, RepoText};
 
-/// The extensions of pictures and of JSON.
-const EXTENSIONS: [&str; 7] = ["svg", "json", "png", "jpg", "jpeg", "gif", "webp"];
-
 /// Create badges for repositories
 #[derive(Debug, clap::Args)]
 pub(crate) struct BadgeArgs {
@@ -90,19 +87,17 @@ impl BadgeArgs {
     /// Checks that the name of the output fits the number of badges and their format.
     fn validate(&self) -> Result<(), CommandError> {
         let Some(output) = self.file().filter(|output| !output.is_dir()) else { return Ok(()) };
-        let extension = output.extension().and_then(|extension| extension.to_str());
-        let extension = extension.filter(|extension| EXTENSIONS.contains(extension));
-        if self.repos.len() > 1 && (output.exists() || extension.is_some()) {
-            let message = "`--output` must be a folder if there are several badges";
-            return Err(CommandError::usage(message));
-        }
-        match extension {
-            Some(other) if other != self.extension() => Err(CommandError::usage(format!(
-                "the badge is not a .{other} file; end the name of `--output` with .{}",
-                self.extension()
-            ))),
-            _ => Ok(()),
-        }
+        let (expected, several) = (self.extension(), self.repos.len() > 1);
+        let message = match output.extension() {
+            extension if several && (extension.is_some() || output.exists()) => {
+                "`--output` must be a folder if there are several badges".to_owned()
+            }
+            Some(other) if other != expected => {
+                format!("the name of `--output` must end with .{expected}")
+            }
+            _ => return Ok(()),
+        };
+        Err(CommandError::usage(message))
     }
 }
 

@@ -190,8 +190,8 @@ mod tests {
     #[serde(untagged)]
     #[expect(dead_code, reason = "only its schema is used")]
     enum Document {
-        Checkpoint(Weights),
-        Summary(CountReport),
+        Checkpoint(Box<Weights>),
+        Summary(Box<CountReport>),
         Verification(VerifyReport),
         Difference(Diff),
         Failure(FailedSource<'static>),

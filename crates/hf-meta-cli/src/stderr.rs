@@ -448,8 +448,8 @@ mod tests {
         let long = "organization/a-name-that-is-too-long-for-a-terminal";
         for (max_width, expected) in [
             (80, "organization/a-name-that-is-too-long-for-a-terminal  36/72 shards"),
-            (40, "organization/…r-a-terminal  36/72 shards"),
-            (20, "organiza…erminal  36/72 shards"),
+            (40, "organizat…g-for-a-terminal  36/72 shards"),
+            (20, "organ…a-terminal  36/72 shards"),
         ] {
             assert_eq!(name_and_text(long, "36/72 shards", max_width), expected);
         }

@@ -370,10 +370,10 @@ mod tests {
         for (width, expected) in [
             (40, "a long name  1  contents of it"),
             (24, "a …me  1  contents of it"),
-            (23, "a …e  1  contents of it"),
+            (23, "a…me  1  contents of it"),
             (22, "a long name  1"),
-            (12, "a lo…name  1"),
-            (0, "a …e  1"),
+            (12, "a l… name  1"),
+            (0, "a…me  1"),
         ] {
             let text = fitted(&table(), &rows, Some(width));
             assert_eq!(text.lines().last(), Some(expected), "{width}");

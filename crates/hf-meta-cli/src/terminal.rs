@@ -75,7 +75,7 @@ pub(crate) fn width(text: &str) -> usize {
     strip_str(text).map(UnicodeWidthStr::width).sum()
 }
 
-/// Truncates a text to a number of columns: replaces its middle with `…`, because names often differ at the end. The
+/// Truncates a text to a number of columns: replaces its middle with `…`, and keeps most of the end, where names differ. The
 /// lines of a tree before a name remain.
 pub(crate) fn truncate(text: &mut String, max_width: usize) {
     if width(text) <= max_width {
@@ -147,13 +147,13 @@ mod tests {
     fn a_text_is_cut_by_its_width_on_the_terminal() {
         for (text, max_width, expected) in [
             ("weights", 7, "weights"),
-            ("weights", 6, "wei…ts"),
-            ("Q4_K_M and Q4_K_S", 10, "Q4_K_…_K_S"),
+            ("weights", 6, "we…hts"),
+            ("Q4_K_M and Q4_K_S", 10, "Q4_…Q4_K_S"),
             ("模型权重", 8, "模型权重"),
-            ("模型权重", 7, "模型…重"),
+            ("模型权重", 7, "模…权重"),
             ("模型权重", 6, "模…重"),
             ("🤗🤗", 3, "🤗…"),
-            ("│  ├─ gate_up_proj", 12, "│  ├─ gat…oj"),
+            ("│  ├─ gate_up_proj", 12, "│  ├─ ga…roj"),
             ("│  ├─ gate_up_proj", 5, "│ …oj"),
             ("x", 0, ""),
         ] {
