@@ -7,11 +7,13 @@
 //! use hf_meta::{Client, Error, SafetensorsParseFromRepo};
 //!
 //! async fn show(client: &Client, repo: &str) -> Result<(), Error> {
-//!     let parsed = client.model(repo).revision("main").parse_safetensors_metadata().await?;
-//!     match &parsed {
-//!         SafetensorsParseFromRepo::Single(file) => println!("{} tensors", file.header.tensors().len()),
-//!         SafetensorsParseFromRepo::Sharded(shards) => println!("{} shards", shards.headers.len()),
-//!     }
+//!     let model = client.model(repo).revision("main");
+//!     let parsed = model.parse_safetensors_metadata().await?;
+//!     let files = match &parsed {
+//!         SafetensorsParseFromRepo::Single(_) => 1,
+//!         SafetensorsParseFromRepo::Sharded(shards) => shards.headers.len(),
+//!     };
+//!     println!("{files} files");
 //!     for (dtype, parameters) in parsed.parameter_count().iter() {
 //!         println!("{dtype}\t{parameters}");
 //!     }
@@ -139,7 +141,9 @@ pub use self::{
         Cache, CacheKey, CacheMode, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile,
         MemoryCache,
     },
-    client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
+    client::{
+        Client, ClientBuilder, Model, ResultOrder, block_on, environment_token, is_run_by_agent,
+    },
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::{

@@ -50,6 +50,7 @@ pub struct ClientBuilder {
     token_source: Option<String>,
     proxy: Option<Result<Proxies, String>>,
     proxy_from_env: bool,
+    is_network_optional: bool,
     http: HttpSettings,
     /// The first error of a header or a certificate.
     invalid: Option<Error>,
@@ -71,6 +72,7 @@ impl Default for ClientBuilder {
             token_source: None,
             proxy: None,
             proxy_from_env: false,
+            is_network_optional: false,
             http: HttpSettings::default(),
             invalid: None,
             call_timeout: None,
@@ -212,8 +214,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets an HTTP proxy for all servers, such as `http://user:password@proxy.example:8080`; none by default. Takes
-    /// precedence over [`proxy_from_env`](Self::proxy_from_env).
+    /// Sets a proxy for all servers, such as `http://user:password@proxy.example:8080` or `socks5h://127.0.0.1:1080`;
+    /// none by default. Takes precedence over [`proxy_from_env`](Self::proxy_from_env).
     pub fn proxy(self, url: impl AsRef<str>) -> Self {
         Self { proxy: Some(Proxies::for_all(url.as_ref())), ..self }
     }
@@ -222,6 +224,12 @@ impl ClientBuilder {
     /// `false` by default.
     pub fn proxy_from_env(self, enabled: bool) -> Self {
         Self { proxy_from_env: enabled, ..self }
+    }
+
+    /// Sets whether the client is built even if the endpoint or the proxy is invalid; `false` by default. Calls that need
+    /// the network then return the error, and local files can be read.
+    pub fn network_optional(self, enabled: bool) -> Self {
+        Self { is_network_optional: enabled, ..self }
     }
 
     /// Adds PEM-encoded root certificates, such as the certificate of a corporate CA. They are trusted in addition to
@@ -311,7 +319,14 @@ impl ClientBuilder {
 
     /// Checks the settings and creates the state that the calls of a client share.
     pub(super) fn context(self) -> Result<ClientContext, Error> {
-        let endpoint = self.endpoint.clone()?;
+        let mut unusable = None;
+        let endpoint = match self.endpoint.clone() {
+            Err(error) if self.is_network_optional => {
+                unusable = Some(error);
+                Endpoint::default()
+            }
+            endpoint => endpoint?,
+        };
         if !has_tls_provider() {
             let message = "no TLS provider is installed; call \
                            `rustls::crypto::CryptoProvider::install_default`";
@@ -323,7 +338,13 @@ impl ClientBuilder {
         self.invalid.map_or(Ok(()), Err)?;
         let from_env = || self.proxy_from_env.then(|| Proxies::from_env(endpoint.url()));
         let proxies = self.proxy.or_else(from_env).transpose();
-        let proxies = proxies.map_err(|message| Error::setting("proxy", message))?;
+        let proxies = match proxies.map_err(|message| Error::setting("proxy", message)) {
+            Err(error) if self.is_network_optional => {
+                unusable.get_or_insert(error);
+                None
+            }
+            proxies => proxies?,
+        };
         let settings = HttpSettings { proxies, ..self.http };
         let limits = Limits { concurrency: settings.max_concurrent_requests, ..self.limits };
         let needs_validation = !settings.root_certificates.is_empty() || settings.hook.is_some();
@@ -335,6 +356,7 @@ impl ClientBuilder {
         Ok(ClientContext {
             http,
             endpoint,
+            unusable,
             warnings: Arc::new(HubWarnings::new(self.token_source)),
             memory: ClientMemory::default(),
             limits,

@@ -29,6 +29,8 @@ use crate::inspect::{ClientMemory, Limits, ReadOptions};
 pub(crate) struct ClientContext {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
+    /// The invalid setting because of which no requests can be sent.
+    pub(crate) unusable: Option<Error>,
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) limits: Limits,
     /// The header memory of all calls.

@@ -4,6 +4,8 @@
 use std::env;
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use super::builder::ClientBuilder;
 use crate::cache::DiskCache;
 
@@ -18,7 +20,7 @@ impl ClientBuilder {
     /// | `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in `HF_HOME` | the cache of `huggingface_hub` |
     /// | `HF_HUB_OFFLINE`, else `TRANSFORMERS_OFFLINE` | offline mode |
     /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | disables all of the above token sources |
-    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in lower or upper case | the HTTP proxies |
+    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in lower or upper case | the proxies |
     /// | `SSL_CERT_FILE`, `SSL_CERT_DIR` | on Linux, the [system certificates](Self::system_certificates) |
     ///
     /// `HF_HOME` defaults to `huggingface` in `XDG_CACHE_HOME`, or else in `~/.cache`. No
@@ -78,6 +80,23 @@ pub fn environment_token() -> Option<(String, String)> {
     }
     let variable = |name: &str| Some((text(name)?, name.to_owned()));
     variable("HF_TOKEN").or_else(|| variable("HUGGING_FACE_HUB_TOKEN")).or_else(saved_token)
+}
+
+/// Returns whether an AI agent runs the program, as the command `hf` finds out: `AI_AGENT` or `AGENT` is set, or a
+/// variable of the agents that `hf` lists in `HF_HOME`.
+#[must_use]
+pub fn is_run_by_agent() -> bool {
+    let is_listed = || {
+        let list = std::fs::read(hub_home()?.join(".agent_harnesses.json")).ok()?;
+        let list: Value = serde_json::from_slice(&list).ok()?;
+        let agents = list["harnesses"].as_object()?.values();
+        let mut variables = agents.filter_map(|agent| agent["envVars"].as_object()).flatten();
+        Some(variables.any(|(name, value)| {
+            text(name).is_some_and(|found| *value == "*" || *value == found.as_str())
+        }))
+    };
+    ["AI_AGENT", "AGENT"].into_iter().any(|name| text(name).is_some())
+        || is_listed().unwrap_or_default()
 }
 
 /// Returns the token that `huggingface-cli login` saved.

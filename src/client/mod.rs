@@ -19,7 +19,7 @@ pub use self::blocking::block_on;
 pub use self::builder::ClientBuilder;
 use self::builder::bearer;
 use self::context::ClientContext;
-pub use self::env::environment_token;
+pub use self::env::{environment_token, is_run_by_agent};
 pub use self::model::Model;
 use crate::backends::explain;
 use crate::base::blocking::in_task;

@@ -148,6 +148,13 @@ impl Model {
 
     async fn start(&self, meter: CallMeter) -> Result<Call, Error> {
         let source = self.source.clone()?;
+        let is_local = self.store.is_some() || matches!(source, Source::Local(_));
+        if let Some(error) = &self.context.unusable
+            && !is_local
+            && self.context.offline.is_none()
+        {
+            return Err(error.clone());
+        }
         let formats = self.formats()?;
         let known_files =
             self.options.known_files.as_deref().map(|files| known_files(&source, files));

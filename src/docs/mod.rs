@@ -120,6 +120,7 @@ pub mod install {}
 /// [`Error::code`]: crate::Error::code
 /// [`validity`]: crate::docs::validity
 /// [errors]: crate::docs::errors
+/// [schema]: https://github.com/OWNER/hf-meta/blob/main/src/docs/schema.json
 #[doc = include_str!("json.md")]
 pub mod json {}
 

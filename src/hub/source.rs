@@ -235,10 +235,15 @@ fn parse_repo(text: &str) -> Result<Source, SourceError> {
     Ok(Source::Repo { repo: repo.parse()?, revision, path: path.map(str::parse).transpose()? })
 }
 
-/// Splits a quantization from a repository, as in `org/name-GGUF:Q4_K_M`, the form of llama.cpp and Ollama.
+/// Splits a quantization from a repository, as in `org/name-GGUF:Q4_K_M`, the form of llama.cpp and Ollama. The error
+/// for an unknown one lists those that exist.
 fn split_quantization(text: &str) -> (&str, Option<&str>) {
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
     match text.rsplit_once(':') {
-        Some((repo, name)) if Formats::built_in().is_quantization(name) => (repo, Some(name)),
+        Some((repo, name)) if is_name(name) => (repo, Some(name)),
         _ => (text, None),
     }
 }

@@ -110,8 +110,11 @@ fn badges_are_written_to_stdout_or_a_file() {
         std::fs::read_dir(new).unwrap().map(|file| file.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["gpt2.svg", "local.safetensors.svg"]);
-    let cases: [(&[&str], i32, &str); 4] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["badge", "org/none"], 3, "not found"),
+        (&["badge", "gpt2", "roberta-base", "-o", "two.svg"], 2, "must be a folder"),
+        (&["badge", "gpt2", "-o", "x.png"], 2, "the name of `--output` must end with .svg"),
+        (&["badge", "gpt2", "--json", "-o", "x.svg"], 2, "end with .json"),
         (&["badge", "gpt2", "--style", "round"], 2, "for-the-badge"),
         (&["badge", "gpt2", "--color", "#12"], 2, "is not a color"),
         (&["badge", "gpt2", "--output", "/dev/null/x.svg"], 4, "failed to write `/dev/null"),
@@ -121,4 +124,19 @@ fn badges_are_written_to_stdout_or_a_file() {
         assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{args:?}");
         assert!(ran.stderr.contains(text), "{args:?}: {}", ran.stderr);
     }
+}
+
+/// A limit on the size of files has the same effect as a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_no_empty_badge() {
+    let hub = support::fixtures_hub();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.svg");
+    let line = format!("trap '' XFSZ; ulimit -f 0; exec \"$0\" badge gpt2 -o {}", file.display());
+    let mut command = Command::new("bash");
+    command.args(["-c", &line, env!("CARGO_BIN_EXE_hf-meta")]).env("HF_ENDPOINT", hub.endpoint());
+    let ran = CommandOutput::new(command.env("HF_META_CACHE", "off"));
+    assert!(ran.code == 4 && ran.stderr.contains("failed to write `"), "{}", ran.stderr);
+    assert!(!file.exists());
 }

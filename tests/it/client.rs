@@ -46,8 +46,11 @@ fn invalid_settings_are_build_errors() {
             Client::builder().request_header("x-key", "s3cr3t\n"),
             "the value contains invalid characters",
         ),
-        (Client::builder().proxy("socks5://user:s3cr3t@proxy.example"), "only HTTP proxies"),
-        (Client::builder().proxy(""), "it is not a proxy URL"),
+        (
+            Client::builder().proxy("ftp://user:s3cr3t@proxy.example"),
+            "is not the URL of an HTTP or SOCKS",
+        ),
+        (Client::builder().proxy(""), "it is not the URL of"),
         (Client::builder().quota_share(0.0), "`quota_share`: it must be above 0"),
         (Client::builder().quota_share(-1.0), "`quota_share`: it must be above 0"),
         (Client::builder().quota_share(f64::NAN), "`quota_share`: it must be above 0"),

@@ -179,7 +179,7 @@ fn findings_of_either_side_are_warnings() {
 fn an_unreadable_side_is_an_error() {
     let hub = LocalHub::start([support::sharded("org/good"), Repo::new("org/empty")]).unwrap();
     let cases: [(&[&str], i32); 5] = [
-        (&["org/good", "org/empty"], 1),
+        (&["org/good", "org/empty"], 2),
         (&["org/empty", "org/none"], 3),
         (&["org/good", "a/b/c"], 2),
         (&["org/good"], 2),

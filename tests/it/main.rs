@@ -59,6 +59,7 @@ mod requests;
 mod resilience;
 mod rules;
 mod same_result;
+mod schema;
 mod server;
 mod slow_parser;
 mod sources;

@@ -85,6 +85,16 @@ class Results(unittest.TestCase):
             with self.assertRaises(ValueError):
                 hf_meta.inspect(QUANTIZED, **arguments)
 
+    def test_the_format_of_the_weights_can_be_selected(self):
+        self.assertEqual(hf_meta.inspect("example/Llama-3.2-1B-GGUF", weights="gguf").format, "gguf")
+        self.assertEqual(code_of_error("example/Llama-3.2-1B-GGUF", weights="safetensors"), "noWeights")
+
+    def test_the_representation_of_a_result_is_one_short_line(self):
+        shown = repr(hf_meta.inspect("bigscience/bloom", headers=True))
+        self.assertTrue(shown.startswith("CountReport(source='bigscience/bloom', commit='"), shown)
+        self.assertIn(f"parameter_total={BLOOM}", shown)
+        self.assertLess(len(shown), 250)
+
     def test_a_result_is_the_json_of_the_command(self):
         for headers, options in [(False, ["--json", "--summary"]), (True, ["--json"])]:
             command = json.loads(run("gpt2", *options, check=True).stdout)

@@ -53,6 +53,7 @@ pub struct Listing {
     since: Option<i64>,
     /// An earlier listing, whose models are added.
     earlier: Option<PathBuf>,
+    limit: Option<usize>,
     progress: ProgressReporter,
 }
 
@@ -66,6 +67,8 @@ struct ListingFooter {
     since: Option<i64>,
     /// The URL of the next page; `None` if the listing is complete.
     next: Option<String>,
+    /// The number of models up to this page.
+    listed: usize,
     /// The start time of the listing, in milliseconds since 1970.
     #[serde(rename = "watermark")]
     started_at: i64,
@@ -113,6 +116,11 @@ impl Listing {
         }
     }
 
+    /// Lists at most this many models: the newest ones or, with [`since`](Self::since), those changed last.
+    pub fn limit(self, models: Option<usize>) -> Self {
+        Self { limit: models, ..self }
+    }
+
     /// Sets a function to be called with the number of models listed so far, after each page.
     pub fn on_progress(self, report: impl Fn(usize) + Send + Sync + 'static) -> Self {
         Self { progress: ProgressReporter::new(move |progress| report(progress.done)), ..self }
@@ -128,12 +136,14 @@ impl Listing {
     pub async fn write(&self, client: &Client, file: &Path) -> Result<usize> {
         // Checked before the first request, because a listing takes minutes.
         replaceable(file)?;
+        if File::open(file).is_ok_and(|file| read_footer::<ListingFooter>(&file).is_none()) {
+            return Err(unusable(file, "would replace a file that `census list` did not write"));
+        }
         let folder = with_suffix(file, ".pages");
         fs::create_dir_all(&folder).map_err(failed_to("create", &folder))?;
         let (mut pages, mut footer) = self.resume(&folder, &self.first_page(client)?);
-        let mut listed = pages.saturating_mul(MODELS_PER_PAGE);
-        let mut seen = HashSet::new();
-        while let Some(mut page) = footer.next.take() {
+        let (limit, mut seen) = (self.limit.unwrap_or(usize::MAX), HashSet::new());
+        while let Some(mut page) = footer.next.take().filter(|_| footer.listed < limit) {
             let (models, next) = loop {
                 let requested = self.request(client, &page).await;
                 match with_limit(&page, |models| models / 2).filter(|_| is_too_large(&requested)) {
@@ -146,14 +156,16 @@ impl Listing {
             }
             // The server repeats the size of the page.
             footer.next = next.map(|next| with_limit(&next, |_| MODELS_PER_PAGE).unwrap_or(next));
-            listed += models.len();
-            self.progress.update(|progress| progress.done = listed);
+            footer.listed += models.len();
+            self.progress.update(|progress| progress.done = footer.listed);
             let models = models.into_iter().map(Ok);
             publish(&page_file(&folder, pages), &footer, models)?;
             pages += 1;
         }
-        let files = (0..pages).map(|page| page_file(&folder, page)).chain(self.earlier.clone());
-        let models = files.map(|file| rows::<ListedRepo>(&file)).flatten_ok();
+        let files = (0..pages).map(|page| page_file(&folder, page));
+        let models = files.map(|file| rows::<ListedRepo>(&file)).flatten_ok().take(limit);
+        let earlier = self.earlier.iter().map(|file| rows::<ListedRepo>(file)).flatten_ok();
+        let models = models.chain(earlier);
         let mut listed = HashSet::new();
         let models = models.map(|model| model.and_then(|model| model)).filter_ok(|model| {
             // The earlier listing comes last, so that changed models replace its models.
@@ -173,7 +185,10 @@ impl Listing {
             .extend_pairs([
                 ("sort", sort),
                 ("direction", "-1"),
-                ("limit", &MODELS_PER_PAGE.to_string()),
+                (
+                    "limit",
+                    &self.limit.unwrap_or(MODELS_PER_PAGE).clamp(1, MODELS_PER_PAGE).to_string(),
+                ),
             ])
             .extend_pairs(PROPERTIES.split(' ').map(|property| ("expand[]", property)));
         Ok(url)
@@ -182,7 +197,8 @@ impl Listing {
     /// Returns the number of saved pages and the footer of the last one. Pages of other listings are ignored.
     fn resume(&self, folder: &Path, first: &Url) -> (usize, ListingFooter) {
         let (url, next) = (first.to_string(), Some(first.to_string()));
-        let start = ListingFooter { url, since: self.since, next, started_at: unix_millis() };
+        let start =
+            ListingFooter { url, since: self.since, next, listed: 0, started_at: unix_millis() };
         let saved = |page| {
             let file = File::open(page_file(folder, page)).ok()?;
             let footer = read_footer::<ListingFooter>(&file)?;

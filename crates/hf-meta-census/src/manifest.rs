@@ -358,7 +358,10 @@ pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> R
             return Err(unusable(table, &format!("has no text in column `{}`", field.name())));
         }
         None => {
-            return Err(unusable(table, &format!("has no column `{}`", candidates.join("`, `"))));
+            let existing: Vec<_> =
+                found.fields().iter().map(|field| field.name().as_str()).collect();
+            let [wanted, existing] = [candidates, &existing].map(|names| names.join("`, `"));
+            return Err(unusable(table, &format!("has no column `{wanted}`, only `{existing}`")));
         }
     };
     for field in schema::<ListedRepo>().fields() {

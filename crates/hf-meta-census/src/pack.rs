@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufWriter, Seek};
+use std::io::{self, BufWriter, Seek};
 use std::mem::take;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ struct PackFooter<'a> {
 }
 
 impl Census {
-    /// Writes all rows to one Parquet file, sorted by repository: a local file, or the URL of an object. Returns the
+    /// Writes all rows to one Parquet file, sorted by repository: a local file, the URL of an object, or `-`. Returns the
     /// number of rows.
     ///
     /// Memory use grows only with the logarithm of the number of rows.
@@ -67,14 +67,18 @@ impl Census {
         }
         let rows = self.until_stopped(merger.finish());
         let footer = PackFooter { rules, schema_version: SCHEMA_VERSION, tool: &self.tool };
-        let Some((storage, name)) = Storage::open_object(file)? else {
+        let object = Storage::open_object(file)?;
+        if object.is_none() && file != "-" {
             return publish(file.as_ref(), &footer, rows);
-        };
+        }
         let folder = tempfile::tempdir().map_err(failed_to("write", std::env::temp_dir()))?;
         let packed = folder.path().join("rows");
         let rows = publish(&packed, &footer, rows)?;
-        let packed = File::open(&packed).map_err(failed_to("read", &packed))?;
-        storage.upload(&name, packed).await?;
+        let mut packed = File::open(&packed).map_err(failed_to("read", &packed))?;
+        match object {
+            Some((storage, name)) => storage.upload(&name, packed).await?,
+            None => io::copy(&mut packed, &mut io::stdout()).map_err(failed_to("write", "-"))?,
+        };
         Ok(rows)
     }
 

@@ -1,7 +1,7 @@
 //! Publishes a census as a data set: tables, a data card, and a schema page.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use chrono::DateTime;
 use itertools::Itertools;
@@ -89,6 +89,11 @@ impl Census {
     /// the run is stopped.
     pub async fn publish(&self, folder: &Path, options: &PublishOptions) -> Result<usize> {
         fs::create_dir_all(folder).map_err(failed_to("create", folder))?;
+        let readme = folder.join("README.md");
+        if readme.exists() && !folder.join("SCHEMA.md").exists() {
+            let error = io::Error::other("`census publish` did not write the existing file");
+            return Err(failed_to("write", readme)(error));
+        }
         let file = |name: &str| folder.join(format!("{name}.parquet"));
         let repos = self.pack(&file("repos").display().to_string()).await?;
         // The rules may have changed since the files were read.

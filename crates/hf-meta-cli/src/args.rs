@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
@@ -24,16 +24,21 @@ use super::verify::{self, VerifyArgs};
 #[derive(Debug, Parser)]
 #[command(name = "hf-meta", version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES, after_long_help = LONG_HELP, max_term_width = 100)]
 #[command(subcommand_negates_reqs = true, override_usage = USAGE)]
+#[command(args_override_self = true, arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
+    /// Suppress progress and warnings, but not errors
+    #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 500)]
+    pub(crate) quiet: bool,
+
+    /// Print no colors, as with `--color never`
+    #[arg(long, global = true, hide_short_help = true, display_order = 500)]
+    no_color: bool,
+
     #[command(flatten)]
     pub(crate) inspect: InspectArgs,
-
-    /// Suppress progress and warnings, but not errors
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
@@ -79,6 +84,9 @@ impl Args {
 
     /// Returns the color option of the subcommand, or else the one before it.
     pub(super) fn color(&self) -> ColorArgs {
+        if self.no_color {
+            return ColorArgs { color: Some(ColorChoice::Never) };
+        }
         let color = match &self.command {
             Some(Command::Verify(verify)) => Some(verify.color),
             Some(Command::Diff(diff)) => Some(diff.color),
@@ -136,18 +144,11 @@ hf-meta [OPTIONS] <REPO>...
 
 const EXAMPLES: &str = "\
 Examples:
-  hf-meta bigscience/bloom                      parameters per dtype
-  hf-meta gpt2 roberta-base --sort parameters   an overview of several models
-  hf-meta org/name@refs/pr/1 --path 7b          a folder in a pull request
-  hf-meta gpt2 --tensors --filter '*.attn.*'    tensors that match a pattern
-  hf-meta gpt2 --tree                           the module tree
-  hf-meta org/name --explain                    how a model was counted
-  hf-meta gpt2 --json --summary | jq .parameterTotal
-  hf-meta ./model.safetensors                   a local file
-  hf-meta verify bigscience/bloom               check every shard
-  hf-meta diff org/name@v1 org/name             compare two revisions
+  hf-meta bigscience/bloom          parameters per dtype
+  hf-meta ./my-model/               a local folder
+  hf-meta verify bigscience/bloom   check every shard
 
-See --help for environment variables and exit codes.";
+See --help for all options, environment variables and exit codes.";
 
 const LONG_HELP: &str = "\
 Examples:

@@ -24,9 +24,6 @@ pub(crate) struct BadgeArgs {
     #[arg(required = true, value_name = "REPO", value_hint = ValueHint::AnyPath)]
     repos: Vec<RepoText>,
 
-    #[command(flatten)]
-    selection: SelectionArgs,
-
     /// Output file, or folder for files such as `org--name.svg`; `-` is stdout. Several badges need a folder, which
     /// is created if it does not exist
     #[arg(long, short, value_name = "FILE")]
@@ -63,6 +60,9 @@ pub(crate) struct BadgeArgs {
     /// Background color of the value: a shields.io color name, or three or six hexadecimal digits
     #[arg(long, value_name = "COLOR")]
     color: Option<Color>,
+
+    #[command(flatten)]
+    selection: SelectionArgs,
 }
 
 /// Returns a parser that accepts only these names.
@@ -78,19 +78,36 @@ impl BadgeArgs {
     fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|output| output.as_os_str() != "-")
     }
+
+    /// Returns the extension of the files.
+    fn extension(&self) -> &'static str {
+        if self.json { "json" } else { "svg" }
+    }
+
+    /// Checks that the name of the output fits the number of badges and their format.
+    fn validate(&self) -> Result<(), CommandError> {
+        let Some(output) = self.file().filter(|output| !output.is_dir()) else { return Ok(()) };
+        let (expected, several) = (self.extension(), self.repos.len() > 1);
+        let message = match output.extension() {
+            extension if several && (extension.is_some() || output.exists()) => {
+                "`--output` must be a folder if there are several badges".to_owned()
+            }
+            Some(other) if other != expected => {
+                format!("the name of `--output` must end with .{expected}")
+            }
+            _ => return Ok(()),
+        };
+        Err(CommandError::usage(message))
+    }
 }
 
 pub(crate) async fn run(
     args: &BadgeArgs,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
+    args.validate()?;
     let folder = args.file().filter(|output| args.repos.len() > 1 && !output.is_dir());
     if let Some(folder) = folder {
-        if folder.exists() {
-            return Err(CommandError::usage(
-                "`--output` must be a folder if there are several badges",
-            ));
-        }
         fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
     }
     let memory = MemoryOptions { context: args.context, ..MemoryOptions::default() };
@@ -125,7 +142,13 @@ fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
 fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
     let Some(file) = args.file() else { return print_bytes(text.as_bytes()) };
     let file = if file.is_dir() { file.join(file_name(args, source)) } else { file.to_owned() };
-    fs::write(&file, text).map_err(failed_to(format!("write `{}`", file.display())))
+    fs::write(&file, text).map_err(|error| {
+        // A full disk leaves an empty file, which would look like a badge.
+        if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
+            let _ = fs::remove_file(&file);
+        }
+        failed_to(format!("write `{}`", file.display()))(error)
+    })
 }
 
 /// Returns the file name of a badge in a folder. `--` cannot occur in a repository name. The badge of `./folder` must
@@ -133,5 +156,5 @@ fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
 fn file_name(args: &BadgeArgs, source: &RepoArg) -> String {
     let stem = source.display.replace(['/', '\\', ':'], "--");
     let visible = stem.trim_start_matches(['.', '-']);
-    format!("{visible}.{}", if args.json { "json" } else { "svg" })
+    format!("{visible}.{}", args.extension())
 }

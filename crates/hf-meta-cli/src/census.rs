@@ -102,7 +102,7 @@ enum CensusCommand {
         /// Folder or URL of the census
         target: String,
 
-        /// Output file, or the URL of an object
+        /// Output file, or the URL of an object; `-` is stdout
         #[arg(long, short, value_name = "FILE|URL")]
         output: String,
     },
@@ -173,6 +173,10 @@ struct ListArgs {
     /// List only models of this user or organization
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
+
+    /// List at most this many models: the newest ones or, with --since, those changed last
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
 
     /// List only models changed since a date (2026-01-31) or a time (2026-01-31T12:00:00Z), or update an earlier list (a
     /// file): request the models changed since then, and add its other models
@@ -261,6 +265,9 @@ pub(crate) async fn run(
         CensusCommand::Pack { target, output } => {
             let census = Census::open(connection.builder().build()?, target)?;
             let rows = census.tool(tool()).pack(output).await?;
+            if output == "-" {
+                return Ok(ExitStatus::Success);
+            }
             print_written(&counted(rows as u64, "row"), Path::new(output))
         }
         CensusCommand::Diff { before, after, format } => {
@@ -269,6 +276,7 @@ pub(crate) async fn run(
             print_changes(&changes, *format, "no differences")
         }
         CensusCommand::Publish { target, output, title, license, tensors } => {
+            check_extension(output, &["parquet"], "a folder")?;
             let census = Census::open(connection.builder().build()?, target)?;
             let (title, license) = (title.clone(), license.clone());
             let options = PublishOptions { title, license, tensors: *tensors };
@@ -296,7 +304,9 @@ async fn write_list(
     client: &Client,
     line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
+    check_extension(&args.output, &["csv", "json", "jsonl", "ndjson", "tsv", "txt"], "Parquet")?;
     let mut listing = Listing::new().filter(args.filter.as_deref()).author(args.author.as_deref());
+    listing = listing.limit(args.limit);
     if let Some(since) = &args.since {
         let midnight = format!("{since}T00:00:00Z");
         let time = DateTime::parse_from_rfc3339(since);
@@ -324,6 +334,17 @@ async fn write_list(
     let models = listing.write(client, &args.output).await;
     drop(shown);
     print_written(&counted(models? as u64, "model"), &args.output)
+}
+
+/// Rejects a name of the output that promises a different format.
+fn check_extension(output: &Path, others: &[&str], format: &str) -> Result<(), CommandError> {
+    let extension = output.extension().and_then(|extension| extension.to_str());
+    match extension.filter(|extension| others.contains(extension)) {
+        Some(other) => Err(CommandError::usage(format!(
+            "the output is {format}, so its name cannot end with .{other}"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {

@@ -14,31 +14,33 @@ use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, environment_
 )]
 pub(crate) struct ConnectionArgs {
     /// URL of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]
-    #[arg(long, value_name = "URL", global = true)]
+    #[arg(long, hide_short_help = true, value_name = "URL", global = true)]
     pub(crate) endpoint: Option<String>,
 
-    /// Token for gated and private repositories [default: $HF_TOKEN, else the token from `hf auth login`]
+    /// Token for private and gated repositories
+    ///
+    /// By default, it is $HF_TOKEN, or else the token from `hf auth login`.
     #[arg(long, value_name = "TOKEN", global = true)]
     pub(crate) token: Option<String>,
 
     /// Number of retries after a transient failure [default: 4]
-    #[arg(long, value_name = "COUNT", global = true)]
+    #[arg(long, hide_short_help = true, value_name = "COUNT", global = true)]
     pub(crate) retries: Option<u8>,
 
     /// Timeout per repository, in seconds, including retries and waits for rate limits [default: 360, plus at most 320
     /// of waits for rate limits]
-    #[arg(long, value_name = "SECONDS", global = true, value_parser = parse_seconds)]
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", global = true, value_parser = parse_seconds)]
     pub(crate) timeout: Option<Duration>,
 
     /// Do not read or write the header cache
-    #[arg(long, global = true)]
+    #[arg(long, hide_short_help = true, global = true)]
     pub(crate) no_cache: bool,
 
-    /// Send no requests; read only downloaded files and cached headers
+    /// Read only downloaded files and cached headers
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 
-    /// Log retries and waits to stderr; repeat to log every request
+    /// Log retries and waits; -vv also logs requests
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -53,10 +55,16 @@ impl ConnectionArgs {
     /// Builds a client from the environment and these options.
     pub(crate) fn client(&self) -> Result<Client, Error> {
         let mut builder = self.builder();
-        if let Some(cache) = DiskCache::from_env().filter(|_| !self.no_cache) {
+        if let Some(cache) = self.cache() {
             builder = builder.header_cache(cache);
         }
-        builder.build()
+        // Folders and cached headers are read even if the Hub cannot be.
+        builder.network_optional(true).build()
+    }
+
+    /// Returns the header cache, unless it is disabled.
+    pub(crate) fn cache(&self) -> Option<DiskCache> {
+        DiskCache::from_env().filter(|_| !self.no_cache)
     }
 
     /// Returns a builder for a client without a header cache.
@@ -90,9 +98,14 @@ impl ConnectionArgs {
 
 /// Hides the connection options of subcommands that send no requests.
 pub(super) fn without_connection(command: clap::Command) -> clap::Command {
+    hiding(command, clap::Arg::is_global_set)
+}
+
+/// Hides some arguments of a command and its subcommands.
+pub(super) fn hiding(command: clap::Command, is_hidden: fn(&clap::Arg) -> bool) -> clap::Command {
     let command = command.mut_args(|arg| {
-        let is_global = arg.is_global_set();
-        arg.hide(is_global)
+        let hidden = is_hidden(&arg) || arg.is_hide_set();
+        arg.hide(hidden)
     });
-    command.mut_subcommands(without_connection)
+    command.mut_subcommands(|command| hiding(command, is_hidden))
 }

@@ -4,12 +4,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use futures::stream::{self, StreamExt};
+use hf_meta::report::text::thousands;
 use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 use tokio::time::timeout;
@@ -29,27 +30,32 @@ const WAIT_LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(8), Duration::fr
 
 /// The options that select a revision and a part of each repository.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Selection")]
 pub(crate) struct SelectionArgs {
-    /// Branch, tag, ref or commit; overrides the revision in REPO [default: main]
+    /// Branch, tag, ref or commit [default: main]
+    ///
+    /// Overrides the revision in REPO.
     #[arg(long, short, value_name = "REVISION", value_parser = NonEmptyStringValueParser::new())]
     revision: Option<String>,
 
-    /// File to read, folder to search, or GGUF quantization such as `q4_k_m`, within each repository or local folder;
-    /// overrides the path in REPO
+    /// File, folder, or quantization such as `q4_k_m`
+    ///
+    /// A file to read, a folder to search, or a GGUF quantization, within each repository or local folder. Overrides the
+    /// path in REPO.
     #[arg(long, short, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     path: Option<String>,
 
     /// Format of the weights to read, if a repository has several [default: safetensors, else GGUF, else PyTorch]
-    #[arg(long, value_name = "FORMAT", value_parser = ["safetensors", "gguf", "pytorch"])]
+    #[arg(long, hide_short_help = true, value_name = "FORMAT", value_parser = ["safetensors", "gguf", "pytorch"])]
     weights: Option<String>,
 
     /// Requests for headers: two ranges per file (exact), one range per file (prefetch), or one request per
     /// repository, which returns the headers as parsed by the Hub (hub) [default: exact]
-    #[arg(long, value_name = "PLAN", value_parser = plans(&["exact", "prefetch", "hub"]))]
+    #[arg(long, hide_short_help = true, value_name = "PLAN", value_parser = plans(&["exact", "prefetch", "hub"]))]
     plan: Option<Plan>,
 
     /// Number of repositories to read concurrently [default: 32]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, hide_short_help = true, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
     jobs: Option<u16>,
 }
 
@@ -91,8 +97,12 @@ pub(crate) struct CommandContext {
     pub(crate) client: Client,
     pub(crate) line: ProgressLine,
     pub(crate) hints: HintContext,
+    /// True if the headers of the client are cached.
+    pub(crate) has_cache: bool,
     /// True after the first page was printed.
     pub(crate) has_printed: Cell<bool>,
+    /// True if the last output is a page.
+    pub(crate) ends_with_page: Cell<bool>,
     /// The kinds of errors whose hints were printed.
     pub(crate) explained: RefCell<HashSet<ErrorKind>>,
 }
@@ -115,6 +125,9 @@ impl CommandContext {
         let progress = Arc::new(ReadProgress::new(&self.client, args.len()));
         let shown = Arc::clone(&progress);
         let _line = self.line.show(None, move |max_width| shown.describe(max_width));
+        let (interrupted, has_cache) = (Arc::clone(&progress), self.has_cache);
+        self.line.on_interrupt(move || interrupted.interrupted(has_cache));
+        let repos = args.len();
         let (reading, selection) = (Arc::clone(&progress), sources.selection.clone());
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
@@ -135,12 +148,15 @@ impl CommandContext {
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
         let mut reads = self.client.run_many(stream::iter(args), jobs, ResultOrder::Input, reads);
-        let mut status = ExitStatus::Success;
+        let (mut status, mut failed, mut unreadable) = (ExitStatus::Success, 0, 0);
         let [mut interval, next_interval] = WAIT_LINE_INTERVALS;
         loop {
             match timeout(interval, reads.next()).await {
                 Ok(Some((source, result))) => {
-                    status = status.max(self.line.hidden_while(|| print(&source, result))?);
+                    let found = self.line.hidden_while(|| print(&source, result))?;
+                    status = status.max(found);
+                    failed += u64::from(found != ExitStatus::Success);
+                    unreadable += u64::from(found > ExitStatus::CheckFailed);
                 }
                 Ok(None) => break,
                 Err(_) => {
@@ -153,11 +169,15 @@ impl CommandContext {
                 }
             }
         }
-        if let Some(failures) = progress.failures() {
-            self.line.hidden_while(|| {
-                // A failure to write to stderr must not affect the results.
-                let _ = writeln!(anstream::stderr(), "{failures}");
-            });
+        if repos > 1 && failed > 0 {
+            let unread = match unreadable {
+                0 => String::new(),
+                number => format!(", {} of them could not be read", thousands(number)),
+            };
+            let text =
+                format!("{} of {} failed{unread}", thousands(failed), thousands(repos as u64));
+            // A failure to write to stderr must not affect the results.
+            self.line.hidden_while(|| writeln!(anstream::stderr(), "{text}")).unwrap_or_default();
         }
         Ok(status)
     }
@@ -192,6 +212,10 @@ impl CommandContext {
         if sources.is_json {
             print_json(&FailedSource::new(&source.display, error))?;
         }
+        if self.ends_with_page.take() && io::stdout().is_terminal() {
+            // A failure to write to stderr must not affect the results or the exit status.
+            let _ = writeln!(anstream::stderr());
+        }
         let report = ErrorReport::for_source(source, error, &self.hints);
         // A failure to write to stderr must not affect the results or the exit status.
         let _ = if sources.repos.len() > 1 {
@@ -222,6 +246,7 @@ impl CommandContext {
         write: impl FnOnce(&mut Page<'_>, bool) -> io::Result<()>,
     ) -> io::Result<()> {
         let is_first = !self.has_printed.replace(true);
+        self.ends_with_page.set(true);
         Page::print(|page| write(page, is_first))
     }
 

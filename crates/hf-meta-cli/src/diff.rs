@@ -66,8 +66,9 @@ Examples:
 
 Exit status:
   0  no differences
-  1  differences were found, or one of the two sources has no valid weights
-  2  invalid arguments or environment variables
+  1  differences were found
+  2  invalid arguments or environment variables, or one of the two sources has
+     no valid weights
   3  a repository or revision was not found, access was denied, or the Hub or
      the network failed
   4  a local file could not be read";
@@ -78,7 +79,8 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus, CommandError> {
     let repos = [args.before.clone(), args.after.clone()];
     let (sides, status) = context.inspect_all(&repos, args.json).await?;
-    let [(_, before), (_, after)] = &sides[..] else { return Ok(status) };
+    // As in other programs of this name, 1 means only that there are differences.
+    let [(_, before), (_, after)] = &sides[..] else { return Ok(status.max(ExitStatus::Usage)) };
     let compare = if args.ignore_shards { Diff::ignoring_shards } else { Diff::new };
     let diff = compare(before, after);
     if args.json {

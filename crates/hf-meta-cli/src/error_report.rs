@@ -51,6 +51,8 @@ pub(crate) struct HintContext {
     pub(crate) definition: clap::Command,
     /// True if the subcommand has the option `--path`.
     pub(crate) has_path: bool,
+    /// True if the subcommand reads cached headers.
+    pub(crate) uses_cache: bool,
 }
 
 /// An error with its causes and a hint.
@@ -157,7 +159,7 @@ fn client_hint(error: &Error) -> Option<&'static str> {
             "the token comes from {token}; set it to just the token, hf_…"
         }
         Error::InvalidSetting { setting: "proxy", .. } => {
-            "set https_proxy to a URL such as http://proxy.example:8080, or unset it"
+            "set it to a URL such as http://proxy.example:8080 or socks5h://127.0.0.1:1080, or unset it"
         }
         Error::InvalidSetting { setting: "hub_cache", .. } => {
             "set HF_HUB_CACHE or HF_HOME to the cache folder"
@@ -232,6 +234,9 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
             source: IndexError { kind: IndexErrorKind::WrongFormat(detected), .. },
             ..
         } => other_content(source, *detected),
+        Error::InvalidIndex { .. } => {
+            "run `hf-meta verify {source}` to list everything that is wrong"
+        }
         Error::InvalidHeader { .. } if error.kind() == ErrorKind::TooLarge => {
             "convert the checkpoint to safetensors, or save it in several shards"
         }
@@ -250,7 +255,7 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
             "the server does not look like a Hub; check HF_ENDPOINT or --endpoint: {endpoint}"
         }
         Error::DeadlineExceeded { .. } => "set --timeout to a higher value",
-        _ => return None,
+        _ => return client_hint(error),
     })
 }
 
@@ -289,6 +294,9 @@ fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<&
         ErrorKind::RateLimited => {
             "authenticated requests have a higher rate limit: set --token or HF_TOKEN, or try again \
              {wait}"
+        }
+        ErrorKind::NotCached if !context.uses_cache => {
+            "offline, only downloaded files are verified, not cached headers: run `hf download {repo}`"
         }
         ErrorKind::NotCached => DOWNLOAD,
         _ if error.is_malformed() => invalid_files(source),

@@ -9,29 +9,33 @@ use super::memory::{self, MemoryArgs};
 use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::table::OutputFormat;
-use super::terminal::ColorArgs;
+use super::terminal::{ColorArgs, IS_AGENT};
 use super::views::overview::{OverviewRow, SortKey, machine_columns};
 use super::views::{explain, headers, overview, parameters, tree};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
+    pub(crate) color: ColorArgs,
+
+    #[command(flatten)]
     repos: RepoListArgs,
 
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Also list the other weight sets in each repository (one more request per 1,000 files)
-    #[arg(long, conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
-    sets: bool,
-
     #[command(flatten)]
     view: ViewArgs,
 
-    #[command(flatten)]
-    memory: MemoryArgs,
+    /// Also list the other weight sets
+    ///
+    /// Sends one more request per 1,000 files of the repository.
+    #[arg(long, conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
+    sets: bool,
 
-    /// With --tensors, --tree or --json, show only tensors whose names match the pattern (`*`, `?`, `[abc]`)
+    /// Show only tensors with names such as `*.attn.*`
+    ///
+    /// The pattern can contain `*`, `?` and `[abc]`, and must match the whole name. For --tensors, --tree and --json.
     #[arg(long, short, value_name = "GLOB", value_parser = glob::Pattern::new)]
     #[arg(conflicts_with_all = ["summary", "explain", "metadata", "format"])]
     filter: Option<glob::Pattern>,
@@ -43,47 +47,58 @@ pub(crate) struct InspectArgs {
     summary: bool,
 
     /// Sort the overview or --tensors
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, hide_short_help = true, value_name = "KEY")]
     #[arg(conflicts_with_all = ["json", "tree", "explain", "metadata", "sets"])]
     sort: Option<SortKey>,
 
-    #[command(flatten)]
-    pub(crate) color: ColorArgs,
-
     /// Draw --tree down to this depth [default: as deep as fits the screen]
-    #[arg(long, value_name = "LEVELS", requires = "tree")]
+    #[arg(long, hide_short_help = true, value_name = "LEVELS", requires = "tree")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     #[arg(conflicts_with_all = ["json", "tensors", "explain", "metadata", "format"])]
     depth: Option<u16>,
+
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 /// The view to print: the parameters per dtype if no other is selected.
 #[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Views")]
 #[group(multiple = false)]
 #[expect(clippy::struct_excessive_bools, reason = "flags that exclude each other")]
 struct ViewArgs {
-    /// Print JSON compatible with huggingface.js, one line per repository, including failed ones
+    /// Print JSON compatible with huggingface.js
+    ///
+    /// Prints one line per repository, including failed ones.
     #[arg(long, short)]
     json: bool,
 
-    /// List every tensor: name, dtype, shape, bytes, shard
+    /// List every tensor
+    ///
+    /// The columns are name, dtype, shape, bytes and shard.
     #[arg(long, short)]
     tensors: bool,
 
-    /// Draw the module tree, with identical modules folded into one row; elements are as stored
+    /// Draw the module tree
+    ///
+    /// Identical modules share one row. Elements are as stored.
     #[arg(long)]
     tree: bool,
 
-    /// Explain how the parameters were counted: unpacked, uncounted and buffer tensors
+    /// Explain how the parameters were counted
+    ///
+    /// Lists unpacked, uncounted and buffer tensors.
     #[arg(long, short = 'x')]
     explain: bool,
 
-    /// Print the metadata of the files, such as the ModelSpec title and author
+    /// Print the metadata of the files, such as a title
     #[arg(long, short)]
     metadata: bool,
 
-    /// Print an overview with one row per repository (the default for several repositories, and with --sort): table, tsv, csv or
-    /// md; json is the same as --json --summary
+    /// Print one row per repository: table, tsv, csv, md
+    ///
+    /// This overview is the default for several repositories, and with --sort. The format json is the same as --json
+    /// --summary.
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<OutputFormat>,
 }
@@ -132,6 +147,7 @@ impl InspectArgs {
             None if tree => View::Tree,
             None if explain => View::Explain,
             None if metadata => View::Metadata,
+            None if has_rows && *IS_AGENT => View::Overview(OutputFormat::Tsv),
             None if has_rows => View::Overview(OutputFormat::Table),
             None if self.memory.is_selected() => View::Memory,
             None => View::Parameters,
@@ -238,12 +254,15 @@ fn unmatched(
     let (Some(filter), InspectedSource::Headers(weights)) = (&args.filter, inspected) else {
         return None;
     };
-    let mut names = weights.files().flat_map(|(_, header)| header.tensors().iter());
-    if names.any(|(name, _)| filter.matches(name)) {
+    let names = || weights.files().flat_map(|(_, header)| header.tensors().iter());
+    if names().any(|(name, _)| filter.matches(name)) {
         return None;
     }
+    let is_part = names().any(|(name, _)| name.contains(filter.as_str()));
+    let hint =
+        if is_part { format!("; use `*{filter}*` for a part of a name") } else { String::new() };
     // A failure to write to stderr must not affect the exit status.
-    let _ = print_warning(&format!("{}: no tensor matches `{filter}`", source.display));
+    let _ = print_warning(&format!("{}: no tensor matches `{filter}`{hint}", source.display));
     Some(ExitStatus::CheckFailed)
 }
 

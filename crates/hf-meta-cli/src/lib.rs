@@ -101,12 +101,15 @@ fn context(args: &Args, line: ProgressLine) -> Result<CommandContext, CommandErr
         token_source: args.connection.token_source(),
         definition: Args::definition(),
         has_path: !matches!(args.command, Some(Command::Diff(_))),
+        uses_cache: !matches!(args.command, Some(Command::Verify(_))),
     };
     Ok(CommandContext {
         client,
         line,
         hints,
+        has_cache: args.connection.cache().is_some(),
         has_printed: Cell::new(false),
+        ends_with_page: Cell::new(false),
         explained: RefCell::default(),
     })
 }

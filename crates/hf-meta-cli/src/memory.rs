@@ -18,31 +18,37 @@ use super::terminal::DIM;
 const CONTEXTS: [u64; 3] = [4 << 10, 32 << 10, 128 << 10];
 
 #[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Memory")]
 pub(crate) struct MemoryArgs {
-    /// Print the memory of the weights and of the cache at several context lengths (reads config.json)
+    /// Print the memory of the weights and the cache
+    ///
+    /// Reads config.json, and prints several context lengths.
     #[arg(long, conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     memory: bool,
 
-    /// Print whether the model fits into this memory, such as 24GB, and the longest context that fits; exit with 1 if a model
-    /// does not fit or if that is unknown
+    /// Print whether the model fits, such as 24GB
+    ///
+    /// Also prints the longest context that fits into this memory. Exits with 1 if a model does not fit or if that is unknown.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     fit: Option<u64>,
 
-    /// Context length for --memory and --fit, such as 32k [default: the maximum of the model]
+    /// Context length such as 32k [default: the maximum]
+    ///
+    /// For --memory and --fit. The maximum is the one of the model.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     context: Option<u64>,
 
     /// Number of sequences for --memory and --fit [default: 1]
-    #[arg(long, value_name = "SEQUENCES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, hide_short_help = true, value_name = "SEQUENCES", value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
 
     /// Dtype of the cache for --memory and --fit, such as bf16, fp8 or q8_0 [default: the dtype of the model]
-    #[arg(long, value_name = "DTYPE", value_parser = parse::<CacheDtype>)]
+    #[arg(long, hide_short_help = true, value_name = "DTYPE", value_parser = parse::<CacheDtype>)]
     cache_dtype: Option<CacheDtype>,
 
     /// Program that stores the cache for --memory and --fit: stored (no reserves), vllm or llama.cpp [default: stored]
-    #[arg(long, value_name = "NAME", value_parser = parse::<Engine>)]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = parse::<Engine>)]
     engine: Option<Engine>,
 
     /// Maximum number of tokens of a step of vLLM [default: 8192, as `vllm serve` on an H100; 2048 on small GPUs]

@@ -11,8 +11,8 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::exit::failed_to;
-use super::table::Table;
-use super::terminal::{BOLD, TerminalSize, wrap_to_terminal};
+use super::table::{OutputFormat, Table};
+use super::terminal::{BOLD, IS_AGENT, TerminalSize, wrap_to_terminal};
 
 /// Text for people, written to stdout.
 pub(crate) struct Page<'a> {
@@ -50,7 +50,7 @@ impl Page<'_> {
         writeln!(self.out, "{style}{}{style:#}", wrap_to_terminal(text, self.terminal))
     }
 
-    /// Writes a table. Calls `rows` twice.
+    /// Writes a table, with tabs for an agent. Calls `rows` twice.
     pub(crate) fn table<R, I>(
         &mut self,
         table: &Table<'_, R>,
@@ -59,6 +59,9 @@ impl Page<'_> {
     where
         I: IntoIterator<Item = R>,
     {
+        if *IS_AGENT {
+            return table.write_rows(self.out, OutputFormat::Tsv, rows());
+        }
         table.write(self.out, self.terminal.map(|size| size.width), rows)
     }
 }
@@ -92,6 +95,7 @@ fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 
 /// The JSON document for a source that could not be read.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailedSource<'a> {
     source: &'a str,
@@ -103,6 +107,7 @@ pub(crate) struct FailedSource<'a> {
 
 /// The JSON form of an error.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct ErrorDocument {
     code: &'static str,
@@ -178,7 +183,37 @@ pub(crate) fn message_with_causes(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hf_meta::report::diff::Diff;
+    use hf_meta::{CountReport, VerifyReport, Weights};
+    use schemars::JsonSchema;
+    use schemars::generate::SchemaSettings;
+
     use super::*;
+
+    /// The documents of the command.
+    #[derive(JsonSchema)]
+    #[serde(untagged)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    enum Document {
+        Checkpoint(Box<Weights>),
+        Summary(Box<CountReport>),
+        Verification(VerifyReport),
+        Difference(Diff),
+        Failure(FailedSource<'static>),
+    }
+
+    #[test]
+    fn the_schema_of_all_documents_is_up_to_date() {
+        let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        let schema = generator.into_root_schema_for::<Document>();
+        let schema = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/docs/schema.json");
+        if std::env::var_os("HF_META_UPDATE_SCHEMA").is_some() {
+            std::fs::write(file, &schema).unwrap();
+        }
+        let stored = std::fs::read_to_string(file).unwrap();
+        assert!(stored == schema, "run this test with HF_META_UPDATE_SCHEMA=1");
+    }
 
     #[test]
     fn escaped_strings_round_trip() {

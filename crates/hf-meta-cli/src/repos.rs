@@ -24,12 +24,20 @@ pub(crate) struct RepoListArgs {
     #[arg(required_unless_present = "from")]
     repos: Vec<RepoText>,
 
-    /// Read repositories from a file: one per line, or a table (CSV, or Parquet in builds with `census`)
-    #[arg(long, value_name = "FILE")]
+    /// Read repositories from a file: one per line, or a table
+    ///
+    /// The table is a .csv or .tsv file or, in builds with `census`, a Parquet file.
+    #[arg(long, value_name = "FILE", help_heading = "Selection")]
     from: Option<PathBuf>,
 
     /// Column that contains the names, for --from [default: repo, id, modelId or repository]
-    #[arg(long, value_name = "NAME", requires = "from")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "NAME",
+        requires = "from",
+        help_heading = "Selection"
+    )]
     column: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! `hf-meta serve`: the badge service.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -28,8 +28,9 @@ use super::signal::signal;
     reason = "the comments are the help texts, in which markup would be printed"
 )]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen on; port 0 picks a free port. Without it, $PORT is a port on all IPv4 addresses
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    /// Address and port, or a port on this machine only; port 0 picks a free port. Without it, $PORT is a port on all
+    /// IPv4 addresses
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
 
     /// Header cache: a folder, a `redis://…` or `rediss://…` URL to share it between servers, or `off` [default:
@@ -50,7 +51,7 @@ pub(crate) struct ServeArgs {
     stale_if_error: Duration,
 
     /// Separate address for `/metrics`, which is then no longer served at the main address
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     metrics_listen: Option<SocketAddr>,
 
     #[command(flatten)]
@@ -72,6 +73,17 @@ fn cache_location(text: &str) -> Result<CacheLocation, &'static str> {
         None if text == "off" => Ok(CacheLocation::Off),
         None => Ok(CacheLocation::Folder(expand_home(text).unwrap_or_else(|| text.into()))),
     }
+}
+
+/// Parses a port, or a host with a port.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    if let Ok(port) = text.parse() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    let addresses = text.to_socket_addrs().ok().into_iter().flatten();
+    addresses
+        .min_by_key(SocketAddr::is_ipv6)
+        .ok_or("expected a port, or an address such as 127.0.0.1:8080 or localhost:8080")
 }
 
 /// Returns the value of an environment variable, unless it is blank.
@@ -178,4 +190,24 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
         Some(CacheLocation::Off) | None => builder,
     };
     Ok(builder.build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_can_be_a_port_or_a_name() {
+        for (text, expected) in [
+            ("9000", "127.0.0.1:9000"),
+            ("localhost:9000", "127.0.0.1:9000"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(address(text).map(|address| address.to_string()), Ok(expected.to_owned()));
+        }
+        for text in ["", "localhost", "70000", "127.0.0.1"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
 }

@@ -17,10 +17,16 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::terminal::{CYAN, DIM, RED, TerminalSize, YELLOW, truncate, truncate_end, width};
+use super::terminal::{
+    CYAN, DIM, IS_AGENT, RED, TerminalSize, YELLOW, truncate, truncate_end, width,
+};
 
 /// The interval at which the line is redrawn. Shorter calls draw nothing.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The time after output to a pipe in which the line is not redrawn. The program that reads the pipe may print what it
+/// reads to the same terminal, and must find an empty line there.
+const PIPE_DELAY: Duration = Duration::from_millis(250);
 
 /// The interval between lines without a terminal.
 #[cfg(feature = "census")]
@@ -40,6 +46,9 @@ const MIN_NAME_WIDTH: usize = 16;
 /// The time after which the line shows how long the repository takes.
 const MIN_SHOWN_TIME: Duration = Duration::from_secs(3);
 
+/// Formats the text to print when the command is interrupted.
+type InterruptText = Box<dyn Fn() -> Option<String> + Send>;
+
 /// Formats progress in about this many columns. A longer text is truncated.
 type ProgressText = Arc<dyn Fn(usize) -> String + Send + Sync>;
 
@@ -49,6 +58,8 @@ pub(crate) struct ProgressLine {
     state: Arc<Mutex<LineState>>,
     /// True if stderr is a terminal that can clear a line.
     is_on_terminal: bool,
+    /// True if stdout is a pipe.
+    is_piped: bool,
     /// True if stderr has only errors.
     pub(crate) is_quiet: bool,
 }
@@ -60,6 +71,9 @@ struct LineState {
     is_drawn: bool,
     /// The number of callers that print something else.
     hidden: usize,
+    /// The time until which the line stays hidden.
+    hidden_until: Option<Instant>,
+    on_interrupt: Option<InterruptText>,
 }
 
 impl LineState {
@@ -76,8 +90,24 @@ impl ProgressLine {
     /// Creates the line. A quiet command never draws it.
     pub(crate) fn new(is_quiet: bool) -> Self {
         let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
-        let is_on_terminal = !is_quiet && !is_dumb && io::stderr().is_terminal();
-        Self { state: Arc::default(), is_on_terminal, is_quiet }
+        let is_on_terminal = !is_quiet && !is_dumb && !*IS_AGENT && io::stderr().is_terminal();
+        Self { state: Arc::default(), is_on_terminal, is_piped: is_pipe(), is_quiet }
+    }
+
+    /// Sets the text to print when the command is interrupted.
+    pub(crate) fn on_interrupt(&self, text: impl Fn() -> Option<String> + Send + 'static) {
+        lock(&self.state).on_interrupt = Some(Box::new(text));
+    }
+
+    /// Removes the line and prints the text of an interrupted command.
+    pub(crate) fn interrupt(&self) {
+        let text = lock(&self.state).on_interrupt.take().and_then(|text| text());
+        self.hidden_while(|| {
+            if let Some(text) = text.filter(|_| !self.is_quiet) {
+                // A failure to write to stderr must not prevent the end of the process.
+                let _ = writeln!(anstream::stderr(), "{text}");
+            }
+        });
     }
 
     /// Shows progress until the returned guard is dropped. Without a terminal, the text is printed at an interval, if
@@ -122,6 +152,7 @@ impl ProgressLine {
         }
         // If stderr is not writable, it shows no progress.
         match state.hidden {
+            0 if state.hidden_until.is_some_and(|time| Instant::now() < time) => {}
             0 if self.is_on_terminal => {
                 truncate_end(&mut shown, max_width);
                 let _ = write!(io::stderr(), "{CLEAR_LINE}{spinner} {shown}");
@@ -143,7 +174,9 @@ impl ProgressLine {
         state.clear();
         drop(state);
         let printed = print();
-        lock(&self.state).hidden -= 1;
+        let mut state = lock(&self.state);
+        state.hidden -= 1;
+        state.hidden_until = self.is_piped.then(|| Instant::now() + PIPE_DELAY);
         printed
     }
 
@@ -160,6 +193,22 @@ impl ProgressLine {
             let _ = self.hidden_while(|| writeln!(anstream::stderr(), "{text}"));
         }
     }
+}
+
+/// Returns whether stdout is a pipe.
+#[cfg(unix)]
+fn is_pipe() -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileTypeExt;
+
+    let stdout = io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    stdout.and_then(|stdout| stdout.metadata()).is_ok_and(|data| data.file_type().is_fifo())
+}
+
+/// Returns whether stdout may be a pipe.
+#[cfg(not(unix))]
+fn is_pipe() -> bool {
+    !io::stdout().is_terminal()
 }
 
 /// The progress that the line shows. Removes it when dropped, so that nothing is printed after it.
@@ -264,11 +313,13 @@ impl ReadProgress {
         })
     }
 
-    /// Returns the number of failures as a sentence, if several repositories were read and some failed.
-    pub(crate) fn failures(&self) -> Option<String> {
-        let ListCounts { failed, total, .. } = *lock(&self.counts);
-        let [failures, repos] = [failed, total].map(|number| thousands(number as u64));
-        (total > 1 && failed > 0).then(|| format!("{failures} of {repos} failed"))
+    /// Describes an interrupted list.
+    pub(crate) fn interrupted(&self, has_cache: bool) -> Option<String> {
+        let ListCounts { done, total, .. } = *lock(&self.counts);
+        let [read, repos] = [done, total].map(|number| thousands(number as u64));
+        let kept =
+            if has_cache { "a second run reads them from the cache" } else { "none are kept" };
+        (total > 1).then(|| format!("interrupted after {read} of {repos} repositories; {kept}"))
     }
 }
 
@@ -397,8 +448,8 @@ mod tests {
         let long = "organization/a-name-that-is-too-long-for-a-terminal";
         for (max_width, expected) in [
             (80, "organization/a-name-that-is-too-long-for-a-terminal  36/72 shards"),
-            (40, "organization/…r-a-terminal  36/72 shards"),
-            (20, "organiza…erminal  36/72 shards"),
+            (40, "organizat…g-for-a-terminal  36/72 shards"),
+            (20, "organ…a-terminal  36/72 shards"),
         ] {
             assert_eq!(name_and_text(long, "36/72 shards", max_width), expected);
         }

@@ -171,12 +171,15 @@ impl<'a, R> Table<'a, R> {
         self.write_lines(out, format, rows)
     }
 
-    /// Writes the headings for other programs.
+    /// Writes the headings for other programs, unless all are empty.
     pub(crate) fn write_headings(
         &self,
         out: &mut dyn Write,
         format: OutputFormat,
     ) -> io::Result<()> {
+        if self.columns.iter().all(|column| column.heading.is_empty()) {
+            return Ok(());
+        }
         self.write_cells(out, format, |column| column.heading.to_owned())?;
         if format != OutputFormat::Md {
             return Ok(());
@@ -367,10 +370,10 @@ mod tests {
         for (width, expected) in [
             (40, "a long name  1  contents of it"),
             (24, "a …me  1  contents of it"),
-            (23, "a …e  1  contents of it"),
+            (23, "a…me  1  contents of it"),
             (22, "a long name  1"),
-            (12, "a lo…name  1"),
-            (0, "a …e  1"),
+            (12, "a l… name  1"),
+            (0, "a…me  1"),
         ] {
             let text = fitted(&table(), &rows, Some(width));
             assert_eq!(text.lines().last(), Some(expected), "{width}");

@@ -1,6 +1,7 @@
 //! The terminal: its colors, its size, and text that fits its width.
 
 use std::io::{self, IsTerminal};
+use std::sync::LazyLock;
 
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
@@ -14,11 +15,14 @@ pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
 pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default().bold();
 
+/// True if an AI agent reads the output, so that it is complete and plain.
+pub(crate) static IS_AGENT: LazyLock<bool> = LazyLock::new(hf_meta::is_run_by_agent);
+
 /// The option of the subcommands that print text with colors. `badge` has another `--color`.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct ColorArgs {
     /// When to use colors: auto, always or never [default: auto]
-    #[arg(long, value_name = "WHEN", hide_possible_values = true)]
+    #[arg(long, hide_short_help = true, value_name = "WHEN", hide_possible_values = true)]
     pub(crate) color: Option<ColorChoice>,
 }
 
@@ -27,6 +31,9 @@ impl ColorArgs {
     /// a terminal.
     pub(crate) fn apply(self) {
         match self.color {
+            None | Some(ColorChoice::Auto) if *IS_AGENT => {
+                anstream::ColorChoice::Never.write_global();
+            }
             // The environment decides.
             None | Some(ColorChoice::Auto) => {}
             Some(ColorChoice::Always) => anstream::ColorChoice::Always.write_global(),
@@ -54,7 +61,7 @@ impl TerminalSize {
     }
 
     fn from_stream(stream: &impl IsTerminal) -> Option<Self> {
-        if !stream.is_terminal() {
+        if *IS_AGENT || !stream.is_terminal() {
             return None;
         }
         let size = terminal_size::terminal_size();
@@ -68,7 +75,7 @@ pub(crate) fn width(text: &str) -> usize {
     strip_str(text).map(UnicodeWidthStr::width).sum()
 }
 
-/// Truncates a text to a number of columns: replaces its middle with `…`, because names often differ at the end. The
+/// Truncates a text to a number of columns: replaces its middle with `…`, and keeps most of the end, where names differ. The
 /// lines of a tree before a name remain.
 pub(crate) fn truncate(text: &mut String, max_width: usize) {
     if width(text) <= max_width {
@@ -78,7 +85,7 @@ pub(crate) fn truncate(text: &mut String, max_width: usize) {
     let (lines, name) =
         if width(&text[..name]) < max_width { text.split_at(name) } else { ("", &**text) };
     let Some(free) = max_width.checked_sub(width(lines) + 1) else { return text.clear() };
-    let end: Vec<_> = fitting(name.chars().rev(), free / 2).collect();
+    let end: Vec<_> = fitting(name.chars().rev(), free * 2 / 3).collect();
     let end: String = end.into_iter().rev().collect();
     let start: String = fitting(name.chars(), free - width(&end)).collect();
     *text = format!("{lines}{start}…{end}");
@@ -140,13 +147,13 @@ mod tests {
     fn a_text_is_cut_by_its_width_on_the_terminal() {
         for (text, max_width, expected) in [
             ("weights", 7, "weights"),
-            ("weights", 6, "wei…ts"),
-            ("Q4_K_M and Q4_K_S", 10, "Q4_K_…_K_S"),
+            ("weights", 6, "we…hts"),
+            ("Q4_K_M and Q4_K_S", 10, "Q4_…Q4_K_S"),
             ("模型权重", 8, "模型权重"),
-            ("模型权重", 7, "模型…重"),
+            ("模型权重", 7, "模…权重"),
             ("模型权重", 6, "模…重"),
             ("🤗🤗", 3, "🤗…"),
-            ("│  ├─ gate_up_proj", 12, "│  ├─ gat…oj"),
+            ("│  ├─ gate_up_proj", 12, "│  ├─ ga…roj"),
             ("│  ├─ gate_up_proj", 5, "│ …oj"),
             ("x", 0, ""),
         ] {

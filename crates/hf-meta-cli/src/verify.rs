@@ -39,9 +39,6 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     repos: RepoListArgs,
 
-    #[command(flatten)]
-    selection: SelectionArgs,
-
     /// Print the report as JSON, one line per repository
     #[arg(long, short)]
     json: bool,
@@ -64,6 +61,9 @@ pub(crate) struct VerifyArgs {
     /// Exit with 1 on warnings as well
     #[arg(long)]
     strict: bool,
+
+    #[command(flatten)]
+    selection: SelectionArgs,
 }
 
 const EXIT_STATUS: &str = "\
@@ -76,9 +76,13 @@ Exit status:
   4  a local file could not be read or written, so not everything was checked
 With several repositories, the highest of these codes.";
 
-/// Removes the plan `hub`, which does not read the files.
+/// Removes the plan `hub` and the cache, with which the files are not read.
 pub(crate) fn define(verify: clap::Command) -> clap::Command {
-    verify.mut_args(|arg| if arg.get_id() == "plan" { file_plans(arg) } else { arg })
+    verify.mut_args(|arg| match arg.get_id().as_str() {
+        "plan" => file_plans(arg),
+        "offline" => arg.help("Read only downloaded files"),
+        _ => arg,
+    })
 }
 
 pub(crate) async fn run(

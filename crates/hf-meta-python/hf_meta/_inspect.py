@@ -19,6 +19,7 @@ def inspect(
     *,
     revision: str | None = None,
     path: str | None = None,
+    weights: Literal["safetensors", "gguf", "pytorch"] | None = None,
     plan: Literal["exact", "prefetch", "hub"] = "exact",
     headers: bool = False,
     memory: int | None = None,
@@ -31,7 +32,7 @@ def inspect(
 ) -> Call[CountReport]:
     """Reads the headers of a repository, a URL or a local path, and counts the parameters.
 
-    `revision`, `path`, `plan`, `endpoint`, `token` and `timeout` (in seconds) correspond to the command-line options.
+    `revision`, `path`, `weights`, `plan`, `endpoint`, `token` and `timeout` (in seconds) correspond to the command-line options.
     With `headers=True`, the result also contains `header`, or `index` and `headers`. With `cache=False`, the header cache
     is neither read nor written. With `memory`, a context length in tokens or 0 for the maximum of the model, the result
     contains `memory`: the bytes of the weights and the cache. With `fit`, a size in bytes or a text such as "24GB",
@@ -44,7 +45,7 @@ def inspect(
     name = os.path.abspath(source) if isinstance(source, os.PathLike) else source
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
     size = f"{fit}B" if isinstance(fit, int) else fit
-    return Call("inspect", settings, name, revision, path, plan, headers, memory, size, engine, cache, convert=to_report)
+    return Call("inspect", settings, name, revision, path, weights, plan, headers, memory, size, engine, cache, convert=to_report)
 
 
 def get_safetensors_metadata(
@@ -63,7 +64,7 @@ def get_safetensors_metadata(
     if repo_type not in (None, "model"):
         repo_id = f"{repo_type}s/{repo_id}"
     settings: Settings = {"token": token, "timeout": timeout}
-    return Call("inspect", settings, repo_id, revision, None, "exact", True, None, None, None, True, convert=to_repo_metadata)
+    return Call("inspect", settings, repo_id, revision, None, None, "exact", True, None, None, None, True, convert=to_repo_metadata)
 
 
 def read(repos: Any, **settings: Unpack[Settings]) -> Call[pyarrow.RecordBatch]:

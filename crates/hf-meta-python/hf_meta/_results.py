@@ -242,6 +242,10 @@ class CountReport:
     headers: dict[str, SafetensorsFileMetadata] | None = field(default=None, repr=False)
     _json: str = field(default="", repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        names = "source", "commit", "parameter_count", "parameter_total", "parameter_exact", "byte_total"
+        return f"CountReport({', '.join(f'{name}={getattr(self, name)!r}' for name in names)}, ...)"
+
     def to_json(self) -> str:
         """Returns the JSON that `hf-meta --json` prints: the fields of huggingface.js, and further ones."""
         return self._json

@@ -150,6 +150,7 @@ impl Engine {
         source: String,
         revision: Option<String>,
         path: Option<String>,
+        weights: Option<String>,
         plan: &str,
         headers: bool,
         memory: Option<i64>,
@@ -167,7 +168,8 @@ impl Engine {
         self.start(request, move |client, _| async move {
             let source = Source::parse(&source, client.endpoint()).map_err(hf_meta::Error::from)?;
             let model = client.source(source).plan(plan);
-            let mut model = model.revision(revision.as_deref()).path(path.as_deref());
+            let model = model.revision(revision.as_deref()).path(path.as_deref());
+            let mut model = model.format(weights.as_deref());
             if let Some(timeout) = timeout {
                 model = model.timeout(timeout);
             }
@@ -437,7 +439,8 @@ fn build(request: &Request, timeout: Option<Duration>) -> Result<Client, hf_meta
     } else if let Some(cache) = DiskCache::from_env() {
         builder = builder.header_cache(cache);
     }
-    builder.build()
+    // Folders and cached headers are read even if the Hub cannot be.
+    builder.network_optional(request.quota_share.is_none()).build()
 }
 
 fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {

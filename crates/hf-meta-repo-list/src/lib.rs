@@ -1,4 +1,4 @@
-//! Lists of repository names: one per line, or a column of a CSV file.
+//! Lists of repository names: one per line, or a column of a table with separators.
 //!
 //! The command and the census of `hf-meta` read the same lists.
 
@@ -46,10 +46,12 @@ impl From<String> for ListedName {
 #[derive(Debug, Error)]
 pub enum ColumnError {
     /// The file has none of the expected columns.
-    #[error("has no column `{}`", columns.join("`, `"))]
+    #[error("has no column `{}`, only `{}`", columns.join("`, `"), headings.join("`, `"))]
     Missing {
         /// The expected headings.
         columns: Vec<String>,
+        /// The headings that the file has.
+        headings: Vec<String>,
     },
     /// A line is not JSON, or has no name.
     #[error("has no repository name in line {line}: {reason}")]
@@ -95,8 +97,9 @@ pub fn columns(chosen: Option<&str>) -> Vec<&str> {
 }
 
 /// Returns the names in a list. A file with the extension `.jsonl` or `.ndjson` has a JSON object or a name in quotes on
-/// each line. A file with the extension `.csv` is a CSV file with a header row, and so is any file if a column is chosen.
-/// A column `commit` or `sha` contains the commits. Any other list has one name per line.
+/// each line. A file with the extension `.csv` or `.tsv` is a table with a header row, and so is any file if a column is
+/// chosen. Its first line shows whether tabs, semicolons or commas separate the columns. A column `commit` or `sha`
+/// contains the commits. Any other list has one name per line.
 ///
 /// # Errors
 ///
@@ -112,8 +115,8 @@ pub fn parse(
         let names = lines(text).map(|line| json_name(&line, &columns(column)));
         return names.collect();
     }
-    let is_csv = column.is_some() || has_extension("csv");
-    if is_csv { csv_column(text, &columns(column)) } else { Ok(lines(text).collect()) }
+    let is_table = column.is_some() || has_extension("csv") || has_extension("tsv");
+    if is_table { csv_column(text, &columns(column)) } else { Ok(lines(text).collect()) }
 }
 
 /// Returns the name in a line of JSON.
@@ -132,11 +135,15 @@ fn json_name(line: &ListedName, columns: &[&str]) -> Result<ListedName, ColumnEr
 /// Returns the values of the first of some columns that are not empty.
 fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<ListedName>, ColumnError> {
     let bytes = without_mark(text).as_bytes();
-    let mut reader = csv::Reader::from_reader(bytes);
+    let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let delimiter = [b'\t', b';'].into_iter().find(|delimiter| first.contains(delimiter));
+    let mut reader =
+        csv::ReaderBuilder::new().delimiter(delimiter.unwrap_or(b',')).from_reader(bytes);
     let headings = reader.headers()?;
     let position = |column: &&str| headings.iter().position(|heading| heading.trim() == *column);
     let at = columns.iter().find_map(position).ok_or_else(|| ColumnError::Missing {
         columns: columns.iter().copied().map(str::to_owned).collect(),
+        headings: headings.iter().map(|heading| heading.trim().to_owned()).collect(),
     })?;
     let commit = COMMITS.iter().find_map(position);
     let mut values = Vec::new();
@@ -209,6 +216,18 @@ mod tests {
         assert_eq!(parse(file("list"), text, None).unwrap(), lines);
         for (name, column) in [("list.csv", None), ("LIST.CSV", None), ("list", Some("id"))] {
             assert_eq!(parse(file(name), text, column).unwrap(), lines[1..]);
+        }
+    }
+
+    #[test]
+    fn the_first_line_of_a_table_shows_its_separator() {
+        for (name, separator) in [("x.csv", ","), ("x.csv", ";"), ("x.csv", "\t"), ("X.TSV", "\t")]
+        {
+            let text = ["likes,id", "3,gpt2"].map(|line| line.replace(',', separator)).join("\n");
+            let parse = |column| super::parse(Path::new(name), &text, column);
+            assert_eq!(parse(None).unwrap(), [ListedName::on_line("gpt2", 2)], "{text}");
+            let message = parse(Some("x")).unwrap_err().to_string();
+            assert_eq!(message, "has no column `x`, only `likes`, `id`");
         }
     }
 }

@@ -114,8 +114,7 @@ impl Lookups {
         query: &WeightsQuery,
         client: IpAddr,
     ) -> Arc<LookupResult> {
-        let error = "too many repositories are being read; try again in a minute";
-        let busy = || Failure::busy("busy", error).into();
+        let busy = || Failure::busy("busy", self.limits.busy_reason(client)).into();
         let Some(lookup) = self.join_or_start(query, self.max_in_flight, LookupCause::New(client))
         else {
             self.metrics.result(ResultSource::Refused);

@@ -61,6 +61,15 @@ impl LookupLimits {
         }
     }
 
+    /// Returns the message for a client whose lookup was not started or was ended.
+    pub(super) fn busy_reason(&self, client: IpAddr) -> &'static str {
+        if self.clients.has_room(client) {
+            "all clients together read too many repositories; try again in a minute"
+        } else {
+            "this client reads too many repositories; try again in a minute"
+        }
+    }
+
     /// Charges requests to the budgets of their cause.
     pub(super) fn debit(&self, cause: LookupCause, requests: u64) {
         match cause {

@@ -37,8 +37,11 @@ pub(super) enum CachePolicy {
 /// The content security policy of responses that need nothing.
 pub(super) const DEFAULT_POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 
-/// The minimum number of seconds after which a client may retry.
-const RETRY_SECONDS: u64 = 5;
+/// The number of seconds after which a client may ask for the result of a pending lookup.
+const PENDING_SECONDS: u64 = 5;
+
+/// The number of seconds after which a rejected client may retry: the limits are per minute.
+const RETRY_SECONDS: u64 = 60;
 
 impl CachePolicy {
     /// Returns the maximum age in seconds.
@@ -125,8 +128,12 @@ impl IntoResponse for Reply {
                 headers.insert(name, value);
             }
         }
-        if matches!(self.status.as_u16(), 202 | 429 | 503) {
-            headers.insert(RETRY_AFTER, self.cache_policy.max_age().max(RETRY_SECONDS).into());
+        match self.status {
+            StatusCode::ACCEPTED => drop(headers.insert(RETRY_AFTER, PENDING_SECONDS.into())),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, RETRY_SECONDS.into());
+            }
+            _ => {}
         }
         if let Some(fresh_until) = self.fresh_until {
             response.extensions_mut().insert(CacheableBadge { body: self.body, fresh_until });

@@ -40,7 +40,8 @@ impl WeightsQuery {
             repo.and_then(|repo| repo.parse().ok()).ok_or_else(|| invalid("invalid name"))?;
         let revision = query.get("revision").map(str::parse).transpose();
         let path = query.get("path").map(|path| path.trim_end_matches('/').parse()).transpose();
-        let context = query.get("context").and_then(parse_tokens);
+        let context = query.get("context").map(|text| parse_tokens(text).ok_or(text)).transpose();
+        let context = context.map_err(|_| invalid("invalid context"))?;
         let budget =
             query.get("fit").map(|size| parse_size(size).ok_or_else(|| invalid("invalid size")));
         let budget = budget.transpose()?;
@@ -184,6 +185,7 @@ mod tests {
             ("a/b", "path=%2e%2e%2fc", "invalid path"),
             ("a/b", "path=http://x", "invalid path"),
             ("a/b", "fit=24", "invalid size"),
+            ("a/b", "context=bogus", "invalid context"),
         ];
         for (repo, query, invalid) in cases {
             assert_eq!(parse(repo, query), Err(invalid.to_owned()), "{repo}?{query}");

@@ -12,6 +12,7 @@ fn every_spelling_of_a_repository_is_parsed() {
         ("org/name/", "org/name"),
         ("org/name@main/", "org/name@main"),
         ("org/name-GGUF:Q4_K_M", "hf://org/name-GGUF@main/Q4_K_M"),
+        ("org/name-GGUF:Q9_9", "hf://org/name-GGUF@main/Q9_9"),
         ("org/name-GGUF@v1:q8_0", "hf://org/name-GGUF@v1/q8_0"),
         ("hf.co/org/name-GGUF:Q4_K_M", "hf://org/name-GGUF@main/Q4_K_M"),
         (
@@ -134,7 +135,6 @@ fn other_text_is_an_error() {
         "gpt2@",
         "@main",
         "org/name@\n",
-        "org/name:latest",
         "a/b/c/",
         "hf://",
         "hf://org/name@",

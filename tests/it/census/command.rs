@@ -111,10 +111,42 @@ async fn a_publication_has_all_tables() {
     let key = "| `files` | ";
     let line = text("README.md").lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));
     assert!(line.unwrap().contains(" | `repo`, `path` | The bytes that the counts"));
+    // Files of others are kept.
+    let other = generated.path("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(format!("{other}/README.md"), "notes").unwrap();
+    let refused = run(hub, &["census", "publish", &census, "-o", &other]);
+    assert!(refused.code == 4 && refused.stderr.contains("README.md"), "{}", refused.stderr);
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
+    assert_eq!(run(hub, &["census", "publish", &census, "-o", "x.parquet"]).code, 2);
     // A part is missing.
     let part = fs::read_dir(format!("{census}/repos")).unwrap().next().unwrap().unwrap();
     fs::remove_file(part.path()).unwrap();
     assert_eq!(run(hub, &["census", "publish", &census, "-o", &folder]).code, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_is_limited_and_replaces_only_lists() {
+    let generated = GeneratedHub::new(50);
+    let hub = &generated.hub;
+    let (list, other) = (generated.path("repos.parquet"), generated.path("notes"));
+    let all = run(hub, &["census", "list", "-o", &list]).data();
+    assert!(all.starts_with("wrote 50 models"), "{all}");
+    let some = run(hub, &["census", "list", "-o", &list, "--limit", "7"]).data();
+    assert!(some.starts_with("wrote 7 models"), "{some}");
+    let names = run(hub, &["-q", "--from", &list, "--format", "csv"]).stdout;
+    assert_eq!(names.lines().count(), 8);
+    fs::write(&other, "notes").unwrap();
+    let refused = run(hub, &["census", "list", "-o", &other]);
+    assert!(refused.code == 2 && refused.stderr.contains("would replace"), "{}", refused.stderr);
+    let csv = run(hub, &["census", "list", "-o", "l.csv"]).stderr;
+    assert!(csv.contains("the output is Parquet, so its name cannot end with .csv"), "{csv}");
+    let census = generated.path("census");
+    assert_eq!(run(hub, &["-q", "census", "read", &list, "-o", &census]).code, 0);
+    let packed = hf_meta(hub.endpoint()).args(["census", "pack", &census, "-o", "-"]).output();
+    let file = generated.path("packed");
+    fs::write(&file, packed.unwrap().stdout).unwrap();
+    assert_eq!(hf_meta_census::rows::<CensusRow>(file.as_ref()).unwrap().count(), 7);
 }
 
 /// A census with changed counts differs from the Hub.
@@ -242,8 +274,8 @@ async fn usage_errors_are_one_sentence() {
 async fn a_list_is_written_through_a_link() {
     let generated = GeneratedHub::new(3);
     let (link, target) = (generated.path("link"), generated.path("target"));
-    fs::write(&target, "old").unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();
+    assert_eq!(run(&generated.hub, &["-q", "census", "list", "-o", &target]).code, 0);
     assert_eq!(run(&generated.hub, &["-q", "census", "list", "-o", &link]).code, 0);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(fs::read(&target).unwrap().starts_with(b"PAR1"));

@@ -1,6 +1,11 @@
 //! Environment variables, and files of the machine.
 
-use super::{CommandOutput, hf_meta};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+
+use super::{CommandOutput, hf_meta, run};
 use crate::hub::LocalHub;
 use crate::support::{self, file_start};
 
@@ -82,6 +87,92 @@ fn the_proxy_is_taken_from_the_environment() {
     assert_eq!((unusable.code, hub.log().len()), (2, 0));
     assert!(unusable.stderr.contains("invalid proxy in `http_proxy`"));
     assert_eq!(CommandOutput::new(proxied().env("no_proxy", "127.0.0.1")).code, 0);
+}
+
+/// Only requests need the endpoint and the proxy.
+#[test]
+fn invalid_settings_of_the_network_do_not_matter_for_local_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.safetensors");
+    std::fs::write(&file, file_start("{}")).unwrap();
+    for variable in [("HF_ENDPOINT", "junk"), ("http_proxy", "ftp://proxy.example")] {
+        let ran = |args: &[&str]| {
+            let mut command = hf_meta("http://127.0.0.1:1");
+            CommandOutput::new(command.envs([variable]).args(args))
+        };
+        assert_eq!(ran(&[file.to_str().unwrap()]).code, 0, "{variable:?}");
+        let offline = ran(&["gpt2", "--offline"]).stderr;
+        assert!(offline.contains("is not in the cache"), "{offline}");
+        let online = ran(&["gpt2"]);
+        assert!(online.code == 2 && online.stderr.contains("  help: set "), "{}", online.stderr);
+        assert_eq!(ran(&["census", "list", "-o", "/nonexistent/x"]).code, 2, "{variable:?}");
+    }
+}
+
+/// Starts a SOCKS5 proxy without authentication. Returns its address, and the requests for connections.
+fn socks_proxy() -> (String, mpsc::Receiver<[u8; 10]>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (sender, requests) = mpsc::channel();
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let sender = sender.clone();
+            thread::spawn(move || serve_socks(client, &sender));
+        }
+    });
+    (address, requests)
+}
+
+fn serve_socks(mut client: TcpStream, sender: &mpsc::Sender<[u8; 10]>) -> io::Result<()> {
+    let mut greeting = [0; 2];
+    client.read_exact(&mut greeting)?;
+    client.read_exact(&mut vec![0; greeting[1].into()])?;
+    client.write_all(&[5, 0])?;
+    // The version, the command, a reserved byte, the type of an IPv4 address, the address and the port.
+    let mut request = [0; 10];
+    client.read_exact(&mut request)?;
+    let [.., a, b, c, d, high, low] = request;
+    let server = TcpStream::connect((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])))?;
+    client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
+    let _ = sender.send(request);
+    let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
+    thread::spawn(move || io::copy(&mut from_server, &mut to_client));
+    io::copy(&mut client, &mut &server).map(drop)
+}
+
+#[test]
+fn requests_go_through_a_socks_proxy() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let (address, requests) = socks_proxy();
+    let mut command = hf_meta(hub.endpoint());
+    command.env("ALL_PROXY", format!("socks5://{address}")).args(["org/model", "--format", "csv"]);
+    let row = CommandOutput::new(&mut command).data();
+    assert!(row.contains("org/model,2,true,"), "{row}");
+    assert_eq!(requests.recv().unwrap()[..4], [5, 1, 0, 1]);
+}
+
+#[test]
+fn an_agent_gets_complete_tables_with_tabs() {
+    let hub = support::fixtures_hub();
+    let home = tempfile::tempdir().unwrap();
+    let list = r#"{"standardEnvVars":["AI_AGENT"],"harnesses":{"robot":{"envVars":{"ROBOT":"*","R2":"D2"}}}}"#;
+    std::fs::write(home.path().join(".agent_harnesses.json"), list).unwrap();
+    let ran = |variable: (&str, &str), args: &[&str]| {
+        let mut command = hf_meta(hub.endpoint());
+        command.env("HF_HOME", home.path()).envs([variable]).args(args);
+        CommandOutput::new(&mut command).data()
+    };
+    let repos = ["gpt2", "openai/gpt-oss-20b"];
+    let tsv = run(&hub, &[&repos[..], &["--format", "tsv"]].concat()).data();
+    for variable in [("AI_AGENT", "x"), ("AGENT", "x"), ("ROBOT", "1"), ("R2", "D2")] {
+        assert_eq!(ran(variable, &repos), tsv, "{variable:?}");
+    }
+    let table = run(&hub, &repos).data();
+    for variable in [("AI_AGENT", " "), ("R2", "C3"), ("ROBOT", "")] {
+        assert_eq!(ran(variable, &repos), table, "{variable:?}");
+    }
+    let explained = ran(("AI_AGENT", "x"), &["openai/gpt-oss-20b", "--explain"]);
+    assert!(explained.contains("\ndtype\ttensors\telements\tparameters\tcounted\n"), "{explained}");
 }
 
 #[test]
@@ -217,6 +308,9 @@ fn offline_mode_reads_only_from_disk() {
         assert_eq!(ran.code, code, "{variables:?}: {}", ran.stderr);
         assert_eq!(ran.stdout.contains(&commit), code == 0, "{variables:?}");
     }
+    let verify = ["verify", "org/none", "--offline"];
+    let verified = CommandOutput::new(hf_meta("http://127.0.0.1:1").args(verify)).stderr;
+    assert!(verified.contains("help: offline, only downloaded files are verified"), "{verified}");
     let missing = CommandOutput::new(hf_meta("http://127.0.0.1:1").args(["org/none", "--offline"]));
     assert!(
         missing.stderr.contains("help: run `hf download org/none` to download it"),

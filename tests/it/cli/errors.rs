@@ -212,7 +212,48 @@ fn many_failures_have_one_line_each_and_one_hint() {
         assert!(lines[line].starts_with(&expected), "{stderr}");
     }
     assert!(lines[1].starts_with("  help: check the spelling"), "{stderr}");
-    assert_eq!(lines[4], "3 of 4 failed");
+    assert_eq!(lines[4], "3 of 4 failed, 3 of them could not be read");
+}
+
+/// Invalid files are read, and then fail.
+#[test]
+fn the_last_line_of_a_list_counts_unreadable_repositories_separately() {
+    let invalid = Repo::new("org/invalid").file("model.safetensors", File::from_bytes("{}"));
+    let hub = LocalHub::start([support::sharded("org/good"), invalid]).unwrap();
+    for command in [&["--format", "csv"][..], &["verify"]] {
+        let last = |repos: &[&str]| {
+            let ran = run(&hub, &[command, repos].concat());
+            ran.stderr.lines().last().map(str::to_owned)
+        };
+        let expected = "2 of 3 failed, 1 of them could not be read";
+        assert_eq!(last(&["org/good", "org/invalid", "org/none"]).as_deref(), Some(expected));
+        assert_eq!(last(&["org/good", "org/invalid"]).as_deref(), Some("1 of 2 failed"));
+    }
+}
+
+#[test]
+fn an_index_that_contradicts_its_shards_is_to_be_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let index =
+        r#"{"metadata":{"total_size":2},"weight_map":{"x":"a.safetensors","y":"a.safetensors"}}"#;
+    std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+    let header = r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#;
+    std::fs::write(folder.path().join("a.safetensors"), support::file_start(header)).unwrap();
+    let hub = LocalHub::start([]).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let ran = run(&hub, &[path]);
+    let help = format!("  help: run `hf-meta verify {path}` to list everything that is wrong\n");
+    assert!(ran.code == 1 && ran.stderr.ends_with(&help), "{}", ran.stderr);
+}
+
+#[test]
+fn differences_and_trouble_have_different_codes() {
+    let invalid = Repo::new("org/invalid").file("model.safetensors", File::from_bytes("{}"));
+    let other = Repo::new("org/other").file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([support::sharded("org/a"), other, invalid]).unwrap();
+    for (repo, code) in [("org/a", 0), ("org/other", 1), ("org/invalid", 2), ("org/none", 3)] {
+        assert_eq!(run(&hub, &["diff", "org/a", repo]).code, code, "{repo}");
+    }
 }
 
 #[cfg(target_os = "linux")]

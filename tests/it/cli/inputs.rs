@@ -48,6 +48,11 @@ fn a_quantization_is_selected_in_every_spelling() {
     let pattern = "BF16/Llama-3.2-1B-BF16-*-of-00002.gguf";
     assert!(split.contains(&format!("read from {pattern}; select another")), "{split}");
     assert!(!split.contains("-00001-of-"), "{split}");
+    let unknown = run(&hub, &[&format!("{GGUF}:Q9_9")]).stderr;
+    assert!(
+        unknown.ends_with("help: set --path to one of them: BF16, Q2_K, Q4_K_M, Q8_0\n"),
+        "{unknown}"
+    );
     let other = run(&hub, &[GGUF, "--weights", "safetensors"]);
     assert_eq!(other.code, 1);
     assert!(other.stderr.contains("help: omit --weights, or set it to gguf"), "{}", other.stderr);
@@ -115,6 +120,25 @@ fn the_words_of_other_programs_lead_to_the_right_option() {
     }
     let row = run(&hub, &["gpt2,3"]).stderr;
     assert!(row.contains("set --column to the column that contains the names"), "{row}");
+}
+
+#[test]
+fn a_flag_can_be_repeated() {
+    let hub = support::fixtures_hub();
+    let once = run(&hub, &["gpt2", "--tensors"]).data();
+    assert_eq!(
+        run(&hub, &["gpt2", "--tensors", "-t", "-q", "-q", "--jobs", "1", "--jobs", "2"]).data(),
+        once
+    );
+}
+
+#[test]
+fn the_short_help_fits_a_screen_and_is_printed_without_arguments() {
+    let hub = LocalHub::start([]).unwrap();
+    let help = run(&hub, &["-h"]).data();
+    assert!(help.lines().count() <= 60, "{help}");
+    let alone = run(&hub, &[]);
+    assert_eq!((alone.code, alone.stderr), (2, help));
 }
 
 #[test]

@@ -66,10 +66,16 @@ fn repositories_are_read_from_lists() {
     let table = run(&hub, &["org/a", "org/b", "--format", "csv"]).data();
     std::fs::write(csv, table).unwrap();
     assert_eq!(run(&hub, &["--from", csv]).data(), expected);
+    let [tsv, semicolons] = ["models.tsv", "semicolons.csv"].map(|name| folder.path().join(name));
+    std::fs::write(&tsv, "likes\tid\n1\torg/a\n2\torg/b\n").unwrap();
+    std::fs::write(&semicolons, "likes;id\n1;org/a\n2;org/b\n").unwrap();
+    for list in [&tsv, &semicolons] {
+        assert_eq!(run(&hub, &["--from", list.to_str().unwrap()]).data(), expected);
+    }
     std::fs::write(csv, "likes,id\n1,org/a\n2,\"org/b\"\n").unwrap();
     assert_eq!(run(&hub, &["verify", "--from", csv, "--column", "id"]).code, 0);
     for (args, code, message) in [
-        (&["--from", csv, "--column", "name"][..], 2, "has no column `name`"),
+        (&["--from", csv, "--column", "name"][..], 2, "has no column `name`, only `likes`, `id`"),
         (&["--from", "/nonexistent"], 4, "failed to read `/nonexistent`"),
         (&["-"], 2, "the list contains no repositories"),
         (&["--column", "id", "gpt2"], 2, "--from"),
@@ -139,6 +145,7 @@ fn colors_and_warnings_can_be_turned_off_and_on() {
     let hub = support::fixtures_hub();
     assert!(run(&hub, &["gpt2", "--color", "always"]).data().contains("\u{1b}["));
     assert!(!run(&hub, &["gpt2", "--color", "never"]).data().contains("\u{1b}["));
+    assert!(!run(&hub, &["gpt2", "--color", "always", "--no-color"]).data().contains("\u{1b}["));
     let before =
         |color| run(&hub, &["--color", color, "verify", "gpt2"]).data().contains("\u{1b}[");
     assert!(before("always") && !before("never"));
@@ -154,6 +161,20 @@ fn colors_and_warnings_can_be_turned_off_and_on() {
     assert_eq!((quiet.code, &*quiet.stderr), (0, ""));
     let failed = run(&odd, &["org/none", "-q"]);
     assert!(failed.stderr.starts_with("error: "), "{}", failed.stderr);
+}
+
+/// A scalar has bytes, but is not a parameter.
+#[test]
+fn bits_per_parameter_exclude_scalars() {
+    let header = r#"{"x":{"dtype":"F32","shape":[8],"data_offsets":[0,32]},
+                     "s":{"dtype":"F32","shape":[],"data_offsets":[32,36]}}"#;
+    let repo = crate::hub::Repo::new("org/small");
+    let repo = repo.file("model.safetensors", support::file_with_header(header, 36));
+    let hub = LocalHub::start([repo]).unwrap();
+    let text = run(&hub, &["org/small"]).data();
+    assert!(text.contains("8 parameters, 32 bits each"), "{text}");
+    let row = run(&hub, &["org/small", "--format", "csv"]).data();
+    assert!(row.contains("org/small,8,true,,F32,32,36,"), "{row}");
 }
 
 #[test]

@@ -141,6 +141,8 @@ fn a_filter_without_a_match_is_reported() {
     let ran = run(&hub, &["gpt2", "-t", "--filter", "nothing.*"]);
     assert_eq!((ran.code, ran.stdout.lines().count()), (1, 1));
     assert_eq!(ran.stderr, "warning: gpt2: no tensor matches `nothing.*`\n");
+    let part = run(&hub, &["gpt2", "-t", "--filter", "c_attn"]).stderr;
+    assert!(part.ends_with(" matches `c_attn`; use `*c_attn*` for a part of a name\n"), "{part}");
 }
 
 #[cfg(target_os = "linux")]
@@ -262,6 +264,50 @@ fn the_spinner_disappears_on_ctrl_c() {
         let line = drawn.rsplit("\u{1b}[2K").next().unwrap();
         assert!(line.trim_end_matches("^C").chars().count() < columns - 1, "{screen:?}");
     }
+}
+
+/// The reader of the pipe prints the first rows later than they were written.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_progress_line_does_not_appear_within_the_output_of_a_pipe() {
+    let hub = LocalHub::start(["org/a", "org/b"].map(support::sharded)).unwrap();
+    hub.inject(|request, _| request.path.contains("/b/").then_some(Fault::Stall));
+    let program = env!("CARGO_BIN_EXE_hf-meta");
+    let reader = "{ read -r head; read -r row; sleep 0.15; printf 'ROW<%s>' \"$row\"; sleep 1; }";
+    let line = format!("timeout 3 {program} org/a org/b --format csv | {reader}");
+    let Some(child) = in_terminal(&hub, &line, &[]) else { return };
+    let screen = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let (before, _) = screen.split_once("ROW<org/a,").unwrap();
+    assert!(before.is_empty() || before.ends_with("\u{1b}[2K"), "{screen:?}");
+    assert!(screen.contains("1 of 2 repositories, "), "{screen:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_list_says_what_is_kept() {
+    let hub = LocalHub::start(["org/a", "org/b"].map(support::sharded)).unwrap();
+    hub.inject(|request, _| request.path.contains("/b/").then_some(Fault::Stall));
+    let cache = tempfile::tempdir().unwrap();
+    let cached = [("HF_META_CACHE", cache.path().to_str().unwrap())];
+    for (variables, kept) in
+        [(&[][..], "none are kept"), (&cached, "a second run reads them from the cache")]
+    {
+        let screen = screen_until(&hub, "org/a org/b", 120, variables, "1 of 2 repositories, ");
+        let Some(screen) = screen else { return };
+        let last = format!("interrupted after 1 of 2 repositories; {kept}\r\n");
+        assert!(screen.contains(&last), "{screen:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_error_is_separated_from_the_page_before_it() {
+    let hub = LocalHub::start(["org/a", "org/b"].map(support::sharded)).unwrap();
+    let line = format!("{} verify org/a org/none org/none org/b", env!("CARGO_BIN_EXE_hf-meta"));
+    let Some(child) = in_terminal(&hub, &line, &[("NO_COLOR", "1")]) else { return };
+    let screen = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(screen.matches("\n\r\nerror: org/none: ").count(), 1, "{screen}");
+    assert!(screen.contains("\n\r\norg/b\r\n"), "{screen}");
 }
 
 #[cfg(target_os = "linux")]

@@ -112,7 +112,12 @@ async fn the_number_of_lookups_is_limited() {
     let third = get(&router, "/badge/org/m2.svg").await;
     assert_eq!((third.status, third.title().as_str()), (StatusCode::OK, "params: busy"));
     let api = get(&router, "/api/models/org/m2").await;
-    assert_eq!((api.status, api.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, "5"));
+    assert_eq!((api.status, api.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, "60"));
+    assert!(
+        api.json()["error"].as_str().unwrap().contains("all clients together"),
+        "{}",
+        api.json()
+    );
     assert!(
         hub.log().iter().all(|request| request.path.starts_with("/org/m0/")),
         "one lookup at a time"
@@ -153,6 +158,8 @@ async fn the_requests_and_lookups_of_each_client_are_limited() {
         titles.push(get(&service, &format!("/badge/org/m{n}.svg")).await.title());
     }
     assert_eq!(titles, ["params: 2", "params: 2", "params: busy", "params: busy"]);
+    let api = get(&service, "/api/models/org/m4").await;
+    assert!(api.json()["error"].as_str().unwrap().contains("this client"), "{}", api.json());
     assert_eq!(
         get(&service, "/badge/org/m0.svg").await.title(),
         "params: 2",
@@ -170,7 +177,7 @@ async fn the_requests_and_lookups_of_each_client_are_limited() {
     let refused = get(&service, "/api/models/org/m2").await;
     assert_eq!(
         (refused.status, refused.header("retry-after")),
-        (StatusCode::TOO_MANY_REQUESTS, "5")
+        (StatusCode::TOO_MANY_REQUESTS, "60")
     );
     assert_eq!(
         get(&service, "/badge/org/m0.svg").await.title(),

@@ -6,7 +6,7 @@ use std::io;
 use hf_meta::report::text::{bytes, escape, short, thousands};
 use hf_meta::{CountReport, Error};
 
-use super::parameters::bits_per_parameter;
+use super::parameters::{bits_per_parameter, scalar_bytes};
 use crate::memory::answer;
 use crate::output::Page;
 use crate::table::{OutputFormat, Shrink, Table};
@@ -39,6 +39,8 @@ pub(crate) struct OverviewRow {
     active: Option<u64>,
     dtype: String,
     bytes: Option<u64>,
+    /// The stored bits per parameter.
+    bits: String,
     memory: Option<u64>,
     /// The answer whether the model fits, and the longest context that fits, if they were requested.
     fit: Option<(Option<bool>, Option<u64>)>,
@@ -60,6 +62,10 @@ impl OverviewRow {
             active: breakdown.moe.map(|moe| moe.active()),
             dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
             bytes: Some(count.totals().bytes),
+            bits: match count.total() {
+                0 => String::new(),
+                total => bits_per_parameter(count.totals().bytes - scalar_bytes(count), total),
+            },
             memory: report.memory.as_ref().and_then(|memory| memory.total_bytes),
             fit: fit.map(|fit| (fit.fits, fit.longest_context)),
             quantization: breakdown
@@ -79,14 +85,6 @@ impl OverviewRow {
     /// Returns the longest context that fits.
     fn longest_context(&self) -> Option<u64> {
         self.fit.and_then(|(_, longest)| longest)
-    }
-
-    /// Returns the number of stored bits per parameter.
-    fn bits(&self) -> String {
-        let (Some(bytes), Some(parameters @ 1..)) = (self.bytes, self.parameters) else {
-            return String::new();
-        };
-        bits_per_parameter(bytes, parameters)
     }
 }
 
@@ -143,7 +141,7 @@ fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
         .shown_if(has(|row| row.active.is_some()))
         .text("dtype", |row| row.dtype.clone())
         .shrink(Shrink::Drop)
-        .optional_number("bits", |row| row.bits())
+        .optional_number("bits", |row| row.bits.clone())
         .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
         .shrink(detail)
         .number("memory", |row| row.memory.map_or_else(String::new, bytes))
@@ -166,7 +164,7 @@ pub(crate) fn machine_columns<'a>() -> Table<'static, &'a OverviewRow> {
         .text("exact", |row| row.parameters.map_or_else(String::new, |_| row.is_exact.to_string()))
         .number("active", move |row| number(row.active))
         .text("dtype", |row| row.dtype.clone())
-        .number("bits", |row| row.bits())
+        .number("bits", |row| row.bits.clone())
         .number("bytes", move |row| number(row.bytes))
         .number("memory", move |row| number(row.memory))
         .text("fits", |row| match row.fit {

@@ -9,7 +9,7 @@ use hf_meta::formats::{ModelDescription, WeightsKind};
 use hf_meta::memory::CacheLayout;
 use hf_meta::report::Adapter;
 use hf_meta::report::text::{bytes, counted, escape, share, short, thousands};
-use hf_meta::{CountReport, WeightSet};
+use hf_meta::{CountReport, ParameterCount, WeightSet};
 
 use super::explain;
 use crate::output::{Page, joined};
@@ -94,8 +94,8 @@ fn size(report: &CountReport) -> Option<String> {
     };
     let is_state = |group: &&TensorGroup| group.buffer == Some(Buffer::OptimizerState);
     let states = breakdown.groups.iter().filter(is_state).map(|group| group.count.bytes);
-    let weights = totals.bytes.saturating_sub(states.fold(0, u64::saturating_add));
-    let bits = bits_per_parameter(weights, parameters);
+    let states = states.fold(scalar_bytes(&report.parameter_count), u64::saturating_add);
+    let bits = bits_per_parameter(totals.bytes.saturating_sub(states), parameters);
     let [bf16, int8, int4] = [parameters.saturating_mul(2), parameters, parameters.div_ceil(2)];
     let [bf16, int8, int4] = [bf16, int8, int4].map(bytes);
     let noun = if parameters == 1 { "parameter" } else { "parameters" };
@@ -176,6 +176,13 @@ pub(super) fn files_and_tensors(report: &CountReport) -> String {
     let commit = report.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
     format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
+}
+
+/// Returns the bytes of scalars, which are not counted as parameters.
+pub(super) fn scalar_bytes(count: &ParameterCount) -> u64 {
+    let bits =
+        count.rows().map(|(dtype, row)| row.scalars.saturating_mul(dtype.bits().unwrap_or(0)));
+    bits.fold(0, u64::saturating_add) / 8
 }
 
 /// Formats the number of stored bits per parameter, as in `16` or `4.25`.

@@ -115,6 +115,7 @@ impl TensorGroup {
 
 /// The name and version of a set of counting rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RuleSet {
     /// The project that defined the rules.
@@ -136,6 +137,7 @@ impl fmt::Display for RuleSet {
 
 /// The reason why the number of parameters in a module could not be derived from its components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum UnresolvedReason {
@@ -172,6 +174,7 @@ pub enum UnresolvedReason {
 
 /// Modules that could not be resolved for a common reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct UnresolvedModules {

@@ -160,6 +160,7 @@ impl AsRef<Self> for FileHeader {
 
 /// The content of a pickle besides its stored tensors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PickleSummary {
@@ -171,6 +172,7 @@ pub struct PickleSummary {
 
 /// A tensor whose elements are not all stored for it alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TensorView {
@@ -196,6 +198,7 @@ impl PickleSummary {
 ///
 /// All values are taken from the file as they are. Only the expert counts affect the parameter count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ModelDescription {

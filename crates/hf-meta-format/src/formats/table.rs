@@ -9,6 +9,7 @@ use super::{Dtype, HeaderError, HeaderErrorKind};
 
 /// The dtype, shape and data offsets of one tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TensorInfo {
     /// The type of the elements.

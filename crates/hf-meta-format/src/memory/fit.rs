@@ -8,6 +8,7 @@ use super::{CacheError, Memory};
 use crate::formats::RepoPath;
 
 /// The origin of a context length.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -50,6 +51,7 @@ pub struct Fit {
 }
 
 /// A quantization in a repository, with the cache of the quantization that was read.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -16,6 +16,7 @@ use crate::tables::formula::FormulaError;
 named_values! {
     /// The kind of a [`LayerCache`].
     #[derive(Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "camelCase")]
     CacheKind {
         /// Full attention stores every token.
@@ -41,6 +42,7 @@ named_values! {
 
 /// The cache of identical layers for one sequence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LayerCache {

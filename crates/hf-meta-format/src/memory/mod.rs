@@ -60,6 +60,7 @@ use std::str::FromStr;
 
 /// The reason why the size of a cache is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "code", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum CacheError {

@@ -200,6 +200,7 @@ pub struct Memory {
 }
 
 /// A set of weights that is loaded together with others.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryComponent {

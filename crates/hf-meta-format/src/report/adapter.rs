@@ -55,6 +55,7 @@ impl AdapterMethod {
 
 /// The contents of adapter files, and the statements of their configuration.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Adapter {
@@ -360,7 +361,12 @@ impl Adapter {
             let base = config.text("base_model_name_or_path").or_else(|| config.text("model"));
             self.base_model = self.base_model.take().or(base.map(|name| clip(&name)));
             if self.families.is_empty() {
-                self.families.extend(config.text("peft_type").map(|name| clip(&name)));
+                let known = |name: &str| {
+                    let mut families = METHODS.iter().map(|method| method.family);
+                    families.find(|family| family.eq_ignore_ascii_case(name)).map(str::to_owned)
+                };
+                let name = config.text("peft_type");
+                self.families.extend(name.map(|name| known(&name).unwrap_or_else(|| clip(&name))));
             }
             let names = config
                 .list("target_modules")
@@ -424,4 +430,19 @@ fn last_name(name: &str) -> String {
         parts[..last].iter().rposition(is_number).map_or(0, |at| at + 1)
     };
     parts[start..].join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PEFT writes its methods in upper case.
+    #[test]
+    fn a_method_has_one_spelling() {
+        for (name, family) in [("LORA", "LoRA"), ("ADALORA", "AdaLoRA"), ("P_TUNING", "P_TUNING")] {
+            let json = format!(r#"{{"peft_type":"{name}"}}"#);
+            let adapter = Adapter::new(Some(json.as_bytes()), &[]).unwrap();
+            assert_eq!(adapter.families.into_iter().collect::<Vec<_>>(), [family]);
+        }
+    }
 }

@@ -67,6 +67,7 @@ pub struct DiffSide {
 
 /// A tensor that differs between two checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TensorChange {
     /// The name of the tensor.
@@ -82,6 +83,7 @@ pub struct TensorChange {
 /// A kind of change to a tensor.
 // Exhaustive: a tensor has no other properties that could change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeKind {
     /// The tensor exists only in the old checkpoint.
@@ -98,6 +100,7 @@ pub enum ChangeKind {
 
 /// A tensor as described by one of the two checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TensorState {
     /// The dtype of the elements.
@@ -255,6 +258,7 @@ pub struct ChangeGroup<'a> {
 /// A prefix of tensor names that the new checkpoint replaced, such as `model.language_model.` with
 /// `language_model.model.`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RenamedPrefix {
     /// The old prefix, with its last dot; empty if the new checkpoint adds a prefix.
@@ -267,6 +271,7 @@ pub struct RenamedPrefix {
 
 /// The linear modules that one of the two checkpoints stores as packed weights, and the other one as floats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct QuantizedLinear {
     /// The number of linear modules that are packed.

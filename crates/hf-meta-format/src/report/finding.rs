@@ -41,6 +41,8 @@ macro_rules! findings {
         /// assert_eq!(json["message"], finding.to_string());
         /// ```
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[cfg_attr(feature = "schema", schemars(transform = crate::report::schema::add_message))]
         #[serde(
             remote = "Self",
             tag = "kind",
@@ -59,6 +61,7 @@ macro_rules! findings {
             /// The size of some modules cannot be derived from their components. In JSON, `kind` is
             /// `conflictingComponents` or `suspectedPacking` for these reasons.
             #[serde(untagged, serialize_with = "serialize_unresolved")]
+            #[cfg_attr(feature = "schema", schemars(with = "UnresolvedDocument<'static>"))]
             UnresolvedModule(UnresolvedModules),
             /// Tensors contradict a file that describes them. In JSON, `kind` is the name of the violated rule.
             #[serde(untagged)]
@@ -101,6 +104,7 @@ findings! {
         /// The display name of the format, such as `GGUF`.
         format: &'static str,
         #[serde(serialize_with = "as_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         reason: HeaderError
     }
     "`{file}` is not a valid {format} file: {reason}";
@@ -109,6 +113,7 @@ findings! {
     Error MalformedIndex {
         file: String,
         #[serde(serialize_with = "as_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         reason: IndexError
     }
     "`{file}` is not a valid index: {reason}", reason = chain(reason);
@@ -217,8 +222,8 @@ findings! {
 
     /// The number in a shard name is out of range.
     Warning ShardNumberOutOfRange { shard: String, total: u64, first_number: u64 }
-    "the number of shard `{shard}` is out of range: its name implies {total} shards, numbered from {first_number}",
-    total = thousands(*total);
+    "the name of shard `{shard}` contradicts itself: {total} shards are numbered from {first_number} to {last}",
+    total = thousands(*total), last = thousands(first_number.saturating_add(*total).saturating_sub(1));
 
     /// Two shard names contain the same number.
     Warning DuplicateShardNumber { first: String, second: String }
@@ -355,6 +360,7 @@ impl Finding {
 /// The severity of a finding, in ascending order.
 // Exhaustive, because callers map each severity to something else, such as a SARIF level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
     /// Informational. Not a defect.
@@ -412,20 +418,22 @@ fn unresolved_kind(reason: UnresolvedReason) -> &'static str {
     }
 }
 
+/// The JSON form of unresolved modules.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct UnresolvedDocument<'a> {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<UnresolvedReason>,
+    modules: u64,
+    examples: &'a [String],
+    elements: u64,
+}
+
 fn serialize_unresolved<S: Serializer>(
     found: &UnresolvedModules,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct UnresolvedDocument<'a> {
-        kind: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<UnresolvedReason>,
-        modules: u64,
-        examples: &'a [String],
-        elements: u64,
-    }
-
     let UnresolvedModules { reason, modules, examples, elements, .. } = found;
     let kind = unresolved_kind(*reason);
     let reason = Some(*reason).filter(|_| kind == "unresolvedModule");
@@ -447,6 +455,7 @@ macro_rules! mismatches {
     )+) => {
         /// A rule that tensors and the files that describe them can violate.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "camelCase")]
         #[non_exhaustive]
         pub enum MismatchKind {
@@ -542,6 +551,7 @@ mismatches! {
 
 /// A contradiction between tensors and a file that describes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Mismatch {

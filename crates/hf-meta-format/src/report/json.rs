@@ -6,6 +6,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::CountReport;
 use super::diff::{ChangeKind, Diff, DiffSide};
+#[cfg(feature = "schema")]
+use super::schema::{ObjectSchema, type_of};
 use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
@@ -25,7 +27,22 @@ macro_rules! entry {
     };
 }
 
-/// Implements `Serialize` as an object with these entries, in this order.
+/// Adds an entry to a schema. The type of its value is inferred, and the value is not computed.
+#[cfg(feature = "schema")]
+macro_rules! property {
+    ($schema:ident, $object:ident: $type:ty, $key:literal : $value:expr) => {
+        $schema.add($key, true, None::<&'static $type>.map(|$object| type_of(&$value)))
+    };
+    ($schema:ident, $object:ident: $type:ty, $key:literal ? $value:expr) => {
+        let found = None::<&'static $type>.and_then(|$object| match $value {
+            Some(value) => Some(type_of(&value)),
+            None => None,
+        });
+        $schema.add($key, false, found)
+    };
+}
+
+/// Implements `Serialize` as an object with these entries, in this order, and the schema of the object.
 macro_rules! serialize_as_objects {
     ($($type:ty, $object:ident { $($key:literal $mark:tt $value:expr,)+ })+) => {$(
         impl Serialize for $type {
@@ -34,6 +51,19 @@ macro_rules! serialize_as_objects {
                 let mut map = serializer.serialize_map(None)?;
                 $(entry!(map, $key $mark $value);)+
                 map.end()
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).trim_end_matches("<'_>").into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let mut schema = ObjectSchema::new(generator);
+                $(property!(schema, $object: $type, $key $mark $value);)+
+                schema.finish()
             }
         }
     )+};

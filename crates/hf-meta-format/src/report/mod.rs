@@ -8,6 +8,8 @@ mod index_check;
 mod json;
 mod plan;
 pub mod rules;
+#[cfg(feature = "schema")]
+pub(crate) mod schema;
 /// Used by the command only. It may change in any version.
 #[doc(hidden)]
 pub mod text;
@@ -40,6 +42,7 @@ use crate::memory::{CacheLayout, Memory};
 /// or by `index` and `headers`.
 // Exhaustive, because callers match both variants: the weights are in one file or in several, as in huggingface.js.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum SafetensorsParseFromRepo {
     /// All weights are stored in one file.
@@ -50,6 +53,7 @@ pub enum SafetensorsParseFromRepo {
 
 /// A single safetensors file.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SafetensorsFile {
     /// The path of the file in its repository or folder.
@@ -64,6 +68,7 @@ pub struct SafetensorsFile {
 
 /// Safetensors weights split across several files.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SafetensorsShards {
     /// The path of the index in its repository or folder. For shards without an index, their common path, with a `*`
@@ -77,6 +82,7 @@ pub struct SafetensorsShards {
     pub index: SafetensorsIndexJson,
     /// The shards and their headers, sorted by their names in the index. Names are relative to the index.
     #[serde(serialize_with = "json::serialize_headers")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, SafetensorsFileHeader>"))]
     pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
 }
 
@@ -84,6 +90,7 @@ pub struct SafetensorsShards {
 ///
 /// Safetensors weights serialize like [`SafetensorsParseFromRepo`]; other formats have `headers` by file name.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Weights {
@@ -95,6 +102,7 @@ pub enum Weights {
 
 /// The validated headers of weights in a format other than safetensors, with their parameter counts.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct WeightFiles {
     /// The path of the file, or the common path of its shards, with a `*` in place of the shard number.
@@ -105,6 +113,7 @@ pub struct WeightFiles {
     pub report: CountReport,
     /// The files and their headers, sorted by name. Names are relative to the folder of `path`.
     #[serde(serialize_with = "json::serialize_headers")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, FileHeader>"))]
     pub headers: Vec<(RepoPath, FileHeader)>,
 }
 
@@ -291,6 +300,7 @@ impl From<&CountReport> for CountSummary {
 
 /// The requests, bytes and time spent on a call, or on the equal concurrent call that it joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FetchStats {
@@ -302,6 +312,7 @@ pub struct FetchStats {
     pub weight_bytes: u64,
     /// The time from the start of the call until its result. Serialized as `seconds`.
     #[serde(rename = "seconds", serialize_with = "as_seconds", deserialize_with = "from_seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub elapsed: Duration,
     /// The seconds since the commit of the branch was requested, if the commit came from a cache and was not requested
     /// again.

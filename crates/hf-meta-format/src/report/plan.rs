@@ -25,6 +25,7 @@ const MAX_AWAITED_INDEX: u64 = 16 << 20;
 
 /// A strategy for requesting headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Plan {

@@ -11,7 +11,8 @@ use super::formula::{FormulaError, FormulaInputs, Value, evaluate};
 use crate::base::json_object::{JsonObject, read};
 
 /// The tables, the one of layouts first.
-const TABLES: [&str; 3] = [include_str!("layouts.txt"), include_str!("architectures.txt"), include_str!("vllm.txt")];
+const TABLES: [&str; 3] =
+    [include_str!("layouts.txt"), include_str!("architectures.txt"), include_str!("vllm.txt")];
 
 /// The lines of the tables without kind and names, by kind and name. They are parsed when they are looked up.
 ///

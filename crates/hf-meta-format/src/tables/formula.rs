@@ -119,6 +119,7 @@ fn whole(value: &RawValue) -> Option<u64> {
 
 /// The reason why a formula has no value.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "code", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum FormulaError {

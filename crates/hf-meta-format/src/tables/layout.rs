@@ -373,7 +373,9 @@ mod tests {
                 panic!("{line}");
             };
             assert_eq!(words.matches('{').count(), words.matches('}').count(), "{names}");
-            for reference in words.split([' ', '{', '}', '|', '.']).filter_map(|word| word.strip_prefix('<')) {
+            for reference in
+                words.split([' ', '{', '}', '|', '.']).filter_map(|word| word.strip_prefix('<'))
+            {
                 let found = text_of("part", reference).or_else(|| text_of("layout", reference));
                 assert!(found.is_some(), "{names}: {reference}");
             }
@@ -383,9 +385,20 @@ mod tests {
                 let layout = layout(&config);
                 assert!(!layout.entries.is_empty() || !layout.unknown.is_empty(), "{name}");
                 for entry in &layout.entries {
-                    assert!(entry.depth + usize::from(entry.is_list) <= MAX_LISTS, "{name} {}", entry.path);
+                    assert!(
+                        entry.depth + usize::from(entry.is_list) <= MAX_LISTS,
+                        "{name} {}",
+                        entry.path
+                    );
                     let is_symbol = |char: char| "_.$,+-*/%()=<>|~?:".contains(char);
-                    assert!(entry.formulas.chars().all(|char| is_symbol(char) || char.is_ascii_alphanumeric()), "{name} {}", entry.path);
+                    assert!(
+                        entry
+                            .formulas
+                            .chars()
+                            .all(|char| is_symbol(char) || char.is_ascii_alphanumeric()),
+                        "{name} {}",
+                        entry.path
+                    );
                 }
             }
         }
@@ -399,10 +412,9 @@ mod tests {
                 r#"{{"model_type":"llava","text_config":{{"model_type":"{text}"}},"vision_config":{{"model_type":"clip_vision_model"}}}}"#
             );
             let layout = layout(&config);
-            let find = |path| layout.find(path, false).map(|(_, place)| place);
-            ["self_attn.q_norm", "self_attn.q_proj"].map(|module| {
-                find(&format!("language_model.model.layers.7.{module}"))
-            })
+            let find = |path: &str| layout.find(path, false).map(|(_, place)| place);
+            ["self_attn.q_norm", "self_attn.q_proj"]
+                .map(|module| find(&format!("language_model.model.layers.7.{module}")))
         };
         assert_eq!(found("llama"), [None, Some([7, 0, 0])]);
         assert_eq!(found("qwen3"), [Some([7, 0, 0]), Some([7, 0, 0])]);
@@ -414,9 +426,8 @@ mod tests {
     fn nested_models_are_limited() {
         let part = r#"{"model_type":"vision-encoder-decoder","encoder":"#;
         let config = part.repeat(100) + "{}" + &"}".repeat(100);
-        if let Some(object) = serde_json::from_str::<JsonObject<'_>>(&config).ok() {
-            let layout = Layout::new("vision-encoder-decoder", object);
-            assert!(layout.is_none_or(|layout| layout.scopes.len() <= 64));
-        }
+        let object = serde_json::from_str(&config).unwrap();
+        let layout = Layout::new("vision-encoder-decoder", object).unwrap();
+        assert!(layout.scopes.len() <= 32);
     }
 }

@@ -79,6 +79,7 @@ impl MixtureOfExperts {
 
 /// The reason why the active parameters of a model with routed experts could not be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum UnknownActive {

@@ -34,6 +34,7 @@ impl ListedFile {
 
 /// Weights that belong together: a single file, or the shards of one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct WeightSet {
     /// The path of the file or the index. For shards without an index, their common path, with a `*` in place of the

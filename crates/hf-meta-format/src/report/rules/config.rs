@@ -23,6 +23,7 @@ use crate::tables::layout::{Entry, Group, GroupRule, Layout, Place};
 type Headers = [(RepoPath, FileHeader)];
 
 /// Whether the tensors were compared with `config.json`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ConfigCheck {

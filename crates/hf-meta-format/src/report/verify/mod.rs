@@ -72,6 +72,7 @@ pub struct VerifiedSet {
 
 /// The parameter count of a model according to each source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ParameterSources {

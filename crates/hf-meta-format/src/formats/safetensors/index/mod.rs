@@ -25,11 +25,13 @@ use crate::formats::{RepoPath, clip, whole_number};
 /// # Ok::<(), hf_meta_format::formats::safetensors::IndexError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SafetensorsIndexJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     dtype: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Map<String, Value>>,
+    #[cfg_attr(feature = "schema", schemars(with = "std::collections::BTreeMap<String, String>"))]
     weight_map: WeightMap,
 }
 

@@ -1,0 +1,75 @@
+//! The JSON Schema of the documents of the command.
+
+use boon::{Compiler, SchemaIndex, Schemas};
+use serde_json::Value;
+
+use crate::cli::run;
+use crate::hub::{File, LocalHub, Repo};
+use crate::support;
+
+/// The schema of one kind of document.
+struct Schema {
+    schemas: Schemas,
+    index: SchemaIndex,
+}
+
+impl Schema {
+    fn new(kind: &str) -> Self {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/docs/schema.json");
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        let index = compiler.compile(&format!("{file}#/$defs/{kind}"), &mut schemas).unwrap();
+        Self { schemas, index }
+    }
+
+    /// Returns the first violation, if there is one.
+    fn check(&self, document: &Value) -> Result<(), String> {
+        self.schemas.validate(document, self.index).map_err(|error| format!("{error:#}"))
+    }
+}
+
+/// Runs the command, and checks its lines. A line with an error is a `FailedSource`.
+fn check(hub: &LocalHub, kind: &str, args: &[&str]) -> usize {
+    let (schema, failed) = (Schema::new(kind), Schema::new("FailedSource"));
+    let output = run(hub, args).stdout;
+    for line in output.lines() {
+        let document: Value = serde_json::from_str(line).unwrap();
+        let schema = if document.get("error").is_some() { &failed } else { &schema };
+        assert_eq!(schema.check(&document), Ok(()), "{args:?}: {line:.200}");
+    }
+    output.lines().count()
+}
+
+#[test]
+fn the_documents_of_all_fixtures_are_valid() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+    let fixtures = crate::folder::load_folder(folder.as_ref()).unwrap();
+    let names: Vec<_> = fixtures.iter().map(|repo| repo.id().to_owned()).collect();
+    let hub = LocalHub::start(fixtures).unwrap();
+    let mut repos: Vec<_> = names.iter().map(String::as_str).collect();
+    repos.extend(["org/none", "a/b/c"]);
+    let all = |args: &[&'static str]| [args, &repos].concat();
+    for args in [&["--json"][..], &["--json", "--sets", "--memory"]] {
+        assert_eq!(check(&hub, "Weights", &all(args)), repos.len());
+    }
+    let summary = all(&["--json", "--summary", "--sets", "--fit", "24GB"]);
+    assert_eq!(check(&hub, "CountReport", &summary), repos.len());
+    assert_eq!(check(&hub, "VerifyReport", &all(&["verify", "--json", "--all"])), repos.len());
+    for other in &repos[1..] {
+        check(&hub, "Diff", &["diff", "--json", repos[0], other]);
+    }
+}
+
+/// Findings and errors of files that no fixture has.
+#[test]
+fn documents_with_findings_are_valid() {
+    let header = r#"{"x":{"dtype":"Q9","shape":[2],"data_offsets":[0,4]}}"#;
+    let index =
+        r#"{"metadata":{"total_size":9},"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
+    let repo = Repo::new("org/odd").file("model.safetensors.index.json", File::from_bytes(index));
+    let repo = repo.file("a.safetensors", support::file_with_header(header, 4));
+    let hub = LocalHub::start([repo, support::sharded("org/good")]).unwrap();
+    assert_eq!(check(&hub, "VerifyReport", &["verify", "--json", "org/odd", "org/good"]), 2);
+    assert_eq!(check(&hub, "Diff", &["diff", "--json", "org/good", "org/good"]), 1);
+    let wrong = serde_json::json!({ "source": "x", "error": { "code": 1 } });
+    assert!(Schema::new("FailedSource").check(&wrong).is_err());
+}
