@@ -1,354 +1,876 @@
 #!/usr/bin/env python3
-"""Derives the modules in `tables/architectures.txt` from `transformers`, and checks that `hf-meta verify` finds nothing in sound checkpoints.
+"""Derives `tables/layouts.txt` from the samples of `layout_samples.py`.
 
-    tests/oracles/layouts.py build FOLDER [MODEL_TYPE ...]
-    tests/oracles/layouts.py derive FOLDER TABLE
-    tests/oracles/layouts.py check FOLDER HF_META
+    tests/oracles/layouts.py FOLDER TABLE
 
-`build` writes three checkpoints of each architecture without weights, as `architectures.py` does: of the default size
-(`default`), with other numbers (`small`), and with yet other numbers, a stated `head_dim` and inverted settings
-(`other`). Of several sets of numbers, it takes the first one with which the model can be built. Then it changes each
-key of `small` alone, and writes the checkpoints whose tensors differ (`keys`).
-
-`derive` looks for a formula of each dimension of each module that holds in all checkpoints, with at least two
-different values. A dimension without a formula is `_`. Architectures with fewer checkpoints, or without a single input
-embedding, are left out.
-
-`check` runs `HF_META verify` on all checkpoints that were written, and fails on an error or warning, or without any.
+For each dimension of each module and for the length of each list, the first formula is taken that holds in all samples,
+with at least two different values. A dimension without a formula is `_`. Modules that are not stored in all samples form
+groups that are stored together, with the condition on the configuration if there is one, or with the groups of which
+always one is stored. A nested model whose modules agree with the layout of its own architecture refers to that layout.
+Equal parts of lines become lines of their own. A second run writes the same table. `tables/layout.rs` explains its format.
+Architectures with one sample are left out. `correct` has what the samples do not show.
 """
 
 import collections
 import functools
+import itertools
 import json
-import os
 import pathlib
 import re
-import shutil
-import struct
-import subprocess
+import string
 import sys
-import warnings
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-warnings.filterwarnings("ignore")
+import numpy
 
-from architectures import PART, build, write
 from fixture import ROOT
-from moe import ARCHITECTURES
 
-SAMPLES = ("default", "small", "other")
-
-
-def numbers(hidden, heads, groups, intermediate, experts, layers, vocabulary, rest):
-    """Returns the keys of sizes, by all names that architectures give to them."""
-    names = {
-        hidden: ("hidden_size", "n_embd", "d_model"),
-        heads: ("num_attention_heads", "n_head", "num_heads", "encoder_attention_heads", "decoder_attention_heads"),
-        intermediate: ("intermediate_size", "ffn_dim", "n_inner", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff"),
-        experts: ("num_experts", "num_local_experts", "n_routed_experts"),
-        layers: ("num_hidden_layers", "n_layer", "num_layers"),
-    }
-    sizes = {key: value for value, keys in names.items() for key in keys}
-    return {**sizes, "num_key_value_heads": groups, "vocab_size": vocabulary, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, **rest}
-
-
-LATENT = {"q_lora_rank": 48, "kv_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 20}
-A = numbers(192, 6, 2, 320, 5, 3, 151, dict(moe_intermediate_size=56, first_k_dense_replace=1, shared_expert_intermediate_size=72))
-B = numbers(256, 4, 2, 448, 6, 4, 173, dict(moe_intermediate_size=88, first_k_dense_replace=2, shared_expert_intermediate_size=104, n_shared_experts=2, num_shared_experts=2, type_vocab_size=3,
-                                           q_lora_rank=56, kv_lora_rank=36, qk_rope_head_dim=12, qk_nope_head_dim=20, v_head_dim=28))
-# Settings that have nothing to do with the modules of a language model.
-KEPT = ("is_encoder_decoder", "is_decoder", "add_cross_attention", "return_dict", "use_cache", "torchscript", "output_", "cross_attention", "use_bfloat16", "tie_encoder_decoder", "chunk", "gradient", "norm_topk",
-        "vision_use_head")
-
-
-def change(defaults, sizes, inverts, states):
-    """Returns the arguments that change the numbers of a configuration, also in its parts."""
-    changed = {}
-    for key, value in defaults.items():
-        if isinstance(value, dict):
-            if (key.endswith("_config") or key in ("encoder", "decoder")) and (part := change(value, sizes, inverts, states)):
-                changed[key] = {**part, **({"model_type": value["model_type"]} if "model_type" in value else {})}
-        elif isinstance(value, bool):
-            if inverts and not key.startswith(KEPT):
-                changed[key] = not value
-        elif key in sizes and isinstance(value, int):
-            changed[key] = sizes[key]
-    # Some model classes read these keys although their configurations do not define them.
-    if states and {"num_attention_heads", "n_head", "num_heads"} & set(defaults) and "vision" not in str(defaults.get("model_type")):
-        changed = {"num_key_value_heads": sizes["num_key_value_heads"], **changed, "head_dim": sizes["head_dim"]}
-    return changed
-
-
-def attempts(sample):
-    """Yields the numbers to try, whether to invert settings, and whether to state keys that are not defined."""
-    if sample == "default":
-        yield {}, False, False
-    elif sample == "small":
-        yield {**A, **LATENT, "head_dim": 40}, False, False
-        yield A, False, False
-        yield {**A, "num_key_value_heads": 6}, False, False
-        yield {key: value for key, value in A.items() if re.search("layers|intermediate|experts", key)}, False, False
-        yield {"num_hidden_layers": 3, "intermediate_size": 320}, False, False
-    else:
-        for states in (True, False):
-            for inverts in (True, False):
-                yield {**B, **({"head_dim": 72} if states else {})}, inverts, states
-
-
-def prepare(folder):
-    """Writes a checkpoint unless it exists."""
-    from transformers import CONFIG_MAPPING
-
-    if (folder / "total").exists() or (folder / "not-built").exists():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    reasons = []
-    for attempt in attempts(folder.parent.name):
-        for extra in filter(lambda extra: extra is not None, ({}, ARCHITECTURES.get(folder.name))):
-            try:
-                settings = change(CONFIG_MAPPING[folder.name]().to_dict(), *attempt)
-                for key, value in extra.items():
-                    is_part = isinstance(value, dict) and isinstance(settings.get(key), dict)
-                    settings[key] = {**settings[key], **value} if is_part else value
-                if (model := build(folder.name, settings)) is not None:
-                    write(folder, model)
-                    return
-                reasons.append(PART)
-            except Exception as error:
-                reasons.append(f"{type(error).__name__}: {error}"[:200].split("\n")[0])
-    (folder / "not-built").write_text("\n".join(reasons))
-
-
-def other_values(key, value):
-    """Returns the values to try in place of a value of `small`."""
-    if key.startswith(KEPT) or key.endswith(("_token_id", "_index", "_idx", "dtype")) or isinstance(value, (str, float)):
-        return ()
-    if value is None:
-        return (52, 2) if re.search("inner|size|dim|heads|rank|layers|experts|inter", key) else ()
-    if isinstance(value, bool):
-        return (not value,)
-    if isinstance(value, int):
-        return (2 * value, value + 1, value - 1) if value > 1 else (value + 1,)
-    if isinstance(value, list) and len(set(map(str, value))) > 1:
-        return ([*value[1:], value[0]],)
-    return ([1],) if value == [] else ()
-
-
-def prepare_keys(folder):
-    """Writes the checkpoints in which one key of `small` differs."""
-    from transformers import CONFIG_MAPPING
-
-    small = folder.parent.parent / "small" / folder.name
-    if folder.exists() or not (small / "total").exists():
-        return
-    folder.mkdir(parents=True)
-    config = json.loads((small / "config.json").read_text())
-    known = set(CONFIG_MAPPING[folder.name]().to_dict()) - {"architectures", "model_type", "transformers_version"}
-    _, _, stored = load(small)
-    part = next((key for key in TEXT_MODELS if isinstance(config.get(key), dict)), None)
-    keys = [*((None, key, value) for key, value in config.items() if key in known), *((part, key, value) for key, value in config.get(part, {}).items())]
-    for inside, key, value in keys:
-        for other in other_values(key, value):
-            settings = {key: value for key, value in config.items() if key in known}
-            settings.update({inside: {**config[inside], key: other}} if inside else {key: other})
-            try:
-                target = folder / key
-                write(target, build(folder.name, settings))
-                if load(target)[2] == stored:
-                    shutil.rmtree(target)
-                break
-            except Exception:
-                shutil.rmtree(target, ignore_errors=True)
-
-
-# The keys of nested language models, as in `base/model_config.rs`, and the alternatives of names in `architectures.txt`.
-TEXT_MODELS = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
-NAMES = {"$layers": ("decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"), "$heads": ("decoder_attention_heads", "num_decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+NAMES = {"$layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "$heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
          "$hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "emb_dim", "embed_dim")}
-EMBEDDINGS = ("embed_tokens", "wte", "embeddings.word_embeddings", "word_embeddings", "embed_in", "tok_embeddings", "shared", "embeddings")
 QUERIES, KEYS, BOTH = "$heads*head_dim", "num_key_value_heads*head_dim", "($heads+2*num_key_value_heads)*head_dim"
 LINEAR_KEYS, LINEAR_VALUES = "linear_num_key_heads*linear_key_head_dim", "linear_num_value_heads*linear_value_head_dim"
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-# The first formula that holds wins.
 FORMULAS = [
-    ">vocab_size", *EXPERTS, "$hidden", "3*$hidden", "4*$hidden", "2*$hidden", QUERIES, f"2*{QUERIES}", KEYS, f"2*{KEYS}", BOTH, "head_dim", "intermediate_size", "2*intermediate_size", "ffn_dim", "n_inner",
-    "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "ffn_hidden_size", "2*ffn_hidden_size", "moe_intermediate_size", "2*moe_intermediate_size", "shared_expert_intermediate_size",
-    "moe_shared_expert_intermediate_size", "n_shared_experts*moe_intermediate_size", "num_shared_experts*moe_intermediate_size", "moe_num_shared_experts*moe_intermediate_size",
-    "moe_num_shared_experts*intermediate_size", "shared_intermediate_size", "2*shared_intermediate_size",
-    "num_experts*moe_intermediate_size", "q_lora_rank", "kv_lora_rank", "kv_lora_rank+qk_rope_head_dim", "$heads*(qk_nope_head_dim+qk_rope_head_dim)", "$heads*(qk_nope_head_dim+v_head_dim)", "$heads*v_head_dim",
+    ">vocab_size", "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "$hidden", "3*$hidden", "4*$hidden", "2*$hidden", QUERIES, f"2*{QUERIES}", KEYS, f"2*{KEYS}", BOTH, "head_dim", "intermediate_size", "2*intermediate_size",
+    "n_shared_experts*moe_intermediate_size", "num_shared_experts*moe_intermediate_size", "moe_num_shared_experts*moe_intermediate_size", "moe_num_shared_experts*intermediate_size",
+    "kv_lora_rank+qk_rope_head_dim", "$heads*(qk_nope_head_dim+qk_rope_head_dim)", "$heads*(qk_nope_head_dim+v_head_dim)", "$heads*v_head_dim",
     "num_key_value_heads*v_head_dim", LINEAR_VALUES, LINEAR_KEYS, f"2*{LINEAR_KEYS}+{LINEAR_VALUES}", f"2*({LINEAR_KEYS}+{LINEAR_VALUES})", "linear_value_head_dim", "linear_num_value_heads",
-    "2*linear_num_value_heads", "$heads", "d_kv*$heads", "word_embed_proj_dim", "embedding_size", "max_position_embeddings", "n_positions", "type_vocab_size", "mamba_expand*hidden_size", "2*mamba_expand*hidden_size",
-    "index_n_heads*index_head_dim", "index_head_dim", "index_n_heads", "o_lora_rank",
+    "2*linear_num_value_heads", "$heads", "$layers",
 ]
+# Patches and positions of vision towers.
+IMAGE = ["image_size/patch_size*(image_size/patch_size)", "image_size/patch_size*(image_size/patch_size)+1", "num_channels*patch_size*patch_size", "in_channels*patch_size*patch_size", "num_channels*temporal_patch_size*patch_size*patch_size",
+         "in_channels*temporal_patch_size*patch_size*patch_size", "hidden_size*spatial_merge_size*spatial_merge_size", "num_attention_heads*head_dim"]
 
 
-class Missing(Exception):
-    pass
-
-
-def value(config, layer, name):
-    """Returns the number that a name in a formula stands for, as `tables/architecture.rs` does."""
-    if name in NAMES:
-        key = next((key for key in NAMES[name] if config.get(key) is not None), None)
-        return value(config, layer, key or "")
-    found = config.get(name)
-    if found is None and name == "num_key_value_heads":
-        return value(config, layer, "$heads")
-    if found is None and name == "head_dim":
-        return value(config, layer, "$hidden") // value(config, layer, "$heads")
-    if isinstance(found, list):
-        found = found[layer] if layer is not None and layer < len(found) else None
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise Missing(name)
+def flat(config, prefix="", depth=0):
+    """Returns the values of a configuration by their path."""
+    found = {}
+    for key, value in config.items():
+        if not re.fullmatch(r"[A-Za-z]\w*", key):
+            continue
+        if isinstance(value, dict):
+            if depth < 3 and key != "per_layer_config":
+                found.update(flat(value, f"{prefix}{key}.", depth + 1))
+        else:
+            found[prefix + key] = value
     return found
 
 
-@functools.cache
-def code_of(formula):
-    return compile(re.sub(r"[A-Za-z_$][\w$]*", lambda name: f"get({name[0]!r})", formula), formula, "eval")
+def is_number(value):
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12
 
 
-def evaluate(formula, config, layer):
-    try:
-        return eval(code_of(formula), {"get": lambda name: value(config, layer, name)})
-    except (Missing, ZeroDivisionError):
+class Values:
+    """The values of formulas in all configurations of an architecture; not-a-number if a key is missing."""
+
+    def __init__(self, configs):
+        self.flats = [flat(config) for config in configs]
+        self.configs = configs
+        self.keys = [key for key in dict.fromkeys(key for found in self.flats for key in found) if re.fullmatch(r"[A-Za-z][\w.]*", key)]
+        self.cache = {}
+
+    def at(self, index, layer, name):
+        found = self.flats[index]
+        if name in NAMES:
+            name = next((key for key in NAMES[name] if found.get(key) is not None), name)
+        value = found.get(name)
+        if value is None and name == "num_key_value_heads":
+            return self.at(index, layer, "$heads")
+        if value is None and name == "head_dim":
+            hidden, heads = self.at(index, layer, "$hidden"), self.at(index, layer, "$heads")
+            return hidden // heads if hidden is not None and heads else None
+        if isinstance(value, list):
+            value = value[layer] if layer is not None and layer < len(value) else None
+        if isinstance(value, bool):
+            value = int(value)
+        return value if is_number(value) else None
+
+    def evaluate(self, formula, index, layer=None):
+        try:
+            get = lambda name: self.need(index, layer, name)
+            return int(eval(code(formula.lstrip(">")), {"get": get, "count": len}))
+        except (KeyError, ZeroDivisionError):
+            return None
+
+    def need(self, index, layer, name):
+        if name.startswith("len."):
+            value = self.flats[index].get(name[4:])
+            if isinstance(value, list):
+                return len(value)
+            raise KeyError(name)
+        value = self.at(index, layer, name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    @functools.cached_property
+    def scalars(self):
+        """The integer keys with their values in each configuration."""
+        found = {}
+        for key in self.keys:
+            values = [value.get(key) for value in self.flats]
+            if any(is_number(value) for value in values) and not key.endswith(("_token_id", "_index", "_idx")):
+                found[key] = numpy.array([value if is_number(value) else numpy.nan for value in values], dtype=float)
+            lists = [value.get(key) for value in self.flats]
+            if all(isinstance(value, list) for value in lists):
+                found[f"len.{key}"] = numpy.array([len(value) for value in lists], dtype=float)
+        return found
+
+    @functools.cached_property
+    def candidates(self):
+        """The formulas with their values in each configuration, the most likely first."""
+        texts, rows = [], []
+
+        def add(text, row):
+            if not numpy.isnan(row).all():
+                texts.append(text)
+                rows.append(row)
+
+        def template(text, scope=""):
+            scoped = re.sub(r"[a-z_$][\w$]*", lambda name: scope + name[0], text) if scope else text
+            row = [self.evaluate(scoped, index) for index in range(len(self.configs))]
+            add(scoped, numpy.array([numpy.nan if value is None else value for value in row], dtype=float))
+
+        for text in FORMULAS:
+            template(text)
+        for scope in list(dict.fromkeys(key.rpartition(".")[0] + "." for key in self.keys if "." in key)):
+            if any(f"{scope}hidden_size" in found for found in self.flats):
+                row = [found.get(f"{scope}hidden_size") for found in self.flats]
+                add(f"{scope}hidden_size", numpy.array([value if is_number(value) else numpy.nan for value in row], dtype=float))
+        scopes = list(dict.fromkeys(key.rpartition(".")[0] + "." for key in self.keys if "." in key))
+        single = self.scalars
+        for key, row in single.items():
+            add(key, row)
+        for scope in ["", *scopes]:
+            for text in IMAGE:
+                template(text, scope)
+        for factor in (2, 3, 4, 6, 8):
+            for key, row in single.items():
+                add(f"{factor}*{key}", factor * row)
+        for key, row in single.items():
+            add(f"{key}+1", row + 1)
+            add(f"{key}+2", row + 2)
+            add(f"{key}-1", row - 1)
+            add(f"{key}/2", row // 2)
+            add(f"{key}/4", row // 4)
+        # Products and sums of two keys of one part, or of the outer model and a part.
+        names = [key for key in single if not key.startswith("len.") and not re.search(r"position|vocab|token|window|beam|length|theta", key)]
+        same = lambda a, b: a.rpartition(".")[0] == b.rpartition(".")[0]
+        for a, b in itertools.combinations_with_replacement(names, 2):
+            if same(a, b) or "." not in a or "." not in b:
+                add(f"{a}*{b}", single[a] * single[b])
+        for a, b in itertools.combinations(names, 2):
+            if same(a, b):
+                add(f"{a}+{b}", single[a] + single[b])
+                add(f"2*{a}*{b}", 2 * single[a] * single[b])
+                add(f"3*{a}*{b}", 3 * single[a] * single[b])
+        for a, b in itertools.permutations(names, 2):
+            if same(a, b):
+                with numpy.errstate(divide="ignore", invalid="ignore"):
+                    row = numpy.where(single[b] > 0, single[a] // single[b], numpy.nan)
+                add(f"{a}/{b}", row)
+                add(f"2*{a}+{b}" , 2 * single[a] + single[b])
+        for a, b in itertools.combinations([key for key in self.keys if key in single], 2):
+            if not same(a, b) and "." in a and "." in b:
+                add(f"{a}*{b}", single[a] * single[b])
+        return texts, numpy.array(rows) if rows else numpy.zeros((0, len(self.configs)))
+
+    def find(self, instances):
+        """Returns the first formula with the value of each instance, a tuple of configuration, layer and value."""
+        values = {value for _, _, value in instances}
+        if len(values) < 2:
+            return None
+        by_config = collections.defaultdict(set)
+        for index, _, value in instances:
+            by_config[index].add(value)
+        if all(len(found) == 1 for found in by_config.values()):
+            key = tuple(sorted((index, next(iter(found))) for index, found in by_config.items()))
+            if key in self.cache:
+                return self.cache[key]
+            texts, rows = self.candidates
+            columns = [index for index, _ in key]
+            wanted = numpy.array([value for _, value in key], dtype=float)
+            fits = numpy.nonzero((rows[:, columns] == wanted).all(axis=1))[0] if len(texts) else []
+            self.cache[key] = texts[fits[0]] if len(fits) else None
+            return self.cache[key]
+        for formula in self.layered:
+            if all(self.evaluate(formula, index, layer) == value for index, layer, value in instances):
+                return formula
         return None
 
+    @functools.cached_property
+    def layered(self):
+        """The formulas whose values differ between layers."""
+        lists = [key for key in self.keys if any(isinstance(found.get(key), list) and any(is_number(item) for item in found[key]) for found in self.flats)]
+        scalars = [key for key in self.scalars if not key.startswith("len.")]
+        found = []
+        for key in lists:
+            found += [key, f"2*{key}", f"3*{key}", f"4*{key}"]
+            found += [f"{key}*{other}" for other in scalars if other.rpartition(".")[0] == key.rpartition(".")[0]]
+        return found
 
-def pattern(name):
-    """Returns a name with `#` in place of numbers, and the numbers."""
-    return re.sub(r"(?<![^.])\d+(?![^.])", "#", name), [int(part) for part in name.split(".") if part.isdigit()]
+
+@functools.cache
+def code(formula):
+    text = re.sub(r"len\(([\w.]+)\)", r"len.\1", formula)
+    text = re.sub(r"(?<![\w.$])[A-Za-z$][\w$]*(\.[A-Za-z_]\w*)*", lambda name: f"get({name[0]!r})", text)
+    return compile(text.replace("/", "//"), formula, "eval")
 
 
-def load(folder):
-    """Returns the architecture, the configuration of the language model, and the modules below it with their shapes."""
-    model = json.loads((folder / "config.json").read_text())
-    architecture = model.get("model_type")
-    while (inner := next((model[key] for key in TEXT_MODELS if isinstance(model.get(key), dict)), None)) is not None:
-        architecture, model = inner.get("model_type") or architecture, inner
-    with open(folder / "model.safetensors", "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        tensors = json.loads(file.read(length))
-    for embedding in EMBEDDINGS:
-        prefixes = [name.removesuffix(f"{embedding}.weight") for name in tensors if f".{name}".endswith(f".{embedding}.weight")]
-        if prefixes:
-            break
-    if len(prefixes) != 1:
-        return architecture, model, {}
-    modules = {}
-    for name, tensor in tensors.items():
-        module = name.removesuffix(".weight")
-        is_head = module == "lm_head" or module.endswith(".lm_head")
-        if name.endswith("bias") or not (is_head or name.startswith(prefixes[0])):
+def shown(formula):
+    return re.sub(r"len\.([\w.]+)", r"len(\1)", formula) if formula else formula
+
+
+def modules_of(sample, alone=()):
+    """Returns the modules with the shape of their weight, and those with a bias; a bias that is `alone` in any sample is a module."""
+    tensors, buffers = sample["tensors"], set(sample["buffers"])
+    modules, biases = {}, set()
+    for name, shape in tensors.items():
+        if re.search(r"(running_(mean|var)|num_batches_tracked)$", name):
             continue
-        modules["lm_head" if is_head else module.removeprefix(prefixes[0])] = tensor["shape"]
-    return architecture, model, modules
+        if name.endswith(".weight"):
+            modules[name[:-7]] = shape
+        elif name.endswith(".bias"):
+            if name[:-4] + "weight" in tensors and name not in alone:
+                biases.add(name[:-5])
+            else:
+                modules[name] = shape
+        else:
+            modules[name] = shape
+    optional = {name.removesuffix(".weight") for name in buffers}
+    return modules, biases, optional
 
 
-def layout(samples):
-    """Returns the modules of an architecture with the formulas that hold in all samples."""
-    shapes, lists, found = collections.defaultdict(list), collections.defaultdict(list), {}
-    for config, modules in samples:
-        elements = collections.defaultdict(lambda: collections.defaultdict(set))
-        for name, shape in modules.items():
-            key, places = pattern(name)
-            if key.count("#") > 2 or key.endswith("#"):
+def is_digit(part):
+    return part.isdigit()
+
+
+class Tree:
+    """Decides which numbers in names are the elements of lists."""
+
+    def __init__(self, samples):
+        # The elements of each list (its pattern up to the number) in each sample and place.
+        self.lists = collections.defaultdict(dict)
+        self.homogeneous = {}
+        inside = collections.defaultdict(lambda: collections.defaultdict(set))
+        for index, names in enumerate(samples):
+            for name in names:
+                parts = name.split(".")
+                ends = ["#" if is_digit(part) else part for part in parts]
+                for at, part in enumerate(parts):
+                    if is_digit(part):
+                        key = ".".join(ends[: at + 1])
+                        self.lists[key].setdefault((index, ".".join(parts[:at])), set()).add(int(part))
+                        inside[key][index, ".".join(parts[:at]), int(part)].add(".".join(ends[at + 1 :]))
+        self.literal = set()
+        for key, found in self.lists.items():
+            sets = {frozenset(numbers) for numbers in found.values()}
+            kinds = {frozenset(kind) for kind in inside[key].values()}
+            if len(sets) == 1 and len(next(iter(sets))) <= 8 and (len(kinds) > 1 or set(next(iter(sets))) != set(range(len(next(iter(sets)))))):
+                self.literal.add(key)
+
+    def pattern(self, name):
+        """Returns a name with `#` in place of the numbers of lists, and those numbers."""
+        parts, folded, places = name.split("."), [], []
+        ends = ["#" if is_digit(part) else part for part in parts]
+        for at, part in enumerate(parts):
+            if is_digit(part) and ".".join(ends[: at + 1]) not in self.literal:
+                folded.append("#")
+                places.append(int(part))
+            else:
+                folded.append(part)
+        return ".".join(folded), tuple(places)
+
+
+def parent_of(pattern):
+    """Returns the innermost list around a pattern, or the empty text."""
+    return pattern[: pattern.rfind("#") + 1] if "#" in pattern else ""
+
+
+def inside(parent, name):
+    return f"{parent}.{name}" if parent else name
+
+
+class Layout:
+    def __init__(self, name, data):
+        self.name = name
+        samples = data["samples"]
+        small = next(sample for sample in samples if not sample.get("same"))
+        small = next((sample for sample in samples if sample["tag"] == "small"), small)
+        self.samples = [{**small, "config": sample["config"], "tag": sample["tag"]} if sample.get("same") else sample for sample in samples]
+        self.class_name = small["class"]
+        self.values = Values([sample["config"] for sample in self.samples])
+        prefix = small["prefix"] + "."
+        heads = {name for sample in samples if not sample.get("same") for name in sample["head"]}
+        every = [name for sample in samples if not sample.get("same") for name in sample["tensors"]]
+        inner = [name for name in every if name not in heads]
+        self.prefix = prefix if inner and all(name.startswith(prefix) for name in inner) else ""
+        self.heads = {name.removesuffix(".weight") for name in heads}
+        self.found = []
+        alone = {name for sample in samples if not sample.get("same") for name in sample["tensors"] if name.endswith(".bias") and name[:-4] + "weight" not in sample["tensors"]}
+        for sample in self.samples:
+            modules, biases, optional = modules_of(sample, alone)
+            self.found.append((modules, biases, optional))
+
+    def strip(self, name):
+        """Returns a name inside the base model; a name of the head begins with `^`."""
+        if name in self.heads or name.removesuffix(".bias") in self.heads:
+            return "^" + name
+        return name.removeprefix(self.prefix)
+
+    def derive(self):
+        distinct = {}
+        for index, sample in enumerate(self.samples):
+            distinct.setdefault(id(sample["tensors"]), index)
+        stripped = [({self.strip(name): shape for name, shape in modules.items()}, {self.strip(name) for name in biases}, {self.strip(name) for name in optional}) for modules, biases, optional in self.found]
+        tree = Tree([modules for modules, _, _ in stripped])
+        shapes, presence, biased, spare = collections.defaultdict(list), collections.defaultdict(set), collections.defaultdict(lambda: [0, 0]), set()
+        elements = {("", index, ()): True for index in range(len(stripped))}
+        list_numbers = collections.defaultdict(lambda: collections.defaultdict(set))
+        for index, (modules, biases, optional) in enumerate(stripped):
+            for name, shape in modules.items():
+                pattern, places = tree.pattern(name)
+                shapes[pattern].append((index, places, shape))
+                count = biased[pattern]
+                count[name in biases] += 1
+                if name in optional:
+                    spare.add(pattern)
+                at = pattern
+                if pattern.endswith("#"):
+                    pass
+                # Every list around the module is a part of the element around it.
+                depth = pattern.count("#")
+                presence[pattern].add((index, places if not pattern.endswith("#") else places))
+                ends = [found.end() for found in re.finditer("#", pattern)]
+                for level, end in enumerate(ends):
+                    path = pattern[:end]
+                    list_numbers[path][index, places[:level]].add(places[level])
+                    elements[path, index, places[: level + 1]] = True
+                    if path != pattern:
+                        presence[path].add((index, places[:level]))
+        entries = {}
+        # Lists.
+        for path, found in list_numbers.items():
+            instances = [(index, places[0] if places else None, len(numbers)) for (index, places), numbers in found.items()]
+            starts = all(numbers == set(range(len(numbers))) for numbers in found.values())
+            formula = self.values.find(instances) if starts else None
+            entries[path] = {"kind": "list", "dims": [shown(formula) or ("_" if starts else "~")]}
+        for pattern, found in shapes.items():
+            if pattern in entries:  # a list of parameters
+                entries[pattern]["parameters"] = True
                 continue
-            shapes[key].append((config, places, shape))
-            parts, ends = name.split("."), key.split(".")
-            for at in (at for at, end in enumerate(ends) if end == "#"):
-                elements[".".join(ends[: at + 1]), ".".join(parts[:at])][int(parts[at])].add(key)
-        for (key, path), stored in elements.items():
-            lists[key].append((config, pattern(path)[1], stored))
-    for key, instances in lists.items():
-        for formula in (*(("$layers", "encoder_layers", "num_layers") if key.count("#") == 1 else ()), *EXPERTS):
-            lengths = [evaluate(formula, config, next(iter(places), None)) for config, places, _ in instances]
-            fits = all(length is not None and set(stored) == set(range(length)) for length, (_, _, stored) in zip(lengths, instances))
-            if fits and len(set(lengths)) > 1:
-                found[key] = formula
+            ranks = {len(shape) for _, _, shape in found}
+            dims = ["_"]
+            if len(ranks) == 1:
+                dims = []
+                for at in range(ranks.pop()):
+                    instances = [(index, places[0] if places else None, shape[at]) for index, places, shape in found]
+                    formula = shown(self.values.find(instances)) or "_"
+                    # Embeddings are padded.
+                    dims.append(">" + formula if re.fullmatch(r"([\w.]+\.)?vocab_size", formula) else formula)
+            plain, with_bias = biased[pattern]
+            entries[pattern] = {"kind": "module", "dims": dims, "bias": with_bias > 0 and plain == 0}
+        # Presence: of the elements around an entry, in which of them is it?
+        by_parent = collections.defaultdict(list)
+        for (path, index, places) in elements:
+            by_parent[path].append((index, places))
+        self.atoms, self.choices, self.conditions = {}, [], {}
+        groups = collections.defaultdict(list)
+        for pattern, entry in entries.items():
+            if entry["kind"] == "list":
+                outer = parent_of(pattern[:-1].rstrip("."))
+            else:
+                outer = parent_of(pattern) if not pattern.endswith("#") else parent_of(pattern[:-1].rstrip("."))
+            entry["parent"] = outer
+            where = frozenset((index, places) for index, places in presence[pattern]) if entry["kind"] == "list" else frozenset((index, places) for index, places in presence[pattern])
+            everywhere = len(where) == len(by_parent[outer])
+            entry["required"] = everywhere and pattern not in spare and not pattern.lstrip("^") in spare
+            entry["spare"] = pattern in spare
+            if not everywhere and pattern not in spare:
+                groups[outer, where].append(pattern)
+        letters = iter(string.ascii_letters + string.digits)
+        sets = []
+        for (outer, where), patterns in sorted(groups.items(), key=lambda item: min(item[1])):
+            letter = next(letters, None)
+            if letter is None:
                 break
-    for key, tensors in shapes.items():
-        if len({len(shape) for _, _, shape in tensors}) != 1 or not tensors[0][2]:
+            condition = self.condition(by_parent[outer], where)
+            if len(patterns) == 1 and condition is None:
+                pass
+            for pattern in patterns:
+                entries[pattern]["atom"] = letter
+            sets.append((letter, outer, where, condition))
+            if condition:
+                self.conditions[letter] = condition
+        # Exactly one of several groups is in each element.
+        without = [found for found in sets if not found[3]]
+        for outer in dict.fromkeys(found[1] for found in without):
+            found = [(letter, where) for letter, at, where, _ in without if at == outer]
+            total = len(by_parent[outer])
+            taken = set()
+            for size in (2, 3, 4):
+                for some in itertools.combinations(found, size):
+                    if len(found) > 24 and size > 2 or len(found) > 12 and size > 3:
+                        break
+                    if any(letter in taken for letter, _ in some):
+                        continue
+                    if sum(len(where) for _, where in some) == total and len(frozenset().union(*(where for _, where in some))) == total:
+                        self.choices.append("|".join(letter for letter, _ in some))
+                        taken.update(letter for letter, _ in some)
+        # A group of one entry says nothing unless a choice or condition needs it.
+        named = set("".join(self.choices).replace("|", "")) | set(self.conditions)
+        sizes = collections.Counter(entry.get("atom") for entry in entries.values())
+        for entry in entries.values():
+            letter = entry.get("atom")
+            if letter and letter not in named and sizes[letter] == 1:
+                del entry["atom"]
+        self.entries = entries
+        self.list_instances = {path: [(index, places[0] if places else None, len(numbers)) for (index, places), numbers in found.items()] for path, found in list_numbers.items()}
+        self.shape_instances = {pattern: [(index, places[0] if places else None, shape) for index, places, shape in found] for pattern, found in shapes.items()}
+        self.rename()
+        return self
+
+    def rename(self):
+        """Gives the groups of each parent letters in the order of their first entries."""
+        order = {}
+        for pattern in sorted(self.entries):
+            entry = self.entries[pattern]
+            if letter := entry.get("atom"):
+                known = order.setdefault(entry["parent"], {})
+                known.setdefault(letter, (string.ascii_letters + string.digits)[len(known)])
+        letters = {old: (parent, new) for parent, known in order.items() for old, new in known.items()}
+        for entry in self.entries.values():
+            if "atom" in entry:
+                entry["atom"] = letters[entry["atom"]][1]
+        found = collections.defaultdict(list)
+        for choice in self.choices:
+            parents = {letters[letter][0] for letter in choice.split("|")}
+            found[parents.pop()].append("|".join(sorted(letters[letter][1] for letter in choice.split("|"))))
+        self.choices = {parent: sorted(choices) for parent, choices in found.items()}
+        self.conditions = {letters[letter]: condition for letter, condition in self.conditions.items() if letter in letters}
+
+    def condition(self, elements, where):
+        """Returns a formula that is not 0 exactly where a group is present."""
+        is_layered = any(places for _, places in elements)
+        wanted = [((index, places[0] if places else None), (index, places) in where) for index, places in elements]
+        flats = self.values.flats
+        default = flats[0]
+
+        def holds(test):
+            try:
+                return all(bool(test(flats[index], layer)) == present for (index, layer), present in wanted)
+            except (TypeError, KeyError, IndexError, ZeroDivisionError):
+                return False
+
+        keys = [key for key in self.values.keys if not re.search(r"(^|\.)(output_|return_|use_cache|is_encoder_decoder|gradient|torchscript|chunk)", key)]
+        for key in keys:
+            values = [found.get(key) for found in flats]
+            if any(isinstance(value, bool) for value in values):
+                usual = default.get(key)
+                for negated in (False, True):
+                    if holds(lambda found, layer: bool(found.get(key)) != negated):
+                        text = f"{key}==0" if negated else key
+                        return f"{text}|{int(bool(usual) != negated)}" if isinstance(usual, bool) else text
+        for key in self.values.keys:
+            values = [found.get(key) for found in flats]
+            if any(value is None for value in values) and any(value is not None for value in values):
+                for negated in (False, True):
+                    if holds(lambda found, layer: (found.get(key) not in (None, [])) != negated):
+                        return f"has({key})==0" if negated else f"has({key})"
+        for key in self.values.scalars:
+            if key.startswith("len.") or "chunk_size" in key:
+                continue
+            numbers = {found.get(key) for found in flats}
+            tests = [(f"{key}>=1", lambda found, layer: found[key] >= 1), (f"{key}==0", lambda found, layer: found[key] == 0), (f"{key}==1", lambda found, layer: found[key] == 1), (f"{key}>=2", lambda found, layer: found[key] >= 2)]
+            if is_layered:
+                tests += [(f"layer>={key}", lambda found, layer: layer >= found[key]), (f"layer<{key}", lambda found, layer: layer < found[key]),
+                          (f"layer%{key}==0", lambda found, layer: layer % found[key] == 0), (f"(layer+1)%{key}==0", lambda found, layer: (layer + 1) % found[key] == 0),
+                          (f"layer%{key}>=1", lambda found, layer: layer % found[key] >= 1), (f"(layer+1)%{key}>=1", lambda found, layer: (layer + 1) % found[key] >= 1)]
+            for text, test in tests:
+                if holds(test):
+                    return text
+        if is_layered:
+            for key in self.values.keys:
+                if any(isinstance(found.get(key), list) for found in flats):
+                    for text, test in ((f"in({key},layer)", lambda found, layer: layer in found[key]), (f"in({key},layer)==0", lambda found, layer: layer not in found[key])):
+                        if holds(test):
+                            return text
+        return None
+
+    def words(self):
+        """Returns the entries as in the table."""
+        found = {}
+        for pattern, entry in self.entries.items():
+            flags = "-" * (not entry["required"] and "atom" not in entry) + "+" * bool(entry.get("bias"))
+            dims = ",".join(entry["dims"]) or "_"
+            atom = f"{entry['atom']}:" if "atom" in entry else ""
+            found[pattern] = flags + atom + dims
+        for parent, choices in self.choices.items():
+            found[inside(parent, "?")] = ",".join(choices)
+        for (parent, letter), condition in self.conditions.items():
+            found[inside(parent, f"?{letter}")] = condition
+        return found
+
+
+SUFFIX = re.compile(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|Model)$")
+
+
+def nested(config, at=()):
+    """Yields the paths of nested models with their `model_type`."""
+    for key, value in config.items():
+        if isinstance(value, dict) and isinstance(value.get("model_type"), str):
+            yield (*at, key), value["model_type"]
+
+
+def is_rule(key):
+    return key in ("@", "~") or re.search(r"(^|\.)\?\w?$", key) is not None
+
+
+def parse(text):
+    """Returns the flags, the group and the formulas of an entry."""
+    flags = re.match(r"[+-]*", text)[0]
+    rest = text[len(flags):]
+    group, _, dims = rest.rpartition(":") if re.match(r"[A-Za-z0-9]:", rest) else ("", "", rest)
+    return flags, group, dims.split(",")
+
+
+class Included:
+    """A comparison of a nested model with the layout of its architecture."""
+
+    def __init__(self, layout, path, inner_words):
+        self.layout, self.path, self.words = layout, path, inner_words
+        configs = []
+        for sample in layout.samples:
+            config = sample["config"]
+            for key in path:
+                config = config.get(key) or {}
+            configs.append(config if isinstance(config, dict) else {})
+        self.values = Values(configs)
+
+    def prefixes(self):
+        """Returns the prefixes under which most patterns of the nested model are found."""
+        inner = [key for key in self.words if not (key.startswith("^") or is_rule(key))]
+        found = collections.Counter()
+        for pattern in self.layout.entries:
+            for name in inner:
+                if pattern == name or pattern.endswith("." + name):
+                    found[pattern[: len(pattern) - len(name)]] += 1
+        return [(prefix, count) for prefix, count in found.most_common(8) if prefix and count >= max(4, len(inner) / 2)]
+
+    def differing(self, prefix, own):
+        """Returns the entries of the layout under a prefix that the nested layout has not, or has otherwise."""
+        other = {}
+        for name, text in self.words.items():
+            if (name.startswith("^") or is_rule(name)):
+                continue
+            pattern = prefix + name
+            if pattern not in own:
+                other[pattern] = ""
+                continue
+            if not self.agrees(pattern, text):
+                other[pattern] = own[pattern]
+        return other
+
+    def agrees(self, pattern, text):
+        flags, group, dims = parse(text)
+        entry = self.layout.entries[pattern]
+        is_required = "-" not in flags and not group
+        if is_required != entry["required"] and not group:
+            return False
+        if ("+" in flags) and not entry.get("bias"):
+            return False
+        if entry["kind"] == "list":
+            instances = self.layout.list_instances[pattern]
+        else:
+            instances = self.layout.shape_instances[pattern]
+            if len(entry["dims"]) != len(dims) and dims != ["_"]:
+                return False
+        for at, formula in enumerate(dims):
+            if formula in ("_", "~"):
+                # What the nested layout cannot say and this one can.
+                if entry["dims"][at : at + 1] not in ([], ["_"], ["~"]):
+                    return False
+                continue
+            for index, layer, value in instances:
+                value = value if isinstance(value, int) else value[at]
+                found = self.values.evaluate(formula, index, layer)
+                if found is None or not (found <= value if formula.startswith(">") else found == value):
+                    return False
+        return True
+
+
+FIXTURES = ROOT / "fixtures" / "moe"
+
+
+def add_fixtures(name, data):
+    """Adds the checkpoints with other numbers that `moe.py` wrote."""
+    first = next(sample for sample in data["samples"] if not sample.get("same"))
+    for path in sorted(FIXTURES.glob("*.json")):
+        fixture = json.loads(path.read_text())
+        config = fixture.get("config") or {}
+        if config.get("model_type") != name or "tensors" not in fixture or not fixture.get("written_by", "").startswith("transformers"):
             continue
-        dimensions = []
-        for at in range(len(tensors[0][2])):
-            def holds(formula):
-                values = set()
-                for config, places, shape in tensors:
-                    if evaluate(formula.lstrip(">"), config, next(iter(places), None)) != shape[at]:
-                        return False
-                    values.add(shape[at])
-                return len(values) > 1
-
-            dimensions.append(next(filter(holds, FORMULAS), "_"))
-        if set(dimensions) != {"_"}:
-            parent = key[: key.rfind("#") + 1]
-            is_everywhere = len({id(config) for config, _, _ in lists[parent]}) == len(samples)
-            is_required = parent in found and is_everywhere and all(key in modules for _, _, stored in lists[parent] for modules in stored.values())
-            found[key] = "!" * is_required + ",".join(dimensions)
-    embedding = next((name for name in EMBEDDINGS if ">vocab_size" in found.get(name, "")), None)
-    has_list = any(key.endswith("#") for key in found)
-    return {**found, "@": embedding} if embedding and has_list else None
+        original = FIXTURES / f"{path.stem}-original.json"
+        if original.exists():
+            continue
+        tensors = {tensor["name"]: tensor["shape"] for tensor in fixture["tensors"]}
+        known = {name for sample in data["samples"] if not sample.get("same") for name in sample["tensors"]}
+        if len(known & set(tensors)) * 2 < len(tensors):
+            continue
+        data["samples"].append({**first, "tag": f"fixture {path.stem}", "config": config, "tensors": tensors})
 
 
-def derive(folder, table):
-    samples = collections.defaultdict(list)
-    for sample in SAMPLES:
-        for path in sorted(path for path in (folder / sample).iterdir() if (path / "total").exists()):
-            architecture, config, modules = load(path)
-            samples[architecture].append((config, modules))
-    samples = {name: found for name, found in samples.items() if len(found) >= len(SAMPLES)}
-    for path in sorted((folder / "keys").glob("*/*/total")):
-        architecture, config, modules = load(path.parent)
-        samples.get(architecture, []).append((config, modules))
-    layouts = {name: layout(found) for name, found in samples.items() if all(modules for _, modules in found)}
-    groups = collections.defaultdict(list)
-    for name, found in sorted(layouts.items()):
-        if found:
-            groups[tuple(sorted(found.items()))].append(name)
-    counts = collections.Counter(entry for entries, names in groups.items() for entry in entries for _ in names)
-    # Two lines that others are based on, with the most frequent modules.
-    bases = [(name, {key: text for (key, text), count in counts.most_common() if count >= least * sum(map(len, groups.values()))}) for name, least in (("decoder", 0.4), ("llama_like", 0.25))]
-    lines, known = [], []
-    for names, entries in [*bases, *((",".join(names), dict(entries)) for entries, names in sorted(groups.items(), key=lambda group: (len(group[0]), group[1])))]:
-        fitting = [(name, base) for name, base in known if not set(base) - set(entries)]
-        name, base = max(fitting, key=lambda known: len(known[1].items() & entries.items()), default=("", {}))
-        own = [f"{key}={text}" for key, text in sorted(entries.items()) if base.get(key) != text]
-        lines.append(" ".join(["modules", names, *([f"<{name}"] if base else []), *own]))
-        known.append((names.split(",")[0], entries))
-    pathlib.Path(table).write_text("\n".join(lines) + "\n")
-    print(f"{sum(map(len, groups.values()))} architectures")
+def correct(words, name):
+    """Applies what the samples do not show."""
+    # Published files have no experts without weights, which transformers stores as well.
+    if name == "longcat_flash":
+        words["layers.#.mlp.experts.#"] = "~"
+    # Model classes leave these modules out if the number is 0, for which no configuration can be built.
+    for key in [key for key in words if "per_layer" in key and "layers.#." in key and not is_rule(key)]:
+        flags, group, dims = parse(words[key])
+        words[key] = f"{flags.replace('-', '')}z:{','.join(dims)}"
+        words[f"{parent_of(key)}.?z"] = "hidden_size_per_layer_input>=1"
+    return words
 
 
-def check(folder, program):
-    checkpoints = sorted(path.parent for path in folder.glob("**/total"))
-    wrong = 0
-    for path in checkpoints:
-        done = subprocess.run([program, "verify", "--json", f"{path}/"], capture_output=True, text=True)
-        assert done.stdout, f"{path}: {done.stderr}"
-        for finding in json.loads(done.stdout)["findings"]:
-            if finding["severity"] != "note":
-                wrong += 1
-                print(f"{path.relative_to(folder)}: {finding['message']}")
-    print(f"{len(checkpoints)} checkpoints, {wrong} errors and warnings")
-    sys.exit(wrong > 0 or not checkpoints)
+def size(words):
+    return sum(len(key) + len(text) + 2 for key, text in words.items())
+
+
+FUNCTIONS = {"has", "len", "in", "layer", "min", "count"}
+
+
+def keys_in(value):
+    """Returns the keys in the formulas of a value."""
+    value = parse(value)
+    return {name for text in value[2] for name in re.findall(r"[A-Za-z$_][\w$]*(?:\.[A-Za-z_]\w*)*", text) if name not in FUNCTIONS and name != "_"}
+
+
+class Node:
+    def __init__(self):
+        self.children, self.values, self.scope, self.base = {}, {}, "", ""
+
+    def insert(self, parts, value):
+        if len(parts) == 1:
+            self.values[parts[0]] = value
+        else:
+            self.children.setdefault(parts[0], Node()).insert(parts[1:], value)
+
+    def flat(self, prefix=""):
+        """Yields the paths with their values; a path has the scope of its block."""
+        for key, value in self.values.items():
+            yield prefix + key, value
+        for key, child in self.children.items():
+            yield from child.flat(f"{prefix}{key}." + (f"{child.scope}|" if child.scope else ""))
+
+    def insert_scoped(self, path, value):
+        """Inserts a path as from `flat`."""
+        key, dot, rest = path.partition(".")
+        if not dot:
+            self.values[key] = value
+            return
+        child = self.children.setdefault(key, Node())
+        scope, mark, inner = rest.partition("|")
+        if mark and "." not in scope:
+            if not child.children and not child.values:
+                child.scope = scope
+            assert child.scope == scope, path
+            rest = inner
+        child.insert_scoped(rest, value)
+
+    def keys(self):
+        found = set()
+        for key, value in self.values.items():
+            if key == "*":
+                found.add("outer")
+            elif key not in ("@", "~", "?"):
+                found |= keys_in(value)
+        for child in self.children.values():
+            found |= child.keys()
+        return found
+
+    def strip(self, scope):
+        fix = lambda value: re.sub(r"(?<![\w.$])hidden_size\b", "$hidden", re.sub(r"(?<![\w.$])" + re.escape(scope) + r"\.", "", value))
+        self.values = {key: fix(value) if key not in ("@", "~", "?") else value for key, value in self.values.items()}
+        for child in self.children.values():
+            child.strip(scope)
+
+    def scopes(self):
+        """Gives the largest subtrees whose formulas have the keys of one nested model a scope."""
+        found = self.keys()
+        outer = {key.split(".")[0] if "." in key else "" for key in found}
+        if len(outer) == 1 and "" not in outer and len(self.text()) > 40:
+            self.scope = outer.pop()
+            self.strip(self.scope)
+            # A nested model inside of the nested one.
+        for child in self.children.values():
+            child.scopes()
+
+    def text(self, names=None):
+        """Returns the words of the subtree; of known subtrees the name."""
+        words = [f"{key}={value}" for key, value in sorted(self.values.items())]
+        for key, child in sorted(self.children.items()):
+            path = key
+            # A chain of segments is one.
+            while not child.scope and not child.values and len(child.children) == 1:
+                (name, child), = child.children.items()
+                path += "." + name
+            inner = child.text(names)
+            mark = f"{child.scope}|" if child.scope else ""
+            known = names.get(inner) if names else None
+            if known:
+                words.append(f"{path}.{mark}<{known}")
+            elif len(child.values) == 1 and not child.children and not mark:
+                (name, value), = child.values.items()
+                words.append(f"{path}.{name}={value}")
+            else:
+                words.append(f"{path}.{mark}{{{inner}}}")
+        if self.base:
+            words.append(f"<{self.base}")
+        return " ".join(words)
+
+    def subtrees(self):
+        for child in self.children.values():
+            yield child
+            yield from child.subtrees()
+
+
+def compress(words):
+    """Returns the lines of the table, with the frequent subtrees in lines of their own."""
+    roots = {}
+    for name, found in words.items():
+        roots[name] = Node()
+        for key, value in found.items():
+            roots[name].insert(key.split("."), value)
+        for child in roots[name].children.values():
+            child.scopes()
+    # Layouts that differ little from another one.
+    flats, bases, seen = {}, {}, {}
+    for name, root in sorted(roots.items(), key=lambda item: (len(words[item[0]]), item[0])):
+        mine = dict(root.flat())
+        key = tuple(sorted(mine.items()))
+        if key in seen:
+            bases[name] = ("=", seen[key])
+            continue
+        seen[key] = name
+        best = (0.85 * size(mine), None)
+        for other, its in flats.items():
+            cost = size({path: text for path, text in mine.items() if its.get(path) != text}) + size({path: "" for path in its if path not in mine})
+            if cost < best[0]:
+                best = cost, other
+        flats[name] = mine
+        if best[1]:
+            bases[name] = ("<", best[1])
+    for name, (kind, base) in bases.items():
+        if kind == "<":
+            mine, its = flats[name], flats[base]
+            root = Node()
+            try:
+                for path, text in [*((path, text) for path, text in mine.items() if its.get(path) != text), *((path, "") for path in its if path not in mine)]:
+                    root.insert_scoped(path, text)
+            except AssertionError:  # The blocks have different scopes.
+                continue
+            root.base = base
+            roots[name] = root
+    for name, (kind, base) in bases.items():
+        if kind == "=":
+            roots[name] = roots[base]
+    same = collections.defaultdict(list)
+    for name, root in roots.items():
+        same[root.text()].append(name)
+    counts, nodes = collections.Counter(), {}
+    for names in same.values():
+        for node in roots[names[0]].subtrees():
+            if len(node.values) + len(node.children) > 1:
+                counts[node.text()] += 1
+                nodes[node.text()] = node
+    # The largest first; a smaller one counts where it is not in a larger one that is named.
+    names, bodies = {}, {}
+    def uses(text):
+        return counts[text]
+    chosen = sorted((text for text, count in counts.items() if count > 1 and len(text) > 24), key=len)
+    parts = []
+    for text in chosen:
+        label = f"p{len(names)}"
+        names_so_far = dict(names)
+        bodies[label] = nodes[text].text(names_so_far)
+        names[bodies[label]] = label
+        names[text] = label
+    # Lines with names.
+    lines = {}
+    for found in same.values():
+        lines[",".join(found)] = roots[found[0]].text(names)
+    # Parts that are used once after all are put back.
+    used = collections.Counter(label for body in [*lines.values(), *bodies.values()] for label in re.findall(r"<(p\d+)\b", body))
+    once = {label for label in bodies if used[label] < 2}
+    put = lambda text: re.sub(r"<(p\d+)\b", lambda found: "{" + put(bodies[found[1]]) + "}" if found[1] in once else found[0], text)
+    lines = {key: put(text) for key, text in lines.items()}
+    numbers = {}
+    bodies = {label: put(body) for label, body in bodies.items() if label not in once}
+    for label in bodies:
+        numbers[label] = f"p{len(numbers)}"
+    renumber = lambda text: re.sub(r"<(p\d+)\b", lambda found: "<" + numbers[found[1]], text)
+    lines = {key: renumber(text) for key, text in lines.items()}
+    bodies = {numbers[label]: renumber(body) for label, body in bodies.items()}
+    return [*(f"part {label} {body}" for label, body in bodies.items()), *(f"layout {key} {text}" for key, text in sorted(lines.items()))]
 
 
 def main():
-    command, folder, *rest = sys.argv[1:]
-    folder = pathlib.Path(folder)
-    if command == "build":
-        import multiprocessing
-
-        from transformers import CONFIG_MAPPING
-
-        names = rest or sorted(CONFIG_MAPPING.keys())
-        with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=40) as pool:
-            pool.map(prepare, [folder / sample / name for sample in SAMPLES for name in names], chunksize=1)
-            pool.map(prepare_keys, [folder / "keys" / name for name in names], chunksize=1)
-    else:
-        {"derive": derive, "check": check}[command](folder, *rest)
+    folder, target, *names = sys.argv[1:]
+    layouts, words = {}, {}
+    for path in sorted(pathlib.Path(folder).glob("*.json")):
+        if names and path.stem not in names:
+            continue
+        data = json.loads(path.read_text())
+        if sum("tensors" in sample for sample in data["samples"]) > 1:
+            add_fixtures(path.stem, data)
+            layout = Layout(path.stem, data).derive()
+            layouts[path.stem], words[path.stem] = layout, correct(layout.words(), path.stem)
+    for name, layout in layouts.items():
+        if any(key.startswith("^") for key in words[name]):
+            found = SUFFIX.search(layout.class_name)
+            words[name]["@"] = found[0] if found else layout.class_name
+        if layout.prefix:
+            words[name]["~"] = layout.prefix
+    # Nested models.
+    plain = {name: dict(found) for name, found in words.items()}
+    for name, layout in layouts.items():
+        own = words[name]
+        for path, kind in nested(layout.samples[0]["config"]):
+            if kind not in plain or kind == name:
+                continue
+            included = Included(layout, path, plain[kind])
+            best = None
+            for prefix, _ in included.prefixes():
+                taken = {key for key in own if key.startswith(prefix) and key[len(prefix):] in plain[kind]}
+                other = included.differing(prefix, own)
+                # The rules about groups belong to the nested layout.
+                if any(parse(plain[kind].get(key[len(prefix):], ""))[1] for key in other):
+                    continue
+                saved = size({key: own[key] for key in taken if key not in other}) - size({key: "" for key, text in other.items() if not text})
+                if best is None or saved > best[0]:
+                    best = saved, prefix, other, taken
+            if best and best[0] > 100:
+                saved, prefix, other, taken = best
+                kept = {key: text for key, text in own.items() if key not in taken or key in other}
+                kept.update({key: "" for key, text in other.items() if not text})
+                kept[f"{prefix}*"] = ".".join(path)
+                own = kept
+        # Conditions and choices of groups without entries.
+        groups = {(parent_of(key), parse(text)[1]) for key, text in own.items() if not is_rule(key)}
+        groups |= {(parent_of(key[:-1]), parse(text)[1]) for key, text in own.items() if not is_rule(key) and key.endswith("#")}
+        for key in [key for key in own if is_rule(key) and "?" in key]:
+            parent, letter = parent_of(key), key.rpartition("?")[2]
+            if letter:
+                if (parent, letter) not in groups:
+                    del own[key]
+                continue
+            choices = [choice for choice in own[key].split(",") if all((parent, letter) in groups for letter in choice.split("|"))]
+            own[key] = ",".join(choices)
+            if not choices:
+                del own[key]
+        words[name] = own
+    lines = compress(words)
+    pathlib.Path(target).write_text("\n".join(lines) + "\n")
+    print(len(layouts), "architectures,", sum(map(len, lines)) + len(lines), "bytes,", len(lines), "lines")
 
 
 if __name__ == "__main__":

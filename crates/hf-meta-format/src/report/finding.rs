@@ -499,9 +499,9 @@ mismatches! {
     /// A numbered list, of layers or experts, has gaps or ends early.
     Error MissingBlocks "{found} of {module} is missing (`{key}` is {expected})";
     /// A module of the architecture is not stored.
-    Error MissingTensor "{module} is missing";
+    Error MissingModule "{module} is missing";
     /// A module of the architecture is not stored, but next to it an unknown one with its shape.
-    Error RenamedTensor "{module} is missing, and {found} has its shape: renamed?";
+    Error RenamedModule "{module} is missing, and {found} has its shape: renamed?";
     /// A list of layers has a gap.
     Error MissingNumber "{found} of {module} is missing, although later ones are stored";
     /// A tensor of one layer has another shape than in all other layers.
@@ -509,7 +509,7 @@ mismatches! {
     /// A language model has no tensor with as many rows as its vocabulary has tokens.
     Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
     /// All modules with the same start of their names are missing.
-    Error MissingPath "{module} is missing, with its {found} modules";
+    Error MissingModules "{module} is missing, with its {found} modules";
     /// The recipe implies another shape of a part of a packed module.
     Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A packed module lacks a part that the recipe implies.
@@ -522,8 +522,6 @@ mismatches! {
     Warning UnquantizedModule "{module} is stored plain, but `{key}` does not exclude it";
     /// A packed module has a part that the recipe excludes.
     Warning SparePart "{module} is stored, but `{key}` excludes it";
-    /// The embeddings are tied, but stored with different numbers of rows.
-    Warning TiedShapeMismatch "{module} has {found} rows, but is tied to {expected} rows (`{key}`)";
     /// All names have the prefix of a wrapper, which training programs add and loaders do not expect.
     Warning WrappedNames "names begin with `{found}`, but loaders expect them without {module}";
     /// The configuration describes layers that draft tokens, but none are stored.

@@ -60,6 +60,7 @@ macro_rules! serialize_as_objects {
                 stringify!($type).trim_end_matches("<'_>").into()
             }
 
+            #[allow(unused_variables, reason = "a value may be a constant")]
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 let mut schema = ObjectSchema::new(generator);
                 $(property!(schema, $object: $type, $key $mark $value);)+

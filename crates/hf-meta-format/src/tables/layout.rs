@@ -32,6 +32,7 @@ const MAX_LISTS: usize = 3;
 
 /// A module, or a list of modules.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent marks of the table")]
 pub(crate) struct Entry {
     /// The path inside the language model, with `#` for numbers.
     pub(crate) path: String,
@@ -291,7 +292,7 @@ impl<'a> Words<'a> {
             if path.ends_with('#') {
                 lists.insert(path.clone(), layout.entries.len());
             }
-            layout.insert(Entry::new(path, &word, parent));
+            layout.insert(Entry::new(&path, &word, parent));
         }
         layout
     }
@@ -314,7 +315,7 @@ impl Word {
 }
 
 impl Entry {
-    fn new(path: String, word: &Word, parent: Option<usize>) -> Self {
+    fn new(path: &str, word: &Word, parent: Option<usize>) -> Self {
         let formulas = word.value.trim_start_matches(['+', '-']);
         let flags = &word.value[..word.value.len() - formulas.len()];
         let (letter, formulas) = match formulas.split_once(':') {

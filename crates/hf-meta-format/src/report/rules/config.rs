@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Serialize;
 
 use super::siblings::check_siblings;
+use super::stored_modules::{StoredModules, first_numbers, is_feed_forward};
 use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::count::name_pattern::NamePattern;
-use crate::count::{Embedding, NamePatterns, container_bits, split_name};
-use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
+use crate::count::{Embedding, NamePatterns};
+use crate::formats::{FileHeader, RepoPath, clip};
 use crate::report::Finding;
 use crate::report::text::counted;
 use crate::tables::architecture::positive;
@@ -109,232 +110,8 @@ fn check_heads(config: &ModelConfig<'_>, found: &mut Mismatches) {
     }
 }
 
-/// A tensor of a known module.
-struct Found {
-    entry: usize,
-    place: Place,
-    part: ModulePart,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ModulePart {
-    Weight,
-    Bias,
-    /// A part of a packed weight.
-    Packed,
-}
-
-impl Found {
-    /// Finds the module of a tensor by its name without the prefix of the model.
-    fn new(layout: &Layout<'_>, name: &str, is_head: bool) -> Option<Self> {
-        let find = |module, part| {
-            let (entry, place) = layout.find(module, is_head)?;
-            Some(Self { entry, place, part })
-        };
-        let weight = find(name.strip_suffix(".weight").unwrap_or(name), ModulePart::Weight);
-        weight.or_else(|| find(name.strip_suffix(".bias")?, ModulePart::Bias)).or_else(|| {
-            let (module, _) = split_name(name);
-            find(module, ModulePart::Packed).filter(|_| module.len() < name.len())
-        })
-    }
-}
-
-/// The modules in the files.
-struct StoredModules<'h> {
-    /// The prefix of the model, and the one of its head.
-    prefix: String,
-    head_prefix: String,
-    /// The places of each entry, sorted: of a module, or of the elements of a list.
-    places: Vec<Vec<Place>>,
-    biases: Vec<Vec<Place>>,
-    tensors: Vec<(&'h str, TensorInfo, Found)>,
-    unknown: Vec<(&'h str, TensorInfo)>,
-    /// The layers with experts under names that the layout does not have.
-    other_experts: BTreeSet<u32>,
-    /// The elements of the outermost lists with unknown modules.
-    with_others: BTreeSet<(usize, u32)>,
-    /// The modules with packed weights that the layout does not have. They may contain several of its modules.
-    packed: BTreeSet<&'h str>,
-    has_drafts: bool,
-    has_output: bool,
-    /// The rows of the input embedding and of the output embedding.
-    input_rows: Option<u64>,
-    output_rows: Option<u64>,
-}
-
-impl<'h> StoredModules<'h> {
-    fn new(layout: &Layout<'_>, headers: &'h Headers) -> Self {
-        let tensors = || headers.iter().flat_map(|(_, header)| header.tensors());
-        let prefix = prefix(layout, tensors().map(|(name, _)| name));
-        let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
-        let count = layout.entries.len();
-        let mut stored = Self {
-            prefix: prefix.to_owned(),
-            head_prefix: head_prefix.to_owned(),
-            places: vec![Vec::new(); count],
-            biases: vec![Vec::new(); count],
-            tensors: Vec::new(),
-            unknown: Vec::new(),
-            other_experts: BTreeSet::new(),
-            with_others: BTreeSet::new(),
-            packed: BTreeSet::new(),
-            has_drafts: false,
-            has_output: false,
-            input_rows: None,
-            output_rows: None,
-        };
-        let mut names = NamePatterns::default();
-        for (name, tensor) in tensors() {
-            let facts = names.read(name);
-            stored.has_drafts |= facts.is_draft();
-            let rows = tensor
-                .shape
-                .first()
-                .copied()
-                .filter(|_| is_unpacked(&tensor) && tensor.shape.len() == 2);
-            match facts.embedding() {
-                Some(Embedding::Output) => {
-                    stored.has_output = true;
-                    stored.output_rows = rows.or(stored.output_rows);
-                }
-                Some(Embedding::Input) => stored.input_rows = rows.or(stored.input_rows),
-                _ => {}
-            }
-            stored.add(layout, name, tensor);
-        }
-        for places in stored.places.iter_mut().chain(&mut stored.biases) {
-            places.sort_unstable();
-            places.dedup();
-        }
-        stored
-    }
-
-    fn add(&mut self, layout: &Layout<'_>, name: &'h str, tensor: TensorInfo) {
-        let inside = name.strip_prefix(&self.prefix);
-        let found = inside.and_then(|name| Found::new(layout, name, false));
-        let head = || Found::new(layout, name.strip_prefix(&self.head_prefix)?, true);
-        let Some(found) = found.or_else(head) else {
-            return self.add_unknown(layout, name, tensor);
-        };
-        let Found { entry, place, part } = found;
-        if part == ModulePart::Bias {
-            self.biases[entry].push(place);
-        } else {
-            self.places[entry].push(place);
-        }
-        let mut at = &layout.entries[entry];
-        while let Some(list) = at.parent {
-            at = &layout.entries[list];
-            let element = first_numbers(place, at.depth + 1);
-            if self.places[list].last() != Some(&element) {
-                self.places[list].push(element);
-            }
-        }
-        if part == ModulePart::Weight && is_unpacked(&tensor) {
-            self.tensors.push((name, tensor, found));
-        }
-    }
-
-    fn add_unknown(&mut self, layout: &Layout<'_>, name: &'h str, tensor: TensorInfo) {
-        /// The maximum number of unknown tensors. Further ones are ignored.
-        const MAX_UNKNOWN: usize = 10_000;
-
-        let (module, component) = split_name(name);
-        if !component.is_plain() && self.packed.len() < MAX_UNKNOWN {
-            self.packed.insert(module);
-        }
-        let inside = name.strip_prefix(&self.prefix).unwrap_or(name);
-        if let Some((list, number)) = layout.element(inside) {
-            self.with_others.insert((list, number));
-            if is_expert(inside) {
-                self.other_experts.insert(number);
-            }
-        }
-        let is_nested = layout.unknown.iter().any(|prefix| inside.starts_with(&**prefix));
-        if !is_nested && !is_leftover(name) && self.unknown.len() < MAX_UNKNOWN {
-            self.unknown.push((name, tensor));
-        }
-    }
-
-    /// Returns whether most modules have names of the layout, or nearly none has other names.
-    fn are_named_as(&self, layout: &Layout<'_>) -> bool {
-        let required = layout.entries.iter().zip(&self.places);
-        let required = required.filter(|(entry, _)| entry.is_required && !entry.is_head);
-        let (all, known) = required.fold((0, 0), |(all, known), (_, places)| {
-            (all + 1, known + usize::from(!places.is_empty()))
-        });
-        known * 2 >= all || known > 0 && self.unknown.len() < known
-    }
-}
-
-/// Returns the prefix of a model: the one before most names of its layout.
-fn prefix<'h>(layout: &Layout<'_>, names: impl Iterator<Item = &'h str>) -> &'h str {
-    /// The maximum number of prefixes, because each file could have others.
-    const MAX_PREFIXES: usize = 64;
-
-    let mut found = BTreeMap::<&str, BTreeSet<usize>>::new();
-    for name in names {
-        let dots = name.match_indices('.').map(|(dot, _)| dot + 1);
-        for start in std::iter::once(0).chain(dots.take(8)) {
-            let (prefix, inside) = name.split_at(start);
-            let segment = inside.split('.').next().unwrap_or_default();
-            let is_new = !found.contains_key(prefix);
-            if !layout.has_root(segment) || is_new && found.len() == MAX_PREFIXES {
-                continue;
-            }
-            if let Some(Found { entry, .. }) = Found::new(layout, inside, false) {
-                found.entry(prefix).or_default().insert(entry);
-            }
-        }
-    }
-    let best = found.into_iter().max_by_key(|(prefix, entries)| {
-        (entries.len(), *prefix == layout.prefix, usize::MAX - prefix.len())
-    });
-    best.map_or("", |(prefix, _)| prefix)
-}
-
-/// Returns whether a weight tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may
-/// transpose stacks.
-fn is_unpacked(TensorInfo { dtype, shape, .. }: &TensorInfo) -> bool {
-    let least = if shape.len() > 2 { 16 } else { 8 };
-    let is_float = container_bits(dtype).is_none() && dtype.bits() >= Some(least);
-    is_float && !matches!(shape[..], [_, 1])
-}
-
-/// Returns whether a name belongs to routed experts, which formats store one by one or as stacks.
-fn is_expert(name: &str) -> bool {
-    name.split('.').any(|part| part.contains("expert") || part == "switch_mlp")
-}
-
-/// Returns whether a module may be a part of experts, which formats name differently.
-fn is_feed_forward(path: &str) -> bool {
-    const PARTS: [&str; 7] = ["expert", "moe", "mlp", "feed_forward", "ffn", "gate", "router"];
-
-    PARTS.iter().any(|part| path.contains(part))
-}
-
-/// Returns whether a tensor is one that old versions stored and loaders ignore.
-fn is_leftover(name: &str) -> bool {
-    const ENDS: [&str; 7] = [
-        "inv_freq",
-        "masked_bias",
-        "attn.bias",
-        "attention.bias",
-        "position_ids",
-        "token_type_ids",
-        "num_batches_tracked",
-    ];
-    const ROTARY: &str = "rotary_emb";
-
-    ENDS.iter().any(|end| name.ends_with(end)) || name.contains(ROTARY)
-}
-
-/// Returns a place without the numbers of inner lists.
-fn first_numbers(place: Place, depth: usize) -> Place {
-    let mut first = Place::default();
-    first[..depth].copy_from_slice(&place[..depth]);
-    first
-}
+/// A number that the configuration implies, with the keys, joined by commas.
+type Implied = (u64, String);
 
 /// A comparison of a model with its configuration.
 struct ModelCheck<'a, 'h> {
@@ -344,18 +121,13 @@ struct ModelCheck<'a, 'h> {
     has_head: bool,
     is_tied: Option<bool>,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
-    values: HashMap<(usize, &'static str, u32), Option<(u64, String)>>,
+    values: HashMap<(usize, &'static str, u32), Option<Implied>>,
     mismatches: Mismatches,
 }
 
 impl ModelCheck<'_, '_> {
     /// Evaluates a formula for a layer. The keys of the result are joined by commas.
-    fn evaluate(
-        &mut self,
-        scope: usize,
-        formula: &'static str,
-        layer: u32,
-    ) -> Option<(u64, String)> {
+    fn evaluate(&mut self, scope: usize, formula: &'static str, layer: u32) -> Option<Implied> {
         if let Some(value) = self.values.get(&(scope, formula, layer)) {
             return value.clone();
         }
@@ -410,7 +182,7 @@ impl ModelCheck<'_, '_> {
     }
 
     /// Returns the length of a list; `None` if it is not known.
-    fn length(&mut self, list: usize, place: Place) -> Option<(u64, String)> {
+    fn length(&mut self, list: usize, place: Place) -> Option<Implied> {
         let Entry { formulas, scope, depth, .. } = self.layout.entries[list];
         let layer = if depth == 0 { 0 } else { place[0] };
         if ["_", "~"].contains(&formulas) { None } else { self.evaluate(scope, formulas, layer) }
@@ -578,15 +350,15 @@ impl ModelCheck<'_, '_> {
         let mut wanted: BTreeSet<_> = stored.collect();
         for at in 0..self.layout.rules.len() {
             match &self.layout.rules[at] {
-                GroupRule::One(choices) if choices[0].1 == parent => {
-                    if !choices.iter().any(|group| wanted.contains(group)) {
-                        wanted.insert(choices[0]);
-                    }
+                GroupRule::One(choices)
+                    if choices[0].1 == parent
+                        && choices.iter().all(|group| !wanted.contains(group)) =>
+                {
+                    wanted.insert(choices[0]);
                 }
                 &GroupRule::If(group, formula, scope) if group.1 == parent => {
-                    if self.evaluate(scope, formula, place[0]).is_some_and(|(value, _)| value > 0) {
-                        wanted.insert(group);
-                    }
+                    let is_wanted = self.evaluate(scope, formula, place[0]);
+                    wanted.extend(is_wanted.filter(|(value, _)| *value > 0).map(|_| group));
                 }
                 _ => {}
             }
@@ -645,15 +417,21 @@ impl ModelCheck<'_, '_> {
             }
             let renamed = self.renamed(entry, place, &name);
             let (kind, other) = match renamed {
-                Some(other) => (MismatchKind::RenamedTensor, other),
-                None => (MismatchKind::MissingTensor, ""),
+                Some(other) => (MismatchKind::RenamedModule, other),
+                None => (MismatchKind::MissingModule, ""),
             };
             // The names in a list are folded, and differ in their numbers.
             let other = NamePattern::new(other).text;
             self.mismatches.add(kind, &name, "model_type", "", other);
         }
         for (path, entries) in paths {
-            self.mismatches.add(MismatchKind::MissingPath, &path, "model_type", "", entries.len());
+            self.mismatches.add(
+                MismatchKind::MissingModules,
+                &path,
+                "model_type",
+                "",
+                entries.len(),
+            );
         }
     }
 
@@ -693,16 +471,16 @@ impl ModelCheck<'_, '_> {
         found.map(|(other, _)| *other)
     }
 
-    /// Adds the missing biases of modules that always have one.
+    /// Adds the missing biases of modules that always have one, or that have one in most layers.
     fn check_biases(&mut self) {
-        for (at, entry) in
-            self.layout.entries.iter().enumerate().filter(|(_, entry)| entry.has_bias)
-        {
-            let biases = &self.stored.biases[at];
-            let places = self.stored.places[at].iter();
-            for place in places.filter(|place| biases.binary_search(place).is_err()) {
+        for (at, entry) in self.layout.entries.iter().enumerate() {
+            let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
+            if !entry.has_bias && biases.len() * 2 <= places.len() {
+                continue;
+            }
+            for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
                 let name = format!("{}.bias", self.name(entry, *place));
-                self.mismatches.add(MismatchKind::MissingTensor, &name, "model_type", "", "");
+                self.mismatches.add(MismatchKind::MissingModule, &name, "model_type", "", "");
             }
         }
     }
@@ -730,18 +508,6 @@ impl ModelCheck<'_, '_> {
             && !self.stored.has_drafts
         {
             self.mismatches.add(Kind::MissingDraftLayers, "", key, layers, 0);
-        }
-        if let (Some(input), Some(output), Some(true)) =
-            (self.stored.input_rows, self.stored.output_rows, self.is_tied)
-            && input != output
-        {
-            self.mismatches.add(
-                Kind::TiedShapeMismatch,
-                "lm_head",
-                "tie_word_embeddings",
-                input,
-                output,
-            );
         }
         let unknown = std::mem::take(&mut self.stored.unknown);
         let is_draft = |name: &str| {

@@ -7,6 +7,7 @@ mod adapter;
 mod config;
 mod recipe;
 mod siblings;
+mod stored_modules;
 #[cfg(test)]
 mod tests;
 

@@ -20,7 +20,7 @@ type Elements = BTreeMap<u64, BTreeMap<usize, Vec<u64>>>;
 /// The numbered lists of a model, by the start of their names.
 #[derive(Default)]
 struct Lists<'h> {
-    lists: BTreeMap<&'h str, Elements>,
+    by_path: BTreeMap<&'h str, Elements>,
     /// The patterns of the rests of names.
     rests: Vec<String>,
     indexes: HashMap<String, usize>,
@@ -33,7 +33,7 @@ pub(super) fn check_siblings(
 ) -> Mismatches {
     let mut found = Mismatches::default();
     let lists = Lists::new(headers);
-    for (path, elements) in lists.lists.iter().filter(|(_, elements)| is_layers(elements)) {
+    for (path, elements) in lists.by_path.iter().filter(|(_, elements)| is_layers(elements)) {
         check_gaps(path, elements, &mut found);
         lists.check_missing(path, elements, &mut found);
         lists.check_shapes(path, elements, &mut found);
@@ -69,7 +69,7 @@ impl<'h> Lists<'h> {
             if index == new {
                 lists.rests.push(rest.to_owned());
             }
-            let elements = lists.lists.entry(&name[..number.start]).or_default();
+            let elements = lists.by_path.entry(&name[..number.start]).or_default();
             elements.entry(number.value).or_default().insert(index, tensor.shape);
         }
         lists
@@ -90,7 +90,7 @@ impl<'h> Lists<'h> {
             }
             for rest in usual.difference(tensors) {
                 let name = format!("{path}{}{}", numbers[0], self.rests[*rest]);
-                found.add(MismatchKind::MissingTensor, &name, "", "", "");
+                found.add(MismatchKind::MissingModule, &name, "", "", "");
             }
         }
     }
@@ -119,7 +119,7 @@ impl<'h> Lists<'h> {
     /// Compares the length of the longest list with the configured number of layers.
     fn check_length(&self, config: &ModelConfig<'_>, found: &mut Mismatches) {
         let Some((key, length)) = positive(config.text_model(), "layers") else { return };
-        let lists = self.lists.iter().filter(|(_, elements)| is_layers(elements));
+        let lists = self.by_path.iter().filter(|(_, elements)| is_layers(elements));
         let Some((path, elements)) = lists.max_by_key(|(_, elements)| elements.len()) else {
             return;
         };

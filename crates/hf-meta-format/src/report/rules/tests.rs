@@ -222,9 +222,9 @@ fn sound_checkpoints_have_no_mismatch() {
             let is_missing = |kind| {
                 matches!(
                     kind,
-                    MismatchKind::MissingTensor
-                        | MismatchKind::MissingPath
-                        | MismatchKind::RenamedTensor
+                    MismatchKind::MissingModule
+                        | MismatchKind::MissingModules
+                        | MismatchKind::RenamedModule
                 )
             };
             let serious = |found: &Mismatch| {

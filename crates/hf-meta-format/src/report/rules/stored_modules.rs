@@ -1,0 +1,219 @@
+//! The modules in the files of a model, by the names of its layout.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::count::{Embedding, NamePatterns, container_bits, split_name};
+use crate::formats::{FileHeader, RepoPath, TensorInfo};
+use crate::tables::layout::{Layout, Place};
+
+type Headers = [(RepoPath, FileHeader)];
+
+/// A tensor of a known module.
+pub(super) struct Found {
+    pub(super) entry: usize,
+    pub(super) place: Place,
+    pub(super) part: ModulePart,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ModulePart {
+    Weight,
+    Bias,
+    /// A part of a packed weight.
+    Packed,
+}
+
+impl Found {
+    /// Finds the module of a tensor by its name without the prefix of the model.
+    fn new(layout: &Layout<'_>, name: &str, is_head: bool) -> Option<Self> {
+        let find = |module, part| {
+            let (entry, place) = layout.find(module, is_head)?;
+            Some(Self { entry, place, part })
+        };
+        let weight = find(name.strip_suffix(".weight").unwrap_or(name), ModulePart::Weight);
+        weight.or_else(|| find(name.strip_suffix(".bias")?, ModulePart::Bias)).or_else(|| {
+            let (module, _) = split_name(name);
+            find(module, ModulePart::Packed).filter(|_| module.len() < name.len())
+        })
+    }
+}
+
+/// The modules in the files.
+pub(super) struct StoredModules<'h> {
+    /// The prefix of the model, and the one of its head.
+    pub(super) prefix: String,
+    pub(super) head_prefix: String,
+    /// The places of each entry, sorted: of a module, or of the elements of a list.
+    pub(super) places: Vec<Vec<Place>>,
+    pub(super) biases: Vec<Vec<Place>>,
+    pub(super) tensors: Vec<(&'h str, TensorInfo, Found)>,
+    pub(super) unknown: Vec<(&'h str, TensorInfo)>,
+    /// The layers with experts under names that the layout does not have.
+    pub(super) other_experts: BTreeSet<u32>,
+    /// The elements of the outermost lists with unknown modules.
+    pub(super) with_others: BTreeSet<(usize, u32)>,
+    /// The modules with packed weights that the layout does not have. They may contain several of its modules.
+    pub(super) packed: BTreeSet<&'h str>,
+    pub(super) has_drafts: bool,
+    pub(super) has_output: bool,
+}
+
+impl<'h> StoredModules<'h> {
+    pub(super) fn new(layout: &Layout<'_>, headers: &'h Headers) -> Self {
+        let tensors = || headers.iter().flat_map(|(_, header)| header.tensors());
+        let prefix = prefix(layout, tensors().map(|(name, _)| name));
+        let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
+        let count = layout.entries.len();
+        let mut stored = Self {
+            prefix: prefix.to_owned(),
+            head_prefix: head_prefix.to_owned(),
+            places: vec![Vec::new(); count],
+            biases: vec![Vec::new(); count],
+            tensors: Vec::new(),
+            unknown: Vec::new(),
+            other_experts: BTreeSet::new(),
+            with_others: BTreeSet::new(),
+            packed: BTreeSet::new(),
+            has_drafts: false,
+            has_output: false,
+        };
+        let mut names = NamePatterns::default();
+        for (name, tensor) in tensors() {
+            let facts = names.read(name);
+            stored.has_drafts |= facts.is_draft();
+            stored.has_output |= facts.embedding() == Some(Embedding::Output);
+            stored.add(layout, name, tensor);
+        }
+        for places in stored.places.iter_mut().chain(&mut stored.biases) {
+            places.sort_unstable();
+            places.dedup();
+        }
+        stored
+    }
+
+    fn add(&mut self, layout: &Layout<'_>, name: &'h str, tensor: TensorInfo) {
+        let inside = name.strip_prefix(&self.prefix);
+        let found = inside.and_then(|name| Found::new(layout, name, false));
+        let head = || Found::new(layout, name.strip_prefix(&self.head_prefix)?, true);
+        let Some(found) = found.or_else(head) else {
+            return self.add_unknown(layout, name, tensor);
+        };
+        let Found { entry, place, part } = found;
+        if part == ModulePart::Bias {
+            self.biases[entry].push(place);
+        } else {
+            self.places[entry].push(place);
+        }
+        let mut at = &layout.entries[entry];
+        while let Some(list) = at.parent {
+            at = &layout.entries[list];
+            let element = first_numbers(place, at.depth + 1);
+            if self.places[list].last() != Some(&element) {
+                self.places[list].push(element);
+            }
+        }
+        if part == ModulePart::Weight && is_unpacked(&tensor) {
+            self.tensors.push((name, tensor, found));
+        }
+    }
+
+    fn add_unknown(&mut self, layout: &Layout<'_>, name: &'h str, tensor: TensorInfo) {
+        /// The maximum number of unknown tensors. Further ones are ignored.
+        const MAX_UNKNOWN: usize = 10_000;
+
+        let (module, component) = split_name(name);
+        if !component.is_plain() && self.packed.len() < MAX_UNKNOWN {
+            self.packed.insert(module);
+        }
+        let inside = name.strip_prefix(&self.prefix).unwrap_or(name);
+        if let Some((list, number)) = layout.element(inside) {
+            self.with_others.insert((list, number));
+            if is_expert(inside) {
+                self.other_experts.insert(number);
+            }
+        }
+        let is_nested = layout.unknown.iter().any(|prefix| inside.starts_with(&**prefix));
+        if !is_nested && !is_leftover(name) && self.unknown.len() < MAX_UNKNOWN {
+            self.unknown.push((name, tensor));
+        }
+    }
+
+    /// Returns whether most modules have names of the layout, or nearly none has other names.
+    pub(super) fn are_named_as(&self, layout: &Layout<'_>) -> bool {
+        let required = layout.entries.iter().zip(&self.places);
+        let required = required.filter(|(entry, _)| entry.is_required && !entry.is_head);
+        let (all, known) = required.fold((0, 0), |(all, known), (_, places)| {
+            (all + 1, known + usize::from(!places.is_empty()))
+        });
+        known * 2 >= all || known > 0 && self.unknown.len() < known
+    }
+}
+
+/// Returns the prefix of a model: the one before most names of its layout.
+fn prefix<'h>(layout: &Layout<'_>, names: impl Iterator<Item = &'h str>) -> &'h str {
+    /// The maximum number of prefixes, because each file could have others.
+    const MAX_PREFIXES: usize = 64;
+
+    let mut found = BTreeMap::<&str, BTreeSet<usize>>::new();
+    for name in names {
+        let dots = name.match_indices('.').map(|(dot, _)| dot + 1);
+        for start in std::iter::once(0).chain(dots.take(8)) {
+            let (prefix, inside) = name.split_at(start);
+            let segment = inside.split('.').next().unwrap_or_default();
+            let is_new = !found.contains_key(prefix);
+            if !layout.has_root(segment) || is_new && found.len() == MAX_PREFIXES {
+                continue;
+            }
+            if let Some(Found { entry, .. }) = Found::new(layout, inside, false) {
+                found.entry(prefix).or_default().insert(entry);
+            }
+        }
+    }
+    let best = found.into_iter().max_by_key(|(prefix, entries)| {
+        (entries.len(), *prefix == layout.prefix, usize::MAX - prefix.len())
+    });
+    best.map_or("", |(prefix, _)| prefix)
+}
+
+/// Returns whether a weight tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may
+/// transpose stacks.
+fn is_unpacked(TensorInfo { dtype, shape, .. }: &TensorInfo) -> bool {
+    let least = if shape.len() > 2 { 16 } else { 8 };
+    let is_float = container_bits(dtype).is_none() && dtype.bits() >= Some(least);
+    is_float && !matches!(shape[..], [_, 1])
+}
+
+/// Returns whether a name belongs to routed experts, which formats store one by one or as stacks.
+fn is_expert(name: &str) -> bool {
+    name.split('.').any(|part| part.contains("expert") || part == "switch_mlp")
+}
+
+/// Returns whether a module may be a part of experts, which formats name differently.
+pub(super) fn is_feed_forward(path: &str) -> bool {
+    const PARTS: [&str; 7] = ["expert", "moe", "mlp", "feed_forward", "ffn", "gate", "router"];
+
+    PARTS.iter().any(|part| path.contains(part))
+}
+
+/// Returns whether a tensor is one that old versions stored and loaders ignore.
+fn is_leftover(name: &str) -> bool {
+    const ENDS: [&str; 7] = [
+        "inv_freq",
+        "masked_bias",
+        "attn.bias",
+        "attention.bias",
+        "position_ids",
+        "token_type_ids",
+        "num_batches_tracked",
+    ];
+    const ROTARY: &str = "rotary_emb";
+
+    ENDS.iter().any(|end| name.ends_with(end)) || name.contains(ROTARY)
+}
+
+/// Returns a place without the numbers of inner lists.
+pub(super) fn first_numbers(place: Place, depth: usize) -> Place {
+    let mut first = Place::default();
+    first[..depth].copy_from_slice(&place[..depth]);
+    first
+}
