@@ -47,7 +47,7 @@ fn findings_are_annotations_and_decide_the_status() {
         return;
     }
     let odd =
-        support::file_with_header(r#"{"x":{"dtype":"Q:9","shape":[2],"data_offsets":[0,4]}}"#, 4);
+        support::file_with_header(r#" {"x":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#, 4);
     let odd = Repo::new("org/odd").file("model.safetensors", odd);
     let hub = LocalHub::start([sharded("org/good"), odd]).unwrap();
     let (good, sarif) = act(&hub, "org/good", ["false"; 2]);
@@ -57,8 +57,8 @@ fn findings_are_annotations_and_decide_the_status() {
     assert_eq!(odd.code, 0, "{}", odd.stderr);
     let line = odd.stdout.lines().next().unwrap();
     assert!(line.starts_with("::warning file=http%3A//127.0.0.1"), "{line}");
-    assert!(line.contains("org/odd/") && line.contains(",title=unknownDtype::"), "{line}");
-    assert!(sarif.contains(r#""ruleId":"unknownDtype""#), "{sarif}");
+    assert!(line.contains("org/odd/") && line.contains(",title=leadingSpace::"), "{line}");
+    assert!(sarif.contains(r#""ruleId":"leadingSpace""#), "{sarif}");
     assert_eq!(act(&hub, "org/odd", ["true", "false"]).0.code, 1);
     let (missing, _) = act(&hub, "org/none", ["false"; 2]);
     assert_eq!(missing.code, 3, "{}", missing.stderr);

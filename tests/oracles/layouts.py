@@ -6,8 +6,8 @@
 For each dimension of each module and for the length of each list, the first formula is taken that holds in all samples,
 with at least two different values. A dimension without a formula is `_`. Modules that are not stored in all samples form
 groups that are stored together, with the condition on the configuration if there is one, or with the groups of which
-always one is stored. A nested model whose modules agree with the layout of its own architecture refers to that layout.
-Equal parts of lines become lines of their own. A second run writes the same table. `tables/layout.rs` explains its format.
+always one is stored. A nested model whose modules agree with its own architecture refers to that layout.
+Equal parts of lines are written once. A second run writes the same table. `tables/layout.rs` explains its format.
 Architectures with one sample are left out. `correct` has what the samples do not show.
 """
 
@@ -734,7 +734,7 @@ class Node:
 
 
 def compress(words):
-    """Returns the lines of the table, with the frequent subtrees in lines of their own."""
+    """Returns the lines of the table, with the frequent subtrees in lines that are written once."""
     roots = {}
     for name, found in words.items():
         roots[name] = Node()

@@ -33,7 +33,7 @@ const MAX_LISTS: usize = 3;
 /// A module, or a list of modules.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks of the table")]
-pub(crate) struct Entry {
+pub(crate) struct LayoutEntry {
     /// The path inside the language model, with `#` for numbers.
     pub(crate) path: String,
     /// True for a module that only the model class with the head has.
@@ -81,8 +81,8 @@ struct Node {
 }
 
 /// The layout of a model.
-pub(crate) struct Layout<'a> {
-    pub(crate) entries: Vec<Entry>,
+pub(crate) struct ModelLayout<'a> {
+    pub(crate) entries: Vec<LayoutEntry>,
     pub(crate) rules: Vec<GroupRule>,
     pub(crate) scopes: Vec<Scope<'a>>,
     /// The end of the name of the model class with the head.
@@ -94,7 +94,7 @@ pub(crate) struct Layout<'a> {
     nodes: Vec<Node>,
 }
 
-impl<'a> Layout<'a> {
+impl<'a> ModelLayout<'a> {
     /// Returns the layout of a model; `None` if its architecture is unknown.
     pub(crate) fn new(architecture: &str, object: JsonObject<'a>) -> Option<Self> {
         let text = text_of("layout", architecture)?;
@@ -162,7 +162,7 @@ impl<'a> Layout<'a> {
 
     /// Returns the indexes of the entries whose parent is `parent`, without the head.
     pub(crate) fn children(&self, parent: Option<usize>) -> impl Iterator<Item = usize> {
-        let is_child = move |(_, entry): &(usize, &Entry)| entry.parent == parent;
+        let is_child = move |(_, entry): &(usize, &LayoutEntry)| entry.parent == parent;
         self.entries.iter().enumerate().filter(is_child).map(|(at, _)| at)
     }
 }
@@ -271,13 +271,13 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn finish(self) -> Layout<'a> {
+    fn finish(self) -> ModelLayout<'a> {
         let Self { mut found, scopes, unknown, .. } = self;
         let mut take = |key: &str| found.remove(key).map_or("", |word| word.value);
         let (head_class, prefix) = (take("@"), take("~"));
         let nodes = vec![Node::default(), Node::default()];
         let (entries, rules) = (Vec::new(), Vec::new());
-        let mut layout = Layout { entries, rules, scopes, head_class, prefix, unknown, nodes };
+        let mut layout = ModelLayout { entries, rules, scopes, head_class, prefix, unknown, nodes };
         // A list precedes what is in it.
         let mut lists = HashMap::new();
         for (path, word) in found.into_iter().filter(|(_, word)| !word.value.is_empty()) {
@@ -292,7 +292,7 @@ impl<'a> Words<'a> {
             if path.ends_with('#') {
                 lists.insert(path.clone(), layout.entries.len());
             }
-            layout.insert(Entry::new(&path, &word, parent));
+            layout.insert(LayoutEntry::new(&path, &word, parent));
         }
         layout
     }
@@ -314,7 +314,7 @@ impl Word {
     }
 }
 
-impl Entry {
+impl LayoutEntry {
     fn new(path: &str, word: &Word, parent: Option<usize>) -> Self {
         let formulas = word.value.trim_start_matches(['+', '-']);
         let flags = &word.value[..word.value.len() - formulas.len()];
@@ -337,8 +337,8 @@ impl Entry {
     }
 }
 
-impl Layout<'_> {
-    fn insert(&mut self, entry: Entry) {
+impl ModelLayout<'_> {
+    fn insert(&mut self, entry: LayoutEntry) {
         let mut node = usize::from(entry.is_head);
         for part in entry.path.split('.') {
             let new = self.nodes.len();
@@ -357,10 +357,10 @@ impl Layout<'_> {
 mod tests {
     use super::*;
 
-    fn layout(config: &str) -> Layout<'_> {
+    fn layout(config: &str) -> ModelLayout<'_> {
         let object: JsonObject<'_> = serde_json::from_str(config).unwrap();
         let architecture: String = object.get("model_type").unwrap();
-        Layout::new(&architecture, object).unwrap()
+        ModelLayout::new(&architecture, object).unwrap()
     }
 
     /// A part that does not exist, or a word that is not understood, would be ignored.
@@ -428,7 +428,7 @@ mod tests {
         let part = r#"{"model_type":"vision-encoder-decoder","encoder":"#;
         let config = part.repeat(100) + "{}" + &"}".repeat(100);
         let object = serde_json::from_str(&config).unwrap();
-        let layout = Layout::new("vision-encoder-decoder", object).unwrap();
+        let layout = ModelLayout::new("vision-encoder-decoder", object).unwrap();
         assert!(layout.scopes.len() <= 32);
     }
 }

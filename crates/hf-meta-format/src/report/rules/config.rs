@@ -19,11 +19,11 @@ use crate::report::Finding;
 use crate::report::text::counted;
 use crate::tables::architecture::positive;
 use crate::tables::formula::FormulaError;
-use crate::tables::layout::{Entry, Group, GroupRule, Layout, Place};
+use crate::tables::layout::{Group, GroupRule, LayoutEntry, ModelLayout, Place};
 
 type Headers = [(RepoPath, FileHeader)];
 
-/// Whether the tensors were compared with `config.json`.
+/// The comparison of the tensors with `config.json`, or the reason why there is none.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -78,7 +78,7 @@ fn compare<'a>(
     let classes = object.get::<Vec<String>>("architectures").unwrap_or_default();
     let has_code = object.raw("auto_map").is_some();
     let unknown = || format!("the architecture `{}` is not known", clip(&architecture));
-    let layout = Layout::new(&architecture, object).ok_or_else(unknown)?;
+    let layout = ModelLayout::new(&architecture, object).ok_or_else(unknown)?;
     let stored = StoredModules::new(&layout, headers);
     if !stored.are_named_as(&layout) {
         return Err(format!(
@@ -87,7 +87,7 @@ fn compare<'a>(
         ));
     }
     if has_code && !stored.unknown.is_empty() {
-        return Err("the model has code of its own (`auto_map`)".to_owned());
+        return Err("the model has its own code (`auto_map`)".to_owned());
     }
     let has_head = classes.is_empty() && stored.prefix.ends_with(layout.prefix)
         || classes.iter().any(|class| class.ends_with(layout.head_class));
@@ -115,7 +115,7 @@ type Implied = (u64, String);
 
 /// A comparison of a model with its configuration.
 struct ModelCheck<'a, 'h> {
-    layout: Layout<'a>,
+    layout: ModelLayout<'a>,
     stored: StoredModules<'h>,
     /// True if the model class has a head.
     has_head: bool,
@@ -171,7 +171,7 @@ impl ModelCheck<'_, '_> {
     }
 
     /// Returns the name of an entry at a place.
-    fn name(&self, entry: &Entry, place: Place) -> String {
+    fn name(&self, entry: &LayoutEntry, place: Place) -> String {
         let prefix = if entry.is_head { &self.stored.head_prefix } else { &self.stored.prefix };
         let mut numbers = place.iter();
         let parts = entry.path.split('.').map(|part| match part {
@@ -183,7 +183,7 @@ impl ModelCheck<'_, '_> {
 
     /// Returns the length of a list; `None` if it is not known.
     fn length(&mut self, list: usize, place: Place) -> Option<Implied> {
-        let Entry { formulas, scope, depth, .. } = self.layout.entries[list];
+        let LayoutEntry { formulas, scope, depth, .. } = self.layout.entries[list];
         let layer = if depth == 0 { 0 } else { place[0] };
         if ["_", "~"].contains(&formulas) { None } else { self.evaluate(scope, formulas, layer) }
     }
@@ -200,7 +200,8 @@ impl ModelCheck<'_, '_> {
 
     fn check_shapes(&mut self) {
         for (name, tensor, found) in std::mem::take(&mut self.stored.tensors) {
-            let Entry { formulas, scope, parent, is_list, .. } = self.layout.entries[found.entry];
+            let LayoutEntry { formulas, scope, parent, is_list, .. } =
+                self.layout.entries[found.entry];
             if is_list
                 || formulas == "_"
                 || parent.is_some() && self.is_beyond(found.entry, found.place)
@@ -227,21 +228,26 @@ impl ModelCheck<'_, '_> {
         }
     }
 
-    fn expected_shape(&mut self, scope: usize, formulas: &'static str, layer: u32) -> Vec<Side> {
+    fn expected_shape(
+        &mut self,
+        scope: usize,
+        formulas: &'static str,
+        layer: u32,
+    ) -> Vec<ExpectedSide> {
         let mut side = |text: &'static str| {
             let (is_least, formula) =
                 text.strip_prefix('>').map_or((false, text), |formula| (true, formula));
             let value = if formula == "_" { None } else { self.evaluate(scope, formula, layer) };
             let (value, keys) =
                 value.map_or((None, String::new()), |(value, keys)| (Some(value), keys));
-            Side { value, is_least, keys }
+            ExpectedSide { value, is_least, keys }
         };
         formulas.split(',').map(&mut side).collect()
     }
 
     /// Compares the length of a list with the configuration.
     fn check_list(&mut self, list: usize) {
-        let Entry { depth, is_list, .. } = self.layout.entries[list];
+        let LayoutEntry { depth, is_list, .. } = self.layout.entries[list];
         let elements = self.stored.places[list].clone();
         if !is_list {
             return;
@@ -308,7 +314,8 @@ impl ModelCheck<'_, '_> {
                 }
                 let wanted = self.wanted_groups(&groups, parent, place);
                 for entry in self.layout.children(parent).collect::<Vec<_>>() {
-                    let Entry { is_required, group, is_head, .. } = self.layout.entries[entry];
+                    let LayoutEntry { is_required, group, is_head, .. } =
+                        self.layout.entries[entry];
                     let is_wanted =
                         is_required || group.is_some_and(|group| wanted.contains(&group));
                     let is_missing = is_wanted
@@ -368,7 +375,7 @@ impl ModelCheck<'_, '_> {
 
     /// Returns whether an entry has a tensor at a place.
     fn is_stored(&self, entry: usize, place: Place) -> bool {
-        let Entry { is_list, depth, .. } = self.layout.entries[entry];
+        let LayoutEntry { is_list, depth, .. } = self.layout.entries[entry];
         let places = &self.stored.places[entry];
         let at = places.partition_point(|other| *other < place);
         places.get(at).is_some_and(|other| {
@@ -396,7 +403,7 @@ impl ModelCheck<'_, '_> {
 
     /// Returns whether the configuration implies a module without elements, which is not stored.
     fn is_empty(&mut self, entry: usize, place: Place) -> bool {
-        let Entry { scope, formulas, .. } = self.layout.entries[entry];
+        let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
         formulas != "~"
             && self
                 .expected_shape(scope, formulas, place[0])
@@ -456,7 +463,7 @@ impl ModelCheck<'_, '_> {
 
     /// Returns an unknown tensor next to a missing one, with its shape.
     fn renamed(&mut self, entry: usize, place: Place, name: &str) -> Option<&str> {
-        let Entry { scope, formulas, is_list, .. } = self.layout.entries[entry];
+        let LayoutEntry { scope, formulas, is_list, .. } = self.layout.entries[entry];
         if is_list || formulas == "_" {
             return None;
         }
@@ -528,19 +535,19 @@ impl ModelCheck<'_, '_> {
 }
 
 /// A side of a tensor that the configuration implies.
-struct Side {
+struct ExpectedSide {
     value: Option<u64>,
     is_least: bool,
     keys: String,
 }
 
-impl Side {
+impl ExpectedSide {
     fn fits(&self, length: u64) -> bool {
         self.value.is_none_or(|value| if self.is_least { length >= value } else { length == value })
     }
 }
 
-impl std::fmt::Display for Side {
+impl std::fmt::Display for ExpectedSide {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.value {
             Some(value) => write!(f, "{}{value}", if self.is_least { "≥" } else { "" }),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
 use crate::formats::{FileHeader, RepoPath, TensorInfo};
-use crate::tables::layout::{Layout, Place};
+use crate::tables::layout::{ModelLayout, Place};
 
 type Headers = [(RepoPath, FileHeader)];
 
@@ -25,7 +25,7 @@ pub(super) enum ModulePart {
 
 impl Found {
     /// Finds the module of a tensor by its name without the prefix of the model.
-    fn new(layout: &Layout<'_>, name: &str, is_head: bool) -> Option<Self> {
+    fn new(layout: &ModelLayout<'_>, name: &str, is_head: bool) -> Option<Self> {
         let find = |module, part| {
             let (entry, place) = layout.find(module, is_head)?;
             Some(Self { entry, place, part })
@@ -59,7 +59,7 @@ pub(super) struct StoredModules<'h> {
 }
 
 impl<'h> StoredModules<'h> {
-    pub(super) fn new(layout: &Layout<'_>, headers: &'h Headers) -> Self {
+    pub(super) fn new(layout: &ModelLayout<'_>, headers: &'h Headers) -> Self {
         let tensors = || headers.iter().flat_map(|(_, header)| header.tensors());
         let prefix = prefix(layout, tensors().map(|(name, _)| name));
         let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
@@ -91,7 +91,7 @@ impl<'h> StoredModules<'h> {
         stored
     }
 
-    fn add(&mut self, layout: &Layout<'_>, name: &'h str, tensor: TensorInfo) {
+    fn add(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
         let inside = name.strip_prefix(&self.prefix);
         let found = inside.and_then(|name| Found::new(layout, name, false));
         let head = || Found::new(layout, name.strip_prefix(&self.head_prefix)?, true);
@@ -117,7 +117,7 @@ impl<'h> StoredModules<'h> {
         }
     }
 
-    fn add_unknown(&mut self, layout: &Layout<'_>, name: &'h str, tensor: TensorInfo) {
+    fn add_unknown(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
         /// The maximum number of unknown tensors. Further ones are ignored.
         const MAX_UNKNOWN: usize = 10_000;
 
@@ -139,7 +139,7 @@ impl<'h> StoredModules<'h> {
     }
 
     /// Returns whether most modules have names of the layout, or nearly none has other names.
-    pub(super) fn are_named_as(&self, layout: &Layout<'_>) -> bool {
+    pub(super) fn are_named_as(&self, layout: &ModelLayout<'_>) -> bool {
         let required = layout.entries.iter().zip(&self.places);
         let required = required.filter(|(entry, _)| entry.is_required && !entry.is_head);
         let (all, known) = required.fold((0, 0), |(all, known), (_, places)| {
@@ -150,7 +150,7 @@ impl<'h> StoredModules<'h> {
 }
 
 /// Returns the prefix of a model: the one before most names of its layout.
-fn prefix<'h>(layout: &Layout<'_>, names: impl Iterator<Item = &'h str>) -> &'h str {
+fn prefix<'h>(layout: &ModelLayout<'_>, names: impl Iterator<Item = &'h str>) -> &'h str {
     /// The maximum number of prefixes, because each file could have others.
     const MAX_PREFIXES: usize = 64;
 

@@ -64,7 +64,7 @@ pub struct VerifiedSet {
     pub tensors: u64,
     /// The parameter count according to each source.
     pub parameters: ParameterSources,
-    /// Whether the tensors were compared with `config.json`.
+    /// The comparison of the tensors with `config.json`, or the reason why there is none.
     pub config_check: ConfigCheck,
     /// All findings, grouped by kind. The first set also has the findings about the repository.
     pub findings: Vec<Finding>,
