@@ -314,8 +314,6 @@ struct SetCheck {
     /// The expected number of files.
     files: usize,
     is_complete: bool,
-    /// True if a missing output embedding can be found.
-    checks_embeddings: bool,
     /// True if the configuration describes the tensors.
     needs_config: bool,
     assembly: ReportBuilder,
@@ -337,20 +335,9 @@ impl SetCheck {
         let is_complete = is_whole && headers.len() == files;
         let is_described = headers.iter().any(|(_, header)| header.is_self_describing());
         // A file that was not read could contain the output embedding.
-        let checks_embeddings = is_complete && !is_described && path.segments().count() == 1;
-        let needs_config = is_complete && !is_described;
+        let needs_config = is_complete && !is_described && path.segments().count() == 1;
         let (config, parameters) = (ConfigFile::default(), ParameterSources::default());
-        Self {
-            path,
-            files,
-            is_complete,
-            checks_embeddings,
-            needs_config,
-            assembly,
-            config,
-            parameters,
-            findings,
-        }
+        Self { path, files, is_complete, needs_config, assembly, config, parameters, findings }
     }
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
@@ -365,7 +352,7 @@ impl SetCheck {
         let Self { is_complete, config, parameters, findings, .. } = self;
         let assembly = take(&mut self.assembly);
         // The index may list a tied embedding that is not stored. The count is right in that case.
-        if self.checks_embeddings
+        if self.needs_config
             && let Some(json) = &config.json
         {
             verify::check_embeddings(json, assembly.headers(), findings);
@@ -398,7 +385,8 @@ impl SetCheck {
         if assembled.adapter.is_some() {
             findings.extend(rules::check_adapter(config.configs.adapter(), &assembled.headers));
         }
-        let config_check = if self.needs_config && !config.is_of_root {
+        let has_config = self.needs_config || self.is_complete && config.json.is_some();
+        let config_check = if has_config && !config.is_of_root {
             let json = config.json.as_deref();
             let (found, check) = rules::check_model(json, &assembled.headers);
             // The error about a missing module says the same.
@@ -411,13 +399,18 @@ impl SetCheck {
             findings.extend(recipe.into_iter().flatten());
             check
         } else {
-            ConfigCheck::skipped(match (self.is_complete, self.needs_config) {
-                (false, _) => "a file is missing or invalid",
-                (true, false) => "the file describes itself",
-                (true, true) => "there is none next to the weights",
-            })
+            match (self.is_complete, self.needs_config) {
+                (false, _) => ConfigCheck::skipped("a file is missing or invalid"),
+                // The metadata of a GGUF file describes the model, and a folder has a component.
+                (true, false) => ConfigCheck::default(),
+                (true, true) => ConfigCheck::skipped("there is none next to the weights"),
+            }
         };
-        if self.is_complete && assembled.totals.tensors == 0 && assembled.adapter.is_none() {
+        if self.is_complete
+            && self.files > 0
+            && assembled.totals.tensors == 0
+            && assembled.adapter.is_none()
+        {
             findings.push(Finding::NoTensors);
         }
         findings.extend(bounded(leading_spaces(&path, &assembled.headers)));

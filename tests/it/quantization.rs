@@ -120,8 +120,8 @@ async fn an_invalid_configuration_is_a_finding() {
         let parsed = support::parse(&hub, "org/model").await.unwrap();
         assert_eq!(counts(&parsed), rows(&STORED), "{config}");
         let findings = &parsed.report().findings;
-        let is_unusable = |finding: &Finding| matches!(finding, Finding::UnusableConfig { .. });
-        assert!(findings.iter().any(is_unusable), "{config}: {findings:?}");
+        let is_invalid = |finding: &Finding| matches!(finding, Finding::InvalidConfig { .. });
+        assert!(findings.iter().any(is_invalid), "{config}: {findings:?}");
     }
 }
 

@@ -128,20 +128,16 @@ async fn a_repository_without_weights_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_config_is_read_only_if_it_could_explain_something() {
+async fn the_config_is_read_to_verify_and_not_to_count_plain_weights() {
     let hub = LocalHub::start([
         support::sharded("org/plain"),
         Checkpoint::from_fixture(BLOOM).repo("org/planted"),
     ])
     .unwrap();
-    for (repo, asks) in [("org/plain", false), ("org/planted", true)] {
+    for repo in ["org/plain", "org/planted"] {
         hub.clear_log();
         support::client(&hub).model(repo).verify().await.unwrap();
-        assert_eq!(
-            hub.log().iter().any(|entry| entry.path.contains("config.json")),
-            asks,
-            "{repo}"
-        );
+        assert!(hub.log().iter().any(|entry| entry.path.contains("config.json")), "{repo}");
         hub.clear_log();
         support::parse(&hub, repo).await.unwrap();
         assert!(!hub.log().iter().any(|entry| entry.path.contains("config.json")), "{repo}");
@@ -270,7 +266,7 @@ fn the_command_prints_sarif() {
 #[test]
 fn warnings_are_errors_only_if_strict() {
     let file =
-        support::file_with_header(r#"{"x":{"dtype":"Q9","shape":[2],"data_offsets":[0,4]}}"#, 4);
+        support::file_with_header(r#" {"x":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#, 4);
     let hub = LocalHub::start([Repo::new("org/odd").file("model.safetensors", file)]).unwrap();
     assert_eq!(run(&hub, &["verify", "org/odd"]).code, 0);
     assert_eq!(run(&hub, &["verify", "org/odd", "--strict"]).code, 1);

@@ -56,7 +56,9 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens, hide_short_help = true)]
     max_num_batched_tokens: Option<u64>,
 
-    /// Number of GPUs that share the model in vLLM (tensor parallelism); sizes are per GPU [default: 1]
+    /// Number of GPUs that share the model [default: 1]
+    ///
+    /// vLLM divides it by tensor parallelism. Sizes are per GPU.
     #[arg(long, value_name = "GPUS", value_parser = clap::value_parser!(u64).range(1..=1024))]
     tp: Option<u64>,
 }

@@ -205,7 +205,9 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding]) -> io::Result<()> {
 
 /// Writes why the tensors were not compared with `config.json`.
 fn write_config_check(page: &mut Page<'_>, set: &VerifiedSet) -> io::Result<()> {
-    let Some(reason) = &set.config_check.reason else { return Ok(()) };
+    let reason = set.config_check.reason.as_ref();
+    // An error names the missing file.
+    let Some(reason) = reason.filter(|_| set.valid_files == set.files) else { return Ok(()) };
     let (label, text) = ("note: ", format!("config.json was not compared: {}", escape(reason)));
     writeln!(page.out, "{label}{}", wrap_after_label(label.len(), &text, page.terminal))
 }

@@ -13,6 +13,11 @@ const LEFT_OVER: &str = "model_00001-of-00036.safetensors";
 type Defect = (&'static str, fn(&mut Checkpoint), &'static [&'static str]);
 
 const ERRORS: &[Defect] = &[
+    (
+        "an unknown dtype",
+        |set| set.entry(SHARD, TENSOR)["dtype"] = json!("BF17"),
+        &["unknownDtype"],
+    ),
     ("a byte too few", |set| *set.data(SHARD) -= 1, &["malformedHeader"]),
     ("a byte too many", |set| *set.data(SHARD) += 1, &["malformedHeader"]),
     (
@@ -74,11 +79,6 @@ const WARNINGS: &[Defect] = &[
         "another total of parameters",
         |set| set.index["metadata"]["total_parameters"] = json!(333_312),
         &["totalParametersMismatch"],
-    ),
-    (
-        "an unknown dtype",
-        |set| set.entry(SHARD, TENSOR)["dtype"] = json!("BF17"),
-        &["unknownDtype"],
     ),
     ("a number left out", leave_out, &["shardNumberMissing"]),
     (
