@@ -46,8 +46,8 @@ fn findings_are_annotations_and_decide_the_status() {
         support::program_is_missing("jq", "the GitHub Action");
         return;
     }
-    let odd =
-        support::file_with_header(r#"{"x":{"dtype":"Q:9","shape":[2],"data_offsets":[0,4]}}"#, 4);
+    let header = r#" {"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+    let odd = support::file_with_header(header, 4);
     let odd = Repo::new("org/odd").file("model.safetensors", odd);
     let hub = LocalHub::start([sharded("org/good"), odd]).unwrap();
     let (good, sarif) = act(&hub, "org/good", ["false"; 2]);
@@ -57,9 +57,17 @@ fn findings_are_annotations_and_decide_the_status() {
     assert_eq!(odd.code, 0, "{}", odd.stderr);
     let line = odd.stdout.lines().next().unwrap();
     assert!(line.starts_with("::warning file=http%3A//127.0.0.1"), "{line}");
-    assert!(line.contains("org/odd/") && line.contains(",title=unknownDtype::"), "{line}");
-    assert!(sarif.contains(r#""ruleId":"unknownDtype""#), "{sarif}");
+    assert!(line.contains("org/odd/") && line.contains(",title=leadingSpace::"), "{line}");
+    assert!(sarif.contains(r#""ruleId":"leadingSpace""#), "{sarif}");
     assert_eq!(act(&hub, "org/odd", ["true", "false"]).0.code, 1);
+    // A path with a space and a comma is escaped once: as the command of a log, not also as a URI.
+    let work_tree = tempfile::tempdir().unwrap();
+    let folder = work_tree.path().join("a,ö");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("model b.safetensors"), "<html>").unwrap();
+    let (local, _) = act(&hub, &format!("{}/", folder.display()), ["false"; 2]);
+    let file = format!("::error file={}/a%2Cö/model b.safetensors,", work_tree.path().display());
+    assert!(local.stdout.starts_with(&file), "{}", local.stdout);
     let (missing, _) = act(&hub, "org/none", ["false"; 2]);
     assert_eq!(missing.code, 3, "{}", missing.stderr);
     assert!(missing.stdout.starts_with("::error file="), "{}", missing.stdout);
