@@ -46,8 +46,8 @@ fn findings_are_annotations_and_decide_the_status() {
         support::program_is_missing("jq", "the GitHub Action");
         return;
     }
-    let header = r#" {"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
-    let odd = support::file_with_header(header, 4);
+    let odd =
+        support::file_with_header(r#" {"x":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#, 4);
     let odd = Repo::new("org/odd").file("model.safetensors", odd);
     let hub = LocalHub::start([sharded("org/good"), odd]).unwrap();
     let (good, sarif) = act(&hub, "org/good", ["false"; 2]);
