@@ -25,6 +25,14 @@ macro_rules! error_kinds {
                 }
             }
 
+            /// Returns the documentation of this kind of error.
+            #[must_use]
+            pub fn description(self) -> &'static str {
+                match self {
+                    $(Self::$kind => concat!($($doc),+).trim_start(),)+
+                }
+            }
+
             /// Returns the HTTP status that a service should answer with if one of its calls fails with this kind
             /// of error. If a repository that a user requests cannot be read, the user or the authors of the
             /// repository have to act (4xx). Every other error is a problem of the service or the Hub (5xx).

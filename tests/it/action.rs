@@ -60,6 +60,14 @@ fn findings_are_annotations_and_decide_the_status() {
     assert!(line.contains("org/odd/") && line.contains(",title=leadingSpace::"), "{line}");
     assert!(sarif.contains(r#""ruleId":"leadingSpace""#), "{sarif}");
     assert_eq!(act(&hub, "org/odd", ["true", "false"]).0.code, 1);
+    // A path with a space and a comma is escaped once: as the command of a log, not also as a URI.
+    let work_tree = tempfile::tempdir().unwrap();
+    let folder = work_tree.path().join("a,ö");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("model b.safetensors"), "<html>").unwrap();
+    let (local, _) = act(&hub, &format!("{}/", folder.display()), ["false"; 2]);
+    let file = format!("::error file={}/a%2Cö/model b.safetensors,", work_tree.path().display());
+    assert!(local.stdout.starts_with(&file), "{}", local.stdout);
     let (missing, _) = act(&hub, "org/none", ["false"; 2]);
     assert_eq!(missing.code, 3, "{}", missing.stderr);
     assert!(missing.stdout.starts_with("::error file="), "{}", missing.stdout);

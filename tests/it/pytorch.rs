@@ -177,9 +177,10 @@ async fn shards_are_read_from_their_index() {
     assert_eq!(files.headers.len(), 2);
 }
 
+/// A text that begins with `error:` is never the end of a command that succeeds.
 #[tokio::test]
 async fn unsafe_imports_are_errors_of_verify() {
-    let (_hub, model) = hub(&[("pytorch_model.bin", "malicious-nested.bin")]);
+    let (server, model) = hub(&[("pytorch_model.bin", "malicious-nested.bin")]);
     let report = model.verify().await.unwrap();
     let findings = report.findings();
     let imports = findings.iter().filter_map(|finding| match finding {
@@ -195,6 +196,12 @@ async fn unsafe_imports_are_errors_of_verify() {
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["findings"][0]["kind"], "unsafeImport", "{json}");
     assert_eq!(json["findings"][0]["severity"], "error");
+    for (args, code) in [(&["verify", "org/model"][..], 1), (&["org/model"], 0)] {
+        let ran = crate::cli::run(&server, args);
+        let printed = ran.stdout + &ran.stderr;
+        let is_error = printed.lines().any(|line| line.starts_with("error: "));
+        assert_eq!((ran.code, is_error), (code, code == 1), "{printed}");
+    }
     let (_hub, model) = hub(&[("pytorch_model.bin", "malicious-reduce-plain.bin")]);
     let error = model.count().await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();

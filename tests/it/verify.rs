@@ -263,14 +263,117 @@ fn the_command_prints_sarif() {
     assert!(results.iter().all(|result| rules.iter().any(|rule| rule["id"] == result["ruleId"])));
 }
 
+/// A model, a model with a warning, and a model with an error and a warning.
+fn hub_of_each_severity() -> LocalHub {
+    let [spaced, both] = ["Q8", "U8"].map(|dtype| {
+        let entry = format!(r#""x":{{"dtype":"{dtype}","shape":[4],"data_offsets":[0,4]}}"#);
+        support::file_with_header(&format!(" {{{entry}}}"), 4)
+    });
+    let repo = |id, file| Repo::new(id).file("model.safetensors", file);
+    let good = repo("org/good", support::weights(&["x"]));
+    LocalHub::start([good, repo("org/warning", both), repo("org/error", spaced)]).unwrap()
+}
+
 #[test]
 fn warnings_are_errors_only_if_strict() {
-    let file =
-        support::file_with_header(r#" {"x":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#, 4);
-    let hub = LocalHub::start([Repo::new("org/odd").file("model.safetensors", file)]).unwrap();
-    assert_eq!(run(&hub, &["verify", "org/odd"]).code, 0);
-    assert_eq!(run(&hub, &["verify", "org/odd", "--strict"]).code, 1);
-    assert_eq!(run(&hub, &["verify", "org/odd", "--strict", "--sarif"]).code, 1);
+    let hub = hub_of_each_severity();
+    assert_eq!(run(&hub, &["verify", "org/warning"]).code, 0);
+    assert_eq!(run(&hub, &["verify", "org/warning", "--strict", "--sarif"]).code, 1);
+    let strict = run(&hub, &["verify", "org/warning", "--strict"]);
+    let summary = "failed by --strict: 1 file and 1 tensor of model.safetensors checked, 0 errors, 1 warning\n";
+    assert_eq!(strict.code, 1);
+    assert!(strict.stdout.contains(summary), "{}", strict.stdout);
+    let error = run(&hub, &["verify", "org/error", "--strict"]).stdout;
+    assert!(error.contains("\nnot valid: "), "{error}");
+    let repo = Repo::new("org/run").file("model.safetensors", support::weights(&["x"]));
+    let odd = support::file_with_header(" {}", 0);
+    let hub = LocalHub::start([repo.file("checkpoint-5/model.safetensors", odd)]).unwrap();
+    let warned = Repo::new("org/run").file("model.safetensors", support::weights(&["x"]));
+    let header = r#" {"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+    let spaced = support::file_with_header(header, 4);
+    let several = LocalHub::start([warned.file("checkpoint-5/model.safetensors", spaced)]).unwrap();
+    let ran = run(&several, &["verify", "org/run", "--all", "--strict"]);
+    assert!(ran.stdout.ends_with("failed by --strict: 2 weight sets checked, 0 with errors\n"));
+    let ran = run(&hub, &["verify", "org/run", "--all", "--strict"]);
+    assert!(ran.stdout.ends_with("not valid: 2 weight sets checked, 1 with errors\n"));
+}
+
+/// With `-q`, a long list prints the models that need work.
+#[test]
+fn a_quiet_verification_prints_only_failures() {
+    let hub = hub_of_each_severity();
+    let names = ["org/good", "org/warning", "org/error"];
+    let ran = run(&hub, &[&["verify", "-q"], &names[..]].concat());
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    let [source, error, summary] = lines[..] else { panic!("{lines:?}") };
+    assert_eq!((ran.code, source), (1, "org/error"));
+    assert!(error.starts_with("error: ") && summary.starts_with("not valid: "), "{lines:?}");
+    let strict = run(&hub, &[&["verify", "-q", "--strict"], &names[..]].concat()).stdout;
+    let shown = |text: &str| strict.lines().filter(|line| line.starts_with(text)).count();
+    assert_eq!(["org/", "warning: ", "error: "].map(shown), [2, 2, 1], "{strict}");
+    assert_eq!(run(&hub, &["verify", "-q", "org/good"]).stdout, "");
+}
+
+/// Returns the results of a local folder, and checks that their files exist and that their rules are described.
+fn located_findings(work_tree: &std::path::Path, args: &[&str]) -> Vec<(String, String)> {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hf-meta"));
+    command.env_clear().current_dir(work_tree).args(["verify", "--sarif"]).args(args);
+    let log: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let run = &log["runs"][0];
+    for rule in run["tool"]["driver"]["rules"].as_array().unwrap() {
+        let description = rule["shortDescription"]["text"].as_str().unwrap();
+        assert!(description.ends_with('.') && description.trim() == description, "{rule}");
+        let page = rule["helpUri"].as_str().unwrap().rsplit('/').next().unwrap();
+        let (page, heading) = page.split_once('#').unwrap_or((page, ""));
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/docs");
+        let page = std::fs::read_to_string(format!("{folder}/{page}")).unwrap();
+        assert!(page.to_lowercase().contains(&format!("# {heading}")), "{rule}");
+    }
+    let results = run["results"].as_array().unwrap().iter().map(|result| {
+        let location = &result["locations"][0]["physicalLocation"]["artifactLocation"];
+        let path = location["description"]["text"].as_str().unwrap();
+        assert!(work_tree.join(path).is_file(), "{result}");
+        let [kind, uri] = [&result["ruleId"], &location["uri"]].map(|text| text.as_str().unwrap());
+        (kind.to_owned(), uri.to_owned())
+    });
+    results.collect()
+}
+
+#[test]
+fn findings_point_at_files_that_exist() {
+    let work_tree = tempfile::tempdir().unwrap();
+    let folder = work_tree.path().join("a ö%");
+    std::fs::create_dir_all(folder.join("shards")).unwrap();
+    let file = |name: &str, dtype: &str, shape: &[u64], bytes: usize| {
+        let header =
+            json!({ name: { "dtype": dtype, "shape": shape, "data_offsets": [0, bytes] } });
+        [support::file_start(&header.to_string()), vec![0; bytes]].concat()
+    };
+    let config = json!({ "architectures": ["LlamaForCausalLM"], "model_type": "llama",
+        "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4 });
+    let index = json!({ "weight_map": { "x": "model-00001-of-00002.safetensors",
+        "y": "model-00002-of-00002.safetensors", "z": "model-00001-of-00002.safetensors" } });
+    for (name, content) in [
+        ("model.safetensors", file("model.embed_tokens.weight", "BF16", &[64, 64], 64 * 64 * 2)),
+        ("config.json", config.to_string().into_bytes()),
+        ("shards/model.safetensors.index.json", index.to_string().into_bytes()),
+        ("shards/model-00001-of-00002.safetensors", file("x", "U8", &[1], 1)),
+    ] {
+        std::fs::write(folder.join(name), content).unwrap();
+    }
+    let found = located_findings(work_tree.path(), &["./a ö%"]);
+    let weights = |kind: &str| (kind.to_owned(), "a%20%C3%B6%25/model.safetensors".to_owned());
+    assert!(found.contains(&weights("shapeMismatch")), "{found:?}");
+    for args in [&["./a ö%", "--path", "shards"][..], &["./a ö%/shards"]] {
+        let found = located_findings(work_tree.path(), args);
+        for (kind, file) in [
+            ("missingShard", "model.safetensors.index.json"),
+            ("missingTensor", "model-00001-of-00002.safetensors"),
+        ] {
+            let location = (kind.to_owned(), format!("a%20%C3%B6%25/shards/{file}"));
+            assert!(found.contains(&location), "{found:?}");
+        }
+    }
 }
 
 /// Annotations of a code host need paths of the work tree.

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Iterator
 
 import hf_meta
-from hf_meta import CountReport, HfMetaError, Progress
+from hf_meta import CountReport, Diff, HfMetaError, Progress, VerifyReport
 
 
 def total(name: str) -> int:
@@ -24,6 +24,12 @@ def tensors(name: str) -> Iterator[tuple[str, list[int]]]:
         yield from ((tensor, info.shape) for tensor, info in file.tensors.items())
 
 
+def changed(name: str, base: str) -> list[str]:
+    report: VerifyReport = hf_meta.verify(name, all=True)
+    diff: Diff = hf_meta.diff(base, name, ignore_shards=True)
+    return [finding.message for finding in report.findings] + [change.tensor for change in diff.changes]
+
+
 def show(progress: Progress) -> None:
     print(progress.done, progress.total, progress.failed)
 
@@ -35,5 +41,6 @@ async def totals(names: list[str]) -> list[int]:
 
 if __name__ == "__main__":
     print(total("gpt2"), dict(tensors("gpt2")), asyncio.run(totals(["gpt2"])))
+    print(changed("gpt2", "gpt2"))
     for rows in hf_meta.read_batches(iter(["gpt2"]), jobs=4, quota_share=0.5, progress=show):
         print(rows.num_rows)

@@ -103,6 +103,36 @@ class Results(unittest.TestCase):
                 del document["fetch"]
             self.assertEqual(module, command)
 
+    def test_verify_and_diff_are_the_json_of_the_command(self):
+        shards = "example/shards-without-index"
+        for name, sources, options, flags in [
+            ("verify", [QUANTIZED], {}, []),
+            ("verify", ["example/Llama-3.2-1B-GGUF"], {"all": True}, ["--all"]),
+            ("verify", ["example/Llama-3.2-1B-GGUF"], {"path": "Q8_0", "weights": "gguf"}, ["--path=Q8_0", "--weights=gguf"]),
+            ("verify", ["example/lora"], {"base": "gpt2"}, ["--base=gpt2"]),
+            ("diff", ["gpt2", "roberta-base"], {}, []),
+            ("diff", [shards, shards], {"ignore_shards": True}, ["--ignore-shards"]),
+        ]:
+            with self.subTest(name, flags=flags):
+                result = getattr(hf_meta, name)(*sources, **options)
+                awaited = asyncio.run(getattr(hf_meta.aio, name)(*sources, **options))
+                command = json.loads(run(name, *sources, *flags, "--json").stdout)
+                modules = [json.loads(result.to_json()), json.loads(awaited.to_json())]
+                for document in (command, *modules):
+                    document.pop("fetch", None)
+                self.assertEqual(modules, [command, command])
+                self.check_fields(result, command)
+        for call in (lambda: hf_meta.verify("gpt2", revision="none"), lambda: hf_meta.diff("gpt2@none", "gpt2")):
+            with self.assertRaises(hf_meta.HfMetaError) as caught:
+                call()
+            self.assertEqual(caught.exception.code, "revisionNotFound")
+
+    def test_an_invalid_file_is_a_finding_of_verify(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "model.safetensors").write_bytes(b"<html>")
+            report = hf_meta.verify(pathlib.Path(folder))
+        self.assertEqual((report.valid, report.findings[0].kind), (False, "malformedHeader"))
+
     def test_a_source_can_be_a_path(self):
         header = b'{"w":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}'
         with tempfile.TemporaryDirectory() as folder:
@@ -118,27 +148,29 @@ class Results(unittest.TestCase):
             finally:
                 os.chdir(before)
 
-    def test_the_fields_of_a_result_are_those_of_the_json(self):
+    def check_fields(self, result, document):
+        """Compares a result with its JSON. Returns the fields that were compared."""
         snake_case = lambda key: re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), key)  # noqa: E731
         seen = set()
+        for key, value in document.items():
+            self.assertTrue(hasattr(result, snake_case(key)), f"{type(result).__name__}.{key}")
+            found = getattr(result, snake_case(key))
+            seen.add((type(result).__name__, key))
+            if type(result).__name__ == "SafetensorsFileMetadata" or key in ("header", "headers"):
+                continue
+            for found, value in zip(found, value) if isinstance(value, list) else [(found, value)]:
+                if type(found).__name__ == "Finding":
+                    kept = {"severity", "kind", "message"}
+                    details = {snake_case(key): value[key] for key in value if key not in kept}
+                    self.assertEqual(found.details, details)
+                elif dataclasses.is_dataclass(found):
+                    seen |= self.check_fields(found, value)
+                else:
+                    self.assertEqual(found, value)
+        return seen
 
-        def check(result, document):
-            for key, value in document.items():
-                self.assertTrue(hasattr(result, snake_case(key)), f"{type(result).__name__}.{key}")
-                found = getattr(result, snake_case(key))
-                seen.add((type(result).__name__, key))
-                if type(result).__name__ == "SafetensorsFileMetadata" or key in ("header", "headers"):
-                    continue
-                for found, value in zip(found, value) if isinstance(value, list) else [(found, value)]:
-                    if type(found).__name__ == "Finding":
-                        kept = {"severity", "kind", "message"}
-                        details = {snake_case(key): value[key] for key in value if key not in kept}
-                        self.assertEqual(found.details, details)
-                    elif dataclasses.is_dataclass(found):
-                        check(found, value)
-                    else:
-                        self.assertEqual(found, value)
-
+    def test_the_fields_of_a_result_are_those_of_the_json(self):
+        seen = set()
         repos = {path.relative_to(ROOT / "fixtures").parent for path in ROOT.glob("fixtures/**/*.json")}
         repos = sorted({"/".join(path.parts[:2]) for path in repos if path.parts} | {"openai/gpt-oss-120b"})
         for repo in repos:
@@ -147,7 +179,7 @@ class Results(unittest.TestCase):
             except hf_meta.HfMetaError as error:
                 self.assertIn(error.code, ["repoNotFound", "noWeights", "severalSets", "malformedHeader"])
                 continue
-            check(report, json.loads(report.to_json()))
+            seen |= self.check_fields(report, json.loads(report.to_json()))
         self.assertGreater(len(seen), 70)
         self.assertIn(("ModelDescription", "contextLength"), seen)
 

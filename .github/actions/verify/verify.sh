@@ -20,7 +20,7 @@ jq -r '
     def property: escaped | gsub(":"; "%3A") | gsub(","; "%2C");
     .runs[].results[]
     | { error: "error", warning: "warning", note: "notice" }[.level] as $command
-    | (.locations[0].physicalLocation.artifactLocation.uri | property) as $file
+    | (.locations[0].physicalLocation.artifactLocation.description.text | property) as $file
     | "::\($command) file=\($file),title=\(.ruleId)::\(.message.text | escaped)"
 ' "$SARIF_FILE"
 exit "$status"

@@ -164,19 +164,21 @@ impl RepoArg {
                 let file = file.map(|file| format!("/{}", encoded(file)));
                 format!("{endpoint}/{repo}/{kind}/{revision}{}", file.unwrap_or_default())
             }
-            Ok(Source::Local(path)) => {
-                let folder = if path.is_dir() { Some(&**path) } else { path.parent() };
-                let path = match (folder, file) {
-                    (Some(folder), Some(file)) => folder.join(file),
-                    _ => path.clone(),
-                };
-                let shown = path.to_string_lossy();
-                let shown =
-                    if cfg!(windows) { shown.replace('\\', "/") } else { shown.into_owned() };
-                encoded(shown.strip_prefix("./").unwrap_or(&shown))
-            }
-            _ => self.display.clone(),
+            _ => self.file_path(file).map_or_else(|| self.display.clone(), |path| encoded(&path)),
         }
+    }
+
+    /// Returns the path of a file in a local source, or of the source itself.
+    pub(crate) fn file_path(&self, file: Option<&str>) -> Option<String> {
+        let Ok(Source::Local(path)) = &self.source else { return None };
+        let folder = if path.is_dir() { Some(&**path) } else { path.parent() };
+        let path = match (folder, file) {
+            (Some(folder), Some(file)) => folder.join(file),
+            _ => path.clone(),
+        };
+        let shown = path.to_string_lossy();
+        let shown = if cfg!(windows) { shown.replace('\\', "/") } else { shown.into_owned() };
+        Some(shown.strip_prefix("./").unwrap_or(&shown).to_owned())
     }
 }
 

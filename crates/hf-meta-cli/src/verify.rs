@@ -1,6 +1,6 @@
 //! `hf-meta verify`: checks every file of a checkpoint, and prints the findings as text, JSON or SARIF.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 
 use clap::ValueHint;
@@ -23,6 +23,12 @@ const MAX_FINDINGS_PER_KIND: usize = 10;
 
 /// The maximum number of unchecked sets to name. The JSON has all of them.
 const MAX_UNCHECKED: usize = 12;
+
+/// The result of weights without errors whose warnings are failures.
+const FAILED_BY_STRICT: &str = "failed by --strict";
+
+/// The address of the documentation.
+const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/docs");
 
 /// Check the weights that a loader of each repository loads
 ///
@@ -93,6 +99,8 @@ pub(crate) async fn run(
     let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
     let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
     let all = args.all;
+    let failure = if args.strict { Severity::Warning } else { Severity::Error };
+    let least = if context.line.is_quiet { failure } else { Severity::Note };
     let (bases, status) = context.inspect_all(args.base.as_slice(), args.json).await?;
     if status != ExitStatus::Success {
         return Ok(status);
@@ -108,14 +116,15 @@ pub(crate) async fn run(
                     let _ = print_warning(&format!("{} {text}", source.display));
                 }
             }
+            let status = exit_status(failure, source, &report);
             if args.sarif {
                 sarif.add_report(source, endpoint, &report);
             } else if args.json {
                 print_json(&report)?;
-            } else {
-                context.print(|page| write(page, &report))?;
+            } else if status != ExitStatus::Success || !context.line.is_quiet {
+                context.print(|page| write(page, &report, failure, least))?;
             }
-            Ok(exit_status(args, source, &report))
+            Ok(status)
         }
         Err(error) => {
             if args.sarif {
@@ -131,45 +140,68 @@ pub(crate) async fn run(
     Ok(status)
 }
 
-fn exit_status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
+fn exit_status(failure: Severity, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
     let findings = report.findings();
-    let has_warnings = findings.iter().any(|found| found.severity() == Severity::Warning);
     let is_unreadable = |found: &Finding| matches!(found, Finding::Unreadable { .. });
-    match (findings.iter().any(is_unreadable), report.is_valid()) {
+    match (findings.iter().any(is_unreadable), fails(&findings, failure)) {
         (true, _) if source.is_local() => ExitStatus::LocalIo,
         (true, _) => ExitStatus::Remote,
-        (false, false) => ExitStatus::CheckFailed,
-        (false, true) if args.strict && has_warnings => ExitStatus::CheckFailed,
-        (false, true) => ExitStatus::Success,
+        (false, true) => ExitStatus::CheckFailed,
+        (false, false) => ExitStatus::Success,
     }
 }
 
-/// Writes the findings and a summary of each set, and the sets that were not checked.
-fn write(page: &mut Page<'_>, report: &VerifyReport) -> io::Result<()> {
+/// Returns whether a finding has the severity of a failure.
+fn fails(findings: &[Finding], failure: Severity) -> bool {
+    findings.iter().any(|found| found.severity() >= failure)
+}
+
+/// Writes the findings of at least this severity and a summary of each set, and the sets that were not checked. Above a
+/// note, only sets with a failure are written.
+fn write(
+    page: &mut Page<'_>,
+    report: &VerifyReport,
+    failure: Severity,
+    least: Severity,
+) -> io::Result<()> {
     page.heading(&report.source)?;
-    for set in &report.sets {
+    let is_brief = least > Severity::Note;
+    for set in report.sets.iter().filter(|set| !is_brief || fails(&set.findings, failure)) {
         if set.findings.is_empty() && report.sets.len() > 1 {
             let files = counted(set.files as u64, "file");
             let (path, tensors) = (escape(set.path.as_str()), counted(set.tensors, "tensor"));
             page.line(&format!("{GREEN}valid{GREEN:#}: {path}, {files}, {tensors}"))?;
             continue;
         }
-        write_findings(page, &set.findings)?;
-        write_config_check(page, set)?;
-        write_summary(page, set)?;
+        write_findings(page, &set.findings, least)?;
+        if !is_brief {
+            write_config_check(page, set)?;
+        }
+        write_summary(page, set, failure)?;
     }
     match &report.sets[..] {
+        _ if is_brief => return Ok(()),
         [only] => write_parameters(page, only.parameters)?,
-        sets => {
-            let is_invalid = |set: &&VerifiedSet| !is_valid(&set.findings);
-            let invalid = sets.iter().filter(is_invalid).count() as u64;
-            let (style, word) = if invalid == 0 { (GREEN, "valid") } else { (RED, "not valid") };
-            let sets = counted(sets.len() as u64, "weight set");
-            let invalid = thousands(invalid);
-            page.line(&format!("{style}{word}{style:#}: {sets} checked, {invalid} with errors"))?;
-        }
+        sets => write_set_counts(page, sets, failure)?,
     }
     write_unchecked(page, report.unchecked.as_deref().unwrap_or_default())
+}
+
+/// Writes the number of sets, and of those with errors.
+fn write_set_counts(
+    page: &mut Page<'_>,
+    sets: &[VerifiedSet],
+    failure: Severity,
+) -> io::Result<()> {
+    let count = |failure| sets.iter().filter(|set| fails(&set.findings, failure)).count() as u64;
+    let invalid = count(Severity::Error);
+    let (style, word) = match (invalid, count(failure)) {
+        (0, 0) => (GREEN, "valid"),
+        (0, _) => (RED, FAILED_BY_STRICT),
+        _ => (RED, "not valid"),
+    };
+    let (sets, invalid) = (counted(sets.len() as u64, "weight set"), thousands(invalid));
+    page.line(&format!("{style}{word}{style:#}: {sets} checked, {invalid} with errors"))
 }
 
 /// Writes the names of the sets that were not checked: quantizations, or paths.
@@ -185,9 +217,9 @@ fn write_unchecked(page: &mut Page<'_>, sets: &[WeightSet]) -> io::Result<()> {
     page.line(&format!("not checked: {names}; --all checks them"))
 }
 
-/// Writes the findings by kind.
-fn write_findings(page: &mut Page<'_>, findings: &[Finding]) -> io::Result<()> {
-    for kind in by_kind(findings) {
+/// Writes the findings of at least this severity by kind.
+fn write_findings(page: &mut Page<'_>, findings: &[Finding], least: Severity) -> io::Result<()> {
+    for kind in by_kind(findings).filter(|kind| kind[0].severity() >= least) {
         let (style, label) = severity_label(kind[0].severity());
         let mut line = |text: &str| {
             let text = wrap_after_label(label.len() + 2, text, page.terminal);
@@ -227,7 +259,7 @@ fn count(findings: &[Finding]) -> u64 {
 }
 
 /// Writes the numbers of one set.
-fn write_summary(page: &mut Page<'_>, set: &VerifiedSet) -> io::Result<()> {
+fn write_summary(page: &mut Page<'_>, set: &VerifiedSet, failure: Severity) -> io::Result<()> {
     let findings = &set.findings[..];
     let found = |severity| {
         let kinds = by_kind(findings).filter(|kind| kind[0].severity() == severity);
@@ -238,6 +270,7 @@ fn write_summary(page: &mut Page<'_>, set: &VerifiedSet) -> io::Result<()> {
         _ => None,
     });
     let (style, word) = match (is_valid(findings), is_complete(findings), &single) {
+        (true, ..) if fails(findings, failure) => (RED, FAILED_BY_STRICT),
         (true, _, None) => (GREEN, "valid"),
         (true, _, Some(single)) => (YELLOW, &**single),
         (false, false, None) => (RED, "not fully checked"),
@@ -278,52 +311,60 @@ fn write_parameters(page: &mut Page<'_>, sources: ParameterSources) -> io::Resul
     )
 }
 
-/// The findings as SARIF 2.1.0, which code hosts show as annotations: the results and their kinds.
+/// The findings as SARIF 2.1.0, which code hosts show as annotations: the results, and their kinds by name.
 #[derive(Debug, Default)]
 struct SarifLog {
     results: Vec<Value>,
-    rules: BTreeSet<String>,
+    rules: BTreeMap<String, Value>,
 }
 
 impl SarifLog {
     /// Adds the findings of a report.
     fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
         for set in &report.sets {
-            // The first file represents a set without an index.
-            let start = set.path.as_str().split('*').next().unwrap_or_default();
-            let first = report.filepaths.iter().find(|path| path.as_str().starts_with(start));
             for finding in &set.findings {
                 let (_, level) = severity_label(finding.severity());
                 let (kind, file) = kind_and_file(finding);
-                let file = file.as_deref().or(first.map(RepoPath::as_str));
-                self.add(kind, level, &finding.to_string(), &source.file_url(file, endpoint));
+                let file = file.as_deref().unwrap_or(set.path.as_str());
+                let file = match file.split_once('*') {
+                    // The first file represents shards without an index.
+                    Some((start, _)) => {
+                        let mut paths = report.filepaths.iter().map(RepoPath::as_str);
+                        paths.find(|path| path.starts_with(start))
+                    }
+                    None => Some(file),
+                };
+                let rule = rule(&kind, finding.description(), "validity.md#findings");
+                self.rules.insert(kind.clone(), rule);
+                let location = location(source, file, endpoint);
+                self.add(&kind, level, &finding.to_string(), &location);
             }
         }
     }
 
     /// Adds a source that could not be read.
     fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
-        let (message, uri) = (message_with_causes(error), source.file_url(None, endpoint));
-        self.add(error.code().to_owned(), "error", &message, &uri);
+        let (code, message) = (error.code(), message_with_causes(error));
+        let rule = rule(code, error.kind().description(), "errors.md");
+        self.rules.insert(code.to_owned(), rule);
+        self.add(code, "error", &message, &location(source, None, endpoint));
     }
 
-    fn add(&mut self, rule: String, level: &str, message: &str, uri: &str) {
+    fn add(&mut self, rule: &str, level: &str, message: &str, location: &Value) {
         self.results.push(json!({
             "ruleId": rule,
             "level": level,
             "message": { "text": message },
-            "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri } } }],
+            "locations": [{ "physicalLocation": { "artifactLocation": location } }],
         }));
-        self.rules.insert(rule);
     }
 
     /// Returns the document.
     fn finish(self) -> Value {
-        let rules: Vec<_> = self.rules.iter().map(|id| json!({ "id": id })).collect();
         let driver = json!({
             "name": "hf-meta",
             "semanticVersion": env!("CARGO_PKG_VERSION"),
-            "rules": rules,
+            "rules": self.rules.into_values().collect::<Vec<_>>(),
         });
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -333,10 +374,27 @@ impl SarifLog {
     }
 }
 
-/// Returns the kind of a finding and the file it is about.
+/// Returns the description of a kind of finding or error, with the page about it.
+fn rule(id: &str, description: &str, page: &str) -> Value {
+    let description = json!({ "text": description });
+    json!({ "id": id, "shortDescription": description, "helpUri": format!("{PAGES}/{page}") })
+}
+
+/// Returns the address of a file. Its description is the path without the escapes of a URI, for annotations of a log.
+fn location(source: &RepoArg, file: Option<&str>, endpoint: &Endpoint) -> Value {
+    let uri = source.file_url(file, endpoint);
+    let path = source.file_path(file).unwrap_or_else(|| uri.clone());
+    json!({ "uri": uri, "description": { "text": path } })
+}
+
+/// Returns the kind of a finding and the file it is about; `None` if it does not exist, or if the finding is about a set.
 fn kind_and_file(finding: &Finding) -> (String, Option<String>) {
     let fields = serde_json::to_value(finding).unwrap_or_default();
     let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
-    let file = ["file", "shard", "second", "found"].into_iter().find_map(text);
-    (text("kind").unwrap_or_default(), file)
+    let names: &[_] = match finding {
+        Finding::MissingShard { .. } => &[],
+        Finding::WrongShard { .. } => &["found"],
+        _ => &["file", "shard", "second"],
+    };
+    (text("kind").unwrap_or_default(), names.iter().find_map(|name| text(name)))
 }

@@ -23,6 +23,8 @@ from ._results import (
     CensusChange,
     CensusSummary,
     CountReport,
+    Diff,
+    DiffSide,
     FetchStats,
     Finding,
     MemoryUsage,
@@ -31,8 +33,11 @@ from ._results import (
     QuantizedModules,
     SafetensorsFileMetadata,
     SafetensorsRepoMetadata,
+    TensorChange,
     TensorGroup,
     TensorInfo,
+    VerifiedSet,
+    VerifyReport,
     WeightSet,
 )
 
@@ -47,6 +52,8 @@ __all__ = [
     "CensusChange",
     "CensusSummary",
     "CountReport",
+    "Diff",
+    "DiffSide",
     "FetchStats",
     "Finding",
     "HfMetaError",
@@ -58,19 +65,26 @@ __all__ = [
     "SafetensorsFileMetadata",
     "SafetensorsRepoMetadata",
     "Settings",
+    "TensorChange",
     "TensorGroup",
     "TensorInfo",
+    "VerifiedSet",
+    "VerifyReport",
     "WeightSet",
     "__version__",
     "aio",
     "census",
+    "diff",
     "get_safetensors_metadata",
     "inspect",
     "read",
     "read_batches",
+    "verify",
 ]
 
 inspect = blocking(_inspect.inspect, __name__)
+verify = blocking(_inspect.verify, __name__)
+diff = blocking(_inspect.diff, __name__)
 get_safetensors_metadata = blocking(_inspect.get_safetensors_metadata, __name__)
 read = blocking(_inspect.read, __name__)
 

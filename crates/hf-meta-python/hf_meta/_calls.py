@@ -124,7 +124,7 @@ class Call(Generic[T]):
         # False is no token, and True is the default one.
         token = "" if token is False else None if token is True else token
         self._settings: dict[str, object] = {**_DEFAULTS, **settings, "token": token}
-        if name == "inspect":
+        if name in ("inspect", "verify", "diff"):
             self._settings["quota_share"] = None
         elif self._settings["quota_share"] is None:
             raise ValueError("`quota_share` must be above 0 and at most 1")

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ._calls import Call, Settings
 from ._lists import to_table
-from ._results import CountReport, SafetensorsRepoMetadata, to_report, to_repo_metadata
+from ._results import (
+    CountReport,
+    Diff,
+    SafetensorsRepoMetadata,
+    VerifyReport,
+    to_diff,
+    to_repo_metadata,
+    to_report,
+    to_verification,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,11 +50,53 @@ def inspect(
     Raises HfMetaError if the source cannot be read, OSError if a local file cannot be read, and ValueError if an argument
     is invalid.
     """
-    # `"gpt2"` is a repository, and `Path("gpt2")` a local folder.
-    name = os.path.abspath(source) if isinstance(source, os.PathLike) else source
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
     size = f"{fit}B" if isinstance(fit, int) else fit
-    return Call("inspect", settings, name, revision, path, weights, plan, headers, memory, size, engine, cache, convert=to_report)
+    return Call("inspect", settings, _name(source), revision, path, weights, plan, headers, memory, size, engine, cache, convert=to_report)
+
+
+def verify(
+    source: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    path: str | None = None,
+    weights: Literal["safetensors", "gguf", "pytorch"] | None = None,
+    all: bool = False,
+    base: str | os.PathLike[str] | None = None,
+    endpoint: str | None = None,
+    token: str | bool | None = None,
+    timeout: float | None = None,
+) -> Call[VerifyReport]:
+    """Checks the weights that a loader loads, or all weight sets with `all=True`, and returns all findings.
+
+    An adapter is compared with its `base` model. The other arguments and the errors are those of `inspect`. An invalid
+    file is a finding, not an error.
+    """
+    settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
+    model = None if base is None else _name(base)
+    return Call("verify", settings, _name(source), revision, path, weights, all, model, convert=to_verification)
+
+
+def diff(
+    before: str | os.PathLike[str],
+    after: str | os.PathLike[str],
+    *,
+    ignore_shards: bool = False,
+    endpoint: str | None = None,
+    token: str | bool | None = None,
+    timeout: float | None = None,
+) -> Call[Diff]:
+    """Compares the names, dtypes, shapes and shards of all tensors of two sources, such as `org/name@revision`.
+
+    With `ignore_shards=True`, the files of the tensors are not compared. The errors are those of `inspect`.
+    """
+    settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
+    return Call("diff", settings, _name(before), _name(after), ignore_shards, convert=to_diff)
+
+
+def _name(source: str | os.PathLike[str]) -> str:
+    """Returns the text of a source. `"gpt2"` is a repository, and `Path("gpt2")` a local folder."""
+    return os.path.abspath(source) if isinstance(source, os.PathLike) else source
 
 
 def get_safetensors_metadata(

@@ -264,6 +264,95 @@ class CountReport:
 
 
 @dataclass(frozen=True)
+class VerifiedSet:
+    """The result of verifying one weight set. `findings` is None if only one set was checked."""
+
+    path: str
+    valid: bool
+    complete: bool
+    files: int
+    valid_files: int
+    tensors: int
+    parameters: dict[str, Any]
+    config_check: dict[str, Any]
+    findings: list[Finding] | None = None
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """The findings of a repository, a URL or a path. `to_json` returns the JSON of `hf-meta verify --json`."""
+
+    source: str
+    valid: bool
+    complete: bool
+    filepaths: list[str]
+    files: int
+    valid_files: int
+    tensors: int
+    parameters: dict[str, Any]
+    findings: list[Finding]
+    sets: list[VerifiedSet]
+    fetch: FetchStats
+    commit: str | None = None
+    adapter: dict[str, Any] | None = None
+    unchecked: list[str] | None = None
+    _json: str = field(default="", repr=False, compare=False)
+
+    def to_json(self) -> str:
+        """Returns the JSON that `hf-meta verify --json` prints."""
+        return self._json
+
+
+@dataclass(frozen=True)
+class DiffSide:
+    """One of two checkpoints that were compared."""
+
+    source: str
+    files: int
+    tensors: int
+    parameter_count: dict[str, int]
+    parameter_total: int
+    element_count: dict[str, int]
+    element_total: int
+    byte_count: dict[str, int]
+    byte_total: int
+    commit: str | None = None
+
+
+@dataclass(frozen=True)
+class TensorChange:
+    """A difference of a tensor. `before` and `after` have its dtype, shape and file, or are None."""
+
+    tensor: str
+    kinds: list[str]
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Diff:
+    """The differences between two checkpoints. `to_json` returns the JSON of `hf-meta diff --json`."""
+
+    equal: bool
+    before: DiffSide
+    after: DiffSide
+    removed: int
+    added: int
+    reshaped: int
+    retyped: int
+    moved: int
+    unchanged: int
+    changes: list[TensorChange] = field(repr=False)
+    renamed: dict[str, Any] | None = None
+    quantized: dict[str, Any] | None = None
+    _json: str = field(default="", repr=False, compare=False)
+
+    def to_json(self) -> str:
+        """Returns the JSON that `hf-meta diff --json` prints."""
+        return self._json
+
+
+@dataclass(frozen=True)
 class CensusSummary:
     """The number of rows of a census, by status and error code; the code of rows without an error is empty."""
 
@@ -301,6 +390,18 @@ def to_report(text: str) -> CountReport:
     """Returns the report with this JSON."""
     report: CountReport = _decode(CountReport, {**json.loads(text), "_json": text})
     return report
+
+
+def to_verification(text: str) -> VerifyReport:
+    """Returns the verification with this JSON."""
+    report: VerifyReport = _decode(VerifyReport, {**json.loads(text), "_json": text})
+    return report
+
+
+def to_diff(text: str) -> Diff:
+    """Returns the differences with this JSON."""
+    diff: Diff = _decode(Diff, {**json.loads(text), "_json": text})
+    return diff
 
 
 def to_repo_metadata(text: str) -> SafetensorsRepoMetadata:

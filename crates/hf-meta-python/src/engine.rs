@@ -11,8 +11,10 @@ use std::time::Duration;
 use arrow_pyarrow::PyArrowType;
 use hf_meta::memory::{MemoryOptions, parse_size};
 use hf_meta::report::Plan;
+use hf_meta::report::diff::Diff;
 use hf_meta::{
-    CacheMode, Client, ClientBuilder, DiskCache, ErrorKind, RetryPolicy, Source, environment_token,
+    CacheMode, Client, ClientBuilder, DiskCache, ErrorKind, Model, RetryPolicy, Source,
+    environment_token,
 };
 use hf_meta_census::arrow_array::RecordBatch;
 use hf_meta_census::{
@@ -166,13 +168,9 @@ impl Engine {
         let engine =
             engine.map(|name| name.parse().ok().ok_or_else(invalid("engine"))).transpose()?;
         self.start(request, move |client, _| async move {
-            let source = Source::parse(&source, client.endpoint()).map_err(hf_meta::Error::from)?;
-            let model = client.source(source).plan(plan);
+            let model = model(&client, &source, timeout)?.plan(plan);
             let model = model.revision(revision.as_deref()).path(path.as_deref());
             let mut model = model.format(weights.as_deref());
-            if let Some(timeout) = timeout {
-                model = model.timeout(timeout);
-            }
             if !cache {
                 model = model.cache_mode(CacheMode::Bypass);
             }
@@ -182,6 +180,48 @@ impl Engine {
                 model = model.memory(options);
             }
             if headers { to_json(&model.inspect().await?) } else { to_json(&model.count().await?) }
+        })
+    }
+
+    /// Verifies a source, and an adapter with its base model. The result is the JSON of `hf-meta verify --json`.
+    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
+    fn verify(
+        &self,
+        request: Request,
+        source: String,
+        revision: Option<String>,
+        path: Option<String>,
+        weights: Option<String>,
+        all: bool,
+        base: Option<String>,
+    ) -> PyResult<NativeCall> {
+        let timeout = timeout(request.timeout)?;
+        self.start(request, move |client, _| async move {
+            let base = base.map(|base| model(&client, &base, timeout)).transpose()?;
+            let model = model(&client, &source, timeout)?.all_sets(all).format(weights.as_deref());
+            let model = model.revision(revision.as_deref()).path(path.as_deref());
+            let mut report = model.verify().await?;
+            if let Some(base) = base {
+                report.check_base(&base.inspect().await?);
+            }
+            to_json(&report)
+        })
+    }
+
+    /// Compares the tensors of two sources. The result is the JSON of `hf-meta diff --json`.
+    fn diff(
+        &self,
+        request: Request,
+        before: String,
+        after: String,
+        ignore_shards: bool,
+    ) -> PyResult<NativeCall> {
+        let timeout = timeout(request.timeout)?;
+        self.start(request, move |client, _| async move {
+            let [before, after] = [before, after].map(|source| model(&client, &source, timeout));
+            let (before, after) = tokio::try_join!(before?.inspect(), after?.inspect())?;
+            let compare = if ignore_shards { Diff::ignoring_shards } else { Diff::new };
+            to_json(&compare(&before, &after))
         })
     }
 
@@ -448,6 +488,19 @@ fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
     let invalid = || PyValueError::new_err("`timeout` must be a positive number of seconds");
     timeout.map(Some).ok_or_else(invalid)
+}
+
+/// Returns a call that reads a source.
+fn model(
+    client: &Client,
+    source: &str,
+    timeout: Option<Duration>,
+) -> Result<Model, hf_meta::Error> {
+    let model = client.source(Source::parse(source, client.endpoint())?);
+    Ok(match timeout {
+        Some(timeout) => model.timeout(timeout),
+        None => model,
+    })
 }
 
 fn summary(summary: CensusSummary) -> Summary {

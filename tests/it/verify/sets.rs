@@ -144,6 +144,18 @@ async fn duplicate_weights_and_leftover_shards_are_found_everywhere() {
     }
 }
 
+/// MLX writes an index of a single file, too.
+#[tokio::test]
+async fn an_index_of_the_single_file_is_not_a_second_copy() {
+    let index = support::index(&[("x", "model.safetensors")]);
+    let repo = Repo::new("org/mlx").file("model.safetensors", weights(&["x"]));
+    let hub = LocalHub::start([repo.file("model.safetensors.index.json", index)]).unwrap();
+    for all in [false, true] {
+        assert_eq!(verify(&hub, "org/mlx", all).await.findings(), [], "{all}");
+    }
+    assert_eq!(run(&hub, &["verify", "org/mlx", "--strict"]).code, 0);
+}
+
 #[tokio::test]
 async fn one_shard_is_not_a_complete_model() {
     let path = "model-00001-of-00004.safetensors";
@@ -279,6 +291,12 @@ fn adapters_are_compared_with_their_configuration_and_base_model() {
         assert_eq!(kinds.collect::<Vec<_>>(), expected, "{id}: {report}");
         assert_eq!(done.code, i32::from(!expected.is_empty()), "{id}");
     }
+    let other =
+        Repo::new("org/unrelated").file("model.safetensors", weights(&["h.0.c_attn.weight"]));
+    let unrelated = LocalHub::start([adapter("org/sound", 4, 32), other]).unwrap();
+    let done = run(&unrelated, &["verify", "org/sound", "--base", "org/unrelated"]);
+    assert!(done.stdout.contains("has none of the adapter's modules, such as"), "{}", done.stdout);
+    assert_eq!(done.code, 1);
     let done = run(&hub, &["verify", "org/base", "--base", "org/base"]);
     assert!(done.stderr.contains("is not an adapter"), "{}", done.stderr);
     assert_eq!(run(&hub, &["verify", "org/sound", "--base", "org/none"]).code, 3);

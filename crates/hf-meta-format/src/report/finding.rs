@@ -15,7 +15,7 @@ use crate::report::text::thousands;
 /// sentence replaces the field of the same name in it.
 macro_rules! findings {
     ($(
-        $(#[$documentation:meta])*
+        $(#[doc = $documentation:literal])*
         $severity:ident $kind:ident $({ $($(#[$attribute:meta])* $field:ident: $type:ty),+ })?
         $sentence:literal $(, $value:ident = $expression:expr)*;
     )+) => {
@@ -53,7 +53,7 @@ macro_rules! findings {
         #[allow(missing_docs, reason = "the sentence of a kind explains its fields")]
         pub enum Finding {
             $(
-                $(#[$documentation])*
+                $(#[doc = $documentation])*
                 ///
                 #[doc = concat!("> ", $sentence)]
                 $kind $({ $($(#[$attribute])* $field: $type),+ })?,
@@ -76,6 +76,18 @@ macro_rules! findings {
                     $(Self::$kind { .. } => Severity::$severity,)+
                     Self::UnresolvedModule(_) => Severity::Warning,
                     Self::Mismatch(found) => found.kind.severity(),
+                }
+            }
+
+            /// Returns the documentation of this kind of finding, in Markdown.
+            #[must_use]
+            pub fn description(&self) -> &'static str {
+                match self {
+                    $(Self::$kind { .. } => concat!($($documentation),*).trim_start(),)+
+                    Self::UnresolvedModule(_) => {
+                        "The size of some modules cannot be derived from their components."
+                    }
+                    Self::Mismatch(found) => found.kind.description(),
                 }
             }
         }
@@ -451,7 +463,7 @@ fn as_text<S: Serializer>(
 /// Declares the rules that tensors and the files that describe them can violate: the severity and the sentence.
 macro_rules! mismatches {
     (($($field:ident),+) $(
-        $(#[$documentation:meta])* $severity:ident $kind:ident $sentence:literal;
+        $(#[doc = $documentation:literal])* $severity:ident $kind:ident $sentence:literal;
     )+) => {
         /// A rule that tensors and the files that describe them can violate.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -460,7 +472,7 @@ macro_rules! mismatches {
         #[non_exhaustive]
         pub enum MismatchKind {
             $(
-                $(#[$documentation])*
+                $(#[doc = $documentation])*
                 ///
                 #[doc = concat!("> ", $sentence)]
                 $kind,
@@ -473,6 +485,14 @@ macro_rules! mismatches {
             pub fn severity(self) -> Severity {
                 match self {
                     $(Self::$kind => Severity::$severity,)+
+                }
+            }
+
+            /// Returns the documentation of this rule, in Markdown.
+            #[must_use]
+            pub fn description(self) -> &'static str {
+                match self {
+                    $(Self::$kind => concat!($($documentation),*).trim_start(),)+
                 }
             }
         }
@@ -542,6 +562,8 @@ mismatches! {
     Note UnmatchedTarget "`{key}` lists {module}, but the adapter has no tensors for it";
     /// The configuration of an adapter does not name the repository of its base model.
     Note UnnamedBaseModel "`{key}` does not name the repository of the base model: `{found}`";
+    /// The base model has no module of an adapter with the names of PEFT, which loads only modules with equal names.
+    Error MissingBase "the base model has none of the adapter's modules, such as {module}";
     /// The names of an adapter's modules are unknown in the base model, so that shapes were not compared.
     Note UnmatchedBase
     "the base model has no module with a name such as {module}, so shapes were not compared";

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from .._calls import Settings
 
-__all__ = ["census", "get_safetensors_metadata", "inspect", "read", "read_batches"]
+__all__ = ["census", "diff", "get_safetensors_metadata", "inspect", "read", "read_batches", "verify"]
 
 inspect = awaitable(_inspect.inspect, __name__)
+verify = awaitable(_inspect.verify, __name__)
+diff = awaitable(_inspect.diff, __name__)
 get_safetensors_metadata = awaitable(_inspect.get_safetensors_metadata, __name__)
 read = awaitable(_inspect.read, __name__)
 

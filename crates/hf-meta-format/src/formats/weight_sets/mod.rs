@@ -262,6 +262,7 @@ impl Layout {
     }
 
     /// Returns the pairs of a single file and an index of the same model in the same folder, for the models of `sets`.
+    /// An index without shards lists only the single file, as in MLX, so it is not a second copy.
     pub fn stored_twice<'a>(
         &'a self,
         sets: &'a [&WeightSet],
@@ -271,7 +272,9 @@ impl Layout {
                 let name = WeightsName { sharding, ..set.name.clone() };
                 self.sets.iter().find(|other| other.name == name)
             };
-            Some((twin(Sharding::File)?, twin(Sharding::Index)?))
+            let index = twin(Sharding::Index)?;
+            let has_shards = !self.unindexed_shards(std::slice::from_ref(&index.path)).is_empty();
+            Some((twin(Sharding::File)?, index)).filter(|_| has_shards)
         })
     }
 
