@@ -562,8 +562,6 @@ mismatches! {
     Note UnmatchedTarget "`{key}` lists {module}, but the adapter has no tensors for it";
     /// The configuration of an adapter does not name the repository of its base model.
     Note UnnamedBaseModel "`{key}` does not name the repository of the base model: `{found}`";
-    /// The base model has no module of an adapter with the names of PEFT, which loads only modules with equal names.
-    Error MissingBase "the base model has none of the adapter's modules, such as {module}";
     /// The names of an adapter's modules are unknown in the base model, so that shapes were not compared.
     Note UnmatchedBase
     "the base model has no module with a name such as {module}, so shapes were not compared";

@@ -282,11 +282,8 @@ impl Adapter {
             }
         }
         if let Some((module, _)) = modules.values().next().filter(|_| matched == 0) {
-            // Loaders convert the names of other programs.
-            let is_exact = self.format == "peft";
-            let kind =
-                if is_exact { MismatchKind::MissingBase } else { MismatchKind::UnmatchedBase };
-            found.add(kind, module, "base", "a module of the base model", "none");
+            let expected = "a module of the base model";
+            found.add(MismatchKind::UnmatchedBase, module, "base", expected, "none");
         }
         found.into_findings()
     }
