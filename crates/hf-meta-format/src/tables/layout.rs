@@ -429,6 +429,7 @@ mod tests {
         let config = part.repeat(100) + "{}" + &"}".repeat(100);
         let object = serde_json::from_str(&config).unwrap();
         let layout = ModelLayout::new("vision-encoder-decoder", object).unwrap();
-        assert!(layout.scopes.len() <= 32);
+        // The last layout may add more.
+        assert!(layout.scopes.len() < 48, "{}", layout.scopes.len());
     }
 }
