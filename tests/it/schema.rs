@@ -1,7 +1,9 @@
 //! The JSON Schema of the documents of the command.
 
+use std::path::Path;
+
 use boon::{Compiler, SchemaIndex, Schemas};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::run;
 use crate::hub::{File, LocalHub, Repo};
@@ -59,6 +61,43 @@ fn the_documents_of_all_fixtures_are_valid() {
     }
 }
 
+/// Returns the checkpoints of a folder of fixtures that describe tensors.
+fn described(folder: &str) -> Vec<Repo> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(folder);
+    let paths = path.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let repos = paths.map(|path| {
+        let fixture: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let shards = fixture["shards"].as_array().into_iter().flatten();
+        let lists = shards.chain([&fixture["tensors"]]).filter_map(Value::as_array);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let tensors = lists.flatten().map(|tensor| {
+            let sides = tensor["shape"].as_array().unwrap().iter();
+            let shape: Vec<_> = sides.map(|side| side.as_u64().unwrap()).collect();
+            (text(&tensor["name"]), text(&tensor["dtype"]), shape)
+        });
+        let tensors: Vec<_> = tensors.collect();
+        let entries = tensors.iter().map(|(name, dtype, shape)| (&**name, &**dtype, &**shape));
+        let weights = File::safetensors(entries);
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let repo = Repo::new(&format!("{folder}/{name}")).file("model.safetensors", weights);
+        repo.file("config.json", File::from_bytes(fixture["config"].to_string()))
+    });
+    repos.collect()
+}
+
+#[test]
+fn the_documents_of_described_checkpoints_are_valid() {
+    let fixtures: Vec<_> =
+        ["quantized", "moe", "adapters"].into_iter().flat_map(described).collect();
+    let names: Vec<_> = fixtures.iter().map(|repo| repo.id().to_owned()).collect();
+    let repos: Vec<_> = names.iter().map(String::as_str).collect();
+    assert!(repos.len() > 400, "{}", repos.len());
+    let hub = LocalHub::start(fixtures).unwrap();
+    let all = |args: &[&'static str]| [args, &repos].concat();
+    assert_eq!(check(&hub, "CountReport", &all(&["--json", "--summary", "--memory"])), repos.len());
+    assert_eq!(check(&hub, "VerifyReport", &all(&["verify", "--json"])), repos.len());
+}
+
 /// Findings and errors of files that no fixture has.
 #[test]
 fn documents_with_findings_are_valid() {
@@ -70,6 +109,6 @@ fn documents_with_findings_are_valid() {
     let hub = LocalHub::start([repo, support::sharded("org/good")]).unwrap();
     assert_eq!(check(&hub, "VerifyReport", &["verify", "--json", "org/odd", "org/good"]), 2);
     assert_eq!(check(&hub, "Diff", &["diff", "--json", "org/good", "org/good"]), 1);
-    let wrong = serde_json::json!({ "source": "x", "error": { "code": 1 } });
+    let wrong = json!({ "source": "x", "error": { "code": 1 } });
     assert!(Schema::new("FailedSource").check(&wrong).is_err());
 }
