@@ -478,11 +478,12 @@ impl ModelCheck<'_, '_> {
         found.map(|(other, _)| *other)
     }
 
-    /// Adds the missing biases of modules that always have one, or that have one in most layers.
+    /// Adds the missing biases of modules that always have one, or that have one in all layers but one.
     fn check_biases(&mut self) {
         for (at, entry) in self.layout.entries.iter().enumerate() {
             let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
-            if !entry.has_bias && biases.len() * 2 <= places.len() {
+            let is_single = biases.len() >= 3 && places.len() - biases.len().min(places.len()) == 1;
+            if !entry.has_bias && !is_single {
                 continue;
             }
             for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
