@@ -270,7 +270,7 @@ findings! {
 
     /// The files contain no tensors.
     Error NoTensors
-    "there are no tensors";
+    "the files contain no tensors";
 
     /// The size of the model's cache is unknown, so that only the memory of its weights is known.
     Warning UnknownCacheSize { reason: CacheError }

@@ -248,10 +248,10 @@ impl ModelCheck<'_, '_> {
     /// Compares the length of a list with the configuration.
     fn check_list(&mut self, list: usize) {
         let LayoutEntry { depth, is_list, .. } = self.layout.entries[list];
-        let elements = self.stored.places[list].clone();
         if !is_list {
             return;
         }
+        let elements = self.stored.places[list].clone();
         for elements in elements.chunk_by(|left, right| left[..depth] == right[..depth]) {
             let place = first_numbers(elements[0], depth);
             let Some((length, keys)) = self.length(list, place) else {
@@ -414,16 +414,27 @@ impl ModelCheck<'_, '_> {
     /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.
     fn add_missing(&mut self, missing: &[(usize, Place)]) {
         let mut paths = BTreeMap::<_, BTreeSet<usize>>::new();
+        // A file may lack a module in a million layers, and have thousands of unknown ones.
+        let entries: BTreeSet<_> = missing.iter().map(|(entry, _)| *entry).collect();
+        let missing_paths = entries.into_iter().map(|entry| (entry, self.missing_path(entry)));
+        let missing_paths: HashMap<_, _> = missing_paths.collect();
+        let mut unknown = HashMap::<_, Vec<_>>::new();
+        for (name, tensor) in &self.stored.unknown {
+            unknown
+                .entry(parent(name.trim_end_matches(".weight")))
+                .or_default()
+                .push((*name, tensor.shape.clone()));
+        }
         for &(entry, place) in missing {
             let found = &self.layout.entries[entry];
             let name = self.name(found, place);
-            if let Some(path) = self.missing_path(entry) {
+            if let Some(path) = missing_paths[&entry] {
                 let length = name.match_indices('.').nth(path).map_or(name.len(), |(dot, _)| dot);
                 paths.entry(name[..length].to_owned()).or_default().insert(entry);
                 continue;
             }
-            let renamed = self.renamed(entry, place, &name);
-            let (kind, other) = match renamed {
+            let siblings = unknown.get(parent(&name)).map_or(&[][..], Vec::as_slice);
+            let (kind, other) = match self.renamed(entry, place, siblings) {
                 Some(other) => (MismatchKind::RenamedModule, other),
                 None => (MismatchKind::MissingModule, ""),
             };
@@ -461,28 +472,30 @@ impl ModelCheck<'_, '_> {
         Some(path + prefix.matches('.').count())
     }
 
-    /// Returns an unknown tensor next to a missing one, with its shape.
-    fn renamed(&mut self, entry: usize, place: Place, name: &str) -> Option<&str> {
+    /// Returns the first of the unknown tensors next to a missing module that has its shape.
+    fn renamed<'n>(
+        &mut self,
+        entry: usize,
+        place: Place,
+        siblings: &[(&'n str, Vec<u64>)],
+    ) -> Option<&'n str> {
         let LayoutEntry { scope, formulas, is_list, .. } = self.layout.entries[entry];
-        if is_list || formulas == "_" {
+        if is_list || formulas == "_" || siblings.is_empty() {
             return None;
         }
         let expected = self.expected_shape(scope, formulas, place[0]);
-        let parent = |name: &str| name.rsplit_once('.').map_or(0, |(parent, _)| parent.len());
-        let module = |name: &str| parent(name.trim_end_matches(".weight"));
-        let inside = &name[..parent(name)];
-        let found = self.stored.unknown.iter().find(|(other, tensor)| {
-            let fits = expected.iter().zip(&tensor.shape).all(|(side, length)| side.fits(*length));
-            fits && expected.len() == tensor.shape.len() && other[..module(other)] == *inside
+        let found = siblings.iter().find(|(_, shape)| {
+            let fits = expected.iter().zip(shape).all(|(side, length)| side.fits(*length));
+            fits && expected.len() == shape.len()
         });
-        found.map(|(other, _)| *other)
+        found.map(|(name, _)| *name)
     }
 
     /// Adds the missing biases of modules that always have one, or that have one in all layers but one.
     fn check_biases(&mut self) {
         for (at, entry) in self.layout.entries.iter().enumerate() {
             let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
-            let is_single = biases.len() >= 3 && places.len() - biases.len().min(places.len()) == 1;
+            let is_single = biases.len() >= 3 && places.len().saturating_sub(biases.len()) == 1;
             if !entry.has_bias && !is_single {
                 continue;
             }
@@ -557,7 +570,12 @@ impl std::fmt::Display for ExpectedSide {
     }
 }
 
-/// Returns what the elements of a list are called.
+/// Returns the path of the module around a module.
+fn parent(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
+
+/// Returns the noun for an element of a list.
 fn noun(path: &str) -> &'static str {
     let name = path.rsplit('.').next().unwrap_or_default();
     match name {
