@@ -370,8 +370,6 @@ impl SetCheck {
                 if *is_complete && is_countable(findings) {
                     parameters.counted = Some(count.total());
                     parameters.exact = Some(breakdown.is_exact());
-                    parameters.config = breakdown.config_total;
-                    findings.extend(verify::check_config(count, breakdown));
                 }
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),

@@ -28,7 +28,7 @@ warnings.filterwarnings("ignore")
 from moe import ARCHITECTURES, DTYPES
 
 # The findings that a model without packed weights must not have.
-DOUBTS = {"unresolvedModule", "conflictingComponents", "suspectedPacking", "unknownQuantization", "configCountMismatch"}
+DOUBTS = {"unresolvedModule", "conflictingComponents", "suspectedPacking", "unknownQuantization"}
 
 # The auto classes, from the most to the least common purpose.
 PURPOSES = ("IMAGE_TEXT_TO_TEXT", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "SPEECH_SEQ_2_SEQ", "CTC", "IMAGE_CLASSIFICATION", "PRETRAINING")

@@ -291,11 +291,10 @@ fn write_summary(page: &mut Page<'_>, set: &VerifiedSet, failure: Severity) -> i
 
 /// Writes the parameter counts from each source that has one.
 fn write_parameters(page: &mut Page<'_>, sources: ParameterSources) -> io::Result<()> {
-    let ParameterSources { counted: Some(counted), exact, declared, config, hub, .. } = sources
-    else {
+    let ParameterSources { counted: Some(counted), exact, declared, hub, .. } = sources else {
         return Ok(());
     };
-    let others = [("declared", declared), ("config.json", config), ("Hub", hub)];
+    let others = [("declared", declared), ("Hub", hub)];
     let others = others.into_iter().filter_map(|(source, count)| {
         Some(match count? {
             equal if equal == counted => format!("; {source}: same"),

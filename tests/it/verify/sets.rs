@@ -338,7 +338,8 @@ fn pickled_adapters_are_checked_and_described() {
 async fn a_recipe_in_a_separate_file_is_compared() {
     let model = |id: &str, config: Value, recipe: &str| {
         let tensors = [
-            ("model.layers.0.mlp.down_proj.qweight", "I32", &[8, 32][..]),
+            ("model.layers.0.mlp.down_proj.g_idx", "I32", &[64][..]),
+            ("model.layers.0.mlp.down_proj.qweight", "I32", &[8, 32]),
             ("model.layers.0.mlp.down_proj.qzeros", "I32", &[2, 4]),
             ("model.layers.0.mlp.down_proj.scales", "F16", &[2, 32]),
         ];

@@ -32,13 +32,8 @@ pub struct CountBreakdown {
     pub moe_unknown: Option<UnknownActive>,
     /// The output embedding, if it is stored although the configuration ties it to the input embedding.
     pub tied_output: Option<TiedOutput>,
-    /// The number of parameters that `config.json` implies. `None` if it was not read, or if the architecture is not
-    /// supported.
-    pub config_total: Option<u64>,
-    /// `true` if nothing explains the difference between the count and `config_total`.
-    pub contradicts_config: bool,
-    /// True if the configuration could affect the count.
-    pub(super) needs_config: bool,
+    /// True if the weights have the sizes that `config.json` implies, so that an unknown method packs none.
+    pub(super) is_confirmed: bool,
 }
 
 /// An output embedding that is stored although it is tied to the input embedding.
@@ -60,15 +55,13 @@ impl CountBreakdown {
 
     /// Returns whether the count is exact.
     ///
-    /// A configuration that contradicts the count makes it inexact only if it could affect the count. Otherwise the
-    /// configuration is of another model. An unknown method makes it inexact if no known one explains the tensors, and
-    /// the configuration does not imply the size.
+    /// An unknown method makes it inexact if no known one explains the tensors, and the configuration does not imply
+    /// their sizes.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        let is_unknown = self.unknown_method.is_some()
-            && self.module_kinds.is_empty()
-            && self.config_total.is_none();
-        self.unresolved.is_empty() && !(self.needs_config && self.contradicts_config) && !is_unknown
+        let is_unknown =
+            self.unknown_method.is_some() && self.module_kinds.is_empty() && !self.is_confirmed;
+        self.unresolved.is_empty() && !is_unknown
     }
 }
 
@@ -163,6 +156,9 @@ pub enum UnresolvedReason {
     /// is counted without regard to it.
     #[error("a tensor next to the weights belongs to no known quantization method")]
     UnknownTensors,
+    /// The configuration implies another number of weights.
+    #[error("the configuration implies another number of weights")]
+    ContradictsConfig,
     /// The weights are padded by an unknown amount. The module is counted including its padding.
     #[error("the weights may be padded by an unknown amount")]
     Padded,

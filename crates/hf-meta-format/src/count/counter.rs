@@ -3,6 +3,7 @@
 use super::config::{Configs, MetadataShapes, QUANTIZE_CONFIG};
 use super::counted_as::TensorUse;
 use super::doubts::Siblings;
+use super::expected_weights::ExpectedWeights;
 use super::module::{Component, container_bits};
 use super::names::{NamePatterns, TensorName};
 use super::pending::PendingTensors;
@@ -136,9 +137,13 @@ impl Counter {
     pub fn finish(self) -> Result<(ParameterCount, CountBreakdown), CountOverflow> {
         let Self { needs_config, is_self_describing, .. } = self;
         let configs = self.configs.unwrap_or_default();
-        let mut solver = Solver::new(&configs, &self.shapes, self.siblings, self.sums);
+        // Otherwise the configuration is not read, or is of another model.
+        let expected = Some(&configs).filter(|_| needs_config);
+        let expected = expected.map(ExpectedWeights::new).unwrap_or_default();
+        let mut solver = Solver::new(&configs, &self.shapes, expected, self.siblings, self.sums);
         self.pending.for_each_module(|module| solver.add_module(module))?;
-        Ok(solver.finish()?.finish(&configs, needs_config, is_self_describing))
+        let (sums, expected) = solver.finish()?;
+        Ok(sums.finish(&configs, expected, needs_config, is_self_describing))
     }
 
     /// Returns the name of another file, besides `config.json`, that may describe the quantization or the experts.
@@ -148,9 +153,10 @@ impl Counter {
         if configs.quantization.is_empty() && !self.pending.is_empty() {
             let counter = Self { configs: Some(configs.clone()), ..self.clone() };
             let (_, found) = counter.finish().ok()?;
-            let is_ambiguous =
-                |found: &UnresolvedModules| found.reason == UnresolvedReason::AmbiguousScheme;
-            if found.unresolved.iter().any(is_ambiguous) {
+            let is_open = |found: &UnresolvedModules| {
+                matches!(found.reason, UnresolvedReason::AmbiguousScheme | UnresolvedReason::Padded)
+            };
+            if found.unresolved.iter().any(is_open) {
                 return Some(QUANTIZE_CONFIG);
             }
         }

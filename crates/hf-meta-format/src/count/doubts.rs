@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::memrchr;
 
+use super::expected_weights::ExpectedWeights;
 use super::module::{Component, Module, Role, container_bits};
-use super::names::{hash, last_segment};
-use super::{Configs, CountBreakdown, UnresolvedModules, UnresolvedReason};
+use super::names::{hash, last_segment, split};
+use super::{UnresolvedModules, UnresolvedReason};
 use crate::formats::{TensorInfo, clip};
 
 /// The names of tensors and modules, besides buffers, that unquantized architectures store next to or below a weight
@@ -163,6 +164,8 @@ struct Tensors {
     parameters: u64,
     /// The first name in alphabetical order.
     example: String,
+    /// True if the configuration implies the shape of the example.
+    is_expected: bool,
 }
 
 impl Shape {
@@ -211,8 +214,39 @@ impl ShapeCheck {
                 known.example = clip(name);
             }
         } else if self.tensors.len() < Self::MAX_SHAPES {
-            self.tensors.insert(shape, Tensors { number: 1, parameters, example: clip(name) });
+            self.tensors.insert(
+                shape,
+                Tensors { number: 1, parameters, example: clip(name), is_expected: false },
+            );
         }
+    }
+
+    /// Compares one tensor of each shape with the configuration. Returns the tensors with other sizes.
+    pub(super) fn compare_with(
+        &mut self,
+        expected: &mut ExpectedWeights<'_>,
+    ) -> Option<UnresolvedModules> {
+        let mut found = UnresolvedModules::new(UnresolvedReason::ContradictsConfig);
+        for (shape, tensors) in &mut self.tensors {
+            let sides = shape.sides.iter().filter(|side| **side > 0);
+            let elements = sides.product::<u64>();
+            let (module, component) = split(&tensors.example);
+            let weights = expected.of_module(module).filter(|_| component.is_plain());
+            let Some(weights) = weights else { continue };
+            tensors.is_expected = weights == elements;
+            if weights != elements {
+                found.add(&tensors.example, 0);
+                found.modules += tensors.number - 1;
+            }
+        }
+        (found.modules > 0).then_some(found)
+    }
+
+    /// Returns whether the configuration implies the shapes of most parameters.
+    pub(super) fn is_confirmed(&self) -> bool {
+        let expected = self.tensors.values().filter(|tensors| tensors.is_expected);
+        let expected = expected.fold(0_u64, |sum, tensors| sum.saturating_add(tensors.parameters));
+        expected > self.parameters / Self::MIN_SHARE * (Self::MIN_SHARE - 1)
     }
 
     /// Returns the tensors without a known side, if they contain too many of the parameters.
@@ -228,7 +262,8 @@ impl ShapeCheck {
         let is_long = |shape: &Shape| shape.sides[1].min(shape.sides[2]) > longest;
         let mut found = UnresolvedModules::new(UnresolvedReason::SuspectedPacking);
         for (shape, tensors) in &self.tensors {
-            let is_known = shape.sides.iter().any(|side| known.contains(side));
+            let is_known =
+                tensors.is_expected || shape.sides.iter().any(|side| known.contains(side));
             let is_unpacked = is_known || is_long(shape) || is_adapter(&tensors.example);
             if tensors.parameters > 0 && !is_unpacked {
                 found.add(&tensors.example, tensors.parameters);
@@ -264,28 +299,4 @@ impl Integers {
         let is_large = bytes.saturating_mul(8).saturating_mul(MIN_SHARE) > parameters;
         (found.modules >= MIN_TENSORS && is_large).then_some(found)
     }
-}
-
-/// Compares the count with the size that the configuration implies. Buffers and draft layers are not part of that
-/// size. A size that fits refutes all doubts.
-pub(super) fn compare_with_config(breakdown: &mut CountBreakdown, found: u64, configs: &Configs) {
-    let Some(expected) = configs.expected else { return };
-    let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
-    let buffers = buffers.fold(0_u64, |sum, group| sum.saturating_add(group.count.parameters));
-    let draft = breakdown.moe.map_or(0, |moe| moe.draft);
-    // Draft layers may contain some of the buffers.
-    let without_draft = found.saturating_sub(draft);
-    let without_buffers = found.saturating_sub(buffers);
-    let fits = expected.is_between(without_buffers, without_buffers)
-        || draft > 0 && expected.is_between(without_draft.saturating_sub(buffers), without_draft);
-    if fits {
-        let is_doubt = |reason| {
-            use UnresolvedReason::{Padded, SuspectedPacking, UnknownTensors};
-            matches!(reason, Padded | SuspectedPacking | UnknownTensors)
-        };
-        breakdown.unresolved.retain(|found| !is_doubt(found.reason));
-    }
-    breakdown.config_total = Some(expected.total);
-    // If the count is uncertain, its unresolved modules are already reported.
-    breakdown.contradicts_config = !fits && breakdown.unresolved.is_empty();
 }

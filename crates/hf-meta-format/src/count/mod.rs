@@ -44,7 +44,7 @@ pub(crate) mod config;
 mod counted_as;
 mod counter;
 mod doubts;
-mod expected_size;
+mod expected_weights;
 mod experts;
 mod methods;
 mod module;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::config::{Configs, KnownSides, MetadataShapes, Schemes};
 use super::counted_as::TensorUse;
 use super::doubts::Siblings;
+use super::expected_weights::ExpectedWeights;
 use super::methods::{ConfiguredMethod, Solved, methods_of, solve};
 use super::module::{Component, ComponentTensor, Module, Role, container_bits};
 use super::names::NamePatterns;
@@ -17,6 +18,7 @@ use crate::formats::TensorInfo;
 pub(super) struct Solver<'a> {
     schemes: Schemes<'a>,
     known: KnownSides<'a>,
+    expected: ExpectedWeights<'a>,
     method: ConfiguredMethod<'a>,
     sums: CountSums,
     /// Tensors whose class depends on whether the model is quantized.
@@ -24,8 +26,8 @@ pub(super) struct Solver<'a> {
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
     siblings: Siblings,
-    /// Recent solutions that do not depend on the module's name, with the tensors they apply to.
-    recent: VecDeque<(Vec<ComponentTensor>, ModuleSolution)>,
+    /// Recent solutions that do not depend on the module's name, with the tensors and the expected weights they apply to.
+    recent: VecDeque<(Vec<ComponentTensor>, Option<u64>, ModuleSolution)>,
     names: NamePatterns,
     /// The name of the current tensor, in memory that is reused.
     name: String,
@@ -42,12 +44,14 @@ impl<'a> Solver<'a> {
     pub(super) fn new(
         configs: &'a Configs,
         shapes: &'a MetadataShapes,
+        expected: ExpectedWeights<'a>,
         siblings: Siblings,
         sums: CountSums,
     ) -> Self {
         Self {
             schemes: Schemes::new(&configs.quantization),
-            known: KnownSides { dimensions: &configs.dimensions, shapes },
+            known: KnownSides { dimensions: &configs.dimensions, shapes, expected: None },
+            expected,
             method: ConfiguredMethod::new(configs.method()),
             sums,
             undecided: PendingTensors::default(),
@@ -62,15 +66,18 @@ impl<'a> Solver<'a> {
     /// Solves a module, or reuses the solution of a module with equal shapes, because models have many equal layers
     /// and experts.
     fn solve(&mut self, module: &Module<'_>) -> ModuleSolution {
-        let known = self.recent.iter().find(|(tensors, _)| tensors == module.tensors);
-        if let Some((_, solution)) = known {
+        let expected = self.known.expected;
+        let is_known = |(tensors, weights, _): &&(Vec<_>, _, _)| {
+            *weights == expected && tensors == module.tensors
+        };
+        if let Some((.., solution)) = self.recent.iter().find(is_known) {
             return *solution;
         }
         let mut schemes = self.schemes.of_module(module.name);
         let solution = solve(module, self.known, &self.method, &mut schemes);
         if !schemes.depend_on_name {
             self.recent.truncate(MAX_RECENT - 1);
-            self.recent.push_front((module.tensors.to_vec(), solution));
+            self.recent.push_front((module.tensors.to_vec(), expected, solution));
         }
         solution
     }
@@ -82,6 +89,7 @@ impl<'a> Solver<'a> {
         if module.tensors.windows(2).any(|tensors| tensors[0].0 == tensors[1].0) {
             return self.add_unresolved(module, UnresolvedReason::ConflictingComponents);
         }
+        self.known.expected = self.expected.of_module(module.name);
         match self.solve(module) {
             Ok(Some(_)) if self.schemes.is_exhausted() => {
                 self.add_unresolved(module, UnresolvedReason::TooComplex)
@@ -129,7 +137,9 @@ impl<'a> Solver<'a> {
                 None => self.add_unsolved(module, component, tensor)?,
             }
         }
-        if solved.is_padded {
+        if self.known.expected.is_some_and(|expected| expected != solved.parameters) {
+            self.sums.add_unresolved(module.name, UnresolvedReason::ContradictsConfig, 0);
+        } else if solved.is_padded {
             self.sums.add_unresolved(module.name, UnresolvedReason::Padded, 0);
         }
         Ok(())
@@ -162,7 +172,8 @@ impl<'a> Solver<'a> {
         tensor: &TensorInfo,
     ) -> Result<(), CountOverflow> {
         let may_be_packed = component.is_plain() || component.needs_config();
-        let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
+        let is_expected = self.known.expected.is_some() && self.known.expected == tensor.elements();
+        let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some() && !is_expected;
         // Scales of a matrix, whose packed weights are missing or have an unexpected dtype.
         let is_orphan = matches!(component.role, Role::Auxiliary(_)) && tensor.shape.len() > 1;
         if is_integer || is_orphan || component.role.is_always_auxiliary() {
@@ -193,7 +204,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Classifies the undecided tensors, now that it is known whether the model is quantized.
-    pub(super) fn finish(mut self) -> Result<CountSums, CountOverflow> {
+    pub(super) fn finish(mut self) -> Result<(CountSums, ExpectedWeights<'a>), CountOverflow> {
         let undecided = std::mem::take(&mut self.undecided);
         undecided.for_each_module(|module| {
             module.tensors.iter().try_for_each(|(component, tensor)| {
@@ -202,7 +213,7 @@ impl<'a> Solver<'a> {
             })
         })?;
         self.sums.add_doubts(self.siblings.found);
-        Ok(self.sums)
+        Ok((self.sums, self.expected))
     }
 
     fn undecided_use(
@@ -295,13 +306,19 @@ mod tests {
             (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
         });
         let is_too_complex = |has_steps: bool| {
-            let mut solver =
-                Solver::new(&configs, &shapes, Siblings::default(), CountSums::default());
+            let mut solver = Solver::new(
+                &configs,
+                &shapes,
+                ExpectedWeights::default(),
+                Siblings::default(),
+                CountSums::default(),
+            );
             if !has_steps {
                 solver.schemes.exhaust();
             }
             solver.add_module(&Module { name: "m", tensors: &tensors }).unwrap();
-            let (_, found) = solver.finish().unwrap().finish(&configs, true, false);
+            let (sums, expected) = solver.finish().unwrap();
+            let (_, found) = sums.finish(&configs, expected, true, false);
             found.unresolved.iter().any(|found| found.reason == UnresolvedReason::TooComplex)
         };
         assert_eq!([true, false].map(is_too_complex), [false, true]);

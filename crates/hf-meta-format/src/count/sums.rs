@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::counted_as::TensorUse;
-use super::doubts::{Integers, ShapeCheck, compare_with_config};
+use super::doubts::{Integers, ShapeCheck};
+use super::expected_weights::ExpectedWeights;
 use super::experts::ExpertSums;
 use super::methods::{Solved, is_known};
 use super::module::{Module, container_bits};
@@ -190,9 +191,13 @@ impl CountSums {
     pub(super) fn finish(
         mut self,
         configs: &Configs,
+        mut expected: ExpectedWeights<'_>,
         needs_config: bool,
         is_self_describing: bool,
     ) -> (ParameterCount, CountBreakdown) {
+        let contradictions = self.shapes.compare_with(&mut expected);
+        self.add_doubts(contradictions);
+        let is_confirmed = self.shapes.is_confirmed();
         if !is_self_describing {
             let integers = std::mem::take(&mut self.integers).finish(self.total.parameters);
             let shapes = self.shapes.finish();
@@ -218,7 +223,7 @@ impl CountSums {
         let largest = packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();
         let parameters = ParameterCount::new(&self.groups, self.total);
-        let mut breakdown = CountBreakdown {
+        let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
             method: named.or(largest).map(str::to_owned),
             unknown_method: named.filter(|name| !is_known(name)).map(str::to_owned),
@@ -229,11 +234,8 @@ impl CountSums {
             // Not every way to read has the configuration.
             moe_unknown: moe.err().filter(|_| needs_config || is_self_describing),
             tied_output,
-            config_total: None,
-            contradicts_config: false,
-            needs_config,
+            is_confirmed,
         };
-        compare_with_config(&mut breakdown, parameters.total(), configs);
         (parameters, breakdown)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::adapter::{self, Adapter};
-use super::index_check::{self, IndexCheck, check_config, check_count};
+use super::index_check::{self, IndexCheck, check_count};
 use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, WeightFiles, Weights, bounded,
@@ -252,7 +252,6 @@ impl BuiltReport {
         let (parameter_count, breakdown) = self.counted.clone().map_err(overflow)?;
         findings.extend(self.header_findings(true));
         findings.extend(check_count(&parameter_count, &breakdown, self.declared_total));
-        findings.extend(check_config(&parameter_count, &breakdown));
         let weight_bytes = self.totals.file_bytes;
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),

@@ -207,11 +207,6 @@ findings! {
     "the file declares {declared} parameters in total, but the tensors contain {found}",
     declared = thousands(*declared), found = thousands(*found);
 
-    /// `config.json` describes a model of a different size.
-    Warning ConfigCountMismatch { expected: u64, found: u64 }
-    "config.json describes a model with {expected} parameters, but the tensors contain {found}",
-    expected = thousands(*expected), found = thousands(*found);
-
     /// The Hub reports a different number of parameters.
     Note HubCountMismatch { reported: u64, found: u64 }
     "the Hub reports {reported} parameters, but the tensors contain {found}",

@@ -232,13 +232,6 @@ pub fn check_count(
     found.chain(state).chain(tied).collect()
 }
 
-/// Compares a count of all files with the size that `config.json` implies.
-#[must_use]
-pub fn check_config(count: &ParameterCount, breakdown: &CountBreakdown) -> Option<Finding> {
-    let expected = breakdown.config_total.filter(|_| breakdown.contradicts_config)?;
-    Some(Finding::ConfigCountMismatch { expected, found: count.total() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

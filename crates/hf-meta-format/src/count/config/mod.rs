@@ -8,7 +8,6 @@ mod sides;
 
 use serde::Deserialize;
 
-use super::expected_size::ExpectedParameters;
 use super::experts::ExpertConfigs;
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, quantization_sections};
@@ -36,8 +35,8 @@ pub(crate) use self::sides::{Dimensions, KnownSides, MetadataShapes};
 pub struct Configs {
     pub(crate) quantization: QuantizationConfig,
     pub(crate) dimensions: Dimensions,
-    /// The size of the model, if its architecture is supported.
-    pub(super) expected: Option<ExpectedParameters>,
+    /// The content of `config.json`, which implies the shapes of modules.
+    pub(super) json: Option<Box<[u8]>>,
     pub(super) experts: ExpertConfigs,
     /// True if the output embedding is tied to the input embedding.
     pub(super) is_tied: bool,
@@ -84,7 +83,7 @@ impl Configs {
         Ok(Self {
             quantization: quantization.or_else(chatglm).unwrap_or_default(),
             dimensions,
-            expected: ExpectedParameters::from_config(&config),
+            json: Some(json.as_ref().into()),
             experts: ExpertConfigs::from_config(&config),
             is_tied: config.is_tied() == Some(true),
             adapter: None,

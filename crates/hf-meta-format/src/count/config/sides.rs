@@ -13,12 +13,19 @@ use crate::count::module::product;
 pub(crate) struct KnownSides<'a> {
     pub(crate) dimensions: &'a Dimensions,
     pub(crate) shapes: &'a MetadataShapes,
+    /// The number of weights of the module that the configuration implies.
+    pub(crate) expected: Option<u64>,
 }
 
 impl KnownSides<'_> {
     /// Returns whether the configuration contains a dimension.
     pub(crate) fn is_dimension(&self, dimension: u64) -> bool {
         self.dimensions.lengths.contains(&dimension)
+    }
+
+    /// Returns whether the configuration contains any dimension.
+    pub(crate) fn has_dimensions(&self) -> bool {
+        !self.dimensions.lengths.is_empty()
     }
 
     /// Returns whether an unpacked tensor has a side of this length.
@@ -222,7 +229,7 @@ mod tests {
             let mut shapes = MetadataShapes::default();
             shapes.add_metadata(&metadata);
             let dimensions = &Dimensions::default();
-            let known = KnownSides { dimensions, shapes: &shapes };
+            let known = KnownSides { dimensions, shapes: &shapes, expected: None };
             assert_eq!(known.is_packed_by_metadata("m"), expected, "{text}");
         }
     }

@@ -249,7 +249,7 @@ mod tests {
             usize::try_from(state >> 33).unwrap() % end
         };
         let (dimensions, shapes) = (Dimensions::default(), MetadataShapes::default());
-        let known = KnownSides { dimensions: &dimensions, shapes: &shapes };
+        let known = KnownSides { dimensions: &dimensions, shapes: &shapes, expected: None };
         for round in 0..50_000 {
             let mut tensors: Vec<_> = (0..=random(4))
                 .map(|_| {

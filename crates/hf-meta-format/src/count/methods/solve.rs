@@ -57,6 +57,8 @@ enum Certainty {
     Plausible,
     /// The shapes determine the length, or a dimension of the model does.
     Known,
+    /// The configuration implies the number of weights, and the shapes fit it.
+    Expected,
 }
 
 /// The logical size of a module's weights.
@@ -80,6 +82,13 @@ struct Candidate {
     certainty: Certainty,
     /// True if no dimension was rounded.
     is_whole: bool,
+}
+
+impl Candidate {
+    /// Returns the order of preference: a size that the configuration implies, then one without rounding.
+    fn rank(&self) -> (bool, bool) {
+        (self.certainty == Certainty::Expected, self.is_whole)
+    }
 }
 
 /// Schemes agree if they imply the same size and bits.
@@ -108,15 +117,15 @@ impl Attempt<'_> {
             certainty = certainty.min(found);
         }
         let is_whole = self.is_whole(&lengths);
+        let least = self.least_weights(&ranges, problem.module);
+        let most = self.product(&ranges, |side| ranges.get(side).high);
         for pad in layout.pads {
             let length = &mut lengths[pad.side as usize];
-            let (unpadded, found) = self.unpadded(*length, pad, problem);
+            let (unpadded, found) = self.unpadded(*length, pad, &ranges, problem);
             *length = unpadded;
             certainty = certainty.min(found);
         }
-        let stack = if layout.size == [Side::Weights] { 1 } else { ranges.stack };
-        let sides = layout.size.iter().map(|&side| lengths[side as usize]);
-        let parameters = sides.chain([stack]).try_fold(1_u64, u64::checked_mul);
+        let parameters = self.product(&ranges, |side| lengths[side as usize]);
         let (weights, tensor) = self.parts.weights;
         let mut parameters =
             parameters.filter(|&size| is_plausible(size, tensor)).ok_or(ImplausibleSize)?;
@@ -125,6 +134,11 @@ impl Attempt<'_> {
                 return Err(ConflictingComponents);
             }
             (parameters, certainty) = (stated, Certainty::Known);
+        } else if let Some(expected) = known.expected
+            && least <= Some(expected)
+            && most.is_none_or(|most| expected <= most)
+        {
+            (parameters, certainty) = (expected, Certainty::Expected);
         }
         let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
         let solved = Solved {
@@ -134,9 +148,40 @@ impl Attempt<'_> {
             packing: Packing { layout: layout.name, bits },
             evidence: layout.evidence(&ranges),
             is_padded: certainty == Certainty::UpperBound
-                || layout.may_be_padded(&lengths, &ranges, known),
+                || certainty != Certainty::Expected
+                    && layout.may_be_padded(&lengths, &ranges, known),
         };
         Ok(Candidate { solved, certainty, is_whole })
+    }
+
+    /// Returns the number of weights for the lengths of the sides; `None` if it overflows.
+    fn product(&self, ranges: &Ranges, length: impl Fn(Side) -> u64) -> Option<u64> {
+        let size = self.parts.layout.size;
+        let stack = if *size == [Side::Weights] { 1 } else { ranges.stack };
+        let sides = size.iter().map(|&side| length(side));
+        sides.chain([stack]).try_fold(1_u64, u64::checked_mul)
+    }
+
+    /// Returns the smallest number of weights that the writer may have padded to the stored shapes.
+    fn least_weights(&self, ranges: &Ranges, module: &Module<'_>) -> Option<u64> {
+        let layout = self.parts.layout;
+        let multiple = |side| {
+            let pads = layout.pads.iter().filter(|pad| pad.side == side);
+            let padded = pads.filter_map(|pad| self.multiple(pad, ranges, module));
+            let grouping = layout.groups.filter(|grouping| grouping.of == side);
+            padded.chain(grouping.and(self.group)).max().unwrap_or(1)
+        };
+        self.product(ranges, |side| {
+            ranges.get(side).low.saturating_sub(multiple(side).saturating_sub(1)).max(1)
+        })
+    }
+
+    /// Returns the multiple to which the writer pads a side; `None` if the module states the length without padding.
+    fn multiple(&self, pad: &Pad, ranges: &Ranges, module: &Module<'_>) -> Option<u64> {
+        let groups = || ranges.get(Side::Groups).point().filter(|&groups| groups > 1);
+        let implied = || divide(ranges.get(pad.side).high, groups()?);
+        let multiple = pad.to.or(self.group).or_else(implied);
+        multiple.filter(|_| !pad.unless.is_some_and(|name| module.has(name)))
     }
 
     /// Restricts the sides by all parts; `None` if they contradict each other.
@@ -191,11 +236,15 @@ impl Attempt<'_> {
 
     /// Returns the length of a side before it was padded: its length if a bias or norm has the same, or the largest
     /// model dimension that would be padded to it. The outputs of the head are the vocabulary.
-    fn unpadded(&self, length: u64, pad: &Pad, problem: &Problem<'_>) -> (u64, Certainty) {
+    fn unpadded(
+        &self,
+        length: u64,
+        pad: &Pad,
+        ranges: &Ranges,
+        problem: &Problem<'_>,
+    ) -> (u64, Certainty) {
         let Problem { module, known, .. } = *problem;
-        let Some(multiple) =
-            pad.to.or(self.group).filter(|_| !pad.unless.is_some_and(|name| module.has(name)))
-        else {
+        let Some(multiple) = self.multiple(pad, ranges, module) else {
             return (length, Certainty::Known);
         };
         let range = length.saturating_sub(multiple - 1)..=length;
@@ -210,7 +259,11 @@ impl Attempt<'_> {
             _ if pad.trusts_sole => return (length, Certainty::UpperBound),
             _ if known.is_stored(length) => return (length, Certainty::Known),
             Some(first) => first == length,
-            None => pad.plausible.is_some_and(|multiple| length.is_multiple_of(multiple)),
+            // Without a configuration, the inputs may be any that fill the last group.
+            None => {
+                (known.has_dimensions() || pad.to.or(self.group).is_some())
+                    && pad.plausible.is_some_and(|multiple| length.is_multiple_of(multiple))
+            }
         };
         let certainty = if is_certain { Certainty::Known } else { Certainty::UpperBound };
         (first.unwrap_or(length), certainty)
@@ -272,20 +325,21 @@ fn solve_layout(
             _ => {}
         }
     }
-    // Candidates that round no dimension are preferred, and those that remain must agree.
+    // Candidates that the configuration implies or that round no dimension are preferred, and those that remain must
+    // agree.
     let (mut best, mut is_ambiguous) = (None::<Candidate>, false);
     for &bits in layout.bits {
         let Some(new) = attempt(bits, None, &Scheme::default()) else { continue };
         match &best {
-            Some(best) if best.is_whole && !new.is_whole => {}
-            Some(best) if best.is_whole == new.is_whole => {
+            Some(best) if best.rank() > new.rank() => {}
+            Some(best) if best.rank() == new.rank() => {
                 is_ambiguous |= best.solved.parameters != new.solved.parameters;
             }
             _ => (best, is_ambiguous) = (Some(new), false),
         }
     }
     let best = best.ok_or(failed)?;
-    if needs_recipe || is_ambiguous && best.is_whole {
+    if needs_recipe && best.certainty != Certainty::Expected || is_ambiguous && best.is_whole {
         return Err(Some(AmbiguousScheme));
     }
     if is_ambiguous { Err(failed) } else { Ok(best) }
@@ -325,7 +379,7 @@ pub(in crate::count) fn solve(
     let others = module.tensors.iter().flat_map(|(component, _)| methods_of(component));
     let others = others.filter(|method| !configured.selects(method)).map(|method| (method, false));
     let methods = configured.methods.iter().map(|method| (method, true)).chain(others);
-    let mut failed = None;
+    let (mut failed, mut solved) = (None, None);
     for (method, is_configured) in methods {
         let problem = Problem { module, known, configured: configured.name, is_configured };
         let mut best: Option<Candidate> = None;
@@ -339,10 +393,16 @@ pub(in crate::count) fn solve(
             }
         }
         if let Some(best) = best {
-            return Ok(Some(best.solved));
+            if known.expected.is_none() || best.certainty == Certainty::Expected {
+                return Ok(Some(best.solved));
+            }
+            solved.get_or_insert(best.solved);
         }
     }
-    failed.map_or(Ok(None), |(_, reason)| Err(reason))
+    match failed {
+        Some((_, reason)) if solved.is_none() => Err(reason),
+        _ => Ok(solved),
+    }
 }
 
 /// Returns the rank of a reason, the least specific first.
@@ -431,7 +491,7 @@ mod tests {
             let model = format!(r#"{{"vocab_size":{vocabulary}}}"#);
             dimensions.add_model(&serde_json::from_str(&model).unwrap());
             let (config, shapes) = (QuantizationConfig::default(), MetadataShapes::default());
-            let known = KnownSides { dimensions: &dimensions, shapes: &shapes };
+            let known = KnownSides { dimensions: &dimensions, shapes: &shapes, expected: None };
             let (mut schemes, module) = (Schemes::new(&config), Module { name, tensors: &tensors });
             let mut schemes = schemes.of_module(name);
             let solved =

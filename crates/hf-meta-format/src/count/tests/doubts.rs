@@ -91,40 +91,58 @@ fn modules_with_unknown_tensors_are_counted_once() {
     assert_eq!((count.total(), breakdown.is_exact()), (12 * 4 * 64 * 64, false));
 }
 
-/// A Llama with one layer of 8-bit weights: 4 · 64·64 + 3 · 64·96 + 3 · 64 + 2 · 32·64 parameters.
-const LLAMA: &str = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":32,"hidden_size":64,
-    "intermediate_size":96,"num_hidden_layers":1,"num_attention_heads":2,"tie_word_embeddings":false,
-    "quantization_config":{"quant_method":"fp8"}}"#;
+/// Counts a Llama with a packed query projection and a norm.
+fn llama(tensors: &[Tensor<'_>]) -> (u64, Vec<UnresolvedReason>) {
+    const CONFIG: &str = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":32,
+        "hidden_size":120,"intermediate_size":96,"num_hidden_layers":1,"num_attention_heads":2,
+        "num_key_value_heads":2,"head_dim":60,"quantization_config":{"quant_method":"compressed-tensors"}}"#;
 
-fn llama() -> Vec<Tensor<'static>> {
-    let fp8 = Dtype::F8_E4M3;
-    vec![
-        ("embed.weight", Dtype::BF16, &[32, 64]),
-        ("lm_head.weight", Dtype::BF16, &[32, 64]),
-        ("q.weight", fp8.clone(), &[4, 64, 64]),
-        ("q.weight_scale", Dtype::F32, &[1]),
-        ("up.weight", fp8, &[3, 96, 64]),
-        ("norms.weight", Dtype::BF16, &[3, 64]),
-    ]
+    let (count, breakdown) = counting(CONFIG, tensors).unwrap();
+    assert_eq!(breakdown.is_exact(), breakdown.unresolved.is_empty());
+    (count.total(), reasons(&breakdown))
 }
 
+/// Only packed weights need the configuration, so only with them it is compared.
 #[test]
 fn a_size_that_contradicts_the_config_is_a_doubt() {
-    let checked = |tensors: &[Tensor<'_>]| {
-        let (_, breakdown) = counting(LLAMA, tensors).unwrap();
-        (breakdown.is_exact(), breakdown.contradicts_config, breakdown.config_total)
+    const NORM: &str = "model.layers.0.input_layernorm.weight";
+    const QUERY: [&str; 2] =
+        ["model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.q_proj.weight_scale"];
+
+    let query =
+        |rows: &'static [u64]| [(QUERY[0], Dtype::F8_E4M3, rows), (QUERY[1], Dtype::F32, &[1])];
+    let with_norm = |query: &[Tensor<'static>], length: &'static [u64]| {
+        let (count, reasons) = llama(&[query, &[(NORM, Dtype::BF16, length)]].concat());
+        (count - length[0], reasons)
     };
-    let total = Some(4 * 64 * 64 + 3 * 64 * 96 + 3 * 64 + 2 * 32 * 64);
-    assert_eq!(checked(&llama()), (true, false, total));
-    let extra = |tensor: Tensor<'static>| [llama(), vec![tensor]].concat();
-    assert_eq!(checked(&extra(("x.weight", Dtype::BF16, &[5]))), (false, true, total));
-    assert_eq!(checked(&extra(("rotary.inv_freq", Dtype::F32, &[16]))), (true, false, total));
-    assert_eq!(checked(&extra(("x.masked_bias", Dtype::F32, &[]))), (true, false, total));
-    // The configuration could not affect this count, and most calls do not read it.
-    assert_eq!(checked(&[("x.weight", Dtype::BF16, &[5])]), (true, true, total));
+    let contradicts = vec![UnresolvedReason::ContradictsConfig];
+    assert_eq!(with_norm(&query(&[120, 120]), &[120]), (120 * 120, vec![]));
+    assert_eq!(with_norm(&query(&[120, 60]), &[120]), (120 * 60, contradicts.clone()));
+    assert_eq!(with_norm(&query(&[120, 120]), &[60]), (120 * 120, contradicts));
+    assert_eq!(with_norm(&[], &[60]), (0, vec![]));
 }
 
-/// Each group of 16 inputs has a scale, so 120 inputs are padded to 128. A size that fits removes the doubt.
+/// Each group of 16 inputs has a scale, so 120 inputs are padded to 128.
+#[test]
+fn the_config_implies_the_inputs_without_padding() {
+    let query = |module: &'static str| -> [(String, Dtype, &[u64]); 2] {
+        let name = |part: &str| format!("model.layers.0.self_attn.{module}.{part}");
+        [
+            (name("weight_packed"), Dtype::U8, &[120, 64]),
+            (name("weight_scale"), Dtype::F8_E4M3, &[120, 8]),
+        ]
+    };
+    for (module, expected) in
+        [("q_proj", (120 * 120, vec![])), ("new_proj", (120 * 128, vec![UnresolvedReason::Padded]))]
+    {
+        let tensors = query(module);
+        let tensors: Vec<Tensor<'_>> =
+            tensors.iter().map(|(name, dtype, shape)| (&**name, dtype.clone(), *shape)).collect();
+        assert_eq!(llama(&tensors), expected, "{module}");
+    }
+}
+
+/// Each group of 16 inputs has a scale, so 120 inputs are padded to 128.
 #[test]
 fn inputs_that_are_no_dimension_of_the_model_may_be_padded() {
     let packed: [Tensor<'_>; 2] =
@@ -144,16 +162,6 @@ fn inputs_that_are_no_dimension_of_the_model_may_be_padded() {
         let expected: &[_] = if is_exact { &[] } else { &[UnresolvedReason::Padded] };
         assert_eq!(reasons(&breakdown), expected, "{config}");
     }
-    let llama = LLAMA
-        .replace("fp8", "nvfp4")
-        .replace("\"hidden_size\":64", "\"ffn_dim\":64,\"hidden_size\":120");
-    let rest = |rest: &'static [u64]| {
-        counting(&llama, &[&packed[..], &[("x", Dtype::BF16, rest)]].concat())
-    };
-    let total = 4 * 120 * 120 + 3 * 120 * 96 + 3 * 120 + 2 * 32 * 120;
-    assert_eq!(total - 64 * 128, 92_008);
-    assert_eq!(reasons(&rest(&[92_008]).unwrap().1), []);
-    assert_eq!(reasons(&rest(&[92_007]).unwrap().1), [UnresolvedReason::Padded]);
 }
 
 /// Without a configuration, only the sides of other tensors show whether a signed byte with a scale per row holds one

@@ -23,7 +23,7 @@ fn counting(config: &str, tensors: &[Tensor<'_>]) -> Option<(ParameterCount, Cou
     counter.finish().ok()
 }
 
-const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4},
+const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4,"group_size":32},
     "num_experts":2,"num_experts_per_tok":1}"#;
 
 /// Two experts with 64 × 16 weights of 4 bits each, in groups of 32.
@@ -96,7 +96,7 @@ fn tensors_are_grouped_by_class() {
 /// Modules are counted by their parts, regardless of the method's name.
 #[test]
 fn an_unknown_method_is_named() {
-    let config = r#"{"quantization_config":{"quant_method":"New-GPTQ","bits":4}}"#;
+    let config = r#"{"quantization_config":{"quant_method":"New-GPTQ","bits":4,"group_size":32}}"#;
     let (count, breakdown) = counting(config, &EXPERTS).unwrap();
     assert_eq!((count.total(), breakdown.is_exact()), (2048, true));
     assert_eq!(breakdown.unknown_method.as_deref(), Some("new-gptq"));

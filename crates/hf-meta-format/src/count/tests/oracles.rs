@@ -73,11 +73,6 @@ fn cases<T: DeserializeOwned>(folder: &str) -> Vec<T> {
 
 impl QuantizedCase {
     fn count(&self) -> (u64, CountBreakdown) {
-        let mut counter = Counter::new();
-        for shard in self.shards.iter().chain([&self.tensors]) {
-            let tensors = shard.iter().map(StoredTensor::as_parts);
-            counter.add_file(&header(tensors, self.metadata.clone())).unwrap();
-        }
         let config = self.config.as_ref().map_or("{}", |config| config.get());
         let mut configs = Configs::from_config_json(config.as_bytes()).unwrap();
         for file in
@@ -85,10 +80,47 @@ impl QuantizedCase {
         {
             configs.add_file("quantize_config.json", file.get().as_bytes()).unwrap();
         }
+        self.count_with(configs)
+    }
+
+    fn count_with(&self, configs: Configs) -> (u64, CountBreakdown) {
+        let mut counter = Counter::new();
+        for shard in self.shards.iter().chain([&self.tensors]) {
+            let tensors = shard.iter().map(StoredTensor::as_parts);
+            counter.add_file(&header(tensors, self.metadata.clone())).unwrap();
+        }
         counter.set_configs(configs);
         let (parameters, breakdown) = counter.finish().unwrap();
         (parameters.total(), breakdown)
     }
+}
+
+/// Where the architecture is unknown or the configuration is missing, a count may be marked, and is never wrong in
+/// silence.
+#[test]
+fn no_quantized_checkpoint_is_wrong_in_silence() {
+    let mut silent = Vec::new();
+    let (mut exact, cases) = ([0; 2], cases::<QuantizedCase>("quantized"));
+    for case in &cases {
+        let mut config: BTreeMap<String, Box<RawValue>> = case
+            .config
+            .as_ref()
+            .map_or_else(BTreeMap::new, |config| serde_json::from_str(config.get()).unwrap());
+        config.retain(|key, _| !["model_type", "architectures"].contains(&&**key));
+        let unknown = Configs::from_config_json(&serde_json::to_vec(&config).unwrap()).unwrap();
+        for (at, configs) in [unknown, Configs::default()].into_iter().enumerate() {
+            let (parameters, breakdown) = case.count_with(configs);
+            let is_right = parameters == case.true_parameters;
+            exact[at] += usize::from(breakdown.is_exact());
+            if !is_right && breakdown.is_exact() {
+                let way = ["unknown architecture", "no configuration"][at];
+                let expected = case.true_parameters;
+                silent.push(format!("{}, {way}: {parameters} instead of {expected}", case.name));
+            }
+        }
+    }
+    assert!(exact[0] >= 344 && exact[1] >= 234, "{exact:?} of {}", cases.len());
+    assert!(silent.is_empty(), "{} are silent:\n{}", silent.len(), silent.join("\n"));
 }
 
 #[test]

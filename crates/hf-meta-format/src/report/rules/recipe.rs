@@ -88,7 +88,7 @@ fn find_mismatches(
     let mut policy = RecipePolicy::new(&section, configs)?;
     let recipe = read_recipe(&section, configs);
     let shapes = MetadataShapes::default();
-    let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes };
+    let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None };
     let mut found = Mismatches::default();
     let (mut stacks, mut plain) = (BTreeSet::new(), Vec::new());
     let (mut names, mut has_packed_experts) = (NamePatterns::default(), false);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 pub use self::embeddings::check_embeddings;
 pub use self::gguf::check_gguf;
-pub use super::index_check::{check_config, check_count};
+pub use super::index_check::check_count;
 use crate::CommitSha;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
@@ -82,8 +82,6 @@ pub struct ParameterSources {
     pub exact: Option<bool>,
     /// The `total_parameters` declared by the index, or by the metadata of a single file.
     pub declared: Option<u64>,
-    /// The count computed from `config.json`, or `None` if the architecture is not supported.
-    pub config: Option<u64>,
     /// The count that the Hub reports, or `None` if it reports none for these files.
     pub hub: Option<u64>,
 }
