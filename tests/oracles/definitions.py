@@ -101,6 +101,7 @@ def gptq_config(bits, group=128, **rest):
     return quantized("gptq", bits=bits, group_size=group, **{**known, **rest})
 
 
+case("comfyui-tokenizer", "comfy/text_encoders/wan.py @ 0.3", {}, extra=[("spiece_model", "U8", [4_548_313])])(lambda _, o, i: [("weight", "BF16", [o, i])])
 for bits in (2, 3, 4, 5, 6, 7, 8):
     case(f"gptq-{bits}bit", GPTQMODEL, gptq_config(bits, 64 if bits == 3 else 128), dtype="F16", bias=bits == 4)(gptq(bits, 64 if bits == 3 else 128))
 case("gptq-4bit-channel", GPTQMODEL, gptq_config(4, -1))(gptq(4, -1))
@@ -323,6 +324,12 @@ case("compressed-tensors-w4-channel-asymmetric", PACK, ct_config("pack-quantized
 case("compressed-tensors-w4-actorder-group", PACK, ct_config("pack-quantized", weights(4, actorder="group")))(packed(4, order=True))
 case("compressed-tensors-w4-odd-rows", PACK, ct_config("pack-quantized", weights(4, group=12)), inputs=36, outputs=7)(packed(4, 12))
 case("compressed-tensors-w8-g32", PACK, ct_config("pack-quantized", weights(8, group=32)))(packed(8, 32))
+
+
+@case("compressed-tensors-w4-kv-zero-points", "compressed_tensors/quantization/lifecycle/initialize.py @ 0.20", ct_config("pack-quantized", weights(4)),
+      extra=[(f"model.layers.0.self_attn.{name}", "BF16", [1]) for name in ("k_scale", "k_zero_point", "v_scale", "v_zero_point")])
+def _(module, o, i):
+    return packed(4)(module, o, i)
 
 
 def stored(kind, scale="BF16", rows=True, zero=None, name="weight", activation=False):
@@ -800,6 +807,12 @@ for mode, bits, group in (("mxfp4", 4, 32), ("nvfp4", 4, 16), ("mxfp8", 8, 32)):
     case(f"mlx-{mode}", "mlx quantize @ 0.32.4", {"quantization": {"group_size": group, "bits": bits, "mode": mode}})(mlx(bits, group, mode))
 
 
+@case("mlx-nvfp4-global-scale", "mlx_lm/utils.py quantize_model @ 0.32.2", {"quantization": {"group_size": 16, "bits": 4, "mode": "nvfp4"}})
+def _(module, o, i):
+    yield from mlx(4, 16, "nvfp4")(module, o, i)
+    yield "global_scale", "F32", [1]
+
+
 @case("mlx-mixed", "mlx_lm/quant @ 0.32.2", lambda linear: {"quantization": {"group_size": 64, "bits": 4, **{module: {"group_size": 32, "bits": 6} for module in linear if "down_proj" in module}, **{module: False for module in linear if "gate" in module}}}, skip=["gate_proj"])
 def _(module, o, i):
     return (mlx(6, 32) if "down_proj" in module else mlx(4))(module, o, i)
@@ -810,6 +823,38 @@ def _(_, o, i):
     yield "weight", "U32", [o, i // 8]
     yield "scales", "F32", [o, i // 64]
     yield "qbiases", "F32", [o, i // 64]
+
+
+# Neural Compressor
+
+COMPRESSOR = "neural_compressor/adaptor/torch_utils/model_wrapper.py @ 2.6"
+
+
+def compressor(bits, group=32, word=32, along_inputs=True, zeros=True):
+    """Returns the parts of Neural Compressor without the format of Optimum. A word holds whole values."""
+
+    def parts(_, o, i):
+        each, kind = word // bits, f"I{word}"
+        yield "qweight", kind, [o, ceil(i, each)] if along_inputs else [ceil(o, each), i]
+        yield "scales", "F32", [o, ceil(i, group)]
+        if zeros:
+            yield "qzeros", kind, [o, ceil(ceil(i, group), each)] if along_inputs else [ceil(o, each), ceil(i, group)]
+
+    return parts
+
+
+for bits in (2, 4, 8):
+    case(f"neural-compressor-{bits}bit", COMPRESSOR)(compressor(bits))
+    case(f"neural-compressor-{bits}bit-outputs", COMPRESSOR)(compressor(bits, along_inputs=False))
+    case(f"neural-compressor-{bits}bit-symmetric", COMPRESSOR)(compressor(bits, zeros=False))
+case("neural-compressor-4bit-int8-words", COMPRESSOR)(compressor(4, word=8))
+case("neural-compressor-2bit-int8-words", COMPRESSOR)(compressor(2, word=8))
+
+
+@case("neural-compressor-optimum", COMPRESSOR, inexact="the biases of all packed layers are zeros that the writer adds")
+def _(module, o, i):
+    yield from gptq(4, 32, with_g_idx=False)(module, o, i)
+    yield "bias", "F16", [o]
 
 
 # Others

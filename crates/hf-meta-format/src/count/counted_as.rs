@@ -189,12 +189,15 @@ named_enum! {
 
 impl Buffer {
     /// The last segments of names, and the segment before, which is empty if any is possible.
-    const NAMES: [(Self, &str, &[&str]); 29] = [
+    const NAMES: [(Self, &str, &[&str]); 31] = [
         (Self::AttentionMask, "", &["masked_bias", "attn_mask", "causal_mask"]),
         (Self::AttentionDecay, "", &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
         (Self::Ids, "", &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
+        // The vocabulary of a draft model in EAGLE-3.
+        (Self::Ids, "", &["d2t", "t2d"]),
         (Self::Ids, "", &["ngram_heads_offsets", "ngram_heads_vocab_sizes"]),
         (Self::RotaryFrequencies, "", &["inv_freq", "cos_cached", "sin_cached", "freqs_cis"]),
+        (Self::RotaryFrequencies, "", &["original_inv_freq"]),
         (Self::RotaryFrequencies, "rotary_emb", &["alpha"]),
         (Self::RotaryFrequencies, "lerope", &["alpha"]),
         (Self::RelativePositions, "", &["relative_position_index", "relative_coords_table"]),
@@ -224,11 +227,12 @@ impl Buffer {
     ];
 
     /// Returns the kind of training state if a name begins like the names of EMA copies or optimizer states. Source:
-    /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning.
+    /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning, BasicSR, diffusers.
     fn training_state(name: &str) -> Option<Self> {
         let name = name.strip_prefix("state_dict.").unwrap_or(name);
         match name.split_once('.')?.0 {
-            "model_ema" | "ema_model" | "ema" | "ema_state_dict" | "state_dict_ema" => {
+            "model_ema" | "ema_model" | "ema" | "ema_state_dict" | "state_dict_ema"
+            | "params_ema" | "module_ema" | "net_ema" | "ema_unet" | "shadow_params" => {
                 Some(Self::EmaCopy)
             }
             "optimizer" | "optimizers" | "optimizer_states" | "optimizer_state_dict" => {
@@ -308,7 +312,7 @@ mod tests {
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {
-        let cases: [(&str, &[u64], Option<Buffer>); 37] = [
+        let cases: [(&str, &[u64], Option<Buffer>); 40] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
             ("h.0.attn.bias", &[2304], None),
@@ -340,6 +344,9 @@ mod tests {
             ("encoder.shift", &[1], None),
             ("ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("state_dict.model_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
+            ("params_ema.conv_first.weight", &[4, 4], Some(Buffer::EmaCopy)),
+            ("d2t", &[32_000], Some(Buffer::Ids)),
+            ("model.rotary_emb.original_inv_freq", &[64], Some(Buffer::RotaryFrequencies)),
             ("state_dict_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("model.layers.0.w.exp_avg", &[4, 4], Some(Buffer::OptimizerState)),
             ("optimizer_states.0.state.7.qmap1", &[4, 4], Some(Buffer::OptimizerState)),

@@ -9,7 +9,7 @@ use super::expected_weights::ExpectedWeights;
 use super::module::{Component, Module, Role, container_bits};
 use super::names::{hash, last_segment, split};
 use super::{UnresolvedModules, UnresolvedReason};
-use crate::formats::{TensorInfo, clip};
+use crate::formats::{Dtype, TensorInfo, clip};
 
 /// The names of tensors and modules, besides buffers, that unquantized architectures store next to or below a weight
 /// matrix.
@@ -49,6 +49,8 @@ pub(super) struct Siblings {
     parent_ends: u128,
     /// The parent of a recent tensor, and its parent. The next tensor usually has one of them.
     recent: [String; 2],
+    /// The number of tensors called `bias`.
+    biases: u64,
     /// The modules with a weight matrix that are parents of other tensors.
     pub(super) found: Option<UnresolvedModules>,
 }
@@ -59,6 +61,7 @@ impl Siblings {
         if matches!(component.role, Role::QuantizerState(_)) {
             return;
         }
+        self.biases += u64::from(name.ends_with(".bias"));
         // The module of a suffix, as in `gate.global_scale`, may not exist.
         let mut path = if component.is_suffix { name } else { module };
         let mut recent = 0;
@@ -86,6 +89,14 @@ impl Siblings {
     pub(super) fn add_weights(&mut self, module: &str, component: &Component, tensor: &TensorInfo) {
         if is_matrix(component, tensor) {
             self.insert(module, MATRIX);
+        }
+    }
+
+    /// Adds a doubt if all packed modules have a bias and no other module has one: packers add biases of zeros to models
+    /// without biases. Source: `AutoGPTQ` 0.4 and Neural Compressor 2.6.
+    pub(super) fn add_biases(&mut self, packed: u64, first: &str) {
+        if packed > 0 && packed == self.biases {
+            self.add_found(first);
         }
     }
 
@@ -117,7 +128,8 @@ impl Siblings {
 
     /// Adds a tensor that is counted, although quantizers use the name for auxiliary tensors.
     pub(super) fn add_counted_part(&mut self, module: &str, component: &Component) {
-        if !is_adapter_part(component.name) && self.paths.get(&hash(module)) == Some(&MATRIX) {
+        let is_known = KNOWN_PARTS.contains(&component.name) || is_adapter_part(component.name);
+        if !is_known && self.paths.get(&hash(module)) == Some(&MATRIX) {
             self.insert(module, PARENT);
         }
     }
@@ -275,28 +287,44 @@ impl ShapeCheck {
     }
 }
 
-/// The integers that are counted as stored, and their bytes. Their names belong to no known method.
+/// The integers that are counted as stored. Their names belong to no known method.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Integers(Option<(UnresolvedModules, u64)>);
+pub(super) struct Integers(Option<IntegerSums>);
+
+#[derive(Clone, Debug)]
+struct IntegerSums {
+    found: UnresolvedModules,
+    bytes: u64,
+    /// True for a long vector of bytes, which may be a file, such as a tokenizer.
+    has_file: bool,
+}
 
 impl Integers {
     /// Adds integers, which may be packed.
     #[cold]
     pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo) {
-        let new = || (UnresolvedModules::new(UnresolvedReason::SuspectedPacking), 0);
-        let (found, bytes) = self.0.get_or_insert_with(new);
-        found.add(name, tensor.elements().unwrap_or_default());
-        *bytes = bytes.saturating_add(tensor.byte_length());
+        const MIN_FILE: u64 = 65_536;
+
+        let new = || {
+            let found = UnresolvedModules::new(UnresolvedReason::SuspectedPacking);
+            IntegerSums { found, bytes: 0, has_file: false }
+        };
+        let sums = self.0.get_or_insert_with(new);
+        let elements = tensor.elements().unwrap_or_default();
+        sums.found.add(name, elements);
+        sums.bytes = sums.bytes.saturating_add(tensor.byte_length());
+        sums.has_file |=
+            tensor.dtype == Dtype::U8 && tensor.shape.len() == 1 && elements >= MIN_FILE;
     }
 
-    /// Returns the integers if they are too many and too large for tables and masks.
+    /// Returns the integers if they are too many and too large for tables and masks, or may be a file.
     pub(super) fn finish(self, parameters: u64) -> Option<UnresolvedModules> {
         const MIN_TENSORS: u64 = 4;
         const MIN_SHARE: u64 = 4;
 
-        let (found, bytes) = self.0?;
+        let IntegerSums { found, bytes, has_file } = self.0?;
         // Each bit may be a weight.
         let is_large = bytes.saturating_mul(8).saturating_mul(MIN_SHARE) > parameters;
-        (found.modules >= MIN_TENSORS && is_large).then_some(found)
+        (has_file || found.modules >= MIN_TENSORS && is_large).then_some(found)
     }
 }

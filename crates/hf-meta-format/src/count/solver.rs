@@ -12,7 +12,7 @@ use super::names::NamePatterns;
 use super::pending::PendingTensors;
 use super::sums::CountSums;
 use super::{AuxiliaryTensor, CountOverflow, CountedAs, UnresolvedReason};
-use crate::formats::TensorInfo;
+use crate::formats::{TensorInfo, clip};
 
 /// Solves modules and adds their tensors to the sums.
 pub(super) struct Solver<'a> {
@@ -26,12 +26,19 @@ pub(super) struct Solver<'a> {
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
     siblings: Siblings,
+    /// The number of modules in the layout of packers that add biases, and the name of the first one.
+    packed: (u64, String),
+    /// True if the configuration says that linear layers have biases.
+    has_biases: bool,
     /// Recent solutions that do not depend on the module's name, with the tensors and the expected weights they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, Option<u64>, ModuleSolution)>,
     names: NamePatterns,
     /// The name of the current tensor, in memory that is reused.
     name: String,
 }
+
+/// The layout of packers that add biases of zeros to models without biases.
+const WITH_SPARE_BIASES: &str = "gptq";
 
 /// The number of recent solutions to reuse. Experts have two or three kinds of modules.
 const MAX_RECENT: usize = 4;
@@ -57,6 +64,8 @@ impl<'a> Solver<'a> {
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
             siblings,
+            packed: (0, String::new()),
+            has_biases: configs.has_biases,
             recent: VecDeque::new(),
             names: NamePatterns::default(),
             name: String::new(),
@@ -125,6 +134,12 @@ impl<'a> Solver<'a> {
 
     fn add_solved(&mut self, module: &Module<'_>, solved: &Solved) -> Result<(), CountOverflow> {
         self.is_quantized = true;
+        if solved.packing.layout == WITH_SPARE_BIASES {
+            self.packed.0 += 1;
+            if self.packed.0 == 1 {
+                self.packed.1 = clip(module.name);
+            }
+        }
         self.sums.add_kind(module, solved);
         for (component, tensor) in module.tensors {
             let used = if *component == solved.weights {
@@ -212,6 +227,9 @@ impl<'a> Solver<'a> {
                 self.add(module.name, component, tensor, used)
             })
         })?;
+        if !self.has_biases {
+            self.siblings.add_biases(self.packed.0, &self.packed.1);
+        }
         self.sums.add_doubts(self.siblings.found);
         Ok((self.sums, self.expected))
     }

@@ -40,6 +40,8 @@ pub struct Configs {
     pub(super) experts: ExpertConfigs,
     /// True if the output embedding is tied to the input embedding.
     pub(super) is_tied: bool,
+    /// True if a key such as `attention_bias` says that linear layers have biases.
+    pub(super) has_biases: bool,
     /// The content of `adapter_config.json`.
     adapter: Option<Box<[u8]>>,
     /// The content of `quantize_config.json`, if `config.json` does not describe the quantization.
@@ -86,6 +88,7 @@ impl Configs {
             json: Some(json.as_ref().into()),
             experts: ExpertConfigs::from_config(&config),
             is_tied: config.is_tied() == Some(true),
+            has_biases: config.models().iter().any(|model| has_biases(&model.object)),
             adapter: None,
             recipe: None,
         })
@@ -150,6 +153,10 @@ impl Configs {
     pub fn method(&self) -> Option<&str> {
         self.quantization.method.as_deref()
     }
+}
+
+fn has_biases(model: &JsonObject<'_>) -> bool {
+    model.entries().any(|(key, value)| key.ends_with("bias") && value.get() == "true")
 }
 
 fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {

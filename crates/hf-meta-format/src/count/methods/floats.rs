@@ -24,7 +24,7 @@ pub(super) const SCALED_BYTES: Method = Method {
             .recipes("modelopt:mxfp8"),
     ],
     others: &[
-        (Scale, &["scale", "*_scale", "*_scale_inv", "*_global_scale"]),
+        (Scale, &["scale", "*_scale", "*_scale_2", "*_scale_inv", "*_global_scale"]),
         (Scale, &["*_weight_scale", "*_weight_scale_2"]),
         (LowRank, &["weight_quantizer.svdquant_lora_a", "weight_quantizer.svdquant_lora_b"]),
     ],
@@ -74,8 +74,11 @@ const HALF_GROUPS: PartShape = Sides(&[OUTPUTS, GROUPS, Constant(16)]);
 pub(super) const FP_QUANT: Method = Method {
     names: "fp_quant fouroversix",
     layouts: &[
-        fp4_bytes(&["quantized_weight_values"], &["quantized_weight_scale_factors"]),
-        fp4_bytes(&["qweight"], &["scales"]),
+        layout("fp4", &[4], &["quantized_weight_values"], BYTE, ROWS)
+            .with(scale(&["quantized_weight_scale_factors"], Elements(GROUPS)))
+            .in_whole_groups(Weights, &[16, 32]),
+        fp_quant(&[16]),
+        fp_quant(&[32]),
         layout("unpacked", &[8], &["dqweight"], ANY, Elements(WEIGHTS))
             .with(absent(&["qweight"]))
             .size(&[Weights])
@@ -88,11 +91,11 @@ pub(super) const FP_QUANT: Method = Method {
     ],
 };
 
-const fn fp4_bytes(names: Names, scales: Names) -> PackedLayout {
-    layout("fp4", &[4], names, BYTE, ROWS)
-        .with(scale(scales, Elements(GROUPS)))
+const fn fp_quant(group: &'static [u64]) -> PackedLayout {
+    layout("fp4", &[4], &["qweight"], UNSIGNED_BYTE, ROWS)
+        .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])).dtypes(UNSIGNED_BYTE))
         .with(absent(&["qzeros"]))
-        .in_whole_groups(Weights, &[16, 32])
+        .in_whole_groups(Inputs, group)
 }
 
 /// Layouts of `ComfyUI`, which stores the tensors of a weight under its name: `weight`, `weight_scale`, and so on.

@@ -41,6 +41,7 @@ mod prelude {
 pub(super) static METHODS: &[Method] = &[
     words::GPTQ,
     words::AWQ,
+    words::NEURAL_COMPRESSOR,
     words::MARLIN,
     words::PACKED,
     floats::SCALED_BYTES,

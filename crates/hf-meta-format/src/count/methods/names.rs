@@ -22,6 +22,7 @@ const ALWAYS_AUXILIARY: AuxiliaryNames = &[
     (Scale, &["prequant_scaling_factor"]),
     (ZeroPoint, &["weight_zero_point", "weight_offset", "weight_offset_second"]),
     (ZeroPoint, &["input_zero_point", "input_offset", "quant_bias", "scale_bias"]),
+    (ZeroPoint, &["k_zero_point", "v_zero_point"]),
     (Shape, &["weight_shape"]),
     (ColumnOrder, &["weight_g_idx"]),
     (State, &["scaled_fp8"]),
@@ -46,6 +47,8 @@ const QUANTIZER_STATE: AuxiliaryNames = &[
     (Scale, &["weight_quantizer._scale", "weight_quantizer.0._scale"]),
     (ZeroPoint, &["_bias_value"]),
     (State, &["_extra_state", "comfy_quant"]),
+    // The tokenizers that `ComfyUI` stores with text encoders.
+    (State, &["spiece_model", "tekken_model", "tokenizer_json"]),
     // Delayed scaling of float8 training in PyTorch.
     (State, &["fp8_amax_history_input", "fp8_amax_history_weight"]),
     (State, &["fp8_amax_input", "fp8_amax_weight", "fp8_scale_input", "fp8_scale_weight"]),
@@ -54,7 +57,7 @@ const QUANTIZER_STATE: AuxiliaryNames = &[
 /// The names of auxiliary tensors that unquantized models also use, separated by spaces. `config.json` is not requested for
 /// these names.
 const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv *_weight_scale perm SU \
-    SV Wscale codebook_id tables tables2 *_zero_point meta *_shape *_g_idx su sv mcg mul1 *_global_scale \
+    SV Wscale codebook_id tables tables2 *_zero_point meta *_shape *_weight_shape *_g_idx su sv mcg mul1 *_global_scale global_scale *_scale_2 \
     *_weight_scale_2 weight_quantizer.svdquant_lora_a weight_quantizer.svdquant_lora_b act_global_scale \
     forward_hadamard_matrix backward_hadamard_matrix lora_A.weight lora_B.weight s s_channel s_group \
     workspace zero shape axis nbits group_size channel_wise packing compute_dtype unpack_view_dtype \

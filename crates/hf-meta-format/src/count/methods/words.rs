@@ -34,6 +34,7 @@ pub(super) const AWQ: Method = Method {
             .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
             .with(absent(&["qzeros"]))
             .grouped(Inputs, &[])
+            .flags(&[NeedsMethod])
             .recipes("awq:marlin"),
         layout("awq", ALL_BITS, &["qweight"], WORD, Sides(&[INPUTS, Packed(Outputs)]))
             .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
@@ -45,12 +46,32 @@ pub(super) const AWQ: Method = Method {
             .grouped(Inputs, &[])
             .recipes("awq awq:gemm auto-round:auto_round:auto_awq auto-round:auto_awq"),
         layout("awq", &[4], &["qweight"], WORD, ROWS)
-            .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
-            .with(zeros(&["qzeros"], Sides(&[OUTPUTS, Anything])))
+            .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
+            .with(zeros(&["qzeros"], Sides(&[OUTPUTS, Packed(Groups)])).need(Required))
+            .flags(&[NeedsMethod])
             .recipes("awq:gemv"),
     ],
     others: &[(Rotation, &["theta", "pairs"]), (Scale, &["channel_scales"])],
 };
+
+/// Neural Compressor, packed along the inputs or the outputs into words of 8 to 64 bits. Source: `WeightOnlyLinear` in
+/// `adaptor/torch_utils/model_wrapper.py` 2.6, with `use_optimum_format=False`.
+pub(super) const NEURAL_COMPRESSOR: Method = Method {
+    names: "intel/neural-compressor neural_compressor",
+    layouts: &[
+        compressor_words(Sides(&[OUTPUTS, Whole(Inputs)]), Sides(&[OUTPUTS, Whole(Groups)])),
+        compressor_words(Sides(&[Whole(Outputs), INPUTS]), Sides(&[Whole(Outputs), GROUPS])),
+    ],
+    others: &[],
+};
+
+const fn compressor_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
+    layout("neural-compressor", &[2, 4, 8], &["qweight"], INTEGER, words)
+        .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])).dtypes(FLOAT))
+        .with(zeros(&["qzeros"], zero_words).dtypes(INTEGER))
+        .grouped(Inputs, &[])
+        .recipes(NONE)
+}
 
 /// Marlin and QQQ: tiles of 16 inputs. Source: `marlin/__init__.py` of IST-DASLab,
 /// `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel.
@@ -78,7 +99,7 @@ pub(super) const PACKED: Method = Method {
         packed_words(Sides(&[OUTPUTS, PackedUp(Inputs)]), Sides(&[PackedUp(Outputs), GROUPS])),
         packed_words(Sides(&[OUTPUTS, Whole(Inputs)]), Sides(&[Whole(Outputs), GROUPS])),
     ],
-    others: &[(Shape, &["meta", "*_shape"])],
+    others: &[(Shape, &["meta", "*_shape", "*_weight_shape"])],
 };
 
 const SPARSE_TILES: PartShape = Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)]);
@@ -114,7 +135,7 @@ pub(super) const MLX: Method = Method {
         .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
         .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])))
         .in_whole_groups(Inputs, &[16, 32, 64, 128])],
-    others: &[],
+    others: &[(Scale, &["global_scale"])],
 };
 
 /// BitBLAS: rows of bytes. Source: `bitblas.py` of vLLM and GPTQModel.

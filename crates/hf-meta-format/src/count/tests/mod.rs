@@ -447,11 +447,12 @@ fn another_config_is_needed_only_if_shapes_are_ambiguous() {
     let packed: Tensor<'_> = ("q.qweight", Dtype::I32, &[8, 16]);
     let scales: Tensor<'_> = ("q.scales", Dtype::F16, &[2, 16]);
     let zeros: Tensor<'_> = ("q.qzeros", Dtype::I32, &[2, 2]);
+    let order: Tensor<'_> = ("q.g_idx", Dtype::I32, &[64]);
     let expert: Tensor<'_> = ("h.0.mlp.experts.0.w", Dtype::BF16, &[4]);
     let cases: [(&str, &[Tensor<'_>], Option<&str>); 7] = [
         ("{}", &[packed.clone(), scales.clone()], Some("quantize_config.json")),
         ("{}", &[packed.clone(), scales.clone(), expert.clone()], Some("quantize_config.json")),
-        ("{}", &[packed.clone(), scales.clone(), zeros], None),
+        ("{}", &[packed.clone(), scales.clone(), zeros, order], None),
         (GPTQ, &[packed, scales], None),
         ("{}", std::slice::from_ref(&expert), Some("params.json")),
         (GPTQ, std::slice::from_ref(&expert), None),

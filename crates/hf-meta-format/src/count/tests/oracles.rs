@@ -119,7 +119,7 @@ fn no_quantized_checkpoint_is_wrong_in_silence() {
             }
         }
     }
-    assert!(exact[0] >= 344 && exact[1] >= 234, "{exact:?} of {}", cases.len());
+    assert!(exact[0] >= 344 && exact[1] >= 218, "{exact:?} of {}", cases.len());
     assert!(silent.is_empty(), "{} are silent:\n{}", silent.len(), silent.join("\n"));
 }
 
