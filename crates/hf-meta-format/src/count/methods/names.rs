@@ -11,7 +11,7 @@ use crate::count::module::{AuxiliaryNames, Component, PLAIN, Role, without_star}
 /// The tensors that are auxiliary in every quantized model, even in modules without packed weights.
 const ALWAYS_AUXILIARY: AuxiliaryNames = &[
     (Scale, &["weight_scale", "weight_scale_2", "weight_scale_inv", "weight_scale_second"]),
-    (Scale, &["weight_global_scale", "deq_scale", "qscale_weight"]),
+    (Scale, &["weight_global_scale", "deq_scale", "qscale_weight", "scale_bf16_to_fp8"]),
     (Scale, &["input_scale", "input_scale_ub", "input_global_scale", "*_input_scale"]),
     (Scale, &["input_activation_scale", "output_activation_scale", "pre_quant_scale"]),
     (Scale, &["*_activation_scale"]),

@@ -188,7 +188,7 @@ impl Layout {
     /// Finds the sets of weights in the files of a folder, or of a whole repository if `root` is `None`.
     pub fn new(formats: &Formats, root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
-        for file in files {
+        for file in files.iter().filter(|file| !is_residual(file, files)) {
             if let Some((name, path, shard)) = WeightsName::parse(formats, &file.path) {
                 let format = formats.name(name.format);
                 let new = || WeightSet::new(format, path.clone(), name);
@@ -375,6 +375,14 @@ impl Layout {
     }
 }
 
+/// Returns whether a file has only the tensors that mistral.rs does not quantize, next to the others in UQFF.
+fn is_residual(file: &ListedFile, files: &[ListedFile]) -> bool {
+    let (folder, name) = split_folder(file.path.as_str());
+    let mut others = files.iter().map(|other| split_folder(other.path.as_str()));
+    name == "residual.safetensors"
+        && others.any(|(other, name)| other == folder && name.ends_with(".uqff"))
+}
+
 /// Splits a path into its folder, which is empty for the root folder, and its last segment.
 fn split_folder(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
@@ -466,13 +474,14 @@ pub struct UnsupportedWeights {
 }
 
 /// Formats by file extension.
-const EXTENSIONS: [(&str, &str); 15] = [
+const EXTENSIONS: [(&str, &str); 16] = [
     ("bin", "PyTorch (.bin)"),
     ("pt", "PyTorch (.pt)"),
     ("pth", "PyTorch (.pth)"),
     ("ckpt", "PyTorch (.ckpt)"),
     ("gguf", "GGUF (.gguf)"),
     ("ggml", "GGML (.ggml)"),
+    ("uqff", "UQFF (.uqff)"),
     ("onnx", "ONNX (.onnx)"),
     ("h5", "TensorFlow (.h5)"),
     ("keras", "Keras (.keras)"),

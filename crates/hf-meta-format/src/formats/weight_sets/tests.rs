@@ -12,7 +12,7 @@ fn main(paths: &[&str]) -> String {
 }
 
 /// Lists of files, each with the path of its model.
-const MODELS: [(&[&str], &str); 52] = [
+const MODELS: [(&[&str], &str); 54] = [
     (&[], "-"),
     (&["model.onnx", "config.json"], "-"),
     (&["pytorch_model.bin", "config.json", "training_args.bin"], "pytorch_model.bin"),
@@ -43,6 +43,8 @@ const MODELS: [(&[&str], &str); 52] = [
     // Only the path selects them.
     (&["optimizer.pt", "training_args.bin", "ggml-model-q4.bin", "openvino_model.bin"], "-"),
     (&["pytorch_model.bin", "model-Q8_0.gguf"], "model-Q8_0.gguf"),
+    (&["residual.safetensors", "q4k-0.uqff", "config.json"], "-"),
+    (&["residual.safetensors", "a/q4k-0.uqff"], "residual.safetensors"),
     (&["any.safetensors"], "any.safetensors"),
     (&["a.safetensors", "b.safetensors"], "-"),
     (&["a.safetensors", "b-00001-of-00001.safetensors"], "-"),
