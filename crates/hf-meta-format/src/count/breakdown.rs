@@ -156,8 +156,8 @@ pub enum UnresolvedReason {
     /// is counted without regard to it.
     #[error("a tensor next to the weights belongs to no known quantization method")]
     UnknownTensors,
-    /// The configuration implies another number of weights.
-    #[error("the configuration implies another number of weights")]
+    /// The configuration implies a different number of weights.
+    #[error("the configuration implies a different number of weights")]
     ContradictsConfig,
     /// The weights are padded by an unknown amount. The module is counted including its padding.
     #[error("the weights may be padded by an unknown amount")]

@@ -227,7 +227,7 @@ impl Buffer {
     ];
 
     /// Returns the kind of training state if a name begins like the names of EMA copies or optimizer states. Source:
-    /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning, BasicSR, diffusers.
+    /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning, `BasicSR`, diffusers.
     fn training_state(name: &str) -> Option<Self> {
         let name = name.strip_prefix("state_dict.").unwrap_or(name);
         match name.split_once('.')?.0 {

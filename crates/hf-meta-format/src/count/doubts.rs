@@ -61,7 +61,7 @@ impl Siblings {
         if matches!(component.role, Role::QuantizerState(_)) {
             return;
         }
-        self.biases += u64::from(name.ends_with(".bias"));
+        self.biases += u64::from(last_segment(name) == "bias");
         // The module of a suffix, as in `gate.global_scale`, may not exist.
         let mut path = if component.is_suffix { name } else { module };
         let mut recent = 0;
@@ -92,9 +92,9 @@ impl Siblings {
         }
     }
 
-    /// Adds a doubt if all packed modules have a bias and no other module has one: packers add biases of zeros to models
-    /// without biases. Source: `AutoGPTQ` 0.4 and Neural Compressor 2.6.
-    pub(super) fn add_biases(&mut self, packed: u64, first: &str) {
+    /// Adds the first packed module as a doubt if all packed modules have a bias and no other module has one: writers add
+    /// biases of zeros to models without biases. Source: `AutoGPTQ` 0.4 and Neural Compressor 2.6.
+    pub(super) fn check_biases(&mut self, packed: u64, first: &str) {
         if packed > 0 && packed == self.biases {
             self.add_found(first);
         }
@@ -233,25 +233,14 @@ impl ShapeCheck {
         }
     }
 
-    /// Compares one tensor of each shape with the configuration. Returns the tensors with other sizes.
-    pub(super) fn compare_with(
-        &mut self,
-        expected: &mut ExpectedWeights<'_>,
-    ) -> Option<UnresolvedModules> {
-        let mut found = UnresolvedModules::new(UnresolvedReason::ContradictsConfig);
+    /// Compares one tensor of each shape with the configuration.
+    pub(super) fn compare_with(&mut self, expected: &mut ExpectedWeights<'_>) {
         for (shape, tensors) in &mut self.tensors {
-            let sides = shape.sides.iter().filter(|side| **side > 0);
-            let elements = sides.product::<u64>();
             let (module, component) = split(&tensors.example);
-            let weights = expected.of_module(module).filter(|_| component.is_plain());
-            let Some(weights) = weights else { continue };
-            tensors.is_expected = weights == elements;
-            if weights != elements {
-                found.add(&tensors.example, 0);
-                found.modules += tensors.number - 1;
-            }
+            let sides = shape.sides.iter().filter(|side| **side > 0);
+            let elements = Some(sides.product::<u64>()).filter(|_| component.is_plain());
+            tensors.is_expected = elements.is_some() && elements == expected.of_module(module);
         }
-        (found.modules > 0).then_some(found)
     }
 
     /// Returns whether the configuration implies the shapes of most parameters.

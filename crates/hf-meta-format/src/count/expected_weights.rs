@@ -15,24 +15,34 @@ use crate::tables::layout::ModelLayout;
 pub(super) struct ExpectedWeights<'a> {
     /// The layout; `None` if the architecture is unknown.
     layout: Option<ModelLayout<'a>>,
+    /// The start of the names of all modules but the head. Files of other model classes have no head.
+    prefix: &'static str,
+    has_head: bool,
     /// The weights of a module in a layer, by its entry.
     known: HashMap<(usize, u32), Option<u64>>,
 }
 
 impl<'a> ExpectedWeights<'a> {
     pub(super) fn new(configs: &'a Configs) -> Self {
-        let find = || {
-            let object: JsonObject<'_> = serde_json::from_slice(configs.json.as_deref()?).ok()?;
-            ModelLayout::new(&object.get::<String>("model_type")?, object)
-        };
-        Self { layout: find(), known: HashMap::new() }
+        Self::find(configs).unwrap_or_default()
+    }
+
+    fn find(configs: &'a Configs) -> Option<Self> {
+        let object: JsonObject<'_> = serde_json::from_slice(configs.json.as_deref()?).ok()?;
+        let classes: Vec<String> = object.get("architectures").unwrap_or_default();
+        let layout = ModelLayout::new(&object.get::<String>("model_type")?, object)?;
+        let is_head = |class: &String| class.ends_with(layout.head_class);
+        let has_head = classes.is_empty() || classes.iter().any(is_head);
+        let prefix = if has_head { layout.prefix } else { "" };
+        Some(Self { layout: Some(layout), prefix, has_head, known: HashMap::new() })
     }
 
     /// Returns the number of weights of a module; `None` if the configuration does not imply it.
     pub(super) fn of_module(&mut self, module: &str) -> Option<u64> {
         let layout = self.layout.as_mut()?;
-        let inside = module.strip_prefix(layout.prefix).unwrap_or(module);
-        let (entry, place) = layout.find(inside, false).or_else(|| layout.find(module, true))?;
+        let inside = module.strip_prefix(self.prefix).and_then(|path| layout.find(path, false));
+        let head = || layout.find(module, true).filter(|_| self.has_head);
+        let (entry, place) = inside.or_else(head)?;
         let weights = || weights(layout, entry, place[0]);
         *self.known.entry((entry, place[0])).or_insert_with(weights)
     }

@@ -26,9 +26,10 @@ pub(super) struct Solver<'a> {
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
     siblings: Siblings,
-    /// The number of modules in the layout of packers that add biases, and the name of the first one.
-    packed: (u64, String),
-    /// True if the configuration says that linear layers have biases.
+    /// The number of modules in the layout of writers that add biases.
+    packed: u64,
+    first_packed: String,
+    /// True if the configuration says that all linear layers have biases.
     has_biases: bool,
     /// Recent solutions that do not depend on the module's name, with the tensors and the expected weights they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, Option<u64>, ModuleSolution)>,
@@ -37,8 +38,8 @@ pub(super) struct Solver<'a> {
     name: String,
 }
 
-/// The layout of packers that add biases of zeros to models without biases.
-const WITH_SPARE_BIASES: &str = "gptq";
+/// The layout of writers that add biases of zeros to models without biases.
+const WITH_ADDED_BIASES: &str = "gptq";
 
 /// The number of recent solutions to reuse. Experts have two or three kinds of modules.
 const MAX_RECENT: usize = 4;
@@ -64,7 +65,8 @@ impl<'a> Solver<'a> {
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
             siblings,
-            packed: (0, String::new()),
+            packed: 0,
+            first_packed: String::new(),
             has_biases: configs.has_biases,
             recent: VecDeque::new(),
             names: NamePatterns::default(),
@@ -134,10 +136,10 @@ impl<'a> Solver<'a> {
 
     fn add_solved(&mut self, module: &Module<'_>, solved: &Solved) -> Result<(), CountOverflow> {
         self.is_quantized = true;
-        if solved.packing.layout == WITH_SPARE_BIASES {
-            self.packed.0 += 1;
-            if self.packed.0 == 1 {
-                self.packed.1 = clip(module.name);
+        if solved.packing.layout == WITH_ADDED_BIASES {
+            self.packed += 1;
+            if self.packed == 1 {
+                self.first_packed = clip(module.name);
             }
         }
         self.sums.add_kind(module, solved);
@@ -187,8 +189,7 @@ impl<'a> Solver<'a> {
         tensor: &TensorInfo,
     ) -> Result<(), CountOverflow> {
         let may_be_packed = component.is_plain() || component.needs_config();
-        let is_expected = self.known.expected.is_some() && self.known.expected == tensor.elements();
-        let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some() && !is_expected;
+        let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
         // Scales of a matrix, whose packed weights are missing or have an unexpected dtype.
         let is_orphan = matches!(component.role, Role::Auxiliary(_)) && tensor.shape.len() > 1;
         if is_integer || is_orphan || component.role.is_always_auxiliary() {
@@ -228,10 +229,12 @@ impl<'a> Solver<'a> {
             })
         })?;
         if !self.has_biases {
-            self.siblings.add_biases(self.packed.0, &self.packed.1);
+            self.siblings.check_biases(self.packed, &self.first_packed);
         }
         self.sums.add_doubts(self.siblings.found);
-        Ok((self.sums, self.expected))
+        // Weights that are not packed have their shapes, whatever the configuration says.
+        let expected = Some(self.expected).filter(|_| self.is_quantized);
+        Ok((self.sums, expected.unwrap_or_default()))
     }
 
     fn undecided_use(

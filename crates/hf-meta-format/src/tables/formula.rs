@@ -10,7 +10,6 @@
 //! | `in(key,a)` | 1 if a list contains a number |
 //! | `count(key,text)` | the number of times that a list contains a text |
 //! | `has(key)` | 1 if a key is present and not `null` |
-//! | `null(key)` | 1 if a key is `null`; it must be present |
 //!
 //! All formulas come from built-in tables; only the values of the keys come from files.
 
@@ -255,14 +254,8 @@ impl Evaluator<'_> {
             self.take(")");
             return value;
         }
-        // A star is a segment of a name, or a product.
         let is_name = |char: char| char.is_ascii_alphanumeric() || "_.$".contains(char);
-        let start = self.rest;
-        let mut name = self.take_until(|char| !is_name(char));
-        if name.ends_with('.') && self.take("*") {
-            let inner = self.take_until(|char| !is_name(char));
-            name = &start[..name.len() + 1 + inner.len()];
-        }
+        let name = self.take_until(|char| !is_name(char));
         if !self.take("(") {
             return name.parse().or_else(|_| self.inputs.number(name));
         }
@@ -286,8 +279,6 @@ impl Evaluator<'_> {
             "in" => value.contains(key, self.choice()?),
             "count" => value.count(key, self.take_until(|char| char == ')')),
             "has" => Ok(u64::from(value.is_present())),
-            "null" if matches!(*value, Value::Missing) => Err(FormulaError::MissingKey { key }),
-            "null" => Ok(u64::from(matches!(*value, Value::Null))),
             _ => Err(FormulaError::MissingKey { key: function }),
         }
     }
@@ -304,7 +295,6 @@ mod tests {
             match name {
                 "two" => Ok(2),
                 "a.seven" => Ok(7),
-                "a.*.nine" => Ok(9),
                 "huge" => Ok(u64::MAX),
                 key => Err(FormulaError::MissingKey { key }),
             }
@@ -328,7 +318,6 @@ mod tests {
             ("1+two*3-1", Some(6)),
             ("(1+two)*3/two%3", Some(1)),
             ("none|a.seven", Some(7)),
-            ("a.*.nine*a.seven", Some(63)),
             ("none+1|other|two*two", Some(4)),
             ("none|other", None),
             ("two==2?a.seven:none", Some(7)),
@@ -348,8 +337,6 @@ mod tests {
             ("count(none,a)|7", Some(7)),
             ("count(list,a)|7", None),
             ("has(list)*100+has(invalid)*10+has(null)+has(none)", Some(110)),
-            ("null(null)*10+null(list)", Some(10)),
-            ("null(none)|3", Some(3)),
             ("none==two|6", Some(6)),
             ("two==none|6", Some(6)),
             ("two-3", None),

@@ -189,7 +189,8 @@ struct Words<'a> {
 impl<'a> Words<'a> {
     fn add_scope(&mut self, path: String, object: JsonObject<'a>) -> usize {
         let object = Rc::new(object);
-        let definitions = Definitions::root().unwrap_or_default();
+        let architecture = object.get::<String>("model_type").unwrap_or_default();
+        let definitions = Definitions::defaults(&architecture);
         let names = ModelNames::of_shared(definitions, Rc::clone(&object));
         self.scopes.push(Scope { path, names, object });
         self.scopes.len() - 1

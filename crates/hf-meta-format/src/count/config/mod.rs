@@ -40,7 +40,7 @@ pub struct Configs {
     pub(super) experts: ExpertConfigs,
     /// True if the output embedding is tied to the input embedding.
     pub(super) is_tied: bool,
-    /// True if a key such as `attention_bias` says that linear layers have biases.
+    /// True if all linear layers have biases.
     pub(super) has_biases: bool,
     /// The content of `adapter_config.json`.
     adapter: Option<Box<[u8]>>,
@@ -155,8 +155,11 @@ impl Configs {
     }
 }
 
+/// Returns whether all linear layers of a model have biases.
 fn has_biases(model: &JsonObject<'_>) -> bool {
-    model.entries().any(|(key, value)| key.ends_with("bias") && value.get() == "true")
+    const KEYS: [&str; 5] = ["mlp_bias", "use_bias", "bias", "add_bias_linear", "linear_bias"];
+
+    KEYS.iter().any(|key| model.get::<bool>(key) == Some(true))
 }
 
 fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {

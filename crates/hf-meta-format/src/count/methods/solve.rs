@@ -86,7 +86,7 @@ struct Candidate {
 
 impl Candidate {
     /// Returns the order of preference: a size that the configuration implies, then one without rounding.
-    fn rank(&self) -> (bool, bool) {
+    fn preference(&self) -> (bool, bool) {
         (self.certainty == Certainty::Expected, self.is_whole)
     }
 }
@@ -117,8 +117,7 @@ impl Attempt<'_> {
             certainty = certainty.min(found);
         }
         let is_whole = self.is_whole(&lengths);
-        let least = self.least_weights(&ranges, problem.module);
-        let most = self.product(&ranges, |side| ranges.get(side).high);
+        let expected = known.expected.filter(|&weights| self.fits(weights, &ranges, problem));
         for pad in layout.pads {
             let length = &mut lengths[pad.side as usize];
             let (unpadded, found) = self.unpadded(*length, pad, &ranges, problem);
@@ -134,10 +133,7 @@ impl Attempt<'_> {
                 return Err(ConflictingComponents);
             }
             (parameters, certainty) = (stated, Certainty::Known);
-        } else if let Some(expected) = known.expected
-            && least <= Some(expected)
-            && most.is_none_or(|most| expected <= most)
-        {
+        } else if let Some(expected) = expected {
             (parameters, certainty) = (expected, Certainty::Expected);
         }
         let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
@@ -162,26 +158,32 @@ impl Attempt<'_> {
         sides.chain([stack]).try_fold(1_u64, u64::checked_mul)
     }
 
-    /// Returns the smallest number of weights that the writer may have padded to the stored shapes.
-    fn least_weights(&self, ranges: &Ranges, module: &Module<'_>) -> Option<u64> {
+    /// Returns whether the writer may have stored a number of weights in these shapes: the sides that are not exact
+    /// have lengths for it.
+    fn fits(&self, weights: u64, ranges: &Ranges, problem: &Problem<'_>) -> bool {
         let layout = self.parts.layout;
-        let multiple = |side| {
+        let low = |side| {
             let pads = layout.pads.iter().filter(|pad| pad.side == side);
-            let padded = pads.filter_map(|pad| self.multiple(pad, ranges, module));
-            let grouping = layout.groups.filter(|grouping| grouping.of == side);
-            padded.chain(grouping.and(self.group)).max().unwrap_or(1)
+            let multiple = pads.filter_map(|pad| self.multiple(pad, ranges, problem.module)).max();
+            (ranges.get(side).low + 1).saturating_sub(multiple.unwrap_or(1)).max(1)
         };
-        self.product(ranges, |side| {
-            ranges.get(side).low.saturating_sub(multiple(side).saturating_sub(1)).max(1)
-        })
+        let high = |side| ranges.get(side).high;
+        let exact = |side| if low(side) == high(side) { high(side) } else { 1 };
+        let [least, exact, most] =
+            [self.product(ranges, low), self.product(ranges, exact), self.product(ranges, high)];
+        least <= Some(weights)
+            && most.is_some_and(|most| weights <= most)
+            && exact.is_some_and(|exact| weights.is_multiple_of(exact))
     }
 
-    /// Returns the multiple to which the writer pads a side; `None` if the module states the length without padding.
+    /// Returns the multiple to which the writer padded a side; `None` if it did not, or if the module states the length
+    /// without padding.
     fn multiple(&self, pad: &Pad, ranges: &Ranges, module: &Module<'_>) -> Option<u64> {
         let groups = || ranges.get(Side::Groups).point().filter(|&groups| groups > 1);
         let implied = || divide(ranges.get(pad.side).high, groups()?);
         let multiple = pad.to.or(self.group).or_else(implied);
-        multiple.filter(|_| !pad.unless.is_some_and(|name| module.has(name)))
+        let is_padded = |multiple: &u64| ranges.get(pad.side).high.is_multiple_of(*multiple);
+        multiple.filter(is_padded).filter(|_| !pad.unless.is_some_and(|name| module.has(name)))
     }
 
     /// Restricts the sides by all parts; `None` if they contradict each other.
@@ -331,8 +333,8 @@ fn solve_layout(
     for &bits in layout.bits {
         let Some(new) = attempt(bits, None, &Scheme::default()) else { continue };
         match &best {
-            Some(best) if best.rank() > new.rank() => {}
-            Some(best) if best.rank() == new.rank() => {
+            Some(best) if best.preference() > new.preference() => {}
+            Some(best) if best.preference() == new.preference() => {
                 is_ambiguous |= best.solved.parameters != new.solved.parameters;
             }
             _ => (best, is_ambiguous) = (Some(new), false),

@@ -69,6 +69,7 @@ const fn compressor_words(words: PartShape, zero_words: PartShape) -> PackedLayo
     layout("neural-compressor", &[2, 4, 8], &["qweight"], INTEGER, words)
         .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])).dtypes(FLOAT))
         .with(zeros(&["qzeros"], zero_words).dtypes(INTEGER))
+        .with(part(ColumnOrder, &["g_idx"], Sides(&[INPUTS])).optional())
         .grouped(Inputs, &[])
         .recipes(NONE)
 }

@@ -102,44 +102,48 @@ fn llama(tensors: &[Tensor<'_>]) -> (u64, Vec<UnresolvedReason>) {
     (count.total(), reasons(&breakdown))
 }
 
-/// Only packed weights need the configuration, so only with them it is compared.
 #[test]
 fn a_size_that_contradicts_the_config_is_a_doubt() {
-    const NORM: &str = "model.layers.0.input_layernorm.weight";
-    const QUERY: [&str; 2] =
-        ["model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.q_proj.weight_scale"];
-
-    let query =
-        |rows: &'static [u64]| [(QUERY[0], Dtype::F8_E4M3, rows), (QUERY[1], Dtype::F32, &[1])];
-    let with_norm = |query: &[Tensor<'static>], length: &'static [u64]| {
-        let (count, reasons) = llama(&[query, &[(NORM, Dtype::BF16, length)]].concat());
-        (count - length[0], reasons)
+    let query = |rows: &'static [u64]| {
+        let name = |part: &str| format!("model.layers.0.self_attn.q_proj.{part}");
+        [(name("weight"), Dtype::F8_E4M3, rows), (name("weight_scale"), Dtype::F32, &[1])]
     };
+    let count = |tensors: &[(String, Dtype, &'static [u64])]| {
+        let tensors = tensors.iter().map(|(name, dtype, shape)| (&**name, dtype.clone(), *shape));
+        llama(&tensors.collect::<Vec<_>>())
+    };
+    assert_eq!(count(&query(&[120, 120])), (120 * 120, vec![]));
     let contradicts = vec![UnresolvedReason::ContradictsConfig];
-    assert_eq!(with_norm(&query(&[120, 120]), &[120]), (120 * 120, vec![]));
-    assert_eq!(with_norm(&query(&[120, 60]), &[120]), (120 * 60, contradicts.clone()));
-    assert_eq!(with_norm(&query(&[120, 120]), &[60]), (120 * 120, contradicts));
-    assert_eq!(with_norm(&[], &[60]), (0, vec![]));
+    assert_eq!(count(&query(&[120, 60])), (120 * 60, contradicts));
+    // Weights that are not packed have the shapes that are stored.
+    let norm = ("model.layers.0.input_layernorm.weight".to_owned(), Dtype::BF16, &[60][..]);
+    assert_eq!(count(&[&query(&[120, 120])[..], &[norm]].concat()), (120 * 120 + 60, vec![]));
 }
 
-/// Each group of 16 inputs has a scale, so 120 inputs are padded to 128.
+/// Only sides that the writer pads may be shorter than stored. `AutoRound` pads the inputs to whole groups, and with an
+/// order of the inputs their number is known.
 #[test]
 fn the_config_implies_the_inputs_without_padding() {
-    let query = |module: &'static str| -> [(String, Dtype, &[u64]); 2] {
+    let count = |module: &str, order: bool, outputs: u64| {
         let name = |part: &str| format!("model.layers.0.self_attn.{module}.{part}");
-        [
-            (name("weight_packed"), Dtype::U8, &[120, 64]),
-            (name("weight_scale"), Dtype::F8_E4M3, &[120, 8]),
-        ]
+        let parts: [(_, _, &[u64]); 4] = [
+            ("qweight", Dtype::I32, &[16, outputs]),
+            ("scales", Dtype::F16, &[8, outputs]),
+            ("qzeros", Dtype::I32, &[8, outputs / 8]),
+            ("g_idx", Dtype::I32, &[128]),
+        ];
+        let parts = parts.iter().take(3 + usize::from(order));
+        let tensors: Vec<_> =
+            parts.map(|(part, dtype, shape)| (name(part), dtype, *shape)).collect();
+        let tensors =
+            tensors.iter().map(|(name, dtype, shape)| (&**name, (*dtype).clone(), *shape));
+        llama(&tensors.collect::<Vec<_>>())
     };
-    for (module, expected) in
-        [("q_proj", (120 * 120, vec![])), ("new_proj", (120 * 128, vec![UnresolvedReason::Padded]))]
-    {
-        let tensors = query(module);
-        let tensors: Vec<Tensor<'_>> =
-            tensors.iter().map(|(name, dtype, shape)| (&**name, dtype.clone(), *shape)).collect();
-        assert_eq!(llama(&tensors), expected, "{module}");
-    }
+    use UnresolvedReason::{ContradictsConfig, Padded};
+    assert_eq!(count("q_proj", false, 120), (120 * 120, vec![]));
+    assert_eq!(count("q_proj", true, 120), (120 * 128, vec![ContradictsConfig]));
+    assert_eq!(count("q_proj", false, 112), (112 * 120, vec![ContradictsConfig]));
+    assert_eq!(count("new_proj", false, 120), (120 * 120, vec![Padded]));
 }
 
 /// Each group of 16 inputs has a scale, so 120 inputs are padded to 128.

@@ -95,10 +95,9 @@ impl QuantizedCase {
     }
 }
 
-/// Where the architecture is unknown or the configuration is missing, a count may be marked, and is never wrong in
-/// silence.
+/// A count without the architecture or the configuration may be marked, and is never silently wrong.
 #[test]
-fn no_quantized_checkpoint_is_wrong_in_silence() {
+fn no_quantized_checkpoint_is_silently_wrong() {
     let mut silent = Vec::new();
     let (mut exact, cases) = ([0; 2], cases::<QuantizedCase>("quantized"));
     for case in &cases {

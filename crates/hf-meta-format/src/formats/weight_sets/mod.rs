@@ -380,7 +380,7 @@ fn is_residual(file: &ListedFile, files: &[ListedFile]) -> bool {
     let (folder, name) = split_folder(file.path.as_str());
     let mut others = files.iter().map(|other| split_folder(other.path.as_str()));
     name == "residual.safetensors"
-        && others.any(|(other, name)| other == folder && name.ends_with(".uqff"))
+        && others.any(|(other, name)| other == folder && name.rsplit('.').next() == Some("uqff"))
 }
 
 /// Splits a path into its folder, which is empty for the root folder, and its last segment.
