@@ -124,6 +124,8 @@ fn a_size_that_contradicts_the_config_is_a_doubt() {
 /// order of the inputs their number is known.
 #[test]
 fn the_config_implies_the_inputs_without_padding() {
+    use UnresolvedReason::{ContradictsConfig, Padded};
+
     let count = |module: &str, order: bool, outputs: u64| {
         let name = |part: &str| format!("model.layers.0.self_attn.{module}.{part}");
         let parts: [(_, _, &[u64]); 4] = [
@@ -139,7 +141,6 @@ fn the_config_implies_the_inputs_without_padding() {
             tensors.iter().map(|(name, dtype, shape)| (&**name, (*dtype).clone(), *shape));
         llama(&tensors.collect::<Vec<_>>())
     };
-    use UnresolvedReason::{ContradictsConfig, Padded};
     assert_eq!(count("q_proj", false, 120), (120 * 120, vec![]));
     assert_eq!(count("q_proj", true, 120), (120 * 128, vec![ContradictsConfig]));
     assert_eq!(count("q_proj", false, 112), (112 * 120, vec![ContradictsConfig]));
