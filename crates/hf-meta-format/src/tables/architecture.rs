@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-use serde_json::value::RawValue;
-
 use super::formula::{FormulaError, FormulaInputs, Value, evaluate};
 use crate::base::json_object::{JsonObject, read};
 
-/// The tables, the one of layouts first.
-const TABLES: [&str; 3] =
-    [include_str!("layouts.txt"), include_str!("architectures.txt"), include_str!("vllm.txt")];
+/// The tables, those of layouts first.
+const TABLES: [&str; 4] = [
+    include_str!("layouts.txt"),
+    include_str!("gguf_layouts.txt"),
+    include_str!("architectures.txt"),
+    include_str!("vllm.txt"),
+];
 
 /// The lines of the tables without kind and names, by kind and name. They are parsed when they are looked up.
 ///
@@ -87,12 +89,13 @@ impl Definitions {
     }
 }
 
-/// Returns the JSON text of a key. A dot separates the keys of nested objects. A star stands for all keys of an object, if
-/// their values agree.
+/// Returns the JSON text of a key. A dot is part of a key of a GGUF file, or separates the keys of nested objects. A star
+/// stands for all keys of an object, if their values agree.
 fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
-    let Some((outer, inner)) = key.split_once('.') else {
-        return object.raw(key).map(RawValue::get);
-    };
+    if let Some(value) = object.raw(key) {
+        return Some(value.get());
+    }
+    let (outer, inner) = key.split_once('.')?;
     if outer != "*" {
         return nested_text(&object.get(outer)?, inner);
     }
@@ -279,7 +282,7 @@ mod tests {
             "state",
         ];
 
-        let lines = TABLES[1..].iter().flat_map(|table| table.lines());
+        let lines = TABLES[2..].iter().flat_map(|table| table.lines());
         let lines = lines.filter(|line| !line.starts_with('#'));
         let mut known = HashSet::new();
         for line in lines.filter(|line| !line.starts_with("keys ")) {
@@ -306,11 +309,12 @@ mod tests {
 
     #[test]
     fn keys_of_nested_objects_have_values_if_they_agree() {
-        let json = r#"{"a":{"b":{"c":1}},"list":{"x":{"c":2},"y":{"c":2}},"other":{"x":{"c":2},"y":{}},"empty":{}}"#;
+        let json = r#"{"a":{"b":{"c":1}},"d.e":3,"list":{"x":{"c":2},"y":{"c":2}},"other":{"x":{"c":2},"y":{}},"empty":{}}"#;
         let object: JsonObject<'_> = serde_json::from_str(json).unwrap();
         let cases = [
             ("a.b.c", Some("1")),
             ("a.b.d", None),
+            ("d.e", Some("3")),
             ("a.b.c.d", None),
             ("list.*.c", Some("2")),
             ("other.*.c", Some("{}")),

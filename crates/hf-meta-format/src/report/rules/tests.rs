@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::config::COMPARED;
 use super::{Mismatch, MismatchKind, check_adapter, check_model, check_recipe, recipe_file};
 use crate::count::Configs;
 use crate::count::config::QUANTIZE_CONFIG;
@@ -357,6 +358,30 @@ fn each_defect_is_found() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(defects >= 60, "{defects}");
+}
+
+/// A renamed module is looked for next to it. With one lookup among all unknown tensors, a file could take hours.
+#[test]
+fn renamed_modules_are_compared_with_their_siblings() {
+    const LAYERS: usize = 300;
+
+    let mut model = llama();
+    model.edit(&format!("num_hidden_layers={LAYERS}"));
+    let layer: Vec<_> = model.tensors.iter().filter(|(name, _)| name.contains(".1.")).collect();
+    let layer: Vec<_> =
+        layer.into_iter().map(|(name, tensor)| (name.clone(), tensor.clone())).collect();
+    for number in 2..LAYERS {
+        let name = |name: &str| name.replace(".1.", &format!(".{number}."));
+        let tensors = layer.iter().map(|(old, tensor)| (name(old), tensor.clone()));
+        model.tensors.extend(tensors);
+    }
+    let tensors = std::mem::take(&mut model.tensors).into_iter();
+    let renamed = tensors.map(|(name, tensor)| (name.replace("q_proj", "query"), tensor));
+    model.tensors = renamed.collect();
+    COMPARED.set(0);
+    assert!(model.mismatches().iter().any(|found| found.kind == MismatchKind::RenamedModule));
+    let (compared, all) = (COMPARED.get(), model.tensors.len());
+    assert!(compared < 4 * all, "{compared} comparisons for {all} tensors");
 }
 
 /// Parses each nested model once. With one parse per enclosing model, this file would take minutes.
