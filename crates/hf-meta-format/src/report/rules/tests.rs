@@ -360,6 +360,35 @@ fn each_defect_is_found() {
     assert!(defects >= 60, "{defects}");
 }
 
+/// SDNQ leaves small modules as they are, and groups of compressed-tensors may have a scale per output.
+#[test]
+fn writers_may_quantize_modules_differently() {
+    const CASES: [(&str, &[&str]); 2] = [
+        (
+            "sdnq-real-int8",
+            &[
+                "-model.layers.0.self_attn.k_proj",
+                "model.layers.0.self_attn.k_proj.weight:[64, 128]",
+                "quantization_config.minimum_allowed_numel=16384",
+            ],
+        ),
+        (
+            "compressed-tensors-mixed-bits",
+            &[
+                "model.layers.0.mlp.down_proj.weight_scale:[256, 1]",
+                "quantization_config.config_groups.group_2.weights.strategy=\"channel\"",
+                "quantization_config.config_groups.group_2.weights.group_size=null",
+            ],
+        ),
+    ];
+    for (fixture, edits) in CASES {
+        let mut checkpoint = Checkpoint::named(&format!("quantized/{fixture}"));
+        let sound = checkpoint.mismatches();
+        edits.iter().for_each(|edit| checkpoint.edit(edit));
+        assert_eq!(checkpoint.mismatches(), sound, "{fixture}");
+    }
+}
+
 /// A renamed module is looked for next to it. With one lookup among all unknown tensors, a file could take hours.
 #[test]
 fn renamed_modules_are_compared_with_their_siblings() {
