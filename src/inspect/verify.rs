@@ -383,9 +383,10 @@ impl SetCheck {
         if assembled.adapter.is_some() {
             findings.extend(rules::check_adapter(config.configs.adapter(), &assembled.headers));
         }
-        let has_config = self.needs_config || self.is_complete && config.json.is_some();
+        let json = verify::gguf_config(&assembled.headers).or(config.json);
+        let has_config = self.needs_config || self.is_complete && json.is_some();
         let config_check = if has_config && !config.is_of_root {
-            let json = config.json.as_deref();
+            let json = json.as_deref();
             let (found, check) = rules::check_model(json, &assembled.headers);
             // The error about a missing module says the same.
             findings.retain(|found| {
@@ -399,7 +400,7 @@ impl SetCheck {
         } else {
             match (self.is_complete, self.needs_config) {
                 (false, _) => ConfigCheck::skipped("a file is missing or invalid"),
-                // The metadata of a GGUF file describes the model, and a folder has a component.
+                // A component in a folder, or a GGUF file of something else than a model.
                 (true, false) => ConfigCheck::default(),
                 (true, true) => ConfigCheck::skipped("there is none next to the weights"),
             }

@@ -256,6 +256,11 @@ fn the_command_prints_sarif() {
     let last = results.last().unwrap();
     assert_eq!((&last["ruleId"], &last["level"]), (&"repoNotFound".into(), &"error".into()));
     assert_eq!(uri(last), format!("{}/org/none/tree/main", hub.endpoint()));
+    let notes = log["runs"][0]["invocations"][0]["toolExecutionNotifications"].as_array().unwrap();
+    let checks = notes.iter().map(|note| &note["properties"]["configCheck"]);
+    assert_eq!(checks.collect::<Vec<_>>(), [&json["sets"][0]["configCheck"]], "{}", ran.stdout);
+    let text = notes[0]["message"]["text"].as_str().unwrap();
+    assert!(text.starts_with("config.json was not compared: "), "{text}");
     let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
     assert!(results.iter().all(|result| rules.iter().any(|rule| rule["id"] == result["ruleId"])));
 }

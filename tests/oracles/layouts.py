@@ -8,10 +8,11 @@ with at least two different values. A dimension without a formula is `_`. Module
 groups that are stored together, with the condition on the configuration if there is one, or with the groups of which
 always one is stored. A nested model whose modules agree with its own architecture refers to that layout.
 Equal parts of lines are written once. A second run writes the same table. `tables/layout.rs` explains its format.
-Architectures with one sample are left out. `correct` has what the samples do not show.
+Architectures with one sample are left out. `layout_corrections.txt` has what the samples do not show.
 """
 
 import collections
+import fnmatch
 import functools
 import itertools
 import json
@@ -598,6 +599,7 @@ class Included:
 
 
 FIXTURES = ROOT / "fixtures" / "moe"
+CORRECTIONS = pathlib.Path(__file__).with_name("layout_corrections.txt")
 
 
 def add_fixtures(name, data):
@@ -620,14 +622,16 @@ def add_fixtures(name, data):
 
 def correct(words, name):
     """Applies what the samples do not show."""
-    # Published files have no experts without weights, which transformers stores as well.
-    if name == "longcat_flash":
-        words["layers.#.mlp.experts.#"] = "~"
-    # Model classes leave these modules out if the number is 0, for which no configuration can be built.
-    for key in [key for key in words if "per_layer" in key and "layers.#." in key and not is_rule(key)]:
-        flags, group, dims = parse(words[key])
-        words[key] = f"{flags.replace('-', '')}z:{','.join(dims)}"
-        words[f"{parent_of(key)}.?z"] = "hidden_size_per_layer_input>=1"
+    lines = [line.split() for line in CORRECTIONS.read_text().splitlines() if line and not line.startswith("# ")]
+    for _, path, value in (line for line in lines if fnmatch.fnmatchcase(name, line[0])):
+        for key in [key for key in words if fnmatch.fnmatchcase(key, path) and not is_rule(key)]:
+            if not value.startswith("?"):
+                words[key] = value
+                continue
+            flags, group, dims = parse(words[key])
+            rule, _, condition = value.partition("=")
+            words[key] = f"{flags.replace('-', '')}{rule[1:]}:{','.join(dims)}"
+            words[f"{parent_of(key)}.{rule}"] = condition
     return words
 
 
@@ -733,14 +737,14 @@ class Node:
             yield from child.subtrees()
 
 
-def compress(words):
+def compress(words, is_nested=True):
     """Returns the lines of the table, with the frequent subtrees in lines that are written once."""
     roots = {}
     for name, found in words.items():
         roots[name] = Node()
         for key, value in found.items():
             roots[name].insert(key.split("."), value)
-        for child in roots[name].children.values():
+        for child in roots[name].children.values() if is_nested else ():
             child.scopes()
     # Layouts that differ little from another one.
     flats, bases, seen = {}, {}, {}

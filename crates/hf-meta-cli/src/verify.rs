@@ -237,11 +237,17 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding], least: Severity) ->
 
 /// Writes why the tensors were not compared with `config.json`.
 fn write_config_check(page: &mut Page<'_>, set: &VerifiedSet) -> io::Result<()> {
-    let reason = set.config_check.reason.as_ref();
     // An error names the missing file.
-    let Some(reason) = reason.filter(|_| set.valid_files == set.files) else { return Ok(()) };
-    let (label, text) = ("note: ", format!("config.json was not compared: {}", escape(reason)));
-    writeln!(page.out, "{label}{}", wrap_after_label(label.len(), &text, page.terminal))
+    let text = not_compared(set).filter(|_| set.valid_files == set.files);
+    let (label, Some(text)) = ("note: ", text) else { return Ok(()) };
+    writeln!(page.out, "{label}{}", wrap_after_label(label.len(), &escape(&text), page.terminal))
+}
+
+/// Returns a sentence about why the tensors were not compared with `config.json`, or with the keys of a GGUF file.
+fn not_compared(set: &VerifiedSet) -> Option<String> {
+    let is_gguf = set.path.as_str().ends_with(".gguf");
+    let file = if is_gguf { "the metadata" } else { "config.json" };
+    Some(format!("{file} was not compared: {}", set.config_check.reason.as_ref()?))
 }
 
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
@@ -310,10 +316,12 @@ fn write_parameters(page: &mut Page<'_>, sources: ParameterSources) -> io::Resul
     )
 }
 
-/// The findings as SARIF 2.1.0, which code hosts show as annotations: the results, and their kinds by name.
+/// The findings as SARIF 2.1.0, which code hosts show as annotations: the results, their kinds by name, and the sets that
+/// were not compared with a configuration.
 #[derive(Debug, Default)]
 struct SarifLog {
     results: Vec<Value>,
+    notifications: Vec<Value>,
     rules: BTreeMap<String, Value>,
 }
 
@@ -321,21 +329,19 @@ impl SarifLog {
     /// Adds the findings of a report.
     fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
         for set in &report.sets {
+            if let Some(text) = not_compared(set) {
+                let location = location(source, existing(set.path.as_str(), report), endpoint);
+                let mut notification = result("note", &text, &location);
+                notification["properties"] = json!({ "configCheck": set.config_check });
+                self.notifications.push(notification);
+            }
             for finding in &set.findings {
                 let (_, level) = severity_label(finding.severity());
                 let (kind, file) = kind_and_file(finding);
                 let file = file.as_deref().unwrap_or(set.path.as_str());
-                let file = match file.split_once('*') {
-                    // The first file represents shards without an index.
-                    Some((start, _)) => {
-                        let mut paths = report.filepaths.iter().map(RepoPath::as_str);
-                        paths.find(|path| path.starts_with(start))
-                    }
-                    None => Some(file),
-                };
                 let rule = rule(&kind, finding.description(), "validity.md#findings");
                 self.rules.insert(kind.clone(), rule);
-                let location = location(source, file, endpoint);
+                let location = location(source, existing(file, report), endpoint);
                 self.add(&kind, level, &finding.to_string(), &location);
             }
         }
@@ -350,12 +356,9 @@ impl SarifLog {
     }
 
     fn add(&mut self, rule: &str, level: &str, message: &str, location: &Value) {
-        self.results.push(json!({
-            "ruleId": rule,
-            "level": level,
-            "message": { "text": message },
-            "locations": [{ "physicalLocation": { "artifactLocation": location } }],
-        }));
+        let mut found = result(level, message, location);
+        found["ruleId"] = rule.into();
+        self.results.push(found);
     }
 
     /// Returns the document.
@@ -368,9 +371,31 @@ impl SarifLog {
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
-            "runs": [{ "tool": { "driver": driver }, "results": self.results }],
+            "runs": [{
+                "tool": { "driver": driver },
+                "invocations": [{
+                    "executionSuccessful": true,
+                    "toolExecutionNotifications": self.notifications,
+                }],
+                "results": self.results,
+            }],
         })
     }
+}
+
+/// Returns a result, or a notification.
+fn result(level: &str, message: &str, location: &Value) -> Value {
+    json!({
+        "level": level,
+        "message": { "text": message },
+        "locations": [{ "physicalLocation": { "artifactLocation": location } }],
+    })
+}
+
+/// Returns the path of a file, or of the first file of shards without an index.
+fn existing<'a>(path: &'a str, report: &'a VerifyReport) -> Option<&'a str> {
+    let Some((start, _)) = path.split_once('*') else { return Some(path) };
+    report.filepaths.iter().map(RepoPath::as_str).find(|path| path.starts_with(start))
 }
 
 /// Returns the description of a kind of finding or error, with the page about it.

@@ -168,11 +168,6 @@ findings! {
     Error MissingKey { file: String, key: String }
     "`{file}` lacks the key `{key}`, without which llama.cpp does not load it";
 
-    /// A GGUF model lacks a tensor that its architecture needs: the path of the file or the path pattern of its parts,
-    /// and the first missing tensor of its kind.
-    Error MissingModelTensor { file: String, tensor: String }
-    "`{file}` lacks tensor `{tensor}`, without which llama.cpp does not load it";
-
     /// A key in the header of a GGUF file contradicts its tensors, its other keys or its name. `declared` is the value,
     /// or the length of the list, and `found` the contradiction as a clause.
     Error MetadataMismatch { file: String, key: String, declared: String, found: String }
@@ -524,7 +519,7 @@ mismatches! {
     /// A language model has no tensor with as many rows as its vocabulary has tokens.
     Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
     /// All modules with the same start of their names are missing.
-    Error MissingModules "{module} is missing, with its {found} modules";
+    Error MissingModules "{module} is missing, with its {found}";
     /// The recipe implies another shape of a part of a packed module.
     Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A packed module lacks a part that the recipe implies.
@@ -541,8 +536,8 @@ mismatches! {
     Warning WrappedNames "names begin with `{found}`, but loaders expect them without {module}";
     /// The configuration describes layers that draft tokens, but none are stored.
     Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
-    /// The files have tensors that the architecture does not have. Loaders ignore them.
-    Note UnknownTensor "{found} such as {module} are unknown to the architecture, and loaders ignore them";
+    /// The files have tensors that the architecture does not have. Loaders ignore them, except for `llama.cpp`.
+    Note UnknownTensor "{found} such as {module} are unknown to the architecture";
     /// An adapter has no tensors.
     Error EmptyAdapter "{module} contains no tensors";
     /// An adapted module has another rank than its configuration states.
@@ -557,6 +552,8 @@ mismatches! {
     Note UnmatchedTarget "`{key}` lists {module}, but the adapter has no tensors for it";
     /// The configuration of an adapter does not name the repository of its base model.
     Note UnnamedBaseModel "`{key}` does not name the repository of the base model: `{found}`";
+    /// The base model has no module of an adapter with the names of PEFT, which loads only modules with equal names.
+    Error MissingBase "the base model has none of the adapter's modules, such as {module}";
     /// The names of an adapter's modules are unknown in the base model, so that shapes were not compared.
     Note UnmatchedBase
     "the base model has no module with a name such as {module}, so shapes were not compared";

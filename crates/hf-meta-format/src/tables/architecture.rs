@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-use serde_json::value::RawValue;
-
 use super::formula::{FormulaError, FormulaInputs, Value, evaluate};
 use crate::base::json_object::JsonObject;
 
-/// The tables, the one of layouts first.
-const TABLES: [&str; 3] =
-    [include_str!("layouts.txt"), include_str!("architectures.txt"), include_str!("vllm.txt")];
+/// The tables, those of layouts first.
+const TABLES: [&str; 4] = [
+    include_str!("layouts.txt"),
+    include_str!("gguf_layouts.txt"),
+    include_str!("architectures.txt"),
+    include_str!("vllm.txt"),
+];
 
 /// The lines of the tables without kind and names, by kind and name. They are parsed when they are looked up.
 ///
@@ -73,11 +75,11 @@ impl Definitions {
         Self::find("cache", "root")
     }
 
-    /// Returns the defaults of the keys of an architecture, and the definitions that hold for most architectures.
+    /// Returns the defaults of the keys of an architecture.
     pub(crate) fn defaults(architecture: &str) -> Self {
         let mut found = Self::find("cache", architecture).unwrap_or_default();
         found.entries.retain(|_, value| value.parse::<u64>().is_ok());
-        found.or(Self::root().unwrap_or_default())
+        found
     }
 
     /// Adds the definitions that these ones lack.
@@ -94,12 +96,13 @@ impl Definitions {
     }
 }
 
-/// Returns the JSON text of a key. A dot separates the keys of nested objects.
+/// Returns the JSON text of a key. A dot is part of a key of a GGUF file, or separates the keys of nested objects.
 fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
-    match key.split_once('.') {
-        Some((outer, inner)) => nested_text(&object.get(outer)?, inner),
-        None => object.raw(key).map(RawValue::get),
+    if let Some(value) = object.raw(key) {
+        return Some(value.get());
     }
+    let (outer, inner) = key.split_once('.')?;
+    nested_text(&object.get(outer)?, inner)
 }
 
 /// The keys that a formula used, with their values.
@@ -278,7 +281,7 @@ mod tests {
             "state",
         ];
 
-        let lines = TABLES[1..].iter().flat_map(|table| table.lines());
+        let lines = TABLES[2..].iter().flat_map(|table| table.lines());
         let lines = lines.filter(|line| !line.starts_with('#'));
         let mut known = HashSet::new();
         for line in lines.filter(|line| !line.starts_with("keys ")) {
@@ -305,9 +308,9 @@ mod tests {
 
     #[test]
     fn a_dot_separates_the_keys_of_nested_objects() {
-        let json = r#"{"a":{"b":{"c":1}}}"#;
+        let json = r#"{"a":{"b":{"c":1}},"d.e":3}"#;
         let object: JsonObject<'_> = serde_json::from_str(json).unwrap();
-        let cases = [("a.b.c", Some("1")), ("a.b.d", None), ("a.b.c.d", None)];
+        let cases = [("a.b.c", Some("1")), ("a.b.d", None), ("d.e", Some("3")), ("a.b.c.d", None)];
         for (key, expected) in cases {
             assert_eq!(nested_text(&object, key), expected, "{key}");
         }

@@ -98,7 +98,9 @@ impl<'a> ModelLayout<'a> {
     /// Returns the layout of a model; `None` if its architecture is unknown.
     pub(crate) fn new(architecture: &str, object: JsonObject<'a>) -> Option<Self> {
         let text = text_of("layout", architecture)?;
-        let mut words = Words::default();
+        let kind = architecture.split_once(':').map_or("", |(kind, _)| kind);
+        let names = Definitions::find("names", kind).or_else(Definitions::root);
+        let mut words = Words { names: names.unwrap_or_default(), ..Words::default() };
         words.add_scope(String::new(), object);
         words.read(text, "", 0);
         words.read_nested();
@@ -107,26 +109,18 @@ impl<'a> ModelLayout<'a> {
 
     /// Finds the entry of a module, and the numbers in its path.
     pub(crate) fn find(&self, path: &str, is_head: bool) -> Option<(usize, Place)> {
-        let root = usize::from(is_head);
-        let (entry, place, _) = self.walk(root, path, [0; MAX_LISTS], 0)?;
-        Some((entry, place))
+        self.walk(usize::from(is_head), path, [0; MAX_LISTS], 0)
     }
 
     /// Follows a path from a node. A number that a path has is preferred to `#`.
-    fn walk(
-        &self,
-        node: usize,
-        path: &str,
-        place: Place,
-        depth: usize,
-    ) -> Option<(usize, Place, usize)> {
+    fn walk(&self, node: usize, path: &str, place: Place, depth: usize) -> Option<(usize, Place)> {
         let (part, rest) =
             path.split_once('.').map_or((path, None), |(part, rest)| (part, Some(rest)));
         let next = |name: &str, place, depth| {
             let child = *self.nodes[node].children.get(name)?;
             match rest {
                 Some(rest) => self.walk(child, rest, place, depth),
-                None => Some((self.nodes[child].entry?, place, depth)),
+                None => Some((self.nodes[child].entry?, place)),
             }
         };
         next(part, place, depth).or_else(|| {
@@ -177,6 +171,8 @@ struct Word {
 /// The words of a layout while they are read, and those of nested layouts.
 #[derive(Default)]
 struct Words<'a> {
+    /// The definitions of names in formulas.
+    names: Definitions,
     found: BTreeMap<String, Word>,
     scopes: Vec<Scope<'a>>,
     /// The number of the layout that is read.
@@ -190,7 +186,7 @@ impl<'a> Words<'a> {
     fn add_scope(&mut self, path: String, object: JsonObject<'a>) -> usize {
         let object = Rc::new(object);
         let architecture = object.get::<String>("model_type").unwrap_or_default();
-        let definitions = Definitions::defaults(&architecture);
+        let definitions = Definitions::defaults(&architecture).or(self.names.clone());
         let names = ModelNames::of_shared(definitions, Rc::clone(&object));
         self.scopes.push(Scope { path, names, object });
         self.scopes.len() - 1
@@ -319,9 +315,9 @@ impl LayoutEntry {
     fn new(path: &str, word: &Word, parent: Option<usize>) -> Self {
         let formulas = word.value.trim_start_matches(['+', '-']);
         let flags = &word.value[..word.value.len() - formulas.len()];
-        let (letter, formulas) = match formulas.split_once(':') {
-            Some((letter, formulas)) => (letter.chars().next(), formulas),
-            None => (None, formulas),
+        let (letter, formulas) = match formulas.split_at_checked(2) {
+            Some((letter, formulas)) if letter.ends_with(':') => (letter.chars().next(), formulas),
+            _ => (None, formulas),
         };
         Self {
             is_head: path.starts_with('^'),
@@ -367,8 +363,9 @@ mod tests {
     /// A part that does not exist, or a word that is not understood, would be ignored.
     #[test]
     fn every_line_is_understood() {
-        let text = include_str!("layouts.txt");
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let text = [include_str!("layouts.txt"), include_str!("gguf_layouts.txt")];
+        let lines = text.iter().flat_map(|text| text.lines());
+        let lines = lines.filter(|line| !line.starts_with('#') && !line.starts_with("keys "));
         let mut layouts = 0;
         for line in lines {
             let [kind, names, words] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {

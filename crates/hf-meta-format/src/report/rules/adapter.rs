@@ -282,8 +282,12 @@ impl Adapter {
             }
         }
         if let Some((module, _)) = modules.values().next().filter(|_| matched == 0) {
-            let expected = "a module of the base model";
-            found.add(MismatchKind::UnmatchedBase, module, "base", expected, "none");
+            // Loaders convert the names of other programs.
+            let is_exact = self.format == "peft" && modules.len() > 1;
+            let is_missing = is_exact && !modules.keys().any(|name| contains(&stored, name));
+            let kind =
+                if is_missing { MismatchKind::MissingBase } else { MismatchKind::UnmatchedBase };
+            found.add(kind, module, "base", "a module of the base model", "none");
         }
         found.into_findings()
     }
@@ -300,6 +304,15 @@ fn base_modules(base: &Weights) -> BTreeMap<String, (&str, Option<Vec<u64>>)> {
         component.is_weights().then(|| (module.replace('_', "."), (module, shape)))
     });
     modules.collect()
+}
+
+/// Returns whether any module is inside of a path, which experts that are stored as a stack share.
+fn contains<T>(modules: &BTreeMap<String, T>, name: &str) -> bool {
+    const EXPERTS: &str = ".experts";
+
+    let end = name.find(EXPERTS).map_or(name.len(), |at| at + EXPERTS.len());
+    let path = format!("{}.", &name[..end]);
+    modules.range(path.clone()..).next().is_some_and(|(module, _)| module.starts_with(&path))
 }
 
 /// Returns whether an adapter of these outputs and inputs fits weights. Embeddings, and the linear modules of GPT-2, are

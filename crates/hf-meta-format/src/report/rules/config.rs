@@ -77,14 +77,12 @@ fn compare<'a>(
     let architecture: String = object.get("model_type").ok_or("it has no `model_type`")?;
     let classes = object.get::<Vec<String>>("architectures").unwrap_or_default();
     let has_code = object.raw("auto_map").is_some();
-    let unknown = || format!("the architecture `{}` is not known", clip(&architecture));
+    let shown = clip(architecture.trim_start_matches("gguf:"));
+    let unknown = || format!("the architecture `{shown}` is not known");
     let layout = ModelLayout::new(&architecture, object).ok_or_else(unknown)?;
     let stored = StoredModules::new(&layout, headers);
     if !stored.are_named_as(&layout) {
-        return Err(format!(
-            "the names are not those of `{}` in transformers",
-            clip(&architecture)
-        ));
+        return Err(format!("the names are not those of `{shown}`"));
     }
     if has_code && !stored.unknown.is_empty() {
         return Err("the model has its own code (`auto_map`)".to_owned());
@@ -108,6 +106,12 @@ fn check_heads(config: &ModelConfig<'_>, found: &mut Mismatches) {
             found.add(MismatchKind::InvalidConfigValue, key, key, "a positive number", 0);
         }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The number of shapes that were compared.
+    pub(super) static COMPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// A number that the configuration implies, with the keys, joined by commas.
@@ -209,22 +213,12 @@ impl ModelCheck<'_, '_> {
                 continue;
             }
             let expected = self.expected_shape(scope, formulas, found.place[0]);
-            let wrong =
-                expected.iter().zip(&tensor.shape).find(|(side, length)| !side.fits(**length));
-            let keys = match wrong {
-                Some((side, _)) => side.keys.clone(),
-                None if expected.len() == tensor.shape.len() => continue,
-                None => expected
-                    .iter()
-                    .map(|side| &*side.keys)
-                    .find(|keys| !keys.is_empty())
-                    .unwrap_or("model_type")
-                    .to_owned(),
-            };
+            let Some(wrong) = wrong_side(&expected, &tensor.shape) else { continue };
+            let keys = if wrong.keys.is_empty() { "model_type" } else { &*wrong.keys };
             let sides: Vec<_> = expected.iter().map(ToString::to_string).collect();
             let (expected, shape) =
                 (format!("[{}]", sides.join(", ")), format!("{:?}", tensor.shape));
-            self.mismatches.add(MismatchKind::ShapeMismatch, name, &keys, expected, shape);
+            self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
     }
 
@@ -307,19 +301,19 @@ impl ModelCheck<'_, '_> {
                 None => vec![Place::default()],
                 Some(list) => self.stored.places[list].clone(),
             };
-            let groups = self.groups(parent);
+            let children: Vec<_> = self.layout.children(parent).collect();
+            let needed: Vec<_> =
+                children.iter().copied().filter(|entry| !self.is_replaced(*entry)).collect();
             for place in domain {
                 if parent.is_some_and(|list| self.is_beyond(list, place)) {
                     continue;
                 }
-                let wanted = self.wanted_groups(&groups, parent, place);
-                for entry in self.layout.children(parent).collect::<Vec<_>>() {
-                    let LayoutEntry { is_required, group, is_head, .. } =
-                        self.layout.entries[entry];
+                let wanted = self.wanted_groups(&children, parent, place);
+                for &entry in &needed {
+                    let LayoutEntry { is_required, group, .. } = self.layout.entries[entry];
                     let is_wanted =
                         is_required || group.is_some_and(|group| wanted.contains(&group));
                     let is_missing = is_wanted
-                        && (!is_head || self.has_head)
                         && !self.is_stored(entry, place)
                         && !self.is_elsewhere(entry, place)
                         && !self.is_empty(entry, place);
@@ -332,29 +326,16 @@ impl ModelCheck<'_, '_> {
         missing
     }
 
-    /// Returns the groups of a parent with their entries.
-    fn groups(&self, parent: Option<usize>) -> BTreeMap<Group, Vec<usize>> {
-        let mut groups = BTreeMap::<_, Vec<_>>::new();
-        for entry in self.layout.children(parent) {
-            if let Some(group) = self.layout.entries[entry].group {
-                groups.entry(group).or_default().push(entry);
-            }
-        }
-        groups
-    }
-
     /// Returns the groups of which something is stored at a place, or which a rule implies.
     fn wanted_groups(
         &mut self,
-        groups: &BTreeMap<Group, Vec<usize>>,
+        children: &[usize],
         parent: Option<usize>,
         place: Place,
     ) -> BTreeSet<Group> {
-        let is_stored =
-            |entries: &Vec<usize>| entries.iter().any(|entry| self.is_stored(*entry, place));
-        let stored =
-            groups.iter().filter(|(_, entries)| is_stored(entries)).map(|(group, _)| *group);
-        let mut wanted: BTreeSet<_> = stored.collect();
+        let stored = children.iter().filter(|entry| self.is_stored(**entry, place));
+        let mut wanted: BTreeSet<_> =
+            stored.filter_map(|entry| self.layout.entries[*entry].group).collect();
         for at in 0..self.layout.rules.len() {
             match &self.layout.rules[at] {
                 GroupRule::One(choices)
@@ -383,7 +364,21 @@ impl ModelCheck<'_, '_> {
         })
     }
 
-    /// Returns whether another tensor replaces a module: experts under other names, or a tied embedding.
+    /// Returns whether a model does without a module, wherever it is: without a head, or with a tied embedding.
+    fn is_replaced(&self, entry: usize) -> bool {
+        let entry = &self.layout.entries[entry];
+        if entry.is_head && !self.has_head {
+            return true;
+        }
+        let name = self.name(entry, Place::default());
+        match NamePatterns::default().read(&name).embedding() {
+            Some(Embedding::Output) => self.is_tied == Some(true) || self.stored.has_output,
+            Some(Embedding::Input) => self.is_tied != Some(false) && self.stored.has_output,
+            _ => false,
+        }
+    }
+
+    /// Returns whether another tensor replaces a module at a place: experts under other names, or a packed module.
     fn is_elsewhere(&self, entry: usize, place: Place) -> bool {
         let entry = &self.layout.entries[entry];
         if is_feed_forward(&entry.path) && self.stored.other_experts.contains(&place[0]) {
@@ -391,14 +386,7 @@ impl ModelCheck<'_, '_> {
         }
         let name = self.name(entry, place);
         let mut outer = name.match_indices('.').map(|(dot, _)| &name[..dot]);
-        if outer.any(|outer| self.stored.packed.contains(outer)) {
-            return true;
-        }
-        match NamePatterns::default().read(&name).embedding() {
-            Some(Embedding::Output) => self.is_tied == Some(true) || self.stored.has_output,
-            Some(Embedding::Input) => self.is_tied != Some(false) && self.stored.has_output,
-            _ => false,
-        }
+        outer.any(|outer| self.stored.packed.contains(outer))
     }
 
     /// Returns whether the configuration implies a module without elements, which is not stored.
@@ -443,13 +431,8 @@ impl ModelCheck<'_, '_> {
             self.mismatches.add(kind, &name, "model_type", "", other);
         }
         for (path, entries) in paths {
-            self.mismatches.add(
-                MismatchKind::MissingModules,
-                &path,
-                "model_type",
-                "",
-                entries.len(),
-            );
+            let inside = counted(entries.len() as u64, "module");
+            self.mismatches.add(MismatchKind::MissingModules, &path, "model_type", "", inside);
         }
     }
 
@@ -484,10 +467,7 @@ impl ModelCheck<'_, '_> {
             return None;
         }
         let expected = self.expected_shape(scope, formulas, place[0]);
-        let found = siblings.iter().find(|(_, shape)| {
-            let fits = expected.iter().zip(shape).all(|(side, length)| side.fits(*length));
-            fits && expected.len() == shape.len()
-        });
+        let found = siblings.iter().find(|(_, shape)| wrong_side(&expected, shape).is_none());
         found.map(|(name, _)| *name)
     }
 
@@ -506,17 +486,19 @@ impl ModelCheck<'_, '_> {
         }
     }
 
+    /// Returns whether an unknown tensor belongs to a layer after the last one.
+    fn is_draft(&mut self, name: &str) -> bool {
+        let inside = name.strip_prefix(&self.stored.prefix);
+        let Some((list, number)) = inside.and_then(|name| self.layout.element(name)) else {
+            return false;
+        };
+        self.length(list, Place::default()).is_some_and(|(length, _)| u64::from(number) >= length)
+    }
+
     /// Adds the notes and warnings about the model as a whole.
     fn check_parts(&mut self, config: &ModelConfig<'_>) {
         use MismatchKind as Kind;
 
-        let lists =
-            (0..self.layout.entries.len()).filter(|list| self.layout.entries[*list].is_list);
-        let lists: Vec<_> = lists.filter(|list| self.layout.entries[*list].depth == 0).collect();
-        let lengths = lists
-            .into_iter()
-            .filter_map(|list| Some((list, self.length(list, Place::default())?.0)));
-        let lengths: HashMap<_, _> = lengths.collect();
         // Training programs wrap models, and loaders do not know their names.
         let is_wrapper = |(at, part): &(usize, &str)| {
             *part == "module" && *at == 0 || ["_orig_mod", "_fsdp_wrapped_module"].contains(part)
@@ -530,16 +512,8 @@ impl ModelCheck<'_, '_> {
         {
             self.mismatches.add(Kind::MissingDraftLayers, "", key, layers, 0);
         }
-        let unknown = std::mem::take(&mut self.stored.unknown);
-        let is_draft = |name: &str| {
-            let element = name
-                .strip_prefix(&self.stored.prefix)
-                .and_then(|inside| self.layout.element(inside));
-            element.is_some_and(|(list, number)| {
-                lengths.get(&list).is_some_and(|length| u64::from(number) >= *length)
-            })
-        };
-        let unknown: Vec<_> = unknown.iter().filter(|(name, _)| !is_draft(name)).collect();
+        let mut unknown = std::mem::take(&mut self.stored.unknown);
+        unknown.retain(|(name, _)| !self.is_draft(name));
         if let [(first, _), ..] = unknown[..] {
             let others = unknown.len();
             let found = counted(others as u64, "tensor");
@@ -556,8 +530,10 @@ struct ExpectedSide {
 }
 
 impl ExpectedSide {
+    /// Returns whether a length is possible. The number 0 often says that a module is not used.
     fn fits(&self, length: u64) -> bool {
-        self.value.is_none_or(|value| if self.is_least { length >= value } else { length == value })
+        let value = self.value.filter(|value| *value > 0);
+        value.is_none_or(|value| if self.is_least { length >= value } else { length == value })
     }
 }
 
@@ -568,6 +544,18 @@ impl std::fmt::Display for ExpectedSide {
             None => f.write_str("_"),
         }
     }
+}
+
+/// Returns the first side that does not fit a shape, or the first one if the number of sides is wrong. GGUF files leave
+/// out the first sides if their length is 1.
+fn wrong_side<'s>(expected: &'s [ExpectedSide], shape: &[u64]) -> Option<&'s ExpectedSide> {
+    #[cfg(test)]
+    COMPARED.set(COMPARED.get() + 1);
+    let spare = expected.len().checked_sub(shape.len());
+    let (first, sides) = expected.split_at_checked(spare.unwrap_or(expected.len()))?;
+    let mut pairs = sides.iter().zip(shape);
+    let wrong = pairs.find(|(side, length)| !side.fits(**length)).map(|(side, _)| side);
+    wrong.or_else(|| first.iter().find(|side| spare.is_none() || !side.fits(1)))
 }
 
 /// Returns the path of the module around a module.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::value::RawValue;
+
 use super::MismatchKind;
 use super::Mismatches;
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
@@ -86,6 +88,15 @@ fn find_mismatches(
     let whole = || configs.recipe().and_then(|_| serde_json::from_slice(&json).ok());
     let section = config.quantization_sections().next().or_else(whole)?;
     let mut policy = RecipePolicy::new(&section, configs)?;
+    // SDNQ leaves small modules as they are.
+    let least = |key: &str| section.number(key).unwrap_or_default();
+    let [elements, side] = ["minimum_allowed_numel", "minimum_allowed_channel_size"].map(least);
+    let is_small = |tensor: &TensorInfo| {
+        tensor.elements() < Some(elements) || tensor.shape.iter().any(|length| *length < side)
+    };
+    // Of several groups of compressed-tensors, some may have a scale per output, whatever the others have.
+    let groups = section.raw("config_groups").map(RawValue::get).unwrap_or_default();
+    let has_channels = groups.contains("\"channel\"") && groups.contains("\"group\"");
     let recipe = read_recipe(&section, configs);
     let shapes = MetadataShapes::default();
     let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None };
@@ -102,6 +113,9 @@ fn find_mismatches(
             let module = Module { name, tensors };
             let mut schemes = policy.schemes.of_module(name);
             for Difference { kind, part, keys } in evaluate(&recipe, &module, known, &mut schemes) {
+                if has_channels && keys.contains("group_size") {
+                    continue;
+                }
                 let (kind, expected, stored) = mismatch(kind);
                 found.add(kind, &format!("{name}{part}"), &keys, expected, stored);
             }
@@ -109,7 +123,7 @@ fn find_mismatches(
                 found.add(MismatchKind::PackedIgnored, name, key, "plain", component.name);
             }
             stacks.extend(pattern.split_once('#').map(|(stack, _)| stack.to_owned()));
-        } else if component.name == "weight" && tensor.shape.len() == 2 {
+        } else if component.name == "weight" && tensor.shape.len() == 2 && !is_small(tensor) {
             plain.push((name, pattern, is_expert));
         }
     }

@@ -56,6 +56,8 @@ pub(super) struct StoredModules<'h> {
     pub(super) packed: BTreeSet<&'h str>,
     pub(super) has_drafts: bool,
     pub(super) has_output: bool,
+    /// True if the shapes count weights, whatever the dtype.
+    is_described: bool,
 }
 
 impl<'h> StoredModules<'h> {
@@ -76,6 +78,7 @@ impl<'h> StoredModules<'h> {
             packed: BTreeSet::new(),
             has_drafts: false,
             has_output: false,
+            is_described: headers.iter().any(|(_, header)| header.is_self_describing()),
         };
         let mut names = NamePatterns::default();
         for (name, tensor) in tensors() {
@@ -112,7 +115,7 @@ impl<'h> StoredModules<'h> {
                 self.places[list].push(element);
             }
         }
-        if part == ModulePart::Weight && is_unpacked(&tensor) {
+        if part == ModulePart::Weight && (self.is_described || is_unpacked(&tensor)) {
             self.tensors.push((name, tensor, found));
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::config::COMPARED;
 use super::{Mismatch, MismatchKind, check_adapter, check_model, check_recipe, recipe_file};
 use crate::count::Configs;
 use crate::count::config::QUANTIZE_CONFIG;
@@ -357,6 +358,59 @@ fn each_defect_is_found() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(defects >= 60, "{defects}");
+}
+
+/// SDNQ leaves small modules as they are, and groups of compressed-tensors may have a scale per output.
+#[test]
+fn writers_may_quantize_modules_differently() {
+    const CASES: [(&str, &[&str]); 2] = [
+        (
+            "sdnq-real-int8",
+            &[
+                "-model.layers.0.self_attn.k_proj",
+                "model.layers.0.self_attn.k_proj.weight:[64, 128]",
+                "quantization_config.minimum_allowed_numel=16384",
+            ],
+        ),
+        (
+            "compressed-tensors-mixed-bits",
+            &[
+                "model.layers.0.mlp.down_proj.weight_scale:[256, 1]",
+                "quantization_config.config_groups.group_2.weights.strategy=\"channel\"",
+                "quantization_config.config_groups.group_2.weights.group_size=null",
+            ],
+        ),
+    ];
+    for (fixture, edits) in CASES {
+        let mut checkpoint = Checkpoint::named(&format!("quantized/{fixture}"));
+        let sound = checkpoint.mismatches();
+        edits.iter().for_each(|edit| checkpoint.edit(edit));
+        assert_eq!(checkpoint.mismatches(), sound, "{fixture}");
+    }
+}
+
+/// A renamed module is looked for next to it. With one lookup among all unknown tensors, a file could take hours.
+#[test]
+fn renamed_modules_are_compared_with_their_siblings() {
+    const LAYERS: usize = 300;
+
+    let mut model = llama();
+    model.edit(&format!("num_hidden_layers={LAYERS}"));
+    let layer: Vec<_> = model.tensors.iter().filter(|(name, _)| name.contains(".1.")).collect();
+    let layer: Vec<_> =
+        layer.into_iter().map(|(name, tensor)| (name.clone(), tensor.clone())).collect();
+    for number in 2..LAYERS {
+        let name = |name: &str| name.replace(".1.", &format!(".{number}."));
+        let tensors = layer.iter().map(|(old, tensor)| (name(old), tensor.clone()));
+        model.tensors.extend(tensors);
+    }
+    let tensors = std::mem::take(&mut model.tensors).into_iter();
+    let renamed = tensors.map(|(name, tensor)| (name.replace("q_proj", "query"), tensor));
+    model.tensors = renamed.collect();
+    COMPARED.set(0);
+    assert!(model.mismatches().iter().any(|found| found.kind == MismatchKind::RenamedModule));
+    let (compared, all) = (COMPARED.get(), model.tensors.len());
+    assert!(compared < 4 * all, "{compared} comparisons for {all} tensors");
 }
 
 /// Parses each nested model once. With one parse per enclosing model, this file would take minutes.

@@ -1,35 +1,18 @@
 //! Checks of GGUF headers: the conditions under which `llama.cpp` does not load a model.
 //!
-//! The rules come from `llama-model-loader.cpp`, `llama-model.cpp` and `llama-vocab.cpp`. Rules about tensors apply to
-//! [`ARCHITECTURES`] only, whose blocks all have the same tensors. Other architectures are not checked.
+//! The rules come from `llama-model-loader.cpp`, `llama-model.cpp` and `llama-vocab.cpp`. The tensors are compared with
+//! the keys as those of other models with `config.json`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::{Map, Value};
 
 use crate::formats::gguf::{Gguf, is_file_type};
 use crate::formats::weight_sets::{NumberedName, shard_number};
 use crate::formats::{Dtype, FileHeader, Format, RepoPath, TensorInfo, clip};
 use crate::report::text::{counted, thousands};
 use crate::report::{Finding, bounded};
+use crate::tables::architecture::keys_of;
 
-/// The architectures of text models whose blocks all have the same tensors, with the name of their norm's epsilon.
-const ARCHITECTURES: [(&str, &str); 2] = [
-    (
-        "attention.layer_norm_rms_epsilon",
-        "llama qwen2 qwen2moe qwen3 qwen3moe gemma gemma2 gemma3 phi3 olmo2 internlm2 baichuan granite smollm3 exaone \
-         chatglm minicpm refact mistral3 gpt-oss",
-    ),
-    (
-        "attention.layer_norm_epsilon",
-        "falcon gpt2 gptneox bloom mpt stablelm phi2 starcoder starcoder2 command-r codeshell orion",
-    ),
-];
-
-/// The keys that every architecture needs, after the name of the architecture (`load_hparams`).
-const REQUIRED_KEYS: [&str; 3] = ["context_length", "embedding_length", "block_count"];
-
-/// The tensors that the architectures need besides their blocks (`load_tensors`).
-const EMBEDDING: &str = "token_embd.weight";
-const REQUIRED_TENSORS: [&str; 2] = [EMBEDDING, "output_norm.weight"];
+const TOKENS: &str = "tokenizer.ggml.tokens";
 
 /// The lists with one entry per token.
 const TOKEN_LISTS: [&str; 2] = ["tokenizer.ggml.scores", "tokenizer.ggml.token_type"];
@@ -48,16 +31,39 @@ pub fn check_gguf(
 ) -> Vec<Finding> {
     let parts = headers.iter().filter_map(|(name, header)| check_part(path, name, header));
     let mut findings = bounded(parts);
-    let is_model = |header: &&FileHeader| {
-        header.model().is_some_and(|model| model.kind.as_deref().is_none_or(|kind| kind == "model"))
-    };
-    let main = headers.iter().map(|(_, header)| header).find(is_model);
-    if let Some(header) = main.filter(|_| is_complete) {
+    if let Some(header) = model_header(headers).filter(|_| is_complete) {
         let checked = GgufModel { file: clip(path.as_str()), header, headers };
         checked.check(&mut findings);
         findings.extend(checked.check_file_type(path));
     }
     findings
+}
+
+/// Returns the header with the description of a model; `None` for other contents.
+fn model_header(headers: &[(RepoPath, FileHeader)]) -> Option<&FileHeader> {
+    let is_model = |header: &&FileHeader| {
+        header.model().is_some_and(|model| model.kind.as_deref().is_none_or(|kind| kind == "model"))
+    };
+    headers.iter().map(|(_, header)| header).find(is_model)
+}
+
+/// Returns the keys of a GGUF model as a configuration in JSON: those of its architecture, and of the tokenizer.
+#[must_use]
+pub fn gguf_config(headers: &[(RepoPath, FileHeader)]) -> Option<Vec<u8>> {
+    let header = model_header(headers)?;
+    let (metadata, model) = (header.metadata()?, header.model()?);
+    let architecture = model.architecture.as_deref()?;
+    let entries = metadata.iter().filter_map(|(key, value)| {
+        let of_model = key.strip_prefix(architecture).and_then(|key| key.strip_prefix('.'));
+        let key = of_model.or_else(|| key.starts_with("tokenizer.").then_some(key))?;
+        // Numbers, Booleans and lists of them are stored as JSON.
+        Some((key.to_owned(), serde_json::from_str(value).ok()?))
+    });
+    let mut config: Map<String, Value> = entries.collect();
+    config.insert("model_type".to_owned(), format!("gguf:{architecture}").into());
+    config.insert("tie_word_embeddings".to_owned(), false.into());
+    config.extend(model.vocabulary.map(|tokens| (TOKENS.to_owned(), tokens.into())));
+    serde_json::to_vec(&config).ok()
 }
 
 /// Compares the number of a part with the number in its name, which `llama.cpp` uses to find it.
@@ -100,44 +106,29 @@ impl<'a> GgufModel<'a> {
         Finding::MissingKey { file: self.file.clone(), key: clip(key) }
     }
 
-    fn missing_tensor(&self, tensor: &str) -> Finding {
-        Finding::MissingModelTensor { file: self.file.clone(), tensor: clip(tensor) }
-    }
-
     fn mismatch(&self, key: &str, declared: &str, found: String) -> Finding {
         let declared = clip(declared);
         Finding::MetadataMismatch { file: self.file.clone(), key: clip(key), declared, found }
     }
 
+    /// Checks the keys that `llama.cpp` needs for the blocks of a model.
     fn check(&self, findings: &mut Vec<Finding>) {
         let Some(architecture) = self.key("general.architecture") else { return };
-        let is_listed = |names: &str| names.split(' ').any(|name| name == architecture);
-        let known = ARCHITECTURES.iter().find(|(_, names)| is_listed(names));
+        let known = format!("gguf:{architecture}");
+        let mut required = keys_of(&known).peekable();
         let has_blocks = self.tensors().any(|(name, _)| name.starts_with("blk."));
-        let Some((epsilon, _)) = known.filter(|_| has_blocks) else { return };
-        let keys = REQUIRED_KEYS.iter().chain([epsilon]).map(|key| format!("{architecture}.{key}"));
+        if !has_blocks || required.peek().is_none() {
+            return;
+        }
+        let keys = required.map(|key| format!("{architecture}.{key}"));
         let missing = keys.filter(|key| self.key(key).is_none());
         findings.extend(missing.map(|key| self.missing_key(&key)));
-        let embedding = self.tensors().find(|(name, _)| *name == EMBEDDING);
-        let embedding = embedding.map_or_else(Vec::new, |(_, tensor)| tensor.shape);
-        self.check_vocabulary(embedding.first().copied(), findings);
-        let key = format!("{architecture}.embedding_length");
-        if let (Some(declared), Some(columns)) = (self.key(&key), embedding.last())
-            && declared != columns.to_string()
-        {
-            let found = format!("`{EMBEDDING}` has {} columns", thousands(*columns));
-            findings.push(self.mismatch(&key, declared, found));
-        }
-        let is_missing = |name: &&&str| self.tensors().all(|(found, _)| found != **name);
-        let missing = REQUIRED_TENSORS.iter().filter(is_missing);
-        findings.extend(missing.map(|name| self.missing_tensor(name)));
-        self.check_blocks(&format!("{architecture}.block_count"), findings);
+        self.check_vocabulary(findings);
     }
 
-    /// Checks the tokenizer, whose lists have one entry for each row of the embedding.
-    fn check_vocabulary(&self, rows: Option<u64>, findings: &mut Vec<Finding>) {
+    /// Checks the tokenizer, whose lists have one entry per token.
+    fn check_vocabulary(&self, findings: &mut Vec<Finding>) {
         const MODEL: &str = "tokenizer.ggml.model";
-        const TOKENS: &str = "tokenizer.ggml.tokens";
         const MERGES: &str = "tokenizer.ggml.merges";
 
         let Some(tokenizer) = self.key(MODEL) else {
@@ -153,10 +144,6 @@ impl<'a> GgufModel<'a> {
             findings.push(self.missing_key(MERGES));
         }
         let length = |length| counted(length, "value");
-        if let Some(rows) = rows.filter(|rows| *rows != tokens) {
-            let found = format!("`{EMBEDDING}` has {} rows", thousands(rows));
-            findings.push(self.mismatch(TOKENS, &length(tokens), found));
-        }
         for key in TOKEN_LISTS {
             if let Some(found) = self.key(key).and_then(list_length)
                 && found != tokens
@@ -165,33 +152,6 @@ impl<'a> GgufModel<'a> {
                 findings.push(self.mismatch(key, &length(found), tokens));
             }
         }
-    }
-
-    /// Checks that there are as many blocks as declared, and that each has the tensors of the others.
-    fn check_blocks(&self, key: &str, findings: &mut Vec<Finding>) {
-        let declared = self.key(key).and_then(|value| value.parse::<u64>().ok());
-        // Layers that draft tokens have other tensors.
-        let drafts = self.header.model().and_then(|model| model.draft_layers);
-        let Some(declared) = declared.filter(|_| drafts.is_none()) else { return };
-        let mut parts = BTreeMap::<_, BTreeSet<u64>>::new();
-        for (name, _) in self.tensors() {
-            let block = name.strip_prefix("blk.").and_then(|name| name.split_once('.'));
-            if let Some((Ok(block), part)) = block.map(|(block, part)| (block.parse(), part)) {
-                parts.entry(part).or_default().insert(block);
-            }
-        }
-        let last = parts.values().filter_map(BTreeSet::last).max();
-        let blocks = last.map_or(0, |last| last.saturating_add(1));
-        if blocks != declared {
-            let found = format!("the tensors form {}", counted(blocks, "block"));
-            return findings.push(self.mismatch(key, &declared.to_string(), found));
-        }
-        let missing = parts.iter().filter_map(|(part, blocks)| {
-            let first = (0..declared).zip(blocks).find(|(number, found)| number != *found);
-            let first = first.map_or(blocks.len() as u64, |(number, _)| number);
-            (first < declared).then(|| self.missing_tensor(&format!("blk.{first}.{part}")))
-        });
-        findings.extend(bounded(missing));
     }
 
     /// Compares the type of the file, as the header and the name state it, with the size of its matrices.

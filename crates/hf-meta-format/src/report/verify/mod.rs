@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::embeddings::check_embeddings;
-pub use self::gguf::check_gguf;
+pub use self::gguf::{check_gguf, gguf_config};
 pub use super::index_check::check_count;
 use crate::CommitSha;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
