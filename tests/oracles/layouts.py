@@ -620,10 +620,15 @@ def add_fixtures(name, data):
         data["samples"].append({**first, "tag": f"fixture {path.stem}", "config": config, "tensors": tensors})
 
 
+def corrections(name):
+    """Returns the paths and values of the corrections of an architecture."""
+    lines = [line.split() for line in CORRECTIONS.read_text().splitlines() if line and not line.startswith("# ")]
+    return [(path, value) for pattern, path, value in lines if fnmatch.fnmatchcase(name, pattern)]
+
+
 def correct(words, name):
     """Applies what the samples do not show."""
-    lines = [line.split() for line in CORRECTIONS.read_text().splitlines() if line and not line.startswith("# ")]
-    for _, path, value in (line for line in lines if fnmatch.fnmatchcase(name, line[0])):
+    for path, value in corrections(name):
         for key in [key for key in words if fnmatch.fnmatchcase(key, path) and not is_rule(key)]:
             if not value.startswith("?"):
                 words[key] = value
@@ -821,7 +826,7 @@ def main():
     folder, target, *names = sys.argv[1:]
     layouts, words = {}, {}
     for path in sorted(pathlib.Path(folder).glob("*.json")):
-        if names and path.stem not in names:
+        if names and path.stem not in names or ("*", "none") in corrections(path.stem):
             continue
         data = json.loads(path.read_text())
         if sum("tensors" in sample for sample in data["samples"]) > 1:

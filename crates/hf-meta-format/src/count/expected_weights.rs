@@ -60,3 +60,51 @@ fn weights(layout: &mut ModelLayout<'_>, entry: usize, layer: u32) -> Option<u64
     let sides: Option<Vec<_>> = entry.formulas.split(',').map(side).collect();
     sides.filter(|_| !entry.is_list).and_then(|sides| product(&sides))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_follow_from_the_layout_of_the_architecture() {
+        const LLAMA: &str = r#""model_type":"llama","hidden_size":8,"intermediate_size":16,"num_attention_heads":2"#;
+        const GEMMA: &str = r#""model_type":"gemma4_text","hidden_size":8,"intermediate_size":16,
+            "num_hidden_layers":4,"num_kv_shared_layers":1,"use_double_wide_mlp":true"#;
+        const KIMI: &str = r#""model_type":"kimi_k2","hidden_size":8,"moe_intermediate_size":4,"num_hidden_layers":2"#;
+
+        let kimi = format!(r#""model_type":"kimi_k25","text_config":{{{KIMI}}}"#);
+        let expert = "model.layers.1.mlp.experts.3.up_proj";
+        let cases = [
+            (LLAMA, "LlamaForCausalLM", "model.layers.3.mlp.up_proj", Some(16 * 8)),
+            (LLAMA, "LlamaForCausalLM", "layers.3.mlp.up_proj", None),
+            (LLAMA, "LlamaForCausalLM", "model.layers.3.mlp.new_proj", None),
+            (LLAMA, "LlamaModel", "layers.3.mlp.up_proj", Some(16 * 8)),
+            (LLAMA, "LlamaModel", "model.layers.3.mlp.up_proj", None),
+            // The default of the class is 256, and may be another one in other code.
+            (
+                r#""model_type":"gemma2","hidden_size":8,"num_attention_heads":2"#,
+                "Gemma2Model",
+                "layers.0.self_attn.q_proj",
+                None,
+            ),
+            (GEMMA, "Gemma4TextModel", "layers.2.mlp.up_proj", Some(16 * 8)),
+            (GEMMA, "Gemma4TextModel", "layers.3.mlp.up_proj", Some(32 * 8)),
+            (KIMI, "DeepseekV3ForCausalLM", expert, Some(4 * 8)),
+            (
+                &kimi,
+                "KimiK25ForConditionalGeneration",
+                &format!("language_model.{expert}"),
+                Some(4 * 8),
+            ),
+        ];
+        for (config, class, module, expected) in cases {
+            let json = format!(r#"{{{config},"architectures":["{class}"]}}"#);
+            let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            assert_eq!(
+                ExpectedWeights::new(&configs).of_module(module),
+                expected,
+                "{class} {module}"
+            );
+        }
+    }
+}

@@ -284,7 +284,8 @@ mod tests {
         let lines = TABLES[2..].iter().flat_map(|table| table.lines());
         let lines = lines.filter(|line| !line.starts_with('#'));
         let mut known = HashSet::new();
-        for line in lines.filter(|line| !line.starts_with("keys ")) {
+        for line in lines.filter(|line| !line.starts_with("keys ") && !line.starts_with("layout "))
+        {
             let mut words = line.split(' ');
             let (kind, names) = (words.next().unwrap(), words.next().unwrap());
             for name in names.split(',') {
