@@ -1,7 +1,7 @@
 import { load as loadCore, parse, run, source, type Files, type Inspection, type Source } from "./core.js";
 import { HfMetaError } from "./errors.js";
 import { Http, type HttpOptions, type Part } from "./http.js";
-import type { CountReport, Diff, SafetensorsFile, SafetensorsShards, Weights } from "./schema.js";
+import type { CountReport, Diff, Memory, SafetensorsFile, SafetensorsShards, Weights } from "./schema.js";
 
 export type * from "./schema.js";
 export { HfMetaError, type ErrorCode } from "./errors.js";
@@ -62,6 +62,13 @@ export class Checkpoint {
   /** Returns the modules, with identical ones in one node. */
   tree(): TreeModule[] {
     return parse<{ modules: TreeModule[] }>(this.inspection.tree()).modules;
+  }
+
+  /** Returns the memory for another context and budget. Memory must have been requested. */
+  memory(options: Pick<MemoryOptions, "context" | "budget">): Memory {
+    const found = this.inspection.memory(text(options.context), text(options.budget, "B"));
+    if (found === undefined) throw new HfMetaError("invalidOption", "no memory was requested, or a value is invalid");
+    return parse(found);
   }
 
   /** Returns the document of `hf-meta diff --json`. */
@@ -231,7 +238,6 @@ function inspectFiles(
   { source, commit, renamed, path, weights, plan, otherSets, maxHeaderBytes, memory, summary }: CoreOptions,
   { concurrency = 32, onProgress, signal }: ReadOptions,
 ): Promise<Inspection> {
-  const text = (value: unknown, unit = "") => typeof value === "number" ? `${value}${unit}` : value;
   const progress = (done: number, total: number) => onProgress?.({ done, total });
   return run(reader, progress, {
     source, commit, renamed, path, weights, files, concurrency,
@@ -249,6 +255,11 @@ function inspectFiles(
     signal?.throwIfAborted();
     throw error;
   });
+}
+
+/** Writes a number with its unit. */
+function text(value: number | string | undefined, unit = ""): string | undefined {
+  return typeof value === "number" ? `${value}${unit}` : value;
 }
 
 type CoreOptions = Omit<ReadOptions, keyof HttpOptions> & { source: string; commit?: string; renamed?: string | undefined; summary?: boolean };

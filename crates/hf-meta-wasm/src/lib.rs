@@ -20,6 +20,7 @@ mod reader;
 
 use std::collections::BTreeMap;
 
+use hf_meta_format::memory::{Memory, MemoryOptions, parse_size, parse_tokens};
 use hf_meta_format::{CountReport, Diff, IdError, RepoId, RepoPath, Revision, Tree, Weights};
 use serde::Serialize;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -48,6 +49,19 @@ impl Inspection {
     #[must_use]
     pub fn tree(&self) -> String {
         json(&self.weights.as_ref().map_or_else(|| Tree::from_tensors([]), Tree::new))
+    }
+
+    /// Returns the memory for another context and budget as JSON. Returns `undefined` if no memory was requested, or if
+    /// a value is invalid.
+    #[must_use]
+    pub fn memory(&self, context: Option<String>, budget: Option<String>) -> Option<String> {
+        let Memory { options, weight_bytes, layout, .. } = &**self.report.memory.as_ref()?;
+        let options = MemoryOptions {
+            context: context.map_or(Some(options.context), |text| parse_tokens(&text).map(Some))?,
+            budget: budget.map_or(Some(options.budget), |text| parse_size(&text).map(Some))?,
+            ..*options
+        };
+        Some(json(&Memory::new(*weight_bytes, layout.clone(), options)))
     }
 
     /// Returns the JSON of `hf-meta diff --json`. Returns `undefined` if the headers were not kept.
