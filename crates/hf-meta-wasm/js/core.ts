@@ -52,7 +52,7 @@ export function source(repo: string, revision?: string, path?: string): Source {
   try {
     return parse(parseSource(repo, revision, path));
   } catch (error) {
-    throw new HfMetaError("invalidSource", String(error));
+    throw new HfMetaError("invalidSource", (error as Error).message);
   }
 }
 

@@ -9,7 +9,7 @@ export interface HttpOptions {
   /** Replaces the `fetch` of the platform. */
   fetch?: typeof fetch;
   signal?: AbortSignal;
-  /** The maximum number of requests in flight. Default: 32. */
+  /** The maximum number of requests in flight. Default: 64. */
   concurrency?: number;
   /** The maximum number of retries of a request after a transient failure. Default: 4. */
   retries?: number;
@@ -58,7 +58,7 @@ export class Http {
   constructor(options: HttpOptions) {
     this.options = options;
     this.hub = (options.hubUrl ?? "https://huggingface.co").replace(/\/+$/, "");
-    this.free = Math.max(1, options.concurrency ?? 32);
+    this.free = Math.max(1, options.concurrency ?? 64);
   }
 
   /** Reads a range of a file. The part is shorter only if the file ends inside the range. */

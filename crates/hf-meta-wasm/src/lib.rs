@@ -21,8 +21,9 @@ mod reader;
 use std::collections::BTreeMap;
 
 use hf_meta_format::memory::{Memory, MemoryOptions, parse_size, parse_tokens};
-use hf_meta_format::{CountReport, Diff, IdError, RepoId, RepoPath, Revision, Tree, Weights};
+use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weights};
 use serde::Serialize;
+use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use self::read::Call;
@@ -86,28 +87,28 @@ pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Fail
 ///
 /// # Errors
 ///
-/// Returns a message if one of them is invalid.
+/// Returns an error if one of them is invalid.
 #[wasm_bindgen(js_name = "parseSource")]
 pub fn parse_source(
     repo: &str,
     revision: Option<String>,
     path: Option<String>,
-) -> Result<String, String> {
-    let repo: RepoId = repo.parse().map_err(|error: IdError| error.to_string())?;
-    let parsed = revision.as_deref().map(str::parse::<Revision>).transpose();
-    let parsed = parsed.map_err(|error| error.to_string())?.unwrap_or_default();
-    let path = path.map(|path| path.parse::<RepoPath>()).transpose();
-    let source = match (path.map_err(|error| error.to_string())?, revision) {
+) -> Result<String, JsError> {
+    let repo: RepoId = repo.parse()?;
+    let parsed = revision.as_deref().map(str::parse::<Revision>).transpose()?.unwrap_or_default();
+    let path = path.map(|path| path.parse::<RepoPath>()).transpose()?;
+    let source = match (path, revision) {
         (Some(path), _) => format!("hf://{repo}@{}/{path}", parsed.as_str().replace('/', "%2F")),
         (None, Some(_)) => format!("{repo}@{parsed}"),
         (None, None) => repo.to_string(),
     };
     let api = format!("{}/{}", repo.kind().plural(), repo.name());
+    let (repo, revision) = (repo.to_string(), parsed.to_string());
     Ok(json(&BTreeMap::from([
         ("source", source),
         ("api", api),
-        ("repo", repo.to_string()),
-        ("revision", parsed.to_string()),
+        ("repo", repo),
+        ("revision", revision),
     ])))
 }
 

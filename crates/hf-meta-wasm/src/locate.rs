@@ -63,22 +63,18 @@ impl Call {
 
     /// Returns the main set of a layout.
     fn main<'a>(&self, layout: &'a Layout) -> Result<&'a WeightSet, Failure> {
-        let source = &self.options.source;
-        layout.main().ok_or_else(|| match &layout.sets[..] {
-            [] if self.formats.safetensors().is_some() => {
-                self.reader.failure("noWeights", &format!("no supported weights in `{source}`"), None)
-            }
-            [] => {
-                let name = format!("{source}/{}", self.formats.pattern());
-                self.reader.failure("fileNotFound", &format!("`{name}` not found"), None)
-            }
-            sets => {
-                let message = format!(
-                    "`{source}` contains {} weight sets, and it is unclear which one is the main model",
-                    sets.len()
-                );
-                self.reader.failure("severalSets", &message, Some(super::json(&sets)))
-            }
+        let (code, problem) = match &layout.sets[..] {
+            [] if self.formats.safetensors().is_some() => ("noWeights", "no supported weights"),
+            [] => ("fileNotFound", "no weights in this format"),
+            _ => (
+                "severalSets",
+                "several weight sets, and it is unclear which one is the main model",
+            ),
+        };
+        layout.main().ok_or_else(|| {
+            let message = format!("`{}` contains {problem}", self.options.source);
+            let sets = (!layout.sets.is_empty()).then(|| super::json(&layout.sets));
+            self.reader.failure(code, &message, sets)
         })
     }
 
@@ -89,18 +85,12 @@ impl Call {
     pub(crate) fn located(&self, set: &WeightSet) -> Result<Located, Failure> {
         let shards = set.is_without_index().then(|| set.shards()).transpose();
         let shards = shards.map_err(|missing| {
-            let name = self.file_name(&set.path);
-            self.reader.failure(
-                "missingShards",
-                &format!("`{name}` is incomplete: {missing}"),
-                None,
-            )
+            self.fail("missingShards", &set.path, &format!("is incomplete: {missing}"))
         })?;
         Ok(Located { path: set.path.clone(), shards, layout: None })
     }
 
     fn not_found(&self, path: &RepoPath) -> Failure {
-        let name = self.file_name(path);
-        self.reader.failure("fileNotFound", &format!("`{name}` not found"), None)
+        self.fail("fileNotFound", path, "does not exist")
     }
 }

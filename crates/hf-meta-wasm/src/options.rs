@@ -23,8 +23,6 @@ pub(crate) struct Options {
     /// `true` to list the other weight sets even if the weights have a standard name.
     pub(crate) other_sets: bool,
     pub(crate) keep_headers: bool,
-    /// The maximum number of shards to read concurrently.
-    pub(crate) concurrency: usize,
     /// The maximum size of a header in bytes.
     pub(crate) max_header_bytes: u64,
     pub(crate) memory: Option<MemoryArgs>,

@@ -23,6 +23,9 @@ use super::reader::{Failure, Reader};
 /// The maximum size of all headers of a call together in bytes.
 const MAX_HEADERS_BYTES: u64 = 500_000_000;
 
+/// The maximum number of shards to read concurrently. The reader limits its requests by itself.
+const MAX_CONCURRENT_SHARDS: usize = 256;
+
 /// The name of the configuration file, which is next to the weights or at the root of the repository.
 const CONFIG: &str = "config.json";
 
@@ -119,9 +122,8 @@ impl Call {
         if let Some(shards) = shards {
             let requests = plan.shards_without_index(&self.formats, shards);
             let requests = requests.map_err(|error| self.index_error(path, &error))?;
-            return self
-                .read_shards(path, requests, ReportBuilder::new_sharded(path, None, keep_headers))
-                .await;
+            let builder = ReportBuilder::new_sharded(path, None, keep_headers);
+            return self.read_shards(path, requests, builder).await;
         }
         if !path.is_index() {
             let header = self.read_header(path, plan.first_range(&self.formats, path)).await?;
@@ -156,7 +158,7 @@ impl Call {
             let read = self.read_header(&path.sibling(&shard), first).await;
             read.map(|header| (shard, header)).map_err(|failure| self.of_shard(failure, path))
         });
-        let mut reads = stream::iter(reads).buffer_unordered(self.options.concurrency.max(1));
+        let mut reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_SHARDS);
         let (mut set, mut done) = (SetReads { builder, needs_config: false }, 0);
         while let Some((shard, header)) = reads.try_next().await? {
             set.add(shard, header);
@@ -177,8 +179,7 @@ impl Call {
             let changed = size.is_some() && size != part.size();
             size = part.size();
             if changed {
-                let message = format!("`{}` changed while being read", self.file_name(path));
-                return Err(self.reader.failure("changed", &message, None));
+                return Err(self.fail("changed", path, "changed while being read"));
             }
             let step = parser.advance(range.start, part.bytes(), size);
             match step.map_err(|error| self.header_error(path, &error))? {
@@ -196,14 +197,10 @@ impl Call {
     fn reserve(&self, path: &RepoPath, range: &Range<u64>) -> Result<(), Failure> {
         let total = self.header_bytes.get().saturating_add(range.end.saturating_sub(range.start));
         self.header_bytes.set(total);
-        if total <= MAX_HEADERS_BYTES {
-            return Ok(());
-        }
-        let message = format!(
-            "the headers exceed the total limit of {MAX_HEADERS_BYTES} bytes, reached at `{}`",
-            self.file_name(path)
-        );
-        Err(self.reader.failure("tooLarge", &message, None))
+        let problem = "exceeds the limit of all headers together";
+        (total <= MAX_HEADERS_BYTES)
+            .then_some(())
+            .ok_or_else(|| self.fail("tooLarge", path, problem))
     }
 
     /// Reads the configuration next to the weights, or else at the root. An unusable one must not hide the counts of
@@ -214,15 +211,10 @@ impl Call {
         let Some(path) = paths.find(|path| self.options.has_file(path)) else {
             return Ok(Config::default());
         };
-        let unusable = |reason: String| Finding::UnusableConfig { file: CONFIG.to_owned(), reason };
-        let json = match self.reader.load(&path, Configs::DEFAULT_LIMIT).await {
-            Ok(json) => json,
-            Err(failure) if failure.code() == "tooLarge" => {
-                let limit = Configs::DEFAULT_LIMIT;
-                let finding = unusable(format!("the file exceeds the limit of {limit} bytes"));
-                return Ok(Config { finding: Some(finding), ..Config::default() });
-            }
-            Err(failure) => return Err(failure),
+        let Some(json) = self.load_config(&path).await? else {
+            let reason = format!("the file exceeds the limit of {} bytes", Configs::DEFAULT_LIMIT);
+            let finding = Finding::UnusableConfig { file: CONFIG.to_owned(), reason };
+            return Ok(Config { finding: Some(finding), ..Config::default() });
         };
         let (configs, finding) = match Configs::from_config_json(&json) {
             Ok(configs) => (configs, None),
@@ -243,19 +235,22 @@ impl Call {
     ) -> Result<Config, Failure> {
         let Some(name) = builder.other_config_file(&config.configs) else { return Ok(config) };
         let path = weights.sibling(&RepoPath::new_unchecked(name));
-        if !self.options.has_file(&path) {
-            return Ok(config);
-        }
-        let json = match self.reader.load(&path, Configs::DEFAULT_LIMIT).await {
-            Err(failure) if failure.code() == "tooLarge" => return Ok(config),
-            read => read?,
-        };
+        let json = if self.options.has_file(&path) { self.load_config(&path).await? } else { None };
+        let Some(json) = json else { return Ok(config) };
         let mut configs = take(&mut config.configs);
         if let Err(error) = configs.add_file(name, &json) {
             let (file, reason) = (name.to_owned(), error.to_string());
             config.finding.get_or_insert(Finding::UnusableConfig { file, reason });
         }
         Ok(Config { configs, ..config })
+    }
+
+    /// Reads a small file. Returns `None` if it exceeds the limit.
+    async fn load_config(&self, path: &RepoPath) -> Result<Option<Vec<u8>>, Failure> {
+        match self.reader.load(path, Configs::DEFAULT_LIMIT).await {
+            Err(failure) if failure.code() == "tooLarge" => Ok(None),
+            read => read.map(Some),
+        }
     }
 
     /// Returns the finding for one shard of a model.
@@ -265,9 +260,10 @@ impl Call {
         Some(Finding::SingleShard { file: clip(path.as_str()), number, total })
     }
 
-    /// Returns the name of a file for messages.
-    pub(crate) fn file_name(&self, path: &RepoPath) -> String {
-        format!("{}/{path}", self.options.source)
+    /// Returns the failure of a file.
+    pub(crate) fn fail(&self, code: &str, path: &RepoPath, problem: &str) -> Failure {
+        let message = format!("`{}/{path}` {problem}", self.options.source);
+        self.reader.failure(code, &message, None)
     }
 
     /// Converts the failure of a shard: the index lists it, so it is missing.
@@ -275,8 +271,7 @@ impl Call {
         if failure.code() != "fileNotFound" {
             return failure;
         }
-        let message = format!("a shard of `{}` does not exist", self.file_name(index));
-        self.reader.failure("missingShards", &message, None)
+        self.fail("missingShards", index, "lists a shard that does not exist")
     }
 
     fn header_error(&self, path: &RepoPath, error: &HeaderError) -> Failure {
@@ -286,18 +281,12 @@ impl Call {
             HeaderErrorKind::TooLarge if title == "PyTorch" => "tooLarge",
             _ => "malformedHeader",
         };
-        let name = self.file_name(path);
-        self.reader.failure(
-            code,
-            &format!("`{name}` is not a valid {title} file: {}", chain(error)),
-            None,
-        )
+        self.fail(code, path, &format!("is not a valid {title} file: {}", chain(error)))
     }
 
     fn index_error(&self, path: &RepoPath, error: &IndexError) -> Failure {
-        let name = self.file_name(path);
-        let message = format!("`{name}` is not a valid shard index: {}", chain(error));
-        self.reader.failure("malformedIndex", &message, None)
+        let problem = format!("is not a valid shard index: {}", chain(error));
+        self.fail("malformedIndex", path, &problem)
     }
 }
 

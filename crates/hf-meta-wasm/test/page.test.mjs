@@ -11,7 +11,9 @@ import { command, sorted, startHub } from "./support.mjs";
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css" };
 const EXPOSED = "X-Repo-Commit,X-Error-Code,X-Error-Message,Link,Content-Range,RateLimit,Retry-After";
+/** A folder for pictures of all pages. */
 const screenshots = process.env.SCREENSHOTS;
+const VARIANTS = [[1280, "light"], [320, "dark"], ...(screenshots ? [[1280, "dark"], [390, "light"]] : [])];
 let hub;
 let files;
 let cors;
@@ -88,7 +90,7 @@ const PAGES = {
 
 for (const [kind, [name, text]] of Object.entries(PAGES)) {
   test(`the page of ${name}`, { timeout: 120_000 }, async () => {
-    for (const [width, colorScheme] of [[1280, "light"], [390, "dark"], [320, "light"]]) {
+    for (const [width, colorScheme] of VARIANTS) {
       const page = await visit(name, { width, colorScheme });
       assert.match(await page.textContent("main"), new RegExp(text.replace(".", "\\.")));
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
