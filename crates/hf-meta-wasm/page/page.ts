@@ -77,7 +77,7 @@ function memorySection(checkpoint: Checkpoint, report: CountReport): Element {
     const memory = checkpoint.memory({ budget: select.value });
     const known = (value?: number | null) => value == null ? "unknown" : bytes(value);
     const fits = memory.fits == null ? "It is unknown whether it fits" : memory.fits ? "It fits" : "It does not fit";
-    const rest = memory.longestContext == null ? "" : `; at most ${count(memory.longestContext)} tokens fit`;
+    const rest = !memory.longestContext ? "" : `; at most ${count(memory.longestContext)} tokens fit`;
     answer.replaceChildren(h("p", {}, h("strong", {}, fits), ` at ${count(memory.context)} tokens${rest}.`),
       h("p", { class: "quiet" }, `weights ${bytes(memory.weightBytes)}, cache ${known(memory.cacheBytes)}, total ${known(memory.totalBytes)}`),
       ...[chart(checkpoint, memory)].filter((drawn) => drawn !== false));
