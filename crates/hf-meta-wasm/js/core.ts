@@ -25,7 +25,6 @@ export function load(): Promise<unknown> {
 
 /** Runs the core, which requests parts of files. */
 export function run(files: Files, progress: (done: number, total: number) => void, options: object): Promise<Inspection> {
-  // The core waits for all promises of a call, so the first failure ends it.
   const reader = {
     read: (path: string, start: number, end: number) => files.read(path, start, end),
     load: (path: string, limit: number) => files.load(path, limit),

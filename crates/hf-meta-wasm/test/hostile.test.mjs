@@ -59,8 +59,10 @@ const CASES = {
   "an empty file": [weights(Buffer.alloc(0)), null, "malformedHeader"],
   "an index that leaves its folder": [
     { "model.safetensors.index.json": Buffer.from('{"weight_map":{"w":"../other.safetensors"}}') }, null, "malformedIndex"],
-  "a missing shard": [
-    { "model.safetensors.index.json": Buffer.from('{"weight_map":{"w":"a.safetensors"}}') }, null, "missingShards"],
+  // All requests fail, and only the first failure is the result.
+  "missing shards": [{ "model.safetensors.index.json": Buffer.from(JSON.stringify({
+    weight_map: Object.fromEntries(Array.from({ length: 20 }, (_, at) => [`w${at}`, `${at}.safetensors`])),
+  })) }, null, "missingShards"],
   "no weights": [{ "README.md": Buffer.from("x") }, null, "noWeights"],
   "a web page": [weights(GOOD), ranges((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("x")), "network"],
   "another range": [weights(GOOD), ranges((_, response) =>
