@@ -211,7 +211,9 @@ function refusal(url: string, response: Response): HfMetaError | Transient {
   const text = headers.get("x-error-message");
   const code = CODES[headers.get("x-error-code") ?? ""] ?? codeOf(status, isForeign, text);
   const retryAfter = requiredWait(headers);
-  const reason = text ? `: ${text.slice(0, 200)}` : "";
+  // For a missing repository, the Hub responds with "Invalid username or password."
+  const stated = code === "repoNotFound" ? "repository not found or not accessible" : text?.slice(0, 200);
+  const reason = stated ? `: ${stated}` : "";
   const message = `\`${shown(url)}\` responded with status ${status}${reason}`;
   const error = new HfMetaError(code, message, { status, ...(retryAfter && { retryAfter }) });
   // A retry starts at the Hub again, which signs a new URL of the CDN.
