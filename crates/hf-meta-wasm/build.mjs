@@ -1,0 +1,48 @@
+// Builds the npm package in `pkg/`: `npm run build`, or `node build.mjs --dev` for a large core that is built quickly.
+import { execFileSync } from "node:child_process";
+import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+import { compile } from "json-schema-to-typescript";
+
+process.chdir(import.meta.dirname);
+const root = "../..";
+const run = (program, ...args) => execFileSync(program, args, { stdio: "inherit" });
+const profile = process.argv.includes("--dev") ? "dev" : "wasm";
+const target = "wasm32-unknown-unknown";
+const folder = process.env.CARGO_TARGET_DIR ?? `${root}/target`;
+
+run("cargo", "build", "--locked", "-p", "hf-meta-wasm", "--lib", "--target", target, "--profile", profile);
+const core = `${folder}/${target}/${profile === "dev" ? "debug" : profile}/hf_meta_wasm.wasm`;
+run("cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--", core, "build");
+writeFileSync("build/core.wasm.gz", gzipSync(readFileSync("build/core_bg.wasm"), { level: 9 }));
+
+// The schema describes every document; the types carry the same names.
+const schema = JSON.parse(readFileSync(`${root}/src/docs/schema.json`, "utf8"));
+const types = await compile(schema, "Document", { bannerComment: "", additionalProperties: false, unreachableDefinitions: true, format: false });
+writeFileSync("js/schema.d.ts", types);
+run("node", "node_modules/typescript/bin/tsc");
+
+rmSync("pkg", { recursive: true, force: true });
+const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "none", loader: { ".gz": "binary" } };
+const license = ["MIT", "APACHE"].map((name) => `LICENSE-${name}`);
+for (const format of ["esm", "cjs"]) {
+  mkdirSync(`pkg/${format}`, { recursive: true });
+  await build({ ...bundled, format, entryPoints: ["js/index.ts"], outfile: `pkg/${format}/index.js` });
+  for (const name of ["index", "errors", "http"]) copyFileSync(`build/types/js/${name}.d.ts`, `pkg/${format}/${name}.d.ts`);
+  copyFileSync("js/schema.d.ts", `pkg/${format}/schema.d.ts`);
+}
+writeFileSync("pkg/cjs/package.json", '{ "type": "commonjs" }\n');
+// The command and the page import the module of the package.
+const external = (path) => ({
+  name: "package",
+  setup: ({ onResolve }) => onResolve({ filter: /\/index\.js$/ }, () => ({ path, external: true })),
+});
+const outer = { ...bundled, format: "esm" };
+await build({ ...outer, platform: "node", entryPoints: ["js/bin.ts"], outfile: "pkg/bin.js", plugins: [external("./esm/index.js")] });
+await build({ ...outer, entryPoints: ["page/page.ts", "page/page.css"], outdir: "pkg/page", plugins: [external("../esm/index.js")] });
+copyFileSync("page/index.html", "pkg/page/index.html");
+for (const name of license) copyFileSync(`${root}/${name}`, `pkg/${name}`);
+cpSync("README.md", "pkg/README.md");
+const { scripts, devDependencies, ...published } = JSON.parse(readFileSync("package.json", "utf8"));
+writeFileSync("pkg/package.json", JSON.stringify(published, null, 2) + "\n");

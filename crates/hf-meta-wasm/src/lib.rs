@@ -1,0 +1,118 @@
+//! The core of the npm package `hf-meta`.
+//!
+//! JavaScript sends the requests, and this crate decides which bytes to read. An inspection is one `async` function,
+//! which calls the methods of a [`Reader`] and waits for their promises. Results cross the border as JSON text, the
+//! JSON of the command.
+//!
+//! | module | content |
+//! |---|---|
+//! | `reader` | the files of a commit, read by JavaScript, and errors |
+//! | `options` | the options of a call |
+//! | `locate` | the weight set to read |
+//! | `read` | the headers and the configuration |
+//! | `memory` | the memory of the model and its components |
+
+mod locate;
+mod memory;
+mod options;
+mod read;
+mod reader;
+
+use std::collections::BTreeMap;
+
+use hf_meta_format::memory::{Memory, MemoryOptions, parse_size, parse_tokens};
+use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weights};
+use serde::Serialize;
+use wasm_bindgen::JsError;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use self::read::Call;
+pub use self::reader::{Failure, Part, Reader};
+
+/// A checkpoint whose headers were read.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Inspection {
+    report: CountReport,
+    /// The headers, unless only the counts were requested.
+    weights: Option<Weights>,
+}
+
+#[wasm_bindgen]
+impl Inspection {
+    /// Returns the JSON of `hf-meta --json`, or of `hf-meta --json --summary` if the headers were not kept.
+    #[must_use]
+    pub fn json(&self) -> String {
+        self.weights.as_ref().map_or_else(|| json(&self.report), json)
+    }
+
+    /// Returns the tree of modules as JSON. It is empty if the headers were not kept.
+    #[must_use]
+    pub fn tree(&self) -> String {
+        json(&self.weights.as_ref().map_or_else(|| Tree::from_tensors([]), Tree::new))
+    }
+
+    /// Returns the memory for another context and budget as JSON. Returns `undefined` if no memory was requested, or if
+    /// a value is invalid.
+    #[must_use]
+    pub fn memory(&self, context: Option<String>, budget: Option<String>) -> Option<String> {
+        let Memory { options, weight_bytes, layout, .. } = &**self.report.memory.as_ref()?;
+        let options = MemoryOptions {
+            context: context.map_or(Some(options.context), |text| parse_tokens(&text).map(Some))?,
+            budget: budget.map_or(Some(options.budget), |text| parse_size(&text).map(Some))?,
+            ..*options
+        };
+        Some(json(&Memory::new(*weight_bytes, layout.clone(), options)))
+    }
+
+    /// Returns the JSON of `hf-meta diff --json`. Returns `undefined` if the headers were not kept.
+    #[must_use]
+    pub fn diff(&self, after: &Self, ignore_shards: bool) -> Option<String> {
+        let compare = if ignore_shards { Diff::ignoring_shards } else { Diff::new };
+        Some(json(&compare(self.weights.as_ref()?, after.weights.as_ref()?)))
+    }
+}
+
+/// Reads the headers of a weight set and counts them. `options` is the JSON of the options.
+///
+/// # Errors
+///
+/// Returns the failure of a read, or a failure with the error code of the command.
+#[wasm_bindgen]
+pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Failure> {
+    Call::new(reader, &options)?.inspect().await
+}
+
+/// Checks the name of a repository, and its revision and path. Returns the parts of its URLs as JSON.
+///
+/// # Errors
+///
+/// Returns an error if one of them is invalid.
+#[wasm_bindgen(js_name = "parseSource")]
+pub fn parse_source(
+    repo: &str,
+    revision: Option<String>,
+    path: Option<String>,
+) -> Result<String, JsError> {
+    let repo: RepoId = repo.parse()?;
+    let parsed = revision.as_deref().map(str::parse::<Revision>).transpose()?.unwrap_or_default();
+    let path = path.map(|path| path.parse::<RepoPath>()).transpose()?;
+    let source = match (path, revision) {
+        (Some(path), _) => format!("hf://{repo}@{}/{path}", parsed.as_str().replace('/', "%2F")),
+        (None, Some(_)) => format!("{repo}@{parsed}"),
+        (None, None) => repo.to_string(),
+    };
+    let api = format!("{}/{}", repo.kind().plural(), repo.name());
+    let (repo, revision) = (repo.to_string(), parsed.to_string());
+    Ok(json(&BTreeMap::from([
+        ("source", source),
+        ("api", api),
+        ("repo", repo),
+        ("revision", revision),
+    ])))
+}
+
+/// Serializes a result. All maps have text as keys, so serialization cannot fail.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

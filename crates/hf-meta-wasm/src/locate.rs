@@ -1,0 +1,96 @@
+//! Locates the weights in the list of files.
+
+use hf_meta_format::RepoPath;
+use hf_meta_format::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
+use hf_meta_format::formats::weight_sets::{Layout, WeightSet, is_shard_pattern};
+
+use super::read::Call;
+use super::reader::Failure;
+
+/// A set of weights to read.
+pub(crate) struct Located {
+    /// The path of the file or the index, or the pattern of shards without an index.
+    pub(crate) path: RepoPath,
+    /// The shards, if they have no index.
+    pub(crate) shards: Option<Vec<RepoPath>>,
+    /// The files in the requested folder. `None` if their other weight sets are not part of the result.
+    pub(crate) layout: Option<Layout>,
+}
+
+impl Call {
+    /// Finds the weights that the path selects.
+    pub(crate) fn locate(&self) -> Result<Located, Failure> {
+        let Some(path) = &self.options.path else { return self.search(None) };
+        let is_file = self.formats.find(path.as_str()).is_some() || path.is_index();
+        if is_shard_pattern(&self.formats, path) {
+            let layout = self.layout(path.folder().as_ref());
+            let set = layout.find(path).ok_or_else(|| self.not_found(path))?;
+            return Ok(Located { layout: None, ..self.located(set)? });
+        }
+        if is_file {
+            self.options.has_file(path).then_some(()).ok_or_else(|| self.not_found(path))?;
+            let layout = self
+                .options
+                .other_sets
+                .then(|| self.layout(path.folder().filter(|_| path.is_index()).as_ref()));
+            return Ok(Located { path: path.clone(), shards: None, layout });
+        }
+        let layout = self.layout(None);
+        if self.formats.is_quantization(path.as_str()) {
+            let chosen = self.layout(None).of_quantization(path.as_str());
+            if !chosen.sets.is_empty() {
+                let located = self.located(self.main(&chosen)?)?;
+                return Ok(Located { layout: Some(layout), ..located });
+            }
+        }
+        // The path may be that of a file without its extension.
+        self.search(Some(path)).or_else(|failure| {
+            let set = layout.find_stem(&self.formats, path).ok_or(failure)?;
+            let located = self.located(set)?;
+            Ok(Located { layout: Some(layout), ..located })
+        })
+    }
+
+    /// Finds the weights in a folder, or in the whole repository.
+    fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Failure> {
+        let layout = self.layout(folder);
+        let names = [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name));
+        let standard = names.iter().find_map(|name| layout.find(name));
+        let is_listed = standard.is_none() || self.options.other_sets;
+        let located = self.located(standard.map_or_else(|| self.main(&layout), Ok)?)?;
+        Ok(Located { layout: is_listed.then_some(layout), ..located })
+    }
+
+    /// Returns the main set of a layout.
+    fn main<'a>(&self, layout: &'a Layout) -> Result<&'a WeightSet, Failure> {
+        let (code, problem) = match &layout.sets[..] {
+            [] if self.formats.safetensors().is_some() => ("noWeights", "no supported weights"),
+            [] => ("fileNotFound", "no weights in this format"),
+            _ => (
+                "severalSets",
+                "several weight sets, and it is unclear which one is the main model",
+            ),
+        };
+        layout.main().ok_or_else(|| {
+            let message = format!("`{}` contains {problem}", self.options.source);
+            let sets = (!layout.sets.is_empty()).then(|| super::json(&layout.sets));
+            self.reader.failure(code, &message, sets)
+        })
+    }
+
+    pub(crate) fn layout(&self, folder: Option<&RepoPath>) -> Layout {
+        Layout::new(&self.formats, folder, &self.options.files_below(folder))
+    }
+
+    pub(crate) fn located(&self, set: &WeightSet) -> Result<Located, Failure> {
+        let shards = set.is_without_index().then(|| set.shards()).transpose();
+        let shards = shards.map_err(|missing| {
+            self.fail("missingShards", &set.path, &format!("is incomplete: {missing}"))
+        })?;
+        Ok(Located { path: set.path.clone(), shards, layout: None })
+    }
+
+    fn not_found(&self, path: &RepoPath) -> Failure {
+        self.fail("fileNotFound", path, "does not exist")
+    }
+}

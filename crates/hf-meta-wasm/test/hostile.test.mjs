@@ -1,0 +1,172 @@
+// Servers that fail, and files that are invalid: an error with a code, and never a hang.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { test } from "node:test";
+
+import { HfMetaError, inspect, inspectHeaders, parseSafetensorsMetadata } from "../pkg/esm/index.js";
+
+const SHA = "c".repeat(40);
+
+/** Returns a safetensors file: its header, and zeros as data. */
+function file(header, length) {
+  const json = Buffer.from(typeof header === "string" ? header : JSON.stringify(header));
+  const prefix = Buffer.alloc(8);
+  prefix.writeBigUInt64LE(BigInt(length ?? json.length));
+  return Buffer.concat([prefix, json, Buffer.alloc(8)]);
+}
+
+const GOOD = file({ w: { dtype: "F32", shape: [2], data_offsets: [0, 8] } });
+
+/** Serves a repository with these files. `answer` may respond to a request first. */
+async function serve(files, answer, run) {
+  const requests = [];
+  const server = createServer((request, response) => {
+    requests.push(request);
+    if (answer?.(request, response, requests.length)) return;
+    const path = decodeURIComponent(request.url.split("?")[0]);
+    const json = (value) => response.setHeader("content-type", "application/json").end(JSON.stringify(value));
+    if (path.includes("/revision/")) return json({ id: "org/name", sha: SHA });
+    if (path.includes("/tree/")) return json(Object.entries(files).map(([path, { length }]) => ({ type: "file", path, size: length })));
+    const found = files[path.split(`/resolve/${SHA}/`)[1]];
+    if (!found) return response.writeHead(404, { "x-error-code": "EntryNotFound" }).end();
+    const range = /bytes=(\d+)-(\d+)/.exec(request.headers.range)?.slice(1).map(Number);
+    if (!range) return response.writeHead(200, { "content-length": found.length }).end(found);
+    if (range[0] >= found.length) return response.writeHead(416, { "content-range": `bytes */${found.length}` }).end();
+    const part = found.subarray(range[0], range[1] + 1);
+    const last = range[0] + part.length - 1;
+    response.writeHead(206, { "content-range": `bytes ${range[0]}-${last}/${found.length}` }).end(part);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    return await run({ hubUrl: `http://127.0.0.1:${server.address().port}`, retries: 1, timeout: 2000 }, requests);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+const weights = (bytes) => ({ "model.safetensors": bytes });
+const isRange = (request) => request.headers.range !== undefined;
+const status = (code, headers = {}) => (_request, response) => response.writeHead(code, headers).end("x");
+const ranges = (answer) => (request, response, number) => isRange(request) && (answer(request, response, number), true);
+
+/** Files, what the server does instead, and the code of the error. */
+const CASES = {
+  "a header over the cap": [weights(file("{}", 30_000_000)), null, "malformedHeader"],
+  "a header beyond the file": [weights(file("{}", 20_000)), null, "malformedHeader"],
+  "JSON that nests deeply": [weights(file("[".repeat(100_000))), null, "malformedHeader"],
+  "JSON with wrong types": [weights(file('{"w":{"dtype":1,"shape":"x","data_offsets":null}}')), null, "malformedHeader"],
+  "an empty file": [weights(Buffer.alloc(0)), null, "malformedHeader"],
+  "an index that leaves its folder": [
+    { "model.safetensors.index.json": Buffer.from('{"weight_map":{"w":"../other.safetensors"}}') }, null, "malformedIndex"],
+  // All requests fail, and only the first failure is the result.
+  "missing shards": [{ "model.safetensors.index.json": Buffer.from(JSON.stringify({
+    weight_map: Object.fromEntries(Array.from({ length: 20 }, (_, at) => [`w${at}`, `${at}.safetensors`])),
+  })) }, null, "missingShards"],
+  "no weights": [{ "README.md": Buffer.from("x") }, null, "noWeights"],
+  "a web page": [weights(GOOD), ranges((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("x")), "network"],
+  "another range": [weights(GOOD), ranges((_, response) =>
+    response.writeHead(206, { "content-range": `bytes 1-8/${GOOD.length}` }).end(GOOD.subarray(1, 9))), "network"],
+  "no `Content-Range`": [weights(GOOD), ranges((_, response) => response.writeHead(206).end(GOOD.subarray(0, 8))), "network"],
+  "a compressed range": [weights(GOOD), ranges((_, response) => response.writeHead(206, {
+    "content-range": `bytes 0-7/${GOOD.length}`, "content-encoding": "br" }).end("x")), "network"],
+  "a whole file of unknown length": [weights(GOOD), ranges((_, response) => {
+    response.writeHead(200);
+    response.write(GOOD);
+    response.end();
+  }), "network"],
+  "a lost connection": [weights(GOOD), ranges((request) => request.socket.destroy()), "network"],
+  "a body that never comes": [weights(GOOD), ranges(() => undefined), "timeout"],
+  "a gated repository": [weights(GOOD), ranges(status(401, { "x-error-code": "GatedRepo" })), "gated"],
+  "a rejected token": [weights(GOOD), status(401, { "x-error-message": "Invalid credentials in Authorization header" }), "rejectedToken"],
+  "no permission": [weights(GOOD), status(403), "forbidden"],
+  "a rate limit that ends too late": [weights(GOOD), status(429, { "retry-after": "3600" }), "rateLimited"],
+  "a server error": [weights(GOOD), status(500), "refused"],
+  "an answer that is not JSON": [weights(GOOD), status(200), "malformedListing"],
+  "an answer without a commit": [weights(GOOD), (_, response) => response.end("{}"), "malformedListing"],
+  "a listing without an end": [weights(GOOD), (request, response) => request.url.includes("/tree/")
+    && response.setHeader("link", '<http://x/?recursive=true&c=1>; rel="next"').end("[]"), "malformedListing"],
+};
+
+for (const [name, [files, answer, code]] of Object.entries(CASES)) {
+  test(`${name}: ${code}`, { timeout: 20_000 }, () => serve(files, answer, async (options) => {
+    await assert.rejects(inspect("org/name", options), (error) => {
+      assert.ok(error instanceof HfMetaError, error.stack);
+      assert.equal(error.code, code, error.message);
+      return true;
+    });
+  }));
+}
+
+test("a transient failure is repeated", () => serve(weights(GOOD), (_request, response, number) =>
+  number === 2 && response.writeHead(503).end(), async (options, requests) => {
+  const { parameterTotal, fetch } = await inspect("org/name", options);
+  assert.deepEqual([parameterTotal, fetch.requests, requests.length], [2, 5, 5]);
+}));
+
+test("a server without ranges sends the whole file", () => serve(weights(GOOD), (request) => {
+  delete request.headers.range;
+}, async (options) => {
+  assert.equal((await inspect("org/name", options)).parameterTotal, 2);
+}));
+
+test("the token goes to the Hub only", () => serve(weights(GOOD), null, (cdn, received) =>
+  serve(weights(GOOD), (request, response) => isRange(request)
+    && response.writeHead(302, { location: cdn.hubUrl + request.url }).end(), async (options, requests) => {
+    await inspect("org/name", { ...options, accessToken: "hf_x" });
+    assert.ok(requests.every((request) => request.headers.authorization === "Bearer hf_x"));
+    assert.equal(received.length, 2);
+    assert.ok(received.every((request) => request.headers.authorization === undefined));
+  })));
+
+test("an aborted call rejects with the reason of its signal", { timeout: 5000 }, () =>
+  serve(weights(GOOD), ranges(() => undefined), async (options) => {
+    const controller = new AbortController();
+    setTimeout(() => controller.abort(new Error("stop")), 100);
+    await assert.rejects(inspect("org/name", { ...options, timeout: 60_000, signal: controller.signal }), /^Error: stop$/);
+    await assert.rejects(inspect("org/name", { ...options, signal: AbortSignal.abort(new Error("no")) }), /^Error: no$/);
+  }));
+
+test("no more requests are in flight than allowed", () => {
+  const shards = Array.from({ length: 20 }, (_, at) => `model-${String(at + 1).padStart(5, "0")}-of-00020.safetensors`);
+  const files = Object.fromEntries(shards.map((shard, at) => [shard, file({ [`w${at}`]: { dtype: "F32", shape: [2], data_offsets: [0, 8] } })]));
+  let [active, most, done] = [0, 0, []];
+  return serve(files, (_request, response) => {
+    most = Math.max(most, ++active);
+    response.on("close", () => active--);
+  }, async (options) => {
+    const onProgress = (progress) => done.push(`${progress.done}/${progress.total}`);
+    const { parameterTotal } = await inspect("org/name", { ...options, concurrency: 3, onProgress });
+    assert.equal(parameterTotal, 40);
+    assert.ok(most <= 3, String(most));
+    assert.deepEqual([done.length, done.at(-1)], [20, "20/20"]);
+  });
+});
+
+test("headers can be counted without requests", async () => {
+  const options = { name: "mine", summary: true };
+  assert.equal((await inspectHeaders(weights(GOOD), options)).parameterTotal, 2);
+  assert.equal((await inspectHeaders(weights(new Blob([GOOD])), options)).source, "mine");
+  await assert.rejects(inspectHeaders(weights(new Blob([GOOD, "x"])), options), { code: "malformedHeader" });
+  await assert.rejects(inspectHeaders({}, options), { code: "noWeights" });
+  const huge = file({ w: { dtype: "U8", shape: [2 ** 54], data_offsets: [0, 2 ** 54] } });
+  await assert.rejects(inspectHeaders(weights(huge), options), { code: "tooLarge" });
+  await assert.rejects(inspectHeaders(weights(GOOD), { ...options, memory: { engine: "none" } }), { code: "invalidOption" });
+});
+
+test("a larger header is read if it is asked for", async () => {
+  const names = Array.from({ length: 400_000 }, (_, at) => [`${"x".repeat(20)}${at}`, { dtype: "F32", shape: [0], data_offsets: [0, 0] }]);
+  const large = file(Object.fromEntries(names)).subarray(0, -8);
+  assert.ok(large.length > 25_000_000);
+  await assert.rejects(inspectHeaders(weights(new Blob([large])), { summary: true }), { code: "malformedHeader" });
+  await inspectHeaders(weights(new Blob([large])), { summary: true, maxHeaderBytes: 100_000_000 });
+});
+
+test("huggingface.js has the same arguments", () => serve(weights(GOOD), null, async ({ hubUrl }) => {
+  const repo = { type: "model", name: "org/name" };
+  const counted = await parseSafetensorsMetadata({ repo, hubUrl, computeParametersCount: true, credentials: { accessToken: "hf_x" } });
+  assert.deepEqual([counted.sharded, counted.parameterCount, counted.parameterTotal], [false, { F32: 2 }, 2]);
+  assert.deepEqual(counted.header, { w: { dtype: "F32", shape: [2], data_offsets: [0, 8] } });
+  const plain = await parseSafetensorsMetadata({ repo: "org/name", hubUrl, path: "model.safetensors", revision: "main" });
+  assert.equal("parameterCount" in plain, false);
+}));

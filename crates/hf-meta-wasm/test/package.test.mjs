@@ -1,0 +1,86 @@
+// The package as npm publishes it: types, size, and its use in a clean project.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+import { command, sorted, startHub } from "./support.mjs";
+
+/** The maximum size of the module with its core, compressed. A page loads both once. */
+const MAX_GZIPPED_BYTES = 510_000;
+
+const own = join(import.meta.dirname, "..");
+const run = (program, args, options) => execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"], ...options });
+const node = (file, env = {}) => run("node", [file], { cwd: project, env: { ...process.env, ...env } }).trim();
+let hub;
+let project;
+let archive;
+
+before(async () => {
+  hub = await startHub();
+  project = mkdtempSync(join(tmpdir(), "hf-meta-"));
+  archive = join(project, run("npm", ["pack", "--silent", "--pack-destination", project], { cwd: join(own, "pkg") }).trim());
+  writeFileSync(join(project, "package.json"), '{ "type": "module", "private": true }');
+  run("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", archive], { cwd: project });
+});
+after(() => {
+  hub.stop();
+  rmSync(project, { recursive: true });
+});
+
+test("the size is bounded", () => {
+  const bytes = gzipSync(readFileSync(join(own, "pkg/esm/index.js")), { level: 9 }).length;
+  console.log(`${bytes} bytes, compressed`);
+  assert.ok(bytes <= MAX_GZIPPED_BYTES, String(bytes));
+});
+
+test("the types are found in every way of resolution", () => {
+  run("node", [join(own, "node_modules/.bin/attw"), archive, "--profile", "node16"]);
+});
+
+const PRINT = `inspect("bigscience/bloom", { summary: true, hubUrl: process.env.HF_ENDPOINT })
+  .then(({ parameterTotal }) => console.log(parameterTotal));`;
+
+test("modules, CommonJS and bundles run", async () => {
+  const env = { HF_ENDPOINT: hub.hubUrl };
+  writeFileSync(join(project, "a.mjs"), `import { inspect } from "hf-meta";\n${PRINT}`);
+  writeFileSync(join(project, "b.cjs"), `const { inspect } = require("hf-meta");\n${PRINT}`);
+  const entryPoints = [join(project, "a.mjs")];
+  await build({ entryPoints, bundle: true, format: "esm", outfile: join(project, "c.mjs"), logLevel: "warning" });
+  for (const file of ["a.mjs", "b.cjs", "c.mjs"]) assert.equal(node(file, env), "176247271424", file);
+});
+
+test("the command prints the documents of the other command", async () => {
+  const env = { ...process.env, HF_ENDPOINT: hub.hubUrl, HF_TOKEN: "" };
+  const [expected] = await command(hub.hubUrl, "--json", "--no-cache", "gpt2");
+  const found = run("npx", ["--offline", "hf-meta", "gpt2"], { cwd: project, env });
+  assert.equal(sorted(JSON.parse(found)), sorted(expected));
+  const failed = join(project, "node_modules/.bin/hf-meta");
+  assert.throws(() => run(failed, ["org/none"], { env }), ({ status, stdout }) => status === 1 && JSON.parse(stdout).error.code === "repoNotFound");
+});
+
+test("the types describe the documents", () => {
+  writeFileSync(join(project, "types.ts"), `
+import { diff, fit, inspect, parseSafetensorsMetadata, HfMetaError, type ErrorCode, type Weights } from "hf-meta";
+export async function typed(): Promise<number | undefined> {
+  const weights: Weights = await inspect("gpt2");
+  const { parameterTotal, moe } = await inspect("gpt2", { summary: true });
+  const parsed = await parseSafetensorsMetadata({ repo: "gpt2", computeParametersCount: true });
+  const shards: string[] = parsed.sharded ? Object.keys(parsed.headers) : Object.keys(parsed.header);
+  const { memory } = await fit("gpt2", { budget: "24GB" });
+  const code: ErrorCode = new HfMetaError("network", "x").code;
+  const { summary } = await diff("a/b", "a/c") as { summary?: unknown };
+  console.log(weights.format, shards, code, summary, moe?.active, parsed.parameterCount);
+  return memory?.totalBytes ?? parameterTotal;
+}
+// @ts-expect-error: the counts are missing unless they are requested
+export const wrong = async () => (await parseSafetensorsMetadata({ repo: "gpt2" })).parameterTotal.toFixed();
+`);
+  for (const resolution of [["nodenext", "nodenext"], ["esnext", "bundler"]]) {
+    run("node", [join(own, "node_modules/typescript/bin/tsc"), "--noEmit", "--strict", "--target", "es2022", "--lib", "es2022,dom", "--module", resolution[0], "--moduleResolution", resolution[1], "types.ts"], { cwd: project });
+  }
+});
