@@ -89,8 +89,8 @@ fn find_mismatches(
     let section = config.quantization_sections().next().or_else(whole)?;
     let mut policy = RecipePolicy::new(&section, configs)?;
     // SDNQ leaves small modules as they are.
-    let least = |key: &str| section.number(key).unwrap_or_default();
-    let [elements, side] = ["minimum_allowed_numel", "minimum_allowed_channel_size"].map(least);
+    let minimum = |key: &str| section.number(key).unwrap_or_default();
+    let [elements, side] = ["minimum_allowed_numel", "minimum_allowed_channel_size"].map(minimum);
     let is_small = |tensor: &TensorInfo| {
         tensor.elements() < Some(elements) || tensor.shape.iter().any(|length| *length < side)
     };

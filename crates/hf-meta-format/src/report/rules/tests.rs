@@ -386,7 +386,9 @@ fn writers_may_quantize_modules_differently() {
     for (fixture, edits) in CASES {
         let mut checkpoint = Checkpoint::named(&format!("quantized/{fixture}"));
         let sound = checkpoint.mismatches();
-        edits.iter().for_each(|edit| checkpoint.edit(edit));
+        for edit in edits {
+            checkpoint.edit(edit);
+        }
         assert_eq!(checkpoint.mismatches(), sound, "{fixture}");
     }
 }
