@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use clap::ValueHint;
-use hf_meta::formats::WeightsKind;
+use hf_meta::formats::gguf::Gguf;
+use hf_meta::formats::{Format, WeightsKind};
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta::report::{Finding, Severity};
@@ -245,7 +246,7 @@ fn write_config_check(page: &mut Page<'_>, set: &VerifiedSet) -> io::Result<()> 
 
 /// Returns a sentence about why the tensors were not compared with `config.json`, or with the keys of a GGUF file.
 fn not_compared(set: &VerifiedSet) -> Option<String> {
-    let is_gguf = set.path.as_str().ends_with(".gguf");
+    let is_gguf = set.path.as_str().ends_with(Gguf.extension());
     let file = if is_gguf { "the metadata" } else { "config.json" };
     Some(format!("{file} was not compared: {}", set.config_check.reason.as_ref()?))
 }

@@ -170,6 +170,13 @@ async fn sound_files_have_no_findings() {
         let model = Model::new(architecture, Q8_0, 7);
         assert_eq!(findings_of("x-Q8_0.gguf", &model).await, [""; 0], "{architecture}");
     }
+    let mut drafts = Model::new("llama", Q8_0, 7);
+    drafts.set("llama.nextn_predict_layers", Value::U32(1));
+    drafts.without("blk.0");
+    assert_eq!(findings_of("drafts-Q8_0.gguf", &drafts).await, [""; 0]);
+    let mut long = Model::new("llama", Q8_0, 7);
+    long.set("llama.attention.head_count_kv", Value::Numbers(65));
+    assert_eq!(findings_of("long-Q8_0.gguf", &long).await, [""; 0]);
     let mut other = Model::new("flux", Q8_0, 7);
     other.keys.truncate(2);
     other.without_tensor("blk.1.attn_q.weight");

@@ -268,7 +268,8 @@ impl ModelCheck<'_, '_> {
             self.stored.has_drafts |= depth == 0 && numbers.iter().any(|number| *number >= length);
             let name = self.name(&self.layout.entries[list], place);
             let path = name.rsplit_once('.').map_or("", |(path, _)| path);
-            if stored < length {
+            // A file may contain only the layers that draft tokens.
+            if stored > 0 && stored < length {
                 let first = (0..length).find(|number| !numbers.contains(number)).unwrap_or(length);
                 let others = length - stored - 1;
                 let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };

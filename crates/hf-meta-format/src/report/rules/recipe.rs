@@ -89,8 +89,8 @@ fn find_mismatches(
     let section = config.quantization_sections().next().or_else(whole)?;
     let mut policy = RecipePolicy::new(&section, configs)?;
     // SDNQ leaves small modules as they are.
-    let least = |key: &str| section.number(key).unwrap_or_default();
-    let [elements, side] = ["minimum_allowed_numel", "minimum_allowed_channel_size"].map(least);
+    let minimum = |key: &str| section.number(key).unwrap_or_default();
+    let [elements, side] = ["minimum_allowed_numel", "minimum_allowed_channel_size"].map(minimum);
     let is_small = |tensor: &TensorInfo| {
         tensor.elements() < Some(elements) || tensor.shape.iter().any(|length| *length < side)
     };
@@ -113,7 +113,9 @@ fn find_mismatches(
             let module = Module { name, tensors };
             let mut schemes = policy.schemes.of_module(name);
             for Difference { kind, part, keys } in evaluate(&recipe, &module, known, &mut schemes) {
-                if has_channels && keys.contains("group_size") {
+                // AutoRound stores the zero points of AWQ although its recipe says that there are none.
+                let is_unused = keys == "zero_point" && matches!(kind, DifferenceKind::Spare);
+                if is_unused || has_channels && keys.contains("group_size") {
                     continue;
                 }
                 let (kind, expected, stored) = mismatch(kind);

@@ -47,12 +47,19 @@ fn model_header(headers: &[(RepoPath, FileHeader)]) -> Option<&FileHeader> {
     headers.iter().map(|(_, header)| header).find(is_model)
 }
 
-/// Returns the keys of a GGUF model as a configuration in JSON: those of its architecture, and of the tokenizer.
+/// Returns the keys of a GGUF model as a configuration in JSON: those of its architecture, and of the tokenizer. Returns
+/// `None` if a list of numbers is only known by its length, so that formulas would take the key for missing.
 #[must_use]
 pub fn gguf_config(headers: &[(RepoPath, FileHeader)]) -> Option<Vec<u8>> {
     let header = model_header(headers)?;
     let (metadata, model) = (header.metadata()?, header.model()?);
     let architecture = model.architecture.as_deref()?;
+    let is_cut = |(key, value): (&String, &String)| {
+        key.starts_with(architecture) && value.ends_with(" numbers)")
+    };
+    if metadata.iter().any(is_cut) {
+        return None;
+    }
     let entries = metadata.iter().filter_map(|(key, value)| {
         let of_model = key.strip_prefix(architecture).and_then(|key| key.strip_prefix('.'));
         let key = of_model.or_else(|| key.starts_with("tokenizer.").then_some(key))?;
