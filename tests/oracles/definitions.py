@@ -851,12 +851,6 @@ case("neural-compressor-4bit-int8-words", COMPRESSOR)(compressor(4, word=8))
 case("neural-compressor-2bit-int8-words", COMPRESSOR)(compressor(2, word=8))
 
 
-@case("neural-compressor-optimum", COMPRESSOR, inexact="the biases of all packed layers are zeros that the writer adds")
-def _(module, o, i):
-    yield from gptq(4, 32, with_g_idx=False)(module, o, i)
-    yield "bias", "F16", [o]
-
-
 # Others
 
 

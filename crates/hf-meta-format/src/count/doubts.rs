@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use memchr::memrchr;
 
 use super::expected_weights::ExpectedWeights;
-use super::module::{Component, Module, Role, container_bits};
+use super::module::{Component, Module, Role, container_bits, product};
 use super::names::{hash, last_segment, split};
 use super::{UnresolvedModules, UnresolvedReason};
 use crate::formats::{Dtype, TensorInfo, clip};
@@ -49,8 +49,6 @@ pub(super) struct Siblings {
     parent_ends: u128,
     /// The parent of a recent tensor, and its parent. The next tensor usually has one of them.
     recent: [String; 2],
-    /// The number of tensors called `bias`.
-    biases: u64,
     /// The modules with a weight matrix that are parents of other tensors.
     pub(super) found: Option<UnresolvedModules>,
 }
@@ -61,7 +59,6 @@ impl Siblings {
         if matches!(component.role, Role::QuantizerState(_)) {
             return;
         }
-        self.biases += u64::from(last_segment(name) == "bias");
         // The module of a suffix, as in `gate.global_scale`, may not exist.
         let mut path = if component.is_suffix { name } else { module };
         let mut recent = 0;
@@ -89,14 +86,6 @@ impl Siblings {
     pub(super) fn add_weights(&mut self, module: &str, component: &Component, tensor: &TensorInfo) {
         if is_matrix(component, tensor) {
             self.insert(module, MATRIX);
-        }
-    }
-
-    /// Adds the first packed module as a doubt if all packed modules have a bias and no other module has one: writers add
-    /// biases of zeros to models without biases. Source: `AutoGPTQ` 0.4 and Neural Compressor 2.6.
-    pub(super) fn check_biases(&mut self, packed: u64, first: &str) {
-        if packed > 0 && packed == self.biases {
-            self.add_found(first);
         }
     }
 
@@ -237,8 +226,8 @@ impl ShapeCheck {
     pub(super) fn compare_with(&mut self, expected: &mut ExpectedWeights<'_>) {
         for (shape, tensors) in &mut self.tensors {
             let (module, component) = split(&tensors.example);
-            let sides = shape.sides.iter().filter(|side| **side > 0);
-            let elements = Some(sides.product::<u64>()).filter(|_| component.is_plain());
+            let first = shape.sides.iter().position(|side| *side > 0).unwrap_or_default();
+            let elements = product(&shape.sides[first..]).filter(|_| component.is_plain());
             tensors.is_expected = elements.is_some() && elements == expected.of_module(module);
         }
     }

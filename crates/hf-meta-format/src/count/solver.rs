@@ -12,7 +12,7 @@ use super::names::NamePatterns;
 use super::pending::PendingTensors;
 use super::sums::CountSums;
 use super::{AuxiliaryTensor, CountOverflow, CountedAs, UnresolvedReason};
-use crate::formats::{TensorInfo, clip};
+use crate::formats::TensorInfo;
 
 /// Solves modules and adds their tensors to the sums.
 pub(super) struct Solver<'a> {
@@ -26,20 +26,12 @@ pub(super) struct Solver<'a> {
     /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
     siblings: Siblings,
-    /// The number of modules in the layout of writers that add biases.
-    packed: u64,
-    first_packed: String,
-    /// True if the configuration says that all linear layers have biases.
-    has_biases: bool,
     /// Recent solutions that do not depend on the module's name, with the tensors and the expected weights they apply to.
     recent: VecDeque<(Vec<ComponentTensor>, Option<u64>, ModuleSolution)>,
     names: NamePatterns,
     /// The name of the current tensor, in memory that is reused.
     name: String,
 }
-
-/// The layout of writers that add biases of zeros to models without biases.
-const WITH_ADDED_BIASES: &str = "gptq";
 
 /// The number of recent solutions to reuse. Experts have two or three kinds of modules.
 const MAX_RECENT: usize = 4;
@@ -65,9 +57,6 @@ impl<'a> Solver<'a> {
             undecided: PendingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
             siblings,
-            packed: 0,
-            first_packed: String::new(),
-            has_biases: configs.has_biases,
             recent: VecDeque::new(),
             names: NamePatterns::default(),
             name: String::new(),
@@ -136,12 +125,6 @@ impl<'a> Solver<'a> {
 
     fn add_solved(&mut self, module: &Module<'_>, solved: &Solved) -> Result<(), CountOverflow> {
         self.is_quantized = true;
-        if solved.packing.layout == WITH_ADDED_BIASES {
-            self.packed += 1;
-            if self.packed == 1 {
-                self.first_packed = clip(module.name);
-            }
-        }
         self.sums.add_kind(module, solved);
         for (component, tensor) in module.tensors {
             let used = if *component == solved.weights {
@@ -228,9 +211,6 @@ impl<'a> Solver<'a> {
                 self.add(module.name, component, tensor, used)
             })
         })?;
-        if !self.has_biases {
-            self.siblings.check_biases(self.packed, &self.first_packed);
-        }
         self.sums.add_doubts(self.siblings.found);
         // Weights that are not packed have their shapes, whatever the configuration says.
         let expected = Some(self.expected).filter(|_| self.is_quantized);

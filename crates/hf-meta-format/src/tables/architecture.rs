@@ -75,9 +75,11 @@ impl Definitions {
         Self::find("cache", "root")
     }
 
-    /// Returns the defaults of the keys of an architecture.
+    /// Returns the defaults of the keys of an architecture of transformers. GGUF files state all keys.
     pub(crate) fn defaults(architecture: &str) -> Self {
-        let mut found = Self::find("cache", architecture).unwrap_or_default();
+        let is_gguf = architecture.starts_with("gguf:");
+        let found = Self::find("cache", architecture).filter(|_| !is_gguf);
+        let mut found = found.unwrap_or_default();
         found.entries.retain(|_, value| value.parse::<u64>().is_ok());
         found
     }

@@ -40,8 +40,6 @@ pub struct Configs {
     pub(super) experts: ExpertConfigs,
     /// True if the output embedding is tied to the input embedding.
     pub(super) is_tied: bool,
-    /// True if all linear layers have biases.
-    pub(super) has_biases: bool,
     /// The content of `adapter_config.json`.
     adapter: Option<Box<[u8]>>,
     /// The content of `quantize_config.json`, if `config.json` does not describe the quantization.
@@ -88,7 +86,6 @@ impl Configs {
             json: Some(json.as_ref().into()),
             experts: ExpertConfigs::from_config(&config),
             is_tied: config.is_tied() == Some(true),
-            has_biases: config.models().iter().any(|model| has_biases(&model.object)),
             adapter: None,
             recipe: None,
         })
@@ -153,13 +150,6 @@ impl Configs {
     pub fn method(&self) -> Option<&str> {
         self.quantization.method.as_deref()
     }
-}
-
-/// Returns whether all linear layers of a model have biases.
-fn has_biases(model: &JsonObject<'_>) -> bool {
-    const KEYS: [&str; 5] = ["mlp_bias", "use_bias", "bias", "add_bias_linear", "linear_bias"];
-
-    KEYS.iter().any(|key| model.get::<bool>(key) == Some(true))
 }
 
 fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {
