@@ -11,7 +11,7 @@ import { build } from "esbuild";
 import { command, sorted, startHub } from "./support.mjs";
 
 /** The maximum size of the module with its core, compressed. A page loads both once. */
-const MAX_GZIPPED_BYTES = 510_000;
+const MAX_GZIPPED_BYTES = 525_000;
 
 const own = join(import.meta.dirname, "..");
 const run = (program, args, options) => execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"], ...options });
