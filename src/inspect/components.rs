@@ -9,8 +9,8 @@ use super::count::Inspected;
 use super::locate::Located;
 use super::verify::CONCURRENT_SETS;
 use crate::error::Error;
+use crate::formats::RepoPath;
 use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
-use crate::formats::{RepoPath, WeightsKind};
 use crate::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent, MemoryOptions};
 use crate::report::verify::pipeline_components;
 use crate::report::{CountReport, Finding};
@@ -78,7 +78,7 @@ impl Call {
             report.fetch = self.fetch_stats(report.fetch.weight_bytes);
         }
         memory.add_quantizations(
-            layout.map_or_else(Vec::new, |sets| quantizations(sets, report, path)),
+            layout.map_or_else(Vec::new, |sets| report.quantizations(sets, path)),
         );
         report.memory = Some(Box::new(memory));
         Ok(())
@@ -114,21 +114,4 @@ fn is_pipeline(index: &RepoPath) -> bool {
 fn is_without_cache(index: Option<&RepoPath>, options: &MemoryOptions) -> bool {
     let is_stored = options.engine.is_none_or(|engine| engine == Engine::Stored);
     index.is_some_and(|index| is_pipeline(index) || is_stored)
-}
-
-/// Returns the quantizations in a repository: names, paths and bytes. The bytes of the one that was read are exact.
-fn quantizations(
-    layout: &Layout,
-    report: &CountReport,
-    read: &RepoPath,
-) -> Vec<(String, RepoPath, u64)> {
-    let Some(model) = &report.model else { return Vec::new() };
-    let is_model = |set: &&WeightSet| set.kind == WeightsKind::Model && set.format == report.format;
-    let sets = layout.sets.iter().filter(is_model).filter_map(|set| {
-        let is_read = set.path == *read;
-        let name = set.quantization.as_ref().or(model.file_type.as_ref().filter(|_| is_read))?;
-        let bytes = if is_read { report.parameter_count.totals().bytes } else { set.bytes };
-        Some((name.clone(), set.path.clone(), bytes))
-    });
-    sets.collect()
 }

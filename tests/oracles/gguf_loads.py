@@ -192,17 +192,17 @@ class Loader:
 
     def __init__(self, folder):
         names = ["libggml-base.so", "libggml-cpu-x64.so", "libggml.v0.5.0.so", "libllama.v0.5.0.so"]
-        *_, ggml, self.library = [ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL) for name in names]
+        *_, ggml, self.llama = [ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL) for name in names]
         ggml.ggml_backend_load.argtypes, ggml.ggml_backend_load.restype = [ctypes.c_char_p], ctypes.c_void_p
         ggml.ggml_backend_load(str(folder / "libggml-cpu-x64.so").encode())
-        self.library.llama_model_default_params.restype = Parameters
-        self.library.llama_model_load_from_file.argtypes, self.library.llama_model_load_from_file.restype = [ctypes.c_char_p, Parameters], ctypes.c_void_p
+        self.llama.llama_model_default_params.restype = Parameters
+        self.llama.llama_model_load_from_file.argtypes, self.llama.llama_model_load_from_file.restype = [ctypes.c_char_p, Parameters], ctypes.c_void_p
 
     def loads(self, path):
         if child := os.fork():
             return os.waitpid(child, 0)[1] == 0
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        model = self.library.llama_model_load_from_file(str(path).encode(), self.library.llama_model_default_params())
+        model = self.llama.llama_model_load_from_file(str(path).encode(), self.llama.llama_model_default_params())
         os._exit(0 if model else 1)
 
 

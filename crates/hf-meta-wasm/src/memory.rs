@@ -1,7 +1,6 @@
 //! The memory of a model and of the components that are loaded with it.
 
 use hf_meta_format::count::Configs;
-use hf_meta_format::formats::WeightsKind;
 use hf_meta_format::formats::weight_sets::{Layout, PIPELINE, WeightSet};
 use hf_meta_format::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent};
 use hf_meta_format::report::Finding;
@@ -55,7 +54,7 @@ impl Call {
             memory.components = sizes;
         }
         memory.add_quantizations(
-            layout.map_or_else(Vec::new, |layout| quantizations(layout, report, path)),
+            layout.map_or_else(Vec::new, |layout| report.quantizations(layout, path)),
         );
         report.memory = Some(Box::new(memory));
         Ok(())
@@ -88,21 +87,4 @@ impl Call {
 
 fn is_pipeline(index: &RepoPath) -> bool {
     index.file_name().as_str() == PIPELINE
-}
-
-/// Returns the quantizations in a repository: names, paths and bytes. The bytes of the one that was read are exact.
-fn quantizations(
-    layout: &Layout,
-    report: &CountReport,
-    read: &RepoPath,
-) -> Vec<(String, RepoPath, u64)> {
-    let Some(model) = &report.model else { return Vec::new() };
-    let is_model = |set: &&WeightSet| set.kind == WeightsKind::Model && set.format == report.format;
-    let sets = layout.sets.iter().filter(is_model).filter_map(|set| {
-        let is_read = set.path == *read;
-        let name = set.quantization.as_ref().or(model.file_type.as_ref().filter(|_| is_read))?;
-        let bytes = if is_read { report.parameter_count.totals().bytes } else { set.bytes };
-        Some((name.clone(), set.path.clone(), bytes))
-    });
-    sets.collect()
 }

@@ -32,8 +32,8 @@ pub use plan::{Plan, RangeRequest};
 use crate::CommitSha;
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
-use crate::formats::weight_sets::WeightSet;
-use crate::formats::{Dtype, FileHeader, ModelDescription, RepoPath};
+use crate::formats::weight_sets::{Layout, WeightSet};
+use crate::formats::{Dtype, FileHeader, ModelDescription, RepoPath, WeightsKind};
 use crate::memory::{CacheLayout, Memory};
 
 /// The validated safetensors headers of a repository, with their parameter counts.
@@ -211,6 +211,23 @@ impl CountReport {
     #[must_use]
     pub fn file_count(&self) -> usize {
         self.filepaths.iter().filter(|path| !path.is_index()).count()
+    }
+
+    /// Returns the quantizations in a repository: names, paths and sizes in bytes. The size of the set at `read`, to
+    /// which the report belongs, is exact; the others are those of the files.
+    #[must_use]
+    pub fn quantizations(&self, layout: &Layout, read: &RepoPath) -> Vec<(String, RepoPath, u64)> {
+        let Some(model) = &self.model else { return Vec::new() };
+        let is_model =
+            |set: &&WeightSet| set.kind == WeightsKind::Model && set.format == self.format;
+        let sets = layout.sets.iter().filter(is_model).filter_map(|set| {
+            let is_read = set.path == *read;
+            let name =
+                set.quantization.as_ref().or(model.file_type.as_ref().filter(|_| is_read))?;
+            let bytes = if is_read { self.parameter_count.totals().bytes } else { set.bytes };
+            Some((name.clone(), set.path.clone(), bytes))
+        });
+        sets.collect()
     }
 
     /// Returns whether the parameters of every module are known, as `parameterExact` in the JSON. If not, a finding
