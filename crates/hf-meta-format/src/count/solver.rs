@@ -212,9 +212,7 @@ impl<'a> Solver<'a> {
             })
         })?;
         self.sums.add_doubts(self.siblings.found);
-        // Weights that are not packed have their shapes, whatever the configuration says.
-        let expected = Some(self.expected).filter(|_| self.is_quantized);
-        Ok((self.sums, expected.unwrap_or_default()))
+        Ok((self.sums, self.expected))
     }
 
     fn undecided_use(

@@ -235,6 +235,26 @@ fn floats_in_shapes_that_fit_no_vector_are_a_doubt() {
     }
 }
 
+/// The norms of Qwen 4's experimental models are longer than the sides of their matrices.
+#[test]
+fn shapes_that_the_configuration_implies_are_no_doubt() {
+    let layer: [Tensor<'_>; 4] = [
+        ("model.layers.0.attn_hyper_connection.hc_norm.weight", Dtype::BF16, &[256]),
+        (
+            "model.layers.0.attn_hyper_connection.input_mix_weight_down.weight",
+            Dtype::BF16,
+            &[48, 256],
+        ),
+        ("model.layers.0.linear_attn.in_proj_z.weight", Dtype::BF16, &[128, 64]),
+        ("model.layers.0.mlp.experts.0.up_proj.weight", Dtype::BF16, &[32, 64]),
+    ];
+    let known = r#"{"model_type":"qwen4_exp_text","hidden_size":64,"moe_intermediate_size":32,
+        "linear_num_value_heads":4,"linear_value_head_dim":32}"#;
+    for (config, expected) in [(known, &[][..]), ("{}", &[UnresolvedReason::SuspectedPacking])] {
+        assert_eq!(reasons(&counting(config, &layer).unwrap().1), expected, "{config}");
+    }
+}
+
 /// Models without norms and biases, models most of which are tables or convolutions, and adapters have nothing to compare.
 #[test]
 fn shapes_prove_nothing_without_vectors_and_in_tables_and_adapters() {
