@@ -150,6 +150,8 @@ named_enum! {
         Rotation "rotation",
         /// A low-rank branch that corrects quantization errors.
         LowRank "low-rank correction",
+        /// A bias that the quantizer added, although the module has none.
+        Bias "added bias",
     }
 }
 

@@ -137,6 +137,9 @@ impl<'a> Solver<'a> {
                 None => self.add_unsolved(module, component, tensor)?,
             }
         }
+        if self.expected.excludes_bias(module.name) {
+            self.sums.biases.leave_out(module.name);
+        }
         if self.known.expected.is_some_and(|expected| expected != solved.parameters) {
             self.sums.add_unresolved(module.name, UnresolvedReason::ContradictsConfig, 0);
         } else if solved.is_padded {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::biases::Biases;
 use super::counted_as::TensorUse;
 use super::doubts::{Integers, ShapeCheck};
 use super::expected_weights::ExpectedWeights;
@@ -27,6 +28,7 @@ pub(super) struct CountSums {
     kinds: Vec<ModuleKind>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
     integers: Integers,
+    pub(super) biases: Biases,
     /// The largest input embedding and the largest output embedding, whose class is decided last. They are part of the
     /// total, but not of `groups`.
     input: Option<StoredEmbedding>,
@@ -80,7 +82,9 @@ impl CountSums {
             Some(Embedding::Input) => &mut self.input,
             Some(Embedding::Output) => &mut self.output,
             Some(Embedding::LookupTable) | None => {
-                self.add_to_groups(group);
+                if let Some(group) = self.biases.add(name, group) {
+                    self.add_to_groups(group);
+                }
                 return Ok(());
             }
         };
@@ -214,6 +218,12 @@ impl CountSums {
         }
         let tied_output = if configs.is_tied { self.tied_output(needs_config) } else { None };
         let table = self.add_embeddings();
+        for (mut biases, class) in std::mem::take(&mut self.biases).finish() {
+            if let Some(class) = class {
+                leave_out(&mut biases, class, &mut self.total);
+            }
+            self.groups.push(biases);
+        }
         self.leave_out_copies();
         self.groups.sort_by(|TensorGroup { dtype, counted_as, buffer, .. }, other| {
             (dtype, counted_as, buffer).cmp(&(&other.dtype, &other.counted_as, &other.buffer))
@@ -250,7 +260,7 @@ impl CountSums {
     }
 }
 
-/// Takes a group of copies out of a total.
+/// Takes a group out of a total.
 fn leave_out(group: &mut TensorGroup, class: CountedAs, total: &mut DtypeCount) {
     total.parameters -= group.count.parameters;
     total.counted -= group.count.counted;
