@@ -2,15 +2,16 @@
 
 use super::prelude::*;
 
-/// bitsandbytes: 4-bit values in a column of any dtype, next to `absmax` and `quant_map`; 8-bit values next to `SCB`.
-/// Source: `Params4bit` and `Int8Params` of bitsandbytes 0.50, with `bnb_4bit_quant_storage`.
+/// bitsandbytes: 4-bit values in a column of any dtype, next to `absmax` and `quant_map`; 8-bit values next to `SCB`,
+/// or to `weight_scb` in Moshi. Source: `Params4bit` and `Int8Params` of bitsandbytes 0.50, with
+/// `bnb_4bit_quant_storage`, and `moshi/utils/quantize.py`.
 pub(super) const BITSANDBYTES: Method = Method {
     names: "bitsandbytes bitsandbytes_4bit bitsandbytes_8bit",
     layouts: &[
         layout("bitsandbytes", &[8], &PLAIN, ANY, Elements(WEIGHTS))
-            .with(scale(&["SCB"], UNCHECKED))
+            .with(scale(ROW_MAXIMA, UNCHECKED))
             .size(&[Weights])
-            .only_if(|problem, _| Ok(problem.module.has("SCB"))),
+            .only_if(|problem, _| Ok(problem.first(ROW_MAXIMA).is_some())),
         layout("bitsandbytes", &[4], &PLAIN, ANY, Elements(Packed(Weights)))
             .with(scale(&["weight.absmax", "absmax"], Elements(GROUPS)).stored(If("load_in_4bit")))
             .with(
@@ -29,6 +30,8 @@ pub(super) const BITSANDBYTES: Method = Method {
         (State, &["weight_format"]),
     ],
 };
+
+const ROW_MAXIMA: Names = &["SCB", "weight_scb", "*_scb"];
 
 /// FP8, INT8, and INT4 in bytes. Written by EETQ, FBGEMM, DeepSeek, modelopt, Quark and compressed-tensors. The recipe
 /// of DeepSeek and transformers states the blocks of the scales.

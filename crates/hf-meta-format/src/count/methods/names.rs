@@ -14,7 +14,7 @@ const ALWAYS_AUXILIARY: AuxiliaryNames = &[
     (Scale, &["weight_global_scale", "deq_scale", "qscale_weight", "scale_bf16_to_fp8"]),
     (Scale, &["input_scale", "input_scale_ub", "input_global_scale", "*_input_scale"]),
     (Scale, &["input_activation_scale", "output_activation_scale", "pre_quant_scale"]),
-    (Scale, &["*_activation_scale"]),
+    (Scale, &["*_activation_scale", "input_absmax"]),
     (Scale, &["output_scale", "act_scale", "qscale_act", "scale_input"]),
     (Scale, &["q_scale", "k_scale", "v_scale", "kv_scale", "k_cache_scale", "v_cache_scale"]),
     // ScaledActivation of AutoAWQ, and the scales of TensorRT-LLM.
