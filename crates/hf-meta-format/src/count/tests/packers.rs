@@ -425,4 +425,22 @@ pub(super) const CASES: &[Case] = &[
         ],
         expected: Exact(96 * 96 + 96),
     },
+    // `kt-kernel/scripts/merge_cpu_weights.py` of KTransformers, with two weights per byte.
+    Case {
+        name: "the flat experts of KTransformers in 4 bits",
+        config: r#"{"hidden_size":128,"moe_intermediate_size":64}"#,
+        tensors: &[
+            ("blk.3.ffn_up_exps.0.numa.0.weight", "I8", &[64 * 128 / 2]),
+            ("blk.3.ffn_up_exps.0.numa.0.scale", "F32", &[64]),
+            ("blk.3.ffn_up_exps.0.numa.1.weight", "I8", &[64 * 128 / 2]),
+            ("blk.3.ffn_up_exps.0.numa.1.scale", "F32", &[64]),
+        ],
+        expected: Inexact,
+    },
+    Case {
+        name: "a flat matrix of 8 bits according to the configuration",
+        config: r#"{"quantization_config":{"quant_method":"int8","bits":8}}"#,
+        tensors: &[("a.weight", "I8", &[64 * 128]), ("a.scale", "F32", &[64])],
+        expected: Exact(64 * 128),
+    },
 ];
