@@ -443,4 +443,26 @@ pub(super) const CASES: &[Case] = &[
         tensors: &[("a.weight", "I8", &[64 * 128]), ("a.scale", "F32", &[64])],
         expected: Exact(64 * 128),
     },
+    // `vllm/model_executor/layers/quantization/compressed_tensors` 0.33, as its sharded state stores them.
+    Case {
+        name: "FP8 of the fused experts of vLLM",
+        config: "{}",
+        tensors: &[
+            ("experts.w13_weight", "F8_E4M3", &[4, 128, 64]),
+            ("experts.w13_weight_scale", "F32", &[4, 128, 1]),
+            ("experts.w2_weight", "F8_E4M3", &[4, 64, 64]),
+            ("experts.w2_weight_scale", "F32", &[4]),
+        ],
+        expected: Exact(4 * 128 * 64 + 4 * 64 * 64),
+    },
+    Case {
+        name: "NVFP4 of the fused experts of vLLM",
+        config: "{}",
+        tensors: &[
+            ("experts.w13_weight", "U8", &[4, 128, 32]),
+            ("experts.w13_weight_scale", "F8_E4M3", &[4, 128, 4]),
+            ("experts.w13_weight_scale_2", "F32", &[4, 2]),
+        ],
+        expected: Inexact,
+    },
 ];
