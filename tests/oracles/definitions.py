@@ -158,6 +158,20 @@ def qqq(group):
     return parts
 
 
+def gptq_marlin24(bits, group):
+    def parts(_, o, i):
+        yield "B_24", "I32", [i // 32, o * 16 * bits // 32]
+        yield "B_meta", "I16", [i // 32, o * 2]
+        yield "s", "F16", [1 if group == -1 else i // group, o]
+
+    return parts
+
+
+MARLIN_24 = "vllm/model_executor/layers/quantization/gptq_marlin_24.py @ 31131965"
+case("gptq-marlin-24-4bit", MARLIN_24, gptq_config(4, 128, checkpoint_format="marlin_24"), inputs=128, outputs=128)(gptq_marlin24(4, 128))
+case("gptq-marlin-24-8bit-channel", MARLIN_24, gptq_config(8, -1, checkpoint_format="marlin_24"), inputs=128, outputs=128)(gptq_marlin24(8, -1))
+
+
 QQQ = "QQQ/gptq/qlinear/qlinear_marlin.py @ HandH1998"
 case("qqq-group", QQQ, quantized("qqq", bits=4, group_size=128, desc_act=False, checkpoint_format="qqq"), outputs=256)(qqq(128))
 case("qqq-channel", QQQ, quantized("qqq", wbits=4, group_size=-1), outputs=256)(qqq(-1))
@@ -272,6 +286,12 @@ def _(_, o, i):
     yield "weight", "I8", [o, i]
     yield "SCB", "F32", [o]
     yield "weight_format", "U8", []
+
+
+@case("moshi-int8", "moshi/utils/quantize.py @ e6a55d27, bitsandbytes without its format", {})
+def _(_, o, i):
+    yield "weight", "I8", [o, i]
+    yield "weight_scb", "F32", [o]
 
 
 # compressed-tensors
@@ -597,6 +617,12 @@ case("quark-mxfp4", QUARK, quark_config("fp4", "per_group", 32, scale_format="e8
 case("quark-mxfp6", QUARK, quark_config("fp6_e2m3", "per_group", 32, scale_format="e8m0"))(mx(6, "weight"))
 
 
+@case("quark-fp4-group", "quark/torch/utils/pack.py @ 0.13, FP4PerGroupSpec", quark_config("fp4", "per_group", 32, scale_format="float32"))
+def _(_, o, i):
+    yield "weight", "U8", [o, i // 2]
+    yield "weight_scale", "BF16", [o, i // 32]
+
+
 @case("quark-int4-group", QUARK, quark_config("uint4", "per_group", 128, symmetric=False))
 def _(_, o, i):
     yield "weight", "I32", [i, o // 8]
@@ -742,6 +768,30 @@ def _(_, o, i):
     yield "SV", "F16", [o]
     yield "codebook_id", "I64", []
     yield "Wscale", "F32", []
+
+
+def qtip(bits, table_bits):
+    """Returns the parts of QTIP: one row of words per tile of 16 x 16 weights, and for some codes a lookup table."""
+
+    def parts(_, o, i):
+        yield "trellis", "I16", [o // 16 * (i // 16), 16 * bits]
+        yield "SU", "F16", [i]
+        yield "SV", "F32", [o]
+        yield "rcp", "I64", []
+        yield "tp_rank", "I64", []
+        if table_bits:
+            yield "tlut", "F16", [2**table_bits, 2]
+
+    return parts
+
+
+def qtip_config(bits, mode, table_bits):
+    return {"quip_params": {"codebook": "bitshift", "codebook_version": 0, "L": 16, "K": bits, "V": 2 if table_bits else 1, "td_x": 16, "td_y": 16,
+                            "tlut_bits": table_bits, "decode_mode": mode, "skip_list": []}}
+
+
+for bits, mode, table_bits in ((2, "quantlut_sym", 9), (3, "quantlut_sym", 9), (4, "1mad", 0)):
+    case(f"qtip-{bits}bit-{mode.replace('_', '-')}", "lib/linear/quantized_linear.py @ Cornell-RelaxML/qtip e90c668", qtip_config(bits, mode, table_bits))(qtip(bits, table_bits))
 
 
 # HQQ, quanto, torchao, MLX
@@ -1030,6 +1080,19 @@ def _(_, o, i):
     yield "weight_scale", "F8_E4M3", [up(o, 128), up(i // 16, 4)]
     yield "weight_scale_2", "F32", []
     yield "comfy_quant", "U8", [19]
+
+
+LIGHTX2V = "tools/convert/quant/quant.py @ LightX2V"
+case("lightx2v-int8", LIGHTX2V)(stored("I8", "F32"))
+case("lightx2v-fp8", LIGHTX2V)(stored("F8_E4M3", "F32"))
+
+
+@case("lightx2v-nvfp4", LIGHTX2V, {}, inputs=32, outputs=32)
+def _(_, o, i):
+    yield "weight", "U8", [o, i // 2]
+    yield "weight_scale", "F8_E4M3", [up(o, 128), up(i // 16, 4)]
+    yield "weight_global_scale", "F32", []
+    yield "input_absmax", "F32", [1]
 
 
 # Vectors, Hadamard transforms, sparse outliers

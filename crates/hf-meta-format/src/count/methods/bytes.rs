@@ -2,15 +2,16 @@
 
 use super::prelude::*;
 
-/// bitsandbytes: 4-bit values in a column of any dtype, next to `absmax` and `quant_map`; 8-bit values next to `SCB`.
-/// Source: `Params4bit` and `Int8Params` of bitsandbytes 0.50, with `bnb_4bit_quant_storage`.
+/// bitsandbytes: 4-bit values in a column of any dtype, next to `absmax` and `quant_map`; 8-bit values next to `SCB`,
+/// or to `weight_scb` in Moshi. Source: `Params4bit` and `Int8Params` of bitsandbytes 0.50, with
+/// `bnb_4bit_quant_storage`, and `moshi/utils/quantize.py`.
 pub(super) const BITSANDBYTES: Method = Method {
     names: "bitsandbytes bitsandbytes_4bit bitsandbytes_8bit",
     layouts: &[
         layout("bitsandbytes", &[8], &PLAIN, ANY, Elements(WEIGHTS))
-            .with(scale(&["SCB"], UNCHECKED))
+            .with(scale(ROW_MAXIMA, UNCHECKED))
             .size(&[Weights])
-            .only_if(|problem, _| Ok(problem.module.has("SCB"))),
+            .only_if(|problem, _| Ok(problem.first(ROW_MAXIMA).is_some())),
         layout("bitsandbytes", &[4], &PLAIN, ANY, Elements(Packed(Weights)))
             .with(scale(&["weight.absmax", "absmax"], Elements(GROUPS)).stored(If("load_in_4bit")))
             .with(
@@ -29,6 +30,8 @@ pub(super) const BITSANDBYTES: Method = Method {
         (State, &["weight_format"]),
     ],
 };
+
+const ROW_MAXIMA: Names = &["SCB", "weight_scb", "*_scb"];
 
 /// FP8, INT8, and INT4 in bytes. Written by EETQ, FBGEMM, DeepSeek, modelopt, Quark and compressed-tensors. The recipe
 /// of DeepSeek and transformers states the blocks of the scales.
@@ -127,10 +130,12 @@ fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, Unr
         };
     }
     let shape = |names| problem.first(names).map_or(&[][..], |tensor| &tensor.shape);
-    let ([.., rows, columns], scales) = (shape(&PLAIN), shape(BYTE_SCALES)) else { return Ok(1) };
+    let scales = shape(BYTE_SCALES);
     if scales.iter().all(|&length| length == 1) {
         return Ok(1);
     }
+    // KTransformers stores the bytes of a matrix as a vector.
+    let [.., rows, columns] = shape(&PLAIN) else { return bits.map(|_| 1).ok_or(AmbiguousScheme) };
     // Groups of n bytes could hold n or 2 · n weights. Two-dimensional blocks leave no such choice.
     let has_groups = matches!(scales, [.., outputs, groups] if outputs == rows && *groups > 1);
     let is_side = |number: u64| problem.known.is_side(columns.saturating_mul(number));

@@ -58,6 +58,20 @@ pub(super) const QUIP: Method = Method {
     others: &[(Scale, &["Wscale"]), (State, &["codebook_id"])],
 };
 
+/// QTIP: a row of `trellis` contains a tile of 16 × 16 weights. Only some codes have a lookup table. Source:
+/// `lib/linear/quantized_linear.py` of Cornell-RelaxML.
+pub(super) const QTIP: Method = Method {
+    names: "qtip",
+    layouts: &[layout("qtip", ALL_BITS, &["trellis"], HALF_WORD, TILE_ROWS)
+        .with(part(Rotation, &["SU"], Sides(&[INPUTS])))
+        .with(part(Rotation, &["SV"], Sides(&[OUTPUTS])))
+        .with(part(LookupTable, &["tlut"], UNCHECKED).optional())
+        .flags(&[NeverStacked])],
+    others: &[(State, &["rcp", "tp_rank"])],
+};
+
+const TILE_ROWS: PartShape = Sides(&[Split(Weights, 256), Bits(16)]);
+
 /// HIGGS: tiles of inputs that are padded to 1,024. Only the dimensions of the model give the inputs, because the sizes
 /// in `tune_metadata` are padded. Source: `transformers/integrations/higgs.py` 5.23.
 pub(super) const HIGGS: Method = Method {

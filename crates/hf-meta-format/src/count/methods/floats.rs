@@ -25,7 +25,6 @@ pub(super) const SCALED_BYTES: Method = Method {
     ],
     others: &[
         (Scale, &["scale", "*_scale", "*_scale_2", "*_scale_inv", "*_global_scale"]),
-        (Scale, &["*_weight_scale", "*_weight_scale_2"]),
         (LowRank, &["weight_quantizer.svdquant_lora_a", "weight_quantizer.svdquant_lora_b"]),
     ],
 };

@@ -69,6 +69,7 @@ pub(super) static METHODS: &[Method] = &[
     codebooks::HIGGS,
     codebooks::SPQR,
     codebooks::QUIP,
+    codebooks::QTIP,
     groups::TORCHAO,
     bytes::SDNQ,
     groups::SINQ,

@@ -11,10 +11,12 @@ use crate::count::module::{AuxiliaryNames, Component, PLAIN, Role, without_star}
 /// The tensors that are auxiliary in every quantized model, even in modules without packed weights.
 const ALWAYS_AUXILIARY: AuxiliaryNames = &[
     (Scale, &["weight_scale", "weight_scale_2", "weight_scale_inv", "weight_scale_second"]),
+    // vLLM stores the scales of `experts.w13_weight` under this name.
+    (Scale, &["*_weight_scale", "*_weight_scale_2"]),
     (Scale, &["weight_global_scale", "deq_scale", "qscale_weight", "scale_bf16_to_fp8"]),
     (Scale, &["input_scale", "input_scale_ub", "input_global_scale", "*_input_scale"]),
     (Scale, &["input_activation_scale", "output_activation_scale", "pre_quant_scale"]),
-    (Scale, &["*_activation_scale"]),
+    (Scale, &["*_activation_scale", "input_absmax"]),
     (Scale, &["output_scale", "act_scale", "qscale_act", "scale_input"]),
     (Scale, &["q_scale", "k_scale", "v_scale", "kv_scale", "k_cache_scale", "v_cache_scale"]),
     // ScaledActivation of AutoAWQ, and the scales of TensorRT-LLM.
@@ -56,9 +58,9 @@ const QUANTIZER_STATE: AuxiliaryNames = &[
 
 /// The names of auxiliary tensors that unquantized models also use, separated by spaces. `config.json` is not requested for
 /// these names.
-const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv *_weight_scale perm SU \
+const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv perm SU \
     SV Wscale codebook_id tables tables2 *_zero_point meta *_shape *_weight_shape *_g_idx su sv mcg mul1 *_global_scale global_scale *_scale_2 \
-    *_weight_scale_2 weight_quantizer.svdquant_lora_a weight_quantizer.svdquant_lora_b act_global_scale \
+    weight_quantizer.svdquant_lora_a weight_quantizer.svdquant_lora_b act_global_scale \
     forward_hadamard_matrix backward_hadamard_matrix lora_A.weight lora_B.weight s s_channel s_group \
     workspace zero shape axis nbits group_size channel_wise packing compute_dtype unpack_view_dtype \
     view_as_float stores_quant_config offload_meta optimize round_zero quant_scale quant_zero biases scale_2 \

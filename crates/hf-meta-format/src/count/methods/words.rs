@@ -74,12 +74,18 @@ const fn compressor_words(words: PartShape, zero_words: PartShape) -> PackedLayo
         .recipes(NONE)
 }
 
-/// Marlin and QQQ: tiles of 16 inputs. Source: `marlin/__init__.py` of IST-DASLab,
-/// `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel.
+/// Marlin and QQQ: tiles of 16 inputs. Marlin-2:4 of GPTQ stores half of the weights. Source: `marlin/__init__.py` of
+/// IST-DASLab, `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel, and `gptq_marlin_24.py` of vLLM 0.4.3.
 pub(super) const MARLIN: Method = Method {
     names: "marlin qqq",
-    layouts: &[layout("marlin", &[2, 4, 8], &["B"], WORD, TILES)
-        .with(scale(&["s", "s_channel"], Sides(&[GROUPS, OUTPUTS])))],
+    layouts: &[
+        layout("marlin", &[2, 4, 8], &["B"], WORD, TILES)
+            .with(scale(&["s", "s_channel"], Sides(&[GROUPS, OUTPUTS]))),
+        layout("marlin-24", &[4, 8], &["B_24"], WORD, SPARSE_TILES)
+            .with(scale(&["s"], Sides(&[GROUPS, OUTPUTS])))
+            .with(part(Shape, &["B_meta"], Sides(&[Split(Inputs, 32), Times(Outputs, 2)])))
+            .recipes("gptq:marlin_24"),
+    ],
     others: &[(Scale, &["s_group"]), (State, &["workspace"]), (ColumnOrder, &["perm"])],
 };
 
@@ -181,8 +187,9 @@ pub(super) const QOQ: Method = Method {
     others: &[],
 };
 
-/// Quark INT4 and INT8 in words, with a scale per group, per output, or in total. Values of 3 bits are packed into bytes
-/// without gaps. Source: `quark/torch/export/nn/modules/qparamslinear.py` 0.13.
+/// Quark INT4 and INT8 in words, with a scale per group, per output, or in total. Values of 3 bits and floats of 4 bits are
+/// packed into bytes without gaps. Only the scales of integers are transposed. Source:
+/// `quark/torch/export/nn/modules/qparamslinear.py` and `quark/torch/utils/pack.py` 0.13.
 pub(super) const QUARK: Method = Method {
     names: "quark quark_int4fp8_moe",
     layouts: &[
@@ -192,12 +199,14 @@ pub(super) const QUARK: Method = Method {
             .with(scale(&["weight_scale"], OneOf(&[Elements(Constant(1)), Elements(OUTPUTS)])))
             .flags(&[NeedsRecipe]),
         layout("quark", ALL_BITS, &PLAIN, BYTE, ROWS)
-            .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS])))
+            .with(scale(&["weight_scale"], OneOf(QUARK_GROUPS)))
             .in_whole_groups(Inputs, &[])
             .flags(&[NeedsMethod, NeedsRecipe]),
     ],
     others: &[],
 };
+
+const QUARK_GROUPS: &[PartShape] = &[Sides(&[GROUPS, OUTPUTS]), Sides(&[OUTPUTS, GROUPS])];
 
 /// GGUF blocks in rows of bytes. The configuration names the block type. Source:
 /// `gptqmodel/nn_modules/qlinear/gguf.py`.

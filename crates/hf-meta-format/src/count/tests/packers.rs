@@ -308,4 +308,161 @@ pub(super) const CASES: &[Case] = &[
         ],
         expected: Exact(4096),
     },
+    // `moshi/utils/quantize.py` at the commit that wrote `moshiko-pytorch-q8`.
+    Case {
+        name: "the stacked projections of Moshi in 8 bits",
+        config: "{}",
+        tensors: &[
+            ("a.in_proj_weight", "I8", &[3 * 2 * 64, 64]),
+            ("a.in_proj_weight_scb", "F32", &[3 * 2 * 64]),
+            ("a.out_proj.weight", "I8", &[2 * 64, 64]),
+            ("a.out_proj.weight_scb", "F32", &[2 * 64]),
+            ("b.linear_in.weight", "BF16", &[64, 64]),
+        ],
+        expected: Exact((3 + 1) * 2 * 64 * 64 + 64 * 64),
+    },
+    Case {
+        name: "int8 of an unknown method next to Moshi",
+        config: "{}",
+        tensors: &[
+            ("a.weight", "I8", &[64, 64]),
+            ("a.weight_scb", "F32", &[64]),
+            ("b.weight", "I8", &[64, 64]),
+        ],
+        expected: Inexact,
+    },
+    // `lib/linear/quantized_linear.py` of QTIP.
+    Case {
+        name: "QTIP of 2 bits whose tiles belong to a different matrix",
+        config: "{}",
+        tensors: &[
+            ("a.trellis", "I16", &[4 * 8, 32]),
+            ("a.SU", "F16", &[64]),
+            ("a.SV", "F32", &[64]),
+        ],
+        expected: Inexact,
+    },
+    Case {
+        name: "QTIP with a row that is not a whole number of bits per weight",
+        config: "{}",
+        tensors: &[
+            ("a.trellis", "I16", &[4 * 8, 40]),
+            ("a.SU", "F16", &[128]),
+            ("a.SV", "F32", &[64]),
+        ],
+        expected: Inexact,
+    },
+    Case {
+        name: "QTIP without the signs of the inputs",
+        config: "{}",
+        tensors: &[("a.trellis", "I16", &[4 * 8, 32]), ("a.SV", "F32", &[64])],
+        expected: Inexact,
+    },
+    Case {
+        name: "QTIP and EXL3 in a model",
+        config: "{}",
+        tensors: &[
+            ("a.trellis", "I16", &[4 * 8, 32]),
+            ("a.SU", "F16", &[128]),
+            ("a.SV", "F32", &[64]),
+            ("b.trellis", "I16", &[8, 8, 64]),
+            ("b.suh", "F16", &[128]),
+            ("b.svh", "F16", &[128]),
+            ("norm.weight", "F16", &[128]),
+        ],
+        expected: Exact(64 * 128 + 128 * 128 + 128),
+    },
+    // `gptq_marlin_24.py` of vLLM 0.4.3.
+    Case {
+        name: "Marlin-2:4 with metadata of a different matrix",
+        config: "{}",
+        tensors: &[
+            ("a.B_24", "I32", &[4, 256]),
+            ("a.B_meta", "I16", &[8, 256]),
+            ("a.s", "F16", &[1, 128]),
+        ],
+        expected: Inexact,
+    },
+    Case {
+        name: "Marlin-2:4 without metadata",
+        config: "{}",
+        tensors: &[("a.B_24", "I32", &[4, 256]), ("a.s", "F16", &[1, 128])],
+        expected: Inexact,
+    },
+    Case {
+        name: "Marlin and Marlin-2:4 in a model",
+        config: "{}",
+        tensors: &[
+            ("a.B_24", "I32", &[4, 256]),
+            ("a.B_meta", "I16", &[4, 256]),
+            ("a.s", "F16", &[1, 128]),
+            ("b.B", "I32", &[8, 256]),
+            ("b.s", "F16", &[1, 128]),
+        ],
+        expected: Exact(128 * 128 + 128 * 128),
+    },
+    // `tools/convert/quant/quant.py` of LightX2V, whose scales are in tiles of 128 × 4.
+    Case {
+        name: "NVFP4 of LightX2V with scales of other groups",
+        config: r#"{"dim":96}"#,
+        tensors: &[
+            ("a.weight", "U8", &[96, 48]),
+            ("a.weight_scale", "F8_E4M3", &[128, 16]),
+            ("a.weight_global_scale", "F32", &[]),
+            ("a.input_absmax", "F32", &[1]),
+        ],
+        expected: Inexact,
+    },
+    Case {
+        name: "NVFP4 of LightX2V with stored factors of the activations",
+        config: r#"{"dim":96}"#,
+        tensors: &[
+            ("a.weight", "U8", &[96, 48]),
+            ("a.weight_scale", "F8_E4M3", &[128, 8]),
+            ("a.alpha", "F32", &[]),
+            ("a.input_global_scale", "F32", &[]),
+            ("a.bias", "BF16", &[96]),
+        ],
+        expected: Exact(96 * 96 + 96),
+    },
+    // `kt-kernel/scripts/merge_cpu_weights.py` of KTransformers, with two weights per byte.
+    Case {
+        name: "the flat experts of KTransformers in 4 bits",
+        config: r#"{"hidden_size":128,"moe_intermediate_size":64}"#,
+        tensors: &[
+            ("blk.3.ffn_up_exps.0.numa.0.weight", "I8", &[64 * 128 / 2]),
+            ("blk.3.ffn_up_exps.0.numa.0.scale", "F32", &[64]),
+            ("blk.3.ffn_up_exps.0.numa.1.weight", "I8", &[64 * 128 / 2]),
+            ("blk.3.ffn_up_exps.0.numa.1.scale", "F32", &[64]),
+        ],
+        expected: Inexact,
+    },
+    Case {
+        name: "a flat matrix of 8 bits according to the configuration",
+        config: r#"{"quantization_config":{"quant_method":"int8","bits":8}}"#,
+        tensors: &[("a.weight", "I8", &[64 * 128]), ("a.scale", "F32", &[64])],
+        expected: Exact(64 * 128),
+    },
+    // `vllm/model_executor/layers/quantization/compressed_tensors` 0.33, as its sharded state stores them.
+    Case {
+        name: "FP8 of the fused experts of vLLM",
+        config: "{}",
+        tensors: &[
+            ("experts.w13_weight", "F8_E4M3", &[4, 128, 64]),
+            ("experts.w13_weight_scale", "F32", &[4, 128, 1]),
+            ("experts.w2_weight", "F8_E4M3", &[4, 64, 64]),
+            ("experts.w2_weight_scale", "F32", &[4]),
+        ],
+        expected: Exact(4 * 128 * 64 + 4 * 64 * 64),
+    },
+    Case {
+        name: "NVFP4 of the fused experts of vLLM",
+        config: "{}",
+        tensors: &[
+            ("experts.w13_weight", "U8", &[4, 128, 32]),
+            ("experts.w13_weight_scale", "F8_E4M3", &[4, 128, 4]),
+            ("experts.w13_weight_scale_2", "F32", &[4, 2]),
+        ],
+        expected: Inexact,
+    },
 ];
