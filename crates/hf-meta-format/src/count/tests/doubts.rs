@@ -303,12 +303,12 @@ fn biases_that_the_configuration_excludes_are_not_counted() {
             ("scales", Dtype::F16, &[1, 64]),
             ("qzeros", Dtype::I32, &[1, 8]),
         ];
-        let named = names
+        let full_names = names
             .iter()
             .flat_map(|module| parts.iter().map(move |(part, ..)| format!("{module}.{part}")));
-        let named: Vec<_> = named.collect();
+        let full_names: Vec<_> = full_names.collect();
         let norm = ("model.norm.weight", Dtype::F16, &[64][..]);
-        let tensors = named.iter().zip(parts.iter().cycle());
+        let tensors = full_names.iter().zip(parts.iter().cycle());
         let tensors = tensors.map(|(name, (_, dtype, shape))| (&**name, dtype.clone(), *shape));
         let (count, breakdown) =
             counting(&config, &tensors.chain([norm]).collect::<Vec<_>>()).unwrap();
