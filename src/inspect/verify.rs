@@ -1,6 +1,5 @@
 //! Verification: continues after invalid files and reports every error.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::FutureExt;
@@ -12,20 +11,16 @@ use super::call::{Call, CallState, OnFailure, ReadMode};
 use super::locate::{FoundWeights, Located};
 use super::shards::SetReads;
 use crate::error::{Error, HubCacheMiss};
-use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
+use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
-use crate::report::verify::{
-    self, ConfigFile, ParameterSources, SetCheck, VerifiedSet, VerifyReport,
-};
-use crate::report::{Finding, HeaderTotals, ReportBuilder, bounded};
+use crate::report::loaded::Verification;
+use crate::report::verify::{ConfigFile, SetCheck, VerifyReport, is_other_content};
+use crate::report::{Finding, ReportBuilder, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.
 const HUB_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The maximum number of weight sets to verify in one call.
-const MAX_SETS: usize = 1_000;
 
 /// The number of weight sets to verify concurrently. Together they may use as much memory for headers as one call.
 pub(super) const CONCURRENT_SETS: usize = 4;
@@ -45,27 +40,19 @@ impl Call {
                 Some(read) => layout.find(&read.path).filter(|_| is_folder),
                 None => layout.main(),
             };
-            let mut findings = Vec::new();
-            let components = self.components(layout, main, &mut findings).await;
-            let mut loaded =
-                main.map_or_else(Vec::new, |main| layout.loaded_with(main, &components));
-            loaded.truncate(MAX_SETS);
+            let mut verification = Verification::new(layout, main);
+            if let Some(path) = verification.components_file() {
+                let read = self.files.read_whole(path, self.context.limits.config).await;
+                let json = read.map(|read| read.value);
+                verification.add_components(path, json.map_err(|error| file_finding(path, error)));
+            }
             let all =
                 if is_folder && self.context.options.all_sets { &layout.sets[..] } else { &[] };
-            let mut paths: HashSet<_> = report.sets.iter().map(|set| set.path.clone()).collect();
-            let mut queue = loaded.iter().copied().chain(all).collect::<Vec<_>>();
-            queue.retain(|set| paths.insert(set.path.clone()));
-            queue.truncate(MAX_SETS);
-            self.verify_sets(&queue, layout, &mut report).await?;
-            report.unchecked = self.unchecked(layout, &report);
-            let twins = layout.stored_twice(&loaded).map(|(file, index)| Finding::StoredTwice {
-                file: clip(file.path.as_str()),
-                index: clip(index.path.as_str()),
-            });
-            findings.extend(bounded(twins));
-            for finding in findings {
-                report.push(finding);
-            }
+            let sets = verification.missing_sets(&report, all);
+            self.verify_sets(&sets, layout, &mut report).await?;
+            // A caller who selects one file wants that file.
+            let wanted = matches!(self.context.target, Target::Folder(_) | Target::Quantization(_));
+            verification.finish(&mut report, wanted);
         }
         for finding in self.source_findings() {
             report.push(finding);
@@ -154,7 +141,7 @@ impl Call {
         let reads: Vec<_> = reads.map(FutureExt::boxed).collect();
         let mut reads = stream::iter(reads).buffered(CONCURRENT_SETS);
         while let Some(other) = reads.next().await {
-            if !verify::is_other_content(&other.findings()) {
+            if !is_other_content(&other.findings()) {
                 report.add(other);
             }
         }
@@ -170,47 +157,6 @@ impl Call {
         let Located { weights, commit, .. } = self.find_set(set, self.state.commit.clone()).await?;
         self.pin(commit);
         self.verify_weights(weights, Some(layout), is_first).await
-    }
-
-    /// Returns the sets that were not verified, unless the caller selected one file.
-    fn unchecked(&self, layout: &Layout, report: &VerifyReport) -> Option<Vec<WeightSet>> {
-        let is_checked = |set: &WeightSet| report.sets.iter().any(|read| read.path == set.path);
-        let is_listed = matches!(self.context.target, Target::Folder(_) | Target::Quantization(_));
-        let unchecked = || layout.sets.iter().filter(|set| !is_checked(set)).cloned().collect();
-        is_listed.then(unchecked)
-    }
-
-    /// Returns the folders of the components of a diffusers pipeline, and adds a finding for each one without files.
-    async fn components(
-        &self,
-        layout: &Layout,
-        main: Option<&WeightSet>,
-        findings: &mut Vec<Finding>,
-    ) -> Vec<RepoPath> {
-        let index = main.and_then(|main| layout.pipeline_of(main));
-        let Some(path) = index.filter(|path| path.file_name().as_str() == PIPELINE) else {
-            return Vec::new();
-        };
-        let file = clip(path.as_str());
-        let listed = match self.files.read_whole(path, self.context.limits.config).await {
-            Ok(read) => verify::pipeline_components(path, &read.value).ok_or_else(|| {
-                let reason = "it is not a JSON object".to_owned();
-                Finding::UnusableConfig { file: file.clone(), reason }
-            }),
-            Err(error) => Err(file_finding(path, error)),
-        };
-        let mut components = listed.unwrap_or_else(|finding| {
-            findings.push(finding);
-            Vec::new()
-        });
-        // A pipeline has a dozen components.
-        components.truncate(MAX_SETS);
-        let missing = components.iter().filter(|folder| !layout.has_folder(folder.as_str()));
-        findings.extend(bounded(missing.map(|folder| Finding::MissingComponent {
-            component: clip(folder.as_str()),
-            file: file.clone(),
-        })));
-        components
     }
 
     /// Reads every header of a set and reports all findings. `is_first` adds the findings about the repository.
@@ -301,9 +247,7 @@ fn failed_set(set: &WeightSet, error: Error) -> VerifyReport {
         }
         error => Finding::Unreadable { file: shards, reason: chain(&error) },
     };
-    let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
-    let set = VerifiedSet::new(set.path.clone(), set.files, totals, parameters, vec![finding]);
-    VerifyReport::new(set, Vec::new())
+    VerifyReport::unreadable(set, finding)
 }
 
 /// Converts the error of a file to a finding.

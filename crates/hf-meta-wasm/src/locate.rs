@@ -21,13 +21,12 @@ impl Call {
     /// Finds the weights that the path selects.
     pub(crate) fn locate(&self) -> Result<Located, Failure> {
         let Some(path) = &self.options.path else { return self.search(None) };
-        let is_file = self.formats.find(path.as_str()).is_some() || path.is_index();
         if is_shard_pattern(&self.formats, path) {
             let layout = self.layout(path.folder().as_ref());
             let set = layout.find(path).ok_or_else(|| self.not_found(path))?;
             return Ok(Located { layout: None, ..self.located(set)? });
         }
-        if is_file {
+        if self.is_file(path) {
             self.options.has_file(path).then_some(()).ok_or_else(|| self.not_found(path))?;
             let layout = self
                 .options
@@ -49,6 +48,16 @@ impl Call {
             let located = self.located(set)?;
             Ok(Located { layout: Some(layout), ..located })
         })
+    }
+
+    /// Returns whether a path selects a file, an index, or the shards of a pattern.
+    pub(crate) fn is_file(&self, path: &RepoPath) -> bool {
+        self.formats.find(path.as_str()).is_some() || path.is_index()
+    }
+
+    /// Returns whether a path selects a folder.
+    pub(crate) fn is_folder(&self, path: &RepoPath) -> bool {
+        !self.is_file(path) && !self.formats.is_quantization(path.as_str())
     }
 
     /// Finds the weights in a folder, or in the whole repository.

@@ -23,6 +23,10 @@ pub(crate) struct Options {
     /// `true` to list the other weight sets even if the weights have a standard name.
     pub(crate) other_sets: bool,
     pub(crate) keep_headers: bool,
+    /// `true` to verify all weight sets.
+    pub(crate) all_sets: bool,
+    /// The parameter count that the Hub reports.
+    pub(crate) hub_count: Option<u64>,
     /// The maximum size of a header in bytes.
     pub(crate) max_header_bytes: u64,
     pub(crate) memory: Option<MemoryArgs>,

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readdir, rm } from "node:fs/promises";
 import { after, before, test } from "node:test";
 
-import { HfMetaError, diff, inspect } from "../pkg/esm/index.js";
+import { HfMetaError, diff, inspect, verify } from "../pkg/esm/index.js";
 import { command, sorted, startHub, writeRepos } from "./support.mjs";
 
 let hub;
@@ -20,13 +20,13 @@ after(async () => {
 });
 
 /** Compares documents with the command, and the codes of sources that fail. `sources` are the arguments of both. */
-async function compare({ hubUrl }, sources, args, options) {
+async function compare({ hubUrl }, sources, args, options, read = inspect) {
   const repos = sources.map((source) => source.text ?? source);
-  const expected = await command(hubUrl, "--json", "--no-cache", ...args, ...repos);
+  const expected = await command(hubUrl, ...args, "--json", ...(read === inspect ? ["--no-cache"] : []), ...repos);
   assert.equal(expected.length, repos.length);
   const wrong = [];
   await Promise.all(sources.map(async (source, at) => {
-    const found = await inspect(source.repo ?? source, { hubUrl, path: source.path, ...options }).catch((error) => {
+    const found = await read(source.repo ?? source, { hubUrl, path: source.path, ...options }).catch((error) => {
       assert.ok(error instanceof HfMetaError, String(error.stack));
       return { error: error.code };
     });
@@ -58,23 +58,33 @@ test("quantized models, mixtures of experts and adapters", async () => {
   assert.ok(written.repos.length > 590, String(written.repos.length));
   await compare(written, written.repos.filter((repo) => repo !== "example/pytorch"), ["--summary"], { summary: true });
 });
+test("verification", async () => {
+  await compare(hub, hub.repos, ["verify"], {}, verify);
+  await compare(hub, hub.repos, ["verify", "--all"], { allSets: true }, verify);
+  await compare(written, written.repos, ["verify"], {}, verify);
+});
 test("files of GGUF and PyTorch by their path", async () => {
   const files = async (hub, repo, path) => {
     const names = (await readdir(path)).filter((name) => /\.(gguf|bin|pt)$/.test(name));
     assert.ok(names.length > 25);
     const sources = names.map((path) => ({ repo, path, text: `hf://${repo}@main/${path}` }));
     await compare(hub, sources, [], { revision: "main" });
+    await compare(hub, sources, ["verify"], { revision: "main" }, verify);
   };
   await files(hub, "gguf", new URL("../../../fixtures/gguf", import.meta.url));
   await files(written, "example/pytorch", new URL("../../../fixtures/pytorch", import.meta.url));
 });
-test("quantizations, folders and revisions", () => compare(hub, [
+const PATHS = [
   { repo: "example/Llama-3.2-1B-GGUF", path: "Q4_K_M", text: "hf://example/Llama-3.2-1B-GGUF@main/Q4_K_M" },
   { repo: "CompVis/stable-diffusion-v1-4", path: "unet", text: "hf://CompVis/stable-diffusion-v1-4@main/unet" },
   { repo: "gpt2", path: "none", text: "hf://gpt2@main/none" },
   { repo: "bigscience/bloom", path: "model_00001-of-00072.safetensors", text: "hf://bigscience/bloom@main/model_00001-of-00072.safetensors" },
   { repo: "gpt2", path: "missing.safetensors", text: "hf://gpt2@main/missing.safetensors" },
-], [], { revision: "main" }));
+];
+test("quantizations, folders and revisions", async () => {
+  await compare(hub, PATHS, [], { revision: "main" });
+  await compare(hub, PATHS, ["verify"], { revision: "main" }, verify);
+});
 test("missing repositories and revisions", () => compare(hub, ["org/none", "gpt2@none", "a//b"], [], {}));
 test("differences", async () => {
   const pairs = [["bigscience/bloom-560m", "bigscience/bloom-3b"], ["roberta-base", "roberta-large"], ["gpt2", "gpt2"]];
