@@ -61,6 +61,12 @@ async function visit(name, { width = 1280, colorScheme = "light", hubUrl = cors.
   return page;
 }
 
+async function assertAccessible(page) {
+  await page.evaluate(readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
+  const violations = await page.evaluate(async () => (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`));
+  assert.deepEqual(violations, []);
+}
+
 test("Chromium has the documents of the command", { timeout: 300_000 }, async () => {
   const page = await browser.newPage();
   await page.goto(`${files.url}/page/index.html`);
@@ -100,9 +106,7 @@ for (const [kind, [name, text]] of Object.entries(PAGES)) {
         await page.screenshot({ path: `${screenshots}/${kind}-${width}-${colorScheme}.png`, fullPage: true });
       }
       for (const summary of await page.$$("#result > details > summary")) await summary.click();
-      await page.evaluate(readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
-      const violations = await page.evaluate(async () => (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`));
-      assert.deepEqual(violations, []);
+      await assertAccessible(page);
       await page.close();
     }
   });
@@ -117,6 +121,18 @@ test("the form, the budget and links to a choice", { timeout: 60_000 }, async ()
   await page.selectOption("#budget", "8GB");
   assert.match(await page.textContent("section:has(#budget)"), /weights 548 MB/);
   await page.close();
+});
+
+test("the page verifies a model", { timeout: 60_000 }, async () => {
+  for (const [name, text] of Object.entries({ gpt2: /Valid: 1 of 1 weight files/, "CompVis/stable-diffusion-v1-4": /Not valid: 3 of 3.*`tokenizer`, which has no files/ })) {
+    const page = await visit(name, { width: 390 });
+    await page.click("text=Verify all files");
+    await page.waitForSelector("text=/alid: /");
+    assert.match(await page.textContent("section:has(button)"), text);
+    await assertAccessible(page);
+    if (screenshots) await page.screenshot({ path: `${screenshots}/verify-${name.replace("/", "-")}.png`, fullPage: true });
+    await page.close();
+  }
 });
 
 test("a server without CORS is a network error", { timeout: 60_000 }, async () => {
