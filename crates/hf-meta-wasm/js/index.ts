@@ -108,7 +108,7 @@ async function read<T>(run: (...input: Input) => Promise<T>, repo: Repo, options
   const [name, revision] = split(repo, options.revision);
   const wanted = source(name, revision, options.path);
   const { reader, ...found } = await listed(http, wanted);
-  const result = await runOn(run, reader, { ...options, source: wanted.source, ...found }, options);
+  const result = await runOn(run, reader, { ...options, ...found, source: wanted.source, repo: wanted.repo }, options);
   const { requests, bytesRead } = http;
   return { result, fetched: { requests, bytesRead, seconds: (performance.now() - started) / 1000 } };
 }
@@ -165,7 +165,7 @@ export async function inspectHeaders(
   };
   const whole = { read, load: (path: string, limit: number) => read(path, 0, limit) };
   const sizes = Object.entries(files).map(([path, file]) => [path, file instanceof Uint8Array ? file.length : file.size] as const);
-  const inspection = await runOn(runInspect, whole, { ...options, source: options.name ?? "files", files: sizes }, options);
+  const inspection = await runOn(runInspect, whole, { ...options, source: options.name ?? "files", repo: options.name ?? "files", files: sizes }, options);
   return document(new Checkpoint(inspection, { requests: 0, bytesRead: 0, seconds: (performance.now() - started) / 1000 }));
 }
 
@@ -254,11 +254,11 @@ async function runOn<T>(
   options: CoreOptions,
   { onProgress, signal }: ReadOptions,
 ): Promise<T> {
-  const { source, commit, renamed, hubCount, files, path, weights, plan, memory } = options;
+  const { source, repo, commit, renamed, hubCount, files, path, weights, plan, memory } = options;
   const progress = (done: number, total: number) => onProgress?.({ done, total });
   try {
     return await run(reader, progress, {
-      source, commit, renamed, hubCount, files, path, weights,
+      source, repo, commit, renamed, hubCount, files, path, weights,
       prefetch: plan === "prefetch",
       otherSets: options.otherSets ?? false,
       allSets: options.allSets ?? false,
@@ -284,6 +284,7 @@ function text(value: number | string | undefined, unit = ""): string | undefined
 
 type CoreOptions = Omit<ReadOptions, keyof HttpOptions> & {
   source?: string;
+  repo?: string;
   commit?: string;
   renamed?: string | undefined;
   hubCount?: number | undefined;

@@ -11,6 +11,8 @@ use serde::Deserialize;
 pub(crate) struct Options {
     /// The name of the source, as shown in the result.
     pub(crate) source: String,
+    /// The name of the repository, as shown in errors.
+    pub(crate) repo: String,
     /// The current name of the repository, if it was renamed.
     pub(crate) renamed: Option<String>,
     pub(crate) commit: Option<CommitSha>,

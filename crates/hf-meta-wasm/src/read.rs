@@ -135,10 +135,11 @@ impl Call {
         let mut reads = read.map_err(|problem| self.failure(path, problem))?;
         match reads.failures.pop() {
             // The index lists the shard, so it is missing.
-            Some((_, Problem::Read(failure)))
+            Some((path, Problem::Read(failure)))
                 if failure.is("fileNotFound") && !reads.shards.is_empty() =>
             {
-                Err(self.fail("missingShards", path, "lists a shard that does not exist"))
+                let message = format!("shard `{}/{path}` not found", self.options.repo);
+                Err(self.reader.failure("missingShards", &message, None))
             }
             Some((path, problem)) => Err(self.failure(&path, problem)),
             None => Ok(reads),
@@ -294,7 +295,7 @@ impl Call {
 
     /// Returns the failure of a file.
     pub(crate) fn fail(&self, code: &str, path: &RepoPath, problem: &str) -> Failure {
-        let message = format!("`{}/{path}` {problem}", self.options.source);
+        let message = format!("`{}/{path}` {problem}", self.options.repo);
         self.reader.failure(code, &message, None)
     }
 

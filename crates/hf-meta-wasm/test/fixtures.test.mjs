@@ -28,14 +28,19 @@ async function compare({ hubUrl }, sources, args, options, read = inspect) {
   await check(hubUrl, sources, expected, options, read);
 }
 
+/** The codes of errors that have the messages of the command. */
+const SAME_MESSAGES = new Set(["invalidSource", "malformedHeader", "malformedIndex", "severalSets"]);
+
 async function check(hubUrl, sources, expected, options, read) {
   assert.equal(expected.length, sources.length);
   const wrong = [];
   await Promise.all(sources.map(async (source, at) => {
     const found = await read(source.repo ?? source, { hubUrl, path: source.path, ...options }).catch((error) => {
       assert.ok(error instanceof HfMetaError, String(error.stack));
-      return { error: error.code };
+      return { error: error.code, message: error.message };
     });
+    const failed = expected[at].error;
+    if (SAME_MESSAGES.has(failed?.code)) assert.equal(found.message, failed.message);
     const [one, other] = [expected[at], found].map((document) => document.error?.code ?? document.error ?? sorted(document));
     if (one !== other) wrong.push(`${source.text ?? source}: ${difference(one, other)}`);
   }));
