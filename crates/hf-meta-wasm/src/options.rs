@@ -8,6 +8,7 @@ use serde::Deserialize;
 /// The options of a call, and the files of the repository.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "independent options")]
 pub(crate) struct Options {
     /// The name of the source, as shown in the result.
     pub(crate) source: String,
