@@ -50,8 +50,8 @@ after(async () => {
 });
 
 /** Opens the page of a repository, and waits for its result or its error. */
-async function visit(name, { width = 1280, colorScheme = "light", hubUrl = cors.url } = {}) {
-  const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
+async function visit(name, { width = 1280, hubUrl = cors.url } = {}) {
+  const page = await browser.newPage({ viewport: { width, height: 900 } });
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
   page.on("console", (message) => /Content Security Policy/.test(message.text()) && errors.push(message.text()));
@@ -96,19 +96,26 @@ const PAGES = {
 
 for (const [kind, [name, text]] of Object.entries(PAGES)) {
   test(`the page of ${name}`, { timeout: 120_000 }, async () => {
-    for (const [width, colorScheme] of VARIANTS) {
-      const page = await visit(name, { width, colorScheme });
-      assert.match(await page.textContent("main"), new RegExp(text.replace(".", "\\.")));
+    const page = await visit(name);
+    assert.match(await page.textContent("main"), new RegExp(text.replace(".", "\\.")));
+    const inEach = async (check) => {
+      for (const [width, colorScheme] of VARIANTS) {
+        await page.setViewportSize({ width, height: 900 });
+        await page.emulateMedia({ colorScheme });
+        await check(width, colorScheme);
+      }
+    };
+    await inEach(async (width, colorScheme) => {
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(overflow <= 0, `${name} is ${overflow} px too wide at ${width} px`);
       if (screenshots) {
         mkdirSync(screenshots, { recursive: true });
         await page.screenshot({ path: `${screenshots}/${kind}-${width}-${colorScheme}.png`, fullPage: true });
       }
-      for (const summary of await page.$$("#result > details > summary")) await summary.click();
-      await assertAccessible(page);
-      await page.close();
-    }
+    });
+    for (const summary of await page.$$("#result > details > summary")) await summary.click();
+    await inEach(() => assertAccessible(page));
+    await page.close();
   });
 }
 
