@@ -41,6 +41,7 @@ pub(crate) struct Call {
 }
 
 /// The headers of a weight set.
+#[derive(Default)]
 pub(crate) struct SetReads {
     pub(crate) builder: ReportBuilder,
     /// The paths of the shards; empty for a single file.
@@ -177,7 +178,7 @@ impl Call {
         let file = |shard: &RepoPath| if is_single { shard.clone() } else { path.sibling(shard) };
         let names = requests.iter().filter(|_| !is_single);
         let shards = names.map(|(shard, _)| file(shard)).collect();
-        let mut set = SetReads { builder, shards, failures: Vec::new(), needs_config: false };
+        let mut set = SetReads { builder, shards, ..SetReads::default() };
         self.header_bytes.set(0);
         let (total, mut done) = (requests.len(), 0);
         let reads = requests.into_iter().map(|(shard, first)| async {

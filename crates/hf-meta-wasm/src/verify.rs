@@ -1,12 +1,12 @@
 //! Verification: continues after invalid files, and reports every error.
 
+use hf_meta_format::VerifyReport;
 use hf_meta_format::count::Configs;
 use hf_meta_format::formats::clip;
 use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
 use hf_meta_format::report::loaded::Verification;
 use hf_meta_format::report::verify::{ConfigFile, SetCheck, is_other_content};
 use hf_meta_format::report::{Finding, ReportBuilder, bounded};
-use hf_meta_format::{RepoPath, VerifyReport};
 
 use super::locate::Located;
 use super::read::{Call, Problem, SetReads, finding};
@@ -96,7 +96,11 @@ impl Call {
         let (files, reads) = match self.read_headers(located, true, true).await {
             Ok(reads) => (reads.shards.len().max(1), reads),
             Err(Problem::Read(failure)) => return Err(failure),
-            Err(problem) => (0, SetReads::unusable(path, problem)),
+            Err(problem) => {
+                let builder = ReportBuilder::new_sharded(path, None, true);
+                let failures = vec![(path.clone(), problem)];
+                (0, SetReads { builder, failures, ..SetReads::default() })
+            }
         };
         let SetReads { builder, shards, failures, needs_config } = reads;
         let unindexed = layout.filter(|_| builder.index().is_some());
@@ -120,17 +124,5 @@ impl Call {
         let is_counted = is_first && check.is_counted_by_hub();
         let hub = self.options.hub_count.filter(|_| is_counted);
         Ok(check.finish(&config, Ok(hub)))
-    }
-}
-
-impl SetReads {
-    /// Creates the result for an index that cannot be used.
-    fn unusable(path: &RepoPath, problem: Problem) -> Self {
-        Self {
-            builder: ReportBuilder::new_sharded(path, None, true),
-            shards: Vec::new(),
-            failures: vec![(path.clone(), problem)],
-            needs_config: false,
-        }
     }
 }
