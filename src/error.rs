@@ -13,7 +13,7 @@ use crate::error_kind::ErrorKind;
 use crate::formats::safetensors::IndexError;
 use crate::formats::weight_sets::{UnsupportedWeights, WeightSet};
 use crate::formats::{HeaderError, HeaderErrorKind, chain};
-use crate::http::{HttpError, HubError, TransportKind};
+use crate::http::{HttpError, HttpErrorKind, HubError};
 use crate::hub::{ListingError, RepoId, Revision, SourceError};
 
 /// An error of any type, shared so that an [`Error`] can be cloned.
@@ -227,8 +227,6 @@ pub enum Error {
     RequestFailed {
         /// The message, which names the file.
         message: String,
-        /// The number of attempts made.
-        attempts: usize,
         /// The failure of the last attempt.
         source: Arc<HttpError>,
     },
@@ -363,9 +361,9 @@ impl Error {
             Self::InvalidHeader { .. } => ErrorKind::MalformedHeader,
             Self::InvalidIndex { .. } => ErrorKind::MalformedIndex,
             Self::Changed { .. } => ErrorKind::Changed,
-            Self::RequestFailed { source, .. } => match **source {
-                HttpError::RateLimited { .. } => ErrorKind::RateLimited,
-                HttpError::Transport { kind: TransportKind::Timeout, .. } => ErrorKind::Timeout,
+            Self::RequestFailed { source, .. } => match source.kind {
+                HttpErrorKind::RateLimited { .. } => ErrorKind::RateLimited,
+                HttpErrorKind::Timeout => ErrorKind::Timeout,
                 _ => ErrorKind::Network,
             },
             Self::DeadlineExceeded { .. } => ErrorKind::Timeout,
@@ -441,8 +439,8 @@ impl Error {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::RequestFailed { source, .. } => match &**source {
-                HttpError::RateLimited { wait, .. } => Some(*wait),
+            Self::RequestFailed { source, .. } => match source.kind {
+                HttpErrorKind::RateLimited { wait } => Some(wait),
                 _ => None,
             },
             _ => self.response()?.retry_after,

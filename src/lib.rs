@@ -135,20 +135,16 @@ pub use hf_meta_format::{
 pub use self::{
     backends::FileStore,
     base::RangeBytes,
-    base::meter::{CallMeter, CallWait, ClientStats},
+    base::meter::{CallMeter, ClientStats},
     base::{CallHooks, Progress},
     cache::{
-        Cache, CacheKey, CacheMode, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile,
-        MemoryCache,
+        Cache, CacheKey, CacheMode, DiskCache, DiskUsage, HeaderBytes, HeaderFile, MemoryCache,
     },
-    client::{
-        Client, ClientBuilder, Model, ResultOrder, block_on, environment_token, is_run_by_agent,
-    },
+    client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::{
-        AddressPolicy, HttpError, HubError, RangeError, RemainingQuota, RetryPolicy, SafeUrl,
-        TransportKind,
+        AddressPolicy, HttpError, HttpErrorKind, HubError, RemainingQuota, RetryPolicy, SafeUrl,
     },
     hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
     inspect::{LargeCallLimit, RecordedCount},

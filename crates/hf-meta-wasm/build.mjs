@@ -1,7 +1,6 @@
 // Builds the npm package in `pkg/`: `npm run build`, or `node build.mjs --dev` for a large core that is built quickly.
 import { execFileSync } from "node:child_process";
 import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { compile } from "json-schema-to-typescript";
 
@@ -14,8 +13,7 @@ const folder = process.env.CARGO_TARGET_DIR ?? `${root}/target`;
 
 run("cargo", "build", "--locked", "-p", "hf-meta-wasm", "--lib", "--target", target, "--profile", profile);
 const core = `${folder}/${target}/${profile === "dev" ? "debug" : profile}/hf_meta_wasm.wasm`;
-run("cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--", core, "build");
-writeFileSync("build/core.wasm.gz", gzipSync(readFileSync("build/core_bg.wasm"), { level: 9 }));
+run("cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--", core, "../hf-meta-format/src/tables", "build");
 
 // The schema describes every document; the types carry the same names.
 const schema = JSON.parse(readFileSync(`${root}/src/docs/schema.json`, "utf8"));
@@ -24,11 +22,12 @@ writeFileSync("js/schema.d.ts", types);
 run("node", "node_modules/typescript/bin/tsc");
 
 rmSync("pkg", { recursive: true, force: true });
-const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "none", loader: { ".gz": "binary" } };
+const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "none", loader: { ".zst": "base64" } };
 const license = ["MIT", "APACHE"].map((name) => `LICENSE-${name}`);
 for (const format of ["esm", "cjs"]) {
   mkdirSync(`pkg/${format}`, { recursive: true });
-  await build({ ...bundled, format, entryPoints: ["js/index.ts"], outfile: `pkg/${format}/index.js` });
+  // The layouts are a separate file of the module, which is read for few models.
+  await build({ ...bundled, format, entryPoints: ["js/index.ts"], outdir: `pkg/${format}`, splitting: format === "esm", chunkNames: "[name]" });
   for (const name of ["index", "errors", "http"]) copyFileSync(`build/types/js/${name}.d.ts`, `pkg/${format}/${name}.d.ts`);
   copyFileSync("js/schema.d.ts", `pkg/${format}/schema.d.ts`);
 }

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use futures::future::{FutureExt, ready};
 
-use super::stream::{self, FileStream};
-use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, Origin};
+use super::Origin;
+use super::source::{Fetch, Fetched, FileListing, FileSource, ListFuture};
 use crate::base::RangeBytes;
 use crate::base::blocking::spawn_blocking_if_large;
-use crate::cache::{CachedFile, HeaderBytes};
+use crate::cache::HeaderBytes;
 use crate::error::{Error, shared};
 use crate::formats::RepoPath;
 
@@ -22,21 +22,6 @@ pub(crate) struct CachedCommit {
     pub(crate) bytes: HeaderBytes,
 }
 
-impl CachedCommit {
-    /// Decompresses a file, or `length` bytes of it. Returns an error if the file is not cached or its entry is corrupt.
-    async fn inflate<T: Send + 'static>(
-        &self,
-        path: &RepoPath,
-        length: u64,
-        inflate: impl FnOnce(CachedFile) -> Option<T> + Send + 'static,
-    ) -> Result<T, Error> {
-        let missing = || not_cached(self.file_name(path));
-        let file = self.bytes.headers.file(path).ok_or_else(missing)?;
-        let length = usize::try_from(length.min(file.start.length())).unwrap_or(usize::MAX);
-        spawn_blocking_if_large(length, move || inflate(file)).await.ok_or_else(missing)
-    }
-}
-
 fn not_cached(file: String) -> Error {
     Error::FileNotFound { file, source: shared("it is not cached") }
 }
@@ -44,21 +29,12 @@ fn not_cached(file: String) -> Error {
 impl FileSource for CachedCommit {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
-            let read = self.inflate(path, range.end, move |file| file.range(&range)).await?;
-            Ok(Fetched::new(read, Some(self.bytes.commit.clone())))
-        }
-        .boxed()
-    }
-
-    /// Streams a file. The call that stored it may have had a larger limit.
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        async move {
-            let file = self.bytes.headers.file(path);
-            if file.is_some_and(|file| file.start.length() > limit) {
-                return Err(Error::TooLarge { file: self.file_name(path), limit });
-            }
-            let file = self.inflate(path, limit, |file| file.whole()?.inflate()).await?;
-            Ok(stream::from_whole(file, Some(self.bytes.commit.clone())))
+            let missing = || not_cached(self.file_name(path));
+            let file = self.bytes.headers.file(path).ok_or_else(missing)?;
+            let length = range.end.min(file.start.length());
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let read = spawn_blocking_if_large(length, move || file.range(&range)).await;
+            Ok(Fetched::new(read.ok_or_else(missing)?, Some(self.bytes.commit.clone())))
         }
         .boxed()
     }

@@ -3,16 +3,15 @@
 use std::io::{self, ErrorKind, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use futures::future::FutureExt;
+use futures::future::{BoxFuture, FutureExt};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::stream::{self, FileStream};
-use super::{Fetch, Fetched, FileListing, FileSource, ListFuture};
+use super::store::{FileStore, StoreFolder};
 use crate::base::RangeBytes;
 use crate::base::meter::CallMeter;
-use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
 
@@ -20,99 +19,57 @@ use crate::formats::weight_sets::ListedFile;
 const MAX_ENTRIES: usize = 100_000;
 
 /// A local folder.
-#[derive(Clone, Debug)]
-pub(crate) struct DiskFolder {
-    pub(crate) folder: PathBuf,
-    pub(crate) meter: CallMeter,
+#[derive(Debug)]
+struct DiskFolder(PathBuf);
+
+/// Returns the files of a local folder, as one call reads them.
+pub(crate) fn local_folder(folder: PathBuf, meter: CallMeter) -> StoreFolder {
+    let name = folder.display().to_string();
+    StoreFolder { store: Arc::new(DiskFolder(folder)), name, is_remote: false, meter }
 }
 
-impl FileSource for DiskFolder {
-    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
-        async move {
-            let chunk = read_range(&self.file(path), &range, &self.meter).await;
-            let value = chunk.map_err(|error| Error::from_io(self.file_name(path), error))?;
-            Ok(Fetched::new(value, None))
-        }
-        .boxed()
+impl FileStore for DiskFolder {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, io::Result<RangeBytes>> {
+        async move { read_range(&self.0.join(path.as_str()), range).await }.boxed()
     }
 
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        async move {
-            let (file, name) = (self.file(path), self.file_name(path));
-            Ok(stream::from_whole(read_whole(&file, name, limit, &self.meter).await?, None))
-        }
-        .boxed()
-    }
-
-    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
-        async move {
-            let files = list(&self.folder, self.folder.display().to_string(), folder).await?;
-            Ok(files.map(|files| FileListing { files, commit: None, is_complete: true }))
-        }
-        .boxed()
-    }
-
-    fn file_name(&self, path: &RepoPath) -> String {
-        self.file(path).display().to_string()
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+    ) -> BoxFuture<'a, io::Result<Option<Vec<ListedFile>>>> {
+        list(&self.0, folder).boxed()
     }
 }
 
-impl DiskFolder {
-    fn file(&self, path: &RepoPath) -> PathBuf {
-        self.folder.join(path.as_str())
+/// Reads a range of a file. The result is shorter than the range only if the file ends inside it. Pipes and devices are
+/// rejected, because reading them may never end.
+pub(super) async fn read_range(path: &Path, range: Range<u64>) -> io::Result<RangeBytes> {
+    let metadata = tokio::fs::metadata(path).await?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
-}
-
-/// Reads a range of a file. The result is shorter than the range only if the file ends inside it.
-pub(super) async fn read_range(
-    path: &Path,
-    range: &Range<u64>,
-    meter: &CallMeter,
-) -> io::Result<RangeBytes> {
-    let (mut file, file_size) = open(path).await?;
+    let mut file = File::open(path).await?;
     file.seek(SeekFrom::Start(range.start)).await?;
     let mut bytes = Vec::new();
     file.take(range.end - range.start).read_to_end(&mut bytes).await?;
-    meter.count_bytes(bytes.len());
-    Ok(RangeBytes { bytes, file_size })
-}
-
-/// Reads a whole file of at most `limit` bytes. `name` is the file's name in errors.
-pub(super) async fn read_whole(
-    path: &Path,
-    name: String,
-    limit: u64,
-    meter: &CallMeter,
-) -> Result<Vec<u8>, Error> {
-    let read = async {
-        let (file, file_size) = open(path).await?;
-        let mut bytes = Vec::new();
-        if file_size <= limit {
-            file.take(limit).read_to_end(&mut bytes).await?;
-        }
-        Ok((bytes, file_size))
-    };
-    match read.await {
-        Ok((_, file_size)) if file_size > limit => Err(Error::TooLarge { file: name, limit }),
-        Ok((bytes, _)) => {
-            meter.count_bytes(bytes.len());
-            Ok(bytes)
-        }
-        Err(error) => Err(Error::from_io(name, error)),
-    }
+    Ok(RangeBytes { bytes, file_size: metadata.len() })
 }
 
 /// Lists all files of a folder, or of its subfolder `below`. Paths are relative to the folder. Returns `None` if the
-/// folder does not exist. `name` is the folder's name in errors.
+/// folder does not exist.
 pub(super) async fn list(
     folder: &Path,
-    name: String,
     below: Option<&RepoPath>,
-) -> Result<Option<Vec<ListedFile>>, Error> {
-    match list_files(folder, below).await.map_err(|error| Error::from_io(name, error)) {
-        Ok(files) => Ok(Some(files)),
-        Err(Error::FileNotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
+) -> io::Result<Option<Vec<ListedFile>>> {
+    match list_files(folder, below).await {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        listed => listed.map(Some),
     }
 }
 
@@ -158,14 +115,4 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
 async fn file_size(path: &Path) -> Option<u64> {
     let metadata = tokio::fs::metadata(path).await.ok()?;
     metadata.is_file().then_some(metadata.len())
-}
-
-/// Opens a regular file and returns its size in bytes. Pipes and devices are rejected, because reading them may never
-/// end.
-async fn open(path: &Path) -> io::Result<(File, u64)> {
-    let metadata = tokio::fs::metadata(path).await?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok((File::open(path).await?, metadata.len()))
 }

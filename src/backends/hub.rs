@@ -7,13 +7,13 @@ use futures::future::FutureExt;
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
-use super::stream::{self, FileStream};
-use super::{Fetch, Fetched, FileListing, FileSource, ListFuture, web};
+use super::source::{self, Fetch, Fetched, FileListing, FileSource, FileStream, ListFuture};
+use super::web;
 use crate::base::{CallHooks, RangeBytes};
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
-use crate::http::{Http, RequestFailure, ResponseChain};
+use crate::http::{Http, HttpError, ResponseChain};
 use crate::hub::{
     CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, api,
 };
@@ -51,7 +51,7 @@ impl FileSource for HubRepo {
         let (repo, file) = (self.clone(), self.file_name(path));
         let explain = move |failure| repo.explain(file.clone(), failure);
         let repo = self.clone();
-        stream::from_http(events, move |chain| repo.commit(chain), explain).boxed()
+        source::from_http(events, move |chain| repo.commit(chain), explain).boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
@@ -83,11 +83,6 @@ impl HubRepo {
     /// Returns the repository at a commit.
     pub(super) fn at_commit(&self, commit: &CommitSha) -> Self {
         Self { revision: commit.into(), ..self.clone() }
-    }
-
-    /// Returns the repository without its token; `None` if it has no token or must not be read without it.
-    pub(crate) fn anonymous(&self) -> Option<Self> {
-        Some(Self { http: self.http.anonymous()?, ..self.clone() })
     }
 
     /// Returns the canonical name of the repository if it differs from the requested one.
@@ -152,7 +147,7 @@ impl HubRepo {
     fn fetched<T>(
         &self,
         name: impl FnOnce() -> String,
-        read: Result<(T, ResponseChain), RequestFailure>,
+        read: Result<(T, ResponseChain), HttpError>,
     ) -> Result<Fetched<T>, Error> {
         let (value, chain) = read.map_err(|failure| self.explain(name(), failure))?;
         let sha256 = chain.header(X_LINKED_ETAG).and_then(sha256);
@@ -169,13 +164,13 @@ impl HubRepo {
         web::commit(chain)
     }
 
-    fn explain(&self, file: String, failure: RequestFailure) -> Error {
+    fn explain(&self, file: String, failure: HttpError) -> Error {
         web::explain(file, failure, Some((&self.repo, &self.revision)))
     }
 
     /// Ignores failures that mean the server has no listing. Mirrors serve files, and each rejects listings in its
     /// own way.
-    fn without_listing(&self, failure: RequestFailure) -> Result<(), Error> {
+    fn without_listing(&self, failure: HttpError) -> Result<(), Error> {
         use ErrorKind::{FileNotFound, Forbidden, Gated, RepoNotFound, RevisionNotFound};
         let error = self.explain(format!("list of files of {}", self.repo), failure);
         match (error.kind(), &error) {

@@ -4,36 +4,29 @@
 //! models--org--name/refs/main                          the commit that `main` pointed to
 //! models--org--name/snapshots/<commit>/x.safetensors   -> ../../blobs/<hash>, or the file itself
 //! models--org--name/blobs/<hash>                       the file, or -> ../../blobs/<xx>/<xet hash>
-//! models--org--name/trees/<commit>.json                the files of the commit, downloaded or not
 //! blobs/<xx>/<xet hash>                                files that several repositories share
 //! ```
 //!
 //! A snapshot contains the downloaded files, which may be only some of the repository's files. Links are followed if
 //! they stay inside the repository's folder or lead to the shared blobs; `huggingface_hub` 2.4.0 creates no others.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use futures::future::FutureExt;
-use serde::Deserialize;
 use tokio::fs;
 
-use super::stream::{self, FileStream};
-use super::{Fetch, Fetched, FileListing, FileSource, HubRepo, ListFuture, disk};
+use super::source::{Fetch, Fetched, FileListing, FileSource, ListFuture};
+use super::{HubRepo, disk};
 use crate::base::RangeBytes;
-use crate::base::meter::CallMeter;
 use crate::error::{Error, HubCacheMiss, shared};
 use crate::formats::RepoPath;
-use crate::formats::weight_sets::{ListedFile, WeightSet};
+use crate::formats::weight_sets::WeightSet;
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.
 const MAX_REF_BYTES: u64 = 100;
-
-/// The maximum size of a file in `trees`, in bytes. Each file of a repository takes about 300.
-const MAX_TREE_BYTES: u64 = 64_000_000;
 
 /// A revision of a repository, read offline: the downloaded files of its commit. If nothing was downloaded, every
 /// read fails, and only our own header cache can serve the call.
@@ -49,8 +42,6 @@ pub(crate) struct OfflineRepo {
 struct Snapshot {
     commit: CommitSha,
     folder: PathBuf,
-    /// The JSON file that lists all files of the commit. It may not exist.
-    tree: PathBuf,
     /// The folders that links may point into.
     roots: Vec<PathBuf>,
 }
@@ -126,20 +117,7 @@ impl Snapshot {
             return Err(missing(&folder, "does not exist"));
         }
         let shared = fs::canonicalize(cache.join("blobs")).await.ok();
-        let tree = home.join("trees").join(format!("{commit}.json"));
-        Ok(Self { commit, folder, tree, roots: [real].into_iter().chain(shared).collect() })
-    }
-
-    /// Reads the listing that is saved when a whole repository is downloaded.
-    async fn listed(&self) -> Option<Vec<ListedFile>> {
-        let meter = CallMeter::default();
-        let json =
-            disk::read_whole(&self.tree, String::new(), MAX_TREE_BYTES, &meter).await.ok()?;
-        let tree: CommitTree = serde_json::from_slice(&json).ok()?;
-        let file = |(path, file): (String, CommitFile)| {
-            Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
-        };
-        (tree.format_version == 1).then(|| tree.files.into_iter().filter_map(file).collect())
+        Ok(Self { commit, folder, roots: [real].into_iter().chain(shared).collect() })
     }
 }
 
@@ -147,34 +125,21 @@ impl FileSource for OfflineRepo {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
             let (commit, file) = self.file(path).await?;
-            let chunk = disk::read_range(&file, &range, self.hub.http.meter()).await;
-            let chunk = chunk.map_err(|error| Error::from_io(self.file_name(path), error))?;
-            Ok(Fetched::new(chunk, Some(commit)))
+            let read = disk::read_range(&file, range).await;
+            let read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
+            self.hub.http.meter().count_bytes(read.bytes.len());
+            Ok(Fetched::new(read, Some(commit)))
         }
         .boxed()
     }
 
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        async move {
-            let (commit, file) = self.file(path).await?;
-            let name = self.file_name(path);
-            let bytes = disk::read_whole(&file, name, limit, self.hub.http.meter()).await?;
-            Ok(stream::from_whole(bytes, Some(commit)))
-        }
-        .boxed()
-    }
-
-    /// Lists all files of the commit if a saved listing exists, or else the downloaded files.
+    /// Lists the downloaded files.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
-            let snapshot = self.snapshot()?;
-            let commit = Some(snapshot.commit.clone());
-            if let Some(mut files) = snapshot.listed().await {
-                files.retain(|file| file.is_below(folder));
-                return Ok(Some(FileListing { files, commit, is_complete: true }));
-            }
-            let name = self.hub.repo.to_string();
-            let files = disk::list(&snapshot.folder, name, folder).await?;
+            let Snapshot { commit, folder: snapshot, .. } = self.snapshot()?;
+            let listed = disk::list(snapshot, folder).await;
+            let files = listed.map_err(|error| Error::from_io(self.hub.repo.to_string(), error))?;
+            let commit = Some(commit.clone());
             Ok(files.map(|files| FileListing { files, commit, is_complete: false }))
         }
         .boxed()
@@ -185,18 +150,6 @@ impl FileSource for OfflineRepo {
     }
 }
 
-#[derive(Deserialize)]
-struct CommitTree {
-    format_version: u64,
-    files: BTreeMap<String, CommitFile>,
-}
-
-#[derive(Deserialize)]
-struct CommitFile {
-    size: u64,
-    lfs_size: Option<u64>,
-}
-
 /// Reads the commit of a branch, a tag or another ref.
 async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCacheMiss> {
     let refs = home.join("refs");
@@ -205,12 +158,8 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCach
         return Err(missing(&refs, "does not contain the revision"));
     };
     let file = refs.join(path.as_str());
-    let text = disk::read_whole(&file, String::new(), MAX_REF_BYTES, &CallMeter::default()).await;
-    let text = match text {
-        Ok(text) => text,
-        Err(Error::TooLarge { .. }) => Vec::new(),
-        Err(_) => return Err(missing(&file, "does not exist")),
-    };
+    let text = disk::read_range(&file, 0..MAX_REF_BYTES).await;
+    let text = text.map_err(|_| missing(&file, "does not exist"))?.bytes;
     let commit = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
     commit.ok_or_else(|| missing(&file, "does not contain a commit"))
 }

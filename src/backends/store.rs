@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
-use super::stream::{self, FileStream};
-use super::{Fetch, Fetched, FileListing, FileSource, ListFuture};
+use super::source::{Fetch, Fetched, FileListing, FileSource, ListFuture};
 use crate::base::RangeBytes;
 use crate::base::meter::CallMeter;
 use crate::error::Error;
@@ -99,40 +98,36 @@ pub(crate) struct StoreFolder {
     pub(crate) store: Arc<dyn FileStore>,
     /// The name of the store in messages.
     pub(crate) name: String,
+    /// True if each read is a request to a server.
+    pub(crate) is_remote: bool,
     pub(crate) meter: CallMeter,
 }
 
 impl StoreFolder {
-    async fn read(&self, path: &RepoPath, range: Range<u64>) -> Result<RangeBytes, Error> {
-        self.meter.count_request(false);
-        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let read = self.store.read_range(path, range).await;
-        let mut read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
-        read.bytes.truncate(length);
-        self.meter.count_bytes(read.bytes.len());
-        Ok(read)
+    fn count_request(&self) {
+        if self.is_remote {
+            self.meter.count_request(false);
+        }
     }
 }
 
 impl FileSource for StoreFolder {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
-        self.read(path, range).map(|read| Ok(Fetched::new(read?, None))).boxed()
-    }
-
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
         async move {
-            let RangeBytes { bytes, file_size } = self.read(path, 0..limit).await?;
-            if file_size > limit {
-                return Err(Error::TooLarge { file: self.file_name(path), limit });
-            }
-            Ok(stream::from_whole(bytes, None))
+            self.count_request();
+            let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let read = self.store.read_range(path, range).await;
+            let mut read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
+            read.bytes.truncate(length);
+            self.meter.count_bytes(read.bytes.len());
+            Ok(Fetched::new(read, None))
         }
         .boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
-            self.meter.count_request(false);
+            self.count_request();
             let listed = self.store.list(folder).await;
             let listed = listed.map_err(|error| Error::from_io(self.name.clone(), error))?;
             Ok(listed.map(|files| FileListing { files, commit: None, is_complete: true }))
@@ -141,6 +136,9 @@ impl FileSource for StoreFolder {
     }
 
     fn file_name(&self, path: &RepoPath) -> String {
-        format!("{}/{path}", self.name)
+        match &*self.name {
+            "" => path.to_string(),
+            name => format!("{}/{path}", name.trim_end_matches('/')),
+        }
     }
 }

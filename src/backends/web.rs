@@ -7,13 +7,12 @@ use futures::future::{FutureExt, ready};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
-use super::stream::{self, FileStream};
-use super::{Fetch, Fetched, FileSource, ListFuture};
+use super::source::{self, Fetch, Fetched, FileSource, FileStream, ListFuture};
 use crate::base::RangeBytes;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
-use crate::http::{Http, HttpError, HubError, RequestFailure, ResponseChain, SafeUrl};
+use crate::http::{Http, HttpError, HttpErrorKind, HubError, ResponseChain, SafeUrl};
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The header that carries the commit of a file on a Hub. The CDN does not send it, and some mirrors send it only
@@ -45,7 +44,7 @@ impl FileSource for WebFolder {
         let events = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit));
         let file = self.file_name(path);
         let failed = move |failure| explain(file.clone(), failure, None);
-        stream::from_http(events, commit, failed).boxed()
+        source::from_http(events, commit, failed).boxed()
     }
 
     /// Web servers have no reliable listing.
@@ -89,23 +88,16 @@ fn sibling(url: &Url, file: &RepoPath, other: &RepoPath) -> Url {
 }
 
 /// Converts a request failure to the error for a file. `repo` is `None` on servers without repositories.
-pub(crate) fn explain(
-    file: String,
-    failure: RequestFailure,
-    repo: Option<(&RepoId, &Revision)>,
-) -> Error {
-    let RequestFailure { error, attempts, elapsed } = failure;
+pub(crate) fn explain(file: String, error: HttpError, repo: Option<(&RepoId, &Revision)>) -> Error {
+    let attempts = error.attempts;
     let message = match attempts {
         0 | 1 => format!("failed to fetch `{file}`"),
-        _ => {
-            let seconds = elapsed.as_secs_f64();
-            format!("failed to fetch `{file}` after {attempts} attempts in {seconds:.1} s")
-        }
+        _ => format!("failed to fetch `{file}` in {attempts} attempts"),
     };
-    let response = match error {
-        HttpError::TooLarge { limit, .. } => return Error::TooLarge { file, limit },
-        HttpError::Status(response) => response,
-        error => return Error::RequestFailed { message, attempts, source: Arc::new(error) },
+    let response = match error.kind {
+        HttpErrorKind::TooLarge { limit } => return Error::TooLarge { file, limit },
+        HttpErrorKind::Status(response) => response,
+        _ => return Error::RequestFailed { message, source: Arc::new(error) },
     };
     let (kind, source) = (refusal_kind(&response, repo.is_some()), Arc::<HubError>::from(response));
     let message = match (kind, repo) {

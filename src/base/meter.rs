@@ -16,18 +16,8 @@ pub struct CallMeter {
     call: Arc<Mutex<CallCounters>>,
     /// The totals of all calls of the client, including this one.
     client: Option<Arc<Mutex<CallCounters>>>,
-    limits: WaitLimits,
-}
-
-/// The limits of a call's waits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WaitLimits {
-    /// The end of the call; `None` if its timeout excludes waits for rate limits.
-    pub(crate) deadline: Option<Instant>,
-    /// The maximum total time that the call waits for rate limits; `None` for the limit of the retry policy.
-    pub(crate) max_wait: Option<Duration>,
-    /// True if the timeout also excludes waits for memory.
-    pub(crate) excludes_memory_waits: bool,
+    /// The end of the call; `None` if its timeout excludes waits.
+    deadline: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -41,20 +31,6 @@ struct CallCounters {
     wait_started: Option<Instant>,
     /// The end of the current wait.
     wait_end: Option<Instant>,
-    /// The number and the maximum of the retries of the last request that failed; `None` if no request is retried.
-    retry: Option<(usize, usize)>,
-}
-
-/// The reason why a call makes no progress, from [`CallMeter::current_wait`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallWait {
-    /// The time until the rate limit of a server ends; `None` if the call does not wait for a rate limit.
-    pub rate_limit: Option<Duration>,
-    /// The number of the current retry of a request; 0 if no request has failed.
-    pub retry: usize,
-    /// The maximum number of retries of that request.
-    pub max_retries: usize,
 }
 
 /// The totals of all calls of a client since it was built.
@@ -90,20 +66,12 @@ impl CallMeter {
     /// Creates the meter of a new call, whose counts are also added to this meter.
     pub(crate) fn start_call(&self) -> Self {
         lock(&self.call).stats.calls += 1;
-        Self {
-            call: Arc::default(),
-            client: Some(Arc::clone(&self.call)),
-            limits: WaitLimits::default(),
-        }
+        Self { call: Arc::default(), client: Some(Arc::clone(&self.call)), deadline: None }
     }
 
-    /// Returns a meter with the same counters for a call with these limits.
-    pub(crate) fn with_limits(self, limits: WaitLimits) -> Self {
-        Self { limits, ..self }
-    }
-
-    pub(crate) fn limits(&self) -> &WaitLimits {
-        &self.limits
+    /// Returns a meter with the same counters for a call that ends at a time.
+    pub(crate) fn with_deadline(self, deadline: Option<Instant>) -> Self {
+        Self { deadline, ..self }
     }
 
     /// Returns the totals.
@@ -155,7 +123,7 @@ impl CallMeter {
         lock(&self.call).waited()
     }
 
-    /// Returns the wait of the call for a rate limit or for the retry of a request; `None` if there is neither.
+    /// Returns the time until the rate limit ends that the call waits for; `None` if it does not wait.
     ///
     /// ```no_run
     /// # async fn example(client: hf_meta::Client) {
@@ -163,18 +131,16 @@ impl CallMeter {
     /// let call = client.model("bigscience/bloom").meter(&meter).count();
     /// # let _ = call;
     /// // In the task that draws the progress:
-    /// if let Some(wait) = meter.current_wait().and_then(|wait| wait.rate_limit) {
+    /// if let Some(wait) = meter.current_wait() {
     ///     println!("waiting for the rate limit, {} s", wait.as_secs());
     /// }
     /// # }
     /// ```
     #[must_use]
-    pub fn current_wait(&self) -> Option<CallWait> {
+    pub fn current_wait(&self) -> Option<Duration> {
         let counters = lock(&self.call);
-        let left = counters.wait_end.map(|end| end.saturating_duration_since(Instant::now()));
-        let rate_limit = left.filter(|left| counters.waiting > 0 && !left.is_zero());
-        let (retry, max_retries) = counters.retry.unwrap_or_default();
-        (rate_limit.is_some() || retry > 0).then_some(CallWait { rate_limit, retry, max_retries })
+        let left = counters.wait_end?.saturating_duration_since(Instant::now());
+        (counters.waiting > 0 && !left.is_zero()).then_some(left)
     }
 
     /// Sets the end of the current wait.
@@ -182,27 +148,21 @@ impl CallMeter {
         lock(&self.call).wait_end = Some(end);
     }
 
-    /// Sets the number and the maximum of the retries of a request; `None` when the request ends.
-    pub(crate) fn set_retry(&self, retry: Option<(usize, usize)>) {
-        lock(&self.call).retry = retry;
-    }
-
     /// Returns the waits that do not count towards the timeout of the call.
     pub(crate) fn excluded_from_timeout(&self) -> Duration {
-        self.limits.deadline.map_or_else(|| self.waited(), |_| Duration::ZERO)
+        self.deadline.map_or_else(|| self.waited(), |_| Duration::ZERO)
     }
 
     /// Returns the time left until the deadline of the call; `None` if it has none.
     pub(crate) fn time_left(&self) -> Option<Duration> {
-        Some(self.limits.deadline?.saturating_duration_since(Instant::now()))
+        Some(self.deadline?.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns whether the call may wait for a rate limit: before its deadline, and within the limit of all its waits,
-    /// which is `max_wait` unless the call has its own.
+    /// Returns whether the call may wait for a rate limit: before its deadline, and `max_wait` in total.
     pub(crate) fn may_wait(&self, wait: Duration, max_wait: Duration) -> bool {
         let total = self.waited().saturating_add(wait);
         let is_in_time = self.time_left().is_none_or(|left| wait <= left);
-        is_in_time && total <= self.limits.max_wait.unwrap_or(max_wait)
+        is_in_time && total <= max_wait
     }
 
     /// Starts a wait for a rate limit or for memory.

@@ -22,9 +22,6 @@ const UNFINISHED: &str = "unfinished";
 /// The age at which an unfinished file is deleted. The process that wrote it must have ended by then.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3_600);
 
-/// The maximum time to wait for the disk. After that, the call continues without the cache.
-const DISK_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// The maximum number of threads that wait for the disk.
 const MAX_THREADS: usize = 32;
 
@@ -68,8 +65,7 @@ struct CacheFolder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {
-    /// The number of entries: one per weight set and commit, one per branch, one per reader and revision, and one per
-    /// Hub for its known servers.
+    /// The number of entries: one per weight set and commit, one per branch, and one per reader and revision.
     pub entries: u64,
     /// The disk space used by the entries in bytes, counting whole blocks.
     pub bytes: u64,
@@ -145,24 +141,19 @@ impl Cache for DiskCache {
 }
 
 impl DiskCache {
-    /// Runs blocking disk access on a separate thread. Returns `None` if the disk does not respond in time. The work
-    /// then still occupies its thread, so the number of threads is limited.
+    /// Runs blocking disk access on a separate thread. If the caller stops waiting, the work still occupies its thread,
+    /// so the number of threads is limited.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let threads = Arc::clone(&self.0.threads);
-        let work = async {
-            let thread = threads.acquire_owned().await.ok()?;
-            let work = move || {
-                let result = work();
-                drop(thread);
-                result
-            };
-            tokio::task::spawn_blocking(work).await.ok()
+        let thread = Arc::clone(&self.0.threads).acquire_owned().await.ok()?;
+        let work = move || {
+            let result = work();
+            drop(thread);
+            result
         };
-        let done = tokio::time::timeout(DISK_TIMEOUT, work).await;
-        self.0.warn_once(done.map_err(io::Error::from)).flatten()
+        tokio::task::spawn_blocking(work).await.ok()
     }
 }
 

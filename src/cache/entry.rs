@@ -27,12 +27,6 @@ impl CacheKey {
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
-
-    /// Returns the key of the known servers of an endpoint.
-    pub(crate) fn known_servers(endpoint: &Endpoint) -> Self {
-        let parts = [VERSION, b"known servers", endpoint.url().as_str().as_bytes()];
-        Self(parts.into_iter().fold(Sha256::new(), add).finalize().into())
-    }
 }
 
 /// Formats the hash in hexadecimal.
@@ -80,11 +74,6 @@ impl CacheKeys {
     /// Returns the key of the commit that this reader has read at a revision.
     pub(crate) fn revision(&self, revision: &Revision) -> CacheKey {
         finish(&self.reader, "revision", revision.as_str())
-    }
-
-    /// Returns the key of the lease to read a revision. Nothing is stored under it.
-    pub(crate) fn lease(&self, revision: &Revision) -> CacheKey {
-        finish(&self.shared, "lease", revision.as_str())
     }
 }
 
@@ -186,21 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn server_hints_are_keyed_by_endpoint() {
-        let key = |url: &str| CacheKey::known_servers(&Endpoint::parse(url).unwrap());
-        let hub = key(Endpoint::HUGGING_FACE);
-        assert_eq!(hub, CacheKey::known_servers(&Endpoint::default()));
-        assert_ne!(hub, key("https://hub.example"));
-        assert_ne!(key("https://hub.example"), key("https://hub.example/path"));
-    }
-
-    #[test]
     fn each_kind_of_entry_has_its_own_key() {
         let (keys, name) = (CacheKeys::for_test(""), "1".repeat(40));
-        let revision = name.parse().unwrap();
-        let keys =
-            [keys.commit(&name.parse().unwrap()), keys.revision(&revision), keys.lease(&revision)];
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 3);
+        let (commit, revision) = (name.parse().unwrap(), name.parse().unwrap());
+        assert_ne!(keys.commit(&commit), keys.revision(&revision));
     }
 
     fn entry_key(target: &str) -> CacheKey {

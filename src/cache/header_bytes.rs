@@ -175,11 +175,6 @@ impl CachedFile {
         let is_behind = bytes.is_empty() && start < file_size;
         (!is_behind).then_some(RangeBytes { bytes, file_size })
     }
-
-    /// Returns all bytes of the file, if it is cached completely.
-    pub(crate) fn whole(self) -> Option<Deflated> {
-        (self.start.length() == self.file_size).then_some(self.start)
-    }
 }
 
 /// Encodes the paths and sizes of files; `None` if they cannot be encoded.

@@ -14,18 +14,17 @@ mod store;
 pub use disk::{DiskCache, DiskUsage};
 pub use entry::CacheKey;
 pub(crate) use entry::{CacheKeys, decode};
-pub(crate) use header_bytes::{CachedFile, CachedHeaders, Deflater};
+pub(crate) use header_bytes::{CachedHeaders, Deflater};
 pub use header_bytes::{HeaderBytes, HeaderFile};
 pub(crate) use recorder::Recorder;
-pub use store::{Cache, FillLease, MemoryCache};
-pub(crate) use store::{CachedRef, CachedRefAge, HeaderCache, within_limit};
+pub use store::{Cache, MemoryCache};
+pub(crate) use store::{CachedRef, CachedRefAge, HeaderCache};
 
 /// The use of the header cache by a call; see [`Model::cache_mode`](crate::Model::cache_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CacheMode {
-    /// Uses cached headers, the commit of a cached branch while it is
-    /// [fresh](crate::ClientBuilder::branch_ttl), and the memory of missing repositories.
+    /// Uses cached headers, and the commit of a cached branch while it is [fresh](crate::ClientBuilder::branch_ttl).
     #[default]
     Default,
     /// Requests the current commit of a branch and uses its cached headers. Use it after a notification that the

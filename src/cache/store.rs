@@ -55,12 +55,6 @@ pub trait Cache: fmt::Debug + Send + Sync + 'static {
 
     /// Stores an entry under `key`, replacing any earlier entry.
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()>;
-
-    /// Waits until no other process is filling the entry, and acquires the lease to fill it. A client coalesces its own
-    /// calls, so only a cache that several processes share needs it. The default implementation does not wait.
-    fn lease<'a>(&'a self, _key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
-        ready(FillLease::immediate()).boxed()
-    }
 }
 
 impl<C: Cache + ?Sized> Cache for Arc<C> {
@@ -70,48 +64,6 @@ impl<C: Cache + ?Sized> Cache for Arc<C> {
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
         (**self).put(key, entry)
-    }
-
-    fn lease<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
-        (**self).lease(key)
-    }
-}
-
-/// A lease that permits a call to fill a cache entry. It is released on drop.
-#[must_use]
-pub struct FillLease {
-    has_waited: bool,
-    on_end: Option<Box<dyn FnOnce() + Send>>,
-}
-
-impl FillLease {
-    /// Returns a lease that was granted without waiting and runs nothing when released.
-    pub fn immediate() -> Self {
-        Self { has_waited: false, on_end: None }
-    }
-
-    /// Returns a lease that calls `on_end` when released. Set `has_waited` if another call held the lease before, so
-    /// that the entry may have been stored in the meantime.
-    pub fn new(has_waited: bool, on_end: impl FnOnce() + Send + 'static) -> Self {
-        Self { has_waited, on_end: Some(Box::new(on_end)) }
-    }
-
-    pub(crate) fn has_waited(&self) -> bool {
-        self.has_waited
-    }
-}
-
-impl Drop for FillLease {
-    fn drop(&mut self) {
-        if let Some(on_end) = self.on_end.take() {
-            on_end();
-        }
-    }
-}
-
-impl fmt::Debug for FillLease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FillLease").field("has_waited", &self.has_waited).finish_non_exhaustive()
     }
 }
 
@@ -200,25 +152,21 @@ pub(crate) struct CachedRefAge {
 impl HeaderCache {
     /// Returns an entry. A cache that does not respond is a miss.
     pub(crate) async fn get(&self, meter: &CallMeter, key: &CacheKey) -> Option<Vec<u8>> {
-        within_limit(meter, CACHE_TIMEOUT, self.cache.get(key)).await?
+        within_limit(meter, self.cache.get(key)).await?
     }
 
     /// Stores a value. A cache that does not respond delays the call, but its result is complete.
     pub(crate) async fn put<T: Serialize>(&self, meter: &CallMeter, key: &CacheKey, value: &T) {
         if let Some(entry) = encode(key, value) {
-            within_limit(meter, CACHE_TIMEOUT, self.cache.put(key, entry)).await;
+            within_limit(meter, self.cache.put(key, entry)).await;
         }
     }
 }
 
-/// Runs an operation of a cache for at most `limit`, and at most a quarter of the time left for the call, so that
+/// Runs an operation of a cache for at most [`CACHE_TIMEOUT`], and at most a quarter of the time left for the call, so that
 /// neither a hanging cache nor the next operation exceeds the timeout of the call.
-pub(crate) async fn within_limit<T>(
-    meter: &CallMeter,
-    limit: Duration,
-    operation: impl Future<Output = T>,
-) -> Option<T> {
-    let limit = meter.time_left().map_or(limit, |left| limit.min(left / 4));
+async fn within_limit<T>(meter: &CallMeter, operation: impl Future<Output = T>) -> Option<T> {
+    let limit = meter.time_left().map_or(CACHE_TIMEOUT, |left| CACHE_TIMEOUT.min(left / 4));
     let done = timeout(limit, operation).await.ok();
     if done.is_none() {
         tracing::warn!(?limit, "the cache does not respond");

@@ -15,9 +15,11 @@ use crate::count::Configs;
 use crate::error::{Error, shared};
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
+#[cfg(feature = "rustls-no-provider")]
+use crate::http::parse_certificates;
 use crate::http::{AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, has_tls_provider};
-use crate::hub::{Endpoint, HubWarnings};
-use crate::inspect::{ClientMemory, Limits};
+use crate::hub::Endpoint;
+use crate::inspect::{Limits, client_memory};
 
 /// The maximum timeout. The HTTP library panics on a `Duration::MAX`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3_600);
@@ -47,10 +49,7 @@ const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANG
 pub struct ClientBuilder {
     endpoint: Result<Endpoint, Error>,
     token: Result<Option<HeaderValue>, Error>,
-    token_source: Option<String>,
-    proxy: Option<Result<Proxies, String>>,
     proxy_from_env: bool,
-    is_network_optional: bool,
     http: HttpSettings,
     /// The first error of a header or a certificate.
     invalid: Option<Error>,
@@ -69,10 +68,7 @@ impl Default for ClientBuilder {
         Self {
             endpoint: Ok(Endpoint::default()),
             token: Ok(None),
-            token_source: None,
-            proxy: None,
             proxy_from_env: false,
-            is_network_optional: false,
             http: HttpSettings::default(),
             invalid: None,
             call_timeout: None,
@@ -108,12 +104,7 @@ impl ClientBuilder {
     /// Sets the access token. It is sent only to the endpoint's origin. An empty token means none.
     pub fn token(self, token: impl Into<String>) -> Self {
         let token = Some(token.into()).filter(|token| !token.is_empty());
-        Self { token: token.as_deref().map(bearer).transpose(), token_source: None, ..self }
-    }
-
-    /// Sets the origin of the token, which warnings name.
-    pub(super) fn token_source(self, source: String) -> Self {
-        Self { token_source: Some(source), ..self }
+        Self { token: token.as_deref().map(bearer).transpose(), ..self }
     }
 
     /// Sets the timeout of a whole call, including retries and waits for rate limits. A call that would have to wait
@@ -214,30 +205,19 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets a proxy for all servers, such as `http://user:password@proxy.example:8080` or `socks5h://127.0.0.1:1080`;
-    /// none by default. Takes precedence over [`proxy_from_env`](Self::proxy_from_env).
-    pub fn proxy(self, url: impl AsRef<str>) -> Self {
-        Self { proxy: Some(Proxies::for_all(url.as_ref())), ..self }
-    }
-
     /// Sets whether to use the proxies from the environment (`https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`);
     /// `false` by default.
     pub fn proxy_from_env(self, enabled: bool) -> Self {
         Self { proxy_from_env: enabled, ..self }
     }
 
-    /// Sets whether the client is built even if the endpoint or the proxy is invalid; `false` by default. Calls that need
-    /// the network then return the error, and local files can be read.
-    pub fn network_optional(self, enabled: bool) -> Self {
-        Self { is_network_optional: enabled, ..self }
-    }
-
     /// Adds PEM-encoded root certificates, such as the certificate of a corporate CA. They are trusted in addition to
     /// the certificates of Mozilla or of the [system](Self::system_certificates).
     #[cfg(feature = "rustls-no-provider")]
     pub fn root_certificate_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
-        let added = self.http.root_certificates.add_pem(pem.as_ref());
-        self.valid(added.map_err(Error::http_client));
+        let certificates = parse_certificates(pem.as_ref()).map_err(Error::http_client);
+        let certificates = self.valid(certificates).unwrap_or_default();
+        self.http.root_certificates.extend(certificates);
         self
     }
 
@@ -319,14 +299,7 @@ impl ClientBuilder {
 
     /// Checks the settings and creates the state that the calls of a client share.
     pub(super) fn context(self) -> Result<ClientContext, Error> {
-        let mut unusable = None;
-        let endpoint = match self.endpoint.clone() {
-            Err(error) if self.is_network_optional => {
-                unusable = Some(error);
-                Endpoint::default()
-            }
-            endpoint => endpoint?,
-        };
+        let endpoint = self.endpoint.clone()?;
         if !has_tls_provider() {
             let message = "no TLS provider is installed; call \
                            `rustls::crypto::CryptoProvider::install_default`";
@@ -336,29 +309,17 @@ impl ClientBuilder {
         let no_cache = || Error::setting("hub_cache", "offline mode requires a cache folder");
         let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or_else(no_cache));
         self.invalid.map_or(Ok(()), Err)?;
-        let from_env = || self.proxy_from_env.then(|| Proxies::from_env(endpoint.url()));
-        let proxies = self.proxy.or_else(from_env).transpose();
-        let proxies = match proxies.map_err(|message| Error::setting("proxy", message)) {
-            Err(error) if self.is_network_optional => {
-                unusable.get_or_insert(error);
-                None
-            }
-            proxies => proxies?,
-        };
+        let proxies = self.proxy_from_env.then(|| Proxies::from_env(endpoint.url())).transpose();
+        let proxies = proxies.map_err(|message| Error::setting("proxy", message))?;
         let settings = HttpSettings { proxies, ..self.http };
         let limits = Limits { concurrency: settings.max_concurrent_requests, ..self.limits };
-        let needs_validation = !settings.root_certificates.is_empty() || settings.hook.is_some();
         let http = Http::new(endpoint.url().clone(), self.token?, settings);
-        if needs_validation {
-            http.validate().map_err(Error::http_client)?;
-        }
         let (branch_ttl, stale_if_error) = (self.branch_ttl, self.stale_if_error);
         Ok(ClientContext {
             http,
             endpoint,
-            unusable,
-            warnings: Arc::new(HubWarnings::new(self.token_source)),
-            memory: ClientMemory::default(),
+            warnings: Arc::default(),
+            memory: client_memory(),
             limits,
             totals: CallMeter::default(),
             formats: self.formats,
@@ -370,7 +331,6 @@ impl ClientBuilder {
                 stale_if_error,
             }),
             offline: offline.transpose()?,
-            known_servers_loaded: Arc::default(),
         })
     }
 

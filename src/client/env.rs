@@ -4,8 +4,6 @@
 use std::env;
 use std::path::PathBuf;
 
-use serde_json::Value;
-
 use super::builder::ClientBuilder;
 use crate::cache::DiskCache;
 
@@ -37,8 +35,8 @@ impl ClientBuilder {
         if let Some(folder) = hub_cache() {
             builder = builder.hub_cache(folder);
         }
-        if let Some((token, source)) = environment_token() {
-            builder = builder.token(token).token_source(source);
+        if let Some((token, _)) = environment_token() {
+            builder = builder.token(token);
         }
         builder
     }
@@ -80,23 +78,6 @@ pub fn environment_token() -> Option<(String, String)> {
     }
     let variable = |name: &str| Some((text(name)?, name.to_owned()));
     variable("HF_TOKEN").or_else(|| variable("HUGGING_FACE_HUB_TOKEN")).or_else(saved_token)
-}
-
-/// Returns whether an AI agent runs the program, as the command `hf` finds out: `AI_AGENT` or `AGENT` is set, or a
-/// variable of the agents that `hf` lists in `HF_HOME`.
-#[must_use]
-pub fn is_run_by_agent() -> bool {
-    let is_listed = || {
-        let list = std::fs::read(hub_home()?.join(".agent_harnesses.json")).ok()?;
-        let list: Value = serde_json::from_slice(&list).ok()?;
-        let agents = list["harnesses"].as_object()?.values();
-        let mut variables = agents.filter_map(|agent| agent["envVars"].as_object()).flatten();
-        Some(variables.any(|(name, value)| {
-            text(name).is_some_and(|found| *value == "*" || *value == found.as_str())
-        }))
-    };
-    ["AI_AGENT", "AGENT"].into_iter().any(|name| text(name).is_some())
-        || is_listed().unwrap_or_default()
 }
 
 /// Returns the token that `huggingface-cli login` saved.

@@ -19,7 +19,7 @@ pub use self::blocking::block_on;
 pub use self::builder::ClientBuilder;
 use self::builder::bearer;
 use self::context::ClientContext;
-pub use self::env::{environment_token, is_run_by_agent};
+pub use self::env::environment_token;
 pub use self::model::Model;
 use crate::backends::explain;
 use crate::base::blocking::in_task;
@@ -27,7 +27,7 @@ use crate::base::meter::{CallMeter, ClientStats};
 use crate::error::Error;
 use crate::http::{RemainingQuota, SafeUrl};
 use crate::hub::api::next_page;
-use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
+use crate::hub::{Endpoint, RepoId, Source};
 
 /// The order in which [`Client::run_many`] returns results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -107,7 +107,7 @@ impl Client {
     pub fn with_token(&self, token: impl AsRef<str>) -> Result<Self, Error> {
         let token = Some(token.as_ref()).filter(|token| !token.is_empty());
         let http = self.context.http.with_token(token.map(bearer).transpose()?);
-        let warnings = Arc::new(HubWarnings::new(None));
+        let warnings = Arc::default();
         Ok(Self {
             context: Arc::new(ClientContext {
                 http,

@@ -157,13 +157,6 @@ impl Model {
         self
     }
 
-    /// Sets the maximum total time that each call waits for rate limits, overriding
-    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait). `None` restores the default.
-    pub fn max_wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
-        self.options.max_wait = wait.into();
-        self
-    }
-
     /// Sets whether the timeout excludes waits, for rate limits and for a [`LargeCallLimit`]; `false` by default. Use
     /// it for jobs with many calls, in which a wait says nothing about the repository.
     pub fn exclude_waits_from_timeout(mut self, enabled: bool) -> Self {
@@ -320,9 +313,7 @@ impl Model {
     pub fn hub_reported_count(
         &self,
     ) -> impl Future<Output = Result<Option<HubReportedCount>, Error>> + Send + use<> {
-        self.call(async |mut call| {
-            call.with_token_fallback(|call| call.files.reported_count().boxed()).await
-        })
+        self.call(|call| async move { call.files.reported_count().await })
     }
 
     /// Lists all weight sets in the repository or folder, judging by file names alone. Returns `None` if the files
@@ -335,7 +326,7 @@ impl Model {
     pub fn weight_sets(
         &self,
     ) -> impl Future<Output = Result<Option<Vec<WeightSet>>, Error>> + Send + use<> {
-        self.call(async |mut call| call.with_token_fallback(|call| call.list_sets().boxed()).await)
+        self.call(|call| async move { call.list_sets().await })
     }
 
     /// Returns the weight sets that are loaded together with a main weight set: the other components of a diffusers
@@ -351,12 +342,9 @@ impl Model {
         main: &RepoPath,
     ) -> impl Future<Output = Result<Vec<WeightSet>, Error>> + Send + use<> {
         let main = main.clone();
-        self.call_alone(async move |mut call: Call| {
-            call.with_token_fallback(|call| {
-                let main = main.clone();
-                async move { call.loaded_with(&main).await }.boxed()
-            })
-            .await
+        self.call(move |call| {
+            let main = main.clone();
+            async move { call.loaded_with(&main).await }
         })
     }
 
@@ -383,12 +371,9 @@ impl Model {
         max_bytes: u64,
     ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send + use<> {
         let path = path.clone();
-        self.call_alone(async move |mut call: Call| {
-            call.with_token_fallback(|call| {
-                let path = path.clone();
-                async move { Ok(call.files.read_whole(&path, max_bytes).await?.value) }.boxed()
-            })
-            .await
+        self.call(move |call| {
+            let path = path.clone();
+            async move { Ok(call.files.read_whole(&path, max_bytes).await?.value) }
         })
     }
 
@@ -397,8 +382,7 @@ impl Model {
     ///
     /// Store the bytes to count again later, with [`Model::recount`].
     pub fn count_and_record(&self) -> impl Future<Output = RecordedCount> + Send + use<> {
-        let call = self.call_alone(async |call| Ok(call.record().await));
-        call.map(|recorded| match recorded {
+        self.call(Call::record).map(|recorded| match recorded {
             Ok(recorded) => recorded,
             Err(error) => RecordedCount { result: Err(error), path: None, bytes: None },
         })
@@ -414,6 +398,6 @@ impl Model {
         &self,
         bytes: HeaderBytes,
     ) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
-        self.call_alone(|call| call.recount(bytes))
+        self.call(move |call| call.recount(bytes.clone()))
     }
 }

@@ -9,12 +9,12 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-use super::context::CallKey;
+use super::context::{CallKey, ClientContext};
 use super::model::Model;
-use crate::backends::{DiskFolder, FileListing, Origin, StoreFolder, WebFolder};
-use crate::base::meter::{CallMeter, WaitLimits};
-use crate::cache::CacheMode;
+use crate::backends::{FileListing, Origin, StoreFolder, WebFolder, local_folder};
+use crate::base::meter::CallMeter;
 use crate::error::Error;
+use crate::error_kind::ErrorKind;
 use crate::formats::weight_sets::ListedFile;
 use crate::formats::{Formats, RepoPath, clip};
 use crate::hub::Source;
@@ -38,87 +38,66 @@ impl Model {
     ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
     where
         T: Clone + Send + Sync + 'static,
-        Read: FnOnce(Call) -> Reading + Send + 'static,
+        Read: FnMut(Call) -> Reading + Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send + 'static,
     {
         let model = self.clone();
         // Boxed, because callers embed the future in larger futures, and moving those would copy it.
         Box::pin(async move {
-            let Some(key) = model.key(TypeId::of::<T>()) else {
-                return model.call_alone(read).await;
-            };
-            let (limit, meter) = model.limited(model.context.totals.start_call());
-            let calls = Arc::clone(&model.context.shared_calls);
-            let shared = calls.join_or_start(key, meter.clone(), model.run(read, meter));
-            let call = within_timeout(limit, &shared.meter, shared.result);
-            call.await.ok_or(Error::DeadlineExceeded { limit })?
-        })
-    }
-
-    /// Runs a call within its timeout, even if an equal call is in flight.
-    pub(super) fn call_alone<T, Read, Reading>(
-        &self,
-        read: Read,
-    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
-    where
-        T: Send,
-        Read: FnOnce(Call) -> Reading + Send,
-        Reading: Future<Output = Result<T, Error>> + Send,
-    {
-        let model = self.clone();
-        Box::pin(async move {
             let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.start_call());
-            let (limit, meter) = model.limited(meter);
+            let (key, (limit, meter)) = (model.key::<Read>(), model.limited(meter));
+            let calls = Arc::clone(&model.context.shared_calls);
             let call = model.run(read, meter.clone());
-            within_timeout(limit, &meter, call).await.ok_or(Error::DeadlineExceeded { limit })?
+            let done = if let Some(key) = key {
+                let shared = calls.join_or_start(key, meter, call);
+                within_timeout(limit, &shared.meter, shared.result.clone()).await
+            } else {
+                within_timeout(limit, &meter, call).await
+            };
+            done.ok_or(Error::DeadlineExceeded { limit })?
         })
     }
 
-    /// Runs a call without a timeout.
-    async fn run<T, Read, Reading>(self, read: Read, meter: CallMeter) -> Result<T, Error>
+    /// Runs a call without a timeout. If the Hub rejects the token, runs it again without the token, because a public
+    /// repository needs no token.
+    async fn run<T, Read, Reading>(self, mut read: Read, meter: CallMeter) -> Result<T, Error>
     where
-        Read: FnOnce(Call) -> Reading,
+        Read: FnMut(Call) -> Reading,
         Reading: Future<Output = Result<T, Error>>,
     {
-        let (token, calls) = (self.context.http.authorization(), &self.context.shared_calls);
-        let repo = match &self.source {
-            Ok(Source::Repo { repo, .. }) if self.store.is_none() => Some(repo),
-            _ => None,
-        };
-        if self.options.cache_mode == CacheMode::Default
-            && let Some(missing) = repo.and_then(|repo| calls.missing(token, repo))
-        {
-            return Err(missing);
-        }
         let source = self.source.as_ref().ok().map(tracing::field::display);
         let span = tracing::info_span!("call", source);
         let call = async {
-            let result = read(self.start(meter.clone()).await?).await;
-            self.context.save_known_servers(&meter).await;
-            result
+            let rejected = match read(self.start(&self.context, meter.clone()).await?).await {
+                Err(error) if error.kind() == ErrorKind::RejectedToken => error,
+                done => return done,
+            };
+            let Some(anonymous) = self.context.anonymous() else { return Err(rejected) };
+            match read(self.start(&anonymous, meter).await?).await {
+                Err(error) if error.is_denied() || error.kind() == ErrorKind::RepoNotFound => {
+                    Err(rejected)
+                }
+                done => {
+                    anonymous.warnings.warn_rejected_token();
+                    done
+                }
+            }
         };
-        let result = call.instrument(span).await;
-        if let Some(repo) = repo {
-            calls.remember(token, repo, &result);
-        }
-        result
+        call.instrument(span).await
     }
 
-    /// Returns the timeout of a call, and its meter with the limits of its waits.
+    /// Returns the timeout of a call, and its meter with the end of the call.
     fn limited(&self, meter: CallMeter) -> (Duration, CallMeter) {
-        let ReadOptions { timeout, max_wait, exclude_waits, .. } = self.options;
+        let ReadOptions { timeout, exclude_waits, .. } = self.options;
         let timeout = timeout.or(self.context.call_timeout);
         let includes_waits = timeout.filter(|_| !exclude_waits);
-        let meter = meter.with_limits(WaitLimits {
-            deadline: includes_waits.and_then(|limit| Instant::now().checked_add(limit)),
-            max_wait,
-            excludes_memory_waits: exclude_waits,
-        });
-        (timeout.unwrap_or(DEFAULT_TIMEOUT), meter)
+        let deadline = includes_waits.and_then(|limit| Instant::now().checked_add(limit));
+        (timeout.unwrap_or(DEFAULT_TIMEOUT), meter.with_deadline(deadline))
     }
 
-    /// Returns the identity of a call; `None` if it must not be shared, because the caller observes or controls it.
-    fn key(&self, output: TypeId) -> Option<CallKey> {
+    /// Returns the identity of a call; `None` if it must not be shared, because the caller observes or controls it, or
+    /// because `Read` captures a value, which equal calls could differ in.
+    fn key<Read: 'static>(&self) -> Option<CallKey> {
         let Self {
             on_progress: None,
             on_header: None,
@@ -131,10 +110,13 @@ impl Model {
         else {
             return None;
         };
-        let source = self.source.clone().ok()?;
+        if size_of::<Read>() > 0 {
+            return None;
+        }
+        let (operation, source) = (TypeId::of::<Read>(), self.source.clone().ok()?);
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
         let token = self.context.http.authorization().to_vec();
-        Some(CallKey { output, runtime, token, source, options: self.options.clone() })
+        Some(CallKey { operation, runtime, token, source, options: self.options.clone() })
     }
 
     /// Returns the formats to read.
@@ -146,15 +128,8 @@ impl Model {
         })
     }
 
-    async fn start(&self, meter: CallMeter) -> Result<Call, Error> {
+    async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<Call, Error> {
         let source = self.source.clone()?;
-        let is_local = self.store.is_some() || matches!(source, Source::Local(_));
-        if let Some(error) = &self.context.unusable
-            && !is_local
-            && self.context.offline.is_none()
-        {
-            return Err(error.clone());
-        }
         let formats = self.formats()?;
         let known_files =
             self.options.known_files.as_deref().map(|files| known_files(&source, files));
@@ -163,27 +138,27 @@ impl Model {
                 let revision = revision.clone().unwrap_or_default();
                 let origin = if let Some(store) = &self.store {
                     let (store, name) = (Arc::clone(store), repo.to_string());
-                    let folder = StoreFolder { store, name, meter: meter.clone() };
-                    Origin::Folder(Arc::new(folder))
+                    let meter = meter.clone();
+                    Origin::Folder(Arc::new(StoreFolder { store, name, is_remote: true, meter }))
                 } else {
                     let hooks = self.hooks.clone();
-                    self.context.repo(repo, revision, meter.clone(), hooks).await
+                    client.repo(repo, revision, meter.clone(), hooks).await
                 };
                 (origin, Target::from_path(&formats, path.clone()))
             }
-            Source::Url(_) if self.context.offline.is_some() => {
+            Source::Url(_) if client.offline.is_some() => {
                 return Err(Error::Offline { url: source.to_string() });
             }
             Source::Url(url) => {
                 let file = file_of(url);
                 let target = Target::from_file(file.clone());
-                let (http, url) = (self.context.http.with_meter(meter.clone()), url.clone());
+                let (http, url) = (client.http.with_meter(meter.clone()), url.clone());
                 let folder = WebFolder { http, url, file };
                 (Origin::Folder(Arc::new(folder)), target)
             }
             Source::Local(path) => {
                 let (folder, target) = on_disk(&formats, path).await?;
-                let folder = DiskFolder { folder, meter: meter.clone() };
+                let folder = local_folder(folder, meter.clone());
                 (Origin::Folder(Arc::new(folder)), target)
             }
         };
@@ -192,15 +167,15 @@ impl Model {
             target,
             formats,
             options: self.options.clone(),
-            limits: self.context.limits,
-            cache: self.context.header_cache.clone(),
+            limits: client.limits,
+            cache: client.header_cache.clone(),
             known_files,
             on_progress: self.on_progress.clone(),
             on_header: self.on_header.clone(),
             hooks: self.hooks.clone(),
             started: std::time::Instant::now(),
             meter,
-            memory: CallMemory::new(&self.context.memory),
+            memory: CallMemory::new(Arc::clone(&client.memory)),
             large: self.large_calls.as_ref().map(LargeCallLimit::start_call),
         };
         Ok(Call {

@@ -40,7 +40,6 @@ pub mod architecture {}
 /// [`Model::cache_mode`]: crate::Model::cache_mode
 /// [`Client`]: crate::Client
 /// [`DiskCache`]: crate::DiskCache
-/// [connect ahead]: crate::docs::reading#connections
 /// [`Cache`]: crate::Cache
 /// [`ClientBuilder::offline`]: crate::ClientBuilder::offline
 /// [pytorch]: crate::docs::pytorch#requests
@@ -194,7 +193,6 @@ pub mod quantization {}
 /// [`FetchStats::requests`]: crate::FetchStats
 /// [`RetryPolicy`]: crate::RetryPolicy
 /// [`RetryPolicy::max_wait`]: crate::RetryPolicy::max_wait
-/// [`Model::max_wait`]: crate::Model::max_wait
 /// [`RetryPolicy::max_attempts`]: crate::RetryPolicy::max_attempts
 /// [`connect_timeout`]: crate::ClientBuilder::connect_timeout
 /// [`read_timeout`]: crate::ClientBuilder::read_timeout

@@ -5,7 +5,7 @@ use url::Url;
 use super::*;
 use crate::backends::explain;
 use crate::formats::safetensors::SafetensorsIndexJson;
-use crate::http::{RequestFailure, SafeUrl};
+use crate::http::SafeUrl;
 
 /// A row of the table: code, predicate and status.
 type Row = (&'static str, &'static str, u16);
@@ -40,22 +40,17 @@ fn response(status: u16, code: Option<&str>, retry_after: Option<Duration>) -> B
 
 /// Returns the error for a response to a request for a file of a repository.
 fn explained(response: Box<HubError>) -> Error {
-    request_failed(HttpError::Status(response))
+    request_failed(HttpErrorKind::Status(response))
 }
 
 fn refused(status: u16) -> Error {
     explained(response(status, None, None))
 }
 
-fn request_failed(error: HttpError) -> Error {
-    let failure = RequestFailure { error, attempts: 1, elapsed: Duration::ZERO };
+fn request_failed(kind: HttpErrorKind) -> Error {
+    let error = HttpError::new(kind, "the cause".to_owned());
     let (repo, revision) = ("org/model".parse().unwrap(), Revision::default());
-    explain("org/model/x".to_owned(), failure, Some((&repo, &revision)))
-}
-
-fn transport(kind: TransportKind) -> Error {
-    let source = Arc::new(io::Error::from(io::ErrorKind::ConnectionReset));
-    request_failed(HttpError::Transport { url: url(), proxy: None, kind, source })
+    explain("org/model/x".to_owned(), error, Some((&repo, &revision)))
 }
 
 /// Returns errors of a kind, each of which has the predicate and the status of the table.
@@ -121,14 +116,14 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
         }
         ErrorKind::Changed => vec![Error::Changed { message: "its size changed".to_owned() }],
         ErrorKind::RateLimited => {
-            vec![refused(429), request_failed(HttpError::RateLimited { url: url(), wait })]
+            vec![refused(429), request_failed(HttpErrorKind::RateLimited { wait })]
         }
         ErrorKind::Refused => [408, 500, 502, 503, 504].map(refused).into(),
         ErrorKind::Network => {
-            vec![transport(TransportKind::Connect), transport(TransportKind::Interrupted)]
+            vec![request_failed(HttpErrorKind::Connect), request_failed(HttpErrorKind::Interrupted)]
         }
         ErrorKind::Timeout => {
-            vec![Error::DeadlineExceeded { limit: wait }, transport(TransportKind::Timeout)]
+            vec![Error::DeadlineExceeded { limit: wait }, request_failed(HttpErrorKind::Timeout)]
         }
         ErrorKind::Offline => vec![Error::Offline { url: url().to_string() }],
         ErrorKind::NotCached => {
@@ -146,10 +141,10 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
 
 #[test]
 fn the_source_can_be_downcast_to_the_type_of_the_field() {
-    let held = request_failed(HttpError::RateLimited { url: url(), wait: Duration::ZERO });
+    let held = request_failed(HttpErrorKind::RateLimited { wait: Duration::ZERO });
     let source = std::error::Error::source(&held).unwrap();
-    let cause = source.downcast_ref::<Arc<HttpError>>().map(|cause| &**cause);
-    assert!(matches!(cause, Some(HttpError::RateLimited { .. })), "{source:?}");
+    let cause = source.downcast_ref::<Arc<HttpError>>().map(|cause| &cause.kind);
+    assert!(matches!(cause, Some(HttpErrorKind::RateLimited { .. })), "{source:?}");
     let refused = refused(500);
     let source = std::error::Error::source(&refused).unwrap();
     let response = source.downcast_ref::<Arc<HubError>>();
@@ -194,10 +189,10 @@ fn refusals_and_network_failures_may_be_permanent() {
         );
     }
     let failed = [
-        transport(TransportKind::Certificate),
-        transport(TransportKind::Setup),
-        request_failed(HttpError::ForbiddenAddress { url: url() }),
-        request_failed(HttpError::Redirect { url: url(), reason: "too many redirects" }),
+        request_failed(HttpErrorKind::Certificate),
+        request_failed(HttpErrorKind::Setup),
+        request_failed(HttpErrorKind::ForbiddenAddress),
+        request_failed(HttpErrorKind::Redirect),
     ];
     for error in failed {
         assert_eq!((error.kind(), error.is_transient()), (ErrorKind::Network, false), "{error:?}");
@@ -210,17 +205,17 @@ fn the_wait_and_the_status_come_from_the_response_or_from_the_gate() {
     let refused = explained(response(429, None, Some(wait)));
     assert_eq!((refused.status(), refused.retry_after()), (Some(429), Some(wait)));
     assert_eq!(refused.kind(), ErrorKind::RateLimited);
-    let held = request_failed(HttpError::RateLimited { url: url(), wait });
+    let held = request_failed(HttpErrorKind::RateLimited { wait });
     assert_eq!((held.status(), held.retry_after()), (None, Some(wait)));
     let wait = Duration::from_millis(1_001);
-    let rounded = request_failed(HttpError::RateLimited { url: url(), wait });
+    let rounded = request_failed(HttpErrorKind::RateLimited { wait });
     assert_eq!((held.retry_after_secs(), rounded.retry_after_secs()), (Some(60), Some(2)));
     let (file, source) = ("x".to_owned(), response(404, None, None));
     let missing = Error::FileNotFound { file, source: Arc::<HubError>::from(source) };
     assert_eq!((missing.status(), missing.retry_after()), (Some(404), None));
     assert_eq!(missing.retry_after_secs(), None);
     assert_eq!([refused, missing].map(|error| error.http_status()), [503, 404]);
-    let certificate = transport(TransportKind::Certificate);
+    let certificate = request_failed(HttpErrorKind::Certificate);
     assert_eq!(certificate.http_status(), 502, "repeating the call does not help");
-    assert!(certificate.chain().ends_with(": connection reset"), "{}", certificate.chain());
+    assert!(certificate.chain().ends_with(": the cause"), "{}", certificate.chain());
 }

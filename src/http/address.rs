@@ -241,7 +241,7 @@ mod tests {
     }
 
     fn guard(endpoint: &str, proxy: Option<&str>) -> AddressGuard {
-        let proxies = proxy.map(|proxy| Proxies::for_all(proxy).unwrap());
+        let proxies = proxy.map(Proxies::for_test);
         let endpoint = Url::parse(endpoint).unwrap();
         AddressGuard::new(&endpoint, AddressPolicy::Public, proxies.as_ref())
     }

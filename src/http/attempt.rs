@@ -1,4 +1,4 @@
-//! A single attempt at a request, with its counters, tracing span and permits.
+//! A single attempt at a request, with its counters and permits.
 
 use std::ops::Range;
 
@@ -6,8 +6,6 @@ use ::url::Url;
 use reqwest::header::HeaderMap;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use tracing::field::{Empty, debug};
-use tracing::{Span, debug_span};
 
 use super::SafeUrl;
 use super::error::HttpError;
@@ -51,7 +49,6 @@ pub(super) struct Attempt<'a> {
     started: Instant,
     /// Body bytes received in this attempt.
     bytes: u64,
-    span: Span,
 }
 
 impl<'a> Attempt<'a> {
@@ -61,14 +58,6 @@ impl<'a> Attempt<'a> {
         requested: Requested<'a>,
         meter: &'a CallMeter,
     ) -> Self {
-        let span = debug_span!(
-            "attempt",
-            attempt = number,
-            range = requested.range(),
-            status = Empty,
-            bytes = Empty,
-            elapsed = Empty,
-        );
         Self {
             url,
             requested,
@@ -79,13 +68,7 @@ impl<'a> Attempt<'a> {
             number,
             started: Instant::now(),
             bytes: 0,
-            span,
         }
-    }
-
-    /// Returns the tracing span that covers the attempt.
-    pub(super) fn span(&self) -> Span {
-        self.span.clone()
     }
 
     pub(super) fn count_bytes(&mut self, bytes: usize) {
@@ -102,7 +85,6 @@ impl<'a> Attempt<'a> {
     /// Ends the attempt and logs its result.
     pub(super) fn finish<T>(self, result: Result<T, HttpError>) -> Result<T, HttpError> {
         let Self { number: attempt, started, status, bytes, .. } = self;
-        let _entered = self.span.enter();
         let (url, range) = (SafeUrl::from(self.url), self.requested.range());
         let elapsed = started.elapsed();
         match &result {
@@ -112,15 +94,6 @@ impl<'a> Attempt<'a> {
             }
         }
         result
-    }
-}
-
-/// Records the remaining span fields, even if the call is dropped during the attempt.
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        self.span.record("status", self.status);
-        self.span.record("bytes", self.bytes);
-        self.span.record("elapsed", debug(self.started.elapsed()));
     }
 }
 

@@ -13,8 +13,8 @@ use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
 use super::SafeUrl;
 use super::attempt::{Attempt, ResponseChain};
-use super::error::{HttpError, RangeError};
-use super::range::BodySlice;
+use super::error::{Defect, HttpError, HttpErrorKind};
+use super::range::{BodySlice, UNEXPECTED_ENCODING, wrong_headers, wrong_length};
 use crate::base::BodyEvent;
 
 /// The sending half of a stream of body events.
@@ -38,8 +38,7 @@ pub(super) async fn read_slice(
     let mut offset = slice.offset;
     while len(&bytes) < slice.length {
         let Some(chunk) = next_chunk(&mut response, attempt).await? else {
-            let source = RangeError::WrongLength { expected: slice.length, found: len(&bytes) };
-            return Err(HttpError::range(response.url(), source));
+            return Err(HttpError::defect(response.url(), wrong_length(slice.length, len(&bytes))));
         };
         let skipped = offset.min(len(&chunk));
         offset -= skipped;
@@ -49,8 +48,8 @@ pub(super) async fn read_slice(
     if !slice.is_prefix
         && (len(&bytes) > slice.length || next_chunk(&mut response, attempt).await?.is_some())
     {
-        let source = RangeError::BodyTooLong { expected: slice.length };
-        return Err(HttpError::range(response.url(), source));
+        let description = format!("expected {} bytes, got more", slice.length);
+        return Err(HttpError::defect(response.url(), (HttpErrorKind::WrongBody, description)));
     }
     bytes.truncate(usize::try_from(slice.length).unwrap_or(usize::MAX));
     Ok(bytes)
@@ -65,15 +64,18 @@ pub(super) async fn send_file(
     events: &mut EventSender,
 ) -> Result<(), HttpError> {
     let url = response.url().clone();
-    let invalid = |source| HttpError::range(&url, source);
-    let not_decoded = |error: io::Error| match error.kind() {
-        io::ErrorKind::FileTooLarge => HttpError::TooLarge { url: SafeUrl::from(&url), limit },
-        _ => invalid(RangeError::CorruptGzip),
+    let not_decoded = |error: io::Error| {
+        if error.kind() == io::ErrorKind::FileTooLarge {
+            return HttpError::too_large(&url, limit);
+        }
+        let description = "the gzip body is corrupt".to_owned();
+        HttpError::defect(&url, (HttpErrorKind::WrongBody, description))
     };
     if response.content_length().is_some_and(|expected| expected > limit) {
-        return Err(not_decoded(io::ErrorKind::FileTooLarge.into()));
+        return Err(HttpError::too_large(&url, limit));
     }
-    let mut decoder = BodyDecoder::new(response.headers(), limit).map_err(invalid)?;
+    let mut decoder = BodyDecoder::new(response.headers(), limit)
+        .map_err(|defect| HttpError::defect(&url, defect))?;
     while let Some(chunk) = next_chunk(&mut response, attempt).await? {
         let bytes = decoder.decode(chunk).map_err(not_decoded)?;
         events.send(BodyEvent::Bytes(bytes)).await.ok();
@@ -92,8 +94,9 @@ async fn next_chunk(
 ) -> Result<Option<Bytes>, HttpError> {
     loop {
         let chunk = response.chunk().await;
-        let chunk =
-            chunk.map_err(|error| HttpError::transport(SafeUrl::from(response.url()), error))?;
+        let chunk = chunk.map_err(|error| {
+            HttpError::transport(&SafeUrl::from(response.url()), error, || None)
+        })?;
         attempt.count_bytes(chunk.as_ref().map_or(0, Bytes::len));
         if chunk.as_ref().is_none_or(|chunk| !chunk.is_empty()) {
             return Ok(chunk);
@@ -117,7 +120,7 @@ enum BodyDecoder {
 
 impl BodyDecoder {
     /// Creates the decoder for a response's `Content-Encoding`. It decodes at most `limit` bytes.
-    fn new(headers: &HeaderMap, limit: u64) -> Result<Self, RangeError> {
+    fn new(headers: &HeaderMap, limit: u64) -> Result<Self, Defect> {
         let encoding =
             headers.get(CONTENT_ENCODING).map_or(&b"identity"[..], HeaderValue::as_bytes);
         if encoding.eq_ignore_ascii_case(b"identity") {
@@ -127,7 +130,7 @@ impl BodyDecoder {
             let file = LimitedBuffer { bytes: Vec::new(), remaining: limit };
             return Ok(Self::Gzip(Box::new(GzDecoder::new(file))));
         }
-        Err(RangeError::UnexpectedEncoding)
+        Err(wrong_headers(UNEXPECTED_ENCODING))
     }
 
     /// Decodes the next bytes of the body.
@@ -237,10 +240,8 @@ mod tests {
         for encoding in ["br", "zstd", "deflate", "gzip, gzip", ""] {
             let value = HeaderValue::from_str(encoding).unwrap();
             let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
-            assert!(
-                matches!(BodyDecoder::new(&headers, 9), Err(RangeError::UnexpectedEncoding)),
-                "{encoding}"
-            );
+            let defect = BodyDecoder::new(&headers, 9).err();
+            assert_eq!(defect, Some(wrong_headers(UNEXPECTED_ENCODING)), "{encoding}");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The HTTP client, whose requests share connections, rate limits and settings.
 
+use std::mem::replace;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::url::Url;
 use reqwest::header::{HeaderMap, HeaderValue};
-use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -50,11 +50,6 @@ impl Http {
             meter: CallMeter::default(),
             settings,
         }
-    }
-
-    /// Builds the client of the HTTP library now, to report invalid settings early.
-    pub(crate) fn validate(&self) -> Result<(), reqwest::Error> {
-        self.clients.validate()
     }
 
     /// Returns a client with another token. It shares the connections and the limit on requests in flight with this
@@ -105,49 +100,23 @@ impl Http {
 /// after 90 s without use.
 pub(super) const ASSUMED_OPEN: Duration = Duration::from_secs(60);
 
-/// Facts about the servers of an endpoint, saved for later processes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ServerHints {
-    /// The origin that the endpoint redirects to; empty if unknown.
-    pub(super) redirect_origin: String,
-    /// True if the endpoint does not speak HTTP/2.
-    pub(super) endpoint_is_http1: bool,
-    /// True if the redirect origin does not speak HTTP/2.
-    pub(super) redirect_is_http1: bool,
-}
-
-/// The origin that the endpoint last redirected a range request to.
+/// The `https` origin that the endpoint last redirected a range request to, and the time of the last response.
 #[derive(Debug, Default)]
-pub(super) struct RedirectOrigin {
-    /// A URL with the path `/`; `None` if the origin is unknown.
-    pub(super) url: Option<Url>,
-    /// The time of the last response; `None` if the origin comes from another process.
-    pub(super) used: Option<Instant>,
-    /// The facts as last saved or restored. Only changes are saved.
-    pub(super) saved: ServerHints,
-}
+pub(super) struct RedirectOrigin(pub(super) Option<(Url, Instant)>);
 
 impl RedirectOrigin {
     /// Records a response to a redirected request. `http` origins are ignored: they have no TLS handshake to save.
     pub(super) fn record(&mut self, url: &Url) {
-        if self.url.as_ref().map(Url::origin) != Some(url.origin()) {
-            let Some(url) = parse_origin(&url.origin().ascii_serialization()) else { return };
-            self.url = Some(url);
+        let origin = Url::parse(&url.origin().ascii_serialization()).ok();
+        if let Some(origin) = origin.filter(|origin| origin.scheme() == "https") {
+            self.0 = Some((origin, Instant::now()));
         }
-        self.used = Some(Instant::now());
     }
 
     /// Returns the URL to connect to, unless a connection to it is assumed to be open.
     pub(super) fn take_due(&mut self) -> Option<Url> {
-        let url = self.url.clone()?;
-        let used = self.used.replace(Instant::now());
-        let is_open = used.is_some_and(|used| used.elapsed() < ASSUMED_OPEN);
-        (!is_open).then_some(url)
+        let (url, used) = self.0.as_mut()?;
+        let is_open = replace(used, Instant::now()).elapsed() < ASSUMED_OPEN;
+        (!is_open).then(|| url.clone())
     }
-}
-
-/// Parses an `https` origin. Returns `None` if the text is more than an origin, such as a URL with a path.
-pub(super) fn parse_origin(origin: &str) -> Option<Url> {
-    let url = Url::parse(origin).ok().filter(|url| url.scheme() == "https")?;
-    (url.origin().ascii_serialization() == origin).then_some(url)
 }

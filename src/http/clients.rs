@@ -19,7 +19,7 @@ use super::address::AddressPolicy;
 use super::address::{AddressGuard, GuardedResolver};
 use super::error;
 use super::settings::HttpSettings;
-use super::tls::TlsFailure;
+use super::tls::{self, TlsFailure};
 use crate::base::lock;
 
 /// The maximum number of servers whose HTTP version is remembered. After that, versions are negotiated again.
@@ -86,11 +86,6 @@ impl HttpClients {
         }
     }
 
-    /// Builds a `reqwest` client now, to report invalid settings early.
-    pub(super) fn validate(&self) -> Result<(), reqwest::Error> {
-        self.build(false).map(drop)
-    }
-
     /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2. Returns the response, and for
     /// HTTP/1.1 the permit of its connection, which no other request shares.
     pub(super) async fn send(
@@ -124,11 +119,8 @@ impl HttpClients {
 
     /// Returns whether a server is offered only HTTP/2.
     fn offers_only_http2(&self, url: &Url) -> bool {
-        url.scheme() == "https"
-            && match self.negotiated(&url.origin()) {
-                None => !self.expects_http1(),
-                negotiated => negotiated == Some(NegotiatedHttp::Http2),
-            }
+        let negotiated = self.negotiated(&url.origin());
+        url.scheme() == "https" && negotiated.is_none_or(|version| version == NegotiatedHttp::Http2)
     }
 
     /// Records a failure of a request that offered only HTTP/2, and returns whether to send it again: if the server does
@@ -152,28 +144,6 @@ impl HttpClients {
             self.record(origin, NegotiatedHttp::Unknown);
         }
         false
-    }
-
-    /// Marks a server as one without HTTP/2. Both versions are still offered to it, so an outdated mark does no harm.
-    pub(super) fn mark_http1(&self, url: &Url) {
-        self.record(&url.origin(), NegotiatedHttp::Http1);
-    }
-
-    /// Returns whether an HTTPS server has responded over HTTP/1.1.
-    pub(super) fn is_http1(&self, url: &Url) -> bool {
-        url.scheme() == "https" && self.negotiated(&url.origin()) == Some(NegotiatedHttp::Http1)
-    }
-
-    /// Returns whether all HTTPS servers so far speak only HTTP/1.1, as behind a proxy that decrypts the traffic. The
-    /// next one then probably does, too.
-    fn expects_http1(&self) -> bool {
-        let servers = lock(&self.servers);
-        let is_https =
-            |origin: &Origin| matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https");
-        let mut versions =
-            servers.iter().filter(|(origin, _)| is_https(origin)).map(|(_, version)| *version);
-        let first = versions.next();
-        first == Some(NegotiatedHttp::Http1) && versions.all(|version| Some(version) == first)
     }
 
     fn negotiated(&self, origin: &Origin) -> Option<NegotiatedHttp> {
@@ -233,11 +203,9 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, is_system: bool) 
         .http2_keep_alive_timeout(settings.read_timeout / 4)
         .http2_initial_stream_window_size(HTTP2_WINDOW)
         .http2_initial_connection_window_size(HTTP2_WINDOW);
-    let builder = match &settings.proxies {
-        Some(proxies) => proxies.apply(builder),
-        None => builder.no_proxy(),
-    };
-    let builder = settings.root_certificates.apply(builder, is_system);
+    // With proxies, the HTTP library reads the environment itself.
+    let builder = if settings.proxies.is_some() { builder } else { builder.no_proxy() };
+    let builder = tls::trust(builder, &settings.root_certificates, is_system);
     let builder = match &settings.hook {
         Some(hook) => (hook.0)(builder),
         None => builder,

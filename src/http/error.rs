@@ -1,12 +1,10 @@
 //! Errors of HTTP requests.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::url::Url;
-use hf_meta_format::report::text;
 use reqwest::Response;
 use thiserror::Error;
 
@@ -20,206 +18,120 @@ use super::tls::{TlsFailure, tls_failure};
 /// URLs are shown without user, password and query. A message never repeats the message of its
 /// [source](std::error::Error::source).
 #[derive(Clone, Debug, Error)]
+#[error("{message}")]
 #[non_exhaustive]
-pub enum HttpError {
-    /// No complete response was received.
-    #[error("{kind} `{url}`{}", describe_proxy(proxy.as_ref()))]
-    #[non_exhaustive]
-    Transport {
-        /// The requested URL, after redirects.
-        url: SafeUrl,
-        /// The proxy for this URL, if the connection could not be established.
-        proxy: Option<SafeUrl>,
-        /// The step that failed.
-        kind: TransportKind,
-        /// The error of the HTTP library, without the URL.
-        source: Arc<dyn StdError + Send + Sync>,
-    },
+pub struct HttpError {
+    /// The failed step, or the defect of the response.
+    pub kind: HttpErrorKind,
+    /// The number of attempts made.
+    pub attempts: usize,
+    message: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// The kind of an [`HttpError`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpErrorKind {
+    /// Creating the HTTP client failed. Nothing was sent.
+    Setup,
+    /// Connecting failed: name resolution, TCP, or a TLS error unrelated to the certificate.
+    Connect,
+    /// The server's certificate is not trusted.
+    Certificate,
+    /// The connect, read or request timeout elapsed.
+    Timeout,
+    /// The connection was lost, or the server did not speak HTTP.
+    Interrupted,
     /// The response has an unexpected status, such as 404 or 500.
-    #[error(transparent)]
     Status(Box<HubError>),
     /// The request was not sent, because a server's rate limit requires a longer wait than
     /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) allows.
-    #[error("the rate limit of `{url}` is reached; it ends in {}", text::duration(*wait))]
-    #[non_exhaustive]
     RateLimited {
-        /// The requested URL, after redirects.
-        url: SafeUrl,
         /// The time until the server accepts requests again.
         wait: Duration,
     },
-    /// The response has a success status, but is not the requested range or file.
-    #[error("unexpected response from `{url}`")]
-    #[non_exhaustive]
-    UnexpectedResponse {
-        /// The requested URL, after redirects.
-        url: SafeUrl,
-        /// The discrepancy between the response and the request.
-        source: RangeError,
-    },
+    /// The server sent an HTML page with status 200, such as the login page of a captive portal.
+    WebPage,
+    /// The headers of a response with a success status do not match the request: the range, its length or the encoding.
+    WrongHeaders,
+    /// The body is shorter or longer than announced, or corrupt.
+    WrongBody,
     /// A redirect was not followed.
-    #[error("cannot follow the redirect from `{url}`: {reason}")]
-    #[non_exhaustive]
-    Redirect {
-        /// The URL that redirects.
-        url: SafeUrl,
-        /// The reason, such as `too many redirects`.
-        reason: &'static str,
-    },
+    Redirect,
     /// The [`AddressPolicy`](crate::AddressPolicy) forbids the address of the host. Nothing was sent.
-    #[error("the address of `{url}` is not public, so it was not requested")]
-    #[non_exhaustive]
-    ForbiddenAddress {
-        /// The requested URL, after redirects.
-        url: SafeUrl,
-    },
-    /// The file exceeds its size limit.
-    #[error("`{url}` exceeds the limit of {limit} bytes")]
-    #[non_exhaustive]
+    ForbiddenAddress,
+    /// The file exceeds its size limit, after decompression.
     TooLarge {
-        /// The requested URL, after redirects.
-        url: SafeUrl,
-        /// The limit in bytes, applied after decompression.
+        /// The limit in bytes.
         limit: u64,
     },
 }
 
-/// The step in which a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TransportKind {
-    /// Creating the HTTP client. Nothing was sent.
-    Setup,
-    /// Connecting: name resolution, TCP, or a TLS error unrelated to the certificate.
-    Connect,
-    /// Verifying the server's certificate.
-    Certificate,
-    /// Waiting: the connect, read or request timeout elapsed.
-    Timeout,
-    /// Reading the response: the connection was lost, or the server did not speak HTTP.
-    Interrupted,
-}
-
-impl fmt::Display for TransportKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Setup => "failed to create an HTTP client for",
-            Self::Connect => "failed to connect to",
-            Self::Certificate => "failed to verify the certificate of",
-            Self::Timeout => "timed out while reading",
-            Self::Interrupted => "lost the connection while reading",
-        })
-    }
-}
-
-/// Formats a proxy as the end of an error message.
-fn describe_proxy(proxy: Option<&SafeUrl>) -> String {
-    proxy.map_or_else(String::new, |proxy| format!(" via proxy `{proxy}`"))
-}
-
-/// A discrepancy between a response and the requested range.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RangeError {
-    /// The server sent an HTML page with status 200, such as the login page of a captive portal.
-    #[error("the server sent a web page")]
-    WebPage,
-    /// The server sent the whole file with status 200 but without a `Content-Length`, so its size is unknown.
-    #[error("the server sent the whole file without a `Content-Length`")]
-    UnknownLength,
-    /// `Content-Range` is missing or malformed.
-    #[error("`Content-Range` is missing or does not have the form `bytes a-b/size`")]
-    InvalidContentRange,
-    /// The server sent a different range. All positions are inclusive byte offsets.
-    #[error("requested bytes {first}-{last}, got {found_first}-{found_last} of {file_size}")]
-    Mismatch {
-        /// The first requested byte.
-        first: u64,
-        /// The last requested byte.
-        last: u64,
-        /// The first byte according to `Content-Range`.
-        found_first: u64,
-        /// The last byte according to `Content-Range`.
-        found_last: u64,
-        /// The file size in bytes according to `Content-Range`.
-        file_size: u64,
-    },
-    /// The length of the body, or its `Content-Length`, differs from the length of the range.
-    #[error("expected {expected} bytes, got {found}")]
-    WrongLength {
-        /// The length of the range in bytes.
-        expected: u64,
-        /// The length of the body in bytes.
-        found: u64,
-    },
-    /// The body is longer than the range.
-    #[error("expected {expected} bytes, got more")]
-    BodyTooLong {
-        /// The length of the range in bytes.
-        expected: u64,
-    },
-    /// The response uses a `Content-Encoding` that the request did not accept.
-    #[error("unexpected `Content-Encoding`")]
-    UnexpectedEncoding,
-    /// The gzip body of a small file is corrupt or truncated.
-    #[error("the gzip body is corrupt")]
-    CorruptGzip,
-}
+/// A defect of a response, with its description.
+pub(super) type Defect = (HttpErrorKind, String);
 
 impl HttpError {
-    /// Classifies an error of the HTTP library.
-    pub(super) fn transport(url: SafeUrl, error: reqwest::Error) -> Self {
-        if causes(&error).any(<dyn StdError>::is::<AddressError>) {
-            return Self::ForbiddenAddress { url };
-        }
-        let kind = if error.is_builder() {
-            TransportKind::Setup
-        } else if tls_cause(&error) == Some(TlsFailure::Certificate) {
-            TransportKind::Certificate
-        } else if error.is_timeout() {
-            TransportKind::Timeout
-        } else if error.is_connect() {
-            TransportKind::Connect
-        } else {
-            TransportKind::Interrupted
-        };
-        Self::Transport { url, proxy: None, kind, source: Arc::new(error.without_url()) }
+    pub(crate) fn new(kind: HttpErrorKind, message: String) -> Self {
+        Self { kind, attempts: 1, message, source: None }
     }
 
-    /// Attaches the proxy to a connection error.
-    pub(super) fn with_proxy(mut self, proxy_used: impl FnOnce() -> Option<SafeUrl>) -> Self {
-        if let Self::Transport { kind: TransportKind::Connect, proxy, .. } = &mut self {
-            *proxy = proxy_used();
+    /// Classifies an error of the HTTP library. The proxy of the URL is shown if no connection was established.
+    pub(super) fn transport(
+        url: &SafeUrl,
+        error: reqwest::Error,
+        proxy: impl FnOnce() -> Option<SafeUrl>,
+    ) -> Self {
+        if causes(&error).any(<dyn StdError>::is::<AddressError>) {
+            return Self::forbidden_address(url);
         }
-        self
+        let (kind, step) = if error.is_builder() {
+            (HttpErrorKind::Setup, "failed to create an HTTP client for")
+        } else if tls_cause(&error) == Some(TlsFailure::Certificate) {
+            (HttpErrorKind::Certificate, "failed to verify the certificate of")
+        } else if error.is_timeout() {
+            (HttpErrorKind::Timeout, "timed out while reading")
+        } else if error.is_connect() {
+            (HttpErrorKind::Connect, "failed to connect to")
+        } else {
+            (HttpErrorKind::Interrupted, "lost the connection while reading")
+        };
+        let proxy = if kind == HttpErrorKind::Connect { proxy() } else { None };
+        let proxy = proxy.map_or_else(String::new, |proxy| format!(" via proxy `{proxy}`"));
+        let source: Arc<dyn StdError + Send + Sync> = Arc::new(error.without_url());
+        Self { source: Some(source), ..Self::new(kind, format!("{step} `{url}`{proxy}")) }
+    }
+
+    pub(super) fn forbidden_address(url: &SafeUrl) -> Self {
+        let message = format!("the address of `{url}` is not public, so it was not requested");
+        Self::new(HttpErrorKind::ForbiddenAddress, message)
     }
 
     /// Creates the error for an unexpected status in the response to `requested`.
     pub(super) fn status(requested: &Url, response: &Response) -> Self {
-        Self::Status(Box::new(HubError::new(requested, response)))
+        let response = HubError::new(requested, response);
+        let message = response.to_string();
+        Self::new(HttpErrorKind::Status(Box::new(response)), message)
     }
 
-    pub(super) fn range(url: &Url, source: RangeError) -> Self {
-        Self::UnexpectedResponse { url: SafeUrl::from(url), source }
+    /// Creates the error for a response that is not the requested range or file.
+    pub(super) fn defect(url: &Url, (kind, defect): Defect) -> Self {
+        let message = format!("unexpected response from `{}`", SafeUrl::from(url));
+        let source: Box<dyn StdError + Send + Sync> = defect.into();
+        Self { source: Some(source.into()), ..Self::new(kind, message) }
+    }
+
+    pub(super) fn too_large(url: &Url, limit: u64) -> Self {
+        let message = format!("`{}` exceeds the limit of {limit} bytes", SafeUrl::from(url));
+        Self::new(HttpErrorKind::TooLarge { limit }, message)
     }
 
     /// Returns whether the same request may succeed if it is retried.
     pub(crate) fn is_retryable(&self) -> bool {
-        match self {
-            Self::Transport { kind, .. } => {
-                !matches!(kind, TransportKind::Certificate | TransportKind::Setup)
-            }
-            Self::Status(response) => response.is_transient(),
-            Self::UnexpectedResponse { source, .. } => matches!(
-                source,
-                RangeError::WrongLength { .. }
-                    | RangeError::BodyTooLong { .. }
-                    | RangeError::CorruptGzip
-            ),
-            Self::RateLimited { .. }
-            | Self::Redirect { .. }
-            | Self::ForbiddenAddress { .. }
-            | Self::TooLarge { .. } => false,
+        use HttpErrorKind::{Connect, Interrupted, Status, Timeout, WrongBody};
+        match &self.kind {
+            Status(response) => response.is_transient(),
+            kind => matches!(kind, Connect | Timeout | Interrupted | WrongBody),
         }
     }
 }

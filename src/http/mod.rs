@@ -7,7 +7,7 @@
 //! # The life of a range request
 //!
 //! 1. [`Http::read_range`] connects early to the CDN if its origin is known ([`preconnect`]) and starts the retry
-//!    loop. Each attempt has a tracing span and counters ([`attempt`]), and goes through [`send`].
+//!    loop. Each attempt has counters ([`attempt`]), and goes through [`send`].
 //! 2. The address policy rejects disallowed IP literals. Hostnames are checked by the DNS resolver, which drops
 //!    disallowed addresses ([`address`]).
 //! 3. The rate limit gate delays the request while its bucket at the origin is on hold ([`rate_limit_gate`]). Then
@@ -51,14 +51,15 @@ mod tls;
 pub use address::AddressPolicy;
 pub(crate) use attempt::ResponseChain;
 pub(crate) use client::Http;
-pub use error::{HttpError, RangeError, TransportKind};
+pub use error::{HttpError, HttpErrorKind};
 pub use error_response::HubError;
 pub(crate) use proxy::Proxies;
 pub use rate_limit_gate::RemainingQuota;
-pub(crate) use request::RequestFailure;
 pub(crate) use settings::HttpSettings;
 pub use settings::RetryPolicy;
 pub(crate) use tls::has_tls_provider;
+#[cfg(feature = "rustls-no-provider")]
+pub(crate) use tls::parse_certificates;
 
 use std::fmt;
 

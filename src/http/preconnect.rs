@@ -1,54 +1,23 @@
 //! Connects early to the server that the endpoint is expected to redirect to.
 //!
 //! The Hub redirects range requests for large files to a CDN. Connecting only after the first redirect would delay
-//! the call by two round trips, one for TCP and one for TLS. So the client remembers the origin of the last redirect,
-//! and connects to it while the Hub handles the first request.
+//! the call by two round trips, one for TCP and one for TLS. So a client that has been idle remembers the origin of the
+//! last redirect, and connects to it while the Hub handles the first request.
 //!
 //! The connection is opened by a `HEAD` request for `/`, and the response is ignored. The request is sent like any
 //! other, so the address policy, the proxies and the token rules apply. A wrong guess costs one idle connection.
 
-use std::mem::replace;
-
 use ::url::Url;
 use reqwest::Response;
 use tokio::time::timeout;
-use tracing::Instrument;
 
 use super::attempt::{Attempt, Requested};
-use super::client::{Http, ServerHints, parse_origin};
+use super::client::Http;
 use super::error::HttpError;
 use crate::base::lock;
 use crate::base::meter::CallMeter;
 
 impl Http {
-    /// Restores the facts that an earlier process saved. The redirect origin may be wrong or hostile.
-    pub(crate) fn restore_hints(&self, hints: ServerHints) {
-        if hints.endpoint_is_http1 {
-            self.clients.mark_http1(&self.endpoint);
-        }
-        let mut redirect = lock(&self.redirect_origin);
-        if let Some(url) = parse_origin(&hints.redirect_origin) {
-            if hints.redirect_is_http1 {
-                self.clients.mark_http1(&url);
-            }
-            redirect.url.get_or_insert(url);
-        }
-        redirect.saved = hints;
-    }
-
-    /// Returns the facts if they have changed since they were restored or last returned.
-    pub(crate) fn take_changed_hints(&self) -> Option<ServerHints> {
-        let mut redirect = lock(&self.redirect_origin);
-        let origin = redirect.url.as_ref().map(|url| url.origin().ascii_serialization());
-        let hints = ServerHints {
-            redirect_origin: origin.unwrap_or_default(),
-            endpoint_is_http1: self.clients.is_http1(&self.endpoint),
-            redirect_is_http1: redirect.url.as_ref().is_some_and(|url| self.clients.is_http1(url)),
-        };
-        let before = replace(&mut redirect.saved, hints.clone());
-        (before != hints).then_some(hints)
-    }
-
     /// Opens a connection to the redirect origin in the background, if a request for `url` may be redirected there.
     pub(super) fn preconnect(&self, url: &Url) {
         // The call itself needs a permit, and must not wait for this request.
@@ -56,7 +25,8 @@ impl Http {
         if is_busy || url.origin() != self.endpoint.origin() {
             return;
         }
-        if let Some(url) = lock(&self.redirect_origin).take_due() {
+        let due = lock(&self.redirect_origin).take_due();
+        if let Some(url) = due {
             let http = self.clone();
             tokio::spawn(async move { http.connect(url).await.ok() });
         }
@@ -66,8 +36,7 @@ impl Http {
     async fn connect(&self, url: Url) -> Result<(), HttpError> {
         let meter = CallMeter::default();
         let mut attempt = Attempt::start(1, &url, Requested::Header("server"), &meter);
-        let span = attempt.span();
-        let request = self.send(url.clone(), &mut attempt).instrument(span);
+        let request = self.send(url.clone(), &mut attempt);
         match timeout(self.settings.connect_timeout, request).await {
             Ok(response) => response.map(drop),
             Err(_elapsed) => Ok(()),
@@ -88,50 +57,10 @@ impl Http {
 mod tests {
     use super::*;
     use crate::http::client::{ASSUMED_OPEN, RedirectOrigin};
-    use crate::http::{AddressPolicy, HttpSettings};
+    use crate::http::{AddressPolicy, HttpErrorKind, HttpSettings};
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
-    }
-
-    fn http() -> Http {
-        let settings = HttpSettings {
-            address_policy: AddressPolicy::Public,
-            max_concurrent_requests: 2,
-            ..HttpSettings::default()
-        };
-        Http::new(url("https://hub.example"), None, settings)
-    }
-
-    fn redirecting_to(origin: &str) -> ServerHints {
-        ServerHints { redirect_origin: origin.to_owned(), ..ServerHints::default() }
-    }
-
-    #[test]
-    fn only_https_origins_are_restored() {
-        for origin in ["https://cdn.example", "https://cdn.example:8443", "https://[2001:db8::1]"] {
-            let http = http();
-            http.restore_hints(redirecting_to(origin));
-            let expected = url(&format!("{origin}/"));
-            assert_eq!(lock(&http.redirect_origin).take_due(), Some(expected));
-            assert_eq!(http.take_changed_hints(), None, "they are saved already");
-        }
-        for text in [
-            "",
-            "cdn.example",
-            "http://cdn.example",
-            "file:///etc/passwd",
-            "https://cdn.example/",
-            "https://cdn.example/x",
-            "https://user:password@cdn.example",
-            "https://cdn.example?signature=x",
-            "https://cdn.example\r\nX-Header: x",
-            "https://0x7f.1",
-        ] {
-            let http = http();
-            http.restore_hints(redirecting_to(text));
-            assert_eq!(lock(&http.redirect_origin).take_due(), None, "{text}");
-        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -139,9 +68,10 @@ mod tests {
         let mut origin = RedirectOrigin::default();
         assert_eq!(origin.take_due(), None);
         origin.record(&url("http://127.0.0.1/x"));
-        assert_eq!(origin.take_due(), None);
+        tokio::time::advance(ASSUMED_OPEN).await;
+        assert_eq!(origin.take_due(), None, "no TLS");
         let (first, second) = (url("https://one.example"), url("https://two.example"));
-        origin.record(&url("https://one.example/models/x?signature=y"));
+        origin.record(&url("https://user@one.example/models/x?signature=y"));
         assert_eq!(origin.take_due(), None, "the connection of the redirect is open");
         tokio::time::advance(ASSUMED_OPEN).await;
         assert_eq!(origin.take_due(), Some(first));
@@ -155,53 +85,34 @@ mod tests {
         assert_eq!(origin.take_due(), Some(second));
     }
 
-    #[test]
-    fn origins_are_saved_once_and_without_signatures() {
-        let http = http();
-        assert_eq!(http.take_changed_hints(), None);
-        lock(&http.redirect_origin).record(&url("https://user@cdn.example/x?signature=y"));
-        assert_eq!(http.take_changed_hints(), Some(redirecting_to("https://cdn.example")));
-        assert_eq!(http.take_changed_hints(), None);
-        lock(&http.redirect_origin).record(&url("https://cdn.example/z"));
-        assert_eq!(http.take_changed_hints(), None);
-        http.restore_hints(redirecting_to("https://other.example"));
-        lock(&http.redirect_origin).record(&url("https://new.example/z"));
-        assert_eq!(http.take_changed_hints(), Some(redirecting_to("https://new.example")));
-    }
-
-    #[test]
-    fn http1_servers_are_saved_for_later_processes() {
-        let (first, second) = (http(), http());
-        let (endpoint, cdn) = (url("https://hub.example/x"), url("https://cdn.example/y"));
-        lock(&first.redirect_origin).record(&cdn);
-        first.clients.mark_http1(&endpoint);
-        first.clients.mark_http1(&cdn);
-        let servers = first.take_changed_hints().unwrap();
-        assert!(servers.endpoint_is_http1 && servers.redirect_is_http1);
-        second.restore_hints(servers);
-        assert!(second.clients.is_http1(&endpoint) && second.clients.is_http1(&cdn));
-        assert!(!second.clients.is_http1(&url("https://other.example")));
-        assert_eq!(second.take_changed_hints(), None);
+    fn http() -> Http {
+        let settings = HttpSettings {
+            address_policy: AddressPolicy::Public,
+            max_concurrent_requests: 2,
+            ..HttpSettings::default()
+        };
+        Http::new(url("https://hub.example"), None, settings)
     }
 
     /// The address policy rejects the connection before a packet is sent. A client without TLS fails even earlier.
     #[cfg(feature = "rustls-no-provider")]
     #[tokio::test]
-    async fn the_address_policy_applies_to_restored_origins() {
+    async fn the_address_policy_applies_to_redirect_origins() {
         for host in ["127.0.0.1:1", "169.254.169.254", "[::1]:1", "localhost:1"] {
-            let http = http();
-            http.restore_hints(redirecting_to(&format!("https://{host}")));
-            let url = lock(&http.redirect_origin).take_due().unwrap();
-            let error = http.connect(url).await.unwrap_err();
-            assert!(matches!(error, HttpError::ForbiddenAddress { .. }), "{error:?}");
+            let error = http().connect(url(&format!("https://{host}"))).await.unwrap_err();
+            assert_eq!(error.kind, HttpErrorKind::ForbiddenAddress, "{error:?}");
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn connecting_early_needs_an_endpoint_url_and_a_free_permit() {
         let (http, file) = (http(), url("https://hub.example/x"));
-        http.restore_hints(redirecting_to("https://127.0.0.1:1"));
-        let is_opened = || lock(&http.redirect_origin).used.is_some();
+        lock(&http.redirect_origin).record(&url("https://127.0.0.1:1"));
+        tokio::time::advance(ASSUMED_OPEN).await;
+        let is_opened = || {
+            let used = lock(&http.redirect_origin).0.as_ref().map(|(_, used)| *used);
+            used.is_some_and(|used| used.elapsed() < ASSUMED_OPEN)
+        };
         http.preconnect(&url("https://other.example/x"));
         assert!(!is_opened());
         let permit = http.in_flight.acquire().await.unwrap();

@@ -1,24 +1,16 @@
-//! Proxies: one for all servers, or the ones set in the environment.
+//! The proxies that are set in the environment.
 
 use std::fmt;
 use std::sync::Arc;
 
 use ::url::{Origin, Url};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use reqwest::{ClientBuilder, Proxy};
 
 use super::SafeUrl;
 
-/// The name of [`ClientBuilder::proxy`](crate::ClientBuilder::proxy) in error messages.
-const PROXY_SETTING: &str = "ClientBuilder::proxy";
-
-/// The proxies of a client. They are matched by the HTTP library's own matcher.
+/// The proxies of the environment. They are matched by the HTTP library's own matcher.
 #[derive(Clone)]
-pub(crate) struct Proxies {
-    matcher: Arc<Matcher>,
-    /// The proxy for all servers; `None` if the proxies come from the environment.
-    for_all: Option<Proxy>,
-}
+pub(crate) struct Proxies(Arc<Matcher>);
 
 /// Omits the URLs, which may contain a password.
 impl fmt::Debug for Proxies {
@@ -28,20 +20,6 @@ impl fmt::Debug for Proxies {
 }
 
 impl Proxies {
-    /// Uses one proxy for all servers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the text is not the URL of a proxy.
-    pub(crate) fn for_all(proxy: &str) -> Result<Self, String> {
-        check(PROXY_SETTING, proxy)?;
-        let for_all = Proxy::all(proxy).map_err(|_| invalid(PROXY_SETTING))?;
-        Ok(Self {
-            matcher: Arc::new(Matcher::builder().all(proxy).build()),
-            for_all: Some(for_all),
-        })
-    }
-
     /// Reads the proxies from the environment.
     ///
     /// # Errors
@@ -56,27 +34,19 @@ impl Proxies {
         if let Some((variable, value)) = values.iter().find(|(_, value)| !value.is_empty()) {
             check(variable, value)?;
         }
-        Ok(Self { matcher: Arc::new(Matcher::from_env()), for_all: None })
-    }
-
-    /// Applies the proxies to an HTTP client, which would otherwise read the environment itself.
-    pub(super) fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
-        match &self.for_all {
-            Some(proxy) => builder.proxy(proxy.clone()),
-            None => builder,
-        }
+        Ok(Self(Arc::new(Matcher::from_env())))
     }
 
     /// Returns the hostnames of the HTTP and HTTPS proxies, in lower case.
     pub(super) fn hosts(&self) -> Vec<String> {
         let servers = ["http://server.invalid", "https://server.invalid"];
-        let proxies = servers.iter().filter_map(|server| intercept(&self.matcher, server));
+        let proxies = servers.iter().filter_map(|server| intercept(&self.0, server));
         proxies.filter_map(|proxy| Some(proxy.uri().host()?.to_ascii_lowercase())).collect()
     }
 
     /// Returns the proxy for a server, if any.
     pub(super) fn proxy_for(&self, origin: &Origin) -> Option<SafeUrl> {
-        let proxy = intercept(&self.matcher, &origin.ascii_serialization())?;
+        let proxy = intercept(&self.0, &origin.ascii_serialization())?;
         Some(SafeUrl::from(&Url::parse(&proxy.uri().to_string()).ok()?))
     }
 }
@@ -85,15 +55,19 @@ fn intercept(matcher: &Matcher, server: &str) -> Option<Intercept> {
     matcher.intercept(&server.parse().ok()?)
 }
 
-/// Checks that the HTTP library would use a proxy.
-fn check(setting: &str, value: &str) -> Result<(), String> {
+/// Checks that the HTTP library would use a proxy. The message omits the value, which may contain a password.
+fn check(variable: &str, value: &str) -> Result<(), String> {
     let proxy = intercept(&Matcher::builder().all(value).build(), "http://server.invalid");
-    proxy.map(|_| ()).ok_or_else(|| invalid(setting))
+    let reason = "it is not the URL of an HTTP or SOCKS proxy";
+    proxy.map(|_| ()).ok_or_else(|| format!("invalid proxy in `{variable}`: {reason}"))
 }
 
-/// Returns the message about an invalid setting. It omits the value, which may contain a password.
-fn invalid(setting: &str) -> String {
-    format!("invalid proxy in `{setting}`: it is not the URL of an HTTP or SOCKS proxy")
+#[cfg(test)]
+impl Proxies {
+    /// Returns the proxy for all servers.
+    pub(super) fn for_test(proxy: &str) -> Self {
+        Self(Arc::new(Matcher::builder().all(proxy).build()))
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +86,6 @@ mod tests {
         }
         for value in ["http://[bad", "ftp://proxy.example", " ", "/x"] {
             assert!(check("https_proxy", value).is_err(), "{value}");
-            assert!(Proxies::for_all(value).is_err(), "{value}");
         }
     }
 }

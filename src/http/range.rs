@@ -7,11 +7,19 @@ use reqwest::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName,
 };
 
-use super::error::RangeError;
+use super::error::{Defect, HttpErrorKind};
 
 /// The number of bytes to read from the start of a 200 response, even if fewer were requested. They contain most
 /// headers, and a server without range support sends them anyway.
 const MIN_WHOLE_FILE_READ: u64 = 1 << 16;
+
+const UNKNOWN_LENGTH: &str = "the server sent the whole file without a `Content-Length`";
+
+const INVALID_CONTENT_RANGE: &str =
+    "`Content-Range` is missing or does not have the form `bytes a-b/size`";
+
+/// The description of a `Content-Encoding` that the request did not accept.
+pub(super) const UNEXPECTED_ENCODING: &str = "unexpected `Content-Encoding`";
 
 /// The slice of a response body to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +49,7 @@ pub(super) fn check(
     range: &Range<u64>,
     status: StatusCode,
     headers: &HeaderMap,
-) -> Result<Option<BodySlice>, RangeError> {
+) -> Result<Option<BodySlice>, Defect> {
     match status {
         StatusCode::PARTIAL_CONTENT => partial_content(range, headers).map(Some),
         StatusCode::OK => whole_file(range, headers).map(Some),
@@ -50,37 +58,38 @@ pub(super) fn check(
     }
 }
 
-fn check_encoding(headers: &HeaderMap) -> Result<(), RangeError> {
+fn check_encoding(headers: &HeaderMap) -> Result<(), Defect> {
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Err(RangeError::UnexpectedEncoding)
+            Err(wrong_headers(UNEXPECTED_ENCODING))
         }
         _ => Ok(()),
     }
 }
 
-fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, RangeError> {
+fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, Defect> {
     check_encoding(headers)?;
     let content_range = header_str(headers, &CONTENT_RANGE).and_then(parse_content_range);
     let (found_first, found_last, file_size) =
-        content_range.ok_or(RangeError::InvalidContentRange)?;
+        content_range.ok_or_else(|| wrong_headers(INVALID_CONTENT_RANGE))?;
     let (first, last) = (range.start, range.end.saturating_sub(1));
     if found_first != first || found_last != last.min(file_size - 1) {
-        return Err(RangeError::Mismatch { first, last, found_first, found_last, file_size });
+        let found = format!("{found_first}-{found_last} of {file_size}");
+        return Err(wrong_headers(format!("requested bytes {first}-{last}, got {found}")));
     }
     let length = found_last - found_first + 1;
     match content_length(headers) {
-        Some(found) if found != length => Err(RangeError::WrongLength { expected: length, found }),
+        Some(found) if found != length => Err(wrong_length(length, found)),
         _ => Ok(BodySlice { offset: 0, length, is_prefix: false, file_size }),
     }
 }
 
-fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, RangeError> {
+fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, Defect> {
     check_encoding(headers)?;
     if is_web_page(headers) {
-        return Err(RangeError::WebPage);
+        return Err((HttpErrorKind::WebPage, "the server sent a web page".to_owned()));
     }
-    let file_size = content_length(headers).ok_or(RangeError::UnknownLength)?;
+    let file_size = content_length(headers).ok_or_else(|| wrong_headers(UNKNOWN_LENGTH))?;
     let end = if range.start == 0 { range.end.max(MIN_WHOLE_FILE_READ) } else { range.end };
     let (offset, end) = (range.start.min(file_size), end.min(file_size));
     Ok(BodySlice { offset, length: end - offset, is_prefix: end < file_size, file_size })
@@ -92,6 +101,15 @@ fn not_satisfiable(range: &Range<u64>, headers: &HeaderMap) -> Option<BodySlice>
     let file_size = parse_digits(header_str(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
     let part = BodySlice { offset: 0, length: 0, is_prefix: true, file_size };
     (file_size <= range.start).then_some(part)
+}
+
+pub(super) fn wrong_headers(description: impl Into<String>) -> Defect {
+    (HttpErrorKind::WrongHeaders, description.into())
+}
+
+/// Returns the defect of a body, or of a `Content-Length`, whose length differs from the length of the range.
+pub(super) fn wrong_length(expected: u64, found: u64) -> Defect {
+    (HttpErrorKind::WrongBody, format!("expected {expected} bytes, got {found}"))
 }
 
 /// Returns whether the body is HTML, such as a login page.
@@ -147,7 +165,7 @@ mod tests {
         range: &Range<u64>,
         status: u16,
         pairs: &[(&'static str, &'static str)],
-    ) -> Result<Option<BodySlice>, RangeError> {
+    ) -> Result<Option<BodySlice>, Defect> {
         check(range, StatusCode::from_u16(status).unwrap(), &headers(pairs))
     }
 
@@ -178,25 +196,26 @@ mod tests {
 
     #[test]
     fn a_206_with_a_different_range_is_an_error() {
-        let mismatch = |found_first, found_last, file_size| {
-            Err(RangeError::Mismatch { first: 8, last: 107, found_first, found_last, file_size })
+        let mismatch = |found_first: u64, found_last: u64, file_size: u64| {
+            let found = format!("{found_first}-{found_last} of {file_size}");
+            Err(wrong_headers(format!("requested bytes 8-107, got {found}")))
         };
         let cases = [
             ("bytes 0-99/500", mismatch(0, 99, 500)),
             ("bytes 9-107/500", mismatch(9, 107, 500)),
             ("bytes 8-106/500", mismatch(8, 106, 500)),
             ("bytes 8-108/500", mismatch(8, 108, 500)),
-            ("bytes 8-107/*", Err(RangeError::InvalidContentRange)),
-            ("bytes 8-107/107", Err(RangeError::InvalidContentRange)),
-            ("bytes 107-8/500", Err(RangeError::InvalidContentRange)),
-            ("bytes */500", Err(RangeError::InvalidContentRange)),
-            ("items 8-107/500", Err(RangeError::InvalidContentRange)),
-            ("bytes +8-107/500", Err(RangeError::InvalidContentRange)),
+            ("bytes 8-107/*", Err(wrong_headers(INVALID_CONTENT_RANGE))),
+            ("bytes 8-107/107", Err(wrong_headers(INVALID_CONTENT_RANGE))),
+            ("bytes 107-8/500", Err(wrong_headers(INVALID_CONTENT_RANGE))),
+            ("bytes */500", Err(wrong_headers(INVALID_CONTENT_RANGE))),
+            ("items 8-107/500", Err(wrong_headers(INVALID_CONTENT_RANGE))),
+            ("bytes +8-107/500", Err(wrong_headers(INVALID_CONTENT_RANGE))),
             (
                 "bytes 8-18446744073709551616/18446744073709551617",
-                Err(RangeError::InvalidContentRange),
+                Err(wrong_headers(INVALID_CONTENT_RANGE)),
             ),
-            ("", Err(RangeError::InvalidContentRange)),
+            ("", Err(wrong_headers(INVALID_CONTENT_RANGE))),
         ];
         for (content_range, error) in cases {
             assert_eq!(
@@ -205,17 +224,17 @@ mod tests {
                 "{content_range}"
             );
         }
-        assert_eq!(check_response(&HEADER, 206, &[]), Err(RangeError::InvalidContentRange));
+        assert_eq!(check_response(&HEADER, 206, &[]), Err(wrong_headers(INVALID_CONTENT_RANGE)));
     }
 
     #[test]
     fn a_206_with_a_different_length_or_an_encoding_is_an_error() {
         let range = ("content-range", "bytes 8-107/500");
-        let short = Err(RangeError::WrongLength { expected: 100, found: 99 });
+        let short = Err(wrong_length(100, 99));
         assert_eq!(check_response(&HEADER, 206, &[range, ("content-length", "99")]), short);
         assert_eq!(
             check_response(&HEADER, 206, &[range, ("content-encoding", "gzip")]),
-            Err(RangeError::UnexpectedEncoding)
+            Err(wrong_headers(UNEXPECTED_ENCODING))
         );
         assert!(check_response(&HEADER, 206, &[range, ("content-encoding", "identity")]).is_ok());
     }
@@ -240,10 +259,11 @@ mod tests {
             let checked = check_response(&range, 200, &[("content-length", size)]);
             assert_eq!(checked, expected, "{range:?} of {size}");
         }
-        assert_eq!(check_response(&PREFIX, 200, &[]), Err(RangeError::UnknownLength));
+        assert_eq!(check_response(&PREFIX, 200, &[]), Err(wrong_headers(UNKNOWN_LENGTH)));
         for kind in ["text/html", "Text/HTML; charset=utf-8"] {
             let headers = [("content-type", kind), ("content-length", "500")];
-            assert_eq!(check_response(&PREFIX, 200, &headers), Err(RangeError::WebPage));
+            let (kind, _) = check_response(&PREFIX, 200, &headers).unwrap_err();
+            assert_eq!(kind, HttpErrorKind::WebPage);
         }
     }
 

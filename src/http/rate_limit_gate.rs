@@ -25,8 +25,8 @@ use crate::base::{lock, random_fraction};
 /// The maximum duration of a hold: the Hub's window of 300 s, and a second for rounding.
 const MAX_HOLD: Duration = Duration::from_secs(301);
 
-/// The time between probes, which test whether a server that asked for a longer wait accepts requests earlier.
-const PROBE_INTERVAL: Duration = Duration::from_secs(60);
+/// The maximum time after a hold in which one request is in flight, until a response reports the new quota.
+const CAUTIOUS_TIME: Duration = Duration::from_secs(60);
 
 /// The remaining quota divided by this is the limit on requests in flight.
 const IN_FLIGHT_DIVISOR: u64 = 4;
@@ -113,8 +113,6 @@ struct Allowance {
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     until: Instant,
-    /// The time of the next probe, if the server asked for more than [`MAX_HOLD`].
-    probe_at: Option<Instant>,
     has_warned: bool,
 }
 
@@ -142,7 +140,7 @@ pub struct RemainingQuota {
 /// The gate's decision about a request.
 enum Admission {
     /// The request may be sent.
-    Admitted { is_probe: bool },
+    Admitted,
     /// The request waits until another one gets its response.
     Full,
     /// The request waits for the end of a hold.
@@ -152,18 +150,13 @@ enum Admission {
 impl GateState {
     fn admit(&mut self, max_in_flight: u64, share: f64) -> Admission {
         let now = Instant::now();
-        if let Some(hold) = &mut self.hold {
-            if hold.probe_at.is_some_and(|at| at <= now) {
-                hold.probe_at = Some(now + PROBE_INTERVAL);
-                self.in_flight += 1;
-                return Admission::Admitted { is_probe: true };
-            }
+        if let Some(hold) = self.hold {
             if hold.until > now {
-                return Admission::Held(*hold);
+                return Admission::Held(hold);
             }
             // The first response after a hold reports the new quota. Until then, only one request is in flight.
             self.hold = None;
-            self.remaining = Some(Allowance { requests: 0, reset: now + PROBE_INTERVAL });
+            self.remaining = Some(Allowance { requests: 0, reset: now + CAUTIOUS_TIME });
         }
         let limit = match self.remaining {
             Some(quota) if quota.reset > now => (quota.requests / IN_FLIGHT_DIVISOR).max(1),
@@ -182,18 +175,14 @@ impl GateState {
             left.requests -= 1;
         }
         self.in_flight += 1;
-        Admission::Admitted { is_probe: false }
+        Admission::Admitted
     }
 
     /// Puts the bucket on hold. If it already is, the later end applies.
     fn hold(&mut self, wait: Duration) -> Hold {
-        let now = Instant::now();
-        let until = now + wait.min(MAX_HOLD);
-        let hold = self.hold.get_or_insert(Hold { until, probe_at: None, has_warned: false });
+        let until = Instant::now() + wait.min(MAX_HOLD);
+        let hold = self.hold.get_or_insert(Hold { until, has_warned: false });
         hold.until = until.max(hold.until);
-        if wait > MAX_HOLD {
-            hold.probe_at.get_or_insert(now + PROBE_INTERVAL);
-        }
         self.changed.notify_waiters();
         *hold
     }
@@ -215,7 +204,7 @@ impl GateState {
     }
 
     /// Applies the rate limits of a response. The quotas it names are set one by one.
-    fn record(&mut self, status: u16, wait: Option<Duration>, has_quota: bool, is_probe: bool) {
+    fn record(&mut self, status: u16, wait: Option<Duration>, has_quota: bool) {
         let now = Instant::now();
         // The error page of a load balancer reports no quota, so the last known one still applies.
         let is_silent = !has_quota && wait.is_none() && status != 429;
@@ -224,8 +213,6 @@ impl GateState {
         self.is_unlimited = !has_quota && self.remaining.is_none();
         if let Some(wait) = wait {
             self.hold(wait);
-        } else if is_probe && !rate_limit::is_retryable(status) {
-            self.hold = None;
         }
     }
 
@@ -293,12 +280,12 @@ impl RateLimitGate {
         loop {
             let notified = changed.notified();
             match self.with_state(&key, |state| state.admit(self.max_in_flight, self.quota_share)) {
-                Admission::Admitted { is_probe } => {
+                Admission::Admitted => {
                     // A response wakes only one request, but may admit many more.
-                    if has_waited && !is_probe {
+                    if has_waited {
                         changed.notify_one();
                     }
-                    return Ok(GatePermit { gate: self, key, is_probe });
+                    return Ok(GatePermit { gate: self, key });
                 }
                 Admission::Full => {
                     (waiting, has_waited) = (None, true);
@@ -313,9 +300,8 @@ impl RateLimitGate {
                     }
                     self.log(&key, wait);
                     meter.set_wait_end(hold.until);
-                    let wake = hold.probe_at.unwrap_or(hold.until).min(hold.until);
                     let jitter = (wait / 10).min(MAX_JITTER).mul_f64(random_fraction());
-                    select(pin!(notified), pin!(sleep_until(wake + jitter))).await;
+                    select(pin!(notified), pin!(sleep_until(hold.until + jitter))).await;
                 }
             }
         }
@@ -349,16 +335,15 @@ impl RateLimitGate {
 pub(super) struct GatePermit<'a> {
     gate: &'a RateLimitGate,
     key: GateKey,
-    is_probe: bool,
 }
 
 impl GatePermit<'_> {
     /// Applies the rate limits of the response.
     pub(super) fn record(self, status: u16, headers: &HeaderMap) {
-        let Self { gate, key, is_probe } = &self;
+        let Self { gate, key } = &self;
         let quotas = rate_limit::quotas(headers);
         let wait = rate_limit::required_wait(status, headers, key.bucket, SystemTime::now());
-        gate.with_state(key, |state| state.record(status, wait, !quotas.is_empty(), *is_probe));
+        gate.with_state(key, |state| state.record(status, wait, !quotas.is_empty()));
         for quota in quotas {
             let key = GateKey { bucket: quota.bucket(key.bucket), ..key.clone() };
             gate.with_state(&key, |state| state.set_quota(quota, gate.quota_share));

@@ -17,19 +17,10 @@ use super::SafeUrl;
 use super::attempt::{Attempt, Requested, ResponseChain};
 use super::body::EventSender;
 use super::client::Http;
-use super::error::HttpError;
+use super::error::{HttpError, HttpErrorKind};
 use super::rate_limit_gate::GateKey;
 use super::{body, range, send};
 use crate::base::{BodyEvent, RangeBytes};
-
-/// A request that failed for good, with its last error and the attempts made.
-#[derive(Debug)]
-pub(crate) struct RequestFailure {
-    pub(crate) error: HttpError,
-    pub(crate) attempts: usize,
-    /// The time since the first attempt.
-    pub(crate) elapsed: Duration,
-}
 
 impl Http {
     /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
@@ -38,7 +29,7 @@ impl Http {
         &self,
         url: &Url,
         range: &Range<u64>,
-    ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
+    ) -> Result<(RangeBytes, ResponseChain), HttpError> {
         self.preconnect(url);
         self.retry(url, Requested::Range(range), |attempt| self.try_range(range, attempt).boxed())
             .await
@@ -49,7 +40,7 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-    ) -> Result<(Vec<u8>, ResponseChain), RequestFailure> {
+    ) -> Result<(Vec<u8>, ResponseChain), HttpError> {
         BodyEvent::read_to_end(self.stream(url, limit)).await
     }
 
@@ -59,7 +50,7 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-    ) -> impl Stream<Item = Result<BodyEvent<ResponseChain>, RequestFailure>> + Send + use<> {
+    ) -> impl Stream<Item = Result<BodyEvent<ResponseChain>, HttpError>> + Send + use<> {
         let (http, url) = (self.clone(), url.clone());
         let (sender, events) = mpsc::channel(0);
         let reading = async move {
@@ -76,11 +67,7 @@ impl Http {
     ///
     /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Returns
     /// `None` if no response has the header.
-    pub(crate) async fn head(
-        &self,
-        url: &Url,
-        name: &str,
-    ) -> Result<Option<String>, RequestFailure> {
+    pub(crate) async fn head(&self, url: &Url, name: &str) -> Result<Option<String>, HttpError> {
         self.retry(url, Requested::Header(name), |attempt| self.try_head(name, attempt).boxed())
             .await
     }
@@ -94,7 +81,7 @@ impl Http {
         let slice = match range::check(range, response.status(), response.headers()) {
             Ok(Some(slice)) => slice,
             Ok(None) => return Err(HttpError::status(attempt.url, &response)),
-            Err(source) => return Err(HttpError::range(response.url(), source)),
+            Err(defect) => return Err(HttpError::defect(response.url(), defect)),
         };
         let bytes = body::read_slice(response, &slice, attempt).await?;
         Ok((RangeBytes { bytes, file_size: slice.file_size }, chain))
@@ -133,17 +120,6 @@ impl Http {
     }
 }
 
-/// The state of the retries of one request.
-struct RetryState<'a> {
-    http: &'a Http,
-    url: &'a Url,
-    /// The number of finished attempts.
-    attempts: usize,
-    started: Instant,
-    /// The rate limit waits of the call before the first attempt.
-    waited_before: Duration,
-}
-
 impl Http {
     /// Makes attempts at a request until one succeeds, fails for good, or a limit of the policy is reached.
     ///
@@ -153,70 +129,54 @@ impl Http {
         url: &'a Url,
         requested: Requested<'a>,
         run: impl for<'b> Fn(&'b mut Attempt<'a>) -> BoxFuture<'b, Result<T, HttpError>>,
-    ) -> Result<T, RequestFailure> {
+    ) -> Result<T, HttpError> {
         let (started, waited_before) = (Instant::now(), self.meter.waited());
-        let mut state = RetryState { http: self, url, attempts: 0, started, waited_before };
+        let mut attempts = 0;
         loop {
-            let mut attempt = Attempt::start(state.attempts + 1, url, requested, &self.meter);
-            let span = attempt.span();
-            let done = run(&mut attempt).instrument(span).await;
-            match attempt.finish(done) {
+            attempts += 1;
+            let mut attempt = Attempt::start(attempts, url, requested, &self.meter);
+            let done = run(&mut attempt).await;
+            let mut error = match attempt.finish(done) {
                 Ok(done) => return Ok(done),
-                Err(error) => state.back_off(error).await?,
-            }
+                Err(error) => error,
+            };
+            error.attempts = attempts;
+            let waited = self.meter.waited().saturating_sub(waited_before);
+            self.back_off(url, started.elapsed().saturating_sub(waited), error).await?;
         }
     }
-}
 
-impl RetryState<'_> {
-    /// Waits after a failed attempt until the next one may start. Returns an error if the failure is permanent or a
-    /// limit of the policy is reached.
-    async fn back_off(&mut self, error: HttpError) -> Result<(), RequestFailure> {
-        self.attempts += 1;
-        let (attempts, elapsed) = (self.attempts, self.started.elapsed());
-        let (server_wait, is_rate_limited) = match &error {
+    /// Waits after a failed attempt until the next one may start. `elapsed` is the time since the first attempt without
+    /// the waits for rate limits. Returns the error if it is permanent or a limit of the policy is reached.
+    async fn back_off(
+        &self,
+        url: &Url,
+        elapsed: Duration,
+        error: HttpError,
+    ) -> Result<(), HttpError> {
+        let (attempts, policy) = (error.attempts, &self.settings.retry_policy);
+        let (server_wait, is_rate_limited) = match &error.kind {
             // A 429 from a CDN says nothing about the bucket of the request.
-            HttpError::Status(response) => {
+            HttpErrorKind::Status(response) => {
                 (response.retry_after, response.status == 429 && !response.is_cross_origin)
             }
             _ => (None, false),
         };
-        let delay = self.http.settings.retry_policy.delay(attempts);
-        let may_retry =
-            |delay: &Duration| error.is_retryable() && self.is_within_limits(*delay, server_wait);
-        let Some(delay) = delay.filter(may_retry) else {
-            return Err(RequestFailure { error, attempts, elapsed });
+        let is_within_limits = |delay: &Duration| match server_wait {
+            Some(wait) => self.meter.may_wait(wait, policy.max_wait),
+            None => elapsed.saturating_add(*delay) <= policy.max_elapsed,
         };
-        let url = SafeUrl::from(self.url);
-        tracing::info!(%url, attempts, wait = ?server_wait.unwrap_or(delay), %error, "retrying");
-        let max_retries = self.http.settings.retry_policy.max_attempts.saturating_sub(1);
-        self.http.meter.set_retry(Some((attempts, max_retries)));
+        let delay = policy.delay(attempts).filter(|_| error.is_retryable());
+        let Some(delay) = delay.filter(is_within_limits) else { return Err(error) };
+        let (shown, wait) = (SafeUrl::from(url), server_wait.unwrap_or(delay));
+        tracing::info!(url = %shown, attempts, ?wait, %error, "retrying");
         // The gate already enforces a wait that the server asked for. After a 429 without a wait, the gate also holds
         // back the other requests of this bucket.
         if server_wait.is_none() && is_rate_limited {
-            self.http.gate.hold(&GateKey::from(self.url), delay);
+            self.gate.hold(&GateKey::from(url), delay);
         } else if server_wait.is_none() {
             sleep(delay).await;
         }
         Ok(())
-    }
-
-    /// Returns whether a delay, or the server's wait in its place, is within the limits.
-    fn is_within_limits(&self, delay: Duration, server_wait: Option<Duration>) -> bool {
-        let policy = &self.http.settings.retry_policy;
-        if let Some(wait) = server_wait {
-            return self.http.meter.may_wait(wait, policy.max_wait);
-        }
-        let waited = self.http.meter.waited().saturating_sub(self.waited_before);
-        let own = self.started.elapsed().saturating_sub(waited);
-        own.saturating_add(delay) <= policy.max_elapsed
-    }
-}
-
-impl Drop for RetryState<'_> {
-    fn drop(&mut self) {
-        if self.attempts > 0 {
-            self.http.meter.set_retry(None);
-        }
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use ::url::Url;
+use hf_meta_format::report::text;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 
 use super::SafeUrl;
 use super::attempt::{Attempt, Requested, ResponseChain};
 use super::client::Http;
-use super::error::HttpError;
+use super::error::{HttpError, HttpErrorKind};
 use super::rate_limit_gate::GateKey;
 
 /// The maximum number of redirects per request. The Hub needs two (to the canonical repository name, then to the
@@ -38,7 +39,9 @@ impl Http {
             }
             let location = response.headers().get(LOCATION).map(HeaderValue::as_bytes);
             let target = resolve(response.url(), location, chain.0.len()).map_err(|reason| {
-                HttpError::Redirect { url: SafeUrl::from(response.url()), reason }
+                let url = SafeUrl::from(response.url());
+                let message = format!("cannot follow the redirect from `{url}`: {reason}");
+                HttpError::new(HttpErrorKind::Redirect, message)
             })?;
             let is_same_origin = target.origin() == attempt.url.origin();
             if matches!(attempt.requested, Requested::Header(_)) && !is_same_origin {
@@ -57,14 +60,18 @@ impl Http {
     ) -> Result<Response, HttpError> {
         let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
         if !self.guard.allows(&url) {
-            return Err(HttpError::ForbiddenAddress { url: safe_url });
+            return Err(HttpError::forbidden_address(&safe_url));
         }
         // Holding one permit while waiting for another could deadlock.
         (attempt.request_permit, attempt.connection_permit) = (None, None);
         let max_wait = self.settings.retry_policy.max_wait;
         let permit = self.gate.acquire(GateKey::from(&url), attempt.meter, max_wait).await;
-        let permit =
-            permit.map_err(|wait| HttpError::RateLimited { url: safe_url.clone(), wait })?;
+        let permit = permit.map_err(|wait| {
+            let ends_in = text::duration(wait);
+            let message =
+                format!("the rate limit of `{safe_url}` is reached; it ends in {ends_in}");
+            HttpError::new(HttpErrorKind::RateLimited { wait }, message)
+        })?;
         // The semaphore is never closed.
         attempt.request_permit = Arc::clone(&self.in_flight).acquire_owned().await.ok();
         attempt.meter.count_request(origin == self.endpoint.origin());
@@ -73,7 +80,7 @@ impl Http {
         let sent = self.clients.send(&url, request).await;
         let proxy = || self.settings.proxies.as_ref()?.proxy_for(&origin);
         let (response, connection_permit) =
-            sent.map_err(|error| HttpError::transport(safe_url, error).with_proxy(proxy))?;
+            sent.map_err(|error| HttpError::transport(&safe_url, error, proxy))?;
         attempt.connection_permit = connection_permit;
         let status = response.status().as_u16();
         attempt.status = Some(status);

@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 
 use super::address::AddressPolicy;
 use super::proxy::Proxies;
-use super::tls::RootCertificates;
+use super::tls::Certificate;
 use crate::base::{Callback, random_fraction};
 
 /// Settings of an [`Http`](super::Http) client.
@@ -19,7 +19,7 @@ pub(crate) struct HttpSettings {
     /// The proxies; `None` if no proxy is used.
     pub(crate) proxies: Option<Proxies>,
     /// Additional root certificates to trust.
-    pub(crate) root_certificates: RootCertificates,
+    pub(crate) root_certificates: Vec<Certificate>,
     /// True to trust the system's certificates, false to trust Mozilla's.
     pub(crate) system_certificates: bool,
     pub(crate) hook: Option<HttpHook>,
@@ -43,7 +43,7 @@ impl Default for HttpSettings {
             user_agent: HeaderValue::from_static(concat!("hf-meta/", env!("CARGO_PKG_VERSION"))),
             headers: HeaderMap::new(),
             proxies: None,
-            root_certificates: RootCertificates::default(),
+            root_certificates: Vec::new(),
             system_certificates: false,
             hook: None,
             address_policy: AddressPolicy::default(),
@@ -138,7 +138,6 @@ impl RetryPolicy {
 
     /// Sets the maximum total time that a call waits for rate limits. A call that would have to wait longer, or beyond
     /// its [timeout](crate::ClientBuilder::call_timeout), fails immediately.
-    /// [`Model::max_wait`](crate::Model::max_wait) overrides it for single calls.
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { max_wait: wait, ..self }
     }

@@ -13,49 +13,39 @@ mod with_tls {
     use std::error::Error as StdError;
     use std::io;
 
-    use reqwest::{Certificate, ClientBuilder};
+    pub(crate) use reqwest::Certificate;
+    use reqwest::ClientBuilder;
     use rustls::crypto::CryptoProvider;
     use rustls::{AlertDescription, Error};
 
     use super::TlsFailure;
 
-    /// Root certificates to trust in addition to the certificates of the system or Mozilla.
-    #[derive(Clone, Debug, Default)]
-    pub(crate) struct RootCertificates(Vec<Certificate>);
-
-    impl RootCertificates {
-        /// Adds the certificates of a PEM text. A text without a certificate is an error.
-        pub(crate) fn add_pem(
-            &mut self,
-            pem: &[u8],
-        ) -> Result<(), Box<dyn StdError + Send + Sync>> {
-            let parsed = Certificate::from_pem_bundle(pem)?;
-            if parsed.is_empty() {
-                return Err("the PEM text contains no certificate".into());
-            }
-            self.0.extend(parsed);
-            Ok(())
+    /// Parses the certificates of a PEM text. A text without a certificate is an error.
+    pub(crate) fn parse_certificates(
+        pem: &[u8],
+    ) -> Result<Vec<Certificate>, Box<dyn StdError + Send + Sync>> {
+        let parsed = Certificate::from_pem_bundle(pem)?;
+        if parsed.is_empty() {
+            Err("the PEM text contains no certificate".into())
+        } else {
+            Ok(parsed)
         }
+    }
 
-        pub(crate) fn is_empty(&self) -> bool {
-            self.0.is_empty()
+    /// Makes a client trust some certificates and the system's or, if `is_system` is false, Mozilla's, which are
+    /// compiled into the program.
+    pub(in crate::http) fn trust(
+        builder: ClientBuilder,
+        certificates: &[Certificate],
+        is_system: bool,
+    ) -> ClientBuilder {
+        let own = certificates.iter().cloned();
+        if is_system {
+            return builder.tls_certs_merge(own);
         }
-
-        /// Makes a client trust these certificates and the system's or, if `is_system` is false, Mozilla's, which are
-        /// compiled into the program.
-        pub(in crate::http) fn apply(
-            &self,
-            builder: ClientBuilder,
-            is_system: bool,
-        ) -> ClientBuilder {
-            let own = self.0.iter().cloned();
-            if is_system {
-                return builder.tls_certs_merge(own);
-            }
-            let bundled = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-            let bundled = bundled.filter_map(|root| Certificate::from_der(root).ok());
-            builder.tls_certs_only(bundled.chain(own))
-        }
+        let bundled = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+        let bundled = bundled.filter_map(|root| Certificate::from_der(root).ok());
+        builder.tls_certs_only(bundled.chain(own))
     }
 
     /// Returns whether a TLS provider is installed. Without one, reqwest panics.
@@ -87,26 +77,23 @@ mod without_tls {
 
     use super::TlsFailure;
 
-    /// No certificates.
-    #[derive(Clone, Debug, Default)]
-    pub(crate) struct RootCertificates {}
+    /// There are no certificates.
+    #[derive(Clone, Debug)]
+    pub(crate) enum Certificate {}
 
-    #[expect(clippy::unused_self, reason = "the methods of the type with certificates")]
-    impl RootCertificates {
-        pub(crate) fn is_empty(&self) -> bool {
-            true
-        }
-
-        pub(in crate::http) fn apply(&self, builder: ClientBuilder, _: bool) -> ClientBuilder {
-            builder
-        }
+    pub(in crate::http) fn trust(
+        builder: ClientBuilder,
+        _certificates: &[Certificate],
+        _is_system: bool,
+    ) -> ClientBuilder {
+        builder
     }
 
     pub(crate) fn has_tls_provider() -> bool {
         true
     }
 
-    pub(in crate::http) fn tls_failure(_: &(dyn StdError + 'static)) -> Option<TlsFailure> {
+    pub(in crate::http) fn tls_failure(_cause: &(dyn StdError + 'static)) -> Option<TlsFailure> {
         None
     }
 }

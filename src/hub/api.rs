@@ -10,7 +10,7 @@ use url::Url;
 use crate::base::CallHooks;
 use crate::formats::Dtype;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::{Http, RequestFailure, ResponseChain};
+use crate::http::{Http, HttpError, ResponseChain};
 
 /// The maximum number of files. The Hub recommends at most 100,000 per repository
 /// (<https://huggingface.co/docs/hub/storage-limits>).
@@ -48,7 +48,7 @@ pub enum ListingError {
 
 /// An error while listing files, from a request or from the listing itself.
 pub(crate) enum ListFilesError {
-    Request(RequestFailure),
+    Request(HttpError),
     Listing(ListingError),
 }
 

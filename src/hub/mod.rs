@@ -41,20 +41,13 @@ const MAX_WARNINGS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct HubWarnings {
     logged: Mutex<BTreeSet<String>>,
-    /// The origin of the token, such as `HF_TOKEN`, if the library read it.
-    token_source: Option<String>,
 }
 
 impl HubWarnings {
-    pub(crate) fn new(token_source: Option<String>) -> Self {
-        Self { token_source, ..Self::default() }
-    }
-
     /// Logs that the token is invalid, once per client.
     pub(crate) fn warn_rejected_token(&self) {
         if self.is_new("rejected token") {
-            let source = self.token_source.as_deref().map(tracing::field::display);
-            tracing::warn!(source, "the Hub rejected the token; reading without it");
+            tracing::warn!("the Hub rejected the token; reading without it");
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use serde::de::DeserializeOwned;
@@ -12,17 +11,14 @@ use super::call::CallContext;
 use crate::backends::{FileSource, HubRepo, Origin};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::cache::{
-    CacheKey, CacheKeys, CacheMode, CachedHeaders, CachedRef, CachedRefAge, FillLease, HeaderBytes,
-    HeaderCache, decode, within_limit,
+    CacheKey, CacheKeys, CacheMode, CachedHeaders, CachedRef, CachedRefAge, HeaderBytes,
+    HeaderCache, decode,
 };
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
 use crate::formats::{Format, RepoPath, chain};
 use crate::hub::CommitSha;
-
-/// The maximum time that a call waits for another one to fill the same entry.
-const LEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The entries of the cache that may serve one call, and those that the call may fill.
 ///
@@ -102,14 +98,6 @@ impl CacheLookup {
     /// Returns the headers of a commit. The caller must know that this reader may read it.
     pub(super) async fn headers(&self, commit: &CommitSha) -> Option<CachedHeaders> {
         self.get(&self.keys.commit(commit)).await
-    }
-
-    /// Waits while another call reads the same revision, and returns the lease to read it.
-    pub(super) async fn lease(&self) -> FillLease {
-        let key = self.keys.lease(&self.repo.revision);
-        let lease = self.cache.cache.lease(&key);
-        let lease = within_limit(&self.context.meter, LEASE_TIMEOUT, lease).await;
-        lease.unwrap_or_else(FillLease::immediate)
     }
 
     /// Caches the headers of a call, and the commit of its revision.

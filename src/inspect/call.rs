@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
 use super::files::CallFiles;
@@ -15,13 +14,12 @@ use crate::base::blocking::CallWork;
 use crate::base::meter::CallMeter;
 use crate::base::{CallHooks, OnHeader, OnProgress};
 use crate::cache::{CacheMode, CachedRefAge, HeaderCache};
-use crate::count::Configs;
 use crate::error::Error;
-use crate::error_kind::ErrorKind;
 use crate::formats::safetensors::{IndexError, IndexErrorKind};
 use crate::formats::{Format, Formats, HeaderError, RepoPath};
 use crate::hub::CommitSha;
 use crate::memory::MemoryOptions;
+use crate::report::verify::ConfigFile;
 use crate::report::{FetchStats, Finding, Plan};
 
 /// One call.
@@ -76,7 +74,6 @@ pub(crate) struct ReadOptions {
     /// The files of the repository, if known in advance.
     pub(crate) known_files: Option<Arc<Vec<RepoPath>>>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) max_wait: Option<Duration>,
     pub(crate) exclude_waits: bool,
 }
 
@@ -119,36 +116,7 @@ pub(crate) struct CallState {
     pub(super) config: OnceCell<Result<ConfigFile, Error>>,
 }
 
-/// The usable part of a model's configuration.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ConfigFile {
-    /// The bytes of the file; `None` if it is missing or unreadable.
-    pub(super) json: Option<Vec<u8>>,
-    pub(super) configs: Configs,
-    /// `true` if the file is at the root of the repository, and the weights are in a folder: it may describe others.
-    pub(super) is_of_root: bool,
-    /// The reason the file is ignored; `None` if it is not ignored.
-    pub(super) finding: Option<Finding>,
-}
-
 impl Call {
-    /// Sends a request. If the Hub rejects the token, sends it again without the token, because a public repository
-    /// needs no token.
-    pub(crate) async fn with_token_fallback<T>(
-        &mut self,
-        request: impl for<'a> Fn(&'a Self) -> BoxFuture<'a, Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let error = match request(self).await {
-            Err(error) if error.kind() == ErrorKind::RejectedToken => error,
-            done => return done,
-        };
-        let Some(anonymous) = self.files.anonymous() else { return Err(error) };
-        self.files = anonymous;
-        let Ok(done) = request(self).await else { return Err(error) };
-        self.files.warn_of_rejected_token();
-        Ok(done)
-    }
-
     /// Returns the value if it belongs to the pinned commit, or an error.
     pub(super) fn check_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
         match (&self.state.commit, read.commit) {

@@ -10,13 +10,11 @@ use super::locate::Located;
 use super::verify::CONCURRENT_SETS;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
-use crate::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent, MemoryOptions};
+use crate::formats::weight_sets::{Layout, WeightSet};
+use crate::memory::MemoryComponent;
+use crate::report::CountReport;
+use crate::report::loaded::cache_of_all;
 use crate::report::verify::pipeline_components;
-use crate::report::{CountReport, Finding};
-
-/// The maximum number of components. A pipeline has a dozen.
-const MAX_COMPONENTS: usize = 100;
 
 impl Call {
     /// Returns the sets that a loader of the main set loads, without the main set itself.
@@ -32,8 +30,7 @@ impl Call {
     /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.
     async fn loaded_from(&self, layout: &Layout, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
         let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
-        let index = layout.pipeline_of(main).filter(|path| is_pipeline(path));
-        let components = match index {
+        let components = match layout.components_file(main) {
             Some(path) => {
                 let json = self.files.read_whole(path, self.context.limits.config).await?.value;
                 pipeline_components(path, &json).unwrap_or_default()
@@ -52,35 +49,17 @@ impl Call {
     ) -> Result<(), Error> {
         let Some(options) = self.context.options.memory else { return Ok(()) };
         let Inspected { path, report, cache, .. } = inspected;
-        let mut sizes = vec![MemoryComponent {
-            path: path.clone(),
-            weight_bytes: report.parameter_count.totals().bytes,
-        }];
+        let (mut others, mut cache) = (Vec::new(), cache.clone());
         // A caller who selects one set wants that set.
         if let Some(layout) = layout.filter(|_| matches!(self.context.target, Target::Folder(_))) {
             let loaded = self.loaded_from(layout, path).await?;
-            if loaded.len() < MAX_COMPONENTS {
-                sizes.extend(self.component_sizes(report, loaded).await?);
-            } else {
-                *cache = Err(CacheError::TooManyComponents { limit: MAX_COMPONENTS });
-            }
-            let index = layout.find(path).and_then(|main| layout.pipeline_of(main));
-            if cache.is_err() && sizes.len() > 1 || is_without_cache(index, &options) {
-                *cache = Ok(CacheLayout::without_cache("pipeline"));
+            cache = cache_of_all(cache, layout, path, loaded.len(), &options);
+            if !loaded.is_empty() && loaded.len() < CountReport::MAX_COMPONENTS {
+                others = self.component_sizes(report, loaded).await?;
+                report.fetch = self.fetch_stats(report.fetch.weight_bytes);
             }
         }
-        let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
-        let mut memory = Memory::new(weight_bytes, cache.clone(), options);
-        let reason = memory.unknown.clone();
-        report.findings.extend(reason.map(|reason| Finding::UnknownCacheSize { reason }));
-        if sizes.len() > 1 {
-            memory.components = sizes;
-            report.fetch = self.fetch_stats(report.fetch.weight_bytes);
-        }
-        memory.add_quantizations(
-            layout.map_or_else(Vec::new, |sets| report.quantizations(sets, path)),
-        );
-        report.memory = Some(Box::new(memory));
+        report.add_memory(path, cache, options, others, layout);
         Ok(())
     }
 
@@ -103,15 +82,4 @@ impl Call {
         let reads: Vec<_> = reads.collect();
         stream::iter(reads).buffered(CONCURRENT_SETS).try_collect().await
     }
-}
-
-fn is_pipeline(index: &RepoPath) -> bool {
-    index.file_name().as_str() == PIPELINE
-}
-
-/// Returns whether a list of components shows that none of them stores a cache. Engines serve some embedding models as
-/// language models.
-fn is_without_cache(index: Option<&RepoPath>, options: &MemoryOptions) -> bool {
-    let is_stored = options.engine.is_none_or(|engine| engine == Engine::Stored);
-    index.is_some_and(|index| is_pipeline(index) || is_stored)
 }

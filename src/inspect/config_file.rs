@@ -2,35 +2,14 @@
 
 use std::mem::take;
 
-use super::call::{Call, ConfigFile};
-use crate::count::Configs;
+use super::call::Call;
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::RepoPath;
 use crate::report::Finding;
+use crate::report::verify::ConfigFile;
 
 /// The name of the configuration file, which is next to the weights or at the root of the repository.
 const CONFIG: &str = "config.json";
-
-/// Parses the bytes of a configuration.
-fn from_json(json: Vec<u8>) -> ConfigFile {
-    let (configs, finding) = match Configs::from_config_json(&json) {
-        Ok(configs) => (configs, None),
-        Err(error) => {
-            let (file, reason) = (CONFIG.to_owned(), error.to_string());
-            (Configs::default(), Some(Finding::InvalidConfig { file, reason }))
-        }
-    };
-    ConfigFile { json: Some(json), configs, is_of_root: false, finding }
-}
-
-/// Returns a configuration that is ignored for a reason.
-fn ignored(reason: String) -> ConfigFile {
-    ConfigFile { finding: Some(unusable(reason)), ..ConfigFile::default() }
-}
-
-fn unusable(reason: String) -> Finding {
-    Finding::UnusableConfig { file: CONFIG.to_owned(), reason }
-}
 
 impl Call {
     /// Reads the configuration of the commit, once per call.
@@ -68,20 +47,22 @@ impl Call {
         match self.files.read_whole(path, self.context.limits.config).await {
             Ok(json) => {
                 let json = self.check_commit(path, json)?;
-                let parse = self.state.work.run(json.len(), move || from_json(json));
+                let parse = self.state.work.run(json.len(), move || ConfigFile::from_json(json));
                 Ok(Some(parse.await))
             }
             // The file may exist in the repository without being in the cache.
             Err(Error::FileNotFound { source, .. })
                 if source.is::<HubCacheMiss>() && path.segments().count() == 1 =>
             {
-                Ok(Some(ignored("the file was not downloaded".to_owned())))
+                Ok(Some(ConfigFile::ignored("the file was not downloaded".to_owned())))
             }
             Err(error) if error.is_not_found() => Ok(None),
-            Err(Error::TooLarge { limit, .. }) => {
-                Ok(Some(ignored(format!("the file exceeds the limit of {limit} bytes"))))
+            Err(Error::TooLarge { limit, .. }) => Ok(Some(ConfigFile::ignored(format!(
+                "the file exceeds the limit of {limit} bytes"
+            )))),
+            Err(error) if error.is_denied() => {
+                Ok(Some(ConfigFile::ignored("access denied".to_owned())))
             }
-            Err(error) if error.is_denied() => Ok(Some(ignored("access denied".to_owned()))),
             Err(error) => Err(error),
         }
     }

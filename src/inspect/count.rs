@@ -5,16 +5,18 @@ use std::mem::{replace, take};
 use futures::future::{BoxFuture, FutureExt};
 
 use super::cache_lookup::CacheLookup;
-use super::call::{Call, CallState, ConfigFile, OnFailure};
+use super::call::{Call, CallState, OnFailure};
 use super::files::CallFiles;
 use super::locate::FoundWeights;
 use super::shards::SetReads;
-use crate::cache::{FillLease, HeaderBytes};
+use crate::cache::HeaderBytes;
 use crate::error::Error;
+use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::IndexError;
 use crate::hub::CommitSha;
 use crate::memory::{CacheError, CacheLayout, MemoryOptions};
+use crate::report::verify::ConfigFile;
 use crate::report::{
     BuiltReport, CountReport, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo, Weights,
 };
@@ -30,7 +32,7 @@ pub(super) struct Inspected {
 }
 
 /// The result of [`Model::count_and_record`](crate::Model::count_and_record).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedCount {
     /// The counts.
@@ -45,21 +47,24 @@ pub struct RecordedCount {
 
 impl Call {
     /// Reads all headers and returns them with their counts. Stops at the first error.
-    pub(crate) async fn parse(mut self) -> Result<SafetensorsParseFromRepo, Error> {
-        self.mode.keep_headers = true;
-        let Inspected { path, assembled, report, .. } = self.inspect().await?;
-        let file = self.files.file_name(&path);
-        let parsed = self.state.work.run(0, move || assembled.into_parsed(path, report)).await;
-        parsed.map_err(|source| Error::InvalidIndex { file, source })
+    pub(crate) fn parse(self) -> impl Future<Output = Result<SafetensorsParseFromRepo, Error>> {
+        self.keep_headers(BuiltReport::into_parsed)
     }
 
     /// Reads all headers, in any format, and returns them with their counts. Stops at the first error.
-    pub(crate) async fn weights(mut self) -> Result<Weights, Error> {
+    pub(crate) fn weights(self) -> impl Future<Output = Result<Weights, Error>> {
+        self.keep_headers(BuiltReport::into_weights)
+    }
+
+    async fn keep_headers<T: Send + 'static>(
+        mut self,
+        convert: fn(BuiltReport, RepoPath, CountReport) -> Result<T, IndexError>,
+    ) -> Result<T, Error> {
         self.mode.keep_headers = true;
         let Inspected { path, assembled, report, .. } = self.inspect().await?;
         let file = self.files.file_name(&path);
-        let weights = self.state.work.run(0, move || assembled.into_weights(path, report)).await;
-        weights.map_err(|source| Error::InvalidIndex { file, source })
+        let converted = self.state.work.run(0, move || convert(assembled, path, report)).await;
+        converted.map_err(|source| Error::InvalidIndex { file, source })
     }
 
     /// Reads all headers and returns their counts. Drops each header once it is counted.
@@ -68,14 +73,16 @@ impl Call {
     }
 
     /// Like [`Call::count`], but without the cache. Also returns the bytes that were read.
-    pub(crate) async fn record(mut self) -> RecordedCount {
+    pub(crate) async fn record(mut self) -> Result<RecordedCount, Error> {
         self.files = CallFiles::recorded(self.files.origin.clone());
         self.mode.on_failure = OnFailure::StopAfterAll;
         let (path, result) = match self.read(None).await {
             Ok(Inspected { path, report, .. }) => (Some(path), Ok(report)),
+            // The call is then made without the token.
+            Err(error) if error.kind() == ErrorKind::RejectedToken => return Err(error),
             Err(error) => (None, Err(error)),
         };
-        RecordedCount { result, path, bytes: self.files.take_recorded() }
+        Ok(RecordedCount { result, path, bytes: self.files.take_recorded() })
     }
 
     /// Recomputes a report from the bytes of an earlier call, without any requests.
@@ -105,15 +112,7 @@ impl Call {
     }
 
     async fn inspect_cached(&mut self, lookup: &CacheLookup) -> Result<Inspected, Error> {
-        let mut found = self.find_cached(lookup).await?;
-        let lease = match found {
-            Some(_) => FillLease::immediate(),
-            None => lookup.lease().await,
-        };
-        if lease.has_waited() {
-            found = self.find_cached(lookup).await?;
-        }
-        if let Some(found) = found {
+        if let Some(found) = self.find_cached(lookup).await? {
             self.context.meter.count_lookup(true);
             return Ok(found);
         }

@@ -50,12 +50,6 @@ impl CallFiles {
         Self { origin: self.origin.pinned(commit), ..self.clone() }
     }
 
-    /// Returns the files as read without a token; `None` if there is no token.
-    pub(super) fn anonymous(&self) -> Option<Self> {
-        let anonymous = self.origin.online()?.anonymous()?;
-        Some(Self { origin: Origin::Hub(anonymous), ..self.clone() })
-    }
-
     /// Reads a range of a file; see `FileSource::read_range`.
     pub(super) async fn read_range(
         &self,
@@ -152,13 +146,6 @@ impl CallFiles {
         match self.origin.online() {
             Some(repo) => repo.reported_count().await,
             None => Ok(None),
-        }
-    }
-
-    /// Logs that the token is invalid and that the files are read without it.
-    pub(super) fn warn_of_rejected_token(&self) {
-        if let Some(repo) = self.origin.online() {
-            repo.warnings.warn_rejected_token();
         }
     }
 

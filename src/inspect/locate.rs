@@ -67,7 +67,7 @@ impl Call {
     /// Boxed, so that the futures of the search do not enlarge every call.
     pub(super) fn locate(&mut self) -> BoxFuture<'_, Result<Located, Error>> {
         async move {
-            let mut located = self.with_token_fallback(|call| call.find().boxed()).await?;
+            let mut located = self.find().await?;
             self.files = self.files.pinned(located.commit.as_ref());
             if self.context.options.list_sets && located.layout.is_none() {
                 let (found, layout) = located.poll_alongside(self.list_layout()).await;

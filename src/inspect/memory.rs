@@ -23,14 +23,9 @@ const CLIENT_LIMIT: usize = 64 << 20;
 /// The memory in bytes that a call may use without a permit for large calls.
 const MAX_SMALL_CALL: u64 = 8 << 20;
 
-/// The memory budget of all calls of a client.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientMemory(Arc<Semaphore>);
-
-impl Default for ClientMemory {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(CLIENT_LIMIT)))
-    }
+/// Creates the memory budget of all calls of a client.
+pub(crate) fn client_memory() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(CLIENT_LIMIT))
 }
 
 /// The memory budget of one call, within the client's budget.
@@ -43,9 +38,9 @@ pub(crate) struct CallMemory {
 }
 
 impl CallMemory {
-    pub(crate) fn new(client: &ClientMemory) -> Self {
+    pub(crate) fn new(client: Arc<Semaphore>) -> Self {
         let call = Arc::new(Semaphore::new(CALL_LIMIT as usize));
-        Self { call, client: Arc::clone(&client.0), one: Arc::new(Semaphore::new(1)) }
+        Self { call, client, one: Arc::new(Semaphore::new(1)) }
     }
 
     /// Waits for `bytes` bytes of memory. Values above the limit per call are clamped to it.
@@ -125,7 +120,7 @@ impl LargeCall {
     pub(super) async fn allocate(&self, bytes: u64, meter: &CallMeter) {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > MAX_SMALL_CALL {
-            let _wait = meter.limits().excludes_memory_waits.then(|| meter.start_wait());
+            let _wait = meter.start_wait();
             // The semaphore is never closed.
             let acquire = || async { Arc::clone(&self.limit.0).acquire_owned().await.ok() };
             self.permit.get_or_init(acquire).await;
@@ -141,8 +136,8 @@ mod tests {
 
     #[test]
     fn memory_is_limited_per_call_and_per_client() {
-        let client = ClientMemory::default();
-        let calls: Vec<_> = (0..3).map(|_| CallMemory::new(&client)).collect();
+        let client = client_memory();
+        let calls: Vec<_> = (0..3).map(|_| CallMemory::new(Arc::clone(&client))).collect();
         let acquire = |call: usize, bytes| calls[call].acquire(bytes).now_or_never();
         let almost_all = u64::from(CALL_LIMIT) - 10_000;
         let mut permits = vec![acquire(0, u64::MAX).unwrap(), acquire(1, almost_all).unwrap()];
@@ -157,7 +152,7 @@ mod tests {
         assert!(acquire(2, large).is_some());
         drop(one);
         permits.clear();
-        assert_eq!(client.0.available_permits(), CLIENT_LIMIT);
+        assert_eq!(client.available_permits(), CLIENT_LIMIT);
     }
 
     #[test]

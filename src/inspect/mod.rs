@@ -30,7 +30,7 @@ pub(crate) use self::call::{Call, CallContext, CallState, ReadMode, ReadOptions}
 pub use self::count::RecordedCount;
 pub(crate) use self::files::CallFiles;
 pub use self::memory::LargeCallLimit;
-pub(crate) use self::memory::{CallMemory, ClientMemory};
+pub(crate) use self::memory::{CallMemory, client_memory};
 pub(crate) use self::target::{Target, file_of, on_disk};
 
 /// The limits of a call.

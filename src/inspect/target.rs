@@ -53,10 +53,8 @@ impl Target {
 
     /// Returns the folder to search; `None` for the whole source.
     pub(crate) fn folder(&self) -> Option<&RepoPath> {
-        match self {
-            Self::Folder(folder) => folder.as_ref(),
-            Self::File(_) | Self::Index(_) | Self::Shards(_) | Self::Quantization(_) => None,
-        }
+        let Self::Folder(folder) = self else { return None };
+        folder.as_ref()
     }
 }
 

@@ -1,7 +1,5 @@
 //! Verification: continues after invalid files and reports every error.
 
-use std::collections::HashSet;
-use std::mem::take;
 use std::time::Duration;
 
 use futures::future::FutureExt;
@@ -9,25 +7,20 @@ use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 use super::Target;
-use super::call::{Call, CallState, ConfigFile, OnFailure, ReadMode};
+use super::call::{Call, CallState, OnFailure, ReadMode};
 use super::locate::{FoundWeights, Located};
 use super::shards::SetReads;
-use crate::count::ParameterCount;
 use crate::error::{Error, HubCacheMiss};
-use crate::formats::gguf::Gguf;
-use crate::formats::weight_sets::{Layout, PIPELINE, WeightSet};
-use crate::formats::{FileHeader, Format, HeaderErrorKind, RepoPath, chain, clip};
+use crate::formats::weight_sets::{Layout, WeightSet};
+use crate::formats::{RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
-use crate::report::rules::{self, ConfigCheck};
-use crate::report::verify::{self, ParameterSources, VerifiedSet, VerifyReport};
-use crate::report::{BuiltReport, Finding, HeaderTotals, ReportBuilder, Severity, bounded};
+use crate::report::loaded::Verification;
+use crate::report::verify::{ConfigFile, SetCheck, VerifyReport, is_other_content};
+use crate::report::{Finding, ReportBuilder, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.
 const HUB_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The maximum number of weight sets to verify in one call.
-const MAX_SETS: usize = 1_000;
 
 /// The number of weight sets to verify concurrently. Together they may use as much memory for headers as one call.
 pub(super) const CONCURRENT_SETS: usize = 4;
@@ -47,27 +40,19 @@ impl Call {
                 Some(read) => layout.find(&read.path).filter(|_| is_folder),
                 None => layout.main(),
             };
-            let mut findings = Vec::new();
-            let components = self.components(layout, main, &mut findings).await;
-            let mut loaded =
-                main.map_or_else(Vec::new, |main| layout.loaded_with(main, &components));
-            loaded.truncate(MAX_SETS);
+            let mut verification = Verification::new(layout, main);
+            if let Some(path) = verification.components_file() {
+                let read = self.files.read_whole(path, self.context.limits.config).await;
+                let json = read.map(|read| read.value);
+                verification.add_components(path, json.map_err(|error| file_finding(path, error)));
+            }
             let all =
                 if is_folder && self.context.options.all_sets { &layout.sets[..] } else { &[] };
-            let mut paths: HashSet<_> = report.sets.iter().map(|set| set.path.clone()).collect();
-            let mut queue = loaded.iter().copied().chain(all).collect::<Vec<_>>();
-            queue.retain(|set| paths.insert(set.path.clone()));
-            queue.truncate(MAX_SETS);
-            self.verify_sets(&queue, layout, &mut report).await?;
-            report.unchecked = self.unchecked(layout, &report);
-            let twins = layout.stored_twice(&loaded).map(|(file, index)| Finding::StoredTwice {
-                file: clip(file.path.as_str()),
-                index: clip(index.path.as_str()),
-            });
-            findings.extend(bounded(twins));
-            for finding in findings {
-                report.push(finding);
-            }
+            let sets = verification.missing_sets(&report, all);
+            self.verify_sets(&sets, layout, &mut report).await?;
+            // A caller who selects one file wants that file.
+            let wanted = matches!(self.context.target, Target::Folder(_) | Target::Quantization(_));
+            verification.finish(&mut report, wanted);
         }
         for finding in self.source_findings() {
             report.push(finding);
@@ -83,7 +68,7 @@ impl Call {
         if !self.context.options.all_sets || !matches!(self.context.target, Target::Folder(_)) {
             return Ok(None);
         }
-        let listed = self.with_token_fallback(|call| call.list_layout().boxed()).await?;
+        let listed = self.list_layout().await?;
         let Some((layout, commit)) = listed.filter(|(layout, _)| !layout.sets.is_empty()) else {
             return Ok(None);
         };
@@ -174,47 +159,6 @@ impl Call {
         self.verify_weights(weights, Some(layout), is_first).await
     }
 
-    /// Returns the sets that were not verified, unless the caller selected one file.
-    fn unchecked(&self, layout: &Layout, report: &VerifyReport) -> Option<Vec<WeightSet>> {
-        let is_checked = |set: &WeightSet| report.sets.iter().any(|read| read.path == set.path);
-        let is_listed = matches!(self.context.target, Target::Folder(_) | Target::Quantization(_));
-        let unchecked = || layout.sets.iter().filter(|set| !is_checked(set)).cloned().collect();
-        is_listed.then(unchecked)
-    }
-
-    /// Returns the folders of the components of a diffusers pipeline, and adds a finding for each one without files.
-    async fn components(
-        &self,
-        layout: &Layout,
-        main: Option<&WeightSet>,
-        findings: &mut Vec<Finding>,
-    ) -> Vec<RepoPath> {
-        let index = main.and_then(|main| layout.pipeline_of(main));
-        let Some(path) = index.filter(|path| path.file_name().as_str() == PIPELINE) else {
-            return Vec::new();
-        };
-        let file = clip(path.as_str());
-        let listed = match self.files.read_whole(path, self.context.limits.config).await {
-            Ok(read) => verify::pipeline_components(path, &read.value).ok_or_else(|| {
-                let reason = "it is not a JSON object".to_owned();
-                Finding::UnusableConfig { file: file.clone(), reason }
-            }),
-            Err(error) => Err(file_finding(path, error)),
-        };
-        let mut components = listed.unwrap_or_else(|finding| {
-            findings.push(finding);
-            Vec::new()
-        });
-        // A pipeline has a dozen components.
-        components.truncate(MAX_SETS);
-        let missing = components.iter().filter(|folder| !layout.has_folder(folder.as_str()));
-        findings.extend(bounded(missing.map(|folder| Finding::MissingComponent {
-            component: clip(folder.as_str()),
-            file: file.clone(),
-        })));
-        components
-    }
-
     /// Reads every header of a set and reports all findings. `is_first` adds the findings about the repository.
     async fn verify_weights(
         &mut self,
@@ -235,7 +179,11 @@ impl Call {
         let unindexed = layout.filter(|_| reads.assembly.index().is_some());
         let unindexed = unindexed.map(|layout| layout.unindexed_shards(&reads.shards));
         let is_whole = self.context.target.single_shard().is_none();
-        let check = move || SetCheck::new(reads, files, is_whole);
+        let check = move || {
+            let SetReads { path, assembly, shards, failures } = reads;
+            let failures = failures.into_iter().map(|(file, error)| file_finding(&file, error));
+            SetCheck::new(path, files, assembly, &shards, bounded(failures), is_whole)
+        };
         let mut check = self.state.work.run(0, check).await;
         let names = unindexed.into_iter().flatten().map(|shard| clip(shard.as_str()));
         check.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
@@ -244,214 +192,50 @@ impl Call {
 
     /// Reads what the headers refer to, and returns the result of a set.
     async fn conclude(&mut self, mut check: SetCheck, is_first: bool) -> VerifyReport {
-        if check.needs_config {
+        if check.needs_config() {
             let _ = self.config().await;
         }
-        check.config = self.config_or_finding(&mut check.findings);
+        let config = self.config_or_finding(&mut check.findings);
         let work = self.state.work.clone();
         let find_other = move || {
-            let other = check.other_config_file();
-            (check, other)
+            let other = check.other_config_file(&config.configs);
+            (check, config, other)
         };
-        let (mut check, other): (SetCheck, _) = work.run(0, find_other).await;
+        let (mut check, mut config, other) = work.run(0, find_other).await;
         if let Some(name) = other
-            && let Err(error) = self.read_other_config(name, &mut check.config).await
+            && let Err(error) = self.read_other_config(name, &mut config).await
         {
             check.findings.push(file_finding(&self.next_to_weights(name), error));
         }
-        check.findings.extend(check.config.finding.take());
-        let is_gguf = self.format(&check.path).name() == Gguf.name();
-        let count = move || {
-            let filepaths = check.assembly.filepaths(&check.path);
-            let assembled = check.count(is_gguf);
-            (check, filepaths, assembled)
+        let hub = if is_first && check.is_counted_by_hub() {
+            wait_for_hub(self.files.reported_count()).await
+        } else {
+            Ok(None)
         };
-        let (mut check, filepaths, assembled): (SetCheck, _, _) = work.run(0, count).await;
-        // The Hub counts only the safetensors files at the root.
-        let is_at_root = check.path.segments().count() == 1;
-        let is_main = is_first && is_at_root && assembled.model.is_none();
-        if is_main
-            && check.parameters.counted.is_some()
-            && let Ok((count, _)) = &assembled.counted
-        {
-            check.parameters.hub = self.check_hub(count, &mut check.findings).await;
-        }
-        work.run(0, move || check.finish(filepaths, assembled)).await
-    }
-
-    /// Compares a count with the count that the Hub reports, and returns the Hub's count.
-    async fn check_hub(&self, count: &ParameterCount, findings: &mut Vec<Finding>) -> Option<u64> {
-        let reported = match wait_for_hub(self.files.reported_count()).await {
-            Ok(reported) => reported?.total,
-            Err(reason) => {
-                findings.push(Finding::HubCountUnavailable { reason });
-                return None;
-            }
-        };
-        let found = count.total();
-        if reported != found {
-            findings.push(Finding::HubCountMismatch { reported, found });
-        }
-        Some(reported)
+        work.run(0, move || check.finish(&config, hub)).await
     }
 
     /// Returns the configuration, or an empty one if reading failed. The error becomes the first finding.
     fn config_or_finding(&mut self, findings: &mut Vec<Finding>) -> ConfigFile {
-        match self.state.config.take() {
-            Some(Ok(config)) => config,
-            Some(Err(error)) => {
-                findings.insert(0, file_finding(&self.config_path(), error));
-                ConfigFile::default()
-            }
-            None => ConfigFile::default(),
-        }
-    }
-}
-
-/// The checks of a set whose headers have been read. They send no requests.
-struct SetCheck {
-    path: RepoPath,
-    /// The expected number of files.
-    files: usize,
-    is_complete: bool,
-    /// True if the configuration describes the tensors.
-    needs_config: bool,
-    assembly: ReportBuilder,
-    config: ConfigFile,
-    parameters: ParameterSources,
-    findings: Vec<Finding>,
-}
-
-impl SetCheck {
-    /// Compares the index, or the names of the shards, with the headers. `is_whole` is false if the caller selected one
-    /// shard.
-    fn new(reads: SetReads, files: usize, is_whole: bool) -> Self {
-        let SetReads { path, assembly, shards, failures } = reads;
-        let mut findings =
-            bounded(failures.into_iter().map(|(file, error)| file_finding(&file, error)));
-        findings.extend(assembly.index_findings());
-        findings.extend(verify::check_shard_numbers(&shards));
-        let headers = assembly.headers();
-        let is_complete = is_whole && headers.len() == files;
-        let is_described = headers.iter().any(|(_, header)| header.is_self_describing());
-        // A file that was not read could contain the output embedding.
-        let needs_config = is_complete && !is_described && path.segments().count() == 1;
-        let (config, parameters) = (ConfigFile::default(), ParameterSources::default());
-        Self { path, files, is_complete, needs_config, assembly, config, parameters, findings }
-    }
-
-    /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
-    fn other_config_file(&self) -> Option<&'static str> {
-        let (configs, assembly) = (&self.config.configs, &self.assembly);
-        let recipe = rules::recipe_file(configs, assembly.headers());
-        recipe.or_else(|| assembly.other_config_file(configs))
-    }
-
-    /// Counts the headers and checks the count.
-    fn count(&mut self, is_gguf: bool) -> BuiltReport {
-        let Self { is_complete, config, parameters, findings, .. } = self;
-        let assembly = take(&mut self.assembly);
-        // The index may list a tied embedding that is not stored. The count is right in that case.
-        if self.needs_config
-            && let Some(json) = &config.json
-        {
-            verify::check_embeddings(json, assembly.headers(), findings);
-        }
-        let assembled = assembly.finish(&config.configs);
-        let declared = assembled.declared_total.filter(|_| *is_complete && is_countable(findings));
-        findings.extend(assembled.header_findings(*is_complete));
-        if is_gguf {
-            findings.extend(verify::check_gguf(&self.path, &assembled.headers, *is_complete));
-        }
-        parameters.declared = declared;
-        match &assembled.counted {
-            Ok((count, breakdown)) => {
-                findings.extend(verify::check_count(count, breakdown, declared));
-                if *is_complete && is_countable(findings) {
-                    parameters.counted = Some(count.total());
-                    parameters.exact = Some(breakdown.is_exact());
-                }
-            }
-            Err(_) => findings.insert(0, Finding::CountOverflow),
-        }
-        assembled
-    }
-
-    /// Compares the headers with the configuration and returns the result of the set.
-    fn finish(self, filepaths: Vec<RepoPath>, assembled: BuiltReport) -> VerifyReport {
-        let Self { path, config, mut findings, .. } = self;
-        if assembled.adapter.is_some() {
-            findings.extend(rules::check_adapter(config.configs.adapter(), &assembled.headers));
-        }
-        let json = verify::gguf_config(&assembled.headers).or(config.json);
-        let has_config = self.needs_config || self.is_complete && json.is_some();
-        let config_check = if has_config && !config.is_of_root {
-            let json = json.as_deref();
-            let (found, check) = rules::check_model(json, &assembled.headers);
-            // The error about a missing module says the same.
-            findings.retain(|found| {
-                !check.compared || !matches!(found, Finding::MissingOutputEmbedding { .. })
-            });
-            findings.splice(..0, found);
-            let recipe =
-                json.map(|json| rules::check_recipe(json, &config.configs, &assembled.headers));
-            findings.extend(recipe.into_iter().flatten());
-            check
-        } else {
-            match (self.is_complete, self.needs_config) {
-                (false, _) => ConfigCheck::skipped("a file is missing or invalid"),
-                // A component in a folder, or a GGUF file of something else than a model.
-                (true, false) => ConfigCheck::default(),
-                (true, true) => ConfigCheck::skipped("there is none next to the weights"),
-            }
-        };
-        if self.is_complete
-            && self.files > 0
-            && assembled.totals.tensors == 0
-            && assembled.adapter.is_none()
-        {
-            findings.push(Finding::NoTensors);
-        }
-        findings.extend(bounded(leading_spaces(&path, &assembled.headers)));
-        let BuiltReport { totals, adapter, .. } = assembled;
-        let mut set = VerifiedSet::new(path, self.files, totals, self.parameters, findings);
-        set.config_check = config_check;
-        let mut report = VerifyReport::new(set, filepaths);
-        report.fetch.weight_bytes = totals.file_bytes;
-        report.adapter = adapter.map(Box::new);
-        report
+        let config = self.state.config.take().unwrap_or_else(|| Ok(ConfigFile::default()));
+        config.unwrap_or_else(|error| {
+            findings.insert(0, file_finding(&self.config_path(), error));
+            ConfigFile::default()
+        })
     }
 }
 
 /// Waits at most [`HUB_TIMEOUT`] for the count that the Hub reports. Returns a message if it cannot be read.
 async fn wait_for_hub(
     request: impl Future<Output = Result<Option<HubReportedCount>, Error>>,
-) -> Result<Option<HubReportedCount>, String> {
+) -> Result<Option<u64>, String> {
     match timeout(HUB_TIMEOUT, request).await {
-        Ok(Ok(reported)) => Ok(reported),
+        Ok(Ok(reported)) => Ok(reported.map(|reported| reported.total)),
         // Mirrors serve the files, but often little of the API.
         Ok(Err(error)) if error.is_not_found() || error.status() == Some(404) => Ok(None),
         Ok(Err(error)) => Err(chain(&error)),
         Err(_elapsed) => Err(format!("no response within {} s", HUB_TIMEOUT.as_secs())),
     }
-}
-
-/// Returns a finding for each header that starts with whitespace.
-fn leading_spaces(
-    path: &RepoPath,
-    headers: &[(RepoPath, FileHeader)],
-) -> impl Iterator<Item = Finding> {
-    let headers = headers.iter().filter(|(_, header)| header.has_leading_space());
-    let headers =
-        headers.map(move |(file, _)| if file == path { file.clone() } else { path.sibling(file) });
-    headers.map(|file| Finding::LeadingSpace { file: clip(file.as_str()) })
-}
-
-/// Returns whether the found tensors can be compared with the declared total.
-fn is_countable(findings: &[Finding]) -> bool {
-    !findings.iter().any(|finding| {
-        finding.severity() == Severity::Error || matches!(finding, Finding::UnindexedTensor { .. })
-    })
 }
 
 /// Returns the result of a set that could not be found or read.
@@ -463,18 +247,7 @@ fn failed_set(set: &WeightSet, error: Error) -> VerifyReport {
         }
         error => Finding::Unreadable { file: shards, reason: chain(&error) },
     };
-    let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
-    let set = VerifiedSet::new(set.path.clone(), set.files, totals, parameters, vec![finding]);
-    VerifyReport::new(set, Vec::new())
-}
-
-/// Returns whether a file is valid but contains no model.
-fn is_other_content(findings: &[Finding]) -> bool {
-    let kind = findings.iter().find_map(|finding| match finding {
-        Finding::MalformedHeader { reason, .. } => Some(reason.kind),
-        _ => None,
-    });
-    kind == Some(HeaderErrorKind::NotAModel)
+    VerifyReport::unreadable(set, finding)
 }
 
 /// Converts the error of a file to a finding.

@@ -1,12 +1,12 @@
 //! The address policy for services: no request to a private address is ever sent.
 
-use hf_meta::{AddressPolicy, Client, Error, HttpError, Source};
+use hf_meta::{AddressPolicy, Client, Error, HttpErrorKind, Source};
 
 use crate::hub::{Fault, Host, LocalHub};
 use crate::support;
 
 fn is_refused(error: &Error) -> bool {
-    matches!(error, Error::RequestFailed { source, attempts: 1, .. } if matches!(**source, HttpError::ForbiddenAddress { .. }))
+    matches!(error, Error::RequestFailed { source, .. } if source.kind == HttpErrorKind::ForbiddenAddress && source.attempts == 1)
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn run(fault: Http2Fault, server: &Server) -> String {
         }
         Err(error) => {
             let attempts = match &error {
-                Error::RequestFailed { attempts, .. } => *attempts,
+                Error::RequestFailed { source, .. } => source.attempts,
                 other => panic!("{other:?}"),
             };
             assert_eq!(attempts, server.faults());

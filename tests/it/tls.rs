@@ -1,7 +1,5 @@
 //! HTTPS with trusted and untrusted certificates, over HTTP/1.1 and HTTP/2, and through a proxy.
 
-mod preconnect;
-
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -189,14 +187,26 @@ fn trusting(hub: &LocalHub) -> hf_meta::ClientBuilder {
     Client::builder().endpoint(hub.endpoint()).root_certificate_pem(authority)
 }
 
+/// The connection of the last redirect may be closed by then.
 #[tokio::test]
-async fn https_uses_the_proxy_and_the_certificate_of_the_client() {
-    let hub = hub("http/1.1");
-    let tunnels = Arc::new(AtomicUsize::new(0));
-    let proxy = format!("http://127.0.0.1:{}", proxy(Arc::clone(&tunnels)).await);
-    trusting(&hub).proxy(proxy).build().unwrap().model("org/x").count().await.unwrap();
-    let made = hub.connections_made(Host::Hub) + hub.connections_made(Host::Cdn);
-    assert_eq!((tunnels.load(Ordering::SeqCst), made >= 2), (made, true));
+async fn an_idle_client_connects_to_the_cdn_before_the_first_redirect() {
+    let hub = LocalHub::builder().repo(repo()).token("hf_good");
+    let hub = hub.https(Tls::new(&["h2"]).unwrap()).latency(Duration::from_millis(20));
+    let hub = hub.start().unwrap();
+    let client = trusting(&hub).token("hf_good").build().unwrap();
+    let read = async || {
+        hub.clear_log();
+        client.model("org/x").count().await.unwrap();
+        hub.log().into_iter().filter(|request| request.method == "HEAD").collect::<Vec<_>>()
+    };
+    assert!(read().await.is_empty() && read().await.is_empty());
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    let ahead = read().await;
+    assert_eq!(ahead.len(), 1);
+    assert_eq!((ahead[0].host, &*ahead[0].path, &ahead[0].query), (Host::Cdn, "/", &None));
+    assert!(ahead[0].authorization.is_none() && ahead[0].range.is_none());
 }
 
 #[tokio::test]

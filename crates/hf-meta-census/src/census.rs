@@ -44,7 +44,6 @@ pub struct Census {
     pub(super) settings: ReadSettings,
     slice: (usize, usize),
     previous: Option<String>,
-    all_quantizations: bool,
     pub(super) tool: String,
 }
 
@@ -75,7 +74,6 @@ impl Census {
             settings: ReadSettings::default(),
             slice: (0, 1),
             previous: None,
-            all_quantizations: false,
             tool: TOOL.to_owned(),
         }
     }
@@ -96,12 +94,6 @@ impl Census {
     /// request.
     pub fn previous<'a>(self, target: impl Into<Option<&'a str>>) -> Self {
         Self { previous: target.into().map(str::to_owned), ..self }
-    }
-
-    /// Sets whether the `files` table contains the headers of all quantizations of GGUF repositories, not only of the
-    /// counted one; `false` by default.
-    pub fn all_quantizations(self, enabled: bool) -> Self {
-        Self { all_quantizations: enabled, ..self }
     }
 
     /// Sets the duration of an outage of the Hub or the network that ends a run, 10 minutes by default. An outage begins
@@ -180,7 +172,7 @@ impl Census {
         let progress = self.settings.progress.clone();
         let run = ReadRun::start(&self.storage, manifest, parts, &existing, previous, progress);
         let mut run = run.await?;
-        let reader = RepoReader::new(&self.client, self.all_quantizations);
+        let reader = RepoReader::new(&self.client);
         let reads = Reads::new(reader, self.settings.clone());
         // On the heap, because it contains the state of a file that is written.
         let read = Box::pin(run.read_parts(reads)).await;

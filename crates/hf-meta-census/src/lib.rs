@@ -57,7 +57,7 @@ pub use self::diff::{CensusChange, ChangeKind, diff, verify};
 pub use self::error::CensusError;
 pub use self::listing::Listing;
 pub use self::manifest::{ListedRepo, Manifest, read_names};
-pub use self::publish::{PublishOptions, TensorRow};
+pub use self::publish::PublishOptions;
 pub use self::reads::{CensusProgress, CensusStop};
 pub use self::row::{
     ActiveParameters, CensusRow, ComponentCount, DtypeSums, OtherWeightSet, SCHEMA_VERSION,
@@ -104,7 +104,7 @@ pub async fn read_batch(
     progress.update(|progress| progress.total = repos.len());
     let (concurrency, stop) = (concurrency.max(1), CensusStop::default());
     let settings = ReadSettings { concurrency, max_outage, stop, progress: progress.clone() };
-    let mut reads = Reads::new(RepoReader::new(client, false), settings);
+    let mut reads = Reads::new(RepoReader::new(client), settings);
     let (mut repos, mut rows) = (repos.into_iter().enumerate(), BTreeMap::new());
     loop {
         while reads.has_room()

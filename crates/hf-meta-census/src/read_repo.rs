@@ -7,10 +7,10 @@ use bytes::Bytes;
 use itertools::Itertools;
 
 use super::manifest::ListedRepo;
-use super::row::{CensusRow, ComponentCount, MAX_SETS, MODULES};
+use super::row::{CensusRow, ComponentCount, MODULES};
 use super::stored_header::{LayoutHasher, MAX_HEADER_BYTES, StoredHeader, digest_from_hex};
-use hf_meta::formats::weight_sets::{PIPELINE, WeightSet};
-use hf_meta::formats::{RepoPath, WeightsKind};
+use hf_meta::formats::RepoPath;
+use hf_meta::formats::weight_sets::PIPELINE;
 use hf_meta::report::{CountReport, Plan};
 use hf_meta::{Client, CommitSha, Error, HeaderBytes, LargeCallLimit, Model, RecordedCount};
 
@@ -25,7 +25,6 @@ const MAX_COMPONENTS: usize = 100;
 #[derive(Clone, Debug)]
 pub(super) struct RepoReader {
     client: Client,
-    all_quantizations: bool,
     large: LargeCallLimit,
 }
 
@@ -42,10 +41,8 @@ pub(super) struct RepoRead {
 }
 
 impl RepoReader {
-    /// Creates a reader. With `all_quantizations`, it reads the headers of all quantizations of GGUF repositories.
-    pub(super) fn new(client: &Client, all_quantizations: bool) -> Self {
-        let large = LargeCallLimit::new(MAX_LARGE_READS);
-        Self { client: client.clone(), all_quantizations, large }
+    pub(super) fn new(client: &Client) -> Self {
+        Self { client: client.clone(), large: LargeCallLimit::new(MAX_LARGE_READS) }
     }
 
     /// Reads a repository.
@@ -86,7 +83,7 @@ impl RepoReader {
         RepoRead { row, headers: sets.headers, requests, error: result.err(), began, ended }
     }
 
-    /// Reads what belongs to the main set: the other components of a model, and other quantizations.
+    /// Reads the other components of a model.
     async fn add_others(
         &self,
         sets: &mut SetReader,
@@ -95,7 +92,6 @@ impl RepoReader {
         listed: &ListedRepo,
     ) -> Result<(), Error> {
         let Some(main) = &counted.path else { return Ok(()) };
-        let quantizations = quantizations(&counted.report).take(MAX_SETS).collect_vec();
         // Components are in folders, or below the folder of the file that lists them.
         let is_listed = |file: &String| file.ends_with(PIPELINE) || file.ends_with(MODULES);
         let has_components = match &listed.files {
@@ -112,9 +108,6 @@ impl RepoReader {
             let components = components.into_iter().map(|set| set.path);
             sets.add_components(counted, model, components).await?;
         }
-        if self.all_quantizations {
-            sets.add_quantizations(model, quantizations).await?;
-        }
         Ok(())
     }
 }
@@ -126,16 +119,6 @@ fn with_files(model: Model, listed: &ListedRepo) -> Model {
         Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
         None => model,
     }
-}
-
-/// Returns the paths of the quantizations that were not counted.
-fn quantizations(report: &CountReport) -> impl Iterator<Item = RepoPath> {
-    let is_quantization = move |set: &&WeightSet| {
-        let is_model = set.quantization.is_some() && set.kind == WeightsKind::Model;
-        is_model && set.format == report.format
-    };
-    let sets = report.other_sets.iter().flatten().filter(is_quantization);
-    sets.map(|set| set.path.clone())
 }
 
 /// The counts of a set of weights, or of several that are loaded together.
@@ -223,26 +206,6 @@ impl SetReader {
             let others = sum.other_sets.take();
             sum.add_other_sets(others);
             counted.components = Some(components);
-        }
-        Ok(())
-    }
-
-    /// Adds the headers of quantizations that are not counted. Those that cannot be read are left out.
-    async fn add_quantizations(
-        &mut self,
-        model: &Model,
-        paths: Vec<RepoPath>,
-    ) -> Result<(), Error> {
-        for path in paths {
-            let model = model.clone().path(path.as_str());
-            let model = model.exclude_waits_from_timeout(self.excludes_waits);
-            match model.count_and_record().await {
-                RecordedCount { result: Err(error), .. } if error.is_transient() => {
-                    return Err(error);
-                }
-                RecordedCount { bytes: headers @ Some(_), .. } => self.add_headers(headers),
-                _ => {}
-            }
         }
         Ok(())
     }

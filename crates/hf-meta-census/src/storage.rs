@@ -1,18 +1,14 @@
 //! Stores files in a local folder or in an object store.
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Seek, Write};
-use std::iter::successors;
 use std::path::Path as LocalPath;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::TryStreamExt;
 use object_store::buffered::BufWriter;
-use object_store::client::{HttpError, HttpErrorKind};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, parse_url_opts};
@@ -30,22 +26,6 @@ pub(super) struct Storage {
     objects: Arc<dyn ObjectStore>,
     folder: Path,
     name: String,
-}
-
-/// The time before the first retry of a request to an object store. It doubles after each retry.
-const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
-
-/// The maximum time between two retries.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(16);
-
-/// Returns whether a request to an object store got no response, so that another attempt may succeed.
-///
-/// The library repeats requests with the status 5xx, but not all requests whose connection was refused or closed.
-fn is_unanswered(error: &(dyn Error + 'static)) -> bool {
-    use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
-    successors(Some(error), |cause| (*cause).source())
-        .filter_map(|cause| cause.downcast_ref::<HttpError>())
-        .any(|error| matches!(error.kind(), Connect | Interrupted | Request | Timeout))
 }
 
 impl Storage {
@@ -86,36 +66,18 @@ impl Storage {
         &self.name
     }
 
-    /// Makes a request, and repeats it for at most 30 seconds as long as an object store does not respond.
-    async fn request<T, E, Request>(request: impl Fn() -> Request) -> Result<T, E>
-    where
-        Request: Future<Output = Result<T, E>>,
-        E: Error + 'static,
-    {
-        let mut delay = FIRST_RETRY_DELAY;
-        loop {
-            match request().await {
-                Err(error) if delay <= MAX_RETRY_DELAY && is_unanswered(&error) => {
-                    tokio::time::sleep(delay).await;
-                    delay *= 2;
-                }
-                result => return result,
-            }
-        }
-    }
-
     /// Returns the names of all files in a folder.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>> {
         let path = self.path(folder);
-        let listed = Self::request(|| self.objects.list(Some(&path)).try_collect::<Vec<_>>()).await;
+        let listed = self.objects.list(Some(&path)).try_collect::<Vec<_>>().await;
         let listed = listed.map_err(failed_to("list", self.display_path(folder)))?;
         Ok(listed.iter().filter_map(|file| file.location.filename().map(str::to_owned)).collect())
     }
 
     /// Reads a file; `None` if it does not exist.
     pub(super) async fn read(&self, file: &str) -> Result<Option<Bytes>> {
-        let path = &self.path(file);
-        let read = Self::request(|| async { self.objects.get(path).await?.bytes().await });
+        let path = self.path(file);
+        let read = async { self.objects.get(&path).await?.bytes().await };
         self.if_found(file, read.await)
     }
 
@@ -123,7 +85,7 @@ impl Storage {
     /// The second value is its size in bytes.
     pub(super) async fn download(&self, file: &str) -> Result<Option<(File, u64)>> {
         let path = self.path(file);
-        let found = Self::request(|| self.objects.get(&path)).await;
+        let found = self.objects.get(&path).await;
         let Some(found) = self.if_found(file, found)? else { return Ok(None) };
         let size = found.meta.size;
         let (mut chunks, mut copy) = (found.into_stream(), temporary_file()?);
@@ -139,20 +101,19 @@ impl Storage {
     /// Returns the size of a file in bytes; `None` if it does not exist.
     pub(super) async fn size(&self, file: &str) -> Result<Option<u64>> {
         let path = self.path(file);
-        let found = Self::request(|| self.objects.head(&path)).await;
+        let found = self.objects.head(&path).await;
         Ok(self.if_found(file, found)?.map(|file| file.size))
     }
 
     /// Creates or replaces a file.
     pub(super) async fn write(&self, file: &str, bytes: Vec<u8>) -> Result<()> {
-        let (path, bytes) = (self.path(file), Bytes::from(bytes));
-        let written = Self::request(|| self.objects.put(&path, bytes.clone().into())).await;
+        let written = self.objects.put(&self.path(file), bytes.into()).await;
         written.map(|_| ()).map_err(failed_to("write", self.display_path(file)))
     }
 
     /// Creates or replaces a file with the content of a temporary file, in chunks. Returns its size in bytes.
     pub(super) async fn upload(&self, file: &str, content: File) -> Result<u64> {
-        let written = Self::request(|| self.try_upload(file, &content)).await;
+        let written = self.try_upload(file, &content).await;
         written.map_err(failed_to("write", self.display_path(file)))
     }
 
@@ -218,34 +179,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns the number of attempts at a request that fails some times.
-    async fn attempts(failures: usize, error: impl Fn() -> object_store::Error) -> (bool, usize) {
-        let count = AtomicUsize::new(0);
-        let attempt = || {
-            let is_failure = count.fetch_add(1, Ordering::Relaxed) < failures;
-            std::future::ready(if is_failure { Err(error()) } else { Ok(()) })
-        };
-        (Storage::request(attempt).await.is_ok(), count.load(Ordering::Relaxed))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_requests_without_a_response_are_repeated() {
-        let io_error = || io::Error::from(io::ErrorKind::ConnectionRefused);
-        let unanswered = |kind| {
-            let source = Box::new(HttpError::new(kind, io_error()));
-            object_store::Error::Generic { store: "S3", source }
-        };
-        let connect = || unanswered(HttpErrorKind::Connect);
-        assert_eq!(attempts(3, connect).await, (true, 4));
-        assert_eq!(attempts(100, connect).await, (false, 7));
-        assert_eq!(attempts(1, || unanswered(HttpErrorKind::Decode)).await, (false, 1));
-        let (path, local) = (String::new, || Box::new(io_error()));
-        let not_found = || object_store::Error::NotFound { path: path(), source: local() };
-        let denied = || object_store::Error::PermissionDenied { path: path(), source: local() };
-        assert_eq!(attempts(1, not_found).await, (false, 1));
-        assert_eq!(attempts(1, denied).await, (false, 1));
-    }
-
     /// A bucket on this computer, whose requests the library does not repeat.
     fn bucket(port: u16) -> Storage {
         let builder = AmazonS3Builder::new().with_endpoint(format!("http://127.0.0.1:{port}"));
@@ -257,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wrong_credentials_end_at_once_and_refused_connections_do_not() {
+    async fn wrong_credentials_end_at_once() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let denied = bucket(server.local_addr().unwrap().port());
         let requests = Arc::new(AtomicUsize::new(0));
@@ -279,14 +212,5 @@ mod tests {
         denied.write("x", vec![1]).await.unwrap_err();
         denied.upload("x", content()).await.unwrap_err();
         assert_eq!(requests.load(Ordering::Relaxed), 5);
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let refused = bucket(closed.port());
-        let path = &refused.path("x");
-        let errors: [Box<dyn Error>; 3] = [
-            Box::new(refused.objects.get(path).await.unwrap_err()),
-            Box::new(refused.objects.put(path, Bytes::new().into()).await.unwrap_err()),
-            Box::new(refused.try_upload("x", &content()).await.unwrap_err()),
-        ];
-        assert!(errors.iter().all(|error| is_unanswered(&**error)), "{errors:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
@@ -33,10 +33,6 @@ pub(crate) struct Args {
     #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 500)]
     pub(crate) quiet: bool,
 
-    /// Print no colors, as with `--color never`
-    #[arg(long, global = true, hide_short_help = true, display_order = 500)]
-    no_color: bool,
-
     #[command(flatten)]
     pub(crate) inspect: InspectArgs,
 
@@ -52,15 +48,11 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     #[cfg(feature = "census")]
     Census(super::census::CensusArgs),
-    #[cfg(not(feature = "census"))]
-    Census(super::absent::AbsentArgs),
     Cache(CacheArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[cfg(feature = "server")]
     Serve(Box<super::serve::ServeArgs>),
-    #[cfg(not(feature = "server"))]
-    Serve(super::absent::AbsentArgs),
 }
 
 impl Args {
@@ -84,9 +76,6 @@ impl Args {
 
     /// Returns the color option of the subcommand, or else the one before it.
     pub(super) fn color(&self) -> ColorArgs {
-        if self.no_color {
-            return ColorArgs { color: Some(ColorChoice::Never) };
-        }
         let color = match &self.command {
             Some(Command::Verify(verify)) => Some(verify.color),
             Some(Command::Diff(diff)) => Some(diff.color),
@@ -242,16 +231,6 @@ mod tests {
         for line in ["hf-meta", "hf-meta verify", "hf-meta --json verify gpt2"] {
             assert!(parse(line).is_err(), "{line}");
         }
-    }
-
-    #[cfg(not(feature = "server"))]
-    #[test]
-    fn builds_without_the_server_recognize_its_subcommand() {
-        for line in ["hf-meta serve", "hf-meta serve --listen 127.0.0.1:0", "hf-meta serve --help"]
-        {
-            assert!(matches!(parse(line).unwrap().command, Some(Command::Serve(_))), "{line}");
-        }
-        assert!(parse("hf-meta -- serve").unwrap().command.is_none());
     }
 
     #[test]

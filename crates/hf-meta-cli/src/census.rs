@@ -72,10 +72,6 @@ struct CommonReadArgs {
     /// Time in seconds after which an outage of the Hub or the network ends the command; complete rows are kept
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "600")]
     max_outage: Duration,
-
-    /// Read the headers of all quantizations of a GGUF repository into the table `files`, not only of the counted one
-    #[arg(long)]
-    all_quantizations: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -136,10 +132,6 @@ enum CensusCommand {
         /// License of the counts, such as cc0-1.0
         #[arg(long, value_name = "ID")]
         license: Option<String>,
-
-        /// Add a table of all tensors
-        #[arg(long)]
-        tensors: bool,
     },
     /// Read a random sample again from the Hub and print the differences
     Verify {
@@ -275,11 +267,9 @@ pub(crate) async fn run(
             diff(before, after, |change| changes.push(change)).await?;
             print_changes(&changes, *format, "no differences")
         }
-        CensusCommand::Publish { target, output, title, license, tensors } => {
-            check_extension(output, &["parquet"], "a folder")?;
+        CensusCommand::Publish { target, output, title, license } => {
             let census = Census::open(connection.builder().build()?, target)?;
-            let (title, license) = (title.clone(), license.clone());
-            let options = PublishOptions { title, license, tensors: *tensors };
+            let options = PublishOptions { title: title.clone(), license: license.clone() };
             let repos = census.tool(tool()).publish(output, &options).await?;
             print_written(&counted(repos as u64, "row"), output)
         }
@@ -304,7 +294,6 @@ async fn write_list(
     client: &Client,
     line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
-    check_extension(&args.output, &["csv", "json", "jsonl", "ndjson", "tsv", "txt"], "Parquet")?;
     let mut listing = Listing::new().filter(args.filter.as_deref()).author(args.author.as_deref());
     listing = listing.limit(args.limit);
     if let Some(since) = &args.since {
@@ -334,17 +323,6 @@ async fn write_list(
     let models = listing.write(client, &args.output).await;
     drop(shown);
     print_written(&counted(models? as u64, "model"), &args.output)
-}
-
-/// Rejects a name of the output that promises a different format.
-fn check_extension(output: &Path, others: &[&str], format: &str) -> Result<(), CommandError> {
-    let extension = output.extension().and_then(|extension| extension.to_str());
-    match extension.filter(|extension| others.contains(extension)) {
-        Some(other) => Err(CommandError::usage(format!(
-            "the output is {format}, so its name cannot end with .{other}"
-        ))),
-        None => Ok(()),
-    }
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -417,8 +395,7 @@ fn show_progress(
 }
 
 fn with_limits(census: Census, args: &CommonReadArgs) -> Census {
-    let census = census.concurrency(args.jobs.into()).max_outage(args.max_outage).tool(tool());
-    census.all_quantizations(args.all_quantizations)
+    census.concurrency(args.jobs.into()).max_outage(args.max_outage).tool(tool())
 }
 
 /// Returns the name, the version and the commit of this program.

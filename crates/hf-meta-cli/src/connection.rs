@@ -54,12 +54,11 @@ impl ConnectionArgs {
 
     /// Builds a client from the environment and these options.
     pub(crate) fn client(&self) -> Result<Client, Error> {
-        let mut builder = self.builder();
-        if let Some(cache) = self.cache() {
-            builder = builder.header_cache(cache);
+        let builder = self.builder();
+        match self.cache() {
+            Some(cache) => builder.header_cache(cache).build(),
+            None => builder.build(),
         }
-        // Folders and cached headers are read even if the Hub cannot be.
-        builder.network_optional(true).build()
     }
 
     /// Returns the header cache, unless it is disabled.

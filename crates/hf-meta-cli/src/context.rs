@@ -6,16 +6,14 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use futures::stream::{self, StreamExt};
 use hf_meta::report::text::thousands;
 use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
-use tokio::time::timeout;
 
-use super::error_report::{ErrorReport, HintContext, print_warning, print_warnings};
+use super::error_report::{ErrorReport, HintContext, print_warnings};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::{RepoArg, RepoText};
@@ -24,9 +22,6 @@ use super::stderr::{ProgressLine, ReadProgress, lock};
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
 const DEFAULT_JOBS: u16 = 32;
-
-/// Without a terminal, a line reports a wait: after this time without a result, and then at this interval.
-const WAIT_LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(60)];
 
 /// The options that select a revision and a part of each repository.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -97,8 +92,6 @@ pub(crate) struct CommandContext {
     pub(crate) client: Client,
     pub(crate) line: ProgressLine,
     pub(crate) hints: HintContext,
-    /// True if the headers of the client are cached.
-    pub(crate) has_cache: bool,
     /// True after the first page was printed.
     pub(crate) has_printed: Cell<bool>,
     /// True if the last output is a page.
@@ -125,10 +118,8 @@ impl CommandContext {
         let progress = Arc::new(ReadProgress::new(&self.client, args.len()));
         let shown = Arc::clone(&progress);
         let _line = self.line.show(None, move |max_width| shown.describe(max_width));
-        let (interrupted, has_cache) = (Arc::clone(&progress), self.has_cache);
-        self.line.on_interrupt(move || interrupted.interrupted(has_cache));
         let repos = args.len();
-        let (reading, selection) = (Arc::clone(&progress), sources.selection.clone());
+        let (reading, selection) = (progress, sources.selection.clone());
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
         let reads = move |client: Client, source: RepoArg| {
@@ -149,25 +140,11 @@ impl CommandContext {
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
         let mut reads = self.client.run_many(stream::iter(args), jobs, ResultOrder::Input, reads);
         let (mut status, mut failed, mut unreadable) = (ExitStatus::Success, 0, 0);
-        let [mut interval, next_interval] = WAIT_LINE_INTERVALS;
-        loop {
-            match timeout(interval, reads.next()).await {
-                Ok(Some((source, result))) => {
-                    let found = self.line.hidden_while(|| print(&source, result))?;
-                    status = status.max(found);
-                    failed += u64::from(found != ExitStatus::Success);
-                    unreadable += u64::from(found > ExitStatus::CheckFailed);
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    let retry = progress.retry().filter(|_| self.line.hides_waits());
-                    if let Some(wait) = retry {
-                        interval = next_interval;
-                        // A failure to write to stderr must not affect the results.
-                        let _ = print_warning(&wait);
-                    }
-                }
-            }
+        while let Some((source, result)) = reads.next().await {
+            let found = self.line.hidden_while(|| print(&source, result))?;
+            status = status.max(found);
+            failed += u64::from(found != ExitStatus::Success);
+            unreadable += u64::from(found > ExitStatus::CheckFailed);
         }
         if repos > 1 && failed > 0 {
             let unread = match unreadable {

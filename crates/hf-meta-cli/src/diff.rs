@@ -17,7 +17,7 @@ use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, joined, print_json};
 use super::repos::RepoText;
 use super::table::{Shrink, Table};
-use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, TerminalSize, YELLOW, width, wrap};
+use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, YELLOW};
 
 /// The maximum number of rows per kind of change. The JSON has every tensor.
 const MAX_ROWS: usize = 40;
@@ -124,24 +124,14 @@ fn write_matches(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     page.line(&format!("quantized: {} of {modules}{plain}", thousands(*quantized)))
 }
 
-/// Writes the source of one side, followed by its files and tensors on the same line if they fit.
+/// Writes the source of one side, its files and its tensors.
 fn write_side(page: &mut Page<'_>, name: &str, side: &DiffSide) -> io::Result<()> {
     let files = counted(side.files as u64, "file");
     let tensors = counted(side.parameter_count.totals().tensors, "tensor");
     let commit = side.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
     let (source, details) = (escape(&side.source), format!("{files}, {tensors}{commit}"));
-    let one_line = width(&format!("{name}  {source}  {details}"));
-    write!(page.out, "{name}  {BOLD}{source}{BOLD:#}")?;
-    match page.terminal {
-        Some(TerminalSize { width: columns, .. }) if one_line > columns => {
-            let indent = width(name) + 2;
-            let lines = wrap(&details, columns.saturating_sub(indent));
-            let indented = |line| format!("\n{:indent$}{DIM}{line}{DIM:#}", "");
-            writeln!(page.out, "{}", lines.into_iter().map(indented).collect::<String>())
-        }
-        _ => writeln!(page.out, "  {DIM}{details}{DIM:#}"),
-    }
+    page.line(&format!("{name}  {BOLD}{source}{BOLD:#}  {DIM}{details}{DIM:#}"))
 }
 
 /// The kinds of changes with their names, signs and styles.

@@ -10,8 +10,8 @@ use hf_meta::formats::safetensors::{
 use hf_meta::report::text::{duration, escape, thousands};
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{
-    Endpoint, Error, ErrorKind, HttpError, HubCacheMiss, QuantizationNotFound, RangeError, Source,
-    TransportKind, UnsupportedWeights,
+    Endpoint, Error, ErrorKind, HttpErrorKind, HubCacheMiss, QuantizationNotFound, Source,
+    UnsupportedWeights,
 };
 
 use super::exit::CommandError;
@@ -240,15 +240,15 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
         Error::InvalidHeader { .. } if error.kind() == ErrorKind::TooLarge => {
             "convert the checkpoint to safetensors, or save it in several shards"
         }
-        Error::RequestFailed { source: cause, .. } => match &**cause {
-            HttpError::Transport { kind: TransportKind::Connect, .. } => {
+        Error::RequestFailed { source: cause, .. } => match cause.kind {
+            HttpErrorKind::Connect => {
                 "check that this machine can reach the server; set https_proxy to use a proxy, \
                  --endpoint or HF_ENDPOINT to use another Hub, or --offline to read cached data"
             }
-            HttpError::Transport { kind: TransportKind::Certificate, .. } => {
+            HttpErrorKind::Certificate => {
                 "the system's certificates are trusted; set SSL_CERT_FILE to trust others"
             }
-            HttpError::UnexpectedResponse { source: RangeError::WebPage, .. } => WEB_PAGE,
+            HttpErrorKind::WebPage => WEB_PAGE,
             _ => return None,
         },
         Error::Refused { source: response, .. } if response.is_foreign() => {
@@ -363,6 +363,9 @@ fn misspelled_command(source: &RepoArg, error: &Error, context: &HintContext) ->
     }
     if INSPECTION_WORDS.contains(&&**name) {
         return Some("to inspect a repository, omit the command: `hf-meta REPO`".to_owned());
+    }
+    if let "census" | "serve" = &**name {
+        return Some(format!("`hf-meta {name}` needs a build with the features `census,server`"));
     }
     let is_meant = |command: &&str| strsim::damerau_levenshtein(command, name) <= MAX_TYPOS;
     let mut commands = context.definition.get_subcommands().map(clap::Command::get_name);

@@ -4,8 +4,6 @@
 //! Each subcommand has a module with its options and a `run` function. Subcommands that read repositories use
 //! `CommandContext::for_each`, which reads them and combines exit codes. Tables are lists of columns.
 
-#[cfg(not(all(feature = "census", feature = "server")))]
-mod absent;
 mod args;
 mod badge;
 #[cfg(feature = "census")]
@@ -80,15 +78,11 @@ async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, Command
         Some(Command::Census(census)) => {
             Box::pin(census::run(census, &args.connection, &line)).await
         }
-        #[cfg(not(feature = "census"))]
-        Some(Command::Census(_)) => absent::not_included("census"),
         Some(Command::Cache(cache)) => local_commands::cache(cache),
         Some(Command::Completions(shell)) => completions::run(shell),
         Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
         #[cfg(feature = "server")]
         Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await,
-        #[cfg(not(feature = "server"))]
-        Some(Command::Serve(_)) => absent::not_included("server"),
     }
 }
 
@@ -107,7 +101,6 @@ fn context(args: &Args, line: ProgressLine) -> Result<CommandContext, CommandErr
         client,
         line,
         hints,
-        has_cache: args.connection.cache().is_some(),
         has_printed: Cell::new(false),
         ends_with_page: Cell::new(false),
         explained: RefCell::default(),

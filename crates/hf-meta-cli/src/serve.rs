@@ -124,12 +124,6 @@ pub(crate) async fn run(
     args: &ServeArgs,
     connection: &ConnectionArgs,
 ) -> Result<ExitStatus, CommandError> {
-    // The former name of HF_META_ALLOWED_OWNERS. If it were ignored, the service would be open to all repositories.
-    if variable("HF_META_OWNERS").is_some() {
-        return Err(CommandError::usage(
-            "HF_META_OWNERS has no effect; use HF_META_ALLOWED_OWNERS instead",
-        ));
-    }
     if variable("PORT").is_some() && PLATFORM_ADDRESS.is_none() {
         return Err(CommandError::usage("PORT is not a port number"));
     }

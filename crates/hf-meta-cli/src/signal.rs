@@ -33,7 +33,6 @@ pub(crate) fn signal() -> io::Result<impl Future<Output = i32>> {
 
 /// Removes the progress line and ends the process by a signal, so that a surrounding shell loop ends, too.
 pub(crate) fn end_by(signal: i32, line: &ProgressLine) -> ! {
-    line.interrupt();
     let _ = line.hidden_while(|| signal_hook::low_level::emulate_default_handler(signal));
     std::process::exit(128 + signal)
 }

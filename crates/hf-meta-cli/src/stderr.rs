@@ -24,10 +24,6 @@ use super::terminal::{
 /// The interval at which the line is redrawn. Shorter calls draw nothing.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The time after output to a pipe in which the line is not redrawn. The program that reads the pipe may print what it
-/// reads to the same terminal, and must find an empty line there.
-const PIPE_DELAY: Duration = Duration::from_millis(250);
-
 /// The interval between lines without a terminal.
 #[cfg(feature = "census")]
 pub(crate) const PRINT_INTERVAL: Duration = Duration::from_secs(30);
@@ -46,9 +42,6 @@ const MIN_NAME_WIDTH: usize = 16;
 /// The time after which the line shows how long the repository takes.
 const MIN_SHOWN_TIME: Duration = Duration::from_secs(3);
 
-/// Formats the text to print when the command is interrupted.
-type InterruptText = Box<dyn Fn() -> Option<String> + Send>;
-
 /// Formats progress in about this many columns. A longer text is truncated.
 type ProgressText = Arc<dyn Fn(usize) -> String + Send + Sync>;
 
@@ -56,10 +49,9 @@ type ProgressText = Arc<dyn Fn(usize) -> String + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct ProgressLine {
     state: Arc<Mutex<LineState>>,
-    /// True if stderr is a terminal that can clear a line.
+    /// True if stderr is a terminal that can clear a line, and no other program prints what it reads from stdout to the
+    /// same terminal.
     is_on_terminal: bool,
-    /// True if stdout is a pipe.
-    is_piped: bool,
     /// True if stderr has only errors.
     pub(crate) is_quiet: bool,
 }
@@ -71,9 +63,6 @@ struct LineState {
     is_drawn: bool,
     /// The number of callers that print something else.
     hidden: usize,
-    /// The time until which the line stays hidden.
-    hidden_until: Option<Instant>,
-    on_interrupt: Option<InterruptText>,
 }
 
 impl LineState {
@@ -90,24 +79,9 @@ impl ProgressLine {
     /// Creates the line. A quiet command never draws it.
     pub(crate) fn new(is_quiet: bool) -> Self {
         let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
-        let is_on_terminal = !is_quiet && !is_dumb && !*IS_AGENT && io::stderr().is_terminal();
-        Self { state: Arc::default(), is_on_terminal, is_piped: is_pipe(), is_quiet }
-    }
-
-    /// Sets the text to print when the command is interrupted.
-    pub(crate) fn on_interrupt(&self, text: impl Fn() -> Option<String> + Send + 'static) {
-        lock(&self.state).on_interrupt = Some(Box::new(text));
-    }
-
-    /// Removes the line and prints the text of an interrupted command.
-    pub(crate) fn interrupt(&self) {
-        let text = lock(&self.state).on_interrupt.take().and_then(|text| text());
-        self.hidden_while(|| {
-            if let Some(text) = text.filter(|_| !self.is_quiet) {
-                // A failure to write to stderr must not prevent the end of the process.
-                let _ = writeln!(anstream::stderr(), "{text}");
-            }
-        });
+        let is_on_terminal = io::stderr().is_terminal() && !is_pipe(&io::stdout());
+        let is_on_terminal = is_on_terminal && !is_quiet && !is_dumb && !*IS_AGENT;
+        Self { state: Arc::default(), is_on_terminal, is_quiet }
     }
 
     /// Shows progress until the returned guard is dropped. Without a terminal, the text is printed at an interval, if
@@ -152,7 +126,6 @@ impl ProgressLine {
         }
         // If stderr is not writable, it shows no progress.
         match state.hidden {
-            0 if state.hidden_until.is_some_and(|time| Instant::now() < time) => {}
             0 if self.is_on_terminal => {
                 truncate_end(&mut shown, max_width);
                 let _ = write!(io::stderr(), "{CLEAR_LINE}{spinner} {shown}");
@@ -174,15 +147,8 @@ impl ProgressLine {
         state.clear();
         drop(state);
         let printed = print();
-        let mut state = lock(&self.state);
-        state.hidden -= 1;
-        state.hidden_until = self.is_piped.then(|| Instant::now() + PIPE_DELAY);
+        lock(&self.state).hidden -= 1;
         printed
-    }
-
-    /// Returns whether waits are shown neither on this line nor anywhere else.
-    pub(crate) fn hides_waits(&self) -> bool {
-        !self.is_on_terminal && !self.is_quiet
     }
 
     /// Prints a text, unless the command is quiet.
@@ -195,20 +161,19 @@ impl ProgressLine {
     }
 }
 
-/// Returns whether stdout is a pipe.
+/// Returns whether an output is a pipe.
 #[cfg(unix)]
-fn is_pipe() -> bool {
-    use std::os::fd::AsFd;
+fn is_pipe(output: &impl std::os::fd::AsFd) -> bool {
     use std::os::unix::fs::FileTypeExt;
 
-    let stdout = io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
-    stdout.and_then(|stdout| stdout.metadata()).is_ok_and(|data| data.file_type().is_fifo())
+    let file = output.as_fd().try_clone_to_owned().map(std::fs::File::from);
+    file.and_then(|file| file.metadata()).is_ok_and(|data| data.file_type().is_fifo())
 }
 
-/// Returns whether stdout may be a pipe.
+/// Returns whether an output may be a pipe.
 #[cfg(not(unix))]
-fn is_pipe() -> bool {
-    !io::stdout().is_terminal()
+fn is_pipe(output: &impl IsTerminal) -> bool {
+    !output.is_terminal()
 }
 
 /// The progress that the line shows. Removes it when dropped, so that nothing is printed after it.
@@ -254,10 +219,7 @@ impl ListCounts {
             let left = Duration::try_from_secs_f64(left / rate).unwrap_or(Duration::MAX);
             parts.push(format!("{rate:.0}/s, {} left", duration(left)));
         }
-        let quota = quota.filter(|quota| quota.requests > 0).map_or_else(String::new, |quota| {
-            format!(" ({} more within {})", thousands(quota.requests), duration(quota.reset))
-        });
-        parts.push(counted(client.stats().requests, "request") + &quota);
+        parts.push(counted(client.stats().requests, "request"));
         parts.join(", ")
     }
 }
@@ -301,25 +263,7 @@ impl ReadProgress {
             let repo = lock(&self.reading).first().cloned();
             return repo.map_or_else(String::new, |repo| repo.describe(max_width));
         }
-        let retry = self.retry().map_or_else(String::new, |retry| format!("; {retry}"));
-        counts.describe(self.started, &self.client) + &retry
-    }
-
-    /// Describes the first repository that waits for a retry. A wait for a rate limit is logged instead.
-    pub(crate) fn retry(&self) -> Option<String> {
-        lock(&self.reading).iter().find_map(|repo| {
-            let is_retry = repo.meter.current_wait()?.rate_limit.is_none();
-            Some(format!("{}: {}", repo.name, repo.wait()?)).filter(|_| is_retry)
-        })
-    }
-
-    /// Describes an interrupted list.
-    pub(crate) fn interrupted(&self, has_cache: bool) -> Option<String> {
-        let ListCounts { done, total, .. } = *lock(&self.counts);
-        let [read, repos] = [done, total].map(|number| thousands(number as u64));
-        let kept =
-            if has_cache { "a second run reads them from the cache" } else { "none are kept" };
-        (total > 1).then(|| format!("interrupted after {read} of {repos} repositories; {kept}"))
+        counts.describe(self.started, &self.client)
     }
 }
 
@@ -338,23 +282,10 @@ impl RepoProgress {
         let shards = lock(&self.shards).map(|Progress { done, total, .. }| {
             format!("{}/{}", thousands(done as u64), counted(total as u64, "shard"))
         });
-        let text = self.wait().or(shards).or_else(|| self.time()).unwrap_or_default();
+        let wait = self.meter.current_wait();
+        let wait = wait.map(|left| format!("waiting for the rate limit, {}", duration(left)));
+        let text = wait.or(shards).or_else(|| self.time()).unwrap_or_default();
         name_and_text(&self.name, &text, max_width)
-    }
-
-    /// Describes the wait for a rate limit or a retry.
-    fn wait(&self) -> Option<String> {
-        let wait = self.meter.current_wait()?;
-        let retry = match wait.retry {
-            0 => String::new(),
-            retry => format!("retry {} of {}", retry, wait.max_retries),
-        };
-        let Some(left) = wait.rate_limit else {
-            let time = self.time().map_or_else(String::new, |time| format!(", {time}"));
-            return Some(format!("a request failed, {retry}{time}"));
-        };
-        let retry = if retry.is_empty() { retry } else { format!(" ({retry})") };
-        Some(format!("waiting for the rate limit, {}{retry}", duration(left)))
     }
 
     /// Formats the time since the start, if it is long.

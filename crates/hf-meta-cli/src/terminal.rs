@@ -16,7 +16,10 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
 pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default().bold();
 
 /// True if an AI agent reads the output, so that it is complete and plain.
-pub(crate) static IS_AGENT: LazyLock<bool> = LazyLock::new(hf_meta::is_run_by_agent);
+pub(crate) static IS_AGENT: LazyLock<bool> = LazyLock::new(|| {
+    let is_set = |name| std::env::var(name).is_ok_and(|value| !value.trim().is_empty());
+    ["AI_AGENT", "AGENT"].into_iter().any(is_set)
+});
 
 /// The option of the subcommands that print text with colors. `badge` has another `--color`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -30,15 +33,14 @@ impl ColorArgs {
     /// Applies the option to stdout and stderr. By default, `anstream` removes styles from text that is not written to
     /// a terminal.
     pub(crate) fn apply(self) {
-        match self.color {
-            None | Some(ColorChoice::Auto) if *IS_AGENT => {
-                anstream::ColorChoice::Never.write_global();
-            }
+        let choice = match self.color {
+            Some(ColorChoice::Always) => anstream::ColorChoice::Always,
+            Some(ColorChoice::Never) => anstream::ColorChoice::Never,
+            _ if *IS_AGENT => anstream::ColorChoice::Never,
             // The environment decides.
-            None | Some(ColorChoice::Auto) => {}
-            Some(ColorChoice::Always) => anstream::ColorChoice::Always.write_global(),
-            Some(ColorChoice::Never) => anstream::ColorChoice::Never.write_global(),
-        }
+            _ => return,
+        };
+        choice.write_global();
     }
 }
 

@@ -52,15 +52,13 @@ def read(
     column: str | None = None,
     slice: tuple[int, int] = (0, 1),
     previous: StrPath | None = None,
-    all_quantizations: bool = False,
     **settings: Unpack[Settings],
 ) -> Call[CensusSummary]:
     """Reads repositories into tables of a folder or a URL such as `s3://bucket/census`. Resumes an interrupted census.
 
     `repos` is the path of a list, or a list as for `hf_meta.read`. `column` contains the names. `slice=(k, n)` reads
     every n-th part, starting with part k (counted from 0). `previous` is an earlier census, from which the rows of
-    unchanged repositories are copied. With `all_quantizations`, the table `files` contains the headers of all
-    quantizations of GGUF repositories.
+    unchanged repositories are copied.
 
     Raises ValueError if the list or a setting is invalid, and OSError if a file cannot be read or written.
     """
@@ -81,15 +79,13 @@ def read(
             folder.cleanup()
         return _summary(result)
 
-    options = repos, column, os.fspath(target), slice, previous, all_quantizations
+    options = repos, column, os.fspath(target), slice, previous
     return Call("census_read", settings, *options, convert=convert)
 
 
-def retry(
-    target: StrPath, *, all_quantizations: bool = False, **settings: Unpack[Settings]
-) -> Call[CensusSummary]:
+def retry(target: StrPath, **settings: Unpack[Settings]) -> Call[CensusSummary]:
     """Reads the failed repositories of a census again, as `read` does."""
-    return Call("census_retry", settings, os.fspath(target), all_quantizations, convert=_summary)
+    return Call("census_retry", settings, os.fspath(target), convert=_summary)
 
 
 def count(target: StrPath, **settings: Unpack[Settings]) -> Call[CensusSummary]:
@@ -108,15 +104,14 @@ def publish(
     *,
     title: str | None = None,
     license: str | None = None,
-    tensors: bool = False,
     **settings: Unpack[Settings],
 ) -> Call[int]:
     """Writes a data set to a folder, for `datasets.load_dataset`, and returns the number of repositories.
 
-    It has the tables `repos`, `files` and `runs`, and `tensors` if that is True, a data card and a schema page.
+    It has the tables `repos`, `files` and `runs`, a data card and a schema page.
     `license` is the license of the counts, such as `cc0-1.0`.
     """
-    return Call("census_publish", settings, os.fspath(target), os.fspath(output), title, license, tensors)
+    return Call("census_publish", settings, os.fspath(target), os.fspath(output), title, license)
 
 
 def verify(

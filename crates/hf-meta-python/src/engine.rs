@@ -258,7 +258,6 @@ impl Engine {
     }
 
     /// Reads a slice of a list into a folder or an object store. The result is the [`Summary`].
-    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
     fn census_read(
         &self,
         request: Request,
@@ -267,26 +266,18 @@ impl Engine {
         target: String,
         slice: (usize, usize),
         previous: Option<String>,
-        all_quantizations: bool,
     ) -> PyResult<NativeCall> {
         self.start(request, move |client, job| async move {
             let manifest = Manifest::open(&list, column.as_deref())?;
             let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
-            let census = census.all_quantizations(all_quantizations);
             census.previous(previous.as_deref()).read(&manifest).await.map(summary)
         })
     }
 
     /// Reads the failed repositories of a census again. The result is the [`Summary`].
-    fn census_retry(
-        &self,
-        request: Request,
-        target: String,
-        all_quantizations: bool,
-    ) -> PyResult<NativeCall> {
+    fn census_retry(&self, request: Request, target: String) -> PyResult<NativeCall> {
         self.start(request, move |client, job| async move {
-            let census = job.set(Census::open(client, &target)?);
-            census.all_quantizations(all_quantizations).retry().await.map(summary)
+            job.set(Census::open(client, &target)?).retry().await.map(summary)
         })
     }
 
@@ -317,11 +308,10 @@ impl Engine {
         output: PathBuf,
         title: Option<String>,
         license: Option<String>,
-        tensors: bool,
     ) -> PyResult<NativeCall> {
         self.start(request, move |client, job| {
             blocking(async move {
-                let options = PublishOptions { title, license, tensors };
+                let options = PublishOptions { title, license };
                 job.set(Census::open(client, &target)?).publish(&output, &options).await
             })
         })
@@ -479,8 +469,7 @@ fn build(request: &Request, timeout: Option<Duration>) -> Result<Client, hf_meta
     } else if let Some(cache) = DiskCache::from_env() {
         builder = builder.header_cache(cache);
     }
-    // Folders and cached headers are read even if the Hub cannot be.
-    builder.network_optional(request.quota_share.is_none()).build()
+    builder.build()
 }
 
 fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {

@@ -1,6 +1,7 @@
 //! The configuration of the service.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -100,6 +101,10 @@ pub struct ServiceConfig {
     #[cfg_attr(feature = "clap", arg(long, value_name = "SITES"))]
     pub frame_ancestors: Option<String>,
 
+    /// Folder of the built npm package, whose page is then served and linked: `crates/hf-meta-wasm/pkg` [default: none]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FOLDER"))]
+    pub inspector: Option<PathBuf>,
+
     /// Secret of a Hub webhook, which refreshes badges through `/webhook` [default: no webhook]
     #[cfg_attr(feature = "clap", arg(long, value_name = "SECRET", hide_env_values = true))]
     pub webhook_secret: Option<WebhookSecret>,
@@ -152,6 +157,7 @@ impl Default for ServiceConfig {
             shutdown_timeout: Duration::from_secs(10),
             allowed_owners: Vec::new(),
             frame_ancestors: None,
+            inspector: None,
             webhook_secret: None,
             serve_metrics: true,
         }

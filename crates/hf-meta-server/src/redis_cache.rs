@@ -1,7 +1,6 @@
 //! Cache entries in a Redis or Valkey server shared by several services.
 
 use std::fmt::{self, Display};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,11 +9,10 @@ use futures::future::{BoxFuture, FutureExt};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, FromRedisValue, RedisResult};
 use thiserror::Error;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use url::Url;
 
-use hf_meta::{Cache, CacheKey, FillLease};
+use hf_meta::{Cache, CacheKey};
 
 /// The maximum size of an entry, in bytes. Larger ones would delay the commands of other services.
 const MAX_ENTRY_BYTES: usize = 4 << 20;
@@ -22,29 +20,13 @@ const MAX_ENTRY_BYTES: usize = 4 << 20;
 /// Time to live of an entry.
 const ENTRY_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// Time to live of a lease that is no longer renewed, for example because its process was killed.
-const LEASE_TTL: Duration = Duration::from_secs(5);
-
-/// The interval between renewals of a lease.
-const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The interval between attempts to get a lease that another process holds.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// The maximum wait for a lease. After that, the call continues without one.
-const LEASE_WAIT: Duration = Duration::from_secs(60);
-
 /// The time after a failed command during which no commands are sent.
 const OPEN_TIME: Duration = Duration::from_secs(1);
 
-/// Lua script: sets the time to live of a lease if this owner still holds it. A time of zero ends the lease.
-const RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0";
-
 /// A cache in a Redis or Valkey server, shared by several services. Entries stored by one service are available to
-/// all of them, and concurrent calls for the same repository are coalesced across services.
+/// all of them.
 ///
-/// While the server is unreachable, every lookup is a miss and leases are granted without waiting; the connection is
-/// retried after one second. The server must be trusted: checksums detect corruption, not tampering.
+/// While the server is unreachable, every lookup is a miss; the connection is retried after one second. The server must be trusted: checksums detect corruption, not tampering.
 ///
 /// ```no_run
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -115,7 +97,7 @@ impl Cache for RedisCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         // The server sends at most one byte more than the limit, whatever the size of the value.
         let mut command = redis::cmd("GETRANGE");
-        command.arg(name("entry", key)).arg(0).arg(MAX_ENTRY_BYTES);
+        command.arg(name(key)).arg(0).arg(MAX_ENTRY_BYTES);
         async move {
             let entry = self.0.run::<Vec<u8>>(&command).await?;
             // A missing value is an empty one.
@@ -129,51 +111,11 @@ impl Cache for RedisCache {
             return futures::future::ready(()).boxed();
         }
         let mut command = redis::cmd("SET");
-        command.arg(name("entry", key)).arg(entry).arg("EX").arg(ENTRY_TTL.as_secs());
+        command.arg(name(key)).arg(entry).arg("EX").arg(ENTRY_TTL.as_secs());
         async move {
             self.0.run::<()>(&command).await;
         }
         .boxed()
-    }
-
-    fn lease<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
-        self.acquire_lease(key).boxed()
-    }
-}
-
-impl RedisCache {
-    async fn acquire_lease(&self, key: &CacheKey) -> FillLease {
-        let (name, owner, started) = (name("lease", key), owner(), Instant::now());
-        let mut command = redis::cmd("SET");
-        command.arg(&name).arg(&owner).arg("NX").arg("PX").arg(millis(LEASE_TTL));
-        let mut has_waited = false;
-        while started.elapsed() < LEASE_WAIT {
-            match self.0.run::<Option<String>>(&command).await {
-                Some(Some(_)) => return self.keep_renewed(name, owner, has_waited),
-                Some(None) => has_waited = true,
-                None => break,
-            }
-            sleep(POLL_INTERVAL).await;
-        }
-        FillLease::new(has_waited, || ())
-    }
-
-    /// Returns a lease that a background task renews until it is dropped.
-    fn keep_renewed(&self, name: String, owner: String, has_waited: bool) -> FillLease {
-        let (held, mut end) = oneshot::channel::<()>();
-        let server = Arc::clone(&self.0);
-        tokio::spawn(async move {
-            let renew = async |ttl| {
-                let mut command = redis::cmd("EVAL");
-                command.arg(RENEW).arg(1).arg(&name).arg(&owner).arg(millis(ttl));
-                server.run::<i64>(&command).await;
-            };
-            while timeout(RENEWAL_INTERVAL, &mut end).await.is_err() {
-                renew(LEASE_TTL).await;
-            }
-            renew(Duration::ZERO).await;
-        });
-        FillLease::new(has_waited, move || drop(held))
     }
 }
 
@@ -192,18 +134,8 @@ impl RedisServer {
     }
 }
 
-fn name(kind: &str, key: &CacheKey) -> String {
-    format!("hf-meta:{kind}:{key}")
-}
-
-/// Returns a random name for the owner of a lease. The keys of a [`RandomState`] come from the operating system.
-fn owner() -> String {
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+fn name(key: &CacheKey) -> String {
+    format!("hf-meta:entry:{key}")
 }
 
 impl fmt::Debug for RedisCache {

@@ -1,11 +1,12 @@
 #!/usr/bin/env node
 import { parseArgs } from "node:util";
 
-import { HfMetaError, diff, inspect, type ReadOptions } from "./index.js";
+import { HfMetaError, diff, inspect, verify, type ReadOptions } from "./index.js";
 
 const USAGE = `hf-meta: the JSON of the command hf-meta, without Rust
 
 usage: hf-meta REPO... [--summary] [--revision REV] [--path PATH] [--weights FORMAT] [--fit SIZE] [--sets]
+       hf-meta verify REPO... [--all] [--revision REV] [--path PATH] [--weights FORMAT]
        hf-meta diff BEFORE AFTER [--ignore-shards]
 
 HF_TOKEN and HF_ENDPOINT are read from the environment.
@@ -16,6 +17,7 @@ const { values, positionals } = parseArgs({
   options: {
     summary: { type: "boolean" },
     sets: { type: "boolean" },
+    all: { type: "boolean" },
     "ignore-shards": { type: "boolean" },
     help: { type: "boolean", short: "h" },
     revision: { type: "string" },
@@ -34,17 +36,24 @@ const options = {
   memory: values.fit === undefined ? undefined : { budget: values.fit },
 };
 
-/** Prints a document, or the error of a source, as one line. Returns the exit status. */
-async function print(source: string, document: Promise<unknown>): Promise<number> {
+/** Prints a document, or the error of a source, as one line. Returns the exit status, which is 1 for invalid weights. */
+async function print(source: string, document: Promise<object>): Promise<number> {
   try {
-    console.log(JSON.stringify(await document));
-    return 0;
+    const found = await document;
+    console.log(JSON.stringify(found));
+    return "valid" in found && !found.valid ? 1 : 0;
   } catch (error) {
     if (!(error instanceof HfMetaError)) throw error;
     const { code, message, status, retryAfter, otherSets } = error;
     console.log(JSON.stringify({ source, error: { code, message, status, retryAfter }, otherSets }));
     return 1;
   }
+}
+
+/** Reads a repository as the options request it. */
+function read(repo: string): Promise<object> {
+  if (first === "verify") return verify(repo, { ...options, allSets: values.all });
+  return values.summary ? inspect(repo, { ...options, summary: true }) : inspect(repo, options);
 }
 
 const [first, second, third] = positionals;
@@ -54,8 +63,7 @@ if (values.help || first === undefined) {
 } else if (first === "diff" && second !== undefined && third !== undefined) {
   process.exitCode = await print(second, diff(second, third, { ...options, ignoreShards: values["ignore-shards"] }));
 } else {
-  for (const repo of positionals) {
-    const found = values.summary ? inspect(repo, { ...options, summary: true }) : inspect(repo, options);
-    process.exitCode = Math.max(Number(process.exitCode ?? 0), await print(repo, found));
+  for (const repo of first === "verify" ? positionals.slice(1) : positionals) {
+    process.exitCode = Math.max(Number(process.exitCode ?? 0), await print(repo, read(repo)));
   }
 }

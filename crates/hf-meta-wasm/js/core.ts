@@ -1,8 +1,11 @@
-import init, { inspect, parseSource, type Inspection } from "../build/core.js";
-import compressed from "../build/core.wasm.gz";
+import { decompress } from "fzstd";
+
+import init, { addLayouts, inspect, parseSource, verify, type Inspection } from "../build/core.js";
+import core from "../build/core.wasm.zst";
 
 import { HfMetaError } from "./errors.js";
 import type { Part } from "./http.js";
+import type { VerifyReport } from "./schema.js";
 
 export type { Inspection };
 
@@ -13,26 +16,53 @@ export interface Files {
 }
 
 let loading: Promise<unknown> | undefined;
+let loadingLayouts: Promise<void> | undefined;
 
 /** Loads the core once. Without it, every call loads it first. */
 export function load(): Promise<unknown> {
-  const decompress = async () => {
-    const stream = new Blob([compressed as BlobPart]).stream().pipeThrough(new DecompressionStream("gzip"));
-    await init({ module_or_path: await new Response(stream).arrayBuffer() });
-  };
-  return (loading ??= decompress());
+  return (loading ??= init({ module_or_path: unpack(core) }));
 }
 
-/** Runs the core, which requests parts of files. */
-export function run(files: Files, progress: (done: number, total: number) => void, options: object): Promise<Inspection> {
+/** Loads the layouts once, which packed models, experts and `verify` need. */
+function loadLayouts(): Promise<void> {
+  const add = ({ default: layouts }: { default: string }) => addLayouts(new TextDecoder().decode(unpack(layouts)));
+  const failed = (cause: unknown) => {
+    loadingLayouts = undefined;
+    throw new HfMetaError("network", "failed to load the layouts of the package", { cause });
+  };
+  return (loadingLayouts ??= import("./layouts.js").then(add, failed));
+}
+
+function unpack(base64: string): Uint8Array<ArrayBuffer> {
+  const packed = atob(base64);
+  const bytes = new Uint8Array(packed.length);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = packed.charCodeAt(at);
+  return decompress(bytes) as Uint8Array<ArrayBuffer>;
+}
+
+/** The inputs of the core: files, which it reads by parts, a function that receives the progress, and options. */
+export type Input = [files: Files, progress: (done: number, total: number) => void, options: object];
+
+/** Reads the headers of weights. */
+export function runInspect(...input: Input): Promise<Inspection> {
+  return inspect(...prepared(input));
+}
+
+/** Verifies weights. */
+export async function runVerify(...input: Input): Promise<VerifyReport> {
+  return parse(await verify(...prepared(input)));
+}
+
+function prepared([files, progress, options]: Input): [never, string] {
   const reader = {
     read: (path: string, start: number, end: number) => files.read(path, start, end),
     load: (path: string, limit: number) => files.load(path, limit),
+    loadLayouts,
     progress,
     failure: (code: HfMetaError["code"], message: string, sets?: string) =>
       new HfMetaError(code, message, sets === undefined ? {} : { otherSets: parse(sets) }),
   };
-  return inspect(reader as never, JSON.stringify(options));
+  return [reader as never, JSON.stringify(options)];
 }
 
 /** The parts of the name of a repository. */

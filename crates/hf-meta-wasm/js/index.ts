@@ -1,7 +1,7 @@
-import { load as loadCore, parse, run, source, type Files, type Inspection, type Source } from "./core.js";
+import { load as loadCore, parse, runInspect, runVerify, source, type Files, type Input, type Inspection, type Source } from "./core.js";
 import { HfMetaError } from "./errors.js";
 import { Http, type HttpOptions, type Part } from "./http.js";
-import type { CountReport, Diff, Memory, SafetensorsFile, SafetensorsShards, Weights } from "./schema.js";
+import type { CountReport, Diff, Memory, SafetensorsFile, SafetensorsShards, VerifyReport, Weights } from "./schema.js";
 
 export type * from "./schema.js";
 export { HfMetaError, type ErrorCode } from "./errors.js";
@@ -96,15 +96,21 @@ export interface TreeModule {
 
 /** Reads the headers of a repository. */
 export async function open(repo: Repo, options: ReadOptions & { summary?: boolean } = {}): Promise<Checkpoint> {
+  const { result, fetched } = await read(runInspect, repo, options);
+  return new Checkpoint(result, fetched);
+}
+
+/** Runs a function of the core on the files of a repository. Also returns what was fetched. */
+async function read<T>(run: (...input: Input) => Promise<T>, repo: Repo, options: CoreOptions & HttpOptions) {
   await loadCore();
   const started = performance.now();
   const http = new Http(options);
   const [name, revision] = split(repo, options.revision);
   const wanted = source(name, revision, options.path);
-  const { files, renamed, commit, reader } = await listed(http, wanted);
-  const inspection = await inspectFiles(reader, files, { ...options, source: wanted.source, commit, renamed }, options);
+  const { reader, ...found } = await listed(http, wanted);
+  const result = await runOn(run, reader, { ...options, ...found, source: wanted.source, repo: wanted.repo }, options);
   const { requests, bytesRead } = http;
-  return new Checkpoint(inspection, { requests, bytesRead, seconds: (performance.now() - started) / 1000 });
+  return { result, fetched: { requests, bytesRead, seconds: (performance.now() - started) / 1000 } };
 }
 
 /** Returns the document of `hf-meta --json` for a repository. */
@@ -129,6 +135,13 @@ export async function diff(before: Repo, after: Repo, options: ReadOptions & { i
   return found;
 }
 
+/** Returns the document of `hf-meta verify --json`, for all weight sets with `allSets`. */
+export async function verify(repo: Repo, options: ReadOptions & { allSets?: boolean } = {}): Promise<VerifyReport> {
+  const { result, fetched } = await read(runVerify, repo, options);
+  Object.assign(result.fetch, fetched);
+  return result;
+}
+
 /** Returns the document of `hf-meta --weights gguf --json`. */
 export function gguf(repo: Repo, options: ReadOptions = {}): Promise<Weights> {
   return inspect(repo, { ...options, weights: "gguf" });
@@ -151,8 +164,8 @@ export async function inspectHeaders(
     return { bytes: new Uint8Array(await file.slice(start, end).arrayBuffer()), size: file.size };
   };
   const whole = { read, load: (path: string, limit: number) => read(path, 0, limit) };
-  const sizes = Object.entries(files).map(([path, file]) => [path, file instanceof Uint8Array ? file.length : file.size]);
-  const inspection = await inspectFiles(whole, sizes as [string, number][], { ...options, source: options.name ?? "files" }, options);
+  const sizes = Object.entries(files).map(([path, file]) => [path, file instanceof Uint8Array ? file.length : file.size] as const);
+  const inspection = await runOn(runInspect, whole, { ...options, source: options.name ?? "files", repo: options.name ?? "files", files: sizes }, options);
   return document(new Checkpoint(inspection, { requests: 0, bytesRead: 0, seconds: (performance.now() - started) / 1000 }));
 }
 
@@ -206,8 +219,8 @@ async function listed(http: Http, { api, repo, revision }: Source) {
       throw new HfMetaError("malformedListing", "the response of the Hub is not JSON", { cause });
     }
   };
-  const { page } = await json(`${http.hub}/api/${api}/revision/${encodeURIComponent(revision)}?expand=sha`);
-  const { id, sha } = page as { id?: string; sha?: string };
+  const { page } = await json(`${http.hub}/api/${api}/revision/${encodeURIComponent(revision)}?expand=sha&expand=safetensors`);
+  const { id, sha, safetensors } = page as { id?: string; sha?: string; safetensors?: { total?: unknown } };
   if (typeof id !== "string" || typeof sha !== "string") {
     throw new HfMetaError("malformedListing", "the response of the Hub contains no commit");
   }
@@ -229,33 +242,39 @@ async function listed(http: Http, { api, repo, revision }: Source) {
     read: (path, start, end) => http.range(url(path), start, end),
     load: async (path, limit) => ({ bytes: (await http.whole(url(path), limit)).bytes }),
   };
-  return { files, commit: sha, renamed: name === repo ? undefined : name, reader };
+  const total = Number(safetensors?.total);
+  const hubCount = Number.isSafeInteger(total) ? total : undefined;
+  return { files, commit: sha, renamed: name === repo ? undefined : name, hubCount, reader };
 }
 
-/** Runs the core on a list of files. */
-function inspectFiles(
+/** Runs a function of the core on a list of files. */
+async function runOn<T>(
+  run: (...input: Input) => Promise<T>,
   reader: Files,
-  files: [string, number][],
-  { source, commit, renamed, path, weights, plan, otherSets, maxHeaderBytes, memory, summary }: CoreOptions,
+  options: CoreOptions,
   { onProgress, signal }: ReadOptions,
-): Promise<Inspection> {
+): Promise<T> {
+  const { source, repo, commit, renamed, hubCount, files, path, weights, plan, memory } = options;
   const progress = (done: number, total: number) => onProgress?.({ done, total });
-  return run(reader, progress, {
-    source, commit, renamed, path, weights, files,
-    prefetch: plan === "prefetch",
-    otherSets: otherSets ?? false,
-    keepHeaders: !summary,
-    maxHeaderBytes: maxHeaderBytes ?? 25_000_000,
-    memory: memory && {
-      ...memory,
-      budget: text(memory.budget, "B"),
-      context: text(memory.context),
-      maxNumBatchedTokens: text(memory.maxNumBatchedTokens),
-    },
-  }).catch((error: unknown) => {
+  try {
+    return await run(reader, progress, {
+      source, repo, commit, renamed, hubCount, files, path, weights,
+      prefetch: plan === "prefetch",
+      otherSets: options.otherSets ?? false,
+      allSets: options.allSets ?? false,
+      keepHeaders: !options.summary,
+      maxHeaderBytes: options.maxHeaderBytes ?? 25_000_000,
+      memory: memory && {
+        ...memory,
+        budget: text(memory.budget, "B"),
+        context: text(memory.context),
+        maxNumBatchedTokens: text(memory.maxNumBatchedTokens),
+      },
+    });
+  } finally {
+    // The reason of an aborted call replaces its failure, and the findings about files that it did not read.
     signal?.throwIfAborted();
-    throw error;
-  });
+  }
 }
 
 /** Writes a number with its unit. */
@@ -263,7 +282,16 @@ function text(value: number | string | undefined, unit = ""): string | undefined
   return typeof value === "number" ? `${value}${unit}` : value;
 }
 
-type CoreOptions = Omit<ReadOptions, keyof HttpOptions> & { source: string; commit?: string; renamed?: string | undefined; summary?: boolean };
+type CoreOptions = Omit<ReadOptions, keyof HttpOptions> & {
+  source?: string;
+  repo?: string;
+  commit?: string;
+  renamed?: string | undefined;
+  hubCount?: number | undefined;
+  files?: (readonly [string, number])[];
+  summary?: boolean;
+  allSets?: boolean;
+};
 
 /** Returns the document of a checkpoint, and frees its memory. */
 function document(checkpoint: Checkpoint): never {

@@ -1,4 +1,4 @@
-declare module "*.wasm.gz" {
-  const bytes: Uint8Array;
-  export default bytes;
+declare module "*.zst" {
+  const base64: string;
+  export default base64;
 }

@@ -1,4 +1,4 @@
-import { HfMetaError, open, type Checkpoint, type CountReport, type Memory, type TreeModule } from "../js/index.js";
+import { HfMetaError, open, verify, type Checkpoint, type CountReport, type Finding, type Memory, type TreeModule, type VerifyReport } from "../js/index.js";
 
 type Content = Node | string | false | undefined | Content[];
 const SVG = "http://www.w3.org/2000/svg";
@@ -32,26 +32,78 @@ function table(label: string, heads: string[], rows: Content[][], kind = ""): El
     h("table", { class: kind }, h("thead", {}, cells("th", heads)), h("tbody", {}, rows.map((row) => cells("td", row)))));
 }
 
+/** Draws the shares of a total as a bar. The table is its key. */
+function shares(label: string, heads: string[], parts: [string, number][], format: (value: number) => string): Element[] {
+  const total = parts.reduce((sum, [, value]) => sum + value, 0);
+  const share = (value: number) => `${total ? (100 * value / total).toFixed(2) : 0} %`;
+  const color = (at: number) => `s${Math.min(at, 5)}`;
+  // A width in an attribute would need `unsafe-inline`; the property does not.
+  const bars = parts.map(([, value], at) => {
+    const bar = h("i", { class: color(at) }) as HTMLElement;
+    bar.style.flexGrow = String(value);
+    return bar;
+  });
+  return [
+    h("div", { class: "bar", role: "img", "aria-label": parts.map(([name, value]) => `${name} ${share(value)}`).join(", ") }, bars),
+    table(label, [...heads, "share"], parts.map(([name, value], at) => [[h("span", { class: `key ${color(at)}` }), name], format(value), share(value)]), "shares"),
+  ];
+}
+
 function overview(report: CountReport): Element[] {
   const { parameterTotal: total, moe, parameterExact, filepaths: { length: files } } = report;
   const dtypes = Object.entries(report.parameterCount).sort(([, one], [, other]) => other - one);
-  const share = (value: number) => `${total ? (100 * value / total).toFixed(2) : 0} %`;
-  // A width in an attribute would need `unsafe-inline`; the property does not.
-  const parts = dtypes.map(([, value], at) => {
-    const part = h("i", { class: `s${Math.min(at, 5)}` }) as HTMLElement;
-    part.style.flexGrow = String(value);
-    return part;
-  });
   return [
     h("p", { class: "total" }, `${parameters(total)} parameters`),
     h("p", { class: "quiet" }, `${count(total)}${parameterExact ? "" : ", not exact"}`,
       moe ? `; ${count(moe.active)} are active per token (${moe.topK} of ${moe.numExperts} experts)` : ""),
-    h("div", { class: "bar", role: "img", "aria-label": dtypes.map(([dtype, value]) => `${dtype} ${share(value)}`).join(", ") }, parts),
-    table("Parameters per dtype", ["dtype", "parameters", "share"], dtypes.map(([dtype, value], at) =>
-      [[h("span", { class: `key s${Math.min(at, 5)}` }), dtype], count(value), share(value)])),
+    ...shares("Parameters per dtype", ["dtype", "parameters"], dtypes, count),
     h("p", { class: "quiet" }, `${bytes(report.byteTotal)} in ${files === 1 ? "1 file" : `${count(files)} files`} (${report.format}), commit ${report.commit}; `,
       `${count(report.fetch.requests)} requests, ${bytes(report.fetch.bytesRead)} read, ${report.fetch.seconds.toFixed(2)} s`),
   ];
+}
+
+/** Returns the bytes of modules. A module that contains almost all of them is replaced by its content. */
+function sizes(modules: TreeModule[], prefix = ""): [string, number][] {
+  const total = modules.reduce((sum, { bytes }) => sum + bytes, 0);
+  return modules.flatMap(({ name, bytes, content }): [string, number][] => {
+    const path = prefix + name;
+    return "modules" in content && bytes > 0.9 * total ? sizes(content.modules, `${path}.`) : [[path, bytes]];
+  });
+}
+
+function moduleSection(modules: TreeModule[]): Element {
+  const parts = sizes(modules).sort(([, one], [, other]) => other - one);
+  const others = parts.splice(5).reduce((sum, [, value]) => sum + value, 0);
+  if (others > 0) parts.push(["others", others]);
+  return h("section", {}, h("h2", {}, "Modules"), shares("Bytes per module", ["module", "bytes"], parts, bytes), tree(modules));
+}
+
+function findingList(findings: Finding[]): Element {
+  return h("ul", {}, findings.map(({ severity, message }) => h("li", { class: severity }, h("strong", {}, severity), ` ${message}`)));
+}
+
+function verifySection(read: () => Promise<VerifyReport>): Element {
+  const answer = h("div", { "aria-live": "polite" });
+  const button = h("button", { type: "button" }, "Verify all files");
+  button.addEventListener("click", async () => {
+    answer.replaceChildren(h("p", {}, "Reading all headers …"));
+    try {
+      const { valid, complete, validFiles, files, sets, findings } = await read();
+      const checks = sets.map(({ path, configCheck: { compared, reason } }): Content[] =>
+        [path, compared ? "shapes match config.json or are listed above" : `not compared with config.json${reason ? `: ${reason}` : ""}`]);
+      answer.replaceChildren(
+        h("p", {}, h("strong", { class: valid ? "" : "error" }, valid ? "Valid" : "Not valid"), `: ${count(validFiles)} of ${count(files)} weight files have a valid header${complete ? "" : ", and not all were read"}.`),
+        findingList(findings), table("Verified weights", ["weights", "comparison"], checks, "text"));
+    } catch (error) {
+      answer.replaceChildren(failure(error));
+    }
+  });
+  return h("section", {}, h("h2", {}, "Verify"), button, answer);
+}
+
+function failure(error: unknown, ...more: Content[]): Element {
+  const { code, message } = error instanceof HfMetaError ? error : { code: "error", message: String(error) };
+  return h("div", { class: "error", role: "alert" }, h("p", {}, h("strong", {}, code), ` ${message}`), more);
 }
 
 /** Draws weights and cache over the context, and the budget as a line. */
@@ -114,17 +166,17 @@ function tensors(report: CountReport): Element {
   return h("details", {}, h("summary", {}, h("h2", {}, "Tensors")), h("div", { class: "row" }, h("label", { for: "filter" }, "Name contains"), filter), body);
 }
 
-function show(checkpoint: Checkpoint): void {
+function show(checkpoint: Checkpoint, verifyAll: () => Promise<VerifyReport>): void {
   const report = checkpoint.json() as CountReport;
   const badge = `https://img.shields.io/badge/params-${parameters(report.parameterTotal)}-blue`;
   result.replaceChildren(...[
     h("section", {}, h("h2", {}, report.source), ...overview(report)),
-    report.findings.length > 0 && h("section", {}, h("h2", {}, "Findings"), h("ul", {}, report.findings.map(({ severity, message }) =>
-      h("li", { class: severity }, h("strong", {}, severity), ` ${message}`)))),
+    report.findings.length > 0 && h("section", {}, h("h2", {}, "Findings"), findingList(report.findings)),
+    verifySection(verifyAll),
     memorySection(checkpoint, report),
     h("section", {}, h("h2", {}, "Counted"), table("Explanation of the count", ["dtype", "tensors", "elements", "parameters", "reason"],
       report.breakdown.groups.map((group) => [group.dtype, count(group.tensors), count(group.elements), count(group.parameters), group.reason]))),
-    h("section", {}, h("h2", {}, "Modules"), tree(checkpoint.tree())),
+    moduleSection(checkpoint.tree()),
     tensors(report),
     h("section", {}, h("h2", {}, "Badge"), h("pre", { tabindex: "0" }, `![params: ${parameters(report.parameterTotal)}](${badge})`)),
   ].filter((part) => part !== false));
@@ -142,19 +194,18 @@ async function load(): Promise<void> {
   status.replaceChildren(h("p", {}, `Reading ${wanted} …`), progress);
   result.replaceChildren();
   try {
-    const hubUrl = new URLSearchParams(location.search).get("hub") ?? undefined;
-    const checkpoint = await open(repo, { hubUrl, path, memory: {}, signal, onProgress: ({ done, total }) => {
+    const options = { hubUrl: new URLSearchParams(location.search).get("hub") ?? undefined, path, signal };
+    const checkpoint = await open(repo, { ...options, memory: {}, onProgress: ({ done, total }) => {
       progress.setAttribute("max", String(total));
       progress.setAttribute("value", String(done));
     } });
     shown?.free();
-    show(shown = checkpoint);
+    show(shown = checkpoint, () => verify(repo, options));
     status.replaceChildren();
   } catch (error) {
     if (signal.aborted) return;
-    const { code, message, otherSets } = error instanceof HfMetaError ? error : { code: "error", message: String(error), otherSets: undefined };
-    status.replaceChildren(h("div", { class: "error", role: "alert" }, h("p", {}, h("strong", {}, code), ` ${message}`),
-      otherSets ? h("ul", {}, otherSets.slice(0, MAX_ROWS).map(({ path }) => h("li", {}, h("a", { href: `#${repo}:${path}` }, path)))) : false));
+    const sets = error instanceof HfMetaError ? error.otherSets : undefined;
+    status.replaceChildren(failure(error, sets && h("ul", {}, sets.slice(0, MAX_ROWS).map(({ path }) => h("li", {}, h("a", { href: `#${repo}:${path}` }, path))))));
   }
 }
 

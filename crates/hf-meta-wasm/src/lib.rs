@@ -11,12 +11,14 @@
 //! | `locate` | the weight set to read |
 //! | `read` | the headers and the configuration |
 //! | `memory` | the memory of the model and its components |
+//! | `verify` | the findings of all files |
 
 mod locate;
 mod memory;
 mod options;
 mod read;
 mod reader;
+mod verify;
 
 use std::collections::BTreeMap;
 
@@ -83,6 +85,17 @@ pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Fail
     Call::new(reader, &options)?.inspect().await
 }
 
+/// Verifies weight sets. Returns the JSON of `hf-meta verify --json`. `options` is the JSON of the options.
+///
+/// # Errors
+///
+/// Returns an error if the weights cannot be found or read.
+#[wasm_bindgen]
+pub async fn verify(reader: Reader, options: String) -> Result<String, Failure> {
+    let report = Call::new(reader, &options)?.verify().await?;
+    Ok(json(&report))
+}
+
 /// Checks the name of a repository, and its revision and path. Returns the parts of its URLs as JSON.
 ///
 /// # Errors
@@ -110,6 +123,12 @@ pub fn parse_source(
         ("repo", repo),
         ("revision", revision),
     ])))
+}
+
+/// Adds the tables of layouts, which are a separate file of the package.
+#[wasm_bindgen(js_name = "addLayouts")]
+pub fn add_layouts(tables: String) {
+    hf_meta_format::add_layouts(tables);
 }
 
 /// Serializes a result. All maps have text as keys, so serialization cannot fail.

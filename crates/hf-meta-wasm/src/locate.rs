@@ -21,13 +21,12 @@ impl Call {
     /// Finds the weights that the path selects.
     pub(crate) fn locate(&self) -> Result<Located, Failure> {
         let Some(path) = &self.options.path else { return self.search(None) };
-        let is_file = self.formats.find(path.as_str()).is_some() || path.is_index();
         if is_shard_pattern(&self.formats, path) {
             let layout = self.layout(path.folder().as_ref());
             let set = layout.find(path).ok_or_else(|| self.not_found(path))?;
             return Ok(Located { layout: None, ..self.located(set)? });
         }
-        if is_file {
+        if self.is_file(path) {
             self.options.has_file(path).then_some(()).ok_or_else(|| self.not_found(path))?;
             let layout = self
                 .options
@@ -39,7 +38,7 @@ impl Call {
         if self.formats.is_quantization(path.as_str()) {
             let chosen = self.layout(None).of_quantization(path.as_str());
             if !chosen.sets.is_empty() {
-                let located = self.located(self.main(&chosen)?)?;
+                let located = self.located(self.main(&chosen, None)?)?;
                 return Ok(Located { layout: Some(layout), ..located });
             }
         }
@@ -51,28 +50,46 @@ impl Call {
         })
     }
 
+    /// Returns whether a path selects a file, an index, or the shards of a pattern.
+    pub(crate) fn is_file(&self, path: &RepoPath) -> bool {
+        self.formats.find(path.as_str()).is_some() || path.is_index()
+    }
+
+    /// Returns whether a path selects a folder.
+    pub(crate) fn is_folder(&self, path: &RepoPath) -> bool {
+        !self.is_file(path) && !self.formats.is_quantization(path.as_str())
+    }
+
     /// Finds the weights in a folder, or in the whole repository.
     fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Failure> {
         let layout = self.layout(folder);
-        let names = [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name));
-        let standard = names.iter().find_map(|name| layout.find(name));
+        let standard = standard_names(folder);
+        let standard = standard.iter().find_map(|name| layout.find(name));
         let is_listed = standard.is_none() || self.options.other_sets;
-        let located = self.located(standard.map_or_else(|| self.main(&layout), Ok)?)?;
+        let located = self.located(standard.map_or_else(|| self.main(&layout, folder), Ok)?)?;
         Ok(Located { layout: is_listed.then_some(layout), ..located })
     }
 
-    /// Returns the main set of a layout.
-    fn main<'a>(&self, layout: &'a Layout) -> Result<&'a WeightSet, Failure> {
-        let (code, problem) = match &layout.sets[..] {
-            [] if self.formats.safetensors().is_some() => ("noWeights", "no supported weights"),
-            [] => ("fileNotFound", "no weights in this format"),
-            _ => (
-                "severalSets",
-                "several weight sets, and it is unclear which one is the main model",
-            ),
-        };
+    /// Returns the main set of a folder.
+    fn main<'a>(
+        &self,
+        layout: &'a Layout,
+        folder: Option<&RepoPath>,
+    ) -> Result<&'a WeightSet, Failure> {
         layout.main().ok_or_else(|| {
-            let message = format!("`{}` contains {problem}", self.options.source);
+            let source = &self.options.source;
+            let [single, index] = standard_names(folder);
+            let (code, message) = match layout.sets.len() {
+                0 if self.formats.safetensors().is_some() => (
+                    "noWeights",
+                    format!("no supported weights in `{source}`: neither `{single}` nor `{index}` exists"),
+                ),
+                0 => ("fileNotFound", format!("`{source}/{}` not found", self.formats.pattern())),
+                sets => (
+                    "severalSets",
+                    format!("`{source}` contains {sets} weight sets, and it is unclear which one is the main model"),
+                ),
+            };
             let sets = (!layout.sets.is_empty()).then(|| super::json(&layout.sets));
             self.reader.failure(code, &message, sets)
         })
@@ -91,6 +108,10 @@ impl Call {
     }
 
     fn not_found(&self, path: &RepoPath) -> Failure {
-        self.fail("fileNotFound", path, "does not exist")
+        self.fail("fileNotFound", path, "not found")
     }
+}
+
+fn standard_names(folder: Option<&RepoPath>) -> [RepoPath; 2] {
+    [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name))
 }

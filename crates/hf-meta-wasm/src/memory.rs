@@ -1,17 +1,14 @@
 //! The memory of a model and of the components that are loaded with it.
 
 use hf_meta_format::count::Configs;
-use hf_meta_format::formats::weight_sets::{Layout, PIPELINE, WeightSet};
-use hf_meta_format::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent};
-use hf_meta_format::report::Finding;
+use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
+use hf_meta_format::memory::{CacheError, CacheLayout, MemoryComponent};
+use hf_meta_format::report::loaded::cache_of_all;
 use hf_meta_format::report::verify::pipeline_components;
 use hf_meta_format::{CountReport, RepoPath};
 
 use super::read::Call;
 use super::reader::Failure;
-
-/// The maximum number of components. A pipeline has a dozen.
-const MAX_COMPONENTS: usize = 100;
 
 impl Call {
     /// Adds the memory that the weights need, with all components that are loaded together, if it was requested.
@@ -23,68 +20,37 @@ impl Call {
         layout: Option<&Layout>,
     ) -> Result<(), Failure> {
         let Some(options) = self.memory else { return Ok(()) };
-        let weight_bytes = report.parameter_count.totals().bytes;
-        let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
+        let mut others = Vec::new();
         let is_folder = self.options.path.as_ref().is_none_or(|path| self.is_folder(path));
-        if let Some((layout, main)) =
-            layout.filter(|_| is_folder).and_then(|layout| Some((layout, layout.find(path)?)))
-        {
-            let loaded = self.loaded_with(layout, main).await?;
-            if loaded.len() < MAX_COMPONENTS {
-                for set in loaded {
-                    let reads = self.read_set(&self.located(set)?, false).await?;
-                    let (path, weight_bytes) = (set.path.clone(), reads.builder.tensor_bytes());
-                    sizes.push(MemoryComponent { path, weight_bytes });
-                }
-            } else {
-                cache = Err(CacheError::TooManyComponents { limit: MAX_COMPONENTS });
-            }
-            let is_stored = options.engine.is_none_or(|engine| engine == Engine::Stored);
-            let is_without_cache =
-                layout.pipeline_of(main).is_some_and(|index| is_pipeline(index) || is_stored);
-            if cache.is_err() && sizes.len() > 1 || is_without_cache {
-                cache = Ok(CacheLayout::without_cache("pipeline"));
+        if let Some(layout) = layout.filter(|_| is_folder) {
+            let loaded = self.loaded_with(layout, path).await?;
+            cache = cache_of_all(cache, layout, path, loaded.len(), &options);
+            let is_bounded = loaded.len() < CountReport::MAX_COMPONENTS;
+            for set in loaded.into_iter().filter(|_| is_bounded) {
+                let reads = self.read_set(&self.located(set)?, false).await?;
+                let (path, weight_bytes) = (set.path.clone(), reads.builder.tensor_bytes());
+                others.push(MemoryComponent { path, weight_bytes });
             }
         }
-        let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
-        let mut memory = Memory::new(weight_bytes, cache, options);
-        let reason = memory.unknown.clone();
-        report.findings.extend(reason.map(|reason| Finding::UnknownCacheSize { reason }));
-        if sizes.len() > 1 {
-            memory.components = sizes;
-        }
-        memory.add_quantizations(
-            layout.map_or_else(Vec::new, |layout| report.quantizations(layout, path)),
-        );
-        report.memory = Some(Box::new(memory));
+        report.add_memory(path, cache, options, others, layout);
         Ok(())
-    }
-
-    /// Returns whether a path selects a folder.
-    fn is_folder(&self, path: &RepoPath) -> bool {
-        let is_file = self.formats.find(path.as_str()).is_some() || path.is_index();
-        !is_file && !self.formats.is_quantization(path.as_str())
     }
 
     /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.
     async fn loaded_with<'a>(
         &self,
         layout: &'a Layout,
-        main: &'a WeightSet,
+        main: &RepoPath,
     ) -> Result<Vec<&'a WeightSet>, Failure> {
-        let components = match layout.pipeline_of(main).filter(|path| is_pipeline(path)) {
+        let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
+        let components = match layout.components_file(main) {
             Some(path) => {
                 let json = self.reader.load(path, Configs::DEFAULT_LIMIT).await?;
                 pipeline_components(path, &json).unwrap_or_default()
             }
             None => Vec::new(),
         };
-        let mut loaded = layout.loaded_with(main, &components);
-        loaded.retain(|set| set.path != main.path);
-        Ok(loaded)
+        let loaded = layout.loaded_with(main, &components).into_iter();
+        Ok(loaded.filter(|set| set.path != main.path).collect())
     }
-}
-
-fn is_pipeline(index: &RepoPath) -> bool {
-    index.file_name().as_str() == PIPELINE
 }

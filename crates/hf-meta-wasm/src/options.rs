@@ -8,9 +8,12 @@ use serde::Deserialize;
 /// The options of a call, and the files of the repository.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "independent options")]
 pub(crate) struct Options {
     /// The name of the source, as shown in the result.
     pub(crate) source: String,
+    /// The name of the repository, as shown in errors.
+    pub(crate) repo: String,
     /// The current name of the repository, if it was renamed.
     pub(crate) renamed: Option<String>,
     pub(crate) commit: Option<CommitSha>,
@@ -23,6 +26,10 @@ pub(crate) struct Options {
     /// `true` to list the other weight sets even if the weights have a standard name.
     pub(crate) other_sets: bool,
     pub(crate) keep_headers: bool,
+    /// `true` to verify all weight sets.
+    pub(crate) all_sets: bool,
+    /// The parameter count that the Hub reports.
+    pub(crate) hub_count: Option<u64>,
     /// The maximum size of a header in bytes.
     pub(crate) max_header_bytes: u64,
     pub(crate) memory: Option<MemoryArgs>,

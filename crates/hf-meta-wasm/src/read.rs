@@ -1,19 +1,19 @@
 //! Reads the headers of a weight set and the configuration, and counts them.
 
 use std::cell::Cell;
-use std::mem::take;
 use std::ops::Range;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt};
 use hf_meta_format::RepoPath;
 use hf_meta_format::count::{Configs, needs_config};
-use hf_meta_format::formats::safetensors::{IndexError, IndexReader, SafetensorsIndexJson};
+use hf_meta_format::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use hf_meta_format::formats::weight_sets::shard_number;
 use hf_meta_format::formats::{
     FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip,
 };
 use hf_meta_format::memory::{CacheError, CacheLayout, MemoryOptions};
-use hf_meta_format::report::{Finding, RangeRequest, ReportBuilder};
+use hf_meta_format::report::verify::ConfigFile;
+use hf_meta_format::report::{Finding, ReportBuilder};
 
 use super::Inspection;
 use super::locate::Located;
@@ -41,19 +41,28 @@ pub(crate) struct Call {
 }
 
 /// The headers of a weight set.
+#[derive(Default)]
 pub(crate) struct SetReads {
     pub(crate) builder: ReportBuilder,
+    /// The paths of the shards; empty for a single file.
+    pub(crate) shards: Vec<RepoPath>,
+    /// The files that could not be read, sorted by path. Empty unless failures are kept.
+    pub(crate) failures: Vec<(RepoPath, Problem)>,
     /// `true` if the configuration could change the count of a tensor.
-    needs_config: bool,
+    pub(crate) needs_config: bool,
 }
 
-/// The usable part of a model's configuration.
-#[derive(Default)]
-struct Config {
-    json: Option<Vec<u8>>,
-    configs: Configs,
-    /// The reason why it is ignored.
-    finding: Option<Finding>,
+/// The reason why a file cannot be used.
+pub(crate) enum Problem {
+    Header(HeaderError),
+    Index(HeaderError),
+    Read(Failure),
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        Self::Read(failure)
+    }
 }
 
 impl Call {
@@ -78,19 +87,23 @@ impl Call {
     /// Reads all headers of the selected weights and counts them.
     pub(crate) async fn inspect(self) -> Result<Inspection, Failure> {
         let located = self.locate()?;
-        let SetReads { builder, needs_config } =
+        let SetReads { builder, needs_config, .. } =
             self.read_set(&located, self.options.keep_headers).await?;
         let Located { path, layout, .. } = located;
-        let config = if needs_config || self.memory.is_some() && !builder.describes_cache() {
+        if needs_config {
+            self.reader.load_layouts().await?;
+        }
+        let mut config = if needs_config || self.memory.is_some() && !builder.describes_cache() {
             self.read_config(&path).await?
         } else {
-            Config::default()
+            ConfigFile::default()
         };
-        let config = self.add_other_config(&path, &builder, config).await?;
+        let other = builder.other_config_file(&config.configs);
+        self.add_other_config(&path, other, &mut config).await?;
         let filepaths = builder.filepaths(&path);
         let built = builder.finish(&config.configs);
         let mut report =
-            built.report(filepaths).map_err(|error| self.index_error(&path, &error))?;
+            built.report(filepaths).map_err(|error| self.failure(&path, Problem::Index(error)))?;
         let json = config.json.as_deref().ok_or(CacheError::NoConfig);
         let options = self.memory.unwrap_or_default();
         let cache = || json.and_then(|json| CacheLayout::for_options(json, &options));
@@ -107,69 +120,94 @@ impl Call {
         report.add_other_sets(layout.map(|layout| layout.sets));
         let weights =
             self.options.keep_headers.then(|| built.into_weights(path.clone(), report.clone()));
-        let weights = weights.transpose().map_err(|error| self.index_error(&path, &error))?;
+        let weights =
+            weights.transpose().map_err(|error| self.failure(&path, Problem::Index(error)))?;
         Ok(Inspection { report, weights })
     }
 
-    /// Reads all headers of a set.
+    /// Reads all headers of a set. The first failure is the result.
     pub(crate) async fn read_set(
         &self,
         located: &Located,
         keep_headers: bool,
     ) -> Result<SetReads, Failure> {
-        let Located { path, shards, .. } = located;
-        let plan = self.options.plan();
-        if let Some(shards) = shards {
-            let requests = plan.shards_without_index(&self.formats, shards);
-            let requests = requests.map_err(|error| self.index_error(path, &error))?;
-            let builder = ReportBuilder::new_sharded(path, None, keep_headers);
-            return self.read_shards(path, requests, builder).await;
+        let path = &located.path;
+        let read = self.read_headers(located, keep_headers, false).await;
+        let mut reads = read.map_err(|problem| self.failure(path, problem))?;
+        match reads.failures.pop() {
+            // The index lists the shard, so it is missing.
+            Some((path, Problem::Read(failure)))
+                if failure.is("fileNotFound") && !reads.shards.is_empty() =>
+            {
+                let message = format!("shard `{}/{path}` not found", self.options.repo);
+                Err(self.reader.failure("missingShards", &message, None))
+            }
+            Some((path, problem)) => Err(self.failure(&path, problem)),
+            None => Ok(reads),
         }
-        if !path.is_index() {
-            let header = self.read_header(path, plan.first_range(&self.formats, path)).await?;
-            let mut reads =
-                SetReads { builder: ReportBuilder::new_single(keep_headers), needs_config: false };
-            reads.add(path.clone(), header);
-            return Ok(reads);
-        }
-        let json = self.reader.load(path, SafetensorsIndexJson::DEFAULT_LIMIT).await?;
-        let extension = Formats::built_in().find_or_safetensors(path).extension();
-        let mut reader = IndexReader::with_extension(extension);
-        let index = reader.feed(&json).and_then(|()| reader.finish());
-        let index = index.map_err(|error| self.index_error(path, &error))?;
-        let requests = plan.shards(&index);
-        self.read_shards(
-            path,
-            requests,
-            ReportBuilder::new_sharded(path, Some(index), keep_headers),
-        )
-        .await
     }
 
-    /// Reads shards concurrently, and adds each to the set as it arrives.
-    async fn read_shards(
+    /// Reads the headers of a set. Continues after failures if `keep_failures` is true.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the index cannot be used.
+    pub(crate) async fn read_headers(
         &self,
-        path: &RepoPath,
-        requests: Vec<RangeRequest>,
-        builder: ReportBuilder,
-    ) -> Result<SetReads, Failure> {
-        let total = requests.len();
-        let reads = requests.into_iter().map(|(shard, first)| async move {
-            let read = self.read_header(&path.sibling(&shard), first).await;
-            read.map(|header| (shard, header)).map_err(|failure| self.of_shard(failure, path))
+        Located { path, shards, .. }: &Located,
+        keep_headers: bool,
+        keep_failures: bool,
+    ) -> Result<SetReads, Problem> {
+        let plan = self.options.plan();
+        let (requests, builder) = if let Some(shards) = shards {
+            let requests =
+                plan.shards_without_index(&self.formats, shards).map_err(Problem::Index)?;
+            (requests, ReportBuilder::new_sharded(path, None, keep_headers))
+        } else if path.is_index() {
+            let json = self.reader.load(path, SafetensorsIndexJson::DEFAULT_LIMIT).await?;
+            let extension = Formats::built_in().find_or_safetensors(path).extension();
+            let mut reader = IndexReader::with_extension(extension);
+            let index =
+                reader.feed(&json).and_then(|()| reader.finish()).map_err(Problem::Index)?;
+            (plan.shards(&index), ReportBuilder::new_sharded(path, Some(index), keep_headers))
+        } else {
+            let first = plan.first_range(&self.formats, path);
+            (vec![(path.clone(), first)], ReportBuilder::new_single(keep_headers))
+        };
+        let is_single = shards.is_none() && !path.is_index();
+        let file = |shard: &RepoPath| if is_single { shard.clone() } else { path.sibling(shard) };
+        let names = requests.iter().filter(|_| !is_single);
+        let shards = names.map(|(shard, _)| file(shard)).collect();
+        let mut set = SetReads { builder, shards, ..SetReads::default() };
+        self.header_bytes.set(0);
+        let (total, mut done) = (requests.len(), 0);
+        let reads = requests.into_iter().map(|(shard, first)| async {
+            let read = self.read_header(&file(&shard), first).await;
+            (shard, read)
         });
         let mut reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_SHARDS);
-        let (mut set, mut done) = (SetReads { builder, needs_config: false }, 0);
-        while let Some((shard, header)) = reads.try_next().await? {
-            set.add(shard, header);
-            done += 1;
-            self.reader.progress(done, total);
+        while let Some((shard, read)) = reads.next().await {
+            match read {
+                Ok(header) => {
+                    set.needs_config |= needs_config(&header);
+                    set.builder.add(shard, header);
+                    done += 1;
+                    self.reader.progress(done, total);
+                }
+                Err(problem) => {
+                    set.failures.push((file(&shard), problem));
+                    if !keep_failures {
+                        break;
+                    }
+                }
+            }
         }
+        set.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(set)
     }
 
     /// Reads and checks the header of a file, starting with the range `first`.
-    async fn read_header(&self, path: &RepoPath, first: Range<u64>) -> Result<FileHeader, Failure> {
+    async fn read_header(&self, path: &RepoPath, first: Range<u64>) -> Result<FileHeader, Problem> {
         let mut parser =
             self.formats.find_or_safetensors(path).parser(path, self.options.max_header_bytes);
         let (mut range, mut size) = (first, None);
@@ -179,14 +217,13 @@ impl Call {
             let changed = size.is_some() && size != part.size();
             size = part.size();
             if changed {
-                return Err(self.fail("changed", path, "changed while being read"));
+                return Err(self.fail("changed", path, "changed while being read").into());
             }
-            let step = parser.advance(range.start, part.bytes(), size);
-            match step.map_err(|error| self.header_error(path, &error))? {
+            match parser.advance(range.start, part.bytes(), size).map_err(Problem::Header)? {
                 Step::Read(next) => range = next,
                 Step::Done(header) => {
-                    let checked = size.map_or(Ok(()), |size| header.check_file_size(size));
-                    checked.map_err(|error| self.header_error(path, &error))?;
+                    size.map_or(Ok(()), |size| header.check_file_size(size))
+                        .map_err(Problem::Header)?;
                     return Ok(header);
                 }
             }
@@ -205,56 +242,53 @@ impl Call {
 
     /// Reads the configuration next to the weights, or else at the root. An unusable one must not hide the counts of
     /// the headers.
-    async fn read_config(&self, weights: &RepoPath) -> Result<Config, Failure> {
+    pub(crate) async fn read_config(&self, weights: &RepoPath) -> Result<ConfigFile, Failure> {
         let root = RepoPath::new_unchecked(CONFIG);
-        let mut paths = [weights.sibling(&root), root].into_iter();
-        let Some(path) = paths.find(|path| self.options.has_file(path)) else {
-            return Ok(Config::default());
+        let next = weights.sibling(&root);
+        let is_of_root = !self.options.has_file(&next);
+        let path = if is_of_root { root } else { next };
+        if !self.options.has_file(&path) {
+            return Ok(ConfigFile::default());
+        }
+        let config = match self.load_config(&path).await? {
+            Some(json) => ConfigFile::from_json(json),
+            None => ConfigFile::ignored(format!(
+                "the file exceeds the limit of {} bytes",
+                Configs::DEFAULT_LIMIT
+            )),
         };
-        let Some(json) = self.load_config(&path).await? else {
-            let reason = format!("the file exceeds the limit of {} bytes", Configs::DEFAULT_LIMIT);
-            let finding = Finding::UnusableConfig { file: CONFIG.to_owned(), reason };
-            return Ok(Config { finding: Some(finding), ..Config::default() });
-        };
-        let (configs, finding) = match Configs::from_config_json(&json) {
-            Ok(configs) => (configs, None),
-            Err(error) => {
-                let (file, reason) = (CONFIG.to_owned(), error.to_string());
-                (Configs::default(), Some(Finding::InvalidConfig { file, reason }))
-            }
-        };
-        Ok(Config { json: Some(json), configs, finding })
+        Ok(ConfigFile { is_of_root, ..config })
     }
 
     /// Reads the other file that may describe the quantization, the experts or the adapter.
-    async fn add_other_config(
+    pub(crate) async fn add_other_config(
         &self,
         weights: &RepoPath,
-        builder: &ReportBuilder,
-        mut config: Config,
-    ) -> Result<Config, Failure> {
-        let Some(name) = builder.other_config_file(&config.configs) else { return Ok(config) };
+        name: Option<&str>,
+        config: &mut ConfigFile,
+    ) -> Result<(), Failure> {
+        let Some(name) = name else { return Ok(()) };
         let path = weights.sibling(&RepoPath::new_unchecked(name));
         let json = if self.options.has_file(&path) { self.load_config(&path).await? } else { None };
-        let Some(json) = json else { return Ok(config) };
-        let mut configs = take(&mut config.configs);
-        if let Err(error) = configs.add_file(name, &json) {
+        if let Some(json) = json
+            && let Err(error) = config.configs.add_file(name, &json)
+        {
             let (file, reason) = (name.to_owned(), error.to_string());
             config.finding.get_or_insert(Finding::UnusableConfig { file, reason });
         }
-        Ok(Config { configs, ..config })
+        Ok(())
     }
 
     /// Reads a small file. Returns `None` if it exceeds the limit.
     async fn load_config(&self, path: &RepoPath) -> Result<Option<Vec<u8>>, Failure> {
         match self.reader.load(path, Configs::DEFAULT_LIMIT).await {
-            Err(failure) if failure.code() == "tooLarge" => Ok(None),
+            Err(failure) if failure.is("tooLarge") => Ok(None),
             read => read.map(Some),
         }
     }
 
     /// Returns the finding for one shard of a model.
-    fn single_shard(&self) -> Option<Finding> {
+    pub(crate) fn single_shard(&self) -> Option<Finding> {
         let path = self.options.path.as_ref()?;
         let (number, total) = shard_number(path).filter(|(_, total)| *total > 1)?;
         Some(Finding::SingleShard { file: clip(path.as_str()), number, total })
@@ -262,37 +296,43 @@ impl Call {
 
     /// Returns the failure of a file.
     pub(crate) fn fail(&self, code: &str, path: &RepoPath, problem: &str) -> Failure {
-        let message = format!("`{}/{path}` {problem}", self.options.source);
+        let message = format!("`{}/{path}` {problem}", self.options.repo);
         self.reader.failure(code, &message, None)
     }
 
-    /// Converts the failure of a shard: the index lists it, so it is missing.
-    fn of_shard(&self, failure: Failure, index: &RepoPath) -> Failure {
-        if failure.code() != "fileNotFound" {
-            return failure;
-        }
-        self.fail("missingShards", index, "lists a shard that does not exist")
-    }
-
-    fn header_error(&self, path: &RepoPath, error: &HeaderError) -> Failure {
-        let title = self.formats.find_or_safetensors(path).title();
-        let code = match error.kind {
-            HeaderErrorKind::NotACheckpoint => "noWeights",
-            HeaderErrorKind::TooLarge if title == "PyTorch" => "tooLarge",
-            _ => "malformedHeader",
+    /// Returns the failure of a call that cannot use a file.
+    pub(crate) fn failure(&self, path: &RepoPath, problem: Problem) -> Failure {
+        let format = self.formats.find_or_safetensors(path).title();
+        let (code, text) = match problem {
+            Problem::Read(failure) => return failure,
+            Problem::Index(error) => {
+                ("malformedIndex", format!("is not a valid shard index: {}", chain(&error)))
+            }
+            Problem::Header(error) => {
+                let code = match error.kind {
+                    HeaderErrorKind::NotACheckpoint => "noWeights",
+                    HeaderErrorKind::TooLarge if format == "PyTorch" => "tooLarge",
+                    _ => "malformedHeader",
+                };
+                (code, format!("is not a valid {format} file: {}", chain(&error)))
+            }
         };
-        self.fail(code, path, &format!("is not a valid {title} file: {}", chain(error)))
-    }
-
-    fn index_error(&self, path: &RepoPath, error: &IndexError) -> Failure {
-        let problem = format!("is not a valid shard index: {}", chain(error));
-        self.fail("malformedIndex", path, &problem)
+        self.fail(code, path, &text)
     }
 }
 
-impl SetReads {
-    fn add(&mut self, shard: RepoPath, header: FileHeader) {
-        self.needs_config |= needs_config(&header);
-        self.builder.add(shard, header);
+/// Returns the finding about a file that cannot be used.
+pub(crate) fn finding(path: &RepoPath, problem: Problem) -> Finding {
+    let file = clip(path.as_str());
+    match problem {
+        Problem::Header(reason) => {
+            let format = Formats::built_in().find_or_safetensors(path).title();
+            Finding::MalformedHeader { file, format, reason }
+        }
+        Problem::Index(reason) => Finding::MalformedIndex { file, reason },
+        Problem::Read(failure) if failure.is("fileNotFound") => Finding::MissingShard { file },
+        Problem::Read(failure) => {
+            Finding::Unreadable { file, reason: failure.message().unwrap_or_default() }
+        }
     }
 }

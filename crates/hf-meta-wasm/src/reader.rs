@@ -16,6 +16,9 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = "load")]
     async fn load_whole(this: &Reader, path: &str, limit: f64) -> Result<JsValue, JsValue>;
 
+    #[wasm_bindgen(method, catch, js_name = "loadLayouts")]
+    async fn add_layouts(this: &Reader) -> Result<JsValue, JsValue>;
+
     /// Reports the number of shards whose headers have been read.
     #[wasm_bindgen(method)]
     pub(crate) fn progress(this: &Reader, done: usize, total: usize);
@@ -39,12 +42,15 @@ extern "C" {
     #[wasm_bindgen(method, getter, js_name = "size")]
     fn size_if_known(this: &Part) -> Option<f64>;
 
-    /// An error of the package.
+    /// An error of the package, or the reason of an aborted call, which may be any value.
     #[derive(Debug)]
     pub type Failure;
 
     #[wasm_bindgen(method, getter)]
-    pub(crate) fn code(this: &Failure) -> String;
+    fn code(this: &Failure) -> Option<String>;
+
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn message(this: &Failure) -> Option<String>;
 }
 
 impl Reader {
@@ -59,10 +65,22 @@ impl Reader {
         read.map(JsCast::unchecked_into).map_err(JsCast::unchecked_into)
     }
 
+    /// Adds the tables of layouts, unless a call has added them.
+    pub(crate) async fn load_layouts(&self) -> Result<(), Failure> {
+        self.add_layouts().await.map(drop).map_err(JsCast::unchecked_into)
+    }
+
     /// Reads a whole file of at most `limit` bytes.
     pub(crate) async fn load(&self, path: &RepoPath, limit: u64) -> Result<Vec<u8>, Failure> {
         let read = self.load_whole(path.as_str(), number(limit)).await;
         read.map(|part| part.unchecked_into::<Part>().bytes()).map_err(JsCast::unchecked_into)
+    }
+}
+
+impl Failure {
+    /// Returns whether the failure has a code.
+    pub(crate) fn is(&self, code: &str) -> bool {
+        self.code().is_some_and(|found| found == code)
     }
 }
 

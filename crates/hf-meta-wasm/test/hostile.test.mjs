@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
 
-import { HfMetaError, inspect, inspectHeaders, parseSafetensorsMetadata } from "../pkg/esm/index.js";
+import { HfMetaError, inspect, inspectHeaders, parseSafetensorsMetadata, verify } from "../pkg/esm/index.js";
 
 const SHA = "c".repeat(40);
 
@@ -119,11 +119,15 @@ test("the token goes to the Hub only", () => serve(weights(GOOD), null, (cdn, re
     assert.ok(received.every((request) => request.headers.authorization === undefined));
   })));
 
+const SHARDS = Object.fromEntries([1, 2].map((number) => [`model-0000${number}-of-00002.safetensors`, GOOD]));
+
 test("an aborted call rejects with the reason of its signal", { timeout: 5000 }, () =>
-  serve(weights(GOOD), ranges(() => undefined), async (options) => {
-    const controller = new AbortController();
-    setTimeout(() => controller.abort(new Error("stop")), 100);
-    await assert.rejects(inspect("org/name", { ...options, timeout: 60_000, signal: controller.signal }), /^Error: stop$/);
+  serve(SHARDS, ranges(() => undefined), async (options) => {
+    for (const read of [inspect, verify]) {
+      const controller = new AbortController();
+      setTimeout(() => controller.abort(new Error("stop")), 100);
+      await assert.rejects(read("org/name", { ...options, timeout: 60_000, signal: controller.signal }), /^Error: stop$/);
+    }
     await assert.rejects(inspect("org/name", { ...options, signal: AbortSignal.abort(new Error("no")) }), /^Error: no$/);
   }));
 
@@ -142,6 +146,14 @@ test("no more requests are in flight than allowed", () => {
     assert.deepEqual([done.length, done.at(-1)], [20, "20/20"]);
   });
 });
+
+test("verify reports files that cannot be read", () => serve({ ...SHARDS, ...weights(file("[]")) }, null, async (options) => {
+  const { valid, findings } = await verify("org/name", options);
+  assert.deepEqual([valid, findings.map(({ kind }) => kind)], [false, ["malformedHeader"]]);
+  const all = await verify("org/name", { ...options, allSets: true });
+  assert.deepEqual(all.sets.map(({ path, valid }) => [path, valid]),
+    [["model.safetensors", false], ["model-*-of-00002.safetensors", false]]);
+}));
 
 test("headers can be counted without requests", async () => {
   const options = { name: "mine", summary: true };

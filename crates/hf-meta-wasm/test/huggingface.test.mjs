@@ -35,6 +35,25 @@ test("headers and counts are equal", async () => {
   assert.equal(equal, 15);
 });
 
+/** The counts that the tests of huggingface.js state, for its models that are fixtures. */
+const STATED = [
+  ["google-bert/bert-base-uncased", undefined, { F32: 110_106_428 }],
+  ["bigscience/bloom", undefined, { BF16: 176_247_271_424 }],
+  ["roberta-base", undefined, { F32: 124_697_433, I64: 514 }],
+  ["CompVis/stable-diffusion-v1-4", "unet/diffusion_pytorch_model.safetensors", { F32: 859_520_964 }],
+  ["Alignment-Lab-AI/ALAI-gemma-7b", "7b/1/model.safetensors.index.json", { BF16: 8_537_680_896 }],
+  ["openai/gpt-oss-20b", undefined, { BF16: 1_804_459_584, U8: 19_110_297_600 }],
+  ["unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", undefined, { BF16: 1_050_939_392, U8: 6_979_321_856 }],
+  ["RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16", undefined, { I32: 68_451_041_280, BF16: 2_102_665_216 }],
+];
+
+test("the counts are those that the tests of huggingface.js state", async () => {
+  for (const [repo, path, expected] of STATED) {
+    const { parameterCount } = await ours({ repo, path, hubUrl: hub.hubUrl, computeParametersCount: true });
+    assert.deepEqual(parameterCount, expected, repo);
+  }
+});
+
 test("bloom takes at most two thirds of the time at 50 ms per round trip", async () => {
   const slow = await startHub(undefined, "--rtt", "50ms");
   const time = async (parse) => {

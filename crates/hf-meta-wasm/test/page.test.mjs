@@ -50,8 +50,8 @@ after(async () => {
 });
 
 /** Opens the page of a repository, and waits for its result or its error. */
-async function visit(name, { width = 1280, colorScheme = "light", hubUrl = cors.url } = {}) {
-  const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
+async function visit(name, { width = 1280, hubUrl = cors.url } = {}) {
+  const page = await browser.newPage({ viewport: { width, height: 900 } });
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
   page.on("console", (message) => /Content Security Policy/.test(message.text()) && errors.push(message.text()));
@@ -59,6 +59,12 @@ async function visit(name, { width = 1280, colorScheme = "light", hubUrl = cors.
   await page.waitForSelector("#result h2, .error");
   assert.deepEqual(errors, []);
   return page;
+}
+
+async function assertAccessible(page) {
+  await page.evaluate(readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
+  const violations = await page.evaluate(async () => (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`));
+  assert.deepEqual(violations, []);
 }
 
 test("Chromium has the documents of the command", { timeout: 300_000 }, async () => {
@@ -90,21 +96,26 @@ const PAGES = {
 
 for (const [kind, [name, text]] of Object.entries(PAGES)) {
   test(`the page of ${name}`, { timeout: 120_000 }, async () => {
-    for (const [width, colorScheme] of VARIANTS) {
-      const page = await visit(name, { width, colorScheme });
-      assert.match(await page.textContent("main"), new RegExp(text.replace(".", "\\.")));
+    const page = await visit(name);
+    assert.match(await page.textContent("main"), new RegExp(text.replace(".", "\\.")));
+    const inEach = async (check) => {
+      for (const [width, colorScheme] of VARIANTS) {
+        await page.setViewportSize({ width, height: 900 });
+        await page.emulateMedia({ colorScheme });
+        await check(width, colorScheme);
+      }
+    };
+    await inEach(async (width, colorScheme) => {
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(overflow <= 0, `${name} is ${overflow} px too wide at ${width} px`);
       if (screenshots) {
         mkdirSync(screenshots, { recursive: true });
         await page.screenshot({ path: `${screenshots}/${kind}-${width}-${colorScheme}.png`, fullPage: true });
       }
-      for (const summary of await page.$$("#result > details > summary")) await summary.click();
-      await page.evaluate(readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
-      const violations = await page.evaluate(async () => (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`));
-      assert.deepEqual(violations, []);
-      await page.close();
-    }
+    });
+    for (const summary of await page.$$("#result > details > summary")) await summary.click();
+    await inEach(() => assertAccessible(page));
+    await page.close();
   });
 }
 
@@ -117,6 +128,18 @@ test("the form, the budget and links to a choice", { timeout: 60_000 }, async ()
   await page.selectOption("#budget", "8GB");
   assert.match(await page.textContent("section:has(#budget)"), /weights 548 MB/);
   await page.close();
+});
+
+test("the page verifies a model", { timeout: 60_000 }, async () => {
+  for (const [name, text] of Object.entries({ gpt2: /Valid: 1 of 1 weight files/, "CompVis/stable-diffusion-v1-4": /Not valid: 3 of 3.*`tokenizer`, which has no files/ })) {
+    const page = await visit(name, { width: 390 });
+    await page.click("text=Verify all files");
+    await page.waitForSelector("text=/alid: /");
+    assert.match(await page.textContent("section:has(button)"), text);
+    await assertAccessible(page);
+    if (screenshots) await page.screenshot({ path: `${screenshots}/verify-${name.replace("/", "-")}.png`, fullPage: true });
+    await page.close();
+  }
 });
 
 test("a server without CORS is a network error", { timeout: 60_000 }, async () => {

@@ -9,7 +9,6 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::base::meter::WaitLimits;
 
 /// Much longer than any wait.
 const LONG: Duration = Duration::from_secs(1_000_000);
@@ -118,20 +117,6 @@ async fn all_waiting_requests_use_a_new_quota() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_waiting_requests_start_when_a_probe_succeeds() {
-    let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
-    send(&gate, file(), 503, &headers("retry-after", "3600")).await;
-    let started = Instant::now();
-    let request = async || {
-        let pass = gate.acquire(file(), &meter, LONG).await.unwrap();
-        sleep(Duration::from_secs(10)).await;
-        pass.record(200, &HeaderMap::new());
-    };
-    join_all((0..10).map(|_| request())).await;
-    assert!(started.elapsed() < Duration::from_secs(90), "{:?}", started.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_response_without_a_quota_does_not_open_the_gate() {
     let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=8;t=100"#)).await;
@@ -164,19 +149,15 @@ async fn a_share_counts_the_requests_before_the_first_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_wait_is_capped_and_a_probe_is_sent_every_minute() {
+async fn a_long_wait_is_capped() {
     let (gate, unavailable) = (RateLimitGate::new(256, 1.0), headers("retry-after", "3600"));
     let started = Instant::now();
     send(&gate, file(), 503, &unavailable).await;
-    for minute in 1..=3 {
-        send(&gate, file(), 503, &unavailable).await;
-        let (earliest, latest) = (minute * 60, minute * 66);
-        let seconds = started.elapsed().as_secs();
-        assert!((earliest..=latest).contains(&seconds), "probe {minute} after {seconds} s");
-        assert!(!is_open(&gate, file()).await);
-    }
-    send(&gate, file(), 200, &HeaderMap::new()).await;
-    assert!(is_open(&gate, file()).await, "the probe was answered");
+    assert!(!is_open(&gate, file()).await);
+    send(&gate, file(), 503, &unavailable).await;
+    let waited = started.elapsed();
+    assert!((MAX_HOLD..=MAX_HOLD + MAX_JITTER).contains(&waited), "{waited:?}");
+    assert!(!is_open(&gate, file()).await);
 
     gate.hold(&file(), LONG);
     let held = gate.with_state(&file(), |state| state.hold.unwrap().until - Instant::now());
@@ -244,19 +225,16 @@ async fn the_number_of_states_is_limited() {
 async fn a_wait_beyond_the_deadline_fails_immediately() {
     let gate = RateLimitGate::new(256, 1.0);
     gate.hold(&file(), Duration::from_secs(20));
-    let limits = |deadline, max_wait| {
-        let deadline = Some(Instant::now() + Duration::from_secs(deadline));
-        let limits = WaitLimits { deadline, max_wait, ..WaitLimits::default() };
-        CallMeter::default().with_limits(limits)
+    let limits = |deadline| {
+        CallMeter::default().with_deadline(Some(Instant::now() + Duration::from_secs(deadline)))
     };
     let started = Instant::now();
-    let wait = gate.acquire(file(), &limits(19, None), LONG).await.unwrap_err();
+    let wait = gate.acquire(file(), &limits(19), LONG).await.unwrap_err();
     assert_eq!(wait, Duration::from_secs(20));
-    let max_wait = Some(Duration::from_secs(19));
-    assert!(gate.acquire(file(), &limits(60, max_wait), LONG).await.is_err(), "of the call");
+    let max_wait = Duration::from_secs(19);
+    assert!(gate.acquire(file(), &limits(60), max_wait).await.is_err());
     assert_eq!(started.elapsed(), Duration::ZERO);
-    let max_wait = Some(Duration::from_secs(20));
-    assert!(gate.acquire(file(), &limits(20, max_wait), Duration::ZERO).await.is_ok());
+    assert!(gate.acquire(file(), &limits(20), Duration::from_secs(20)).await.is_ok());
 }
 
 /// A server that accepts 500 requests per window of 3 s and rejects the rest.

@@ -63,7 +63,7 @@ fn a_rejected_token_is_reported_with_its_origin() {
         assert!(stderr.contains(&hint), "{stderr}");
     }
     let warning = ran(&["org/public"], &[("HF_TOKEN", "hf_old")]);
-    let expected = "warning: the Hub rejected the token; reading without it (source: HF_TOKEN)\n";
+    let expected = "warning: the Hub rejected the token; reading without it\n";
     assert_eq!(warning, expected);
     let malformed = ran(&["org/public"], &[("HF_TOKEN", "hf_\u{1}")]);
     assert!(malformed.contains("help: the token comes from HF_TOKEN; set it"), "{malformed}");
@@ -89,23 +89,19 @@ fn the_proxy_is_taken_from_the_environment() {
     assert_eq!(CommandOutput::new(proxied().env("no_proxy", "127.0.0.1")).code, 0);
 }
 
-/// Only requests need the endpoint and the proxy.
+/// A client is not built, even if it would read only local files or its cache.
 #[test]
-fn invalid_settings_of_the_network_do_not_matter_for_local_files() {
+fn invalid_settings_of_the_network_are_usage_errors() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.safetensors");
     std::fs::write(&file, file_start("{}")).unwrap();
     for variable in [("HF_ENDPOINT", "junk"), ("http_proxy", "ftp://proxy.example")] {
-        let ran = |args: &[&str]| {
+        for args in [&[file.to_str().unwrap()][..], &["gpt2", "--offline"], &["gpt2"]] {
             let mut command = hf_meta("http://127.0.0.1:1");
-            CommandOutput::new(command.envs([variable]).args(args))
-        };
-        assert_eq!(ran(&[file.to_str().unwrap()]).code, 0, "{variable:?}");
-        let offline = ran(&["gpt2", "--offline"]).stderr;
-        assert!(offline.contains("is not in the cache"), "{offline}");
-        let online = ran(&["gpt2"]);
-        assert!(online.code == 2 && online.stderr.contains("  help: set "), "{}", online.stderr);
-        assert_eq!(ran(&["census", "list", "-o", "/nonexistent/x"]).code, 2, "{variable:?}");
+            let ran = CommandOutput::new(command.envs([variable]).args(args));
+            let has_hint = ran.stderr.contains("  help: set ");
+            assert!(ran.code == 2 && has_hint, "{variable:?} {args:?} {}", ran.stderr);
+        }
     }
 }
 
@@ -154,23 +150,18 @@ fn requests_go_through_a_socks_proxy() {
 #[test]
 fn an_agent_gets_complete_tables_with_tabs() {
     let hub = support::fixtures_hub();
-    let home = tempfile::tempdir().unwrap();
-    let list = r#"{"standardEnvVars":["AI_AGENT"],"harnesses":{"robot":{"envVars":{"ROBOT":"*","R2":"D2"}}}}"#;
-    std::fs::write(home.path().join(".agent_harnesses.json"), list).unwrap();
     let ran = |variable: (&str, &str), args: &[&str]| {
         let mut command = hf_meta(hub.endpoint());
-        command.env("HF_HOME", home.path()).envs([variable]).args(args);
+        command.envs([variable]).args(args);
         CommandOutput::new(&mut command).data()
     };
     let repos = ["gpt2", "openai/gpt-oss-20b"];
     let tsv = run(&hub, &[&repos[..], &["--format", "tsv"]].concat()).data();
-    for variable in [("AI_AGENT", "x"), ("AGENT", "x"), ("ROBOT", "1"), ("R2", "D2")] {
+    for variable in [("AI_AGENT", "x"), ("AGENT", "x")] {
         assert_eq!(ran(variable, &repos), tsv, "{variable:?}");
     }
     let table = run(&hub, &repos).data();
-    for variable in [("AI_AGENT", " "), ("R2", "C3"), ("ROBOT", "")] {
-        assert_eq!(ran(variable, &repos), table, "{variable:?}");
-    }
+    assert_eq!(ran(("AI_AGENT", " "), &repos), table);
     let explained = ran(("AI_AGENT", "x"), &["openai/gpt-oss-20b", "--explain"]);
     assert!(explained.contains("\ndtype\ttensors\telements\tparameters\tcounted\n"), "{explained}");
 }

@@ -206,7 +206,12 @@ fn check_result(parsed: &SafetensorsParseFromRepo, wasted: u64, name: &str) {
 fn check_attempts(error: &Error, logged: usize, name: &str) {
     // Other errors concern the repository, whose files are requested concurrently.
     let is_of_server = error.kind().http_status() >= 500;
-    if let Error::RequestFailed { attempts, .. } | Error::Refused { attempts, .. } = error
+    let attempts = match error {
+        Error::RequestFailed { source, .. } => Some(&source.attempts),
+        Error::Refused { attempts, .. } => Some(attempts),
+        _ => None,
+    };
+    if let Some(attempts) = attempts
         && is_of_server
     {
         assert_eq!(*attempts, logged, "{name}");

@@ -1,6 +1,7 @@
 //! Short names of errors, for the matrix.
 
-use hf_meta::{Error, ErrorKind, HttpError, RangeError, TransportKind};
+use hf_meta::formats::chain;
+use hf_meta::{Error, ErrorKind, HttpError, HttpErrorKind};
 
 /// Returns the short name of an error.
 pub(crate) fn name(error: &Error) -> String {
@@ -24,29 +25,27 @@ pub(crate) fn name(error: &Error) -> String {
 }
 
 fn http(error: &HttpError) -> String {
-    let name = match error {
-        HttpError::Redirect { reason, .. } => return format!("redirect: {reason}"),
-        HttpError::UnexpectedResponse { source, .. } => return range(source),
-        HttpError::Transport { kind: TransportKind::Connect, .. } => "no connection",
-        HttpError::Transport { kind: TransportKind::Timeout, .. } => "timeout",
-        HttpError::Transport { kind: TransportKind::Interrupted, .. } => "interrupted",
-        HttpError::RateLimited { .. } => "rate limited",
-        HttpError::TooLarge { .. } => "too large",
-        HttpError::ForbiddenAddress { .. } => "private address",
-        other => return format!("{other:?}"),
-    };
-    name.to_owned()
-}
-
-fn range(error: &RangeError) -> String {
-    let name = match error {
-        RangeError::WebPage => "web page",
-        RangeError::UnknownLength => "unknown size",
-        RangeError::InvalidContentRange => "no `Content-Range`",
-        RangeError::Mismatch { .. } => "wrong range",
-        RangeError::WrongLength { .. } => "wrong length",
-        RangeError::BodyTooLong { .. } => "body too long",
-        RangeError::UnexpectedEncoding => "unexpected encoding",
+    let chain = chain(error);
+    let name = match &error.kind {
+        HttpErrorKind::Redirect => {
+            let (_, reason) = chain.rsplit_once(": ").unwrap();
+            return format!("redirect: {reason}");
+        }
+        HttpErrorKind::Connect => "no connection",
+        HttpErrorKind::Timeout => "timeout",
+        HttpErrorKind::Interrupted => "interrupted",
+        HttpErrorKind::RateLimited { .. } => "rate limited",
+        HttpErrorKind::TooLarge { .. } => "too large",
+        HttpErrorKind::ForbiddenAddress => "private address",
+        HttpErrorKind::WebPage => "web page",
+        HttpErrorKind::WrongHeaders if chain.ends_with("without a `Content-Length`") => {
+            "unknown size"
+        }
+        HttpErrorKind::WrongHeaders if chain.contains("`Content-Range`") => "no `Content-Range`",
+        HttpErrorKind::WrongHeaders if chain.contains("requested bytes") => "wrong range",
+        HttpErrorKind::WrongHeaders => "unexpected encoding",
+        HttpErrorKind::WrongBody if chain.ends_with("got more") => "body too long",
+        HttpErrorKind::WrongBody if chain.contains("expected") => "wrong length",
         other => return format!("{other:?}"),
     };
     name.to_owned()

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::join_all;
-use hf_meta::{Client, Error, ErrorKind, HttpError, RetryPolicy};
+use hf_meta::{Client, Error, ErrorKind, HttpErrorKind, RetryPolicy};
 
 use super::many_retries;
 use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
@@ -112,7 +112,7 @@ async fn an_excessive_wait_fails_immediately() {
     else {
         panic!("a second request was sent");
     };
-    let HttpError::RateLimited { wait, .. } = *source else { panic!("{source:?}") };
+    let HttpErrorKind::RateLimited { wait } = source.kind else { panic!("{source:?}") };
     assert!(wait > MINUTE && wait <= 5 * MINUTE + Duration::from_secs(1), "{wait:?}");
     assert_eq!(hub.log().len(), 1);
 }

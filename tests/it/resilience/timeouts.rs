@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use hf_meta::{
-    Client, ClientBuilder, Error, ErrorKind, HttpError, RetryPolicy, Source, TransportKind,
-};
+use hf_meta::{Client, ClientBuilder, Error, ErrorKind, HttpErrorKind, RetryPolicy, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -44,7 +42,7 @@ async fn read(hub: &LocalHub, builder: ClientBuilder) -> Error {
 
 fn check_timeout(error: &Error) {
     let Error::RequestFailed { source, .. } = error else { panic!("{error:?}") };
-    let is_timeout = matches!(**source, HttpError::Transport { kind: TransportKind::Timeout, .. });
+    let is_timeout = source.kind == HttpErrorKind::Timeout;
     assert!(is_timeout && error.kind() == ErrorKind::Timeout && error.is_transient(), "{error:?}");
 }
 

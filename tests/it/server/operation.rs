@@ -143,6 +143,31 @@ async fn the_page_can_be_embedded_if_the_operator_allows_it() {
 }
 
 #[tokio::test]
+async fn the_page_of_the_npm_package_is_served_if_it_was_built() {
+    const PATH: &str = "/inspect/page/index.html";
+
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    assert_eq!(get(&router(&hub, config()), PATH).await.status, StatusCode::NOT_FOUND);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("page")).unwrap();
+    std::fs::write(folder.path().join("page/index.html"), "<!doctype html>").unwrap();
+    std::fs::write(folder.path().join("secret"), "x").unwrap();
+    let mut with_page = config();
+    with_page.inspector = Some(folder.path().to_owned());
+    let router = router(&hub, with_page);
+    let page = get(&router, PATH).await;
+    assert_eq!((page.status, &*page.body), (StatusCode::OK, "<!doctype html>"));
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    for path in ["/inspect/page/page.js", "/inspect/secret", "/inspect/page/..%2Fsecret"] {
+        assert_eq!(get(&router, path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    let badges = get(&router, "/?repo=org/model&revision=main&path=model.safetensors").await;
+    let endpoint = hub.endpoint().replace(':', "%3A").replace('/', "%2F");
+    let link = format!("{}?hub={endpoint}#org/model@main:model.safetensors\"", &PATH[1..]);
+    assert!(badges.body.contains(&link), "{link} {}", badges.body);
+}
+
+#[tokio::test]
 async fn a_draining_service_is_not_ready_but_accepts_connections() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();

@@ -122,19 +122,6 @@ fn an_address_on_the_command_line_replaces_the_port_of_the_platform() {
     assert!(error.contains("PORT is not a port number"), "{error}");
 }
 
-/// A service that ignored the former name of its list of owners would be open to everyone.
-#[test]
-fn a_variable_with_a_former_name_is_refused() {
-    let hub = LocalHub::start([]).unwrap();
-    let mut command = command(&hub);
-    command.env("HF_META_OWNERS", "org").args(["serve", "--listen", "127.0.0.1:0"]);
-    command.stderr(Stdio::piped());
-    let output = command.output().unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("HF_META_ALLOWED_OWNERS"), "{error}");
-}
-
 #[test]
 fn the_environment_file_lists_every_variable_with_its_default() {
     let hub = LocalHub::start([Repo::new("org/x")]).unwrap();

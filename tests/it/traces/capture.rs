@@ -19,7 +19,6 @@ pub(crate) struct Recorded {
     /// The name of a span, or the message of an event.
     pub(crate) name: String,
     pub(crate) level: String,
-    pub(crate) is_span: bool,
     /// The fields, including the fields of the enclosing spans.
     fields: BTreeMap<&'static str, String>,
     parent: Option<usize>,
@@ -94,7 +93,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
         let span = context.span(id).unwrap();
         let parent = span.parent().map(|parent| parent.extensions().get::<SpanIndex>().unwrap().0);
         let (level, name) = (attributes.metadata().level().to_string(), span.name().to_owned());
-        let mut recorded = Recorded { name, level, is_span: true, parent, ..Recorded::default() };
+        let mut recorded = Recorded { name, level, parent, ..Recorded::default() };
         attributes.record(&mut recorded);
         span.extensions_mut().insert(SpanIndex(self.push(recorded)));
     }

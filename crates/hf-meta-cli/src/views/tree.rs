@@ -1,12 +1,9 @@
 //! `--tree`: the modules of a checkpoint as a tree. On a terminal it fits the screen.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::fmt::Write as _;
 use std::io;
 
 use glob::Pattern;
-use hf_meta::report::text::{counted, escape, shape, share, thousands};
+use hf_meta::report::text::{escape, shape, share, thousands};
 use hf_meta::report::tree::{TreeContent, TreeModule};
 use hf_meta::{Dtype, Tree, Weights};
 
@@ -60,23 +57,22 @@ struct TreeRow {
     tensors: u64,
     elements: u64,
     content: String,
+    /// True if the modules inside are not shown.
+    is_closed: bool,
 }
 
-/// Writes a tree. On a terminal it has bars, and the largest modules are expanded until the lines run out. Otherwise
-/// all modules are expanded.
+/// Writes a tree. On a terminal it has bars, and as many levels as fit the screen. Otherwise all levels are shown.
 fn write_tree(page: &mut Page<'_>, tree: &Tree, depth: Option<usize>) -> io::Result<()> {
-    let max_lines =
-        page.terminal.map_or(usize::MAX, |size| size.height.saturating_sub(RESERVED_LINES).max(1));
+    let lines = page.terminal.map_or(usize::MAX, |size| size.height.saturating_sub(RESERVED_LINES));
+    let levels = depth.unwrap_or_else(|| fitting_levels(&tree.modules, lines));
     let sum =
         |value: fn(&TreeModule) -> u64| tree.modules.iter().map(value).fold(0, u64::saturating_add);
     let (tensors, elements) = (sum(|module| module.tensors), sum(|module| module.elements));
-    let layout = TreeLayout::new(&tree.modules, max_lines, depth.unwrap_or(usize::MAX));
     let mut rows = Vec::new();
-    layout.for_each_row(&layout.top, None, &mut |name, branch| {
-        let TreeModule { tensors, elements, .. } = *branch.module;
-        rows.push(TreeRow { name, tensors, elements, content: branch.content() });
-    });
-    let total = TreeRow { name: "total".to_owned(), tensors, elements, content: String::new() };
+    add_rows(&tree.modules, None, levels, &mut rows);
+    let is_closed = rows.iter().any(|row| row.is_closed);
+    let (name, content) = ("total".to_owned(), String::new());
+    rows.push(TreeRow { name, tensors, elements, content, is_closed: false });
     let table = Table::new()
         .text("module", |row: &&TreeRow| row.name.clone())
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
@@ -87,8 +83,13 @@ fn write_tree(page: &mut Page<'_>, tree: &Tree, depth: Option<usize>) -> io::Res
         .shown_if(page.terminal.is_some_and(|size| size.width >= MIN_WIDTH_FOR_BARS))
         .text("", |row| row.content.clone())
         .shrink(Shrink::TruncateTo(MIN_CONTENT_WIDTH));
-    page.table(&table, || rows.iter().chain([&total]))?;
-    layout.write_note(page, depth.is_some())
+    page.table(&table, || &rows)?;
+    if !is_closed {
+        return Ok(());
+    }
+    let remedy = if depth.is_some() { "increase --depth" } else { "pipe the output" };
+    let note = format!("not shown: the tensors of modules with [+N]; {remedy} to see more");
+    page.styled_line(DIM, &note)
 }
 
 /// Returns a bar whose length is proportional to `part`, in eighths of a character.
@@ -99,134 +100,62 @@ fn bar(part: u64, whole: u64) -> String {
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-/// The shown modules, each open or closed.
-struct TreeLayout<'a> {
-    branches: Vec<Branch<'a>>,
-    /// The shown top-level modules, as indices into `branches`.
-    top: Vec<usize>,
-    /// The number of top-level modules that are not shown.
-    hidden: usize,
-}
-
-/// A module with the indices of its submodules.
-struct Branch<'a> {
-    module: &'a TreeModule,
-    inner: Vec<usize>,
-    is_open: bool,
-}
-
-impl<'a> TreeLayout<'a> {
-    fn new(modules: &'a [TreeModule], max_lines: usize, max_depth: usize) -> Self {
-        let mut layout = Self { branches: Vec::new(), top: Vec::new(), hidden: 0 };
-        let mut top = layout.add(modules);
-        if top.len() > max_lines {
-            top.sort_by_key(|&at| Reverse(layout.branches[at].module.elements));
-            layout.hidden = top.len() - max_lines;
-            top.truncate(max_lines);
-            top.sort_unstable();
+/// Returns the number of levels of modules whose rows fit the lines, at least one.
+fn fitting_levels(modules: &[TreeModule], lines: usize) -> usize {
+    let (mut levels, mut rows, mut level) = (1, modules.len(), vec![modules]);
+    loop {
+        level = level.into_iter().flatten().map(inner_rows).collect();
+        let more: usize = level.iter().map(|modules| modules.len()).sum();
+        rows += more;
+        if more == 0 || rows > lines {
+            return levels;
         }
-        layout.open(&top, max_lines - top.len(), max_depth);
-        Self { top, ..layout }
-    }
-
-    fn add(&mut self, modules: &'a [TreeModule]) -> Vec<usize> {
-        let add = |module: &'a TreeModule| {
-            let inner = match &module.content {
-                TreeContent::Modules(modules) => self.add(modules),
-                TreeContent::Tensor { .. } => Vec::new(),
-            };
-            self.branches.push(Branch { module, inner, is_open: false });
-            self.branches.len() - 1
-        };
-        modules.iter().map(add).collect()
-    }
-
-    /// Opens the largest modules as long as there are lines for their contents.
-    ///
-    /// Top-level modules have depth 1. Modules at the maximum depth stay closed.
-    fn open(&mut self, top: &[usize], mut lines: usize, max_depth: usize) {
-        let size = |layout: &Self, at: usize, depth: usize| {
-            (layout.branches[at].module.elements, Reverse(at), depth)
-        };
-        let mut closed: BinaryHeap<_> = top.iter().map(|&at| size(self, at, 1)).collect();
-        while let Some((_, Reverse(at), depth)) = closed.pop() {
-            let branch = &mut self.branches[at];
-            if branch.is_short() || branch.inner.len() > lines || depth >= max_depth {
-                continue;
-            }
-            branch.is_open = true;
-            lines -= branch.inner.len();
-            let inner = branch.inner.clone();
-            closed.extend(inner.into_iter().map(|at| size(self, at, depth + 1)));
-        }
-    }
-
-    /// Calls `visit` for every row in order, with the name after its guide lines.
-    fn for_each_row(
-        &self,
-        rows: &[usize],
-        guide: Option<&str>,
-        visit: &mut impl FnMut(String, &Branch<'a>),
-    ) {
-        for (at, row) in rows.iter().enumerate() {
-            let branch = &self.branches[*row];
-            let mut name = escape(&branch.module.name);
-            if branch.is_closed() {
-                let _ = write!(name, " [+{}]", thousands(branch.module.tensors));
-            }
-            let (name, inner) = match (guide, at + 1 == rows.len()) {
-                (None, _) => (name, String::new()),
-                (Some(guide), false) => (format!("{guide}├─ {name}"), format!("{guide}│  ")),
-                (Some(guide), true) => (format!("{guide}└─ {name}"), format!("{guide}   ")),
-            };
-            visit(name, branch);
-            if branch.is_open {
-                self.for_each_row(&branch.inner, Some(&inner), visit);
-            }
-        }
-    }
-
-    /// Writes a note if modules are hidden or closed.
-    fn write_note(&self, page: &mut Page<'_>, has_depth: bool) -> io::Result<()> {
-        let note = if self.hidden > 0 {
-            counted(self.hidden as u64, "more module")
-        } else if self.branches.iter().any(Branch::is_closed) {
-            "the tensors of modules with [+N]".to_owned()
-        } else {
-            return Ok(());
-        };
-        let remedy =
-            if has_depth { "increase --depth to see more" } else { "pipe the output to see all" };
-        page.styled_line(DIM, &format!("not shown: {note}; {remedy}"))
+        levels += 1;
     }
 }
 
-impl Branch<'_> {
-    /// Returns whether the module's row lists all its tensors.
-    fn is_short(&self) -> bool {
-        let is_tensor = |module: &TreeModule| matches!(module.content, TreeContent::Tensor { .. });
-        match &self.module.content {
-            TreeContent::Tensor { .. } => true,
-            TreeContent::Modules(inner) => {
-                inner.len() <= MAX_INLINE_TENSORS && inner.iter().all(is_tensor)
-            }
+/// Adds the rows of modules with this number of levels. `guide` contains the lines before the names.
+fn add_rows(modules: &[TreeModule], guide: Option<&str>, levels: usize, rows: &mut Vec<TreeRow>) {
+    for (at, module) in modules.iter().enumerate() {
+        let TreeModule { tensors, elements, .. } = *module;
+        let (mut name, inner) = (escape(&module.name), inner_rows(module));
+        let is_closed = levels <= 1 && !inner.is_empty();
+        if is_closed {
+            name = format!("{name} [+{}]", thousands(tensors));
+        }
+        let (name, inner_guide) = match (guide, at + 1 == modules.len()) {
+            (None, _) => (name, String::new()),
+            (Some(guide), false) => (format!("{guide}├─ {name}"), format!("{guide}│  ")),
+            (Some(guide), true) => (format!("{guide}└─ {name}"), format!("{guide}   ")),
+        };
+        rows.push(TreeRow { name, tensors, elements, content: content(module), is_closed });
+        if !is_closed {
+            add_rows(inner, Some(&inner_guide), levels - 1, rows);
         }
     }
+}
 
-    fn is_closed(&self) -> bool {
-        !self.is_open && !self.is_short()
-    }
-
-    /// Formats the tensors that the row lists.
-    fn content(&self) -> String {
-        match &self.module.content {
-            TreeContent::Tensor { dtype, shape } => dtype_and_shape(dtype, shape),
-            TreeContent::Modules(inner) if self.is_short() => {
-                let inner: Vec<_> = inner.iter().map(inline).collect();
-                inner.join(", ")
-            }
-            TreeContent::Modules(_) => String::new(),
+/// Returns the modules inside that have a row: none if the row of the module lists its tensors.
+fn inner_rows(module: &TreeModule) -> &[TreeModule] {
+    let is_tensor = |module: &TreeModule| matches!(module.content, TreeContent::Tensor { .. });
+    match &module.content {
+        TreeContent::Modules(inner)
+            if inner.len() > MAX_INLINE_TENSORS || !inner.iter().all(is_tensor) =>
+        {
+            inner
         }
+        _ => &[],
+    }
+}
+
+/// Formats the tensors that the row of a module lists.
+fn content(module: &TreeModule) -> String {
+    match &module.content {
+        TreeContent::Tensor { dtype, shape } => dtype_and_shape(dtype, shape),
+        TreeContent::Modules(inner) if inner_rows(module).is_empty() => {
+            inner.iter().map(inline).collect::<Vec<_>>().join(", ")
+        }
+        TreeContent::Modules(_) => String::new(),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod diff;
 mod finding;
 mod index_check;
 mod json;
+pub mod loaded;
 mod plan;
 pub mod rules;
 #[cfg(feature = "schema")]

@@ -3,41 +3,55 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use super::formula::{FormulaError, FormulaInputs, Value, evaluate};
 use crate::base::json_object::JsonObject;
 
-/// The tables, those of layouts first.
-const TABLES: [&str; 4] = [
-    include_str!("layouts.txt"),
-    include_str!("gguf_layouts.txt"),
-    include_str!("architectures.txt"),
-    include_str!("vllm.txt"),
-];
+/// The tables that every program contains.
+const TABLES: [&str; 2] = [include_str!("architectures.txt"), include_str!("vllm.txt")];
 
-/// The lines of the tables without kind and names, by kind and name. They are parsed when they are looked up.
+/// The lines of a table without kind and names, by kind and name. They are parsed when they are looked up.
 ///
 /// A line is `kind names <base name=value …`. A definition of the base applies if the line has none.
-static LINES: LazyLock<HashMap<(&str, &str), &str>> = LazyLock::new(|| {
+type Lines = HashMap<(&'static str, &'static str), &'static str>;
+
+static LINES: LazyLock<Lines> = LazyLock::new(|| lines(&TABLES));
+
+/// The lines of the layouts. A program without the feature `layouts` may add them.
+static LAYOUTS: OnceLock<Lines> = OnceLock::new();
+
+/// Adds the tables of layouts, which most models do not need, to a program that was built without them.
+pub fn add_layouts(tables: String) {
+    LAYOUTS.get_or_init(|| lines(&[tables.leak()]));
+}
+
+fn layouts() -> Option<&'static Lines> {
+    #[cfg(feature = "layouts")]
+    LAYOUTS.get_or_init(|| lines(&[include_str!("layouts.txt"), include_str!("gguf_layouts.txt")]));
+    LAYOUTS.get()
+}
+
+fn lines(tables: &[&'static str]) -> Lines {
     let mut lines = HashMap::new();
-    for line in TABLES.iter().flat_map(|table| table.lines()).filter(|line| !line.starts_with('#'))
+    for line in tables.iter().flat_map(|table| table.lines()).filter(|line| !line.starts_with('#'))
     {
         let mut words = line.splitn(3, ' ');
         let [kind, names, rest] = [(); 3].map(|()| words.next().unwrap_or_default());
         lines.extend(names.split(',').map(|name| ((kind, name), rest)));
     }
     lines
-});
+}
 
 /// Returns the line of a kind for a name, without both.
 pub(crate) fn text_of(kind: &str, name: &str) -> Option<&'static str> {
-    LINES.get(&(kind, name)).copied()
+    let key = (kind, name);
+    LINES.get(&key).or_else(|| layouts()?.get(&key)).copied()
 }
 
 /// Returns the keys of a number, in order of precedence.
 pub(crate) fn keys_of(name: &str) -> impl Iterator<Item = &'static str> {
-    LINES.get(&("keys", name)).into_iter().flat_map(|keys| keys.split('|'))
+    text_of("keys", name).into_iter().flat_map(|keys| keys.split('|'))
 }
 
 /// Returns the first positive number among the [keys](keys_of) of a name, with its key.
@@ -56,12 +70,12 @@ impl Definitions {
     /// Returns the definitions of a kind for an architecture, including the definitions of its bases; `None` if it is
     /// unknown.
     pub(crate) fn find(kind: &str, architecture: &str) -> Option<Self> {
-        let mut line = Some(*LINES.get(&(kind, architecture))?);
+        let mut line = Some(text_of(kind, architecture)?);
         let mut entries = HashMap::new();
         while let Some(words) = line.take() {
             for word in words.split_ascii_whitespace() {
                 if let Some(base) = word.strip_prefix('<') {
-                    line = LINES.get(&(kind, base)).copied();
+                    line = text_of(kind, base);
                 } else if let Some((name, value)) = word.split_once('=') {
                     entries.entry(name).or_insert(value);
                 }
@@ -283,7 +297,7 @@ mod tests {
             "state",
         ];
 
-        let lines = TABLES[2..].iter().flat_map(|table| table.lines());
+        let lines = TABLES.iter().flat_map(|table| table.lines());
         let lines = lines.filter(|line| !line.starts_with('#'));
         let mut known = HashSet::new();
         for line in lines.filter(|line| !line.starts_with("keys ") && !line.starts_with("layout "))

@@ -49,6 +49,8 @@ pub(crate) struct PageUrls<'a> {
     /// The URL of the page as users see it, with a trailing slash; `/` if unknown.
     pub(crate) base: &'a str,
     pub(crate) hub: &'a Endpoint,
+    /// `true` if the page that inspects models in the browser is served.
+    pub(crate) has_inspector: bool,
 }
 
 /// A request for the page of a repository, and its result.
@@ -102,6 +104,9 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
                     p #status .visually-hidden role="status" {}
                 }
                 footer {
+                    @if urls.has_inspector {
+                        p { a href=(snippets::inspector(urls, weights)) { "Tensors, modules and memory" } }
+                    }
                     p {
                         "Counts come from the files themselves, not from model cards. "
                         "Badge styles follow shields.io."

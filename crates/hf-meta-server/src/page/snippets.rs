@@ -1,10 +1,11 @@
 //! URLs of badges, JSON and pages, and snippets in Markdown, HTML and other markup that embed a badge.
 
 use maud::{Markup, html};
-use url::form_urlencoded::Serializer;
+use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::{PageUrls, PageView};
 use crate::weights_query::WeightsQuery;
+use hf_meta::Endpoint;
 use hf_meta_badge::{BadgeOptions, Metric, Theme};
 
 /// A query parameter with its value, if it is not the default.
@@ -36,6 +37,20 @@ pub(super) fn page(view: &PageView<'_>, weights: &WeightsQuery, path: &str) -> S
     let selection = selection(weights.revision(), Some(path));
     let options = badge_options(view.metric, view.options);
     query([repo].into_iter().chain(selection).chain(options))
+}
+
+/// Returns the URL of the page that inspects weights in the browser, relative to the page itself.
+pub(super) fn inspector(urls: &PageUrls<'_>, weights: Option<&WeightsQuery>) -> String {
+    let part = |mark, text: Option<&str>| {
+        let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+        text.map_or_else(String::new, |text| format!("{mark}{}", encoded(text).replace('+', "%20")))
+    };
+    let hub = (*urls.hub != Endpoint::default()).then(|| urls.hub.to_string());
+    let source = weights.map_or_else(String::new, |weights| {
+        let (revision, path) = (part('@', weights.revision()), part(':', weights.path()));
+        format!("#{}{revision}{path}", weights.repo())
+    });
+    format!("inspect/page/index.html{}{source}", query([("hub", hub)]))
 }
 
 fn selection(revision: Option<&str>, path: Option<&str>) -> [Parameter; 2] {

@@ -58,7 +58,7 @@ fn weights(query: &[(&str, &str)]) -> WeightsQuery {
 /// Renders the page with this text wherever untrusted text can appear.
 fn render(text: &str, result: &LookupResult) -> String {
     let endpoint = Endpoint::default();
-    let urls = PageUrls { base: "https://badges.example/", hub: &endpoint };
+    let urls = PageUrls { base: "https://badges.example/", hub: &endpoint, has_inspector: false };
     let options = BadgeOptions { label: Some(text.to_owned()), ..BadgeOptions::default() };
     // A path must not look like a URL.
     let weights = weights(&[("path", &text.replace(':', ""))]);
@@ -110,7 +110,7 @@ fn the_number_of_sets_to_choose_from_is_limited() {
 #[test]
 fn snippets_contain_the_chosen_options() {
     let endpoint = Endpoint::default();
-    let urls = PageUrls { base: "https://badges.example/", hub: &endpoint };
+    let urls = PageUrls { base: "https://badges.example/", hub: &endpoint, has_inspector: false };
     let options = BadgeOptions {
         style: Style::FlatSquare,
         logo: Logo::HuggingFace,
@@ -177,7 +177,8 @@ fn snippets_contain_the_chosen_options() {
 #[test]
 fn without_a_repository_the_page_has_a_form_and_examples() {
     let endpoint = Endpoint::default();
-    let page = page(&PageUrls { base: "http://127.0.0.1/", hub: &endpoint }, None);
+    let page =
+        page(&PageUrls { base: "http://127.0.0.1/", hub: &endpoint, has_inspector: false }, None);
     assert!(page.contains("<form") && page.contains("?repo=bigscience/bloom"));
     assert!(!page.contains("<fieldset"));
 }

@@ -34,6 +34,9 @@ use super::state::ServiceState;
 /// The path of the metrics.
 const METRICS: &str = "/metrics";
 
+/// The paths of the page that inspects models in the browser.
+const INSPECTOR: &str = "/inspect/{*file}";
+
 /// The path of the webhook.
 const WEBHOOK: &str = "/webhook";
 
@@ -45,7 +48,7 @@ const COMPRESSED_BYTES: RangeInclusive<u64> = 1_400..=16_000_000;
 type Endpoint = (RouteGroup, &'static str, MethodRouter<Arc<ServiceState>>);
 
 /// Returns all endpoints, one per line. Repository names contain a slash, so they match a wildcard.
-fn endpoints() -> [Endpoint; 13] {
+fn endpoints() -> [Endpoint; 14] {
     use RouteGroup::{Api, Badge, Page, Service};
     [
         (Badge, "/badge/{*repo}", get(repo::badge)),
@@ -56,6 +59,7 @@ fn endpoints() -> [Endpoint; 13] {
         (Page, "/favicon.svg", get(page::icon)),
         (Page, "/favicon.ico", get(page::icon)),
         (Page, "/robots.txt", get(page::robots)),
+        (Page, INSPECTOR, get(page::inspector)),
         (Service, "/openapi.json", get(operation::document)),
         (Service, "/healthz", get(operation::liveness)),
         (Service, "/readyz", get(operation::readiness)),
@@ -68,6 +72,7 @@ fn endpoints() -> [Endpoint; 13] {
 pub(super) fn router(state: &Arc<ServiceState>) -> Router {
     let is_served = |path: &str| match path {
         METRICS => state.config.serve_metrics,
+        INSPECTOR => state.config.inspector.is_some(),
         WEBHOOK => state.config.webhook_secret.is_some(),
         _ => true,
     };

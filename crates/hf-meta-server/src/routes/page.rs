@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 
 use crate::page::{self, PageUrls, PageView};
@@ -19,7 +19,8 @@ const FILES: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(3_600));
 pub(super) async fn page(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
     let query = QueryString::parse(request.uri().query());
     let base = state.base_url(&request);
-    let urls = PageUrls { base: &base, hub: state.lookups.endpoint() };
+    let has_inspector = state.config.inspector.is_some();
+    let urls = PageUrls { base: &base, hub: state.lookups.endpoint(), has_inspector };
     let status = if query.is_too_long { StatusCode::URI_TOO_LONG } else { StatusCode::OK };
     let html = match query.get("repo") {
         None => page::page(&urls, None),
@@ -57,6 +58,31 @@ pub(super) async fn style() -> Reply {
 /// Serves the icon of the page, also at the path that browsers request by default.
 pub(super) async fn icon() -> Reply {
     Reply::svg(page::ICON.to_owned(), FILES)
+}
+
+/// The files of the page that inspects models in the browser, with their types.
+const INSPECTOR: [(&str, &str); 5] = [
+    ("page/index.html", "text/html; charset=utf-8"),
+    ("page/page.css", "text/css; charset=utf-8"),
+    ("page/page.js", "text/javascript; charset=utf-8"),
+    ("esm/index.js", "text/javascript; charset=utf-8"),
+    ("esm/layouts.js", "text/javascript; charset=utf-8"),
+];
+
+/// Serves a file of the page that inspects models in the browser. The page states its content security policy itself.
+pub(super) async fn inspector(
+    State(state): State<Arc<ServiceState>>,
+    Path(file): Path<String>,
+) -> Reply {
+    let known = INSPECTOR.iter().find(|(path, _)| *path == file);
+    let (Some(folder), Some((path, content_type))) = (&state.config.inspector, known) else {
+        return Reply::text(StatusCode::NOT_FOUND, "not found");
+    };
+    let Ok(content) = tokio::fs::read(folder.join(path)).await else {
+        return Reply::text(StatusCode::NOT_FOUND, "the page has not been built");
+    };
+    let reply = Reply::new(StatusCode::OK, content_type, content, FILES);
+    Reply { content_security_policy: "frame-ancestors 'none'".into(), ..reply }
 }
 
 /// Serves the rules for crawlers. They may read the page but not the results, because each one costs a lookup.

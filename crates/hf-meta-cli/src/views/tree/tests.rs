@@ -140,11 +140,7 @@ fn a_note_reports_hidden_rows() {
     let screen = Some(TerminalSize { width: 80, height: 14 });
     let shapes: Vec<_> = (1..100_u64).map(|length| [length]).collect();
     let tensors = || shapes.iter().map(|shape| (format!("t{}", shape[0]), &shape[..]));
-    let lines = drawn(&tree(tensors()), screen);
-    assert_eq!(lines.len(), 1 + 6 + 2);
-    assert!(lines[1].starts_with("t94 ") && lines[6].starts_with("t99 "), "{lines:#?}");
-    assert!(lines[8].contains("not shown: 93 more modules;"), "{lines:#?}");
-    assert_eq!(drawn(&tree(tensors()), None).len(), 1 + 99 + 1);
+    assert_eq!(drawn(&tree(tensors()), screen).len(), 1 + 99 + 1, "one level is always shown");
     let nested = tensors().map(|(name, shape)| (format!("m.{name}"), shape));
     let lines = drawn(&tree(nested), screen);
     assert!(lines[1].starts_with("m [+99] "), "{lines:#?}");

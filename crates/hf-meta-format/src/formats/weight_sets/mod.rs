@@ -223,6 +223,12 @@ impl Layout {
         folders.find_map(|folder| self.pipelines.get(folder))
     }
 
+    /// Returns the file that lists the components of the diffusers pipeline that a set belongs to.
+    #[must_use]
+    pub fn components_file(&self, set: &WeightSet) -> Option<&RepoPath> {
+        self.pipeline_of(set).filter(|path| path.file_name().as_str() == PIPELINE)
+    }
+
     /// Returns the sets that a loader of the main set loads: the components of a diffusers pipeline, whose folders are
     /// `components`, the modules of a `sentence-transformers` model, or only the main set.
     #[must_use]

@@ -2,6 +2,7 @@
 
 mod embeddings;
 mod gguf;
+mod weight_set;
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 pub use self::embeddings::check_embeddings;
 pub use self::gguf::{check_gguf, gguf_config};
+pub use self::weight_set::{ConfigFile, SetCheck, is_other_content};
 pub use super::index_check::check_count;
 use crate::CommitSha;
 use crate::formats::weight_sets::{NumberedName, WeightSet};

@@ -1,0 +1,159 @@
+//! The weight sets that a loader loads together: their verification, and the memory of all of them.
+
+use std::collections::HashSet;
+
+use super::verify::{ParameterSources, VerifiedSet, VerifyReport, pipeline_components};
+use super::{CountReport, Finding, HeaderTotals, bounded};
+use crate::formats::weight_sets::{Layout, WeightSet};
+use crate::formats::{RepoPath, clip};
+use crate::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent, MemoryOptions};
+
+/// The maximum number of weight sets to verify in one call.
+const MAX_SETS: usize = 1_000;
+
+/// The verification of the sets in a list of files.
+#[derive(Debug)]
+pub struct Verification<'a> {
+    layout: &'a Layout,
+    main: Option<&'a WeightSet>,
+    /// The folders of the components of a pipeline.
+    components: Vec<RepoPath>,
+    /// The sets that a loader loads.
+    loaded: Vec<&'a WeightSet>,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Verification<'a> {
+    /// Creates a verification of the sets that a loader of the main set loads.
+    #[must_use]
+    pub fn new(layout: &'a Layout, main: Option<&'a WeightSet>) -> Self {
+        Self { layout, main, components: Vec::new(), loaded: Vec::new(), findings: Vec::new() }
+    }
+
+    /// Returns the file that lists the components of a pipeline.
+    #[must_use]
+    pub fn components_file(&self) -> Option<&'a RepoPath> {
+        self.layout.components_file(self.main?)
+    }
+
+    /// Adds the content of the [components file](Self::components_file), or the reason why it is unavailable. Adds a
+    /// finding for each component without files.
+    pub fn add_components(&mut self, path: &RepoPath, json: Result<Vec<u8>, Finding>) {
+        let file = clip(path.as_str());
+        let listed = json.and_then(|json| {
+            let reason = "it is not a JSON object".to_owned();
+            let unusable = || Finding::UnusableConfig { file: file.clone(), reason };
+            pipeline_components(path, &json).ok_or_else(unusable)
+        });
+        match listed {
+            Ok(components) => self.components = components,
+            Err(finding) => self.findings.push(finding),
+        }
+        // A pipeline has a dozen components.
+        self.components.truncate(MAX_SETS);
+        let layout = self.layout;
+        let missing = self.components.iter().filter(|path| !layout.has_folder(path.as_str()));
+        self.findings.extend(bounded(missing.map(|folder| Finding::MissingComponent {
+            component: clip(folder.as_str()),
+            file: file.clone(),
+        })));
+    }
+
+    /// Returns the sets to verify that the report lacks: those that are loaded, and the `others`.
+    #[must_use]
+    pub fn missing_sets(
+        &mut self,
+        report: &VerifyReport,
+        others: &'a [WeightSet],
+    ) -> Vec<&'a WeightSet> {
+        let loaded = |main| self.layout.loaded_with(main, &self.components);
+        self.loaded = self.main.map_or_else(Vec::new, loaded);
+        self.loaded.truncate(MAX_SETS);
+        let mut known: HashSet<_> = report.sets.iter().map(|set| &set.path).collect();
+        let mut sets: Vec<_> = self.loaded.iter().copied().chain(others).collect();
+        sets.retain(|set| known.insert(&set.path));
+        sets.truncate(MAX_SETS);
+        sets
+    }
+
+    /// Adds the findings about the repository, and the sets that were not verified if they are `wanted`.
+    pub fn finish(self, report: &mut VerifyReport, wanted: bool) {
+        let verified: HashSet<_> = report.sets.iter().map(|set| &set.path).collect();
+        let unchecked = self.layout.sets.iter().filter(|set| !verified.contains(&set.path));
+        report.unchecked = wanted.then(|| unchecked.cloned().collect());
+        let twins = self.layout.stored_twice(&self.loaded);
+        let twins = bounded(twins.map(|(file, index)| Finding::StoredTwice {
+            file: clip(file.path.as_str()),
+            index: clip(index.path.as_str()),
+        }));
+        self.findings.into_iter().chain(twins).for_each(|finding| report.push(finding));
+    }
+}
+
+impl VerifyReport {
+    /// Creates the result of a set that could not be found or read.
+    #[must_use]
+    pub fn unreadable(set: &WeightSet, finding: Finding) -> Self {
+        let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
+        let set = VerifiedSet::new(set.path.clone(), set.files, totals, parameters, vec![finding]);
+        Self::new(set, Vec::new())
+    }
+}
+
+impl CountReport {
+    /// The maximum number of components of one model. A pipeline has a dozen.
+    pub const MAX_COMPONENTS: usize = 100;
+
+    /// Adds the memory that the weights at `path` need, together with the sizes of the `others` that are loaded with
+    /// them.
+    pub fn add_memory(
+        &mut self,
+        path: &RepoPath,
+        cache: Result<CacheLayout, CacheError>,
+        options: MemoryOptions,
+        others: Vec<MemoryComponent>,
+        layout: Option<&Layout>,
+    ) {
+        let weight_bytes = self.parameter_count.totals().bytes;
+        let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
+        sizes.extend(others);
+        let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
+        let mut memory = Memory::new(weight_bytes, cache, options);
+        let reason = memory.unknown.clone();
+        self.findings.extend(reason.map(|reason| Finding::UnknownCacheSize { reason }));
+        if sizes.len() > 1 {
+            memory.components = sizes;
+        }
+        let quantizations = layout.map_or_else(Vec::new, |sets| self.quantizations(sets, path));
+        memory.add_quantizations(quantizations);
+        self.memory = Some(Box::new(memory));
+    }
+}
+
+/// Returns the cache of a model, given its own one and the number of `others` that are loaded with it. Nothing is
+/// cached if a list of components shows it. Engines serve some embedding models as language models.
+///
+/// # Errors
+///
+/// Returns an error if the size of the cache is unknown.
+pub fn cache_of_all(
+    own: Result<CacheLayout, CacheError>,
+    layout: &Layout,
+    path: &RepoPath,
+    others: usize,
+    options: &MemoryOptions,
+) -> Result<CacheLayout, CacheError> {
+    let main = layout.find(path);
+    let is_stored = options.engine.is_none_or(|engine| engine == Engine::Stored);
+    let is_without_cache = main.is_some_and(|main| {
+        layout.components_file(main).is_some() || is_stored && layout.pipeline_of(main).is_some()
+    });
+    match own {
+        _ if is_without_cache => Ok(CacheLayout::without_cache("pipeline")),
+        _ if others >= CountReport::MAX_COMPONENTS => {
+            Err(CacheError::TooManyComponents { limit: CountReport::MAX_COMPONENTS })
+        }
+        Err(_) if others > 0 => Ok(CacheLayout::without_cache("pipeline")),
+        own => own,
+    }
+}
