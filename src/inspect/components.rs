@@ -52,10 +52,8 @@ impl Call {
     ) -> Result<(), Error> {
         let Some(options) = self.context.options.memory else { return Ok(()) };
         let Inspected { path, report, cache, .. } = inspected;
-        let mut sizes = vec![MemoryComponent {
-            path: path.clone(),
-            weight_bytes: report.parameter_count.totals().bytes,
-        }];
+        let weight_bytes = report.parameter_count.totals().bytes;
+        let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
         // A caller who selects one set wants that set.
         if let Some(layout) = layout.filter(|_| matches!(self.context.target, Target::Folder(_))) {
             let loaded = self.loaded_from(layout, path).await?;
@@ -77,9 +75,8 @@ impl Call {
             memory.components = sizes;
             report.fetch = self.fetch_stats(report.fetch.weight_bytes);
         }
-        memory.add_quantizations(
-            layout.map_or_else(Vec::new, |sets| report.quantizations(sets, path)),
-        );
+        let sets = layout.map(|sets| report.quantizations(sets, path));
+        memory.add_quantizations(sets.unwrap_or_default());
         report.memory = Some(Box::new(memory));
         Ok(())
     }

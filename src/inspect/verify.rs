@@ -38,6 +38,7 @@ impl Call {
             Some(layout) => (VerifyReport::default(), Some(layout)),
             None => Box::pin(self.verify_main()).await?,
         };
+        let mut findings = Vec::new();
         if let Some(layout) = &layout {
             // The caller selected one set, unless the target is a folder.
             let is_folder = matches!(self.context.target, Target::Folder(_));
@@ -45,7 +46,6 @@ impl Call {
                 Some(read) => layout.find(&read.path).filter(|_| is_folder),
                 None => layout.main(),
             };
-            let mut findings = Vec::new();
             let components = self.components(layout, main, &mut findings).await;
             let mut loaded =
                 main.map_or_else(Vec::new, |main| layout.loaded_with(main, &components));
@@ -63,11 +63,9 @@ impl Call {
                 index: clip(index.path.as_str()),
             });
             findings.extend(bounded(twins));
-            for finding in findings {
-                report.push(finding);
-            }
         }
-        for finding in self.source_findings() {
+        findings.extend(self.source_findings());
+        for finding in findings {
             report.push(finding);
         }
         report.fetch = self.fetch_stats(report.fetch.weight_bytes);
@@ -93,9 +91,10 @@ impl Call {
     async fn verify_main(&mut self) -> Result<(VerifyReport, Option<Layout>), Error> {
         let mut located = self.locate().await?;
         let mut failed = None;
-        if located.layout.is_none()
-            && matches!(self.context.target, Target::Folder(_) | Target::Index(_))
-        {
+        let target = &self.context.target;
+        let is_listed = matches!(target, Target::Folder(_))
+            || matches!(target, Target::File(path) if path.is_index());
+        if is_listed && located.layout.is_none() {
             let (found, listed) = located.poll_alongside(self.list_layout()).await;
             located = found;
             match listed {
