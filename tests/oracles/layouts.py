@@ -636,7 +636,7 @@ def correct(words, name):
             flags, group, dims = parse(words[key])
             rule, _, condition = value.partition("=")
             words[key] = f"{flags.replace('-', '')}{rule[1:]}:{','.join(dims)}"
-            words[f"{parent_of(key)}.{rule}"] = condition
+            words[f"{parent_of(key)}.{rule}".lstrip(".")] = condition
     return words
 
 

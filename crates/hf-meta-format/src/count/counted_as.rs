@@ -19,6 +19,8 @@ pub enum CountedAs {
     Scalar,
     /// The tensor is not counted, because it repeats the input embedding, to which `config.json` ties it.
     TiedCopy,
+    /// The tensor is not counted, because it is a moving average (EMA) of weights that are counted.
+    EmaCopy,
     /// The tensor is not counted, because it is the state of an optimizer, which no model contains.
     OptimizerState,
     /// The tensor looks packed, but its size could not be derived. Each element is counted as a parameter.
@@ -29,10 +31,7 @@ impl CountedAs {
     /// Returns whether the tensor contributes to the count.
     #[must_use]
     pub fn is_counted(self) -> bool {
-        !matches!(
-            self,
-            Self::AuxiliaryTensor(_) | Self::Scalar | Self::TiedCopy | Self::OptimizerState
-        )
+        matches!(self, Self::AsStored | Self::Unpacked(_) | Self::Unresolved)
     }
 }
 
@@ -78,6 +77,7 @@ impl fmt::Display for CountedAs {
             Self::AuxiliaryTensor(kind) => write!(f, "{kind}, not counted"),
             Self::Scalar => f.write_str("scalar, not counted"),
             Self::TiedCopy => f.write_str("copy of a tied embedding, not counted"),
+            Self::EmaCopy => f.write_str("EMA copy, not counted"),
             Self::OptimizerState => f.write_str("optimizer state, not counted"),
             Self::Unresolved => f.write_str("as stored, packing unresolved"),
         }
@@ -150,6 +150,8 @@ named_enum! {
         Rotation "rotation",
         /// A low-rank branch that corrects quantization errors.
         LowRank "low-rank correction",
+        /// A bias that the quantizer added, although the module has none.
+        Bias "added bias",
     }
 }
 
@@ -189,7 +191,7 @@ named_enum! {
 
 impl Buffer {
     /// The last segments of names, and the segment before, which is empty if any is possible.
-    const NAMES: [(Self, &str, &[&str]); 31] = [
+    const NAMES: [(Self, &str, &[&str]); 32] = [
         (Self::AttentionMask, "", &["masked_bias", "attn_mask", "causal_mask"]),
         (Self::AttentionDecay, "", &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
         (Self::Ids, "", &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
@@ -210,6 +212,8 @@ impl Buffer {
         (Self::RouterBias, "", &["e_score_correction_bias", "balancing_biases"]),
         (Self::RouterBias, "", &["expert_bias", "router_bias"]),
         (Self::Constant, "", &["layer_scalar", "final_logits_bias", "empty_weight"]),
+        // The masks of `torch.nn.utils.prune`.
+        (Self::Constant, "", &["weight_mask", "bias_mask"]),
         (Self::Constant, "", &["attn_mask_probs", "num_points_scale", "n_points_scale"]),
         // Means and deviations of inputs, and in Gemma 4 of outputs.
         (Self::Constant, "", &["latent_mean", "latent_std", "latent_stats_num_updates"]),
@@ -267,6 +271,8 @@ impl BufferName {
                 Buffer::AttentionMask,
                 |shape| matches!(shape, [1, 1, rows, columns] if rows == columns),
             ),
+            // The rows of embeddings that tokens share, in `model2vec`.
+            (None, "mapping") if module.is_empty() => (Buffer::Ids, |shape| shape.len() == 1),
             // Learned embeddings have a row per position, or a third dimension.
             (None, "positional_embedding") => {
                 (Buffer::FixedPositions, |shape| matches!(shape, [2, _]))
@@ -312,7 +318,7 @@ mod tests {
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {
-        let cases: [(&str, &[u64], Option<Buffer>); 40] = [
+        let cases: [(&str, &[u64], Option<Buffer>); 42] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
             ("h.0.attn.bias", &[2304], None),
@@ -346,6 +352,8 @@ mod tests {
             ("state_dict.model_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("params_ema.conv_first.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("d2t", &[32_000], Some(Buffer::Ids)),
+            ("mapping", &[32_000], Some(Buffer::Ids)),
+            ("style.mapping", &[32_000], None),
             ("model.rotary_emb.original_inv_freq", &[64], Some(Buffer::RotaryFrequencies)),
             ("state_dict_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("model.layers.0.w.exp_avg", &[4, 4], Some(Buffer::OptimizerState)),

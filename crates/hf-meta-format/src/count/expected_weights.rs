@@ -18,6 +18,8 @@ pub(super) struct ExpectedWeights<'a> {
     /// The start of the names of all modules but the head. Files of other model classes have no head.
     prefix: &'static str,
     has_head: bool,
+    /// True if the configuration may add biases to modules.
+    may_have_biases: bool,
     /// The weights of a module in a layer, by its entry.
     known: HashMap<(usize, u32), Option<u64>>,
 }
@@ -34,18 +36,44 @@ impl<'a> ExpectedWeights<'a> {
         let is_head = |class: &String| class.ends_with(layout.head_class);
         let has_head = classes.is_empty() || classes.iter().any(is_head);
         let prefix = if has_head { layout.prefix } else { "" };
-        Some(Self { layout: Some(layout), prefix, has_head, known: HashMap::new() })
+        let may_have_biases = layout.scopes.iter().any(|scope| states_bias(&scope.object));
+        let known = HashMap::new();
+        Some(Self { layout: Some(layout), prefix, has_head, may_have_biases, known })
+    }
+
+    /// Returns the entry of a module, and the number of its layer.
+    fn find_entry(&self, module: &str) -> Option<(usize, u32)> {
+        let layout = self.layout.as_ref()?;
+        let inside = module.strip_prefix(self.prefix).and_then(|path| layout.find(path, false));
+        let head = || layout.find(module, true).filter(|_| self.has_head);
+        inside.or_else(head).map(|(entry, place)| (entry, place[0]))
     }
 
     /// Returns the number of weights of a module; `None` if the configuration does not imply it.
     pub(super) fn of_module(&mut self, module: &str) -> Option<u64> {
+        let (entry, layer) = self.find_entry(module)?;
         let layout = self.layout.as_mut()?;
-        let inside = module.strip_prefix(self.prefix).and_then(|path| layout.find(path, false));
-        let head = || layout.find(module, true).filter(|_| self.has_head);
-        let (entry, place) = inside.or_else(head)?;
-        let weights = || weights(layout, entry, place[0]);
-        *self.known.entry((entry, place[0])).or_insert_with(weights)
+        let weights = || weights(layout, entry, layer);
+        *self.known.entry((entry, layer)).or_insert_with(weights)
     }
+
+    /// Returns whether a module has no bias, whatever is stored.
+    pub(super) fn excludes_bias(&self, module: &str) -> bool {
+        let has_none = |(entry, _): (usize, _)| {
+            self.layout.as_ref().is_some_and(|layout| !layout.entries[entry].has_bias)
+        };
+        !self.may_have_biases && self.find_entry(module).is_some_and(has_none)
+    }
+}
+
+/// Returns whether a key gives modules a bias, such as `attention_bias`. In all architectures of transformers 5.23 such a
+/// key states which linear layers have a bias, if some have one only in some models.
+fn states_bias(object: &JsonObject<'_>) -> bool {
+    let mut keys = object.entries().filter(|(key, _)| key.contains("bias"));
+    keys.any(|(key, value)| {
+        let is_unset = matches!(value.get(), "false" | "null" | "0" | "0.0");
+        is_unset == key.starts_with("no_")
+    })
 }
 
 /// Evaluates the shape of a module in a layer. Defaults do not count: models with custom code may have others.

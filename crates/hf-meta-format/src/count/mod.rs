@@ -39,6 +39,7 @@
 //! Names and configurations are untrusted input. Regular expressions are matched in linear time and limited in number
 //! and length, and the work per module is bounded.
 
+mod biases;
 mod breakdown;
 pub(crate) mod config;
 mod counted_as;

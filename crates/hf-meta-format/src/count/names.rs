@@ -83,6 +83,8 @@ pub(super) fn last_segment(name: &str) -> &str {
     memrchr(b'.', name.as_bytes()).map_or(name, |dot| &name[dot + 1..])
 }
 
+const BIAS: &str = ".bias";
+
 /// The facts that the names with a common pattern show.
 #[derive(Clone, Debug)]
 struct NameFacts {
@@ -90,6 +92,7 @@ struct NameFacts {
     /// The component; `None` if it depends on a number.
     component: Option<&'static Component>,
     buffer: Option<BufferName>,
+    is_bias: bool,
     position: Position,
     /// The pattern that most recently followed, by its index.
     next: usize,
@@ -103,6 +106,7 @@ impl NameFacts {
         Self {
             component: (!has_number).then(|| COMPONENTS.find(text)),
             buffer: BufferName::new(text),
+            is_bias: text.ends_with(BIAS),
             position: Position::new(text),
             pattern,
             next: 0,
@@ -139,7 +143,7 @@ impl NamePatterns {
             previous.next = found;
         }
         self.current = found;
-        TensorName { name, facts: &self.facts[found], numbers: &self.numbers }
+        TensorName { name, pattern: found, facts: &self.facts[found], numbers: &self.numbers }
     }
 
     /// Returns the index of the pattern of a name.
@@ -165,6 +169,8 @@ impl NamePatterns {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorName<'a> {
     pub(crate) name: &'a str,
+    /// The index of the pattern.
+    pattern: usize,
     facts: &'a NameFacts,
     numbers: &'a [NameNumber],
 }
@@ -193,6 +199,12 @@ impl<'a> TensorName<'a> {
     /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
     pub(super) fn buffer(&self, tensor: &TensorInfo) -> Option<Buffer> {
         self.facts.buffer?.kind(&tensor.shape)
+    }
+
+    /// Returns the module of a bias, and the number of its pattern; `None` if several patterns may have this number.
+    pub(super) fn biased_module(&self) -> Option<(&'a str, usize)> {
+        let is_known = self.facts.is_bias && self.pattern + 1 < NamePatterns::MAX_PATTERNS;
+        Some((self.name.strip_suffix(BIAS).filter(|_| is_known)?, self.pattern))
     }
 
     /// Returns whether a segment names a draft head.

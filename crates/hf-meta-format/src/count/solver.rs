@@ -137,6 +137,9 @@ impl<'a> Solver<'a> {
                 None => self.add_unsolved(module, component, tensor)?,
             }
         }
+        if self.expected.excludes_bias(module.name) {
+            self.sums.biases.leave_out(module.name);
+        }
         if self.known.expected.is_some_and(|expected| expected != solved.parameters) {
             self.sums.add_unresolved(module.name, UnresolvedReason::ContradictsConfig, 0);
         } else if solved.is_padded {
@@ -212,9 +215,7 @@ impl<'a> Solver<'a> {
             })
         })?;
         self.sums.add_doubts(self.siblings.found);
-        // Weights that are not packed have their shapes, whatever the configuration says.
-        let expected = Some(self.expected).filter(|_| self.is_quantized);
-        Ok((self.sums, expected.unwrap_or_default()))
+        Ok((self.sums, self.expected))
     }
 
     fn undecided_use(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::biases::Biases;
 use super::counted_as::TensorUse;
 use super::doubts::{Integers, ShapeCheck};
 use super::expected_weights::ExpectedWeights;
@@ -11,8 +12,8 @@ use super::module::{Module, container_bits};
 use super::names::TensorName;
 use super::position::Embedding;
 use super::{
-    Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, ParameterCount,
-    RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
+    Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind,
+    ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
 };
 use crate::formats::{TensorInfo, clip};
 
@@ -27,6 +28,7 @@ pub(super) struct CountSums {
     kinds: Vec<ModuleKind>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
     integers: Integers,
+    pub(super) biases: Biases,
     /// The largest input embedding and the largest output embedding, whose class is decided last. They are part of the
     /// total, but not of `groups`.
     input: Option<StoredEmbedding>,
@@ -80,7 +82,9 @@ impl CountSums {
             Some(Embedding::Input) => &mut self.input,
             Some(Embedding::Output) => &mut self.output,
             Some(Embedding::LookupTable) | None => {
-                self.add_to_groups(group);
+                if let Some(group) = self.biases.add(name, group) {
+                    self.add_to_groups(group);
+                }
                 return Ok(());
             }
         };
@@ -164,16 +168,26 @@ impl CountSums {
     /// the same size.
     fn tied_output(&mut self, counts_once: bool) -> Option<TiedOutput> {
         let (input, output) = (self.input.as_ref()?, self.output.as_mut()?);
-        let TensorGroup { counted_as, buffer, count, .. } = &mut output.group;
-        let is_copy = counts_once && input.group.count.parameters == count.parameters;
-        let left_out = is_copy.then_some(count.parameters);
+        let parameters = output.group.count.parameters;
+        let is_copy = counts_once && input.group.count.parameters == parameters;
+        let left_out = is_copy.then_some(parameters);
         if is_copy {
-            self.total.parameters -= count.parameters;
-            self.total.counted -= count.counted;
-            (*counted_as, *buffer) = (CountedAs::TiedCopy, None);
-            *count = DtypeCount { counted: 0, parameters: 0, ..*count };
+            output.group.buffer = None;
+            leave_out(&mut output.group, CountedAs::TiedCopy, &mut self.total);
         }
         Some(TiedOutput { tensor: output.name.clone(), input: input.name.clone(), left_out })
+    }
+
+    /// Leaves out the EMA copies of weights that are counted, too. Files with nothing but copies are a model.
+    fn leave_out_copies(&mut self) {
+        let copies = self.groups.iter_mut().filter(|group| group.buffer == Some(Buffer::EmaCopy));
+        let copies: Vec<_> = copies.filter(|group| group.counted_as.is_counted()).collect();
+        let parameters: u64 = copies.iter().map(|group| group.count.parameters).sum();
+        if parameters <= self.total.parameters - parameters {
+            for group in copies {
+                leave_out(group, CountedAs::EmaCopy, &mut self.total);
+            }
+        }
     }
 
     /// Adds the embeddings to the groups. Returns the number of parameters in an input embedding that is not the output
@@ -204,6 +218,13 @@ impl CountSums {
         }
         let tied_output = if configs.is_tied { self.tied_output(needs_config) } else { None };
         let table = self.add_embeddings();
+        for (mut biases, class) in std::mem::take(&mut self.biases).finish() {
+            if let Some(class) = class {
+                leave_out(&mut biases, class, &mut self.total);
+            }
+            self.groups.push(biases);
+        }
+        self.leave_out_copies();
         self.groups.sort_by(|TensorGroup { dtype, counted_as, buffer, .. }, other| {
             (dtype, counted_as, buffer).cmp(&(&other.dtype, &other.counted_as, &other.buffer))
         });
@@ -237,6 +258,14 @@ impl CountSums {
         };
         (parameters, breakdown)
     }
+}
+
+/// Takes a group out of a total.
+fn leave_out(group: &mut TensorGroup, class: CountedAs, total: &mut DtypeCount) {
+    total.parameters -= group.count.parameters;
+    total.counted -= group.count.counted;
+    group.count = DtypeCount { counted: 0, parameters: 0, ..group.count };
+    group.counted_as = class;
 }
 
 /// Returns the count of one tensor; `None` if it overflows.
@@ -300,6 +329,22 @@ mod tests {
         let untied = TIED.replace("true", "false");
         let (total, breakdown) = count(&untied, &[experts, input, copy]);
         assert_eq!((total, left_out(&breakdown)), (24 + 64, None));
+    }
+
+    #[test]
+    fn ema_copies_are_left_out_next_to_the_model() {
+        let model = ("model.proj.weight", &[8, 4][..]);
+        let copy = ("model_ema.proj.weight", &[8, 4][..]);
+        let head = ("model.head.weight", &[2, 4][..]);
+        let buffer = |tensors: &[Tensor<'_>]| {
+            let (total, breakdown) = count("{}", tensors);
+            let copies = breakdown.groups.iter().find(|group| group.buffer.is_some()).unwrap();
+            (total, copies.counted_as, copies.count.elements)
+        };
+        assert_eq!(buffer(&[copy, model]), (32, CountedAs::EmaCopy, 32));
+        assert_eq!(buffer(&[model, head, copy]), (40, CountedAs::EmaCopy, 32));
+        assert_eq!(buffer(&[copy, head]), (40, CountedAs::AsStored, 32));
+        assert_eq!(buffer(&[copy]), (32, CountedAs::AsStored, 32));
     }
 
     #[test]

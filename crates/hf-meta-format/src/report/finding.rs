@@ -279,11 +279,10 @@ findings! {
     "`{tensor}` is stored {counted}, although it is tied to `{stored}` (`tie_word_embeddings`)",
     counted = if *counted { "and counted" } else { "but not counted" };
 
-    /// The files contain moving averages of the weights (EMA), which are counted as buffers, or the state of an
-    /// optimizer, which is not counted.
+    /// The files contain moving averages of the weights (EMA), which are only counted if the weights are not stored, or
+    /// the state of an optimizer, which is not counted.
     Warning TrainingState { tensors: u64, copies: u64, states: u64 }
-    "{tensors} tensors are training state: {copies} elements of EMA copies, counted as buffers, and {states} elements \
-     of optimizer state, not counted";
+    "{tensors} tensors are training state: {copies} elements of EMA copies, and {states} elements of optimizer state";
 
     /// A pickle imports a function or class that `torch.load(weights_only=True)` rejects, because loading it can
     /// execute any code. `file` is the first that imports it.

@@ -70,7 +70,7 @@ pub(crate) struct Scope<'a> {
     /// The path of the keys, with a dot at its end.
     pub(crate) path: String,
     pub(crate) names: ModelNames<'a>,
-    object: Rc<JsonObject<'a>>,
+    pub(crate) object: Rc<JsonObject<'a>>,
 }
 
 /// A node of the tree of paths.

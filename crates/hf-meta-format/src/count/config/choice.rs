@@ -88,7 +88,11 @@ impl<'a> ModuleSchemes<'_, 'a> {
     ///
     /// Returns an error if several group sizes remain possible.
     pub(crate) fn resolve(&mut self) -> Result<Scheme, UnresolvedReason> {
-        let group_size = self.choose(Self::STEPS, |scheme| scheme.group_size)?;
+        let grouping = |scheme: &Scheme| {
+            let is_stated = scheme.has_row_scales || scheme.group_size.is_some();
+            is_stated.then_some(scheme.group_size)
+        };
+        let group_size = self.choose(Self::STEPS, grouping)?.flatten();
         let stated = Scheme { bits: self.bits(), group_size, ..Scheme::default() };
         let is_whole = self.all.config.modules.patterns().is_empty();
         let whole = self.choose(1, |scheme| Some(*scheme).filter(|_| is_whole)).ok().flatten();

@@ -8,6 +8,8 @@ use crate::formats::{BlockSize, Dtype};
 pub(crate) struct Scheme {
     /// The bits per weight, from 1 to 32.
     pub(crate) bits: Option<u64>,
+    /// True if all weights of a row share a scale.
+    pub(super) has_row_scales: bool,
     /// The number of weights that share a scale.
     pub(crate) group_size: Option<u64>,
     /// The number of weights that a code represents.
@@ -39,6 +41,7 @@ impl Scheme {
         let lengths = object.get::<Vec<&serde_json::value::RawValue>>("vector_lens");
         Self {
             bits: bits.or_else(|| formats().find_map(|format| bits_of_format(&format))),
+            has_row_scales: object.get::<&str>("strategy") == Some("channel"),
             group_size: find(&Self::GROUP_SIZE).filter(|&size| size > 0),
             vector_length: lengths
                 .and_then(|lengths| lengths.into_iter().filter_map(number).find(|&n| n > 0)),

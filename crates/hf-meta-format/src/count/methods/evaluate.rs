@@ -97,7 +97,7 @@ impl Recipe {
         let flag = |key| self.numbers.get(key).map(|&number| number > 0);
         match (part.stored, part.need) {
             (Stored::By(name), _) => Some(true).filter(|_| self.name == name),
-            (Stored::If(key), _) => flag(key),
+            (Stored::If(key), _) => flag(key).filter(|is_set| *is_set),
             (Stored::Unless(key), _) => flag(key).map(|is_set| !is_set),
             (Stored::AsNeeded, Need::Absent) => Some(false),
             (Stored::AsNeeded, Need::Optional) => None,

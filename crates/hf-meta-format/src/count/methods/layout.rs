@@ -193,7 +193,7 @@ pub(super) enum Stored {
     AsNeeded,
     /// Writers of this recipe store it.
     By(&'static str),
-    /// If the recipe sets a flag.
+    /// If the recipe sets a flag. Without it, writers may store the part.
     If(&'static str),
     /// Unless the recipe sets a flag.
     Unless(&'static str),

@@ -235,6 +235,26 @@ fn floats_in_shapes_that_fit_no_vector_are_a_doubt() {
     }
 }
 
+/// The norms of Qwen 4's experimental models are longer than the sides of their matrices.
+#[test]
+fn shapes_that_the_configuration_implies_are_no_doubt() {
+    let layer: [Tensor<'_>; 4] = [
+        ("model.layers.0.attn_hyper_connection.hc_norm.weight", Dtype::BF16, &[256]),
+        (
+            "model.layers.0.attn_hyper_connection.input_mix_weight_down.weight",
+            Dtype::BF16,
+            &[48, 256],
+        ),
+        ("model.layers.0.linear_attn.in_proj_z.weight", Dtype::BF16, &[128, 64]),
+        ("model.layers.0.mlp.experts.0.up_proj.weight", Dtype::BF16, &[32, 64]),
+    ];
+    let known = r#"{"model_type":"qwen4_exp_text","hidden_size":64,"moe_intermediate_size":32,
+        "linear_num_value_heads":4,"linear_value_head_dim":32}"#;
+    for (config, expected) in [(known, &[][..]), ("{}", &[UnresolvedReason::SuspectedPacking])] {
+        assert_eq!(reasons(&counting(config, &layer).unwrap().1), expected, "{config}");
+    }
+}
+
 /// Models without norms and biases, models most of which are tables or convolutions, and adapters have nothing to compare.
 #[test]
 fn shapes_prove_nothing_without_vectors_and_in_tables_and_adapters() {
@@ -267,4 +287,39 @@ fn shapes_prove_nothing_without_vectors_and_in_tables_and_adapters() {
     for tensors in cases {
         assert_eq!(reasons(&counting("{}", tensors).unwrap().1), [], "{tensors:?}");
     }
+}
+
+/// `AutoGPTQ` stores a bias of zeros next to all packed weights.
+#[test]
+fn biases_that_the_configuration_excludes_are_not_counted() {
+    let names = ["model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj"];
+    let count = |model: &str| {
+        let config = format!(
+            r#"{{{model},"hidden_size":64,"num_attention_heads":4,"quantization_config":{{"quant_method":"gptq","bits":4}}}}"#
+        );
+        let parts: [(_, _, &[u64]); 4] = [
+            ("bias", Dtype::F16, &[64]),
+            ("qweight", Dtype::I32, &[8, 64]),
+            ("scales", Dtype::F16, &[1, 64]),
+            ("qzeros", Dtype::I32, &[1, 8]),
+        ];
+        let named = names
+            .iter()
+            .flat_map(|module| parts.iter().map(move |(part, ..)| format!("{module}.{part}")));
+        let named: Vec<_> = named.collect();
+        let norm = ("model.norm.weight", Dtype::F16, &[64][..]);
+        let tensors = named.iter().zip(parts.iter().cycle());
+        let tensors = tensors.map(|(name, (_, dtype, shape))| (&**name, dtype.clone(), *shape));
+        let (count, breakdown) =
+            counting(&config, &tensors.chain([norm]).collect::<Vec<_>>()).unwrap();
+        let bias = CountedAs::AuxiliaryTensor(AuxiliaryTensor::Bias);
+        let added = breakdown.groups.iter().find(|group| group.counted_as == bias);
+        assert!(breakdown.is_exact(), "{model}: {:?}", breakdown.unresolved);
+        (count.total() - 2 * 64 * 64 - 64, added.map_or(0, |group| group.count.tensors))
+    };
+    assert_eq!(count(r#""model_type":"llama""#), (0, 2));
+    assert_eq!(count(r#""model_type":"llama","attention_bias":false"#), (0, 2));
+    assert_eq!(count(r#""model_type":"llama","attention_bias":true"#), (128, 0));
+    assert_eq!(count(r#""model_type":"qwen2""#), (128, 0));
+    assert_eq!(count(r#""model_type":"new""#), (128, 0));
 }

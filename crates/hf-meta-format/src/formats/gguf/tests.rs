@@ -134,9 +134,9 @@ fn error(file: &[u8]) -> HeaderError {
 /// A header with one value of each type.
 fn example() -> Writer {
     let template = "x".repeat(2_000);
-    let tokens: Vec<_> = (0..100).map(|token| format!("token {token}")).collect();
+    let tokens: Vec<_> = (0..300).map(|token| format!("token {token}")).collect();
     let tokens: Vec<_> = tokens.iter().map(String::as_str).collect();
-    let types: Vec<_> = (0..100).flat_map(|_| Writer::new().number(1, 4)).collect();
+    let types: Vec<_> = (0..300).flat_map(|_| Writer::new().number(1, 4)).collect();
     Writer::new()
         .text_key("general.architecture", "llama")
         .u32_key("general.file_type", 15)
@@ -145,7 +145,7 @@ fn example() -> Writer {
         .u32_key("llama.expert_used_count", 2)
         .text_key("tokenizer.ggml.model", "gpt2")
         .texts("tokenizer.ggml.tokens", &tokens)
-        .list("tokenizer.ggml.token_type", 5, 100, &types)
+        .list("tokenizer.ggml.token_type", 5, 300, &types)
         .texts("general.languages", &["de", "en"])
         .list("numbers", 4, 2, &[1, 0, 0, 0, 2, 0, 0, 0])
         .list("nothing", 6, 0, &[])
@@ -164,8 +164,8 @@ fn keys_and_tensors_are_read() {
     let header = parse(&example().file(32, 1_089)).unwrap();
     let metadata = header.metadata().unwrap();
     let expected = [
-        ("tokenizer.ggml.tokens", "(100 texts)"),
-        ("tokenizer.ggml.token_type", "(100 numbers)"),
+        ("tokenizer.ggml.tokens", "(300 texts)"),
+        ("tokenizer.ggml.token_type", "(300 numbers)"),
         ("general.languages", "[de, en]"),
         ("numbers", "[1, 2]"),
         ("nothing", "[]"),
@@ -182,7 +182,7 @@ fn keys_and_tensors_are_read() {
     assert_eq!(model.architecture.as_deref(), Some("llama"));
     assert_eq!(model.file_type.as_deref(), Some("Q4_K_M"));
     assert_eq!((model.experts, model.experts_per_token), (Some(8), Some(2)));
-    assert_eq!((model.context_length, model.vocabulary), (Some(4_096), Some(100)));
+    assert_eq!((model.context_length, model.vocabulary), (Some(4_096), Some(300)));
     assert!(header.is_self_describing(), "shapes are those of the weights");
     let tensors: Vec<_> = header.tensors().iter().collect();
     assert_eq!(tensors[1].0, "blk.0.ffn_down.weight");

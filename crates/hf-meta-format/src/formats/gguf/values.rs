@@ -67,12 +67,13 @@ pub(super) fn invalid_key(key: &str, rule: impl Display) -> HeaderError {
     HeaderError::new(HeaderErrorKind::Other, format!("key `{}` {rule}", clip(key)))
 }
 
-/// The maximum length of a stored string, and of a list stored as text, in bytes. Names, licenses and languages are
-/// shorter; chat templates are longer.
+/// The maximum length of a stored string, in bytes. Names, licenses and languages are shorter; chat templates are longer.
 const MAX_STORED_TEXT: usize = 1_024;
 
-/// The maximum number of elements of a stored list.
-const MAX_STORED_ELEMENTS: u64 = 64;
+/// The maximum number of elements of a stored list, and their length as text. A list may have a number for each of the
+/// 162 layers of the largest models.
+const MAX_STORED_ELEMENTS: u64 = 256;
+const MAX_LIST_TEXT: usize = 2_048;
 
 /// The type of a value. Integers have a size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +190,7 @@ impl List {
                 }
                 None => drop(cursor.string()?),
             }
-            text.take_if(|text| text.len() > MAX_STORED_TEXT);
+            text.take_if(|text| text.len() > MAX_LIST_TEXT);
             self.read += 1;
             self.bytes = cursor.at - start;
         }

@@ -3,23 +3,21 @@
 //! The table of layouts lists the modules of an architecture with formulas of their shapes. `tests/oracles/layouts.py`
 //! derives them from `transformers` 5.23.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
 use super::siblings::check_siblings;
-use super::stored_modules::{StoredModules, first_numbers, is_feed_forward};
+use super::stored_modules::{StoredModules, first_numbers};
 use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
-use crate::count::name_pattern::NamePattern;
-use crate::count::{Embedding, NamePatterns};
 use crate::formats::{FileHeader, RepoPath, clip};
 use crate::report::Finding;
 use crate::report::text::counted;
 use crate::tables::architecture::positive;
 use crate::tables::formula::FormulaError;
-use crate::tables::layout::{Group, GroupRule, LayoutEntry, ModelLayout, Place};
+use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
 
 type Headers = [(RepoPath, FileHeader)];
 
@@ -118,20 +116,25 @@ thread_local! {
 type Implied = (u64, String);
 
 /// A comparison of a model with its configuration.
-struct ModelCheck<'a, 'h> {
-    layout: ModelLayout<'a>,
-    stored: StoredModules<'h>,
+pub(super) struct ModelCheck<'a, 'h> {
+    pub(super) layout: ModelLayout<'a>,
+    pub(super) stored: StoredModules<'h>,
     /// True if the model class has a head.
-    has_head: bool,
-    is_tied: Option<bool>,
+    pub(super) has_head: bool,
+    pub(super) is_tied: Option<bool>,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
     values: HashMap<(usize, &'static str, u32), Option<Implied>>,
-    mismatches: Mismatches,
+    pub(super) mismatches: Mismatches,
 }
 
 impl ModelCheck<'_, '_> {
     /// Evaluates a formula for a layer. The keys of the result are joined by commas.
-    fn evaluate(&mut self, scope: usize, formula: &'static str, layer: u32) -> Option<Implied> {
+    pub(super) fn evaluate(
+        &mut self,
+        scope: usize,
+        formula: &'static str,
+        layer: u32,
+    ) -> Option<Implied> {
         if let Some(value) = self.values.get(&(scope, formula, layer)) {
             return value.clone();
         }
@@ -175,7 +178,7 @@ impl ModelCheck<'_, '_> {
     }
 
     /// Returns the name of an entry at a place.
-    fn name(&self, entry: &LayoutEntry, place: Place) -> String {
+    pub(super) fn name(&self, entry: &LayoutEntry, place: Place) -> String {
         let prefix = if entry.is_head { &self.stored.head_prefix } else { &self.stored.prefix };
         let mut numbers = place.iter();
         let parts = entry.path.split('.').map(|part| match part {
@@ -193,7 +196,7 @@ impl ModelCheck<'_, '_> {
     }
 
     /// Returns whether a place is in a layer after the last one. Such layers draft tokens.
-    fn is_beyond(&mut self, entry: usize, place: Place) -> bool {
+    pub(super) fn is_beyond(&mut self, entry: usize, place: Place) -> bool {
         let mut at = entry;
         while let Some(list) = self.layout.entries[at].parent {
             at = list;
@@ -222,7 +225,7 @@ impl ModelCheck<'_, '_> {
         }
     }
 
-    fn expected_shape(
+    pub(super) fn expected_shape(
         &mut self,
         scope: usize,
         formulas: &'static str,
@@ -293,200 +296,6 @@ impl ModelCheck<'_, '_> {
         }
     }
 
-    /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
-    fn missing_modules(&mut self) -> Vec<(usize, Place)> {
-        let mut missing = Vec::new();
-        let parents: BTreeSet<_> = self.layout.entries.iter().map(|entry| entry.parent).collect();
-        for parent in parents {
-            let domain = match parent {
-                None => vec![Place::default()],
-                Some(list) => self.stored.places[list].clone(),
-            };
-            let children: Vec<_> = self.layout.children(parent).collect();
-            let needed: Vec<_> =
-                children.iter().copied().filter(|entry| !self.is_replaced(*entry)).collect();
-            for place in domain {
-                if parent.is_some_and(|list| self.is_beyond(list, place)) {
-                    continue;
-                }
-                let wanted = self.wanted_groups(&children, parent, place);
-                for &entry in &needed {
-                    let LayoutEntry { is_required, group, .. } = self.layout.entries[entry];
-                    let is_wanted =
-                        is_required || group.is_some_and(|group| wanted.contains(&group));
-                    let is_missing = is_wanted
-                        && !self.is_stored(entry, place)
-                        && !self.is_elsewhere(entry, place)
-                        && !self.is_empty(entry, place);
-                    if is_missing {
-                        missing.push((entry, place));
-                    }
-                }
-            }
-        }
-        missing
-    }
-
-    /// Returns the groups of which something is stored at a place, or which a rule implies.
-    fn wanted_groups(
-        &mut self,
-        children: &[usize],
-        parent: Option<usize>,
-        place: Place,
-    ) -> BTreeSet<Group> {
-        let stored = children.iter().filter(|entry| self.is_stored(**entry, place));
-        let mut wanted: BTreeSet<_> =
-            stored.filter_map(|entry| self.layout.entries[*entry].group).collect();
-        for at in 0..self.layout.rules.len() {
-            match &self.layout.rules[at] {
-                GroupRule::One(choices)
-                    if choices[0].1 == parent
-                        && choices.iter().all(|group| !wanted.contains(group)) =>
-                {
-                    wanted.insert(choices[0]);
-                }
-                &GroupRule::If(group, formula, scope) if group.1 == parent => {
-                    let is_wanted = self.evaluate(scope, formula, place[0]);
-                    wanted.extend(is_wanted.filter(|(value, _)| *value > 0).map(|_| group));
-                }
-                _ => {}
-            }
-        }
-        wanted
-    }
-
-    /// Returns whether an entry has a tensor at a place.
-    fn is_stored(&self, entry: usize, place: Place) -> bool {
-        let LayoutEntry { is_list, depth, .. } = self.layout.entries[entry];
-        let places = &self.stored.places[entry];
-        let at = places.partition_point(|other| *other < place);
-        places.get(at).is_some_and(|other| {
-            if is_list { other[..depth] == place[..depth] } else { *other == place }
-        })
-    }
-
-    /// Returns whether a model does without a module, wherever it is: without a head, or with a tied embedding.
-    fn is_replaced(&self, entry: usize) -> bool {
-        let entry = &self.layout.entries[entry];
-        if entry.is_head && !self.has_head {
-            return true;
-        }
-        let name = self.name(entry, Place::default());
-        match NamePatterns::default().read(&name).embedding() {
-            Some(Embedding::Output) => self.is_tied == Some(true) || self.stored.has_output,
-            Some(Embedding::Input) => self.is_tied != Some(false) && self.stored.has_output,
-            _ => false,
-        }
-    }
-
-    /// Returns whether another tensor replaces a module at a place: experts under other names, or a packed module.
-    fn is_elsewhere(&self, entry: usize, place: Place) -> bool {
-        let entry = &self.layout.entries[entry];
-        if is_feed_forward(&entry.path) && self.stored.other_experts.contains(&place[0]) {
-            return true;
-        }
-        let name = self.name(entry, place);
-        let mut outer = name.match_indices('.').map(|(dot, _)| &name[..dot]);
-        outer.any(|outer| self.stored.packed.contains(outer))
-    }
-
-    /// Returns whether the configuration implies a module without elements, which is not stored.
-    fn is_empty(&mut self, entry: usize, place: Place) -> bool {
-        let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
-        formulas != "~"
-            && self
-                .expected_shape(scope, formulas, place[0])
-                .iter()
-                .any(|side| side.value == Some(0))
-    }
-
-    /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.
-    fn add_missing(&mut self, missing: &[(usize, Place)]) {
-        let mut paths = BTreeMap::<_, BTreeSet<usize>>::new();
-        // A file may lack a module in a million layers, and have thousands of unknown ones.
-        let entries: BTreeSet<_> = missing.iter().map(|(entry, _)| *entry).collect();
-        let missing_paths = entries.into_iter().map(|entry| (entry, self.missing_path(entry)));
-        let missing_paths: HashMap<_, _> = missing_paths.collect();
-        let mut unknown = HashMap::<_, Vec<_>>::new();
-        for (name, tensor) in &self.stored.unknown {
-            unknown
-                .entry(parent(name.trim_end_matches(".weight")))
-                .or_default()
-                .push((*name, tensor.shape.clone()));
-        }
-        for &(entry, place) in missing {
-            let found = &self.layout.entries[entry];
-            let name = self.name(found, place);
-            if let Some(path) = missing_paths[&entry] {
-                let length = name.match_indices('.').nth(path).map_or(name.len(), |(dot, _)| dot);
-                paths.entry(name[..length].to_owned()).or_default().insert(entry);
-                continue;
-            }
-            let siblings = unknown.get(parent(&name)).map_or(&[][..], Vec::as_slice);
-            let (kind, other) = match self.renamed(entry, place, siblings) {
-                Some(other) => (MismatchKind::RenamedModule, other),
-                None => (MismatchKind::MissingModule, ""),
-            };
-            // The names in a list are folded, and differ in their numbers.
-            let other = NamePattern::new(other).text;
-            self.mismatches.add(kind, &name, "model_type", "", other);
-        }
-        for (path, entries) in paths {
-            let inside = counted(entries.len() as u64, "module");
-            self.mismatches.add(MismatchKind::MissingModules, &path, "model_type", "", inside);
-        }
-    }
-
-    /// Returns the number of dots in the shortest path below which nothing is stored; `None` for the path of the entry
-    /// itself.
-    fn missing_path(&self, entry: usize) -> Option<usize> {
-        let found = &self.layout.entries[entry];
-        let inside = |path: &str| {
-            let prefix = format!("{path}.");
-            let below = self.layout.entries.iter().zip(&self.stored.places);
-            let mut below = below.filter(move |(other, _)| {
-                other.is_head == found.is_head && other.path.starts_with(&prefix)
-            });
-            below.all(|(_, places)| places.is_empty())
-        };
-        let dots = found.path.match_indices('.').enumerate();
-        let (path, _) =
-            dots.map(|(at, (dot, _))| (at, dot)).find(|(_, dot)| inside(&found.path[..*dot]))?;
-        let prefix = if found.is_head { &self.stored.head_prefix } else { &self.stored.prefix };
-        Some(path + prefix.matches('.').count())
-    }
-
-    /// Returns the first of the unknown tensors next to a missing module that has its shape.
-    fn renamed<'n>(
-        &mut self,
-        entry: usize,
-        place: Place,
-        siblings: &[(&'n str, Vec<u64>)],
-    ) -> Option<&'n str> {
-        let LayoutEntry { scope, formulas, is_list, .. } = self.layout.entries[entry];
-        if is_list || formulas == "_" || siblings.is_empty() {
-            return None;
-        }
-        let expected = self.expected_shape(scope, formulas, place[0]);
-        let found = siblings.iter().find(|(_, shape)| wrong_side(&expected, shape).is_none());
-        found.map(|(name, _)| *name)
-    }
-
-    /// Adds the missing biases of modules that always have one, or that have one in all layers but one.
-    fn check_biases(&mut self) {
-        for (at, entry) in self.layout.entries.iter().enumerate() {
-            let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
-            let is_single = biases.len() >= 3 && places.len().saturating_sub(biases.len()) == 1;
-            if !entry.has_bias && !is_single {
-                continue;
-            }
-            for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
-                let name = format!("{}.bias", self.name(entry, *place));
-                self.mismatches.add(MismatchKind::MissingModule, &name, "model_type", "", "");
-            }
-        }
-    }
-
     /// Returns whether an unknown tensor belongs to a layer after the last one.
     fn is_draft(&mut self, name: &str) -> bool {
         let inside = name.strip_prefix(&self.stored.prefix);
@@ -524,8 +333,8 @@ impl ModelCheck<'_, '_> {
 }
 
 /// A side of a tensor that the configuration implies.
-struct ExpectedSide {
-    value: Option<u64>,
+pub(super) struct ExpectedSide {
+    pub(super) value: Option<u64>,
     is_least: bool,
     keys: String,
 }
@@ -549,7 +358,10 @@ impl std::fmt::Display for ExpectedSide {
 
 /// Returns the first side that does not fit a shape, or the first one if the number of sides is wrong. GGUF files leave
 /// out the first sides if their length is 1.
-fn wrong_side<'s>(expected: &'s [ExpectedSide], shape: &[u64]) -> Option<&'s ExpectedSide> {
+pub(super) fn wrong_side<'s>(
+    expected: &'s [ExpectedSide],
+    shape: &[u64],
+) -> Option<&'s ExpectedSide> {
     #[cfg(test)]
     COMPARED.set(COMPARED.get() + 1);
     let spare = expected.len().checked_sub(shape.len());
@@ -557,11 +369,6 @@ fn wrong_side<'s>(expected: &'s [ExpectedSide], shape: &[u64]) -> Option<&'s Exp
     let mut pairs = sides.iter().zip(shape);
     let wrong = pairs.find(|(side, length)| !side.fits(**length)).map(|(side, _)| side);
     wrong.or_else(|| first.iter().find(|side| spare.is_none() || !side.fits(1)))
-}
-
-/// Returns the path of the module around a module.
-fn parent(name: &str) -> &str {
-    name.rsplit_once('.').map_or("", |(parent, _)| parent)
 }
 
 /// Returns the noun for an element of a list.

@@ -5,6 +5,7 @@
 
 mod adapter;
 mod config;
+mod missing;
 mod recipe;
 mod siblings;
 mod stored_modules;

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::value::RawValue;
-
 use super::MismatchKind;
 use super::Mismatches;
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
@@ -94,9 +92,6 @@ fn find_mismatches(
     let is_small = |tensor: &TensorInfo| {
         tensor.elements() < Some(elements) || tensor.shape.iter().any(|length| *length < side)
     };
-    // Of several groups of compressed-tensors, some may have a scale per output, whatever the others have.
-    let groups = section.raw("config_groups").map(RawValue::get).unwrap_or_default();
-    let has_channels = groups.contains("\"channel\"") && groups.contains("\"group\"");
     let recipe = read_recipe(&section, configs);
     let shapes = MetadataShapes::default();
     let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None };
@@ -113,11 +108,6 @@ fn find_mismatches(
             let module = Module { name, tensors };
             let mut schemes = policy.schemes.of_module(name);
             for Difference { kind, part, keys } in evaluate(&recipe, &module, known, &mut schemes) {
-                // AutoRound stores the zero points of AWQ although its recipe says that there are none.
-                let is_unused = keys == "zero_point" && matches!(kind, DifferenceKind::Spare);
-                if is_unused || has_channels && keys.contains("group_size") {
-                    continue;
-                }
                 let (kind, expected, stored) = mismatch(kind);
                 found.add(kind, &format!("{name}{part}"), &keys, expected, stored);
             }

@@ -144,7 +144,12 @@ impl<'h> StoredModules<'h> {
     /// Returns whether most modules have names of the layout, or nearly none has other names.
     pub(super) fn are_named_as(&self, layout: &ModelLayout<'_>) -> bool {
         let required = layout.entries.iter().zip(&self.places);
-        let required = required.filter(|(entry, _)| entry.is_required && !entry.is_head);
+        let required =
+            required.filter(
+                |(entry, places)| {
+                    if entry.is_head { !places.is_empty() } else { entry.is_required }
+                },
+            );
         let (all, known) = required.fold((0, 0), |(all, known), (_, places)| {
             (all + 1, known + usize::from(!places.is_empty()))
         });
@@ -175,7 +180,7 @@ fn prefix<'h>(layout: &ModelLayout<'_>, names: impl Iterator<Item = &'h str>) ->
     let best = found.into_iter().max_by_key(|(prefix, entries)| {
         (entries.len(), *prefix == layout.prefix, usize::MAX - prefix.len())
     });
-    best.map_or("", |(prefix, _)| prefix)
+    best.map_or(layout.prefix, |(prefix, _)| prefix)
 }
 
 /// Returns whether a weight tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may

@@ -440,3 +440,29 @@ fn models_inside_each_other_are_read_once() {
         assert_eq!(check_recipe(json, &configs, &headers), [], "{key}");
     }
 }
+
+/// The last layer of SD3 has no text, and no other layer shows that. Layers of experts and of other kinds are not compared
+/// with each other.
+#[test]
+fn layers_of_unknown_architectures_are_compared_with_each_other() {
+    let mut model = llama();
+    model.tensors.clear();
+    model.config = json!({"model_type": "new"});
+    for layer in 0..6 {
+        for module in ["attn.q", "attn.k", "norm", "ff.net.0", "ff.net.2", "ff_text.net.0", "add"] {
+            model.edit(&format!("blocks.{layer}.{module}.weight:[64, 64]"));
+        }
+    }
+    let missing = |layer: u32, modules: &[&str]| {
+        let mut model =
+            Checkpoint { config: model.config.clone(), tensors: model.tensors.clone(), ..llama() };
+        modules.iter().for_each(|module| model.edit(&format!("-blocks.{layer}.{module}.")));
+        let found = model.mismatches();
+        found.iter().map(|found| format!("{} {}", kind(found), found.module)).collect::<Vec<_>>()
+    };
+    assert_eq!(missing(3, &["add"]), ["missingModule blocks.3.add.weight"]);
+    assert_eq!(missing(3, &["ff_text"]), ["missingModule blocks.3.ff_text.net.0.weight"]);
+    assert_eq!(missing(5, &["add"]), ["missingModule blocks.5.add.weight"]);
+    assert_eq!(missing(5, &["add", "ff_text"]), [""; 0]);
+    assert_eq!(missing(0, &["add", "norm"]), [""; 0]);
+}

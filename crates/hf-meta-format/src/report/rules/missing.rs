@@ -1,0 +1,212 @@
+//! The modules that a model lacks: those that the layout requires and that are not stored.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::MismatchKind;
+use super::config::{ModelCheck, wrong_side};
+use super::stored_modules::is_feed_forward;
+use crate::count::name_pattern::NamePattern;
+use crate::count::{Embedding, NamePatterns};
+use crate::report::text::counted;
+use crate::tables::layout::{Group, GroupRule, LayoutEntry, Place};
+
+impl ModelCheck<'_, '_> {
+    /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
+    pub(super) fn missing_modules(&mut self) -> Vec<(usize, Place)> {
+        let mut missing = Vec::new();
+        let parents: BTreeSet<_> = self.layout.entries.iter().map(|entry| entry.parent).collect();
+        for parent in parents {
+            let domain = match parent {
+                None => vec![Place::default()],
+                Some(list) => self.stored.places[list].clone(),
+            };
+            let children: Vec<_> = self.layout.children(parent).collect();
+            let needed: Vec<_> =
+                children.iter().copied().filter(|entry| !self.is_replaced(*entry)).collect();
+            for place in domain {
+                if parent.is_some_and(|list| self.is_beyond(list, place)) {
+                    continue;
+                }
+                let wanted = self.wanted_groups(&children, parent, place);
+                for &entry in &needed {
+                    let LayoutEntry { is_required, group, .. } = self.layout.entries[entry];
+                    let is_wanted =
+                        is_required || group.is_some_and(|group| wanted.contains(&group));
+                    let is_missing = is_wanted
+                        && !self.is_stored(entry, place)
+                        && !self.is_elsewhere(entry, place)
+                        && !self.is_empty(entry, place);
+                    if is_missing {
+                        missing.push((entry, place));
+                    }
+                }
+            }
+        }
+        missing
+    }
+
+    /// Returns the groups of which something is stored at a place, or which a rule implies.
+    fn wanted_groups(
+        &mut self,
+        children: &[usize],
+        parent: Option<usize>,
+        place: Place,
+    ) -> BTreeSet<Group> {
+        let stored = children.iter().filter(|entry| self.is_stored(**entry, place));
+        let mut wanted: BTreeSet<_> =
+            stored.filter_map(|entry| self.layout.entries[*entry].group).collect();
+        for at in 0..self.layout.rules.len() {
+            match &self.layout.rules[at] {
+                GroupRule::One(choices)
+                    if choices[0].1 == parent
+                        && choices.iter().all(|group| !wanted.contains(group)) =>
+                {
+                    wanted.insert(choices[0]);
+                }
+                &GroupRule::If(group, formula, scope) if group.1 == parent => {
+                    let is_wanted = self.evaluate(scope, formula, place[0]);
+                    wanted.extend(is_wanted.filter(|(value, _)| *value > 0).map(|_| group));
+                }
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    /// Returns whether an entry has a tensor at a place.
+    fn is_stored(&self, entry: usize, place: Place) -> bool {
+        let LayoutEntry { is_list, depth, .. } = self.layout.entries[entry];
+        let places = &self.stored.places[entry];
+        let at = places.partition_point(|other| *other < place);
+        places.get(at).is_some_and(|other| {
+            if is_list { other[..depth] == place[..depth] } else { *other == place }
+        })
+    }
+
+    /// Returns whether a model does without a module, wherever it is: without a head, or with a tied embedding.
+    fn is_replaced(&self, entry: usize) -> bool {
+        let entry = &self.layout.entries[entry];
+        if entry.is_head && !self.has_head {
+            return true;
+        }
+        let name = self.name(entry, Place::default());
+        match NamePatterns::default().read(&name).embedding() {
+            Some(Embedding::Output) => self.is_tied == Some(true) || self.stored.has_output,
+            Some(Embedding::Input) => self.is_tied != Some(false) && self.stored.has_output,
+            _ => false,
+        }
+    }
+
+    /// Returns whether another tensor replaces a module at a place: experts under other names, or a packed module.
+    fn is_elsewhere(&self, entry: usize, place: Place) -> bool {
+        let entry = &self.layout.entries[entry];
+        if is_feed_forward(&entry.path) && self.stored.other_experts.contains(&place[0]) {
+            return true;
+        }
+        let name = self.name(entry, place);
+        let mut outer = name.match_indices('.').map(|(dot, _)| &name[..dot]);
+        outer.any(|outer| self.stored.packed.contains(outer))
+    }
+
+    /// Returns whether the configuration implies a module without elements, which is not stored.
+    fn is_empty(&mut self, entry: usize, place: Place) -> bool {
+        let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
+        formulas != "~"
+            && self
+                .expected_shape(scope, formulas, place[0])
+                .iter()
+                .any(|side| side.value == Some(0))
+    }
+
+    /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.
+    pub(super) fn add_missing(&mut self, missing: &[(usize, Place)]) {
+        let mut paths = BTreeMap::<_, BTreeSet<usize>>::new();
+        // A file may lack a module in a million layers, and have thousands of unknown ones.
+        let entries: BTreeSet<_> = missing.iter().map(|(entry, _)| *entry).collect();
+        let missing_paths = entries.into_iter().map(|entry| (entry, self.missing_path(entry)));
+        let missing_paths: HashMap<_, _> = missing_paths.collect();
+        let mut unknown = HashMap::<_, Vec<_>>::new();
+        for (name, tensor) in &self.stored.unknown {
+            unknown
+                .entry(parent(name.trim_end_matches(".weight")))
+                .or_default()
+                .push((*name, tensor.shape.clone()));
+        }
+        for &(entry, place) in missing {
+            let found = &self.layout.entries[entry];
+            let name = self.name(found, place);
+            if let Some(path) = missing_paths[&entry] {
+                let length = name.match_indices('.').nth(path).map_or(name.len(), |(dot, _)| dot);
+                paths.entry(name[..length].to_owned()).or_default().insert(entry);
+                continue;
+            }
+            let siblings = unknown.get(parent(&name)).map_or(&[][..], Vec::as_slice);
+            let (kind, other) = match self.renamed(entry, place, siblings) {
+                Some(other) => (MismatchKind::RenamedModule, other),
+                None => (MismatchKind::MissingModule, ""),
+            };
+            // The names in a list are folded, and differ in their numbers.
+            let other = NamePattern::new(other).text;
+            self.mismatches.add(kind, &name, "model_type", "", other);
+        }
+        for (path, entries) in paths {
+            let inside = counted(entries.len() as u64, "module");
+            self.mismatches.add(MismatchKind::MissingModules, &path, "model_type", "", inside);
+        }
+    }
+
+    /// Returns the number of dots in the shortest path below which nothing is stored; `None` for the path of the entry
+    /// itself.
+    fn missing_path(&self, entry: usize) -> Option<usize> {
+        let found = &self.layout.entries[entry];
+        let inside = |path: &str| {
+            let prefix = format!("{path}.");
+            let below = self.layout.entries.iter().zip(&self.stored.places);
+            let mut below = below.filter(move |(other, _)| {
+                other.is_head == found.is_head && other.path.starts_with(&prefix)
+            });
+            below.all(|(_, places)| places.is_empty())
+        };
+        let dots = found.path.match_indices('.').enumerate();
+        let (path, _) =
+            dots.map(|(at, (dot, _))| (at, dot)).find(|(_, dot)| inside(&found.path[..*dot]))?;
+        let prefix = if found.is_head { &self.stored.head_prefix } else { &self.stored.prefix };
+        Some(path + prefix.matches('.').count())
+    }
+
+    /// Returns the first of the unknown tensors next to a missing module that has its shape.
+    fn renamed<'n>(
+        &mut self,
+        entry: usize,
+        place: Place,
+        siblings: &[(&'n str, Vec<u64>)],
+    ) -> Option<&'n str> {
+        let LayoutEntry { scope, formulas, is_list, .. } = self.layout.entries[entry];
+        if is_list || formulas == "_" || siblings.is_empty() {
+            return None;
+        }
+        let expected = self.expected_shape(scope, formulas, place[0]);
+        let found = siblings.iter().find(|(_, shape)| wrong_side(&expected, shape).is_none());
+        found.map(|(name, _)| *name)
+    }
+
+    /// Adds the missing biases of modules that always have one, or that have one in all layers but one.
+    pub(super) fn check_biases(&mut self) {
+        for (at, entry) in self.layout.entries.iter().enumerate() {
+            let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
+            let is_single = biases.len() >= 3 && places.len().saturating_sub(biases.len()) == 1;
+            if !entry.has_bias && !is_single {
+                continue;
+            }
+            for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
+                let name = format!("{}.bias", self.name(entry, *place));
+                self.mismatches.add(MismatchKind::MissingModule, &name, "model_type", "", "");
+            }
+        }
+    }
+}
+
+/// Returns the path of the module around a module.
+fn parent(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
