@@ -100,8 +100,11 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
             let path = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
             if entry.file_type().await?.is_dir() {
                 folders.push(path);
-            } else if let (Ok(path), Some(size)) = (path.parse(), file_size(&entry.path()).await) {
-                files.push(ListedFile { path, size });
+            } else if let Ok(target) = tokio::fs::metadata(entry.path()).await
+                && target.is_file()
+                && let Ok(path) = path.parse()
+            {
+                files.push(ListedFile { path, size: target.len() });
             }
         }
     }
@@ -109,10 +112,4 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
         tracing::warn!(files = invalid_names, "skipped files whose names are not UTF-8");
     }
     Ok(files)
-}
-
-/// Returns the size of a file in bytes, following links.
-async fn file_size(path: &Path) -> Option<u64> {
-    let metadata = tokio::fs::metadata(path).await.ok()?;
-    metadata.is_file().then_some(metadata.len())
 }

@@ -67,7 +67,7 @@ impl Origin {
     pub(crate) fn repo(&self) -> Option<&HubRepo> {
         match self {
             Self::Hub(repo) => Some(repo),
-            Self::Offline(repo) => Some(repo.hub()),
+            Self::Offline(repo) => Some(&repo.hub),
             Self::Cached(commit) => commit.origin.repo(),
             Self::Folder(_) => None,
         }

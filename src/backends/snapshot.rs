@@ -33,7 +33,7 @@ const MAX_REF_BYTES: u64 = 100;
 #[derive(Debug)]
 pub(crate) struct OfflineRepo {
     /// The repository on the Hub. It is used for names and cache keys, never for requests.
-    hub: HubRepo,
+    pub(super) hub: HubRepo,
     snapshot: Result<Snapshot, HubCacheMiss>,
 }
 
@@ -52,11 +52,6 @@ impl OfflineRepo {
     pub(crate) async fn find(cache: &Path, hub: HubRepo) -> Self {
         let snapshot = Snapshot::find(cache, &hub.repo, &hub.revision).await;
         Self { hub, snapshot }
-    }
-
-    /// Returns the repository on the Hub, for names and cache keys.
-    pub(super) fn hub(&self) -> &HubRepo {
-        &self.hub
     }
 
     /// Returns the error for a set of weights that was not downloaded completely.
@@ -86,13 +81,11 @@ impl OfflineRepo {
             Ok(file) if roots.iter().any(|root| file.starts_with(root)) => {
                 Ok((commit.clone(), file))
             }
-            Ok(_) => Err(Error::Io {
-                file: self.file_name(path),
-                source: shared(io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    "it is a link that leads outside the cache",
-                )),
-            }),
+            Ok(_) => {
+                let reason = "it is a link that leads outside the cache";
+                let error = io::Error::new(io::ErrorKind::PermissionDenied, reason);
+                Err(Error::from_io(self.file_name(path), error))
+            }
             // The repository itself may still have the file.
             Err(Error::FileNotFound { file, .. }) => {
                 let source = "does not contain it; only downloaded files can be read";
@@ -127,7 +120,7 @@ impl FileSource for OfflineRepo {
             let (commit, file) = self.file(path).await?;
             let read = disk::read_range(&file, range).await;
             let read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
-            self.hub.http.meter().count_bytes(read.bytes.len());
+            self.hub.http.meter.count_bytes(read.bytes.len());
             Ok(Fetched::new(read, Some(commit)))
         }
         .boxed()

@@ -65,7 +65,8 @@ struct CacheFolder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {
-    /// The number of entries: one per weight set and commit, one per branch, and one per reader and revision.
+    /// The number of entries: one per weight set and commit, one per branch, one per reader and revision, and one per
+    /// Hub for its known servers.
     pub entries: u64,
     /// The disk space used by the entries in bytes, counting whole blocks.
     pub bytes: u64,
@@ -261,11 +262,7 @@ struct CacheFile {
 
 /// Reads an entry and records its use. Returns `None` if it does not exist.
 fn read_entry(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match open_entry(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(file) = if_found(open_entry(path))? else { return Ok(None) };
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.len() > MAX_ENTRY_BYTES {
         return Ok(None);
@@ -305,11 +302,7 @@ fn write_entry(path: &Path, temporary: &Path, entry: &[u8]) -> io::Result<()> {
 
 /// Lists the files of a folder, or no files if it does not exist.
 fn list_files(folder: &Path) -> io::Result<Vec<CacheFile>> {
-    let listing = match fs::read_dir(folder) {
-        Ok(listing) => listing,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
+    let Some(listing) = if_found(fs::read_dir(folder))? else { return Ok(Vec::new()) };
     let mut files = Vec::new();
     for file in listing {
         let file = file?;
@@ -328,9 +321,14 @@ fn disk_space(length: u64) -> u64 {
 
 /// Deletes a file. It is no error if another process has already deleted it.
 fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    if_found(fs::remove_file(path)).map(drop)
+}
+
+/// Returns `None` if a file or folder does not exist.
+fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
     }
 }
 

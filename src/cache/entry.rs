@@ -27,6 +27,11 @@ impl CacheKey {
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// Returns the key of the known servers of an endpoint.
+    pub(crate) fn known_servers(endpoint: &Endpoint) -> Self {
+        finish(&add(Sha256::new(), VERSION), "known servers", endpoint.url().as_str())
+    }
 }
 
 /// Formats the hash in hexadecimal.
@@ -125,17 +130,6 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &CacheKey, entry: &[u8]) -> Resul
 }
 
 #[cfg(test)]
-impl CacheKeys {
-    pub(crate) fn for_test(target: &str) -> Self {
-        use crate::http::HttpSettings;
-
-        let endpoint = Endpoint::default();
-        let http = Http::new(endpoint.url().clone(), None, HttpSettings::default());
-        Self::new(&endpoint, &http, &"a/b".parse().unwrap(), target)
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
@@ -143,6 +137,16 @@ mod tests {
 
     use super::*;
     use crate::http::HttpSettings;
+
+    impl CacheKeys {
+        pub(crate) fn for_test(target: &str) -> Self {
+            use crate::http::HttpSettings;
+
+            let endpoint = Endpoint::default();
+            let http = Http::new(endpoint.url().clone(), None, HttpSettings::default());
+            Self::new(&endpoint, &http, &"a/b".parse().unwrap(), target)
+        }
+    }
 
     #[test]
     fn each_part_of_the_identity_changes_the_key() {
@@ -172,6 +176,15 @@ mod tests {
         ];
         assert_eq!(different.iter().collect::<HashSet<_>>().len(), different.len());
         assert_eq!(key(hub, "", "a/b", "", '1'), different[0]);
+    }
+
+    #[test]
+    fn known_servers_are_keyed_by_endpoint() {
+        let key = |url: &str| CacheKey::known_servers(&Endpoint::parse(url).unwrap());
+        let hub = key(Endpoint::HUGGING_FACE);
+        assert_eq!(hub, CacheKey::known_servers(&Endpoint::default()));
+        assert_ne!(hub, key("https://hub.example"));
+        assert_ne!(key("https://hub.example"), key("https://hub.example/path"));
     }
 
     #[test]

@@ -231,27 +231,23 @@ impl Deflated {
 
 /// A streaming compressor.
 #[derive(Debug)]
-pub(crate) struct Deflater {
-    encoder: DeflateEncoder<Vec<u8>>,
-    length: u64,
-}
+pub(crate) struct Deflater(DeflateEncoder<Vec<u8>>);
 
 impl Default for Deflater {
     fn default() -> Self {
-        Self { encoder: DeflateEncoder::new(Vec::new(), Compression::fast()), length: 0 }
+        Self(DeflateEncoder::new(Vec::new(), Compression::fast()))
     }
 }
 
 impl Deflater {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         // Writing to a `Vec` never fails.
-        self.encoder.write_all(bytes).ok();
-        self.length += bytes.len() as u64;
+        self.0.write_all(bytes).ok();
     }
 
     pub(crate) fn finish(self) -> Deflated {
-        let bytes = self.encoder.finish().unwrap_or_default().into();
-        Deflated { bytes, length: self.length }
+        let length = self.0.total_in();
+        Deflated { bytes: self.0.finish().unwrap_or_default().into(), length }
     }
 }
 

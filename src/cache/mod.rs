@@ -24,7 +24,8 @@ pub(crate) use store::{CachedRef, CachedRefAge, HeaderCache};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CacheMode {
-    /// Uses cached headers, and the commit of a cached branch while it is [fresh](crate::ClientBuilder::branch_ttl).
+    /// Uses cached headers, the commit of a cached branch while it is
+    /// [fresh](crate::ClientBuilder::branch_ttl), and the memory of missing repositories.
     #[default]
     Default,
     /// Requests the current commit of a branch and uses its cached headers. Use it after a notification that the

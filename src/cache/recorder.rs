@@ -116,9 +116,8 @@ impl Recording {
     pub(crate) fn add_file(&mut self, path: &RepoPath, start: Deflated) {
         let file_size = start.length();
         if self.has_room_for(file_size) {
-            self.headers
-                .files
-                .insert(path.to_string(), CachedFile { start, file_size, sha256: None });
+            let file = CachedFile { start, file_size, sha256: None };
+            self.headers.files.insert(path.to_string(), file);
         }
     }
 

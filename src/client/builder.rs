@@ -185,7 +185,7 @@ impl ClientBuilder {
 
     /// Sets whether the client is offline; `false` by default. An offline client sends no requests. It reads
     /// repositories from the [`hub_cache`](Self::hub_cache), at the commit that was downloaded last, or else from the
-    /// [`header_cache`](Self::header_cache). Reading a URL is an error.
+    /// [`header_cache`](Self::header_cache). Reading a URL is an error. The endpoint and the proxies may be invalid.
     pub fn offline(self, enabled: bool) -> Self {
         Self { is_offline: enabled, ..self }
     }
@@ -299,7 +299,11 @@ impl ClientBuilder {
 
     /// Checks the settings and creates the state that the calls of a client share.
     pub(super) fn context(self) -> Result<ClientContext, Error> {
-        let endpoint = self.endpoint.clone()?;
+        // An offline client sends no requests, so it needs neither a valid endpoint nor a proxy.
+        let endpoint = match self.endpoint.clone() {
+            Err(_) if self.is_offline => Endpoint::default(),
+            endpoint => endpoint?,
+        };
         if !has_tls_provider() {
             let message = "no TLS provider is installed; call \
                            `rustls::crypto::CryptoProvider::install_default`";
@@ -309,12 +313,15 @@ impl ClientBuilder {
         let no_cache = || Error::setting("hub_cache", "offline mode requires a cache folder");
         let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or_else(no_cache));
         self.invalid.map_or(Ok(()), Err)?;
-        let proxies = self.proxy_from_env.then(|| Proxies::from_env(endpoint.url())).transpose();
+        let has_proxies = self.proxy_from_env && !self.is_offline;
+        let proxies = has_proxies.then(|| Proxies::from_env(endpoint.url())).transpose();
         let proxies = proxies.map_err(|message| Error::setting("proxy", message))?;
         let settings = HttpSettings { proxies, ..self.http };
         let limits = Limits { concurrency: settings.max_concurrent_requests, ..self.limits };
         let http = Http::new(endpoint.url().clone(), self.token?, settings);
-        let (branch_ttl, stale_if_error) = (self.branch_ttl, self.stale_if_error);
+        let Self { branch_ttl, stale_if_error, .. } = self;
+        let header_cache =
+            self.header_cache.map(|cache| HeaderCache { cache, branch_ttl, stale_if_error });
         Ok(ClientContext {
             http,
             endpoint,
@@ -325,12 +332,9 @@ impl ClientBuilder {
             formats: self.formats,
             call_timeout: self.call_timeout,
             shared_calls: Arc::default(),
-            header_cache: self.header_cache.map(|cache| HeaderCache {
-                cache,
-                branch_ttl,
-                stale_if_error,
-            }),
+            header_cache,
             offline: offline.transpose()?,
+            known_servers: Arc::default(),
         })
     }
 

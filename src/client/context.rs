@@ -1,4 +1,4 @@
-//! The state that all calls of a client share: settings, and equal calls in flight.
+//! The state that all calls of a client share: settings, equal calls in flight, and missing repositories.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,14 +10,16 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, Shared};
 use tokio::runtime;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::backends::{HubRepo, OfflineRepo, Origin};
 use crate::base::meter::CallMeter;
 use crate::base::{CallHooks, lock};
-use crate::cache::HeaderCache;
+use crate::cache::{CacheKey, HeaderCache, decode};
 use crate::error::Error;
+use crate::error_kind::ErrorKind;
 use crate::formats::Formats;
-use crate::http::Http;
+use crate::http::{Http, KnownServers};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Revision, Source};
 use crate::inspect::{Limits, ReadOptions};
 
@@ -39,6 +41,8 @@ pub(crate) struct ClientContext {
     pub(crate) header_cache: Option<HeaderCache>,
     /// The cache folder of an offline client.
     pub(crate) offline: Option<PathBuf>,
+    /// The servers of the Hub as they are in the cache; `None` before they are loaded.
+    pub(crate) known_servers: Arc<tokio::sync::Mutex<Option<KnownServers>>>,
 }
 
 impl ClientContext {
@@ -55,6 +59,7 @@ impl ClientContext {
         meter: CallMeter,
         hooks: Option<Arc<dyn CallHooks>>,
     ) -> Origin {
+        self.share_known_servers(&meter).await;
         let repo = repo.clone();
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
         let (http, endpoint) = (self.http.with_meter(meter), self.endpoint.clone());
@@ -62,11 +67,48 @@ impl ClientContext {
         let Some(cache) = &self.offline else { return Origin::Hub(hub) };
         Origin::Offline(Arc::new(OfflineRepo::find(cache, hub).await))
     }
+
+    /// Loads what earlier processes learned about the servers of the Hub from the cache, once per client, and saves what
+    /// this one has learned since.
+    ///
+    /// The command starts a new process for every call. Without the saved servers, it would connect to the CDN only
+    /// after the first redirect, and would offer HTTP/2 again to a server without it.
+    pub(super) async fn share_known_servers(&self, meter: &CallMeter) {
+        let cache = self.header_cache.as_ref().filter(|_| self.offline.is_none());
+        let Some(cache) = cache else { return };
+        let (key, mut known) =
+            (CacheKey::known_servers(&self.endpoint), self.known_servers.lock().await);
+        if let Some(saved) = &mut *known {
+            let learned = self.http.known_servers();
+            if *saved != learned {
+                cache.put(meter, &key, &learned).await;
+                *saved = learned;
+            }
+        } else {
+            let entry = cache.get(meter, &key).await;
+            let saved = entry.and_then(|entry| decode(&key, &entry).ok()).unwrap_or_default();
+            self.http.restore(&saved);
+            *known = Some(saved);
+        }
+    }
 }
 
-/// The calls in flight of a client. The token is part of every key, so no caller receives what another token may read.
+/// The time for which a missing repository is remembered. It is short, because its owner may be creating it.
+const MISSING_TTL: Duration = Duration::from_secs(10);
+
+/// The maximum number of missing repositories that are remembered.
+const MAX_MISSING: usize = 1_000;
+
+/// The calls in flight of a client, and the repositories that it could not find. The token is part of every key, so no
+/// caller receives what another token may read.
 #[derive(Default)]
-pub(crate) struct SharedCalls(Mutex<HashMap<CallKey, Weak<dyn Any + Send + Sync>>>);
+pub(crate) struct SharedCalls {
+    in_flight: Mutex<HashMap<CallKey, Weak<dyn Any + Send + Sync>>>,
+    missing: Mutex<MissingRepos>,
+}
+
+/// The errors of repositories and tokens, with their times.
+type MissingRepos = HashMap<(Vec<u8>, RepoId), (Instant, Error)>;
 
 /// The identity of a call. Equal calls read the same and return the same type.
 #[derive(PartialEq, Eq, Hash)]
@@ -96,7 +138,7 @@ impl SharedCalls {
         meter: CallMeter,
         call: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Arc<SharedCall<T>> {
-        let mut in_flight = lock(&self.0);
+        let mut in_flight = lock(&self.in_flight);
         in_flight.retain(|_, call| call.strong_count() > 0);
         let found = in_flight.get(&key).and_then(Weak::upgrade);
         let found = found.and_then(|call| call.downcast::<SharedCall<T>>().ok());
@@ -108,6 +150,28 @@ impl SharedCalls {
         let weak: Weak<SharedCall<T>> = Arc::downgrade(&call);
         in_flight.insert(key, weak);
         call
+    }
+
+    /// Returns the error of a recent call for a repository that does not exist, or that the token cannot see.
+    pub(super) fn missing(&self, token: &[u8], repo: &RepoId) -> Option<Error> {
+        let missing = lock(&self.missing);
+        let (seen, error) = missing.get(&(token.to_vec(), repo.clone()))?;
+        (seen.elapsed() < MISSING_TTL).then(|| error.clone())
+    }
+
+    /// Remembers a repository that does not exist, or forgets it if it does.
+    pub(super) fn remember<T>(&self, token: &[u8], repo: &RepoId, result: &Result<T, Error>) {
+        let (key, mut missing) = ((token.to_vec(), repo.clone()), lock(&self.missing));
+        missing.remove(&key);
+        if let Err(error) = result
+            && error.kind() == ErrorKind::RepoNotFound
+        {
+            // A service may be asked for any number of them.
+            if missing.len() >= MAX_MISSING {
+                missing.clear();
+            }
+            missing.insert(key, (Instant::now(), error.clone()));
+        }
     }
 }
 

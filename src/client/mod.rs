@@ -107,14 +107,8 @@ impl Client {
     pub fn with_token(&self, token: impl AsRef<str>) -> Result<Self, Error> {
         let token = Some(token.as_ref()).filter(|token| !token.is_empty());
         let http = self.context.http.with_token(token.map(bearer).transpose()?);
-        let warnings = Arc::default();
-        Ok(Self {
-            context: Arc::new(ClientContext {
-                http,
-                warnings,
-                ..ClientContext::clone(&self.context)
-            }),
-        })
+        let (warnings, context) = (Arc::default(), ClientContext::clone(&self.context));
+        Ok(Self { context: Arc::new(ClientContext { http, warnings, ..context }) })
     }
 
     /// Starts a meter for one call, or for several calls that belong together. The [totals](Self::stats) of the client
@@ -278,12 +272,8 @@ impl Client {
         if self.context.offline.is_some() {
             return Err(Error::Offline { url: SafeUrl::from(page).to_string() });
         }
-        let read = self
-            .context
-            .http
-            .with_meter(self.context.totals.clone())
-            .read_all(page, max_bytes)
-            .await;
+        let http = self.context.http.with_meter(self.context.totals.clone());
+        let read = http.read_all(page, max_bytes).await;
         let name = || format!("page at {}", SafeUrl::from(page));
         let (json, chain) = read.map_err(|failure| explain(name(), failure, None))?;
         let next = next_page(page, &chain);

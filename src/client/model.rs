@@ -382,10 +382,8 @@ impl Model {
     ///
     /// Store the bytes to count again later, with [`Model::recount`].
     pub fn count_and_record(&self) -> impl Future<Output = RecordedCount> + Send + use<> {
-        self.call(Call::record).map(|recorded| match recorded {
-            Ok(recorded) => recorded,
-            Err(error) => RecordedCount { result: Err(error), path: None, bytes: None },
-        })
+        let failed = |error| RecordedCount { result: Err(error), path: None, bytes: None };
+        self.call(Call::record).map(move |recorded| recorded.unwrap_or_else(failed))
     }
 
     /// Counts the parameters in bytes that an earlier call has recorded, without a request.

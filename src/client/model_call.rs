@@ -13,6 +13,7 @@ use super::context::{CallKey, ClientContext};
 use super::model::Model;
 use crate::backends::{FileListing, Origin, StoreFolder, WebFolder, local_folder};
 use crate::base::meter::CallMeter;
+use crate::cache::CacheMode;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::weight_sets::ListedFile;
@@ -65,6 +66,16 @@ impl Model {
         Read: FnMut(Call) -> Reading,
         Reading: Future<Output = Result<T, Error>>,
     {
+        let (token, calls) = (self.context.http.authorization(), &self.context.shared_calls);
+        let repo = match &self.source {
+            Ok(Source::Repo { repo, .. }) if self.store.is_none() => Some(repo),
+            _ => None,
+        };
+        if self.options.cache_mode == CacheMode::Default
+            && let Some(missing) = repo.and_then(|repo| calls.missing(token, repo))
+        {
+            return Err(missing);
+        }
         let source = self.source.as_ref().ok().map(tracing::field::display);
         let span = tracing::info_span!("call", source);
         let call = async {
@@ -73,7 +84,7 @@ impl Model {
                 done => return done,
             };
             let Some(anonymous) = self.context.anonymous() else { return Err(rejected) };
-            match read(self.start(&anonymous, meter).await?).await {
+            match read(self.start(&anonymous, meter.clone()).await?).await {
                 Err(error) if error.is_denied() || error.kind() == ErrorKind::RepoNotFound => {
                     Err(rejected)
                 }
@@ -83,7 +94,12 @@ impl Model {
                 }
             }
         };
-        call.instrument(span).await
+        let result = call.instrument(span).await;
+        if let Some(repo) = repo {
+            calls.remember(token, repo, &result);
+            self.context.share_known_servers(&meter).await;
+        }
+        result
     }
 
     /// Returns the timeout of a call, and its meter with the end of the call.
@@ -151,7 +167,7 @@ impl Model {
             }
             Source::Url(url) => {
                 let file = file_of(url);
-                let target = Target::from_file(file.clone());
+                let target = Target::File(file.clone());
                 let (http, url) = (client.http.with_meter(meter.clone()), url.clone());
                 let folder = WebFolder { http, url, file };
                 (Origin::Folder(Arc::new(folder)), target)

@@ -40,6 +40,7 @@ pub mod architecture {}
 /// [`Model::cache_mode`]: crate::Model::cache_mode
 /// [`Client`]: crate::Client
 /// [`DiskCache`]: crate::DiskCache
+/// [connect ahead]: crate::docs::reading#connections
 /// [`Cache`]: crate::Cache
 /// [`ClientBuilder::offline`]: crate::ClientBuilder::offline
 /// [pytorch]: crate::docs::pytorch#requests

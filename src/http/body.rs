@@ -77,7 +77,7 @@ pub(super) async fn send_file(
     let mut decoder = BodyDecoder::new(response.headers(), limit)
         .map_err(|defect| HttpError::defect(&url, defect))?;
     while let Some(chunk) = next_chunk(&mut response, attempt).await? {
-        let bytes = decoder.decode(chunk).map_err(not_decoded)?;
+        let bytes = decoder.decode(&chunk).map_err(not_decoded)?;
         events.send(BodyEvent::Bytes(bytes)).await.ok();
     }
     let rest = decoder.finish().map_err(not_decoded)?;
@@ -111,55 +111,41 @@ fn len(bytes: &[u8]) -> u64 {
 /// A streaming decoder of one response body. An error of kind [`io::ErrorKind::FileTooLarge`] means that the decoded
 /// file is larger than the limit; any other error means that the gzip stream is corrupt or ends early.
 enum BodyDecoder {
-    Identity {
-        /// The number of bytes left until the limit.
-        remaining: u64,
-    },
+    Identity(LimitedBuffer),
     Gzip(Box<GzDecoder<LimitedBuffer>>),
 }
 
 impl BodyDecoder {
     /// Creates the decoder for a response's `Content-Encoding`. It decodes at most `limit` bytes.
     fn new(headers: &HeaderMap, limit: u64) -> Result<Self, Defect> {
-        let encoding =
-            headers.get(CONTENT_ENCODING).map_or(&b"identity"[..], HeaderValue::as_bytes);
-        if encoding.eq_ignore_ascii_case(b"identity") {
-            return Ok(Self::Identity { remaining: limit });
+        let file = LimitedBuffer { bytes: Vec::new(), remaining: limit };
+        match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+            Some(name) if name.eq_ignore_ascii_case(b"gzip") => {
+                Ok(Self::Gzip(Box::new(GzDecoder::new(file))))
+            }
+            Some(name) if !name.eq_ignore_ascii_case(b"identity") => {
+                Err(wrong_headers(UNEXPECTED_ENCODING))
+            }
+            _ => Ok(Self::Identity(file)),
         }
-        if encoding.eq_ignore_ascii_case(b"gzip") {
-            let file = LimitedBuffer { bytes: Vec::new(), remaining: limit };
-            return Ok(Self::Gzip(Box::new(GzDecoder::new(file))));
-        }
-        Err(wrong_headers(UNEXPECTED_ENCODING))
     }
 
     /// Decodes the next bytes of the body.
-    fn decode(&mut self, body: Bytes) -> io::Result<Bytes> {
-        match self {
-            Self::Identity { remaining } => {
-                *remaining = subtract(*remaining, &body)?;
-                Ok(body)
-            }
-            Self::Gzip(decoder) => {
-                decoder.write_all(&body)?;
-                Ok(take(&mut decoder.get_mut().bytes).into())
-            }
-        }
+    fn decode(&mut self, body: &[u8]) -> io::Result<Bytes> {
+        let file = match self {
+            Self::Identity(file) => file.write_all(body).map(|()| file),
+            Self::Gzip(decoder) => decoder.write_all(body).map(|()| decoder.get_mut()),
+        };
+        Ok(take(&mut file?.bytes).into())
     }
 
     /// Returns the remaining decoded bytes at the end of the body, and checks the gzip trailer.
     fn finish(self) -> io::Result<Bytes> {
         match self {
-            Self::Identity { .. } => Ok(Bytes::new()),
+            Self::Identity(file) => Ok(file.bytes.into()),
             Self::Gzip(decoder) => Ok(decoder.finish()?.bytes.into()),
         }
     }
-}
-
-/// Subtracts the length of `bytes` from the number of bytes that are left until a limit.
-fn subtract(remaining: u64, bytes: &[u8]) -> io::Result<u64> {
-    let rest = remaining.checked_sub(bytes.len() as u64);
-    rest.ok_or_else(|| io::ErrorKind::FileTooLarge.into())
 }
 
 /// A buffer that accepts a limited number of bytes over its lifetime. Protects against decompression bombs.
@@ -170,7 +156,8 @@ struct LimitedBuffer {
 
 impl Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.remaining = subtract(self.remaining, bytes)?;
+        let rest = self.remaining.checked_sub(bytes.len() as u64);
+        self.remaining = rest.ok_or(io::ErrorKind::FileTooLarge)?;
         self.bytes.write(bytes)
     }
 
@@ -197,7 +184,7 @@ mod tests {
         let mut decoder = BodyDecoder::new(&headers, limit).unwrap();
         let mut file = Vec::new();
         for bytes in body.chunks(7) {
-            file.extend(decoder.decode(Bytes::copy_from_slice(bytes))?);
+            file.extend(decoder.decode(bytes)?);
         }
         file.extend(decoder.finish()?);
         Ok(file)

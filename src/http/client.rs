@@ -1,11 +1,11 @@
 //! The HTTP client, whose requests share connections, rate limits and settings.
 
-use std::mem::replace;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::url::Url;
 use reqwest::header::{HeaderMap, HeaderValue};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ pub(crate) struct Http {
     pub(super) in_flight: Arc<Semaphore>,
     pub(super) redirect_origin: Arc<Mutex<RedirectOrigin>>,
     /// Counts the requests and waits.
-    pub(super) meter: CallMeter,
+    pub(crate) meter: CallMeter,
 }
 
 impl Http {
@@ -61,11 +61,6 @@ impl Http {
     /// Returns a client that shares everything with this one, and counts in another meter.
     pub(crate) fn with_meter(&self, meter: CallMeter) -> Self {
         Self { meter, ..self.clone() }
-    }
-
-    /// Returns the meter that counts the requests of this client.
-    pub(crate) fn meter(&self) -> &CallMeter {
-        &self.meter
     }
 
     /// Returns a client without a token that shares connections and rate limits with this one. Returns `None` if this
@@ -100,23 +95,44 @@ impl Http {
 /// after 90 s without use.
 pub(super) const ASSUMED_OPEN: Duration = Duration::from_secs(60);
 
-/// The `https` origin that the endpoint last redirected a range request to, and the time of the last response.
+/// The facts about the servers of an endpoint that later processes need.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownServers {
+    /// The `https` origin that the endpoint redirects to; empty if unknown.
+    pub(super) redirect_origin: String,
+    /// True if none of the servers speaks HTTP/2.
+    pub(super) are_http1: bool,
+}
+
+/// The `https` origin that the endpoint last redirected a range request to, and the time of the last response, which is
+/// `None` if the origin comes from another process.
 #[derive(Debug, Default)]
-pub(super) struct RedirectOrigin(pub(super) Option<(Url, Instant)>);
+pub(super) struct RedirectOrigin(pub(super) Option<(Url, Option<Instant>)>);
 
 impl RedirectOrigin {
     /// Records a response to a redirected request. `http` origins are ignored: they have no TLS handshake to save.
     pub(super) fn record(&mut self, url: &Url) {
-        let origin = Url::parse(&url.origin().ascii_serialization()).ok();
-        if let Some(origin) = origin.filter(|origin| origin.scheme() == "https") {
-            self.0 = Some((origin, Instant::now()));
+        if let Some(origin) = parse_origin(&url.origin().ascii_serialization()) {
+            self.0 = Some((origin, Some(Instant::now())));
         }
+    }
+
+    /// Restores the origin of another process, which may be invalid.
+    pub(super) fn restore(&mut self, origin: &str) {
+        self.0 = self.0.take().or_else(|| Some((parse_origin(origin)?, None)));
     }
 
     /// Returns the URL to connect to, unless a connection to it is assumed to be open.
     pub(super) fn take_due(&mut self) -> Option<Url> {
         let (url, used) = self.0.as_mut()?;
-        let is_open = replace(used, Instant::now()).elapsed() < ASSUMED_OPEN;
+        let used = used.replace(Instant::now());
+        let is_open = used.is_some_and(|used| used.elapsed() < ASSUMED_OPEN);
         (!is_open).then(|| url.clone())
     }
+}
+
+/// Parses an `https` origin. Returns `None` if the text is more than an origin, such as a URL with a path.
+fn parse_origin(origin: &str) -> Option<Url> {
+    let url = Url::parse(origin).ok().filter(|url| url.scheme() == "https")?;
+    (url.origin().ascii_serialization() == origin).then_some(url)
 }

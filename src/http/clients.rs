@@ -119,8 +119,23 @@ impl HttpClients {
 
     /// Returns whether a server is offered only HTTP/2.
     fn offers_only_http2(&self, url: &Url) -> bool {
-        let negotiated = self.negotiated(&url.origin());
-        url.scheme() == "https" && negotiated.is_none_or(|version| version == NegotiatedHttp::Http2)
+        url.scheme() == "https"
+            && match self.negotiated(&url.origin()) {
+                None => !self.are_http1(),
+                negotiated => negotiated == Some(NegotiatedHttp::Http2),
+            }
+    }
+
+    /// Returns whether all HTTPS servers so far speak only HTTP/1.1, as behind a proxy that decrypts the traffic. The
+    /// next one then probably does, too.
+    pub(super) fn are_http1(&self) -> bool {
+        let servers = lock(&self.servers);
+        !servers.is_empty() && servers.values().all(|version| *version == NegotiatedHttp::Http1)
+    }
+
+    /// Marks a server as one without HTTP/2. Both versions are still offered to it, so a wrong mark does no harm.
+    pub(super) fn mark_http1(&self, url: &Url) {
+        self.record(&url.origin(), NegotiatedHttp::Http1);
     }
 
     /// Records a failure of a request that offered only HTTP/2, and returns whether to send it again: if the server does
@@ -150,7 +165,11 @@ impl HttpClients {
         lock(&self.servers).get(origin).copied()
     }
 
+    /// Records the version of an HTTPS server. All others speak HTTP/1.1.
     fn record(&self, origin: &Origin, negotiated: NegotiatedHttp) {
+        if !matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https") {
+            return;
+        }
         let mut servers = lock(&self.servers);
         if servers.get(origin) != Some(&negotiated) {
             // A client that reads untrusted URLs may see any number of servers.

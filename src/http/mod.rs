@@ -50,7 +50,7 @@ mod tls;
 
 pub use address::AddressPolicy;
 pub(crate) use attempt::ResponseChain;
-pub(crate) use client::Http;
+pub(crate) use client::{Http, KnownServers};
 pub use error::{HttpError, HttpErrorKind};
 pub use error_response::HubError;
 pub(crate) use proxy::Proxies;

@@ -1,8 +1,8 @@
 //! Connects early to the server that the endpoint is expected to redirect to.
 //!
 //! The Hub redirects range requests for large files to a CDN. Connecting only after the first redirect would delay
-//! the call by two round trips, one for TCP and one for TLS. So a client that has been idle remembers the origin of the
-//! last redirect, and connects to it while the Hub handles the first request.
+//! the call by two round trips, one for TCP and one for TLS. So the client remembers the origin of the last redirect,
+//! and connects to it while the Hub handles the first request.
 //!
 //! The connection is opened by a `HEAD` request for `/`, and the response is ignored. The request is sent like any
 //! other, so the address policy, the proxies and the token rules apply. A wrong guess costs one idle connection.
@@ -12,12 +12,28 @@ use reqwest::Response;
 use tokio::time::timeout;
 
 use super::attempt::{Attempt, Requested};
-use super::client::Http;
+use super::client::{Http, KnownServers};
 use super::error::HttpError;
 use crate::base::lock;
 use crate::base::meter::CallMeter;
 
 impl Http {
+    /// Returns the facts for later processes.
+    pub(crate) fn known_servers(&self) -> KnownServers {
+        let redirect = lock(&self.redirect_origin);
+        let origin = redirect.0.as_ref().map(|(url, _)| url.origin().ascii_serialization());
+        let are_http1 = self.clients.are_http1();
+        KnownServers { redirect_origin: origin.unwrap_or_default(), are_http1 }
+    }
+
+    /// Restores the facts that an earlier process saved. They may be wrong or hostile.
+    pub(crate) fn restore(&self, servers: &KnownServers) {
+        if servers.are_http1 {
+            self.clients.mark_http1(&self.endpoint);
+        }
+        lock(&self.redirect_origin).restore(&servers.redirect_origin);
+    }
+
     /// Opens a connection to the redirect origin in the background, if a request for `url` may be redirected there.
     pub(super) fn preconnect(&self, url: &Url) {
         // The call itself needs a permit, and must not wait for this request.
@@ -85,6 +101,59 @@ mod tests {
         assert_eq!(origin.take_due(), Some(second));
     }
 
+    #[test]
+    fn only_https_origins_are_restored() {
+        for origin in ["https://cdn.example", "https://cdn.example:8443", "https://[2001:db8::1]"] {
+            let http = http();
+            http.restore(&redirecting_to(origin));
+            let expected = url(&format!("{origin}/"));
+            assert_eq!(http.known_servers(), redirecting_to(origin));
+            assert_eq!(lock(&http.redirect_origin).take_due(), Some(expected));
+        }
+        for text in [
+            "",
+            "cdn.example",
+            "http://cdn.example",
+            "file:///etc/passwd",
+            "https://cdn.example/",
+            "https://cdn.example/x",
+            "https://user:password@cdn.example",
+            "https://cdn.example?signature=x",
+            "https://cdn.example\r\nX-Header: x",
+            "https://0x7f.1",
+        ] {
+            let http = http();
+            http.restore(&redirecting_to(text));
+            assert_eq!(lock(&http.redirect_origin).take_due(), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_are_saved_without_signatures() {
+        let http = http();
+        assert_eq!(http.known_servers(), KnownServers::default());
+        lock(&http.redirect_origin).record(&url("https://user@cdn.example/x?signature=y"));
+        assert_eq!(http.known_servers(), redirecting_to("https://cdn.example"));
+        http.restore(&redirecting_to("https://other.example"));
+        assert_eq!(http.known_servers(), redirecting_to("https://cdn.example"));
+        lock(&http.redirect_origin).record(&url("https://new.example/z"));
+        assert_eq!(http.known_servers(), redirecting_to("https://new.example"));
+    }
+
+    #[test]
+    fn servers_without_http2_are_saved_for_later_processes() {
+        let (first, second) = (http(), http());
+        first.clients.mark_http1(&url("http://hub.example/x"));
+        assert!(!first.known_servers().are_http1, "they have no TLS");
+        first.clients.mark_http1(&url("https://hub.example/x"));
+        second.restore(&first.known_servers());
+        assert!(second.clients.are_http1());
+    }
+
+    fn redirecting_to(origin: &str) -> KnownServers {
+        KnownServers { redirect_origin: origin.to_owned(), are_http1: false }
+    }
+
     fn http() -> Http {
         let settings = HttpSettings {
             address_policy: AddressPolicy::Public,
@@ -97,22 +166,21 @@ mod tests {
     /// The address policy rejects the connection before a packet is sent. A client without TLS fails even earlier.
     #[cfg(feature = "rustls-no-provider")]
     #[tokio::test]
-    async fn the_address_policy_applies_to_redirect_origins() {
+    async fn the_address_policy_applies_to_restored_origins() {
         for host in ["127.0.0.1:1", "169.254.169.254", "[::1]:1", "localhost:1"] {
-            let error = http().connect(url(&format!("https://{host}"))).await.unwrap_err();
+            let http = http();
+            http.restore(&redirecting_to(&format!("https://{host}")));
+            let url = lock(&http.redirect_origin).take_due().unwrap();
+            let error = http.connect(url).await.unwrap_err();
             assert_eq!(error.kind, HttpErrorKind::ForbiddenAddress, "{error:?}");
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn connecting_early_needs_an_endpoint_url_and_a_free_permit() {
         let (http, file) = (http(), url("https://hub.example/x"));
-        lock(&http.redirect_origin).record(&url("https://127.0.0.1:1"));
-        tokio::time::advance(ASSUMED_OPEN).await;
-        let is_opened = || {
-            let used = lock(&http.redirect_origin).0.as_ref().map(|(_, used)| *used);
-            used.is_some_and(|used| used.elapsed() < ASSUMED_OPEN)
-        };
+        http.restore(&redirecting_to("https://127.0.0.1:1"));
+        let is_opened = || lock(&http.redirect_origin).0.as_ref().unwrap().1.is_some();
         http.preconnect(&url("https://other.example/x"));
         assert!(!is_opened());
         let permit = http.in_flight.acquire().await.unwrap();

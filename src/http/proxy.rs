@@ -63,16 +63,15 @@ fn check(variable: &str, value: &str) -> Result<(), String> {
 }
 
 #[cfg(test)]
-impl Proxies {
-    /// Returns the proxy for all servers.
-    pub(super) fn for_test(proxy: &str) -> Self {
-        Self(Arc::new(Matcher::builder().all(proxy).build()))
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Proxies {
+        /// Returns the proxy for all servers.
+        pub(in crate::http) fn for_test(proxy: &str) -> Self {
+            Self(Arc::new(Matcher::builder().all(proxy).build()))
+        }
+    }
 
     #[test]
     fn a_proxy_that_the_http_library_would_ignore_is_an_error() {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use thiserror::Error;
-use url::{Origin, Url};
+use url::Url;
 
 use super::{RepoId, Revision};
 use crate::formats::RepoPath;
@@ -64,11 +64,7 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// Returns the scheme, host and port, which form the only origin that receives the token.
-    pub(crate) fn origin(&self) -> Origin {
-        self.0.origin()
-    }
-
+    /// Returns the URL. Its origin is the only one that receives the token.
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }
@@ -89,7 +85,7 @@ impl Endpoint {
     /// Returns the repository that a file's redirect leads to; `None` if it leads elsewhere.
     pub(crate) fn redirected_repo(&self, location: &str) -> Option<RepoId> {
         let target =
-            self.0.join(location).ok().filter(|target| target.origin() == self.origin())?;
+            self.0.join(location).ok().filter(|target| target.origin() == self.0.origin())?;
         let path = target.path().strip_prefix(self.path())?.strip_prefix('/')?;
         path.split_once("/resolve/")?.0.parse().ok()
     }
@@ -102,10 +98,8 @@ impl Endpoint {
         revision: &Revision,
         folder: Option<&RepoPath>,
     ) -> Url {
-        let mut url =
-            self.join(&format!("{}/tree/{}", api_path(repo), encode_revision(revision)), folder);
-        url.set_query(Some("recursive=true"));
-        url
+        let tree = format!("{}/tree/{}", api_path(repo), encode_revision(revision));
+        with_query(self.join(&tree, folder), "recursive=true")
     }
 
     /// Returns the URL of all headers of an index on `main`, as parsed by the Hub:
@@ -117,10 +111,8 @@ impl Endpoint {
     /// Returns the URL of the Hub's own parameter count:
     /// `{endpoint}/api/{kind}/{name}/revision/{revision}?expand=safetensors`.
     pub(crate) fn reported_count_url(&self, repo: &RepoId, revision: &Revision) -> Url {
-        let mut url =
-            self.join(&format!("{}/revision/{}", api_path(repo), encode_revision(revision)), None);
-        url.set_query(Some("expand=safetensors"));
-        url
+        let page = format!("{}/revision/{}", api_path(repo), encode_revision(revision));
+        with_query(self.join(&page, None), "expand=safetensors")
     }
 
     /// Joins a folder on this Hub, which is already encoded, and a path, which is encoded here.
@@ -139,6 +131,11 @@ impl Endpoint {
 }
 
 /// Returns the path of a repository in the Hub's API: `/api/{kind}/{name}`.
+fn with_query(mut url: Url, query: &str) -> Url {
+    url.set_query(Some(query));
+    url
+}
+
 fn api_path(repo: &RepoId) -> String {
     format!("/api/{}/{}", repo.kind().plural(), repo.name())
 }

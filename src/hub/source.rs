@@ -94,7 +94,23 @@ impl Source {
     ///
     /// Returns an error if the text is not a valid repository, URL or path.
     pub fn parse(text: &str, endpoint: &Endpoint) -> Result<Self, SourceError> {
-        parse(text, endpoint)
+        let text = text.trim();
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return match text {
+                text if is_on_hub_host(text) => parse_url(&format!("https://{text}"), endpoint),
+                text if is_local(text) => Ok(Self::Local(text.into())),
+                text => parse_repo(text),
+            };
+        };
+        let unsupported = |reason| Err(SourceError::Url { reason });
+        match scheme.to_ascii_lowercase().as_str() {
+            "hf" if is_bucket(rest) => Err(BUCKET),
+            "hf" => parse_hf(rest),
+            "ms" => unsupported("repositories of ModelScope are not supported"),
+            "file" => parse_file(text),
+            "http" | "https" => parse_url(text, endpoint),
+            _ => unsupported("the scheme is not `hf`, `https`, `http` or `file`"),
+        }
     }
 
     /// Sets the revision of this repository.
@@ -170,26 +186,6 @@ impl fmt::Debug for Source {
 /// The hosts of the public Hub. Their URLs are repositories with any endpoint, so an address copied from a browser
 /// can be read through a mirror.
 const PUBLIC_HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
-
-/// Parses a source; see [`Source::parse`].
-fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
-    let text = text.trim();
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return match text {
-            text if is_on_hub_host(text) => parse_url(&format!("https://{text}"), endpoint),
-            text if is_local(text) => Ok(Source::Local(text.into())),
-            text => parse_repo(text),
-        };
-    };
-    match scheme.to_ascii_lowercase().as_str() {
-        "hf" if is_bucket(rest) => Err(BUCKET),
-        "hf" => parse_hf(rest),
-        "ms" => Err(SourceError::Url { reason: "repositories of ModelScope are not supported" }),
-        "file" => parse_file(text),
-        "http" | "https" => parse_url(text, endpoint),
-        _ => Err(SourceError::Url { reason: "the scheme is not `hf`, `https`, `http` or `file`" }),
-    }
-}
 
 /// A bucket has no commits, and its files have other URLs.
 const BUCKET: SourceError =
@@ -312,7 +308,7 @@ fn kind_segments(text: &str) -> usize {
 
 /// Returns the path of a URL on the endpoint or on the public Hub; `None` for other servers.
 fn hub_path<'a>(url: &'a Url, endpoint: &Endpoint) -> Option<&'a str> {
-    if url.origin() == endpoint.origin() {
+    if url.origin() == endpoint.url().origin() {
         let below = url.path().strip_prefix(endpoint.path())?;
         return (below.is_empty() || below.starts_with('/')).then_some(below);
     }
@@ -356,10 +352,8 @@ fn repo_source(
 }
 
 fn decode(text: &str) -> Result<String, SourceError> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded
-        .map(Into::into)
-        .map_err(|_| SourceError::Url { reason: "the decoded path is not valid UTF-8" })
+    let invalid = SourceError::Url { reason: "the decoded path is not valid UTF-8" };
+    percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| invalid)
 }
 
 #[cfg(test)]

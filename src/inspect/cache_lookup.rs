@@ -37,10 +37,7 @@ pub(super) struct CacheLookup {
 /// names.
 fn part_of_repo(context: &CallContext) -> String {
     let path = match &context.target {
-        Target::File(path)
-        | Target::Index(path)
-        | Target::Shards(path)
-        | Target::Quantization(path) => Some(path),
+        Target::File(path) | Target::Shards(path) | Target::Quantization(path) => Some(path),
         Target::Folder(path) => path.as_ref(),
     };
     let path = path.map_or("", RepoPath::as_str);
@@ -56,7 +53,7 @@ fn part_of_repo(context: &CallContext) -> String {
 /// Returns a path that is likely to exist. The commit of a branch is requested with it.
 fn probe_path(target: &Target) -> RepoPath {
     match target {
-        Target::File(path) | Target::Index(path) => path.clone(),
+        Target::File(path) => path.clone(),
         Target::Shards(path) => RepoPath::join(path.folder().as_ref(), WEIGHTS_NAME),
         Target::Folder(path) => RepoPath::join(path.as_ref(), WEIGHTS_NAME),
         Target::Quantization(_) => RepoPath::new_unchecked(WEIGHTS_NAME),

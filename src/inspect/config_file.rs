@@ -54,15 +54,13 @@ impl Call {
             Err(Error::FileNotFound { source, .. })
                 if source.is::<HubCacheMiss>() && path.segments().count() == 1 =>
             {
-                Ok(Some(ConfigFile::ignored("the file was not downloaded".to_owned())))
+                Ok(Some(ConfigFile::ignored("the file was not downloaded")))
             }
             Err(error) if error.is_not_found() => Ok(None),
             Err(Error::TooLarge { limit, .. }) => Ok(Some(ConfigFile::ignored(format!(
                 "the file exceeds the limit of {limit} bytes"
             )))),
-            Err(error) if error.is_denied() => {
-                Ok(Some(ConfigFile::ignored("access denied".to_owned())))
-            }
+            Err(error) if error.is_denied() => Ok(Some(ConfigFile::ignored("access denied"))),
             Err(error) => Err(error),
         }
     }

@@ -8,7 +8,7 @@ use super::memory::MemoryPermit;
 use crate::base::{Callback, RangeBytes};
 use crate::count::needs_config;
 use crate::error::Error;
-use crate::formats::{FileHeader, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, Step};
+use crate::formats::{FileHeader, HeaderError, HeaderErrorKind, RepoPath, Step};
 
 impl Call {
     /// Reads and checks the header of a file, starting with the range `first`.
@@ -22,18 +22,9 @@ impl Call {
         self.parse_start(&path, start, permit).await
     }
 
-    /// Parses and checks the header of a single file, given its first bytes.
-    pub(super) async fn parse_header(
-        &self,
-        path: &RepoPath,
-        first: RangeBytes,
-    ) -> Result<FileHeader, Error> {
-        Ok(self.parse_start(path, first, MemoryPermit::default()).await?.header)
-    }
-
     /// Parses and checks the header of a file, given its first bytes. Reads the missing bytes, and reads the
     /// configuration if a tensor needs it.
-    async fn parse_start(
+    pub(super) async fn parse_start(
         &self,
         path: &RepoPath,
         first: RangeBytes,
@@ -50,32 +41,19 @@ impl Call {
         let mut requested = Vec::new();
         loop {
             let length = bytes.len();
-            let step = move || advance(parser, start, bytes, file_size);
-            let parsed = self.state.work.run(length, step);
-            match parsed.await.map_err(|source| self.header_error(path, source))? {
-                ParseStep::Incomplete { missing, parser: continued } => {
-                    let is_continued = reserved.contains(&missing.start);
-                    let from = if is_continued { reserved.end } else { missing.start };
-                    self.reserve(path, missing.end.saturating_sub(from)).await?;
-                    reserved = missing.start..missing.end.max(from);
-                    (start, bytes) = (prefix, take(&mut prefetched));
-                    if bytes.is_empty() {
-                        // The parser of a custom format could request the same bytes, or the end of the file, forever.
-                        let range = missing.start.min(file_size)..missing.end.min(file_size);
-                        if requested.contains(&range) {
-                            return Err(self.header_error(path, no_progress(&missing)));
-                        }
-                        requested.push(range);
-                        // Holding one permit while waiting for another could deadlock.
-                        drop(take(&mut permit));
-                        held = held.saturating_add(missing.end.saturating_sub(missing.start));
-                        permit = self.context.memory.acquire(held).await;
-                        start = missing.start;
-                        bytes = self.read_rest(path, missing, file_size).await?;
-                    }
-                    parser = continued;
-                }
-                ParseStep::Complete { header, needs_config } => {
+            let advance = move || {
+                let step = parser.advance(start, bytes, Some(file_size))?;
+                let needs_config = matches!(&step, Step::Done(header) if needs_config(header));
+                Ok((step, parser, needs_config))
+            };
+            let advanced = self.state.work.run(length, advance).await;
+            let (step, continued, needs_config) =
+                advanced.map_err(|source| self.header_error(path, source))?;
+            let missing = match step {
+                Step::Read(missing) => missing,
+                Step::Done(header) => {
+                    // It may contain the bytes of the header.
+                    drop(continued);
                     let checked = header.check_file_size(file_size);
                     checked.map_err(|source| self.header_error(path, source))?;
                     if let Some(Callback(on_header)) = &self.context.on_header {
@@ -86,8 +64,29 @@ impl Call {
                         // The result is used when all headers are complete.
                         let _ = self.config().await;
                     }
-                    return Ok(UncountedHeader::new(header, permit));
+                    permit.shrink_to(header.tensors().memory());
+                    return Ok(UncountedHeader { header, permit });
                 }
+            };
+            parser = continued;
+            let is_continued = reserved.contains(&missing.start);
+            let from = if is_continued { reserved.end } else { missing.start };
+            self.reserve(path, missing.end.saturating_sub(from)).await?;
+            reserved = missing.start..missing.end.max(from);
+            (start, bytes) = (prefix, take(&mut prefetched));
+            if bytes.is_empty() {
+                // The parser of a custom format could request the same bytes, or the end of the file, forever.
+                let range = missing.start.min(file_size)..missing.end.min(file_size);
+                if requested.contains(&range) {
+                    return Err(self.header_error(path, no_progress(&missing)));
+                }
+                requested.push(range);
+                // Holding one permit while waiting for another could deadlock.
+                drop(take(&mut permit));
+                held = held.saturating_add(missing.end.saturating_sub(missing.start));
+                permit = self.context.memory.acquire(held).await;
+                start = missing.start;
+                bytes = self.read_rest(path, missing, file_size).await?;
             }
         }
     }
@@ -130,41 +129,6 @@ fn no_progress(range: &Range<u64>) -> HeaderError {
 /// A header that is not yet counted.
 pub(super) struct UncountedHeader {
     pub(super) header: FileHeader,
-    /// The memory permit, held until the header is counted.
+    /// The permit for the memory of the parsed header, held until the header is counted.
     pub(super) permit: MemoryPermit,
-}
-
-impl UncountedHeader {
-    /// Shrinks the permit to the memory of the parsed header.
-    fn new(header: FileHeader, mut permit: MemoryPermit) -> Self {
-        permit.shrink_to(header.tensors().memory());
-        Self { header, permit }
-    }
-}
-
-/// One step of parsing a header.
-enum ParseStep {
-    Incomplete {
-        /// The range that the parser needs.
-        missing: Range<u64>,
-        parser: Box<dyn HeaderParser>,
-    },
-    Complete {
-        header: FileHeader,
-        /// True if the configuration could change the count of a tensor.
-        needs_config: bool,
-    },
-}
-
-/// Feeds a parser. Once the header is complete, the parser and its bytes are dropped.
-fn advance(
-    mut parser: Box<dyn HeaderParser>,
-    start: u64,
-    bytes: Vec<u8>,
-    file_size: u64,
-) -> Result<ParseStep, HeaderError> {
-    Ok(match parser.advance(start, bytes, Some(file_size))? {
-        Step::Read(missing) => ParseStep::Incomplete { missing, parser },
-        Step::Done(header) => ParseStep::Complete { needs_config: needs_config(&header), header },
-    })
 }

@@ -33,7 +33,7 @@ impl Call {
         }
         let path = match &self.context.target {
             Target::Folder(folder) => RepoPath::join(folder.as_ref(), INDEX_NAME),
-            Target::Index(path) => path.clone(),
+            Target::File(path) if path.is_index() => path.clone(),
             Target::File(_) | Target::Shards(_) | Target::Quantization(_) => return Ok(None),
         };
         let Some(Fetched { value: json, commit, .. }) =

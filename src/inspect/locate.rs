@@ -5,7 +5,7 @@ use std::pin::pin;
 use futures::future::{BoxFuture, Either, FutureExt, select};
 
 use super::Target;
-use super::call::Call;
+use super::call::{Call, CallContext};
 use super::files::CallFiles;
 use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
 use crate::base::RangeBytes;
@@ -85,8 +85,7 @@ impl Call {
 
     async fn find(&self) -> Result<Located, Error> {
         match &self.context.target {
-            Target::File(path) => self.find_file(&self.files, path).await,
-            Target::Index(path) => self.find_index(&self.files, path).await,
+            Target::File(path) => self.find_path(&self.files, path).await,
             Target::Shards(path) => self.find_shards(path).await,
             Target::Folder(None) => self.search(None).await,
             Target::Folder(Some(folder)) => self.find_folder(folder).await,
@@ -94,16 +93,18 @@ impl Call {
         }
     }
 
-    async fn find_file(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
-        let first = self.context.options.plan.first_range(&self.context.formats, path);
+    /// Starts reading a weight file or an index.
+    async fn find_path(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
+        let CallContext { options, formats, limits, .. } = &*self.context;
+        if path.is_index() {
+            self.context.before_allocation(files.cached_length(path)).await;
+            let Fetched { value, commit, .. } = files.stream(path, limits.index).await?;
+            let weights = FoundWeights::Index { path: path.clone(), stream: value };
+            return Ok(Located::new(weights, commit));
+        }
+        let first = options.plan.first_range(formats, path);
         let Fetched { value, commit, .. } = files.read_range(path, first).await?;
         Ok(Located::new(FoundWeights::File { path: path.clone(), start: value }, commit))
-    }
-
-    async fn find_index(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
-        self.context.before_allocation(files.cached_length(path)).await;
-        let Fetched { value, commit, .. } = files.stream(path, self.context.limits.index).await?;
-        Ok(Located::new(FoundWeights::Index { path: path.clone(), stream: value }, commit))
     }
 
     /// Finds the weights in a folder, or in the whole backend.
@@ -147,8 +148,8 @@ impl Call {
     /// Requests both standard names concurrently: doing so sequentially would cost every sharded repository a round
     /// trip. If both exist, the single file wins, as in the loaders, and the index is dropped.
     async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Located, Error> {
-        let file = pin!(self.find_file(&self.files, single));
-        let shards = pin!(self.find_index(&self.files, index));
+        let file = pin!(self.find_path(&self.files, single));
+        let shards = pin!(self.find_path(&self.files, index));
         match select(file, shards).await {
             Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
             Either::Left((file, _)) => file,
@@ -278,7 +279,7 @@ impl Call {
     /// `None` if files cannot be listed.
     pub(super) async fn list_layout(&self) -> Result<Option<(Layout, Option<CommitSha>)>, Error> {
         let above = match &self.context.target {
-            Target::Index(path) => path.folder(),
+            Target::File(path) if path.is_index() => path.folder(),
             target => target.folder().cloned(),
         };
         let listed = self.files.list(above.as_ref()).await?;
@@ -302,16 +303,10 @@ impl Call {
                 let first = Plan::Exact.first_range(&self.context.formats, &shards[0]);
                 files.read_range(&shards[0], first).await?.commit
             };
-            return Ok(Located::new(
-                FoundWeights::Shards { path: set.path.clone(), shards },
-                commit,
-            ));
+            let weights = FoundWeights::Shards { path: set.path.clone(), shards };
+            return Ok(Located::new(weights, commit));
         }
-        let found = if set.path.is_index() {
-            self.find_index(&files, &set.path).await?
-        } else {
-            self.find_file(&files, &set.path).await?
-        };
+        let found = self.find_path(&files, &set.path).await?;
         // If the response has no commit, the commit in its URL applies.
         Ok(Located { commit: found.commit.or(known), ..found })
     }

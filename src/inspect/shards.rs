@@ -13,6 +13,7 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use super::call::{Call, CallContext, OnFailure, ReadMode};
 use super::header::UncountedHeader;
 use super::locate::FoundWeights;
+use super::memory::MemoryPermit;
 use crate::backends::{Fetched, FileStream};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::base::{BodyEvent, Callback, Progress, RangeBytes};
@@ -71,8 +72,10 @@ impl Call {
     async fn read_file(&self, path: RepoPath, start: RangeBytes) -> Result<SetReads, Error> {
         let (mut assembly, mut failures) =
             (ReportBuilder::new_single(self.mode.keep_headers), Vec::new());
-        match self.parse_header(&path, start).await {
-            Ok(header) => assembly = self.add_header(assembly, path.clone(), header).await,
+        match self.parse_start(&path, start, MemoryPermit::default()).await {
+            Ok(UncountedHeader { header, .. }) => {
+                assembly = self.add_header(assembly, path.clone(), header).await;
+            }
             Err(error) if self.mode.on_failure == OnFailure::Continue => {
                 failures.push((path.clone(), error));
             }

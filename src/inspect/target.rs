@@ -15,10 +15,8 @@ use crate::report::Finding;
 /// The part of a source that a call reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A weight file.
+    /// A weight file, or the shards of an index.
     File(RepoPath),
-    /// The shards of an index.
-    Index(RepoPath),
     /// Shards without an index, as a path with a `*` in place of the shard number.
     Shards(RepoPath),
     /// The weights in a folder, or in the whole source.
@@ -33,15 +31,10 @@ impl Target {
         let is_file = |path: &RepoPath| formats.find(path.as_str()).is_some();
         match path {
             Some(path) if is_shard_pattern(formats, &path) => Self::Shards(path),
-            Some(path) if is_file(&path) || path.is_index() => Self::from_file(path),
+            Some(path) if is_file(&path) || path.is_index() => Self::File(path),
             Some(path) if formats.is_quantization(path.as_str()) => Self::Quantization(path),
             folder => Self::Folder(folder),
         }
-    }
-
-    /// Returns the target for the path of a file: an index if it is named like one, or else weights.
-    pub(crate) fn from_file(path: RepoPath) -> Self {
-        if path.is_index() { Self::Index(path) } else { Self::File(path) }
     }
 
     /// Returns the finding for one shard of a model.
@@ -86,7 +79,7 @@ pub(crate) async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, 
             Target::Quantization(name)
         }
         Err(error) => return Err(Error::from_io(path.display().to_string(), error)),
-        Ok(_) => Target::from_file(name),
+        Ok(_) => Target::File(name),
     };
     Ok((folder, target))
 }

@@ -80,9 +80,10 @@ impl Call {
     async fn verify_main(&mut self) -> Result<(VerifyReport, Option<Layout>), Error> {
         let mut located = self.locate().await?;
         let mut failed = None;
-        if located.layout.is_none()
-            && matches!(self.context.target, Target::Folder(_) | Target::Index(_))
-        {
+        let target = &self.context.target;
+        let is_listed = matches!(target, Target::Folder(_))
+            || matches!(target, Target::File(path) if path.is_index());
+        if is_listed && located.layout.is_none() {
             let (found, listed) = located.poll_alongside(self.list_layout()).await;
             located = found;
             match listed {

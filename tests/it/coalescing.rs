@@ -1,4 +1,4 @@
-//! Equal concurrent calls share one read, and readers share cached headers.
+//! Equal concurrent calls share one read, readers share cached headers, and a missing repository is remembered.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -107,7 +107,7 @@ async fn a_call_ends_if_all_its_callers_are_dropped() {
 }
 
 #[tokio::test]
-async fn concurrent_calls_share_an_error() {
+async fn concurrent_calls_share_an_error_and_a_missing_repository_is_remembered() {
     let hub = hub();
     let client = support::client(&hub);
     let is_missing = |error: Error| error.kind() == ErrorKind::RepoNotFound;
@@ -117,8 +117,19 @@ async fn concurrent_calls_share_an_error() {
     let calls = (0..CALLS).map(|_| missing.count());
     assert!(join_all(calls).await.into_iter().all(not_found));
     assert_eq!(requests(&hub), 1);
+
     assert!(not_found(missing.count().await));
-    assert_eq!(requests(&hub), 1, "only calls in flight are shared");
+    assert!(not_found(client.model("org/none").count().await));
+    assert!(client.model("org/none").weight_sets().await.is_err());
+    assert_eq!(requests(&hub), 0, "it is remembered");
+    assert!(not_found(missing.clone().cache_mode(CacheMode::Revalidate).count().await));
+    assert_eq!(requests(&hub), 1, "unless the call says otherwise");
+
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    tokio::time::resume();
+    assert!(not_found(missing.count().await));
+    assert_eq!(requests(&hub), 1, "for a short time");
 }
 
 #[tokio::test]
@@ -130,7 +141,7 @@ async fn concurrent_calls_of_different_tokens_are_separate() {
     let found = join_all(calls).await.into_iter().map(|result| result.is_ok());
     assert_eq!(found.collect::<Vec<_>>(), [true, false, false, true]);
     let allowed = client.with_token("hf_b").unwrap().model("org/private").count().await;
-    assert!(allowed.is_ok(), "a missing repository is not remembered");
+    assert!(allowed.is_ok(), "another token's missing repository is not remembered");
 }
 
 /// The response that names the commit shows that its reader may read it.

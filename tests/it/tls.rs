@@ -1,5 +1,7 @@
 //! HTTPS with trusted and untrusted certificates, over HTTP/1.1 and HTTP/2, and through a proxy.
 
+mod preconnect;
+
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

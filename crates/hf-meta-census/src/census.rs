@@ -172,8 +172,7 @@ impl Census {
         let progress = self.settings.progress.clone();
         let run = ReadRun::start(&self.storage, manifest, parts, &existing, previous, progress);
         let mut run = run.await?;
-        let reader = RepoReader::new(&self.client);
-        let reads = Reads::new(reader, self.settings.clone());
+        let reads = Reads::new(RepoReader::new(&self.client), self.settings.clone());
         // On the heap, because it contains the state of a file that is written.
         let read = Box::pin(run.read_parts(reads)).await;
         let stored = run.store_incomplete().await;

@@ -57,7 +57,7 @@ pub use self::diff::{CensusChange, ChangeKind, diff, verify};
 pub use self::error::CensusError;
 pub use self::listing::Listing;
 pub use self::manifest::{ListedRepo, Manifest, read_names};
-pub use self::publish::PublishOptions;
+pub use self::publish::{PublishOptions, TensorRow};
 pub use self::reads::{CensusProgress, CensusStop};
 pub use self::row::{
     ActiveParameters, CensusRow, ComponentCount, DtypeSums, OtherWeightSet, SCHEMA_VERSION,

@@ -146,7 +146,8 @@ impl Listing {
         while let Some(mut page) = footer.next.take().filter(|_| footer.listed < limit) {
             let (models, next) = loop {
                 let requested = self.request(client, &page).await;
-                match with_limit(&page, |models| models / 2).filter(|_| is_too_large(&requested)) {
+                let is_too_large = matches!(&requested, Err(CensusError::Hub(error)) if error.kind() == ErrorKind::TooLarge);
+                match with_limit(&page, |models| models / 2).filter(|_| is_too_large) {
                     Some(smaller) => page = smaller,
                     None => break requested?,
                 }
@@ -179,17 +180,11 @@ impl Listing {
     /// Returns the URL of the first page, in descending order of time.
     fn first_page(&self, client: &Client) -> Result<Url> {
         let sort = if self.since.is_some() { "lastModified" } else { "createdAt" };
+        let limit = self.limit.unwrap_or(MODELS_PER_PAGE).clamp(1, MODELS_PER_PAGE);
         let mut url = parse_url(&format!("{}/api/models", client.endpoint()))?;
         url.query_pairs_mut()
             .extend_pairs(&self.conditions)
-            .extend_pairs([
-                ("sort", sort),
-                ("direction", "-1"),
-                (
-                    "limit",
-                    &self.limit.unwrap_or(MODELS_PER_PAGE).clamp(1, MODELS_PER_PAGE).to_string(),
-                ),
-            ])
+            .extend_pairs([("sort", sort), ("direction", "-1"), ("limit", &limit.to_string())])
             .extend_pairs(PROPERTIES.split(' ').map(|property| ("expand[]", property)));
         Ok(url)
     }
@@ -231,10 +226,6 @@ impl Listing {
         }
         Ok((changed, next.map(String::from)))
     }
-}
-
-fn is_too_large<T>(requested: &Result<T>) -> bool {
-    matches!(requested, Err(CensusError::Hub(error)) if error.kind() == ErrorKind::TooLarge)
 }
 
 /// Returns the URL of a page with another number of models; `None` if that is zero.

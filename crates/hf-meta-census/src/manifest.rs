@@ -168,11 +168,7 @@ impl Manifest {
             Repos::Parquet(table) => table.rows(&rows)?.try_collect()?,
         };
         let repos = rows.zip(repos).filter(|(at, _)| !self.duplicates.contains(at));
-        let normalized = repos.map(|(_, mut repo)| {
-            repo.normalize();
-            repo
-        });
-        Ok(normalized.collect())
+        Ok(repos.map(|(_, repo)| repo).update(|repo| _ = repo.normalize()).collect())
     }
 }
 

@@ -14,7 +14,7 @@ use arrow_ipc::CompressionType;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use itertools::Itertools;
-use serde::Serialize;
+use serde_json::json;
 
 use super::census::Census;
 use super::error::{Result, failed_to};
@@ -31,16 +31,6 @@ const ROWS_PER_RUN: usize = 4_096;
 
 /// The maximum number of runs to merge at a time. One page of each column of each run is in memory.
 const MAX_RUNS: usize = 16;
-
-/// The metadata in the footer of a packed file.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PackFooter<'a> {
-    /// The versions of the counting rules of the rows.
-    rules: BTreeSet<String>,
-    schema_version: i64,
-    tool: &'a str,
-}
 
 impl Census {
     /// Writes all rows to one Parquet file, sorted by repository: a local file, the URL of an object, or `-`. Returns the
@@ -66,7 +56,8 @@ impl Census {
             merger.add(sorted(rows))?;
         }
         let rows = self.until_stopped(merger.finish());
-        let footer = PackFooter { rules, schema_version: SCHEMA_VERSION, tool: &self.tool };
+        let (version, tool) = (SCHEMA_VERSION, &self.tool);
+        let footer = json!({ "rules": rules, "schemaVersion": version, "tool": tool });
         let object = Storage::open_object(file)?;
         if object.is_none() && file != "-" {
             return publish(file.as_ref(), &footer, rows);

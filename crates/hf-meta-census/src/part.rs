@@ -8,8 +8,7 @@ use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 use super::error::{CensusError, Result};
-use super::manifest::ListedRepo;
-use super::manifest::Manifest;
+use super::manifest::{ListedRepo, Manifest};
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
 use super::stored_header::StoredHeader;

@@ -5,6 +5,7 @@ use std::{fs, io};
 
 use chrono::DateTime;
 use itertools::Itertools;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::census::Census;
@@ -12,7 +13,8 @@ use super::error::{Result, failed_to};
 use super::row::CensusRow;
 use super::run::{CensusRun, read_runs};
 use super::stored_header::StoredHeader;
-use super::table::{TableRow, documentation, publish};
+use super::table::{TableRow, documentation, integer, publish, rows};
+use hf_meta::formats::TensorInfo;
 
 /// The settings of a publication.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,38 @@ pub struct PublishOptions {
     pub title: Option<String>,
     /// The license of the tables, such as `cc0-1.0`.
     pub license: Option<String>,
+    /// `true` to add the table `tensors`, which is by far the largest.
+    pub tensors: bool,
+}
+
+/// A tensor in a stored header.
+///
+/// The fields are the columns of the `tensors` table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TensorRow {
+    /// The repository name in the list.
+    pub repo: String,
+    /// The commit.
+    pub commit: String,
+    /// The path of the file.
+    pub path: String,
+    /// The name of the tensor.
+    pub name: String,
+    /// The dtype, such as `BF16`.
+    pub dtype: String,
+    /// The size of each dimension; empty for a scalar.
+    pub shape: Vec<i64>,
+    /// The offset of the data in bytes, relative to the end of the header.
+    pub offset: i64,
+    /// The size of the data in bytes.
+    pub bytes: i64,
+}
+
+impl TableRow for TensorRow {
+    const NAME: &str = "The table `tensors`";
+    const KEY: &[&str] = &["repo", "path", "name"];
+    const BATCH_ROWS: usize = 2_048;
 }
 
 /// A published table.
@@ -67,17 +101,44 @@ impl Census {
         let files = publish(&file("files"), &(), headers)?;
         let runs = read_runs(&self.storage).await?;
         publish(&file("runs"), &(), runs.iter().cloned().map(Ok))?;
-        let tables = [
+        let mut tables = vec![
             PublishedTable::new::<CensusRow>(repos),
             PublishedTable::new::<StoredHeader>(files),
             PublishedTable::new::<CensusRun>(runs.len()),
         ];
+        if options.tensors {
+            let headers = rows::<StoredHeader>(&file("files"))?;
+            let tensors = headers.map_ok(|header| header.tensors()).flatten_ok();
+            let tensors = publish(&file("tensors"), &(), tensors)?;
+            tables.push(PublishedTable::new::<TensorRow>(tensors));
+        } else if file("tensors").exists() {
+            // It belongs to an earlier publication.
+            fs::remove_file(file("tensors")).map_err(failed_to("delete", file("tensors")))?;
+        }
         let write = |name: &str, text: String| {
             fs::write(folder.join(name), text).map_err(failed_to("write", folder.join(name)))
         };
         write("SCHEMA.md", schema_page(&tables))?;
         write("README.md", data_card(&tables, &runs, options))?;
         Ok(repos)
+    }
+}
+
+impl StoredHeader {
+    /// Returns the tensors in a header; none if the file has no header.
+    fn tensors(&self) -> Vec<TensorRow> {
+        let Some(header) = self.parse() else { return Vec::new() };
+        let row = |(name, tensor): (&str, TensorInfo)| TensorRow {
+            repo: self.repo.clone(),
+            commit: self.commit.clone(),
+            path: self.path.clone(),
+            name: name.to_owned(),
+            dtype: tensor.dtype.to_string(),
+            shape: tensor.shape.iter().copied().map(integer).collect(),
+            offset: integer(tensor.data_offsets.0),
+            bytes: integer(tensor.data_offsets.1.saturating_sub(tensor.data_offsets.0)),
+        };
+        header.tensors().iter().map(row).collect()
     }
 }
 

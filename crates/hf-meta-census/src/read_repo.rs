@@ -1,6 +1,6 @@
 //! Reads repositories: their rows, and the headers from which the rows are computed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use itertools::Itertools;
 use super::manifest::ListedRepo;
 use super::row::{CensusRow, ComponentCount, MODULES};
 use super::stored_header::{LayoutHasher, MAX_HEADER_BYTES, StoredHeader, digest_from_hex};
+use super::table::lock;
 use hf_meta::formats::RepoPath;
 use hf_meta::formats::weight_sets::PIPELINE;
 use hf_meta::report::{CountReport, Plan};
@@ -50,7 +51,11 @@ impl RepoReader {
         let (began, meter) = (Instant::now(), self.client.start_call());
         let model = |commit: Option<&str>| {
             let model = self.client.model(&listed.repo).revision(commit).plan(Plan::Prefetch);
-            with_files(model.meter(&meter).large_calls(&self.large), listed)
+            let model = model.meter(&meter).large_calls(&self.large);
+            match &listed.files {
+                Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
+                None => model,
+            }
         };
         let main = model(listed.commit.as_deref()).other_sets(listed.files.is_some());
         let mut sets = SetReader::new(&self.client);
@@ -112,15 +117,6 @@ impl RepoReader {
     }
 }
 
-/// Sets the files of a repository if the list contains them.
-fn with_files(model: Model, listed: &ListedRepo) -> Model {
-    match &listed.files {
-        // A file with an invalid path cannot be requested, so it is ignored.
-        Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
-        None => model,
-    }
-}
-
 /// The counts of a set of weights, or of several that are loaded together.
 struct Counted {
     report: CountReport,
@@ -132,6 +128,7 @@ struct Counted {
 }
 
 /// Counts sets of weights that are loaded together, and keeps their headers and the hashes of their layout.
+#[derive(Default)]
 struct SetReader {
     /// The stored bytes to count; `None` to read from the Hub.
     stored: Option<HeaderBytes>,
@@ -240,10 +237,6 @@ impl SetReader {
         let files = report.filepaths.iter().filter(|path| !path.is_index());
         Some(files.filter_map(|path| digest_from_hex(headers.sha256(path)?)).collect())
     }
-}
-
-fn lock(hasher: &Mutex<LayoutHasher>) -> MutexGuard<'_, LayoutHasher> {
-    hasher.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads the weights of a row again, and returns the row with the new counts. Fails if another attempt may succeed.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::mem::take;
 use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::{Either, select};
@@ -17,6 +17,7 @@ use super::error::{CensusError, Result};
 use super::manifest::ListedRepo;
 use super::read_repo::{RepoRead, RepoReader};
 use super::row::CensusRow;
+use super::table::lock;
 use hf_meta::{Error, ErrorKind};
 
 /// The number of consecutive failures that begin an outage. A few repositories in a row may fail for their own reasons.
@@ -285,11 +286,11 @@ impl ProgressReporter {
 
     /// Forgets the progress of the previous run.
     pub(super) fn reset(&self) {
-        *self.lock() = CensusProgress::default();
+        *lock(&self.current) = CensusProgress::default();
     }
 
     pub(super) fn current(&self) -> CensusProgress {
-        *self.lock()
+        *lock(&self.current)
     }
 
     /// Counts a repository and reports the progress.
@@ -302,14 +303,10 @@ impl ProgressReporter {
 
     /// Changes the progress and reports it.
     pub(super) fn update(&self, change: impl FnOnce(&mut CensusProgress)) {
-        let mut progress = self.lock();
+        let mut progress = lock(&self.current);
         change(&mut progress);
         if let Some(report) = &self.on_progress {
             report(*progress);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CensusProgress> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

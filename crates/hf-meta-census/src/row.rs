@@ -279,17 +279,13 @@ impl CensusRow {
 
     fn set_report(&mut self, report: &CountReport) {
         let sums = report.parameter_count.totals();
-        if [sums.parameters, sums.elements, sums.bytes]
-            .iter()
-            .any(|sum| *sum > i64::MAX.cast_unsigned())
-        {
+        let is_too_large = |sum: u64| i64::try_from(sum).is_err();
+        if [sums.parameters, sums.elements, sums.bytes].into_iter().any(is_too_large) {
             let error = "the totals overflow 63 bits".to_owned();
             return self.set_failure("malformed", "countOverflow", error);
         }
         if sums.tensors == 0 { "empty" } else { "ok" }.clone_into(&mut self.status);
-        if let Some(commit) = &report.commit {
-            self.commit = Some(commit.to_string());
-        }
+        self.commit = report.commit.as_ref().map(ToString::to_string);
         self.format = Some(report.format.to_owned());
         self.sharded = Some(report.sharded);
         self.files = Some(integer(report.file_count() as u64));

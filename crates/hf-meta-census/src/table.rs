@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Seek, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -66,7 +66,7 @@ pub(super) trait SortedRow: TableRow {
 pub fn schema<Row: TableRow>() -> SchemaRef {
     // Schemas are needed for each batch, and building one takes milliseconds.
     static SCHEMAS: Mutex<BTreeMap<&str, SchemaRef>> = Mutex::new(BTreeMap::new());
-    let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut schemas = lock(&SCHEMAS);
     Arc::clone(schemas.entry(Row::NAME).or_insert_with(new_schema::<Row>))
 }
 
@@ -101,6 +101,11 @@ fn new_schema<Row: TableRow>() -> SchemaRef {
 pub(super) fn documentation<Row: TableRow>() -> &'static str {
     let (_, section) = TABLES.split_once(&format!("\n# {}\n", Row::NAME)).unwrap_or_default();
     section.split("\n# ").next().unwrap_or_default().trim()
+}
+
+/// Locks a value. A panic of another holder does not matter.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Converts a number. The totals of a row were checked, and no other number is larger.

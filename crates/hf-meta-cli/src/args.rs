@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
@@ -32,6 +32,10 @@ pub(crate) struct Args {
     /// Suppress progress and warnings, but not errors
     #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 500)]
     pub(crate) quiet: bool,
+
+    /// Print no colors, as with `--color never`
+    #[arg(long, global = true, hide_short_help = true, display_order = 500)]
+    no_color: bool,
 
     #[command(flatten)]
     pub(crate) inspect: InspectArgs,
@@ -77,6 +81,7 @@ impl Args {
     /// Returns the color option of the subcommand, or else the one before it.
     pub(super) fn color(&self) -> ColorArgs {
         let color = match &self.command {
+            _ if self.no_color => Some(ColorArgs { color: Some(ColorChoice::Never) }),
             Some(Command::Verify(verify)) => Some(verify.color),
             Some(Command::Diff(diff)) => Some(diff.color),
             _ => None,

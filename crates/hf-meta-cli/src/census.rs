@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 
 use chrono::DateTime;
 use clap::Subcommand;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use futures::FutureExt;
 use futures::future::{Either, select};
 use hf_meta::Client;
 use hf_meta::report::text::{counted, escape, parse_seconds, thousands};
 use hf_meta_census::{
-    Census, CensusChange, CensusError, CensusProgress, CensusSummary, ChangeKind, Listing,
-    MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
+    Census, CensusChange, CensusError, CensusProgress, CensusSummary, Listing, MAX_HEADER_BYTES,
+    MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::connection::ConnectionArgs;
 use super::exit::{CommandError, ExitStatus, failed_to};
@@ -54,7 +55,7 @@ struct QuotaArgs {
     contact: Option<String>,
 
     /// Fraction of the Hub's quota to use, above 0 and up to 1; the rest is left to other programs
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1")]
+    #[arg(long, value_name = "SHARE", default_value = "1")]
     quota_share: f64,
 }
 
@@ -122,7 +123,7 @@ enum CensusCommand {
         target: String,
 
         /// Output folder
-        #[arg(long, short, value_name = "FOLDER")]
+        #[arg(long, short, value_name = "FOLDER", value_parser = output("a folder", &["parquet"]))]
         output: PathBuf,
 
         /// Title of the data set
@@ -132,6 +133,10 @@ enum CensusCommand {
         /// License of the counts, such as cc0-1.0
         #[arg(long, value_name = "ID")]
         license: Option<String>,
+
+        /// Add a table of all tensors
+        #[arg(long)]
+        tensors: bool,
     },
     /// Read a random sample again from the Hub and print the differences
     Verify {
@@ -176,7 +181,7 @@ struct ListArgs {
     since: Option<String>,
 
     /// Output file
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", value_parser = output("Parquet", OTHER_FORMATS))]
     output: PathBuf,
 
     #[command(flatten)]
@@ -231,7 +236,7 @@ pub(crate) async fn run(
     line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
     if !matches!(args.command, CensusCommand::Read(_) | CensusCommand::Retry { .. }) {
-        end_on_interrupt(line.clone());
+        end_on_interrupt(line, || None);
     }
     match &args.command {
         CensusCommand::List(list) => {
@@ -267,9 +272,10 @@ pub(crate) async fn run(
             diff(before, after, |change| changes.push(change)).await?;
             print_changes(&changes, *format, "no differences")
         }
-        CensusCommand::Publish { target, output, title, license } => {
+        CensusCommand::Publish { target, output, title, license, tensors } => {
             let census = Census::open(connection.builder().build()?, target)?;
-            let options = PublishOptions { title: title.clone(), license: license.clone() };
+            let (title, license) = (title.clone(), license.clone());
+            let options = PublishOptions { title, license, tensors: *tensors };
             let repos = census.tool(tool()).publish(output, &options).await?;
             print_written(&counted(repos as u64, "row"), output)
         }
@@ -419,10 +425,7 @@ async fn until_signal(
         Either::Right((signal, run)) => (signal, run),
     };
     census.stop_handle().stop();
-    line.hidden_while(|| {
-        // A failure to write to stderr must not affect the census.
-        let _ = writeln!(anstream::stderr(), "interrupted: storing all complete rows");
-    });
+    line.print("interrupted: storing all complete rows");
     match select(run, pin!(listen()?)).await {
         Either::Left((Err(error), _)) if !matches!(error, CensusError::Incomplete { .. }) => {
             Err(error.into())
@@ -442,10 +445,8 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
     if summary.not_recounted > 0 {
         let rows = counted(summary.not_recounted as u64, "row");
         // A failure to write to stderr must not affect the exit status.
-        let _ = writeln!(
-            anstream::stderr(),
-            "{rows} kept their earlier counts, because their headers are not stored"
-        );
+        let reason = "because their headers are not stored";
+        let _ = writeln!(anstream::stderr(), "{rows} kept their earlier counts, {reason}");
     }
     Ok(if summary.failed() == 0 { ExitStatus::Success } else { ExitStatus::Remote })
 }
@@ -456,18 +457,13 @@ fn print_changes(
     format: OutputFormat,
     none: &str,
 ) -> Result<ExitStatus, CommandError> {
-    let kind = |change: &CensusChange| match change.change {
-        ChangeKind::Added => "added".to_owned(),
-        ChangeKind::Removed => "removed".to_owned(),
-        _ => "changed".to_owned(),
-    };
     let text = |value: &Value| match value {
         Value::Null => String::new(),
         Value::String(text) => escape(text),
         value => escape(&value.to_string()),
     };
     let table = Table::new()
-        .text("change", |change: &&CensusChange| kind(change))
+        .text("change", |change: &&CensusChange| text(&json!(change.change)))
         .text("repo", |change| escape(&change.repo))
         .text("column", |change| change.column.clone().unwrap_or_default())
         .text("before", |change| text(&change.before))
@@ -489,12 +485,23 @@ fn print_written(rows: &str, target: &Path) -> Result<ExitStatus, CommandError> 
     Ok(ExitStatus::Success)
 }
 
-/// Parses a number greater than 0 and at most 1.
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err("must be a number above 0 and up to 1".to_owned()),
-    }
+/// The extensions of lists in other formats.
+const OTHER_FORMATS: &[&str] = &["csv", "json", "jsonl", "ndjson", "tsv", "txt"];
+
+/// Returns a parser of output paths that rejects the extensions of other formats.
+fn output(
+    format: &'static str,
+    others: &'static [&'static str],
+) -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(move |path| {
+        let extension = path.extension().unwrap_or_default();
+        match others.iter().find(|other| extension == **other) {
+            Some(other) => {
+                Err(format!("the output is {format}, so its name cannot end with .{other}"))
+            }
+            None => Ok(path),
+        }
+    })
 }
 
 /// Parses a slice such as `0/4`.
@@ -515,14 +522,6 @@ mod tests {
         assert_eq!(slice("0/4"), Ok((0, 4)));
         for text in ["", "1", "4/4", "0/0", "-1/4", "a/b"] {
             assert!(slice(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_share_is_above_0_and_up_to_1() {
-        assert_eq!(share("0.5"), Ok(0.5));
-        for text in ["", "0", "-1", "1.1", "NaN", "x"] {
-            assert!(share(text).is_err(), "{text}");
         }
     }
 }

@@ -12,6 +12,7 @@ use clap_complete::env::Shells;
 use super::connection::hiding;
 use super::exit::{CommandError, ExitStatus};
 use super::output::print_bytes;
+use super::table::with_backslashes;
 
 /// The variable with which a shell requests candidates. Its value is the name of the shell.
 const SHELL_VARIABLE: &str = "HF_META_COMPLETE";
@@ -20,6 +21,15 @@ const SHELL_VARIABLE: &str = "HF_META_COMPLETE";
 /// itself has to complete.
 const ZSH_FIRST_COMPLETION: &str =
     "[[ $funcstack[1] == _hf-meta ]] && _clap_dynamic_completer_hf_meta\n";
+
+/// Two lines of the script for zsh, which is to show subcommands before folders.
+const ZSH_GROUPS: [&str; 2] = [
+    "[[ -n $dirs ]] && _describe -V 'values' dirs -S '/' -r '/'\n",
+    "[[ -n $other ]] && _describe -V 'values' other\n",
+];
+
+/// The characters that bash interprets in a word.
+const BASH_SPECIAL: &str = " \t'\"\\$`&;|<>()*?[]{}!#";
 
 /// Print shell completions
 #[derive(Debug, clap::Args)]
@@ -39,10 +49,13 @@ pub(crate) fn run(args: &CompletionsArgs) -> Result<ExitStatus, CommandError> {
     if let Some(shell) = Shells::builtins().completer(&args.shell.to_string()) {
         shell.write_registration(SHELL_VARIABLE, "hf-meta", "hf-meta", "hf-meta", &mut script)?;
     }
+    let mut script = String::from_utf8_lossy(&script).into_owned();
     if args.shell == Shell::Zsh {
-        script.extend_from_slice(ZSH_FIRST_COMPLETION.as_bytes());
+        let [folders, others] = ZSH_GROUPS;
+        script = script.replace(folders, "").replace(others, &[others, folders].concat());
+        script += ZSH_FIRST_COMPLETION;
     }
-    print_bytes(&script)?;
+    print_bytes(script.as_bytes())?;
     Ok(ExitStatus::Success)
 }
 
@@ -55,7 +68,8 @@ pub(crate) fn answer_shell(
     let shells = Shells::builtins();
     let shell = shells.completer(&name)?;
     let words = arguments.iter().skip_while(|argument| *argument != "--").skip(1).cloned();
-    let words: Vec<_> = words.collect();
+    let is_bash = name == "bash";
+    let words: Vec<_> = words.map(|word| if is_bash { unescaped(word) } else { word }).collect();
     let index = env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
     let word = words.get(index.unwrap_or(words.len().saturating_sub(1)));
     // Options are candidates for words that begin with `-`, or if there are no others.
@@ -66,5 +80,15 @@ pub(crate) fn answer_shell(
     }
     let (mut candidates, folder) = (Vec::new(), env::current_dir().ok());
     let written = shell.write_complete(&mut command, words, folder.as_deref(), &mut candidates);
+    if is_bash {
+        let text = String::from_utf8_lossy(&candidates);
+        candidates = with_backslashes(&text, BASH_SPECIAL).into_bytes();
+    }
     Some(written.and_then(|()| io::stdout().write_all(&candidates)))
+}
+
+/// Removes the backslashes that bash passes on.
+fn unescaped(word: OsString) -> OsString {
+    let Some(text) = word.to_str() else { return word };
+    text.split("\\\\").map(|part| part.replace('\\', "")).collect::<Vec<_>>().join("\\").into()
 }

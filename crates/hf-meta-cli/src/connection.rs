@@ -8,10 +8,7 @@ use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, environment_
 /// The options for the connection to the Hub, before or after the name of a subcommand.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
-#[expect(
-    clippy::doc_markdown,
-    reason = "the comments are the help texts, in which markup would be printed"
-)]
+#[expect(clippy::doc_markdown, reason = "markup in a help text would be printed")]
 pub(crate) struct ConnectionArgs {
     /// URL of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]
     #[arg(long, hide_short_help = true, value_name = "URL", global = true)]
@@ -52,13 +49,19 @@ impl ConnectionArgs {
         flag.or_else(|| environment_token().map(|(_, source)| source))
     }
 
-    /// Builds a client from the environment and these options.
-    pub(crate) fn client(&self) -> Result<Client, Error> {
-        let builder = self.builder();
-        match self.cache() {
-            Some(cache) => builder.header_cache(cache).build(),
-            None => builder.build(),
+    /// Builds a client from the environment and these options. If they are unusable, returns an offline client, which
+    /// reads local files, and the error for all other sources.
+    pub(crate) fn client(&self) -> Result<(Client, Option<Error>), Error> {
+        let mut builder = self.builder();
+        if let Some(cache) = self.cache() {
+            builder = builder.header_cache(cache);
         }
+        let error = match builder.clone().build() {
+            Ok(client) => return Ok((client, None)),
+            Err(error) => error,
+        };
+        let local = builder.offline(true).build().map_err(|_| error.clone())?;
+        Ok((local, Some(error)))
     }
 
     /// Returns the header cache, unless it is disabled.
@@ -75,10 +78,7 @@ impl ConnectionArgs {
         if let Some(token) = &self.token {
             builder = builder.token(token);
         }
-        builder = builder.retry_policy(self.retry_policy());
-        if let Some(timeout) = self.timeout {
-            builder = builder.call_timeout(timeout);
-        }
+        builder = builder.retry_policy(self.retry_policy()).call_timeout(self.timeout);
         if self.offline {
             builder = builder.offline(true);
         }
@@ -87,11 +87,7 @@ impl ConnectionArgs {
 
     /// Returns the retry policy for requests.
     pub(crate) fn retry_policy(&self) -> RetryPolicy {
-        let policy = RetryPolicy::default();
-        match self.retries {
-            Some(retries) => policy.max_attempts(usize::from(retries) + 1),
-            None => policy,
-        }
+        RetryPolicy::default().max_attempts(usize::from(self.retries.unwrap_or(4)) + 1)
     }
 }
 

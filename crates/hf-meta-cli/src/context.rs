@@ -17,6 +17,7 @@ use super::error_report::{ErrorReport, HintContext, print_warnings};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::{RepoArg, RepoText};
+use super::signal;
 use super::stderr::{ProgressLine, ReadProgress, lock};
 
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
@@ -90,8 +91,12 @@ pub(crate) struct Sources<'a> {
 /// The client and the progress line of a subcommand.
 pub(crate) struct CommandContext {
     pub(crate) client: Client,
+    /// The error for sources that are not local, if the client cannot read them.
+    pub(crate) unusable: Option<Error>,
     pub(crate) line: ProgressLine,
     pub(crate) hints: HintContext,
+    /// True if a second run reads the headers from the cache.
+    pub(crate) keeps_headers: bool,
     /// True after the first page was printed.
     pub(crate) has_printed: Cell<bool>,
     /// True if the last output is a page.
@@ -118,14 +123,19 @@ impl CommandContext {
         let progress = Arc::new(ReadProgress::new(&self.client, args.len()));
         let shown = Arc::clone(&progress);
         let _line = self.line.show(None, move |max_width| shown.describe(max_width));
-        let repos = args.len();
+        let (interrupted, keeps_headers) = (Arc::clone(&progress), self.keeps_headers);
+        signal::end_on_interrupt(&self.line, move || interrupted.interrupted(keeps_headers));
+        let (repos, unusable) = (args.len(), self.unusable.clone());
         let (reading, selection) = (progress, sources.selection.clone());
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
         let reads = move |client: Client, source: RepoArg| {
             let (reading, meter) = (Arc::clone(&reading), client.start_call());
             let repo = reading.start(&source.display, &meter);
-            let model = selection.model(&client, &source);
+            let model = match &unusable {
+                Some(error) if !source.is_local() => Err(error.clone()),
+                _ => selection.model(&client, &source),
+            };
             let source =
                 source.with_selection(selection.revision.as_deref(), selection.path.as_deref());
             async move {

@@ -118,13 +118,10 @@ pub(crate) fn print_warnings(source: &RepoArg, findings: &[Finding]) -> io::Resu
         let (style, label) = severity_label(finding.severity().min(Severity::Warning));
         print_labeled("", style, label, &format!("{}: {finding}", source.display))?;
     }
+    let name = &source.display;
     match findings.len().saturating_sub(MAX_FINDINGS) as u64 {
         0 => Ok(()),
-        more => print_warning(&format!(
-            "{}: {} more; --json lists them all",
-            source.display,
-            thousands(more)
-        )),
+        more => print_warning(&format!("{name}: {} more; --json lists them all", thousands(more))),
     }
 }
 
@@ -136,7 +133,7 @@ pub(crate) fn print_warning(text: &str) -> io::Result<()> {
 /// Prints a text after a label to stderr, wrapped to the terminal.
 fn print_labeled(indent: &str, style: Style, label: &str, text: &str) -> io::Result<()> {
     let width = indent.len() + label.len() + 2;
-    let text = wrap_after_label(width, &escape(text), TerminalSize::from_stderr());
+    let text = wrap_after_label(width, &escape(text), TerminalSize::of(&io::stderr()));
     writeln!(anstream::stderr(), "{indent}{style}{label}{style:#}: {text}")
 }
 

@@ -1,5 +1,7 @@
 //! The command without a subcommand: inspects each source and prints one view of it.
 
+use std::io;
+
 use hf_meta::{CountReport, Error, Model, Weights};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
@@ -10,7 +12,7 @@ use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::table::OutputFormat;
 use super::terminal::{ColorArgs, IS_AGENT};
-use super::views::overview::{OverviewRow, SortKey, machine_columns};
+use super::views::overview::{OverviewRow, SortKey, columns};
 use super::views::{explain, headers, overview, parameters, tree};
 
 #[derive(Debug, clap::Args)]
@@ -124,12 +126,9 @@ impl View {
         matches!(self, Self::Json | Self::JsonSummary)
     }
 
-    /// Returns whether the view shows only counts, so that no headers are kept in memory.
-    fn needs_counts_only(self) -> bool {
-        matches!(
-            self,
-            Self::Parameters | Self::Explain | Self::Memory | Self::JsonSummary | Self::Overview(_)
-        )
+    /// Returns whether the view shows headers. Otherwise, none are kept in memory.
+    fn needs_headers(self) -> bool {
+        matches!(self, Self::Tensors | Self::Tree | Self::Metadata | Self::Json)
     }
 }
 
@@ -174,21 +173,6 @@ impl InspectArgs {
     }
 }
 
-/// The part of a result that the view needs.
-enum InspectedSource {
-    Counts(Box<CountReport>),
-    Headers(Box<Weights>),
-}
-
-impl InspectedSource {
-    fn report(&self) -> &CountReport {
-        match self {
-            Self::Counts(report) => report,
-            Self::Headers(weights) => weights.report(),
-        }
-    }
-}
-
 pub(crate) async fn run(
     args: &InspectArgs,
     context: &CommandContext,
@@ -201,59 +185,62 @@ pub(crate) async fn run(
         return overview(args, format, sources, context).await;
     }
     let (list_sets, memory) = (args.sets, args.memory);
-    let read = move |model: Model| async move {
-        let model = memory.apply(model.other_sets(list_sets));
-        Ok(if view.needs_counts_only() {
-            InspectedSource::Counts(Box::new(model.count().await?))
-        } else {
-            InspectedSource::Headers(Box::new(model.inspect().await?))
-        })
-    };
-    let print = |source: &RepoArg, inspected: Result<InspectedSource, Error>| match inspected {
-        Ok(inspected) => {
-            match &inspected {
-                InspectedSource::Counts(report) if view.is_json() => print_json(report)?,
-                InspectedSource::Headers(weights) if view.is_json() => match &args.filter {
-                    Some(filter) => print_json(&headers::filtered_json(weights, filter)?)?,
-                    None => print_json(weights)?,
-                },
-                InspectedSource::Counts(report) => context.print(|page| match view {
-                    View::Explain => explain::write(page, report),
-                    View::Memory => memory::write(page, report),
-                    _ => parameters::write(page, report),
-                })?,
-                InspectedSource::Headers(weights) if view == View::Tensors => {
-                    let (filter, several) = (args.filter.as_ref(), repos.len() > 1);
-                    context.print_rows(|page, is_first| {
-                        headers::write_tensors(page, weights, filter, args.sort, several, is_first)
-                    })?;
-                }
-                InspectedSource::Headers(weights) => context.print(|page| match view {
-                    View::Tree => {
-                        let depth = args.depth.map(usize::from);
-                        tree::write(page, weights, args.filter.as_ref(), depth)
-                    }
-                    _ => headers::write_metadata(page, weights),
-                })?,
+    if view.needs_headers() {
+        let read = move |model: Model| async move {
+            memory.apply(model.other_sets(list_sets)).inspect().await
+        };
+        let print = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
+            Ok(weights) => {
+                write_headers(args, view, repos.len() > 1, &weights, context)?;
+                context.warn(source, &weights.report().findings);
+                let status = unmatched(args, source, &weights);
+                Ok(status.unwrap_or_else(|| memory::status(weights.report())))
             }
-            context.warn(source, &inspected.report().findings);
-            let status = memory::status(inspected.report());
-            Ok(unmatched(args, source, &inspected).unwrap_or(status))
+            Err(error) => context.report(source, sources, &error),
+        };
+        return context.for_each(sources, read, print).await;
+    }
+    let read =
+        move |model: Model| async move { memory.apply(model.other_sets(list_sets)).count().await };
+    let print = |source: &RepoArg, report: Result<CountReport, Error>| match report {
+        Ok(report) => {
+            match view {
+                View::JsonSummary => print_json(&report)?,
+                View::Explain => context.print(|page| explain::write(page, &report))?,
+                View::Memory => context.print(|page| memory::write(page, &report))?,
+                _ => context.print(|page| parameters::write(page, &report))?,
+            }
+            context.warn(source, &report.findings);
+            Ok(memory::status(&report))
         }
         Err(error) => context.report(source, sources, &error),
     };
     context.for_each(sources, read, print).await
 }
 
-/// Reports a filter that no tensor matches. Returns the exit status for it.
-fn unmatched(
+/// Prints the headers of a source.
+fn write_headers(
     args: &InspectArgs,
-    source: &RepoArg,
-    inspected: &InspectedSource,
-) -> Option<ExitStatus> {
-    let (Some(filter), InspectedSource::Headers(weights)) = (&args.filter, inspected) else {
-        return None;
-    };
+    view: View,
+    several: bool,
+    weights: &Weights,
+    context: &CommandContext,
+) -> io::Result<()> {
+    let (filter, depth) = (args.filter.as_ref(), args.depth.map(usize::from));
+    match (view, filter) {
+        (View::Tensors, _) => context.print_rows(|page, is_first| {
+            headers::write_tensors(page, weights, filter, args.sort, several, is_first)
+        }),
+        (View::Tree, _) => context.print(|page| tree::write(page, weights, filter, depth)),
+        (View::Metadata, _) => context.print(|page| headers::write_metadata(page, weights)),
+        (_, Some(filter)) => print_json(&headers::filtered_json(weights, filter)?),
+        (_, None) => print_json(weights),
+    }
+}
+
+/// Reports a filter that no tensor matches. Returns the exit status for it.
+fn unmatched(args: &InspectArgs, source: &RepoArg, weights: &Weights) -> Option<ExitStatus> {
+    let filter = args.filter.as_ref()?;
     let names = || weights.files().flat_map(|(_, header)| header.tensors().iter());
     if names().any(|(name, _)| filter.matches(name)) {
         return None;
@@ -277,12 +264,12 @@ async fn overview(
     let is_streamed =
         matches!(format, OutputFormat::Tsv | OutputFormat::Csv) && args.sort.is_none();
     if is_streamed {
-        Page::print(|page| machine_columns().write_headings(page.out, format))?;
+        Page::print(|page| columns(None).write_headings(page.out, format))?;
     }
     let mut rows = Vec::new();
     let mut add = |row: OverviewRow| {
         if is_streamed {
-            return Page::print(|page| machine_columns().write_lines(page.out, format, [&row]));
+            return Page::print(|page| columns(None).write_lines(page.out, format, [&row]));
         }
         rows.push(row);
         Ok(())

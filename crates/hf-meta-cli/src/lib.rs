@@ -88,8 +88,7 @@ async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, Command
 
 /// Sets up a subcommand that reads repositories.
 fn context(args: &Args, line: ProgressLine) -> Result<CommandContext, CommandError> {
-    signal::end_on_interrupt(line.clone());
-    let client = args.connection.client()?;
+    let (client, unusable) = args.connection.client()?;
     let hints = HintContext {
         endpoint: client.endpoint().clone(),
         token_source: args.connection.token_source(),
@@ -97,10 +96,13 @@ fn context(args: &Args, line: ProgressLine) -> Result<CommandContext, CommandErr
         has_path: !matches!(args.command, Some(Command::Diff(_))),
         uses_cache: !matches!(args.command, Some(Command::Verify(_))),
     };
+    let keeps_headers = hints.uses_cache && args.connection.cache().is_some();
     Ok(CommandContext {
         client,
+        unusable,
         line,
         hints,
+        keeps_headers,
         has_printed: Cell::new(false),
         ends_with_page: Cell::new(false),
         explained: RefCell::default(),

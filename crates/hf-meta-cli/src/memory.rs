@@ -1,5 +1,6 @@
 //! `--memory` and `--fit`: the memory that a model needs.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use hf_meta::memory::{
@@ -159,18 +160,13 @@ fn stores_cache(memory: &Memory) -> bool {
 }
 
 /// Returns the context lengths of the table, in ascending order.
-fn contexts(memory: &Memory) -> Vec<u64> {
+fn contexts(memory: &Memory) -> BTreeSet<u64> {
     let max_context = memory.max_context();
     let known = memory.layout.as_ref().ok().filter(|layout| !layout.caches.is_empty());
-    let mut contexts = match known {
-        Some(_) => CONTEXTS.into_iter().chain(max_context).collect(),
-        None => Vec::new(),
-    };
-    contexts.push(memory.context);
-    contexts.retain(|context| known.is_none() || max_context.is_none_or(|max| *context <= max));
-    contexts.sort_unstable();
-    contexts.dedup();
-    contexts
+    let others = known.iter().flat_map(|_| CONTEXTS.into_iter().chain(max_context));
+    let is_possible =
+        |context: &u64| known.is_none() || max_context.is_none_or(|max| *context <= max);
+    others.chain([memory.context]).filter(is_possible).collect()
 }
 
 fn known(number: Option<u64>) -> String {

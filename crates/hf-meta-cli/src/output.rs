@@ -12,7 +12,7 @@ use serde_json::ser::Formatter;
 
 use super::exit::failed_to;
 use super::table::{OutputFormat, Table};
-use super::terminal::{BOLD, IS_AGENT, TerminalSize, wrap_to_terminal};
+use super::terminal::{BOLD, IS_AGENT, TerminalSize, wrap};
 
 /// Text for people, written to stdout.
 pub(crate) struct Page<'a> {
@@ -25,7 +25,7 @@ impl Page<'_> {
     /// Prints a page to stdout.
     pub(crate) fn print(write: impl FnOnce(&mut Page<'_>) -> io::Result<()>) -> io::Result<()> {
         let mut stdout = BufWriter::new(anstream::stdout().lock());
-        let mut page = Page { out: &mut stdout, terminal: TerminalSize::from_stdout() };
+        let mut page = Page { out: &mut stdout, terminal: TerminalSize::of(&io::stdout()) };
         let written = write(&mut page).and_then(|()| stdout.flush());
         written.map_err(failed_to("write to stdout"))
     }
@@ -47,7 +47,8 @@ impl Page<'_> {
 
     /// Writes a sentence in a style.
     pub(crate) fn styled_line(&mut self, style: Style, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{style}{}{style:#}", wrap_to_terminal(text, self.terminal))
+        let max_width = self.terminal.map_or(usize::MAX, |size| size.width);
+        writeln!(self.out, "{style}{}{style:#}", wrap(text, max_width).join("\n"))
     }
 
     /// Writes a table, with tabs for an agent. Calls `rows` twice.

@@ -31,13 +31,8 @@ pub(crate) struct RepoListArgs {
     from: Option<PathBuf>,
 
     /// Column that contains the names, for --from [default: repo, id, modelId or repository]
-    #[arg(
-        long,
-        hide_short_help = true,
-        value_name = "NAME",
-        requires = "from",
-        help_heading = "Selection"
-    )]
+    #[arg(long, hide_short_help = true, value_name = "NAME", requires = "from")]
+    #[arg(help_heading = "Selection")]
     column: Option<String>,
 }
 
@@ -93,13 +88,9 @@ fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<ListedName>, Comm
 /// Returns the names in a text file, or in stdin if its name is `-`.
 #[cfg(not(feature = "census"))]
 fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<ListedName>, CommandError> {
-    use hf_meta_repo_list::{parse, read};
+    use hf_meta_repo_list::{open, parse, read};
 
-    let text = if file == Path::new("-") {
-        read(std::io::stdin().lock())
-    } else {
-        std::fs::File::open(file).and_then(read)
-    };
+    let text = open(file).and_then(read);
     let text = text.map_err(super::exit::failed_to(format!("read `{}`", file.display())))?;
     let names = parse(file, &text, column);
     names.map_err(|error| CommandError::usage(format!("the list `{}` {error}", file.display())))

@@ -23,10 +23,7 @@ use super::signal::signal;
 /// Anyone who can reach the address can see the counts of every repository that the token can read. The
 /// service uses only the token from `--token` or `HF_META_TOKEN`, never the one from `hf auth login`.
 #[derive(Debug, clap::Args)]
-#[expect(
-    clippy::doc_markdown,
-    reason = "the comments are the help texts, in which markup would be printed"
-)]
+#[expect(clippy::doc_markdown, reason = "markup in a help text would be printed")]
 pub(crate) struct ServeArgs {
     /// Address and port, or a port on this machine only; port 0 picks a free port. Without it, $PORT is a port on all
     /// IPv4 addresses
@@ -154,6 +151,7 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
     let token = connection.token.clone().or_else(|| variable("HF_META_TOKEN"));
     let token = token.unwrap_or_default();
     let retries = usize::from(connection.retries.unwrap_or(2));
+    let retry = RetryPolicy::default().max_attempts(retries + 1).max_elapsed(LOOKUP_RETRIES);
     let builder = connection
         .builder()
         .token(token.trim())
@@ -163,12 +161,7 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
         .max_total_header_bytes(150_000_000)
         .max_index_bytes(100_000_000)
         .call_timeout(connection.timeout.unwrap_or(Duration::from_secs(120)))
-        .retry_policy(
-            RetryPolicy::default()
-                .max_attempts(retries + 1)
-                .max_elapsed(LOOKUP_RETRIES)
-                .max_wait(LOOKUP_RETRIES),
-        )
+        .retry_policy(retry.max_wait(LOOKUP_RETRIES))
         .branch_ttl(args.service.ttl)
         .stale_if_error(args.stale_if_error);
     let default = || Some(CacheLocation::Folder(DiskCache::from_env()?.folder().to_owned()));

@@ -37,10 +37,17 @@ pub(crate) fn end_by(signal: i32, line: &ProgressLine) -> ! {
     std::process::exit(128 + signal)
 }
 
-/// Ends the process on Ctrl-C.
-pub(crate) fn end_on_interrupt(line: ProgressLine) {
+/// Ends the process on Ctrl-C, after a text about the results so far.
+pub(crate) fn end_on_interrupt(
+    line: &ProgressLine,
+    text: impl FnOnce() -> Option<String> + Send + 'static,
+) {
+    let line = line.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
+            if let Some(text) = text() {
+                line.print(&text);
+            }
             end_by(SIGINT, &line);
         }
     });

@@ -116,7 +116,7 @@ impl ProgressLine {
 
     /// Redraws the line if stderr is a terminal, and prints the text if it is not. Returns false once another text is shown.
     fn draw(&self, spinner: char, text: &ProgressText) -> bool {
-        let columns = TerminalSize::from_stderr().map_or(usize::MAX, |size| size.width);
+        let columns = TerminalSize::of(&io::stderr()).map_or(usize::MAX, |size| size.width);
         let max_width = columns.saturating_sub(RESERVED_COLUMNS);
         // The text reads state of the client, which may log while it is locked, so the line is not locked yet.
         let mut shown = text(max_width);
@@ -152,7 +152,6 @@ impl ProgressLine {
     }
 
     /// Prints a text, unless the command is quiet.
-    #[cfg(feature = "census")]
     pub(crate) fn print(&self, text: &str) {
         if !self.is_quiet {
             // A failure to write to stderr must not affect the results.
@@ -264,6 +263,15 @@ impl ReadProgress {
             return repo.map_or_else(String::new, |repo| repo.describe(max_width));
         }
         counts.describe(self.started, &self.client)
+    }
+
+    /// Describes an interrupted list.
+    pub(crate) fn interrupted(&self, keeps_headers: bool) -> Option<String> {
+        let ListCounts { done, total, .. } = *lock(&self.counts);
+        let [read, repos] = [done, total].map(|number| thousands(number as u64));
+        let kept =
+            if keeps_headers { "a second run reads them from the cache" } else { "none are kept" };
+        (total > 1).then(|| format!("interrupted after {read} of {repos} repositories; {kept}"))
     }
 }
 

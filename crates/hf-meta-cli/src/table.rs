@@ -71,14 +71,14 @@ fn quoted(cell: &str) -> String {
 
 /// Escapes the markup in a cell of Markdown, including the addresses that become links on their own.
 fn markdown(cell: &str) -> String {
-    let mut escaped = String::with_capacity(cell.len());
-    for character in cell.chars() {
-        if r"\`*_[]<>&|~$@".contains(character) {
-            escaped.push('\\');
-        }
-        escaped.push(character);
-    }
+    let escaped = with_backslashes(cell, r"\`*_[]<>&|~$@");
     escaped.replace("://", "\\://").replace("www.", "www\\.")
+}
+
+/// Adds a backslash before each special character.
+pub(crate) fn with_backslashes(text: &str, special: &str) -> String {
+    let escaped = |c| special.contains(c).then_some('\\').into_iter().chain([c]);
+    text.chars().flat_map(escaped).collect()
 }
 
 /// A column of a table with rows of type `R`.

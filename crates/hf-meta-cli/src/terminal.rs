@@ -1,6 +1,6 @@
 //! The terminal: its colors, its size, and text that fits its width.
 
-use std::io::{self, IsTerminal};
+use std::io::IsTerminal;
 use std::sync::LazyLock;
 
 use anstream::adapter::strip_str;
@@ -52,17 +52,8 @@ pub(crate) struct TerminalSize {
 }
 
 impl TerminalSize {
-    /// Returns the size of the terminal of stdout; `None` if stdout is not a terminal.
-    pub(crate) fn from_stdout() -> Option<Self> {
-        Self::from_stream(&io::stdout())
-    }
-
-    /// Returns the size of the terminal of stderr; `None` if stderr is not a terminal.
-    pub(crate) fn from_stderr() -> Option<Self> {
-        Self::from_stream(&io::stderr())
-    }
-
-    fn from_stream(stream: &impl IsTerminal) -> Option<Self> {
+    /// Returns the size of the terminal of an output; `None` if it is not a terminal.
+    pub(crate) fn of(stream: &impl IsTerminal) -> Option<Self> {
         if *IS_AGENT || !stream.is_terminal() {
             return None;
         }
@@ -124,11 +115,6 @@ pub(crate) fn wrap(text: &str, max_width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Wraps a sentence to the width of the terminal, if there is one.
-pub(crate) fn wrap_to_terminal(text: &str, terminal: Option<TerminalSize>) -> String {
-    terminal.map_or_else(|| text.to_owned(), |size| wrap(text, size.width).join("\n"))
 }
 
 /// Wraps a sentence after a label of `label` columns. The following lines are indented by four.

@@ -175,8 +175,11 @@ fn write(
             continue;
         }
         write_findings(page, &set.findings, least)?;
-        if !is_brief {
-            write_config_check(page, set)?;
+        // An error names a missing file.
+        let text = not_compared(set).filter(|_| !is_brief && set.valid_files == set.files);
+        if let (label, Some(text)) = ("note: ", text) {
+            let text = wrap_after_label(label.len(), &escape(&text), page.terminal);
+            writeln!(page.out, "{label}{text}")?;
         }
         write_summary(page, set, failure)?;
     }
@@ -234,14 +237,6 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding], least: Severity) ->
         }
     }
     Ok(())
-}
-
-/// Writes why the tensors were not compared with `config.json`.
-fn write_config_check(page: &mut Page<'_>, set: &VerifiedSet) -> io::Result<()> {
-    // An error names the missing file.
-    let text = not_compared(set).filter(|_| set.valid_files == set.files);
-    let (label, Some(text)) = ("note: ", text) else { return Ok(()) };
-    writeln!(page.out, "{label}{}", wrap_after_label(label.len(), &escape(&text), page.terminal))
 }
 
 /// Returns a sentence about why the tensors were not compared with `config.json`, or with the keys of a GGUF file.
@@ -309,12 +304,8 @@ fn write_parameters(page: &mut Page<'_>, sources: ParameterSources) -> io::Resul
         })
     });
     let mark = if exact == Some(true) { "" } else { "~" };
-    writeln!(
-        page.out,
-        "parameters: {mark}{} counted{}",
-        thousands(counted),
-        others.collect::<String>()
-    )
+    let (others, counted) = (others.collect::<String>(), thousands(counted));
+    writeln!(page.out, "parameters: {mark}{counted} counted{others}")
 }
 
 /// The findings as SARIF 2.1.0, which code hosts show as annotations: the results, their kinds by name, and the sets that

@@ -104,14 +104,15 @@ def publish(
     *,
     title: str | None = None,
     license: str | None = None,
+    tensors: bool = False,
     **settings: Unpack[Settings],
 ) -> Call[int]:
     """Writes a data set to a folder, for `datasets.load_dataset`, and returns the number of repositories.
 
-    It has the tables `repos`, `files` and `runs`, a data card and a schema page.
+    It has the tables `repos`, `files` and `runs`, and `tensors` if that is True, a data card and a schema page.
     `license` is the license of the counts, such as `cc0-1.0`.
     """
-    return Call("census_publish", settings, os.fspath(target), os.fspath(output), title, license)
+    return Call("census_publish", settings, os.fspath(target), os.fspath(output), title, license, tensors)
 
 
 def verify(

@@ -308,10 +308,11 @@ impl Engine {
         output: PathBuf,
         title: Option<String>,
         license: Option<String>,
+        tensors: bool,
     ) -> PyResult<NativeCall> {
         self.start(request, move |client, job| {
             blocking(async move {
-                let options = PublishOptions { title, license };
+                let options = PublishOptions { title, license, tensors };
                 job.set(Census::open(client, &target)?).publish(&output, &options).await
             })
         })

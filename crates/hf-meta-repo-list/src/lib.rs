@@ -2,6 +2,7 @@
 //!
 //! The command and the census of `hf-meta` read the same lists.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -64,6 +65,18 @@ pub enum ColumnError {
     /// The file is not valid CSV.
     #[error("is not a valid CSV file: {0}")]
     Csv(#[from] csv::Error),
+}
+
+/// Opens a list; `-` is stdin.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be opened.
+pub fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    Ok(match path.to_str() {
+        Some("-") => Box::new(io::stdin().lock()),
+        _ => Box::new(File::open(path)?),
+    })
 }
 
 /// Reads a list of at most 1 GiB.

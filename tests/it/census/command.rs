@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
-use hf_meta_census::{CensusRow, CensusRun, StoredHeader};
+use hf_meta_census::{CensusRow, CensusRun, StoredHeader, TensorRow};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 
 use super::{GeneratedHub, assert_true};
@@ -72,7 +72,7 @@ async fn a_publication_has_all_tables() {
         (generated.path("repos.parquet"), generated.path("census"), generated.path("published"));
     generated.list("repos.parquet").await;
     assert_eq!(run(hub, &["-q", "census", "read", &list, "-o", &census]).code, 0);
-    let args = ["census", "publish", &census, "-o", &folder, "--license", "cc0-1.0"];
+    let args = ["census", "publish", &census, "-o", &folder, "--tensors", "--license", "cc0-1.0"];
     let published = run(hub, &args);
     assert!(published.stdout.starts_with("wrote 300 rows to "), "{}", published.stderr);
     let file = |name: &str| std::path::PathBuf::from(format!("{folder}/{name}"));
@@ -87,12 +87,23 @@ async fn a_publication_has_all_tables() {
     let files =
         hf_meta_census::rows::<StoredHeader>(&file("files.parquet")).unwrap().map(Result::unwrap);
     assert!(files.is_sorted_by_key(|file| (file.repo, file.path)));
-    for table in ["repos", "files"] {
+    let all =
+        hf_meta_census::rows::<TensorRow>(&file("tensors.parquet")).unwrap().map(Result::unwrap);
+    let all: Vec<_> = all.collect();
+    assert!(all.is_sorted_by_key(|tensor| (&tensor.repo, &tensor.path)));
+    let mut tensors = BTreeMap::<_, i64>::new();
+    for tensor in &all {
+        *tensors.entry(&tensor.repo).or_default() += 1;
+    }
+    for table in ["repos", "files", "tensors"] {
         let table = File::open(file(&format!("{table}.parquet"))).unwrap();
         let reader = SerializedFileReader::new(table).unwrap();
         let group = reader.metadata().row_group(0);
         assert_eq!(group.sorting_columns().unwrap()[0].column_idx, 0);
         assert!(group.column(0).bloom_filter_offset().is_some());
+    }
+    for row in rows.values().filter(|row| row.status == "ok") {
+        assert_eq!(tensors.get(&row.repo).copied(), row.tensors, "{row:?}");
     }
     let text = |name: &str| fs::read_to_string(file(name)).unwrap();
     assert!(text("README.md").contains("license: \"cc0-1.0\"\nconfigs:\n- config_name: repos"));
@@ -107,6 +118,7 @@ async fn a_publication_has_all_tables() {
     let refused = run(hub, &["census", "publish", &census, "-o", &other]);
     assert!(refused.code == 4 && refused.stderr.contains("README.md"), "{}", refused.stderr);
     assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
+    assert_eq!(run(hub, &["census", "publish", &census, "-o", "x.parquet"]).code, 2);
     // A part is missing.
     let part = fs::read_dir(format!("{census}/repos")).unwrap().next().unwrap().unwrap();
     fs::remove_file(part.path()).unwrap();
@@ -127,6 +139,8 @@ async fn a_list_is_limited_and_replaces_only_lists() {
     fs::write(&other, "notes").unwrap();
     let refused = run(hub, &["census", "list", "-o", &other]);
     assert!(refused.code == 2 && refused.stderr.contains("would replace"), "{}", refused.stderr);
+    let csv = run(hub, &["census", "list", "-o", "l.csv"]).stderr;
+    assert!(csv.contains("the output is Parquet, so its name cannot end with .csv"), "{csv}");
     let census = generated.path("census");
     assert_eq!(run(hub, &["-q", "census", "read", &list, "-o", &census]).code, 0);
     let packed = hf_meta(hub.endpoint()).args(["census", "pack", &census, "-o", "-"]).output();

@@ -9,7 +9,8 @@ use std::time::Duration;
 use hf_meta_census::arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use hf_meta_census::arrow_schema::{DataType, Schema};
 use hf_meta_census::{
-    Census, CensusRow, CensusRun, ListedRepo, Listing, Manifest, StoredHeader, TableRow, schema,
+    Census, CensusRow, CensusRun, ListedRepo, Listing, Manifest, StoredHeader, TableRow, TensorRow,
+    schema,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
@@ -80,6 +81,7 @@ fn the_columns_are_documented() {
     assert_documented::<CensusRow>();
     assert_documented::<StoredHeader>();
     assert_documented::<CensusRun>();
+    assert_documented::<TensorRow>();
     assert_documented::<ListedRepo>();
 }
 

@@ -77,23 +77,40 @@ fn check(shell: &[&str], script: &str) {
     }
 }
 
-/// Completes the last word of a line.
+/// Completes the last word of a line in a folder with the folder `my model`.
 fn candidates(shell: &str, words: &[&str]) -> Vec<String> {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("my model")).unwrap();
+    fs::write(folder.path().join("my model/x.safetensors"), "").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
-    command.env("HF_META_COMPLETE", shell).env("_CLAP_IFS", "\n");
+    command.env("HF_META_COMPLETE", shell).env("_CLAP_IFS", "\n").current_dir(&folder);
     command.env("_CLAP_COMPLETE_INDEX", (words.len()).to_string());
     let output = command.args(["--", "hf-meta"]).args(words).output().unwrap();
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 #[test]
+fn bash_gets_escaped_paths() {
+    assert_eq!(candidates("bash", &["my"]), [r"my\ model/"]);
+    assert_eq!(candidates("bash", &[r"my\ model/"]), [r"my\ model/x.safetensors"]);
+    assert_eq!(candidates("zsh", &["my"]), ["my model/"]);
+}
+
+#[test]
 fn options_are_candidates_only_after_a_hyphen() {
     for shell in ["bash", "zsh", "fish"] {
         let [words, options] = ["", "-"].map(|word| candidates(shell, &[word]));
-        let has_option = words.iter().any(|word| word.starts_with('-'));
-        assert!(words.iter().any(|word| word.starts_with("badge")) && !has_option, "{words:?}");
+        assert!(
+            words[0].starts_with("badge") && !words.iter().any(|word| word.starts_with('-')),
+            "{words:?}"
+        );
         assert!(options.iter().all(|word| word.starts_with('-')), "{options:?}");
     }
+    let script = Command::new(env!("CARGO_BIN_EXE_hf-meta")).args(["completions", "zsh"]).output();
+    let script = String::from_utf8(script.unwrap().stdout).unwrap();
+    let [others, folders] =
+        ["'values' other", "'values' dirs"].map(|group| script.find(group).unwrap());
+    assert!(others < folders, "{script}");
 }
 
 #[test]

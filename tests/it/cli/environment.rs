@@ -89,19 +89,23 @@ fn the_proxy_is_taken_from_the_environment() {
     assert_eq!(CommandOutput::new(proxied().env("no_proxy", "127.0.0.1")).code, 0);
 }
 
-/// A client is not built, even if it would read only local files or its cache.
+/// Only requests need the endpoint and the proxy.
 #[test]
-fn invalid_settings_of_the_network_are_usage_errors() {
+fn invalid_settings_of_the_network_do_not_matter_for_local_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.safetensors");
     std::fs::write(&file, file_start("{}")).unwrap();
     for variable in [("HF_ENDPOINT", "junk"), ("http_proxy", "ftp://proxy.example")] {
-        for args in [&[file.to_str().unwrap()][..], &["gpt2", "--offline"], &["gpt2"]] {
+        let ran = |args: &[&str]| {
             let mut command = hf_meta("http://127.0.0.1:1");
-            let ran = CommandOutput::new(command.envs([variable]).args(args));
-            let has_hint = ran.stderr.contains("  help: set ");
-            assert!(ran.code == 2 && has_hint, "{variable:?} {args:?} {}", ran.stderr);
-        }
+            CommandOutput::new(command.envs([variable]).args(args))
+        };
+        assert_eq!(ran(&[file.to_str().unwrap()]).code, 0, "{variable:?}");
+        let offline = ran(&["gpt2", "--offline"]).stderr;
+        assert!(offline.contains("is not in the cache"), "{offline}");
+        let online = ran(&["gpt2"]);
+        assert!(online.code == 2 && online.stderr.contains("  help: set "), "{}", online.stderr);
+        assert_eq!(ran(&["census", "list", "-o", "/nonexistent/x"]).code, 2, "{variable:?}");
     }
 }
 

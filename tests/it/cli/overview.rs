@@ -145,6 +145,7 @@ fn colors_and_warnings_can_be_turned_off_and_on() {
     let hub = support::fixtures_hub();
     assert!(run(&hub, &["gpt2", "--color", "always"]).data().contains("\u{1b}["));
     assert!(!run(&hub, &["gpt2", "--color", "never"]).data().contains("\u{1b}["));
+    assert!(!run(&hub, &["gpt2", "--color", "always", "--no-color"]).data().contains("\u{1b}["));
     let before =
         |color| run(&hub, &["--color", color, "verify", "gpt2"]).data().contains("\u{1b}[");
     assert!(before("always") && !before("never"));

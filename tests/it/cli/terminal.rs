@@ -242,6 +242,23 @@ fn the_spinner_disappears_on_ctrl_c() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_list_says_what_is_kept() {
+    let hub = LocalHub::start(["org/a", "org/b"].map(support::sharded)).unwrap();
+    hub.inject(|request, _| request.path.contains("/b/").then_some(Fault::Stall));
+    let cache = tempfile::tempdir().unwrap();
+    let cached = [("HF_META_CACHE", cache.path().to_str().unwrap())];
+    for (variables, kept) in
+        [(&[][..], "none are kept"), (&cached, "a second run reads them from the cache")]
+    {
+        let screen = screen_until(&hub, "org/a org/b", 120, variables, "1 of 2 repositories, ");
+        let Some(screen) = screen else { return };
+        let last = format!("interrupted after 1 of 2 repositories; {kept}\r\n");
+        assert!(screen.contains(&last), "{screen:?}");
+    }
+}
+
 /// The reader of a pipe may print what it reads to the same terminal at any time.
 #[cfg(target_os = "linux")]
 #[test]

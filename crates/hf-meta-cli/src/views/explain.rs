@@ -79,11 +79,10 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
 
 /// Formats the parts of a module with their dtypes.
 fn parts(kind: &ModuleKind) -> String {
-    let name = |name: &str| if name.is_empty() { "weights".to_owned() } else { name.to_owned() };
-    let parts = kind
-        .components
-        .iter()
-        .map(|(part, dtype)| format!("{} {}", name(part), escape(dtype.as_str())));
+    let parts = kind.components.iter().map(|(part, dtype)| {
+        let part = if part.is_empty() { "weights" } else { part };
+        format!("{part} {}", escape(dtype.as_str()))
+    });
     parts.collect::<Vec<_>>().join(", ")
 }
 

@@ -54,6 +54,7 @@ impl OverviewRow {
         let (count, breakdown) = (&report.parameter_count, &report.breakdown);
         let main = count.iter().max_by_key(|(_, parameters)| *parameters);
         let file_type = report.model.as_ref().and_then(|model| model.file_type.as_deref());
+        let method = breakdown.method.as_deref().or(file_type);
         let fit = report.memory.as_ref().and_then(|memory| memory.fit.as_ref());
         Self {
             repo: escape(&report.source),
@@ -68,11 +69,7 @@ impl OverviewRow {
             },
             memory: report.memory.as_ref().and_then(|memory| memory.total_bytes),
             fit: fit.map(|fit| (fit.fits, fit.longest_context)),
-            quantization: breakdown
-                .method
-                .as_deref()
-                .or(file_type)
-                .map_or_else(String::new, escape),
+            quantization: method.map_or_else(String::new, escape),
             commit: report.commit.as_ref().map_or_else(String::new, ToString::to_string),
             error: "",
         }
@@ -80,11 +77,6 @@ impl OverviewRow {
 
     pub(crate) fn from_error(repo: &str, error: &Error) -> Self {
         Self { repo: escape(repo), error: error.code(), ..Self::default() }
-    }
-
-    /// Returns the longest context that fits.
-    fn longest_context(&self) -> Option<u64> {
-        self.fit.and_then(|(_, longest)| longest)
     }
 }
 
@@ -110,69 +102,63 @@ pub(crate) fn write(
         sort(&mut rows, key);
     }
     if matches!(format, OutputFormat::Tsv | OutputFormat::Csv) {
-        return machine_columns().write_rows(page.out, format, &rows);
+        return columns(None).write_rows(page.out, format, &rows);
     }
     rows.retain(|row| row.error.is_empty());
     match format {
         _ if rows.is_empty() => Ok(()),
-        OutputFormat::Md => human_columns(&rows).write_rows(page.out, format, &rows),
-        _ => page.table(&human_columns(&rows), || &rows),
+        OutputFormat::Md => columns(Some(&rows)).write_rows(page.out, format, &rows),
+        _ => page.table(&columns(Some(&rows)), || &rows),
     }
 }
 
-/// Returns the columns for people, without empty ones.
-fn human_columns(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
-    let has = |value: fn(&OverviewRow) -> bool| rows.iter().any(value);
+/// Returns the columns: the ones that the rows have, for people, or all of them with exact numbers, for other programs.
+pub(crate) fn columns<'a>(rows: Option<&[OverviewRow]>) -> Table<'static, &'a OverviewRow> {
+    let is_exact = rows.is_none();
+    let has = |value: fn(&OverviewRow) -> bool| rows.is_none_or(|rows| rows.iter().any(value));
     // On a narrow terminal, the answers are more important.
     let (detail, method) = if has(|row| row.fit.is_some()) {
         (Shrink::Drop, Shrink::Drop)
     } else {
         (Shrink::Never, Shrink::TruncateTo(MIN_METHOD_WIDTH))
     };
+    let number = |format: fn(u64) -> String| {
+        let format = if is_exact { |number| u64::to_string(&number) } else { format };
+        move |number: Option<u64>| number.map_or_else(String::new, format)
+    };
+    let [short, bytes, thousands] = [short, bytes, thousands].map(number);
     Table::new()
         .text("repository", |row: &&OverviewRow| row.repo.clone())
         .shrink(Shrink::TruncateTo(MIN_REPO_WIDTH))
-        .number("parameters", |row| {
-            let mark = if row.is_exact { "" } else { "~" };
-            row.parameters.map_or_else(String::new, |number| format!("{mark}{}", short(number)))
+        .number("parameters", move |row| {
+            let is_certain = is_exact || row.is_exact || row.parameters.is_none();
+            format!("{}{}", if is_certain { "" } else { "~" }, short(row.parameters))
         })
         .shrink(detail)
-        .optional_number("active", |row| row.active.map_or_else(String::new, short))
+        .text("exact", |row| row.parameters.map_or_else(String::new, |_| row.is_exact.to_string()))
+        .shown_if(is_exact)
+        .optional_number("active", move |row| short(row.active))
         .shown_if(has(|row| row.active.is_some()))
         .text("dtype", |row| row.dtype.clone())
         .shrink(Shrink::Drop)
         .optional_number("bits", |row| row.bits.clone())
-        .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
+        .number("bytes", move |row| bytes(row.bytes))
         .shrink(detail)
-        .number("memory", |row| row.memory.map_or_else(String::new, bytes))
+        .number("memory", move |row| bytes(row.memory))
         .shown_if(has(|row| row.memory.is_some()))
-        .text("fits", |row| row.fit.map_or_else(String::new, |(fits, _)| answer(fits).to_owned()))
+        .text("fits", move |row| match row.fit {
+            Some((Some(fits), _)) if is_exact => fits.to_string(),
+            Some((fits, _)) if !is_exact => answer(fits).to_owned(),
+            _ => String::new(),
+        })
         .shown_if(has(|row| row.fit.is_some()))
-        .number("longest_context", |row| row.longest_context().map_or_else(String::new, thousands))
+        .number("longest_context", move |row| thousands(row.fit.and_then(|(_, longest)| longest)))
         .shown_if(has(|row| row.fit.is_some()))
         .text("quantization", |row| row.quantization.clone())
         .shrink(method)
         .shown_if(has(|row| !row.quantization.is_empty()))
-}
-
-/// Returns the columns for other programs, which are always the same and have all digits.
-pub(crate) fn machine_columns<'a>() -> Table<'static, &'a OverviewRow> {
-    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-    Table::new()
-        .text("repository", |row: &&OverviewRow| row.repo.clone())
-        .number("parameters", move |row| number(row.parameters))
-        .text("exact", |row| row.parameters.map_or_else(String::new, |_| row.is_exact.to_string()))
-        .number("active", move |row| number(row.active))
-        .text("dtype", |row| row.dtype.clone())
-        .number("bits", |row| row.bits.clone())
-        .number("bytes", move |row| number(row.bytes))
-        .number("memory", move |row| number(row.memory))
-        .text("fits", |row| match row.fit {
-            Some((Some(fits), _)) => fits.to_string(),
-            _ => String::new(),
-        })
-        .number("longest_context", move |row| number(row.longest_context()))
-        .text("quantization", |row| row.quantization.clone())
         .text("commit", |row| row.commit.clone())
+        .shown_if(is_exact)
         .text("error", |row| row.error.to_owned())
+        .shown_if(is_exact)
 }

@@ -1,6 +1,7 @@
 //! The default view: parameters per dtype, files, commit and requests.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io;
 
 use hf_meta::count::{Buffer, DtypeCount, TensorGroup};
@@ -110,10 +111,9 @@ fn size(report: &CountReport) -> Option<String> {
 fn quantization(report: &CountReport) -> Option<String> {
     let breakdown = &report.breakdown;
     let method = breakdown.method.as_deref().filter(|_| report.model.is_none())?;
-    let mut bits: Vec<_> = breakdown.module_kinds.iter().map(|kind| kind.packing.bits).collect();
-    bits.sort_unstable();
-    bits.dedup();
-    let bits: Vec<_> = bits.into_iter().flatten().map(|bits| bits.to_string()).collect();
+    let kinds = breakdown.module_kinds.iter();
+    let bits: BTreeSet<_> = kinds.filter_map(|kind| kind.packing.bits).collect();
+    let bits: Vec<_> = bits.iter().map(ToString::to_string).collect();
     let bits = if bits.is_empty() { String::new() } else { format!(", {}-bit", bits.join("/")) };
     let stored = bytes(report.parameter_count.totals().bytes);
     Some(format!("quantized: {}{bits}, {stored} as stored (--explain)", escape(method)))

@@ -44,8 +44,9 @@ impl ConfigFile {
 
     /// Creates a configuration that is ignored for a reason.
     #[must_use]
-    pub fn ignored(reason: String) -> Self {
-        let finding = Finding::UnusableConfig { file: CONFIG.to_owned(), reason };
+    pub fn ignored(reason: impl Into<String>) -> Self {
+        let (file, reason) = (CONFIG.to_owned(), reason.into());
+        let finding = Finding::UnusableConfig { file, reason };
         Self { finding: Some(finding), ..Self::default() }
     }
 }
