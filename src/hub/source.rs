@@ -22,6 +22,7 @@ use crate::hub::{Endpoint, IdError, RepoId, Revision};
 /// | `org/name:Q4_K_M` | a quantization in a repository |
 /// | `hf://org/name@revision/path` | a file or folder in a repository |
 /// | `https://huggingface.co/org/name[/{tree,blob,resolve,raw}/revision[/path]]` | a repository, revision and path |
+/// | `https://huggingface.co/org/name?show_file_info=x.gguf` | a file in the viewer of the Hub |
 /// | `https://huggingface.co/org/name/discussions/5` | the pull request with that number, `refs/pr/5` |
 /// | `https://example.org/x.safetensors`, `…/x.safetensors.index.json` | a file on any server |
 /// | `./folder`, `/folder`, `x.safetensors`, `x.index.json`, `file://…` | a local file or folder |
@@ -263,10 +264,21 @@ fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     match hub_path(&url, endpoint) {
         Some(path) => {
             let page = path.trim_matches('/');
-            if is_bucket(page) { Err(BUCKET) } else { parse_page(page) }
+            let source = if is_bucket(page) { Err(BUCKET) } else { parse_page(page) }?;
+            match shown_file(&url) {
+                Some(file) => source.with_path(&file),
+                None => Ok(source),
+            }
         }
         None => Ok(Source::Url(url)),
     }
+}
+
+/// Returns the weight file that the viewer of the Hub shows, as in `/org/name?show_file_info=x.gguf`.
+fn shown_file(url: &Url) -> Option<String> {
+    let mut query = url.query_pairs();
+    let (_, file) = query.find(|(name, _)| name == "show_file_info")?;
+    is_weights(&file).then(|| file.into_owned())
 }
 
 /// The pages of a repository at a revision: `/{view}/{revision}[/{path}]`.

@@ -15,6 +15,14 @@ fn every_spelling_of_a_repository_is_parsed() {
         ("org/name-GGUF:Q9_9", "hf://org/name-GGUF@main/Q9_9"),
         ("org/name-GGUF@v1:q8_0", "hf://org/name-GGUF@v1/q8_0"),
         ("hf.co/org/name-GGUF:Q4_K_M", "hf://org/name-GGUF@main/Q4_K_M"),
+        (
+            "https://huggingface.co/org/x-GGUF?show_file_info=x-Q8_0.gguf",
+            "hf://org/x-GGUF@main/x-Q8_0.gguf",
+        ),
+        (
+            "https://huggingface.co/org/x-GGUF/tree/main/UD?show_file_info=UD%2Fx-Q8_0.gguf",
+            "hf://org/x-GGUF@main/UD/x-Q8_0.gguf",
+        ),
         ("https://huggingface.co/org/x?show_file_info=README.md", "org/x"),
         ("hf://gpt2", "gpt2"),
         ("hf://gpt2@main/model.safetensors", "hf://gpt2@main/model.safetensors"),

@@ -35,12 +35,13 @@ fn a_folder_completed_by_a_shell_is_local() {
     assert_eq!(tensors("gpt2/", empty.path()), 160);
 }
 
-/// Names with a quantization, and files without their extension.
+/// Links of the Hub's viewer, names with a quantization, and files without their extension.
 #[test]
 fn a_quantization_is_selected_in_every_spelling() {
     let hub = support::fixtures_hub();
+    let link = format!("{}/{GGUF}?show_file_info=Llama-3.2-1B-Q8_0.gguf", hub.endpoint());
     let tag = format!("{GGUF}:q8_0");
-    for args in [&[&*tag][..], &[GGUF, "--path", "Llama-3.2-1B-Q8_0"]] {
+    for args in [&[&*link][..], &[&tag], &[GGUF, "--path", "Llama-3.2-1B-Q8_0"]] {
         assert_eq!(read_path(&hub, args), "Llama-3.2-1B-Q8_0.gguf", "{args:?}");
     }
     let split = run(&hub, &[GGUF, "--path", "BF16/Llama-3.2-1B-BF16"]).data();
