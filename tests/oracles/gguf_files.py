@@ -292,10 +292,10 @@ def value(field):
     kind, element = field.types[0], field.types[-1]
     content = field.contents()
     if kind == GGUFValueType.ARRAY:
-        if len(content) > 64:
+        entries = ", ".join(text[entry] if isinstance(entry, bool) else str(entry) for entry in content)
+        if len(content) > 256 or len(entries.encode()) > 2048:
             return f"({len(content)} {'texts' if element == GGUFValueType.STRING else 'numbers'})"
-        entries = [text[entry] if isinstance(entry, bool) else str(entry) for entry in content]
-        return f"[{', '.join(entries)}]"
+        return f"[{entries}]"
     if kind == GGUFValueType.STRING and len(content.encode()) > 1024:
         return f"({len(content.encode())} bytes)"
     return text[content] if kind == GGUFValueType.BOOL else str(content)
