@@ -292,7 +292,8 @@ def value(field):
     kind, element = field.types[0], field.types[-1]
     content = field.contents()
     if kind == GGUFValueType.ARRAY:
-        entries = ", ".join(text[entry] if isinstance(entry, bool) else str(entry) for entry in content)
+        whole = lambda entry: int(entry) if isinstance(entry, float) and entry.is_integer() else entry
+        entries = ", ".join(text[entry] if isinstance(entry, bool) else str(whole(entry)) for entry in content)
         if len(content) > 256 or len(entries.encode()) > 2048:
             return f"({len(content)} {'texts' if element == GGUFValueType.STRING else 'numbers'})"
         return f"[{entries}]"
