@@ -456,7 +456,9 @@ fn layers_of_unknown_architectures_are_compared_with_each_other() {
     let missing = |layer: u32, modules: &[&str]| {
         let mut model =
             Checkpoint { config: model.config.clone(), tensors: model.tensors.clone(), ..llama() };
-        modules.iter().for_each(|module| model.edit(&format!("-blocks.{layer}.{module}.")));
+        for module in modules {
+            model.edit(&format!("-blocks.{layer}.{module}."));
+        }
         let found = model.mismatches();
         found.iter().map(|found| format!("{} {}", kind(found), found.module)).collect::<Vec<_>>()
     };
