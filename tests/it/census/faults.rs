@@ -62,11 +62,13 @@ fn storms() -> [Storm; 6] {
 }
 
 impl Storm {
-    /// Returns the fault of a request, if it is in the storm.
+    /// Returns the fault of a request, if it is in the storm, which begins with the first request that it hits.
     fn fault(&self, begun: &Mutex<Option<Instant>>, request: &LoggedRequest) -> Option<Fault> {
+        if !self.hosts.contains(&request.host) {
+            return None;
+        }
         let begun = *begun.lock().unwrap().get_or_insert(request.at);
-        let is_hit = request.at < begun + self.duration && self.hosts.contains(&request.host);
-        is_hit.then(|| self.fault.clone())
+        (request.at < begun + self.duration).then(|| self.fault.clone())
     }
 
     /// Reads a census in the storm. Without it, `needed` requests would be sent.
