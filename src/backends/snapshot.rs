@@ -4,17 +4,20 @@
 //! models--org--name/refs/main                          the commit that `main` pointed to
 //! models--org--name/snapshots/<commit>/x.safetensors   -> ../../blobs/<hash>, or the file itself
 //! models--org--name/blobs/<hash>                       the file, or -> ../../blobs/<xx>/<xet hash>
+//! models--org--name/trees/<commit>.json                the files of the commit, downloaded or not
 //! blobs/<xx>/<xet hash>                                files that several repositories share
 //! ```
 //!
 //! A snapshot contains the downloaded files, which may be only some of the repository's files. Links are followed if
 //! they stay inside the repository's folder or lead to the shared blobs; `huggingface_hub` 2.4.0 creates no others.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use futures::future::FutureExt;
+use serde::Deserialize;
 use tokio::fs;
 
 use super::source::{Fetch, Fetched, FileListing, FileSource, ListFuture};
@@ -22,11 +25,15 @@ use super::{HubRepo, disk};
 use crate::base::RangeBytes;
 use crate::error::{Error, HubCacheMiss, shared};
 use crate::formats::RepoPath;
-use crate::formats::weight_sets::WeightSet;
+use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.
 const MAX_REF_BYTES: u64 = 100;
+
+/// The maximum size of a file in `trees`, in bytes. Each file of a repository takes about 300. A longer one is cut, so that
+/// it cannot be parsed.
+const MAX_TREE_BYTES: u64 = 64_000_000;
 
 /// A revision of a repository, read offline: the downloaded files of its commit. If nothing was downloaded, every
 /// read fails, and only our own header cache can serve the call.
@@ -42,6 +49,8 @@ pub(crate) struct OfflineRepo {
 struct Snapshot {
     commit: CommitSha,
     folder: PathBuf,
+    /// The JSON file that lists all files of the commit. It may not exist.
+    tree: PathBuf,
     /// The folders that links may point into.
     roots: Vec<PathBuf>,
 }
@@ -110,7 +119,18 @@ impl Snapshot {
             return Err(missing(&folder, "does not exist"));
         }
         let shared = fs::canonicalize(cache.join("blobs")).await.ok();
-        Ok(Self { commit, folder, roots: [real].into_iter().chain(shared).collect() })
+        let tree = home.join("trees").join(format!("{commit}.json"));
+        Ok(Self { commit, folder, tree, roots: [real].into_iter().chain(shared).collect() })
+    }
+
+    /// Reads the listing that is saved when a whole repository is downloaded.
+    async fn listed(&self) -> Option<Vec<ListedFile>> {
+        let json = disk::read_range(&self.tree, 0..MAX_TREE_BYTES).await.ok()?.bytes;
+        let tree: CommitTree = serde_json::from_slice(&json).ok()?;
+        let file = |(path, file): (String, CommitFile)| {
+            Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
+        };
+        (tree.format_version == 1).then(|| tree.files.into_iter().filter_map(file).collect())
     }
 }
 
@@ -126,13 +146,17 @@ impl FileSource for OfflineRepo {
         .boxed()
     }
 
-    /// Lists the downloaded files.
+    /// Lists all files of the commit if a saved listing exists, or else the downloaded files.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
-            let Snapshot { commit, folder: snapshot, .. } = self.snapshot()?;
-            let listed = disk::list(snapshot, folder).await;
+            let snapshot = self.snapshot()?;
+            let commit = Some(snapshot.commit.clone());
+            if let Some(mut files) = snapshot.listed().await {
+                files.retain(|file| file.is_below(folder));
+                return Ok(Some(FileListing { files, commit, is_complete: true }));
+            }
+            let listed = disk::list(&snapshot.folder, folder).await;
             let files = listed.map_err(|error| Error::from_io(self.hub.repo.to_string(), error))?;
-            let commit = Some(commit.clone());
             Ok(files.map(|files| FileListing { files, commit, is_complete: false }))
         }
         .boxed()
@@ -141,6 +165,18 @@ impl FileSource for OfflineRepo {
     fn file_name(&self, path: &RepoPath) -> String {
         self.hub.file_name(path)
     }
+}
+
+#[derive(Deserialize)]
+struct CommitTree {
+    format_version: u64,
+    files: BTreeMap<String, CommitFile>,
+}
+
+#[derive(Deserialize)]
+struct CommitFile {
+    size: u64,
+    lfs_size: Option<u64>,
 }
 
 /// Reads the commit of a branch, a tag or another ref.

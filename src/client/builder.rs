@@ -318,7 +318,11 @@ impl ClientBuilder {
         let proxies = proxies.map_err(|message| Error::setting("proxy", message))?;
         let settings = HttpSettings { proxies, ..self.http };
         let limits = Limits { concurrency: settings.max_concurrent_requests, ..self.limits };
+        let needs_validation = !settings.root_certificates.is_empty() || settings.hook.is_some();
         let http = Http::new(endpoint.url().clone(), self.token?, settings);
+        if needs_validation {
+            http.validate().map_err(Error::http_client)?;
+        }
         let Self { branch_ttl, stale_if_error, .. } = self;
         let header_cache =
             self.header_cache.map(|cache| HeaderCache { cache, branch_ttl, stale_if_error });

@@ -81,8 +81,10 @@ impl ClientContext {
         if let Some(saved) = &mut *known {
             let learned = self.http.known_servers();
             if *saved != learned {
+                *saved = self.http.known_servers();
+                // Other calls need not wait for the cache.
+                drop(known);
                 cache.put(meter, &key, &learned).await;
-                *saved = learned;
             }
         } else {
             let entry = cache.get(meter, &key).await;

@@ -20,8 +20,8 @@ use crate::formats::weight_sets::ListedFile;
 use crate::formats::{Formats, RepoPath, clip};
 use crate::hub::Source;
 use crate::inspect::{
-    Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, ReadOptions,
-    Target, file_of, on_disk,
+    Call, CallContext, CallFiles, CallMemory, CallState, ReadMode, ReadOptions, Target, file_of,
+    on_disk,
 };
 
 /// The minimum interval between checks of a timeout that a wait has extended.
@@ -192,7 +192,10 @@ impl Model {
             started: std::time::Instant::now(),
             meter,
             memory: CallMemory::new(Arc::clone(&client.memory)),
-            large: self.large_calls.as_ref().map(LargeCallLimit::start_call),
+            large: self
+                .large_calls
+                .as_ref()
+                .map(|limit| limit.start_call(self.options.exclude_waits)),
         };
         Ok(Call {
             context: Arc::new(context),

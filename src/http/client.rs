@@ -52,6 +52,11 @@ impl Http {
         }
     }
 
+    /// Builds a `reqwest` client now, to report invalid settings early.
+    pub(crate) fn validate(&self) -> Result<(), reqwest::Error> {
+        self.clients.build(false).map(drop)
+    }
+
     /// Returns a client with another token. It shares the connections and the limit on requests in flight with this
     /// client, and rate limits with every client that has the same token.
     pub(crate) fn with_token(&self, token: Option<HeaderValue>) -> Self {

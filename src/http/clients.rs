@@ -197,7 +197,7 @@ impl HttpClients {
         Ok(client)
     }
 
-    fn build(&self, is_http2_only: bool) -> Result<Client, reqwest::Error> {
+    pub(super) fn build(&self, is_http2_only: bool) -> Result<Client, reqwest::Error> {
         let build = |is_system| {
             let builder = builder(&self.settings, &self.guard, is_system);
             if is_http2_only { builder.http2_prior_knowledge() } else { builder }.build()

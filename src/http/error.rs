@@ -53,7 +53,7 @@ pub enum HttpErrorKind {
     },
     /// The server sent an HTML page with status 200, such as the login page of a captive portal.
     WebPage,
-    /// The headers of a response with a success status do not match the request: the range, its length or the encoding.
+    /// The headers of a response with a success status do not match the request: the range or the encoding.
     WrongHeaders,
     /// The body is shorter or longer than announced, or corrupt.
     WrongBody,

@@ -130,12 +130,12 @@ impl Endpoint {
     }
 }
 
-/// Returns the path of a repository in the Hub's API: `/api/{kind}/{name}`.
 fn with_query(mut url: Url, query: &str) -> Url {
     url.set_query(Some(query));
     url
 }
 
+/// Returns the path of a repository in the Hub's API: `/api/{kind}/{name}`.
 fn api_path(repo: &RepoId) -> String {
     format!("/api/{}/{}", repo.kind().plural(), repo.name())
 }

@@ -108,7 +108,7 @@ impl CacheLookup {
     }
 
     /// Requests the commit of the revision. Returns the cached commit while it may be used and the server is down.
-    /// Returns `None` if the server rejects the request or the token; the call then continues without the token.
+    /// Returns `None` if the server rejects the request or the token, as it then rejects the call.
     async fn request_commit(
         &self,
         cached: &CachedRef,

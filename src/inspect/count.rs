@@ -78,8 +78,16 @@ impl Call {
         self.mode.on_failure = OnFailure::StopAfterAll;
         let (path, result) = match self.read(None).await {
             Ok(Inspected { path, report, .. }) => (Some(path), Ok(report)),
-            // The call is then made without the token.
-            Err(error) if error.kind() == ErrorKind::RejectedToken => return Err(error),
+            // The call decides whether the token is the cause.
+            Err(error)
+                if error.is_denied()
+                    || matches!(
+                        error.kind(),
+                        ErrorKind::RejectedToken | ErrorKind::RepoNotFound
+                    ) =>
+            {
+                return Err(error);
+            }
             Err(error) => (None, Err(error)),
         };
         Ok(RecordedCount { result, path, bytes: self.files.take_recorded() })

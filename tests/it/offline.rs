@@ -64,6 +64,41 @@ async fn repositories_of_all_kinds_are_found() {
     }
 }
 
+/// The component of a pipeline that was downloaded is not the model.
+#[tokio::test]
+async fn the_saved_listing_takes_precedence_over_downloaded_files() {
+    let offline = Offline::new();
+    let home = "models--org--pipeline";
+    let [unet, vae] =
+        ["unet", "vae"].map(|folder| format!("{folder}/diffusion_pytorch_model.safetensors"));
+    offline.point(home, "main", COMMIT);
+    offline.add(home, COMMIT, &vae, &weights("x"), ALL[0]);
+    let tree = offline.home(home).join("trees").join(format!("{COMMIT}.json"));
+    let parse = || offline.parse("org/pipeline", "main");
+    for unknown in ["", "{", r#"{"format_version":2,"files":{}}"#] {
+        write(&tree, unknown);
+        let parsed = parse().await.unwrap();
+        assert_eq!(parsed.report().findings, [Finding::PartialListing], "{unknown}");
+    }
+    let files =
+        format!(r#"{{"{unet}":{{"size":9,"lfs_size":12}},"{vae}":{{"size":9,"blob_id":"x"}}}}"#);
+    write(&tree, format!(r#"{{"format_version":1,"files":{files}}}"#));
+    let error = error_chain(&parse().await.unwrap_err());
+    assert!(error.starts_with(&format!("`org/pipeline/{unet}` not found")), "{error}");
+    assert!(error.ends_with("only downloaded files can be read"), "{error}");
+    offline.add(home, COMMIT, &unet, &weights("u"), ALL[0]);
+    let parsed = parse().await.unwrap();
+    assert_eq!(
+        (parsed.report().filepaths[0].as_str(), &*parsed.report().findings),
+        (&*unet, &[][..])
+    );
+    let others = parsed.report().other_sets.as_ref().unwrap();
+    assert_eq!((others[0].path.as_str(), others[0].bytes), (&*vae, 9));
+    let model = offline.builder().build().unwrap().model("org/pipeline").path("vae");
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(parsed.report().filepaths[0].as_str(), vae);
+}
+
 #[tokio::test]
 async fn an_error_names_the_missing_part_of_the_cache() {
     let offline = Offline::new();

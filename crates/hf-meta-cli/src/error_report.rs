@@ -361,9 +361,6 @@ fn misspelled_command(source: &RepoArg, error: &Error, context: &HintContext) ->
     if INSPECTION_WORDS.contains(&&**name) {
         return Some("to inspect a repository, omit the command: `hf-meta REPO`".to_owned());
     }
-    if let "census" | "serve" = &**name {
-        return Some(format!("`hf-meta {name}` needs a build with the features `census,server`"));
-    }
     let is_meant = |command: &&str| strsim::damerau_levenshtein(command, name) <= MAX_TYPOS;
     let mut commands = context.definition.get_subcommands().map(clap::Command::get_name);
     let command = commands.find(is_meant)?;

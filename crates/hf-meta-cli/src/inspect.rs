@@ -179,6 +179,10 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus, CommandError> {
     args.validate()?;
     let repos = args.repos.list()?;
+    if let Some(name @ ("census" | "serve")) = repos.first().and_then(|repo| repo.text.to_str()) {
+        let message = format!("`hf-meta {name}` needs a build with the features `census,server`");
+        return Err(CommandError::usage(message));
+    }
     let view = args.view(repos.len());
     let sources = Sources { repos: &repos, selection: &args.selection, is_json: view.is_json() };
     if let View::Overview(format) = view {

@@ -62,7 +62,7 @@ impl RepoListArgs {
 /// The text that names a repository.
 #[derive(Clone, Debug)]
 pub(crate) struct RepoText {
-    text: OsString,
+    pub(crate) text: OsString,
     /// The number of its line, if it comes from a list.
     line: Option<u64>,
 }

@@ -57,7 +57,7 @@ function read(repo: string): Promise<object> {
 }
 
 const [first, second, third] = positionals;
-if (values.help || first === undefined) {
+if (values.help || first === undefined || (first === "verify" && second === undefined)) {
   console.error(USAGE);
   process.exitCode = values.help ? 0 : 2;
 } else if (first === "diff" && second !== undefined && third !== undefined) {

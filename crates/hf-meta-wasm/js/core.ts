@@ -30,7 +30,7 @@ function loadLayouts(): Promise<void> {
     loadingLayouts = undefined;
     throw new HfMetaError("network", "failed to load the layouts of the package", { cause });
   };
-  return (loadingLayouts ??= import("./layouts.js").then(add, failed));
+  return (loadingLayouts ??= import("./layouts.js").then(add).catch(failed));
 }
 
 function unpack(base64: string): Uint8Array<ArrayBuffer> {

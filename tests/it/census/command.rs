@@ -118,7 +118,8 @@ async fn a_publication_has_all_tables() {
     let refused = run(hub, &["census", "publish", &census, "-o", &other]);
     assert!(refused.code == 4 && refused.stderr.contains("README.md"), "{}", refused.stderr);
     assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
-    assert_eq!(run(hub, &["census", "publish", &census, "-o", "x.parquet"]).code, 2);
+    let named = generated.path("x.parquet");
+    assert_eq!(run(hub, &["census", "publish", &census, "-o", &named]).code, 2);
     // A part is missing.
     let part = fs::read_dir(format!("{census}/repos")).unwrap().next().unwrap().unwrap();
     fs::remove_file(part.path()).unwrap();
@@ -139,7 +140,7 @@ async fn a_list_is_limited_and_replaces_only_lists() {
     fs::write(&other, "notes").unwrap();
     let refused = run(hub, &["census", "list", "-o", &other]);
     assert!(refused.code == 2 && refused.stderr.contains("would replace"), "{}", refused.stderr);
-    let csv = run(hub, &["census", "list", "-o", "l.csv"]).stderr;
+    let csv = run(hub, &["census", "list", "-o", &generated.path("l.csv")]).stderr;
     assert!(csv.contains("the output is Parquet, so its name cannot end with .csv"), "{csv}");
     let census = generated.path("census");
     assert_eq!(run(hub, &["-q", "census", "read", &list, "-o", &census]).code, 0);

@@ -5,6 +5,7 @@
 
 use super::names::TensorName;
 use super::{AuxiliaryTensor, CountedAs, TensorGroup};
+use crate::formats::TensorInfo;
 
 /// The biases of a model. They are part of the total, but in no group yet.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +15,7 @@ pub(super) struct Biases(Vec<ModuleBiases>);
 #[derive(Clone, Debug)]
 struct ModuleBiases {
     pattern: usize,
-    /// The module of the first one.
+    /// The first of their modules, by name.
     module: String,
     group: TensorGroup,
     is_added: bool,
@@ -25,29 +26,40 @@ impl Biases {
     const MAX_PATTERNS: usize = 64;
 
     /// Adds a bias. Returns its group if it is none, or if there are too many.
-    pub(super) fn add(&mut self, name: &TensorName<'_>, group: TensorGroup) -> Option<TensorGroup> {
+    pub(super) fn add(
+        &mut self,
+        name: &TensorName<'_>,
+        tensor: &TensorInfo,
+        group: TensorGroup,
+    ) -> Option<TensorGroup> {
         let is_stored = group.counted_as == CountedAs::AsStored && group.buffer.is_none();
-        let Some((module, pattern)) = name.biased_module().filter(|_| is_stored) else {
+        // The biases of experts are part of other sums.
+        let found = name.biased_module().filter(|_| is_stored && name.experts(tensor).is_none());
+        let Some((module, pattern)) = found else {
             return Some(group);
         };
         let has_room = self.0.len() < Self::MAX_PATTERNS;
-        match self.0.iter_mut().find(|biases| biases.pattern == pattern) {
-            Some(biases) if biases.group.is_like(&group) => {
+        let is_like =
+            |biases: &&mut ModuleBiases| biases.pattern == pattern && biases.group.is_like(&group);
+        match self.0.iter_mut().find(is_like) {
+            Some(biases) => {
                 biases.group.count = biases.group.count.saturating_add(&group.count);
+                if module < &*biases.module {
+                    module.clone_into(&mut biases.module);
+                }
             }
             None if has_room => {
                 let module = module.to_owned();
                 self.0.push(ModuleBiases { pattern, module, group, is_added: false });
             }
-            _ => return Some(group),
+            None => return Some(group),
         }
         None
     }
 
     /// Leaves out the biases of a module and of those whose names differ only in numbers.
     pub(super) fn leave_out(&mut self, module: &str) {
-        let mut found = self.0.iter_mut().filter(|biases| biases.module == module);
-        if let Some(biases) = found.next() {
+        for biases in self.0.iter_mut().filter(|biases| biases.module == module) {
             biases.is_added = true;
         }
     }

@@ -232,6 +232,14 @@ impl ShapeCheck {
         }
     }
 
+    /// Returns whether all matrices of another check are among those of this one.
+    pub(super) fn has_matrices_of(&self, other: &Self) -> bool {
+        let mut matrices = other.tensors.iter().filter(|(shape, _)| shape.sides[1] > 0);
+        matrices.all(|(shape, tensors)| {
+            self.tensors.get(shape).is_some_and(|found| found.number >= tensors.number)
+        })
+    }
+
     /// Returns whether the configuration implies the shapes of most parameters.
     pub(super) fn is_confirmed(&self) -> bool {
         let expected = self.tensors.values().filter(|tensors| tensors.is_expected);

@@ -18,8 +18,8 @@ pub(super) struct ExpectedWeights<'a> {
     /// The start of the names of all modules but the head. Files of other model classes have no head.
     prefix: &'static str,
     has_head: bool,
-    /// True if the configuration may add biases to modules.
-    may_have_biases: bool,
+    /// True if the configuration states that modules have no bias.
+    excludes_biases: bool,
     /// The weights of a module in a layer, by its entry.
     known: HashMap<(usize, u32), Option<u64>>,
 }
@@ -36,9 +36,14 @@ impl<'a> ExpectedWeights<'a> {
         let is_head = |class: &String| class.ends_with(layout.head_class);
         let has_head = classes.is_empty() || classes.iter().any(is_head);
         let prefix = if has_head { layout.prefix } else { "" };
-        let may_have_biases = layout.scopes.iter().any(|scope| states_bias(&scope.object));
+        let excludes_biases = excludes_biases(&layout);
         let known = HashMap::new();
-        Some(Self { layout: Some(layout), prefix, has_head, may_have_biases, known })
+        Some(Self { layout: Some(layout), prefix, has_head, excludes_biases, known })
+    }
+
+    /// Returns whether the architecture is known.
+    pub(super) fn is_known(&self) -> bool {
+        self.layout.is_some()
     }
 
     /// Returns the entry of a module, and the number of its layer.
@@ -62,18 +67,26 @@ impl<'a> ExpectedWeights<'a> {
         let has_none = |(entry, _): (usize, _)| {
             self.layout.as_ref().is_some_and(|layout| !layout.entries[entry].has_bias)
         };
-        !self.may_have_biases && self.find_entry(module).is_some_and(has_none)
+        self.excludes_biases
+            && self.find_entry(module).is_some_and(has_none)
+            && self.find_entry(&format!("{module}.bias")).is_none()
     }
 }
 
-/// Returns whether a key gives modules a bias, such as `attention_bias`. In all architectures of transformers 5.23 such a
-/// key states which linear layers have a bias, if some have one only in some models.
-fn states_bias(object: &JsonObject<'_>) -> bool {
-    let mut keys = object.entries().filter(|(key, _)| key.contains("bias"));
-    keys.any(|(key, value)| {
-        let is_unset = matches!(value.get(), "false" | "null" | "0" | "0.0");
-        is_unset == key.starts_with("no_")
-    })
+/// Returns whether keys such as `attention_bias` are stated, and all of them are off. In all architectures of transformers
+/// 5.23 such a key states which linear layers have a bias, if some have one only in some models. Without the key, the
+/// class has a default, which may be true, and custom code may have others.
+fn excludes_biases(layout: &ModelLayout<'_>) -> bool {
+    let objects = || layout.scopes.iter().map(|scope| &scope.object);
+    let keys = objects().flat_map(|object| object.entries());
+    let mut keys = keys.filter(|(key, _)| key.contains("bias")).peekable();
+    let has_code = objects().any(|object| object.raw("auto_map").is_some());
+    !has_code
+        && keys.peek().is_some()
+        && keys.all(|(key, value)| {
+            let is_off = matches!(value.get(), "false" | "0" | "0.0");
+            is_off != key.starts_with("no_")
+        })
 }
 
 /// Evaluates the shape of a module in a layer. Defaults do not count: models with custom code may have others.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{MismatchKind, Mismatches};
 use crate::base::model_config::ModelConfig;
-use crate::count::module_of;
 use crate::count::name_pattern::NamePattern;
 use crate::formats::{FileHeader, RepoPath};
 use crate::tables::architecture::positive;
@@ -60,7 +59,9 @@ impl<'h> Lists<'h> {
             let pattern = NamePattern::new(name);
             let Some(number) = pattern.numbers.first() else { continue };
             let rest = &pattern.text[number.pattern_end..];
-            if lists.rests.len() == MAX_PATTERNS && !lists.indexes.contains_key(rest) {
+            // The experts of a layer are compared by the number of the layer alone.
+            let is_inner = pattern.numbers.len() > 1;
+            if is_inner || lists.rests.len() == MAX_PATTERNS && !lists.indexes.contains_key(rest) {
                 continue;
             }
             let new = lists.rests.len();
@@ -75,7 +76,7 @@ impl<'h> Lists<'h> {
     }
 
     /// Finds layers with fewer tensors than most others, where no other layer has just these. The first or the last layer
-    /// may lack several modules, such as those for the text in the last layer of SD3.
+    /// may be of another kind, which also has another shape, such as the last layer of SD3.
     fn check_missing(&self, path: &str, elements: &Elements, found: &mut Mismatches) {
         let mut kinds = BTreeMap::<BTreeSet<usize>, Vec<u64>>::new();
         for (number, tensors) in elements {
@@ -88,15 +89,14 @@ impl<'h> Lists<'h> {
             if numbers.len() > 1 || layers.len() < MIN_LAYERS - 1 {
                 continue;
             }
-            let missing: Vec<_> = usual.difference(tensors).map(|at| &*self.rests[*at]).collect();
-            let modules: BTreeSet<_> = missing.iter().map(|rest| module_of(rest)).collect();
             let ends = [elements.keys().next(), elements.keys().next_back()];
-            if modules.len() > 1 && ends.contains(&numbers.first()) {
+            let (layer, other) = (&elements[&numbers[0]], &elements[&layers[0]]);
+            let is_odd = layer.iter().any(|(rest, shape)| other.get(rest) != Some(shape));
+            if is_odd && ends.contains(&numbers.first()) {
                 continue;
             }
-            for rest in missing {
-                // One of the tensors in an inner list stands for all.
-                let name = format!("{path}{}{}", numbers[0], rest.replace('#', "0"));
+            for rest in usual.difference(tensors) {
+                let name = format!("{path}{}{}", numbers[0], self.rests[*rest]);
                 found.add(MismatchKind::MissingModule, &name, "", "", "");
             }
         }
@@ -112,10 +112,6 @@ impl<'h> Lists<'h> {
         }
         let ends = [elements.keys().next(), elements.keys().next_back()];
         for (rest, shapes) in shapes.iter().filter(|(_, shapes)| shapes.len() == 2) {
-            // The shapes of an inner list may differ.
-            if self.rests[*rest].contains('#') {
-                continue;
-            }
             let mut by_layers: Vec<_> = shapes.iter().collect();
             by_layers.sort_by_key(|(_, layers)| layers.len());
             let [(odd, layers), (usual, others)] = by_layers[..] else { continue };
