@@ -73,12 +73,16 @@ fn gpt_oss(repo: &'static str, size: &gpt_oss::Size, shard_bytes: u64) -> Model 
 }
 
 pub fn llama_gptq() -> Model {
+    // AutoGPTQ stores biases of zeros.
+    let mut config = llama::config(&LLAMA_8B, &llama::gptq());
+    config["attention_bias"] = false.into();
+    config["mlp_bias"] = false.into();
     Model::new(
         "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16",
         llama::causal_lm(Dtype::F16, &LLAMA_8B, |_| llama::GPTQ),
     )
     .sharded(Sharding::UpTo(5_000_000_000))
-    .document("config.json", llama::config(&LLAMA_8B, &llama::gptq()))
+    .document("config.json", config)
 }
 
 pub fn deepseek_r1() -> Model {

@@ -8,7 +8,8 @@
 //!
 //! - A tensor without dimensions is a constant and is not counted.
 //! - Exponents without a mantissa (`F8_E8M0`) are scales and are never counted.
-//! - A [`Buffer`], such as a mask, is counted as stored and reported in a separate group. EMA copies of counted weights are not counted.
+//! - A [`Buffer`], such as a mask, is counted as stored and reported in a separate group. EMA copies of counted weights are
+//!   not counted.
 //! - A copy of a tied embedding is not counted if the count depends on the configuration.
 //! - A module whose size cannot be derived from its components is counted as stored, and the count is marked inexact.
 //! - For a mixture of experts, [`MixtureOfExperts`] gives the parameters that are active per token.

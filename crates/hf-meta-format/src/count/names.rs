@@ -201,6 +201,10 @@ impl<'a> TensorName<'a> {
         self.facts.buffer?.kind(&tensor.shape)
     }
 
+    pub(super) fn is_bias(&self) -> bool {
+        self.facts.is_bias
+    }
+
     /// Returns the module of a bias, and the number of its pattern; `None` if several patterns may have this number.
     pub(super) fn biased_module(&self) -> Option<(&'a str, usize)> {
         let is_known = self.facts.is_bias && self.pattern + 1 < NamePatterns::MAX_PATTERNS;

@@ -88,10 +88,14 @@ impl CountSums {
         let largest = match embedding.filter(|_| !name.split().1.is_bare()) {
             Some(Embedding::Input) => &mut self.input,
             Some(Embedding::Output) => &mut self.output,
-            Some(Embedding::LookupTable) | None => {
+            Some(Embedding::LookupTable) | None if name.is_bias() => {
                 if let Some(group) = self.biases.add(name, tensor, group) {
                     self.add_to_groups(group);
                 }
+                return Ok(());
+            }
+            Some(Embedding::LookupTable) | None => {
+                self.add_to_groups(group);
                 return Ok(());
             }
         };
