@@ -63,7 +63,7 @@ pub(crate) use tls::parse_certificates;
 
 use std::fmt;
 
-use ::url::Url;
+use ::url::{Position, Url};
 
 /// The maximum length of a displayed path in bytes.
 const MAX_PATH: usize = 500;
@@ -84,11 +84,11 @@ pub struct SafeUrl(String);
 
 impl From<&Url> for SafeUrl {
     fn from(url: &Url) -> Self {
-        let origin = url.origin().ascii_serialization();
+        let server = &url[Position::BeforeHost..Position::AfterPort];
         let path = url.path();
         let path = path.get(..MAX_PATH).unwrap_or(path);
         let rest = if url.query().is_some() || path.len() < url.path().len() { "…" } else { "" };
-        Self(format!("{origin}{path}{rest}"))
+        Self(format!("{}://{server}{path}{rest}", url.scheme()))
     }
 }
 
@@ -112,6 +112,7 @@ mod tests {
                 "https://huggingface.co/gpt2/resolve/main/x",
             ),
             ("https://user:pass@example.org:8080/x", "https://example.org:8080/x"),
+            ("socks5h://user:pass@example.org", "socks5h://example.org"),
             (
                 "https://cdn.example.org/x?Signature=s3cr3t&Expires=1#f",
                 "https://cdn.example.org/x…",
