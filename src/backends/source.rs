@@ -72,8 +72,8 @@ pub(crate) trait FileSource: Debug + Send + Sync {
         .boxed()
     }
 
-    /// Lists all files below a folder, or all files of the source. Returns `None` if there is no listing, or this
-    /// reader has no access to it.
+    /// Lists all files below a folder, or all files of the source. Returns `None` if the source has no
+    /// accessible listing.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a>;
 
     /// Returns the name of a file for messages.

@@ -77,7 +77,7 @@ mod without_tls {
 
     use super::TlsFailure;
 
-    /// There are no certificates.
+    /// A certificate, which builds without TLS do not have.
     #[derive(Clone, Debug)]
     pub(crate) enum Certificate {}
 

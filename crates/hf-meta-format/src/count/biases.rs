@@ -57,6 +57,11 @@ impl Biases {
         None
     }
 
+    /// Returns whether a module is the first one with a bias of its pattern.
+    pub(super) fn has(&self, module: &str) -> bool {
+        self.0.iter().any(|biases| biases.module == module)
+    }
+
     /// Leaves out the biases of a module and of those whose names differ only in numbers.
     pub(super) fn leave_out(&mut self, module: &str) {
         for biases in self.0.iter_mut().filter(|biases| biases.module == module) {

@@ -159,8 +159,9 @@ named_enum! {
     /// The kind of a tensor that is not a parameter of the `PyTorch` module, because it is computed rather than learned.
     ///
     /// A buffer is stored like a weight, and every documented count includes it, so it is counted here as well, in a
-    /// separate group, except for copies of weights that are counted themselves. It is recognized by its name and, if a weight could have the same name, by its shape. The
-    /// persistent buffers of `transformers` 5.23 and `diffusers` 0.42 have these names.
+    /// separate group, except for copies of weights that are counted themselves. It is recognized by its name and, if a
+    /// weight could have the same name, by its shape. The persistent buffers of `transformers` 5.23 and `diffusers` 0.42
+    /// have these names.
     Buffer {
         /// The mask of an attention layer, such as `attn.bias` in gpt2.
         AttentionMask "attention mask",

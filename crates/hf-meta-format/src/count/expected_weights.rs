@@ -18,8 +18,8 @@ pub(super) struct ExpectedWeights<'a> {
     /// The start of the names of all modules but the head. Files of other model classes have no head.
     prefix: &'static str,
     has_head: bool,
-    /// True if the configuration states that modules have no bias.
-    excludes_biases: bool,
+    /// For each nested model, whether its configuration states that modules have no bias.
+    excludes_biases: Vec<bool>,
     /// The weights of a module in a layer, by its entry.
     known: HashMap<(usize, u32), Option<u64>>,
 }
@@ -36,7 +36,10 @@ impl<'a> ExpectedWeights<'a> {
         let is_head = |class: &String| class.ends_with(layout.head_class);
         let has_head = classes.is_empty() || classes.iter().any(is_head);
         let prefix = if has_head { layout.prefix } else { "" };
-        let excludes_biases = excludes_biases(&layout);
+        let has_code = layout.scopes[0].object.raw("auto_map").is_some();
+        let scopes = layout.scopes.iter();
+        let excludes_biases =
+            scopes.map(|scope| !has_code && excludes_biases(&scope.object)).collect();
         let known = HashMap::new();
         Some(Self { layout: Some(layout), prefix, has_head, excludes_biases, known })
     }
@@ -64,11 +67,12 @@ impl<'a> ExpectedWeights<'a> {
 
     /// Returns whether a module has no bias, whatever is stored.
     pub(super) fn excludes_bias(&self, module: &str) -> bool {
-        let has_none = |(entry, _): (usize, _)| {
-            self.layout.as_ref().is_some_and(|layout| !layout.entries[entry].has_bias)
+        let (Some(layout), Some((entry, _))) = (&self.layout, self.find_entry(module)) else {
+            return false;
         };
-        self.excludes_biases
-            && self.find_entry(module).is_some_and(has_none)
+        let entry = &layout.entries[entry];
+        !entry.has_bias
+            && self.excludes_biases[entry.scope]
             && self.find_entry(&format!("{module}.bias")).is_none()
     }
 }
@@ -76,13 +80,9 @@ impl<'a> ExpectedWeights<'a> {
 /// Returns whether keys such as `attention_bias` are stated, and all of them are off. In all architectures of transformers
 /// 5.23 such a key states which linear layers have a bias, if some have one only in some models. Without the key, the
 /// class has a default, which may be true, and custom code may have others.
-fn excludes_biases(layout: &ModelLayout<'_>) -> bool {
-    let objects = || layout.scopes.iter().map(|scope| &scope.object);
-    let keys = objects().flat_map(|object| object.entries());
-    let mut keys = keys.filter(|(key, _)| key.contains("bias")).peekable();
-    let has_code = objects().any(|object| object.raw("auto_map").is_some());
-    !has_code
-        && keys.peek().is_some()
+fn excludes_biases(object: &JsonObject<'_>) -> bool {
+    let mut keys = object.entries().filter(|(key, _)| key.contains("bias")).peekable();
+    keys.peek().is_some()
         && keys.all(|(key, value)| {
             let is_off = matches!(value.get(), "false" | "0" | "0.0");
             is_off != key.starts_with("no_")
@@ -147,5 +147,23 @@ mod tests {
                 "{class} {module}"
             );
         }
+    }
+
+    /// The key of another nested model says nothing.
+    #[test]
+    fn each_nested_model_states_whether_it_has_biases() {
+        const OFF: &str = r#","attention_bias":false"#;
+
+        let excludes = |outer: &str, text: &str| {
+            let text = format!(r#"{{"model_type":"kimi_k2","num_hidden_layers":2{text}}}"#);
+            let json = format!(r#"{{"model_type":"kimi_k25"{outer},"text_config":{text}}}"#);
+            let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            let expected = ExpectedWeights::new(&configs);
+            expected.excludes_bias("language_model.model.layers.1.mlp.experts.3.up_proj")
+        };
+        assert!(excludes("", OFF));
+        assert!(!excludes(OFF, ""));
+        assert!(!excludes(r#","auto_map":{}"#, OFF));
+        assert!(!excludes("", r#","attention_bias":true"#));
     }
 }

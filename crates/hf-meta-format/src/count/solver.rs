@@ -137,7 +137,7 @@ impl<'a> Solver<'a> {
                 None => self.add_unsolved(module, component, tensor)?,
             }
         }
-        if self.expected.excludes_bias(module.name) {
+        if self.sums.biases.has(module.name) && self.expected.excludes_bias(module.name) {
             self.sums.biases.leave_out(module.name);
         }
         if self.known.expected.is_some_and(|expected| expected != solved.parameters) {

@@ -214,8 +214,8 @@ impl CountReport {
         self.filepaths.iter().filter(|path| !path.is_index()).count()
     }
 
-    /// Returns the quantizations in a repository: names, paths and sizes in bytes. The size of the set at `read`, to
-    /// which the report belongs, is exact; the others are those of the files.
+    /// Returns the quantizations in a repository: names, paths and sizes in bytes. The set at `read`, which the
+    /// report describes, has the size of its tensors; the others have the sizes of their files.
     #[must_use]
     pub fn quantizations(&self, layout: &Layout, read: &RepoPath) -> Vec<(String, RepoPath, u64)> {
         let Some(model) = &self.model else { return Vec::new() };
