@@ -198,6 +198,7 @@ struct ClassifiedName<'a> {
 }
 
 impl<'a> ClassifiedName<'a> {
+    #[inline]
     fn new(name: TensorName<'a>, tensor: &TensorInfo) -> Self {
         let (module, component) = name.split();
         let buffer = name.buffer(tensor);

@@ -51,6 +51,8 @@ impl NamePattern {
     }
 
     /// Returns whether a name has this pattern, and if so, replaces `numbers` with its numbers.
+    // Called for every tensor, from one place.
+    #[inline]
     pub(super) fn matches(&self, name: &str, numbers: &mut Vec<NameNumber>) -> bool {
         numbers.clear();
         // Every tensor is compared, and bytes need no check for character boundaries.

@@ -189,6 +189,7 @@ pub(super) struct RoutedExperts<'a> {
 
 impl<'a> TensorName<'a> {
     /// Returns the module and the component.
+    #[inline]
     pub(super) fn split(&self) -> (&'a str, &'static Component) {
         match self.facts.component {
             Some(component) => split_at(self.name, component),

@@ -56,8 +56,8 @@ impl PendingTensors {
         component: &Component,
         tensor: &TensorInfo,
     ) -> Option<()> {
-        let last = self.starts.len().checked_sub(1);
-        if last.is_none_or(|last| self.runs.get(last) != module) {
+        let last = self.runs.indices().next_back();
+        if last.is_none_or(|last| self.runs.bytes(last) != module.as_bytes()) {
             if !self.runs.has_room_for(module.len()) {
                 return None;
             }

@@ -87,11 +87,16 @@ impl ExpertSums {
         if name.embedding() == Some(Embedding::LookupTable) {
             layer.lookup_tables = layer.lookup_tables.saturating_add(parameters);
         }
-        let routers = (&mut layer.routers, name.router_outputs(tensor));
-        for (known, size) in [routers, (&mut layer.stacks, name.unnamed_stack(tensor))] {
-            known.extend(
-                size.filter(|size| known.len() < Self::MAX_ROUTERS && !known.contains(size)),
-            );
+        let add = |known: &mut Vec<u64>, size| {
+            if known.len() < Self::MAX_ROUTERS && !known.contains(&size) {
+                known.push(size);
+            }
+        };
+        if let Some(size) = name.router_outputs(tensor) {
+            add(&mut layer.routers, size);
+        }
+        if let Some(size) = name.unnamed_stack(tensor) {
+            add(&mut layer.stacks, size);
         }
         let Some(RoutedExperts { group, part, is_proof, is_unnamed }) = experts else {
             return Some(());
