@@ -260,6 +260,18 @@ class Errors(unittest.TestCase):
             hf_meta.inspect("gpt2", endpoint="nonsense")
         self.assertEqual(caught.exception.code, "invalidSettings")
 
+    def test_local_files_need_no_usable_connection(self):
+        header = b'{"w":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}'
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "model.safetensors")
+            path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(3))
+            for variable in ("HF_ENDPOINT", "https_proxy"):
+                with self.subTest(variable), mock.patch.dict(os.environ, {variable: "nonsense://"}):
+                    self.assertEqual(total(path), 3)
+                    self.assertTrue(hf_meta.verify(path).valid)
+                    self.assertEqual(hf_meta.diff(path, path).unchanged, 1)
+                    self.assertEqual(code_of_error("gpt2"), "invalidSettings")
+
 
 class Tasks(unittest.IsolatedAsyncioTestCase):
     async def test_concurrent_calls_have_the_results_of_blocking_ones(self):

@@ -94,6 +94,19 @@ static PLATFORM_ADDRESS: LazyLock<Option<String>> = LazyLock::new(|| {
     Some(format!("0.0.0.0:{port}"))
 });
 
+/// The flags of the service that the short help lists.
+const COMMON: [&str; 9] = [
+    "listen",
+    "cache",
+    "ttl",
+    "memory_limit",
+    "requests_per_minute",
+    "trusted_proxies",
+    "public_url",
+    "allowed_owners",
+    "webhook_secret",
+];
+
 /// Gives each flag of the service a variable, such as `HF_META_MAX_AGE` for `--max-age`, and sets the default address.
 /// Blank variables are ignored, as everywhere else.
 pub(crate) fn define(serve: clap::Command) -> clap::Command {
@@ -103,6 +116,8 @@ pub(crate) fn define(serve: clap::Command) -> clap::Command {
         let is_own = !arg.is_global_set() && arg.get_action().takes_values();
         let is_blank = std::env::var(&name).is_ok_and(|text| text.trim().is_empty());
         let arg = if is_own && !is_blank { arg.env(name) } else { arg };
+        let is_rare = is_own && !COMMON.contains(&arg.get_id().as_str());
+        let arg = if is_rare { arg.hide_short_help(true) } else { arg };
         match (arg.get_id().as_str(), PLATFORM_ADDRESS.as_deref()) {
             ("listen", Some(address)) => arg.default_value(address),
             ("token", _) => {

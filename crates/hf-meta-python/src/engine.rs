@@ -88,13 +88,16 @@ impl Job {
 /// which a program may change between two calls.
 type ClientKey = (Option<String>, Option<u64>, Option<Duration>, Option<String>, u64);
 
+/// A client, and the error for all sources that are not local if the settings of the environment are unusable.
+type EnvironmentClient = (Client, Option<hf_meta::Error>);
+
 /// The threads and clients of all calls. They belong to the process that made them, because a fork has none of the
 /// threads.
 #[pyclass(frozen, module = "hf_meta._native")]
 pub(crate) struct Engine {
     /// `None` at exit. Never dropped in a fork, which would wait for threads of the other process.
     runtime: Mutex<Option<ManuallyDrop<Runtime>>>,
-    clients: Mutex<HashMap<ClientKey, Client>>,
+    clients: Mutex<HashMap<ClientKey, EnvironmentClient>>,
     process: u32,
 }
 
@@ -167,7 +170,7 @@ impl Engine {
         let budget = fit.map(|size| parse_size(&size).ok_or_else(invalid("fit"))).transpose()?;
         let engine =
             engine.map(|name| name.parse().ok().ok_or_else(invalid("engine"))).transpose()?;
-        self.start(request, move |client, _| async move {
+        self.start(request, &[source.clone()], move |client, _| async move {
             let model = model(&client, &source, timeout)?.plan(plan);
             let model = model.revision(revision.as_deref()).path(path.as_deref());
             let mut model = model.format(weights.as_deref());
@@ -196,7 +199,8 @@ impl Engine {
         base: Option<String>,
     ) -> PyResult<NativeCall> {
         let timeout = timeout(request.timeout)?;
-        self.start(request, move |client, _| async move {
+        let sources: Vec<_> = [source.clone()].into_iter().chain(base.clone()).collect();
+        self.start(request, &sources, move |client, _| async move {
             let base = base.map(|base| model(&client, &base, timeout)).transpose()?;
             let model = model(&client, &source, timeout)?.all_sets(all).format(weights.as_deref());
             let model = model.revision(revision.as_deref()).path(path.as_deref());
@@ -217,7 +221,7 @@ impl Engine {
         ignore_shards: bool,
     ) -> PyResult<NativeCall> {
         let timeout = timeout(request.timeout)?;
-        self.start(request, move |client, _| async move {
+        self.start(request, &[before.clone(), after.clone()], move |client, _| async move {
             let [before, after] = [before, after].map(|source| model(&client, &source, timeout));
             let (before, after) = tokio::try_join!(before?.inspect(), after?.inspect())?;
             let compare = if ignore_shards { Diff::ignoring_shards } else { Diff::new };
@@ -227,7 +231,7 @@ impl Engine {
 
     /// Reads the repositories of a record batch. The result is their rows in the same order.
     fn read(&self, request: Request, repos: PyArrowType<RecordBatch>) -> PyResult<NativeCall> {
-        self.start(request, move |client, job| async move {
+        self.start(request, &[], move |client, job| async move {
             let (jobs, max_outage) = (job.jobs, job.max_outage);
             let rows = read_batch(&client, &repos.0, jobs, max_outage, job.report()).await;
             rows.map(PyArrowType)
@@ -244,7 +248,7 @@ impl Engine {
         since: Option<i64>,
         since_list: Option<PathBuf>,
     ) -> PyResult<NativeCall> {
-        self.start(request, move |client, job| async move {
+        self.start(request, &[], move |client, job| async move {
             let mut listing = Listing::new().filter(filter.as_deref()).author(author.as_deref());
             if let Some(list) = since_list {
                 listing = listing.update(&list)?;
@@ -267,7 +271,7 @@ impl Engine {
         slice: (usize, usize),
         previous: Option<String>,
     ) -> PyResult<NativeCall> {
-        self.start(request, move |client, job| async move {
+        self.start(request, &[], move |client, job| async move {
             let manifest = Manifest::open(&list, column.as_deref())?;
             let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
             census.previous(previous.as_deref()).read(&manifest).await.map(summary)
@@ -276,14 +280,14 @@ impl Engine {
 
     /// Reads the failed repositories of a census again. The result is the [`Summary`].
     fn census_retry(&self, request: Request, target: String) -> PyResult<NativeCall> {
-        self.start(request, move |client, job| async move {
+        self.start(request, &[], move |client, job| async move {
             job.set(Census::open(client, &target)?).retry().await.map(summary)
         })
     }
 
     /// Recounts the stored headers of a census. The result is the [`Summary`].
     fn census_count(&self, request: Request, target: String) -> PyResult<NativeCall> {
-        self.start(request, move |client, job| async move {
+        self.start(request, &[], move |client, job| async move {
             job.set(Census::open(client, &target)?).count().await.map(summary)
         })
     }
@@ -295,7 +299,7 @@ impl Engine {
         target: String,
         output: String,
     ) -> PyResult<NativeCall> {
-        self.start(request, move |client, job| {
+        self.start(request, &[], move |client, job| {
             blocking(async move { job.set(Census::open(client, &target)?).pack(&output).await })
         })
     }
@@ -310,7 +314,7 @@ impl Engine {
         license: Option<String>,
         tensors: bool,
     ) -> PyResult<NativeCall> {
-        self.start(request, move |client, job| {
+        self.start(request, &[], move |client, job| {
             blocking(async move {
                 let options = PublishOptions { title, license, tensors };
                 job.set(Census::open(client, &target)?).publish(&output, &options).await
@@ -320,7 +324,7 @@ impl Engine {
 
     /// Compares two censuses. The result is the JSON of the changes.
     fn census_diff(&self, request: Request, before: String, after: String) -> PyResult<NativeCall> {
-        self.start(request, move |_, _| {
+        self.start(request, &[], move |_, _| {
             blocking(async move {
                 let mut changes = Vec::new();
                 diff(&before, &after, |change| changes.push(change)).await?;
@@ -337,7 +341,7 @@ impl Engine {
         sample: usize,
         seed: u64,
     ) -> PyResult<NativeCall> {
-        self.start(request, move |client, _| async move {
+        self.start(request, &[], move |client, _| async move {
             to_json(&verify(&client, &target, sample, seed).await?.1)
         })
     }
@@ -345,8 +349,8 @@ impl Engine {
 
 impl Engine {
     /// Returns the client for these settings and the settings of the environment. With a share of the quota, it is a client for
-    /// many repositories, which has no cache.
-    fn client(&self, request: &Request) -> PyResult<Client> {
+    /// many repositories, which has no cache. Unusable settings are an error unless all sources are local.
+    fn client(&self, request: &Request, sources: &[String]) -> PyResult<Client> {
         let share = request.quota_share.filter(|share| *share > 0.0 && *share <= 1.0);
         if share != request.quota_share {
             return Err(PyValueError::new_err("`quota_share` must be above 0 and at most 1"));
@@ -362,7 +366,14 @@ impl Engine {
         environment_token().hash(&mut environment);
         let key = (endpoint, share.map(f64::to_bits), timeout, contact, environment.finish());
         // The clients are locked only without Python, which may switch to a thread that waits for them.
-        let client = self.shared_client(key, request).map_err(failed)?;
+        let (client, unusable) = self.shared_client(key, request).map_err(failed)?;
+        let is_local =
+            |text: &String| matches!(Source::parse(text, client.endpoint()), Ok(Source::Local(_)));
+        if let Some(error) = unusable
+            && (sources.is_empty() || !sources.iter().all(is_local))
+        {
+            return Err(failed(error));
+        }
         request
             .token
             .as_ref()
@@ -371,7 +382,11 @@ impl Engine {
     }
 
     /// Returns the client with this key, which is built if there is none.
-    fn shared_client(&self, key: ClientKey, request: &Request) -> Result<Client, hf_meta::Error> {
+    fn shared_client(
+        &self,
+        key: ClientKey,
+        request: &Request,
+    ) -> Result<EnvironmentClient, hf_meta::Error> {
         let (mut clients, timeout) = (lock(&self.clients), key.2);
         if clients.len() >= MAX_CLIENTS && !clients.contains_key(&key) {
             clients.clear();
@@ -382,17 +397,18 @@ impl Engine {
         })
     }
 
-    /// Starts a call.
+    /// Starts a call that reads some sources, or repositories of the Hub if there are none.
     fn start<T, Call>(
         &self,
         request: Request,
+        sources: &[String],
         call: impl FnOnce(Client, Job) -> Call,
     ) -> PyResult<NativeCall>
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
         Call: Future<Output = Result<T, CensusError>> + Send + 'static,
     {
-        let client = self.client(&request)?;
+        let client = self.client(&request, sources)?;
         let (progress, stop) = (Arc::default(), Arc::default());
         let jobs = usize::try_from(request.jobs).unwrap_or_default();
         let max_outage = Duration::try_from_secs_f64(request.max_outage)
@@ -451,8 +467,11 @@ fn tool() -> String {
         .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
 }
 
-/// Builds a client with the settings of the environment and these.
-fn build(request: &Request, timeout: Option<Duration>) -> Result<Client, hf_meta::Error> {
+/// Builds a client with the settings of the environment and these. If they are unusable, the client is offline.
+fn build(
+    request: &Request,
+    timeout: Option<Duration>,
+) -> Result<EnvironmentClient, hf_meta::Error> {
     let mut builder = ClientBuilder::from_env();
     if let Some(endpoint) = &request.endpoint {
         builder = builder.endpoint(endpoint);
@@ -470,7 +489,9 @@ fn build(request: &Request, timeout: Option<Duration>) -> Result<Client, hf_meta
     } else if let Some(cache) = DiskCache::from_env() {
         builder = builder.header_cache(cache);
     }
-    builder.build()
+    let offline = builder.clone().offline(true);
+    let online = builder.build().map(|client| (client, None));
+    online.or_else(|error| Ok((offline.build()?, Some(error))))
 }
 
 fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {

@@ -65,13 +65,21 @@ impl<'a> ExpectedWeights<'a> {
         *self.known.entry((entry, layer)).or_insert_with(weights)
     }
 
+    /// Returns whether all models of the architecture store a module, whatever their configuration says.
+    pub(super) fn requires(&self, module: &str) -> bool {
+        let found = self.layout.as_ref().zip(self.find_entry(module));
+        found.is_some_and(|(layout, (entry, _))| layout.entries[entry].is_required)
+    }
+
     /// Returns whether a module has no bias, whatever is stored.
     pub(super) fn excludes_bias(&self, module: &str) -> bool {
         let (Some(layout), Some((entry, _))) = (&self.layout, self.find_entry(module)) else {
             return false;
         };
         let entry = &layout.entries[entry];
-        !entry.has_bias
+        // The table has no biases of lists, and a module with sides of a nested model may follow the keys of either.
+        let is_certain = !entry.has_bias && !entry.is_list && !entry.formulas.contains('.');
+        is_certain
             && self.excludes_biases[entry.scope]
             && self.find_entry(&format!("{module}.bias")).is_none()
     }
@@ -147,6 +155,38 @@ mod tests {
                 "{class} {module}"
             );
         }
+    }
+
+    /// The key may be on although the class does not tie its head.
+    #[test]
+    fn some_architectures_always_store_their_head() {
+        for (model_type, is_required) in
+            [("bigbird_pegasus", true), ("pop2piano", true), ("llama", false), ("unknown", false)]
+        {
+            let json = format!(r#"{{"model_type":"{model_type}"}}"#);
+            let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            assert_eq!(
+                ExpectedWeights::new(&configs).requires("lm_head"),
+                is_required,
+                "{model_type}"
+            );
+        }
+    }
+
+    /// The aligner of Janus is a list of layers, whose biases the table does not have.
+    #[test]
+    fn modules_of_a_list_may_have_biases() {
+        let part = |name| format!(r#"{{"model_type":"{name}","attention_bias":false,"mlp_bias":false}}"#);
+        let json = format!(
+            r#"{{"model_type":"janus","attention_bias":false,"text_config":{},"vision_config":{}}}"#,
+            part("llama"),
+            part("janus_vision_model"),
+        );
+        let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+        let expected = ExpectedWeights::new(&configs);
+        let excludes = |module| expected.excludes_bias(&format!("model.{module}"));
+        assert!(excludes("language_model.layers.0.mlp.up_proj"));
+        assert!(!excludes("aligner.hidden_layers.0"));
     }
 
     /// The key of another nested model says nothing.

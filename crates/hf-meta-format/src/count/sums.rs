@@ -9,7 +9,7 @@ use super::expected_weights::ExpectedWeights;
 use super::experts::ExpertSums;
 use super::methods::{Solved, is_known};
 use super::module::{Module, container_bits};
-use super::names::TensorName;
+use super::names::{TensorName, module_of};
 use super::position::Embedding;
 use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind,
@@ -230,7 +230,10 @@ impl CountSums {
             let shapes = self.shapes.finish();
             self.add_doubts(integers.into_iter().chain(shapes));
         }
-        let tied_output = if configs.is_tied { self.tied_output(needs_config) } else { None };
+        // Some classes do not tie their head, whatever the key says.
+        let is_own = |output: &StoredEmbedding| expected.requires(module_of(&output.name));
+        let is_tied = configs.is_tied && !self.output.as_ref().is_some_and(is_own);
+        let tied_output = if is_tied { self.tied_output(needs_config) } else { None };
         let table = self.add_embeddings();
         for (mut biases, class) in std::mem::take(&mut self.biases).finish() {
             if let Some(class) = class {

@@ -134,8 +134,8 @@ fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, Unr
     if scales.iter().all(|&length| length == 1) {
         return Ok(1);
     }
-    // KTransformers stores the bytes of a matrix as a vector.
-    let [.., rows, columns] = shape(&PLAIN) else { return bits.map(|_| 1).ok_or(AmbiguousScheme) };
+    // KTransformers stores the bytes of a matrix as a vector, next to the configuration of the source.
+    let [.., rows, columns] = shape(&PLAIN) else { return Err(AmbiguousScheme) };
     // Groups of n bytes could hold n or 2 · n weights. Two-dimensional blocks leave no such choice.
     let has_groups = matches!(scales, [.., outputs, groups] if outputs == rows && *groups > 1);
     let is_side = |number: u64| problem.known.is_side(columns.saturating_mul(number));

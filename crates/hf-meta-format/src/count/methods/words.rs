@@ -214,6 +214,7 @@ pub(super) const GGUF: Method = Method {
     names: "gguf",
     layouts: &[layout("gguf blocks", &[8], &["qweight"], BYTE, BLOCKS)
         .with(absent(&["scales"]))
+        .pads(&[Pad::new(Inputs, Some(32))])
         .flags(&[NeedsMethod, NeedsRecipe, WithoutBits])],
     others: &[],
 };
