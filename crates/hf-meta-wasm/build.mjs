@@ -13,7 +13,9 @@ const folder = process.env.CARGO_TARGET_DIR ?? `${root}/target`;
 
 run("cargo", "build", "--locked", "-p", "hf-meta-wasm", "--lib", "--target", target, "--profile", profile);
 const core = `${folder}/${target}/${profile === "dev" ? "debug" : profile}/hf_meta_wasm.wasm`;
-run("cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--", core, "../hf-meta-format/src/tables", "build");
+// A workspace that is built has the program.
+const bindgen = process.env.HF_META_BINDGEN ? [process.env.HF_META_BINDGEN] : ["cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--"];
+run(...bindgen, core, "../hf-meta-format/src/tables", "build");
 
 // The schema describes every document; the types carry the same names.
 const schema = JSON.parse(readFileSync(`${root}/src/docs/schema.json`, "utf8"));

@@ -9,36 +9,42 @@ use crate::cli::run;
 use crate::hub::{File, LocalHub, Repo};
 use crate::support;
 
-/// The schema of one kind of document.
+/// The schemas of one kind of document, and of an error in its place.
 struct Schema {
     schemas: Schemas,
-    index: SchemaIndex,
+    document: SchemaIndex,
+    failed: SchemaIndex,
 }
 
 impl Schema {
     fn new(kind: &str) -> Self {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/docs/schema.json");
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-        let index = compiler.compile(&format!("{file}#/$defs/{kind}"), &mut schemas).unwrap();
-        Self { schemas, index }
+        let [document, failed] = [kind, "FailedSource"]
+            .map(|kind| compiler.compile(&format!("{file}#/$defs/{kind}"), &mut schemas).unwrap());
+        Self { schemas, document, failed }
     }
 
     /// Returns the first violation, if there is one.
-    fn check(&self, document: &Value) -> Result<(), String> {
-        self.schemas.validate(document, self.index).map_err(|error| format!("{error:#}"))
+    fn violation(&self, document: &Value) -> Result<(), String> {
+        let index = if document.get("error").is_some() { self.failed } else { self.document };
+        self.schemas.validate(document, index).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Runs the command, and checks its lines.
+    fn check(&self, hub: &LocalHub, args: &[&str]) -> usize {
+        let output = run(hub, args).stdout;
+        for line in output.lines() {
+            let document: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(self.violation(&document), Ok(()), "{args:?}: {line:.200}");
+        }
+        output.lines().count()
     }
 }
 
-/// Runs the command, and checks its lines. A line with an error is a `FailedSource`.
+/// Runs the command, and checks its lines.
 fn check(hub: &LocalHub, kind: &str, args: &[&str]) -> usize {
-    let (schema, failed) = (Schema::new(kind), Schema::new("FailedSource"));
-    let output = run(hub, args).stdout;
-    for line in output.lines() {
-        let document: Value = serde_json::from_str(line).unwrap();
-        let schema = if document.get("error").is_some() { &failed } else { &schema };
-        assert_eq!(schema.check(&document), Ok(()), "{args:?}: {line:.200}");
-    }
-    output.lines().count()
+    Schema::new(kind).check(hub, args)
 }
 
 #[test]
@@ -56,8 +62,9 @@ fn the_documents_of_all_fixtures_are_valid() {
     let summary = all(&["--json", "--summary", "--sets", "--fit", "24GB"]);
     assert_eq!(check(&hub, "CountReport", &summary), repos.len());
     assert_eq!(check(&hub, "VerifyReport", &all(&["verify", "--json", "--all"])), repos.len());
+    let diff = Schema::new("Diff");
     for other in &repos[1..] {
-        check(&hub, "Diff", &["diff", "--json", repos[0], other]);
+        diff.check(&hub, &["diff", "--json", repos[0], other]);
     }
 }
 
@@ -110,5 +117,5 @@ fn documents_with_findings_are_valid() {
     assert_eq!(check(&hub, "VerifyReport", &["verify", "--json", "org/odd", "org/good"]), 2);
     assert_eq!(check(&hub, "Diff", &["diff", "--json", "org/good", "org/good"]), 1);
     let wrong = json!({ "source": "x", "error": { "code": 1 } });
-    assert!(Schema::new("FailedSource").check(&wrong).is_err());
+    assert!(Schema::new("Diff").violation(&wrong).is_err());
 }

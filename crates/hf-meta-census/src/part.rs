@@ -62,7 +62,7 @@ struct HeaderSpool {
 
 impl HeaderSpool {
     fn new() -> Result<Self> {
-        Ok(Self { writer: TableWriter::temporary(&())?, groups: Vec::new() })
+        Ok(Self { writer: TableWriter::unsorted()?, groups: Vec::new() })
     }
 
     /// Adds the headers of a repository.
@@ -80,7 +80,7 @@ impl HeaderSpool {
     fn into_sorted(self, footer: &PartFooter) -> Result<File> {
         let groups = self.groups.into_iter().enumerate().map(|(group, repo)| (repo, group));
         let groups: Vec<_> = groups.sorted_unstable().map(|(_, group)| group).collect();
-        let mut sorted = TableWriter::<_, StoredHeader>::temporary(footer)?;
+        let mut sorted = TableWriter::<_, StoredHeader>::sorted(footer)?;
         let name = std::env::temp_dir().display().to_string();
         sorted.write_all(each_row(&name, self.writer.into_reader()?, Some(groups))?)?;
         sorted.into_reader()

@@ -10,12 +10,13 @@ const built = `${process.env.CARGO_TARGET_DIR ?? `${root}/target`}/debug`;
 
 /** Starts a local Hub. Returns its URL, the names of its repositories, and a function that ends it. */
 export async function startHub(folder = `${root}/fixtures`, ...options) {
-  const hub = spawn(`${built}/examples/local_hub`, [folder, ...options], { stdio: ["pipe", "pipe", "pipe"] });
+  // Both outputs in one pipe, so that all names are read before the URL.
+  const hub = spawn("sh", ["-c", 'exec "$0" "$@" 2>&1', `${built}/examples/local_hub`, folder, ...options], { stdio: ["pipe", "pipe", "inherit"] });
   const repos = [];
-  createInterface({ input: hub.stderr }).on("line", (repo) => repos.push(repo));
   for await (const line of createInterface({ input: hub.stdout })) {
-    const hubUrl = /HF_ENDPOINT=(\S+)/.exec(line)[1];
-    return { hubUrl, repos, stop: () => hub.kill() };
+    const hubUrl = /HF_ENDPOINT=(\S+)/.exec(line)?.[1];
+    if (hubUrl) return { hubUrl, repos, stop: () => hub.kill() };
+    repos.push(line);
   }
 }
 

@@ -289,7 +289,7 @@ async fn a_list_is_written_through_a_link() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_census_is_completed_by_the_next_run() {
     let kills = if std::env::var_os("HF_META_SOAK").is_some() { 20 } else { 3 };
-    let generated = GeneratedHub::new(700);
+    let generated = GeneratedHub::new(400);
     let manifest = generated.list("repos.parquet").await;
     generated.read(&manifest, "whole").await;
     let (list, target) = (generated.path("repos.parquet"), generated.path("killed"));
@@ -301,7 +301,7 @@ async fn a_killed_census_is_completed_by_the_next_run() {
     };
     for kill in 0..kills {
         let (sender, killed) = mpsc::channel();
-        let request = 100 + kill * 631 % 1_300;
+        let request = 100 + kill * 631 % 800;
         let requests = std::sync::atomic::AtomicUsize::new(0);
         generated.hub.inject(move |_, _| {
             if requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == request {
@@ -319,7 +319,7 @@ async fn a_killed_census_is_completed_by_the_next_run() {
         process.wait().unwrap();
         // A part that is there is whole.
         if fs::exists(format!("{target}/repos")).unwrap() {
-            assert!(generated.rows("killed").len() <= 700);
+            assert!(generated.rows("killed").len() <= 400);
         }
     }
     assert!(read().status().unwrap().success());

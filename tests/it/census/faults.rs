@@ -242,7 +242,7 @@ async fn a_rejected_token_ends_the_census() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminated_census_stores_complete_rows_and_continues() {
     let ends = if std::env::var_os("HF_META_SOAK").is_some() { 10 } else { 2 };
-    let generated = GeneratedHub::new(1_000);
+    let generated = GeneratedHub::new(600);
     let (list, target) = (generated.path("repos.parquet"), generated.path("census"));
     generated.list("repos.parquet").await;
     let mut before = BTreeMap::new();

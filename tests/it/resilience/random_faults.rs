@@ -10,7 +10,7 @@ use crate::support;
 const BLOOM: &str = "bigscience/bloom";
 
 /// The number of calls, normally and with `HF_META_SOAK=1`.
-const CALLS: usize = 25;
+const CALLS: usize = 10;
 const SOAK_CALLS: usize = 500;
 
 /// The pseudo-random number generator `SplitMix64`.

@@ -612,6 +612,8 @@ fn hostile_file(name: &str) -> Vec<u8> {
 
 /// Parses each file in a separate process, whose peak memory the system records. It includes the test program and what
 /// the parser keeps.
+///
+/// Without optimization, a file takes seconds, so every fourth is parsed, and all with `HF_META_SOAK=1`.
 #[cfg(target_os = "linux")]
 #[expect(clippy::print_stdout, reason = "the process of a file tells the test its peak")]
 #[test]
@@ -641,8 +643,10 @@ fn hostile_files_take_less_than_64_mb() {
         println!("peak {} in {seconds:.2} s: {result}", peak.trim().trim_end_matches(" kB"));
         return;
     }
+    // The second file takes the most memory.
+    let (first, step) = if std::env::var_os("HF_META_SOAK").is_some() { (0, 1) } else { (1, 4) };
     let mut failed = Vec::new();
-    for (name, expected) in HOSTILE_FILES {
+    for (name, expected) in HOSTILE_FILES.into_iter().skip(first).step_by(step) {
         let path = std::env::temp_dir().join(format!("hf-meta-{}-{name}", std::process::id()));
         fs::write(&path, hostile_file(name)).unwrap();
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
