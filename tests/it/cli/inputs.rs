@@ -135,7 +135,8 @@ fn a_flag_can_be_repeated() {
 #[test]
 fn the_short_help_fits_a_screen_and_is_printed_without_arguments() {
     let hub = LocalHub::start([]).unwrap();
-    let helps = ["verify", "diff", "badge", "cache", "census", "serve"].map(|name| vec![name, "-h"]);
+    let helps =
+        ["verify", "diff", "badge", "cache", "census", "serve"].map(|name| vec![name, "-h"]);
     for args in [vec!["-h"]].into_iter().chain(helps) {
         let help = run(&hub, &args).data();
         assert!(help.lines().count() <= 60, "{help}");

@@ -176,7 +176,8 @@ mod tests {
     /// The aligner of Janus is a list of layers, whose biases the table does not have.
     #[test]
     fn modules_of_a_list_may_have_biases() {
-        let part = |name| format!(r#"{{"model_type":"{name}","attention_bias":false,"mlp_bias":false}}"#);
+        let part =
+            |name| format!(r#"{{"model_type":"{name}","attention_bias":false,"mlp_bias":false}}"#);
         let json = format!(
             r#"{{"model_type":"janus","attention_bias":false,"text_config":{},"vision_config":{}}}"#,
             part("llama"),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use thiserror::Error;
 
-use self::name::{LORA, Location, ShardNumber, Sharding, WeightsName};
+use self::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
 use crate::formats::pytorch::OtherFile;
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
@@ -188,13 +188,22 @@ impl Layout {
     /// Finds the sets of weights in the files of a folder, or of a whole repository if `root` is `None`.
     pub fn new(formats: &Formats, root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
-        for file in files.iter().filter(|file| !is_residual(file, files)) {
+        let names = files.iter().map(|file| split_folder(file.path.as_str()));
+        let uqff = names.filter(|(_, name)| name.ends_with(".uqff"));
+        let uqff: BTreeSet<_> = uqff.map(|(folder, _)| folder).collect();
+        // The tensors that mistral.rs does not quantize, next to the others.
+        let is_residual = |file: &&ListedFile| {
+            let (folder, name) = split_folder(file.path.as_str());
+            name == "residual.safetensors" && uqff.contains(folder)
+        };
+        for file in files.iter().filter(|file| !is_residual(file)) {
             if let Some((name, path, shard)) = WeightsName::parse(formats, &file.path) {
                 let format = formats.name(name.format);
                 let new = || WeightSet::new(format, path.clone(), name);
                 sets.entry(path.clone()).or_insert_with(new).add(file, shard);
             }
         }
+        join_series(&mut sets);
         let modules = RepoPath::join(root, MODULES);
         let mut folders = BTreeSet::new();
         let mut pipelines = BTreeMap::new();
@@ -381,12 +390,37 @@ impl Layout {
     }
 }
 
-/// Returns whether a file has only the tensors that mistral.rs does not quantize, next to the others in UQFF.
-fn is_residual(file: &ListedFile, files: &[ListedFile]) -> bool {
-    let (folder, name) = split_folder(file.path.as_str());
-    let mut others = files.iter().map(|other| split_folder(other.path.as_str()));
-    name == "residual.safetensors"
-        && others.any(|(other, name)| other == folder && name.rsplit('.').next() == Some("uqff"))
+/// Joins the files that `KTransformers` numbers without their total: `model-00001.safetensors` and so on. Next to other
+/// files of a model, they may be something else. Source: `kt-kernel/scripts/convert_cpu_weights.py`.
+fn join_series(sets: &mut BTreeMap<RepoPath, WeightSet>) {
+    let number = |path: &RepoPath, at: u32| {
+        path.sibling(&RepoPath::new_unchecked(&format!("model-{at:05}.safetensors")))
+    };
+    let firsts: Vec<_> = sets.keys().filter(|path| **path == number(path, 1)).cloned().collect();
+    for first in firsts {
+        let names = (1..).map(|at| number(&first, at));
+        let names: Vec<_> = names.take_while(|name| sets.contains_key(name)).collect();
+        let start = first.sibling(&RepoPath::new_unchecked("model"));
+        let models = sets.range(start.clone()..).map(|(path, _)| path.as_str());
+        let models = models.take_while(|path| path.starts_with(start.as_str()));
+        if names.len() == 1 || models.count() != names.len() {
+            continue;
+        }
+        let total = u32::try_from(names.len()).unwrap_or_default();
+        let files: Vec<_> = names.iter().filter_map(|name| sets.remove(name)).collect();
+        let path = first.sibling(&RepoPath::new_unchecked(SERIES));
+        let name = WeightsName {
+            stem: "model".to_owned(),
+            sharding: Sharding::Shards,
+            ..files[0].name.clone()
+        };
+        let mut series = WeightSet::new(files[0].format, path.clone(), name);
+        for (file, number) in files.into_iter().zip(1..) {
+            let file = ListedFile { path: file.path, size: file.bytes };
+            series.add(&file, Some(ShardNumber { number, total }));
+        }
+        sets.insert(path, series);
+    }
 }
 
 /// Splits a path into its folder, which is empty for the root folder, and its last segment.

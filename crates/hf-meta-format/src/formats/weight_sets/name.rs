@@ -33,6 +33,9 @@ pub(super) struct WeightsName {
     pub(super) format: usize,
 }
 
+/// The common path of files that are numbered without their total.
+pub(super) const SERIES: &str = "model-*.safetensors";
+
 /// A shard number and the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardNumber {
@@ -149,7 +152,8 @@ pub fn shard_number(path: &RepoPath) -> Option<(u32, u32)> {
 /// Returns whether a path is the pattern of shards without an index, with a `*` in place of the number.
 #[must_use]
 pub fn is_shard_pattern(formats: &Formats, path: &RepoPath) -> bool {
-    path.as_str().contains("*-of-") && formats.find(path.as_str()).is_some()
+    let is_pattern = path.as_str().contains("*-of-") || path.file_name().as_str() == SERIES;
+    is_pattern && formats.find(path.as_str()).is_some()
 }
 
 /// Splits a model name into the training run's name and the step, as in `0000100_adapters` (MLX), `name-000001` and

@@ -12,7 +12,17 @@ fn main(paths: &[&str]) -> String {
 }
 
 /// Lists of files, each with the path of its model.
-const MODELS: [(&[&str], &str); 54] = [
+const MODELS: [(&[&str], &str); 60] = [
+    // KTransformers numbers files without their total. Other numbers may be steps.
+    (&["model-00001.safetensors", "model-00002.safetensors"], "model-*.safetensors"),
+    (&["model-00001.safetensors", "model-00003.safetensors"], "-"),
+    (&["model-01000.safetensors", "model-02000.safetensors"], "-"),
+    (&["epoch-00001.safetensors", "epoch-00002.safetensors"], "-"),
+    (&["model-00001.safetensors"], "model-00001.safetensors"),
+    (
+        &["model-00001.safetensors", "model-00002.safetensors", "model.safetensors"],
+        "model.safetensors",
+    ),
     (&[], "-"),
     (&["model.onnx", "config.json"], "-"),
     (&["pytorch_model.bin", "config.json", "training_args.bin"], "pytorch_model.bin"),
@@ -288,6 +298,17 @@ fn incomplete_shards_without_an_index_are_rejected() {
     );
     let error: Box<dyn std::error::Error> = shards(&["00002", "00003"]).unwrap_err().into();
     assert_eq!(error.to_string(), "shard `m-00001-of-00003.safetensors` is missing");
+}
+
+#[test]
+fn files_numbered_without_their_total_are_one_set() {
+    let paths = ["a/model-00001.safetensors", "a/model-00002.safetensors"];
+    let found = layout("", &paths);
+    let [set] = &found.sets[..] else { panic!("{:?}", found.sets) };
+    assert_eq!((set.path.as_str(), set.files, set.bytes), ("a/model-*.safetensors", 2, 20));
+    let shards = set.shards().unwrap();
+    assert_eq!(shards.iter().map(RepoPath::as_str).collect::<Vec<_>>(), paths);
+    assert!(is_shard_pattern(Formats::built_in(), &set.path));
 }
 
 #[test]
