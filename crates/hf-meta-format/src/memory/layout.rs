@@ -10,8 +10,7 @@ use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::base::text::named_enum;
 use crate::formats::clip;
-use crate::tables::architecture::{Definitions, ModelNames, UsedKeys};
-use crate::tables::formula::FormulaError;
+use crate::tables::architecture::{Definitions, FormulaError, ModelNames, UsedKeys, nested_text};
 
 named_values! {
     /// The kind of a [`LayerCache`].
@@ -148,7 +147,8 @@ impl CacheLayout {
             return Ok(Self::without_cache(&class));
         }
         let architecture = architecture.ok_or(FormulaError::MissingKey { key: "model_type" })?;
-        let names = |definitions| ModelNames::of_config(definitions, config.text_model());
+        let names =
+            |definitions| ModelNames::new(definitions, |key| nested_text(config.text_model(), key));
         let layout = Self::new(&architecture, &architecture, names)?;
         let mut layout = Self { dtype, has_fp8_scheme, ..layout };
         if options.engine == Some(Engine::Vllm) {

@@ -55,7 +55,7 @@ pub use self::usage::{
     CacheSize, Engine, Memory, MemoryComponent, MemoryOptions, parse_size, parse_tokens,
 };
 pub use self::vllm::{VLLM_VERSION, VllmLayers, VllmOptions, VllmPlan};
-pub use crate::tables::formula::FormulaError;
+pub use crate::tables::architecture::FormulaError;
 use std::str::FromStr;
 
 /// The reason why the size of a cache is unknown.

@@ -16,7 +16,7 @@ use crate::formats::safetensors::{
     SafetensorsIndexJson,
 };
 use crate::formats::weight_sets::shard_pattern;
-use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
+use crate::formats::{FileHeader, Format, Headers, ModelDescription, RepoPath, clip};
 use crate::memory::{CacheError, CacheLayout};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.
@@ -184,7 +184,7 @@ impl ReportBuilder {
 
     /// Returns the headers in the order in which they were added; empty if they are not kept.
     #[must_use]
-    pub fn headers(&self) -> &[(RepoPath, FileHeader)] {
+    pub fn headers(&self) -> &Headers {
         &self.headers
     }
 

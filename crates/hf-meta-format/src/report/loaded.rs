@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::verify::{ParameterSources, VerifiedSet, VerifyReport, pipeline_components};
-use super::{CountReport, Finding, HeaderTotals, bounded};
+use super::verify::{VerifiedSet, VerifyReport, pipeline_components};
+use super::{CountReport, Finding, bounded};
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent, MemoryOptions};
@@ -94,9 +94,7 @@ impl VerifyReport {
     /// Creates the result of a set that could not be found or read.
     #[must_use]
     pub fn unreadable(set: &WeightSet, finding: Finding) -> Self {
-        let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
-        let set = VerifiedSet::new(set.path.clone(), set.files, totals, parameters, vec![finding]);
-        Self::new(set, Vec::new())
+        Self::new(VerifiedSet::new(set.path.clone(), set.files, vec![finding]), Vec::new())
     }
 }
 

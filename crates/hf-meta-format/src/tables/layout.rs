@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::architecture::{Definitions, ModelNames, text_of};
+use super::architecture::{Definitions, ModelNames, nested_text, text_of};
 use crate::base::json_object::JsonObject;
 
 /// The numbers of the lists around a module, from the outermost one. Further ones are 0.
@@ -187,7 +187,8 @@ impl<'a> Words<'a> {
         let object = Rc::new(object);
         let architecture = object.get::<String>("model_type").unwrap_or_default();
         let definitions = Definitions::defaults(&architecture).or(self.names.clone());
-        let names = ModelNames::of_shared(definitions, Rc::clone(&object));
+        let shared = Rc::clone(&object);
+        let names = ModelNames::new(definitions, move |key| nested_text(&shared, key));
         self.scopes.push(Scope { path, names, object });
         self.scopes.len() - 1
     }

@@ -12,14 +12,11 @@ use super::stored_modules::{StoredModules, first_numbers};
 use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
-use crate::formats::{FileHeader, RepoPath, clip};
+use crate::formats::{Headers, clip};
 use crate::report::Finding;
-use crate::report::text::counted;
-use crate::tables::architecture::positive;
-use crate::tables::formula::FormulaError;
+use crate::report::text::{counted, shape};
+use crate::tables::architecture::{FormulaError, positive};
 use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
-
-type Headers = [(RepoPath, FileHeader)];
 
 /// The comparison of the tensors with `config.json`, or the reason why there is none.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -35,8 +32,7 @@ pub struct ConfigCheck {
 
 impl ConfigCheck {
     /// Creates the result of a model that was not compared.
-    #[must_use]
-    pub fn skipped(reason: impl Into<String>) -> Self {
+    pub(crate) fn skipped(reason: impl Into<String>) -> Self {
         Self { compared: false, reason: Some(reason.into()) }
     }
 }
@@ -44,10 +40,7 @@ impl ConfigCheck {
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.
 #[must_use]
-pub fn check_model(
-    config_json: Option<&[u8]>,
-    headers: &[(RepoPath, FileHeader)],
-) -> (Vec<Finding>, ConfigCheck) {
+pub fn check_model(config_json: Option<&[u8]>, headers: &Headers) -> (Vec<Finding>, ConfigCheck) {
     let json = config_json.map(standard_json);
     let config = json.as_deref().and_then(|json| serde_json::from_slice(json).ok());
     let result = match (&json, &config) {
@@ -217,10 +210,10 @@ impl ModelCheck<'_, '_> {
             }
             let expected = self.expected_shape(scope, formulas, found.place[0]);
             let Some(wrong) = wrong_side(&expected, &tensor.shape) else { continue };
-            let keys = if wrong.keys.is_empty() { "model_type" } else { &*wrong.keys };
-            let sides: Vec<_> = expected.iter().map(ToString::to_string).collect();
-            let (expected, shape) =
-                (format!("[{}]", sides.join(", ")), format!("{:?}", tensor.shape));
+            let keys = wrong.implied.as_ref().map(|(_, keys)| keys.as_str());
+            let keys = keys.filter(|keys| !keys.is_empty()).unwrap_or("model_type");
+            let sides: Vec<_> = expected.iter().map(ExpectedSide::text).collect();
+            let (expected, shape) = (format!("[{}]", sides.join(", ")), shape(&tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
     }
@@ -231,15 +224,12 @@ impl ModelCheck<'_, '_> {
         formulas: &'static str,
         layer: u32,
     ) -> Vec<ExpectedSide> {
-        let mut side = |text: &'static str| {
-            let (is_least, formula) =
-                text.strip_prefix('>').map_or((false, text), |formula| (true, formula));
-            let value = if formula == "_" { None } else { self.evaluate(scope, formula, layer) };
-            let (value, keys) =
-                value.map_or((None, String::new()), |(value, keys)| (Some(value), keys));
-            ExpectedSide { value, is_least, keys }
+        let side = |text: &'static str| {
+            let formula = text.trim_start_matches('>');
+            let implied = if formula == "_" { None } else { self.evaluate(scope, formula, layer) };
+            ExpectedSide { implied, is_least: text != formula }
         };
-        formulas.split(',').map(&mut side).collect()
+        formulas.split(',').map(side).collect()
     }
 
     /// Compares the length of a list with the configuration.
@@ -334,25 +324,24 @@ impl ModelCheck<'_, '_> {
 
 /// A side of a tensor that the configuration implies.
 pub(super) struct ExpectedSide {
-    pub(super) value: Option<u64>,
+    implied: Option<Implied>,
     is_least: bool,
-    keys: String,
 }
 
 impl ExpectedSide {
     /// Returns whether a length is possible. The number 0 often says that a module is not used.
     fn fits(&self, length: u64) -> bool {
-        let value = self.value.filter(|value| *value > 0);
+        let value = self.value().filter(|value| *value > 0);
         value.is_none_or(|value| if self.is_least { length >= value } else { length == value })
     }
-}
 
-impl std::fmt::Display for ExpectedSide {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.value {
-            Some(value) => write!(f, "{}{value}", if self.is_least { "≥" } else { "" }),
-            None => f.write_str("_"),
-        }
+    pub(super) fn value(&self) -> Option<u64> {
+        self.implied.as_ref().map(|(value, _)| *value)
+    }
+
+    fn text(&self) -> String {
+        let sign = if self.is_least { "≥" } else { "" };
+        self.value().map_or_else(|| "_".to_owned(), |value| format!("{sign}{value}"))
     }
 }
 

@@ -115,7 +115,7 @@ impl ModelCheck<'_, '_> {
             && self
                 .expected_shape(scope, formulas, place[0])
                 .iter()
-                .any(|side| side.value == Some(0))
+                .any(|side| side.value() == Some(0))
     }
 
     /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.

@@ -12,7 +12,7 @@ use crate::count::{
     Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
     container_bits, evaluate, split_name,
 };
-use crate::formats::{FileHeader, RepoPath, TensorInfo};
+use crate::formats::{Headers, TensorInfo, all_tensors};
 use crate::report::Finding;
 
 /// Keys of recipes with the variant of the method.
@@ -59,7 +59,7 @@ const MAX_IGNORED: usize = 10_000;
 
 /// Returns the name of the file that may contain the recipe, if `config.json` does not.
 #[must_use]
-pub fn recipe_file(configs: &Configs, headers: &[(RepoPath, FileHeader)]) -> Option<&'static str> {
+pub fn recipe_file(configs: &Configs, headers: &Headers) -> Option<&'static str> {
     let mut names = headers.iter().flat_map(|(_, header)| header.tensors().names());
     let is_packed = configs.quantization.is_empty() && names.any(|name| name.ends_with(".qweight"));
     is_packed.then_some(QUANTIZE_CONFIG)
@@ -68,19 +68,11 @@ pub fn recipe_file(configs: &Configs, headers: &[(RepoPath, FileHeader)]) -> Opt
 /// Compares all modules with the quantization recipe in `config.json`, or in the [file](recipe_file) that was added to
 /// `configs`. Returns nothing without a known recipe.
 #[must_use]
-pub fn check_recipe(
-    config_json: &[u8],
-    configs: &Configs,
-    headers: &[(RepoPath, FileHeader)],
-) -> Vec<Finding> {
+pub fn check_recipe(config_json: &[u8], configs: &Configs, headers: &Headers) -> Vec<Finding> {
     find_mismatches(config_json, configs, headers).unwrap_or_default().into_findings()
 }
 
-fn find_mismatches(
-    config_json: &[u8],
-    configs: &Configs,
-    headers: &[(RepoPath, FileHeader)],
-) -> Option<Mismatches> {
+fn find_mismatches(config_json: &[u8], configs: &Configs, headers: &Headers) -> Option<Mismatches> {
     let json = standard_json(configs.recipe().unwrap_or(config_json));
     let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
     let whole = || configs.recipe().and_then(|_| serde_json::from_slice(&json).ok());
@@ -136,9 +128,9 @@ fn find_mismatches(
 }
 
 /// Returns the tensors of all modules.
-fn modules(headers: &[(RepoPath, FileHeader)]) -> BTreeMap<&str, Vec<ComponentTensor>> {
+fn modules(headers: &Headers) -> BTreeMap<&str, Vec<ComponentTensor>> {
     let mut modules = BTreeMap::<_, Vec<_>>::new();
-    for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+    for (name, tensor) in all_tensors(headers) {
         let (module, component) = split_name(name);
         modules.entry(module).or_default().push((component, tensor));
     }

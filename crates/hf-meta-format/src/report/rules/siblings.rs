@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{MismatchKind, Mismatches};
 use crate::base::model_config::ModelConfig;
 use crate::count::name_pattern::NamePattern;
-use crate::formats::{FileHeader, RepoPath};
+use crate::formats::{Headers, all_tensors};
 use crate::tables::architecture::positive;
 
 /// The number of layers that is needed to see which one differs.
@@ -27,10 +27,7 @@ struct Lists<'h> {
 }
 
 /// Compares the layers of a model with each other, and with the few keys that mean the same in all configurations.
-pub(super) fn check_siblings(
-    config: Option<&ModelConfig<'_>>,
-    headers: &[(RepoPath, FileHeader)],
-) -> Mismatches {
+pub(super) fn check_siblings(config: Option<&ModelConfig<'_>>, headers: &Headers) -> Mismatches {
     let mut found = Mismatches::default();
     let lists = Lists::new(headers);
     for (path, elements) in lists.by_path.iter().filter(|(_, elements)| is_layers(elements)) {
@@ -50,12 +47,12 @@ fn is_layers(elements: &Elements) -> bool {
 }
 
 impl<'h> Lists<'h> {
-    fn new(headers: &'h [(RepoPath, FileHeader)]) -> Self {
+    fn new(headers: &'h Headers) -> Self {
         /// The maximum number of patterns, because each name could have its own.
         const MAX_PATTERNS: usize = 4_096;
 
         let mut lists = Self::default();
-        for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+        for (name, tensor) in all_tensors(headers) {
             let pattern = NamePattern::new(name);
             let Some(number) = pattern.numbers.first() else { continue };
             let rest = &pattern.text[number.pattern_end..];
@@ -156,11 +153,7 @@ fn check_gaps(path: &str, elements: &Elements, found: &mut Mismatches) {
 }
 
 /// Compares the rows of all matrices with the size of the vocabulary of a language model.
-fn check_embedding(
-    config: &ModelConfig<'_>,
-    headers: &[(RepoPath, FileHeader)],
-    found: &mut Mismatches,
-) {
+fn check_embedding(config: &ModelConfig<'_>, headers: &Headers, found: &mut Mismatches) {
     const KEY: &str = "vocab_size";
 
     let classes = config.outermost().get::<Vec<String>>("architectures").unwrap_or_default();
@@ -168,7 +161,7 @@ fn check_embedding(
     let Some(rows) = config.text_model().number(KEY).filter(|rows| is_causal && *rows > 0) else {
         return;
     };
-    let mut tensors = headers.iter().flat_map(|(_, header)| header.tensors());
+    let mut tensors = all_tensors(headers);
     if headers.iter().all(|(_, header)| header.tensors().is_empty()) {
         return;
     }

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
-use crate::formats::{FileHeader, RepoPath, TensorInfo};
-use crate::tables::layout::{ModelLayout, Place};
-
-type Headers = [(RepoPath, FileHeader)];
+use crate::formats::{Headers, TensorInfo, all_tensors};
+use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
 
 /// A tensor of a known module.
 pub(super) struct Found {
@@ -62,7 +60,7 @@ pub(super) struct StoredModules<'h> {
 
 impl<'h> StoredModules<'h> {
     pub(super) fn new(layout: &ModelLayout<'_>, headers: &'h Headers) -> Self {
-        let tensors = || headers.iter().flat_map(|(_, header)| header.tensors());
+        let tensors = || all_tensors(headers);
         let prefix = prefix(layout, tensors().map(|(name, _)| name));
         let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
         let count = layout.entries.len();
@@ -143,17 +141,12 @@ impl<'h> StoredModules<'h> {
 
     /// Returns whether most modules have names of the layout, or nearly none has other names.
     pub(super) fn are_named_as(&self, layout: &ModelLayout<'_>) -> bool {
-        let required = layout.entries.iter().zip(&self.places);
-        let required =
-            required.filter(
-                |(entry, places)| {
-                    if entry.is_head { !places.is_empty() } else { entry.is_required }
-                },
-            );
-        let (all, known) = required.fold((0, 0), |(all, known), (_, places)| {
-            (all + 1, known + usize::from(!places.is_empty()))
-        });
-        known * 2 >= all || known > 0 && self.unknown.len() < known
+        let all = layout.entries.iter().zip(&self.places);
+        let is_known = |(_, places): &(&LayoutEntry, &Vec<Place>)| !places.is_empty();
+        let (known, missing): (Vec<_>, Vec<_>) = all
+            .filter(|found| if found.0.is_head { is_known(found) } else { found.0.is_required })
+            .partition(is_known);
+        known.len() >= missing.len() || self.unknown.len() < known.len()
     }
 }
 

@@ -10,19 +10,18 @@ use std::cmp::Reverse;
 use crate::base::json_object::standard_json;
 use crate::base::model_config::ModelConfig;
 use crate::count::{Embedding, NamePatterns};
-use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
+use crate::formats::{Headers, TensorInfo, all_tensors, clip};
 use crate::report::Finding;
-
-type Headers = [(RepoPath, FileHeader)];
 
 /// Compares `config.json` with the tensors of all files, and adds a finding about the output embedding. If a missing
 /// tensor is tied, the finding replaces the error about it.
-pub fn check_embeddings(
-    config_json: &[u8],
-    headers: &[(RepoPath, FileHeader)],
-    findings: &mut Vec<Finding>,
-) {
-    let Some(input) = InputEmbedding::find(headers) else { return };
+pub(crate) fn check_embeddings(config_json: &[u8], headers: &Headers, findings: &mut Vec<Finding>) {
+    let mut is_input = is_embedding(Embedding::Input);
+    // Vision models name their class tokens like embeddings. Of several candidates, the largest one is the input.
+    let inputs =
+        all_tensors(headers).filter(|(name, info)| info.shape.len() == 2 && is_input(name));
+    let input = inputs.max_by_key(|(name, info)| (info.elements(), Reverse(*name)));
+    let Some((input, TensorInfo { shape, .. })) = input else { return };
     let json = standard_json(config_json);
     let Ok(config) = serde_json::from_slice::<ModelConfig<'_>>(&json) else { return };
     let Some(is_tied) = config.is_tied() else { return };
@@ -30,7 +29,7 @@ pub fn check_embeddings(
     let missing = findings.iter().position(
         |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
     );
-    let stored = clip(input.name);
+    let stored = clip(input);
     if let Some(at) = missing {
         if is_tied && let Finding::MissingTensor { tensor, shard } = findings.remove(at) {
             findings.push(Finding::DroppedTiedEmbedding { tensor, shard, stored });
@@ -38,36 +37,15 @@ pub fn check_embeddings(
         return;
     }
     // The counter reports an output embedding that is stored although it is tied.
-    if tensors(headers).any(|(name, _)| is_output(name)) {
+    if all_tensors(headers).any(|(name, _)| is_output(name)) {
         return;
     }
+    // Another tensor with the same shape could be an output embedding with another name.
+    let mut others = all_tensors(headers).filter(|(name, _)| *name != input);
     if is_tied {
         findings.push(Finding::TiedEmbedding { stored });
-    } else if is_language_model(&config) && !input.has_twin(headers) {
+    } else if is_language_model(&config) && !others.any(|(_, other)| other.shape == shape) {
         findings.push(Finding::MissingOutputEmbedding { stored });
-    }
-}
-
-/// The input embedding of a checkpoint.
-struct InputEmbedding<'a> {
-    name: &'a str,
-    shape: Vec<u64>,
-}
-
-impl<'a> InputEmbedding<'a> {
-    /// Finds the input embedding. If there are several candidates, the largest one wins.
-    fn find(headers: &'a Headers) -> Option<Self> {
-        let mut is_input = is_embedding(Embedding::Input);
-        // Vision models name their class tokens like embeddings.
-        let inputs =
-            tensors(headers).filter(|(name, info)| info.shape.len() == 2 && is_input(name));
-        let (name, tensor) = inputs.max_by_key(|(name, info)| (info.elements(), Reverse(*name)))?;
-        Some(Self { name, shape: tensor.shape })
-    }
-
-    /// Returns whether another tensor has the same shape. It could be an output embedding with another name.
-    fn has_twin(&self, headers: &Headers) -> bool {
-        tensors(headers).any(|(name, tensor)| name != self.name && tensor.shape == self.shape)
     }
 }
 
@@ -83,10 +61,6 @@ fn is_embedding(kind: Embedding) -> impl FnMut(&str) -> bool {
     move |name| !name.ends_with("bias") && names.read(name).embedding() == Some(kind)
 }
 
-fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
-    headers.iter().flat_map(|(_, header)| header.tensors())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,8 +71,9 @@ mod tests {
         };
         let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
         let json = format!("{{{}}}", entries.join(","));
-        let header =
-            FileHeader::from(crate::SafetensorsFileHeader::from_json(json.as_bytes()).unwrap());
+        let header = crate::formats::FileHeader::from(
+            crate::SafetensorsFileHeader::from_json(json.as_bytes()).unwrap(),
+        );
         let headers = [("a.safetensors".parse().unwrap(), header)];
         let mut found: Vec<_> = missing.iter().map(|tensor| missing_tensor(tensor)).collect();
         check_embeddings(config.as_bytes(), &headers, &mut found);

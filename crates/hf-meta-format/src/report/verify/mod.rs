@@ -1,23 +1,20 @@
 //! The report of a verification, and its checks, which need no I/O.
 
-mod embeddings;
+pub(super) mod embeddings;
 mod gguf;
 mod weight_set;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::embeddings::check_embeddings;
-pub use self::gguf::{check_gguf, gguf_config};
 pub use self::weight_set::{ConfigFile, SetCheck, is_other_content};
-pub use super::index_check::check_count;
 use crate::CommitSha;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::report::rules::ConfigCheck;
-use crate::report::{Adapter, FetchStats, Finding, HeaderTotals, Severity, Weights, bounded};
+use crate::report::{Adapter, FetchStats, Finding, Severity, Weights, bounded};
 
 /// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
 ///
@@ -89,17 +86,10 @@ pub struct ParameterSources {
 }
 
 impl VerifiedSet {
-    /// Creates the result of the set at `path`, which should have `files` files, without comparing it with `config.json`.
+    /// Creates the result of the set at `path`, which should have `files` files, none of which was read.
     #[must_use]
-    pub fn new(
-        path: RepoPath,
-        files: usize,
-        totals: HeaderTotals,
-        parameters: ParameterSources,
-        findings: Vec<Finding>,
-    ) -> Self {
-        let HeaderTotals { files: valid_files, tensors, .. } = totals;
-        let config_check = ConfigCheck::default();
+    pub fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
+        let (valid_files, tensors, parameters, config_check) = Default::default();
         Self { path, files, valid_files, tensors, parameters, config_check, findings }
     }
 }
@@ -180,9 +170,7 @@ pub fn is_complete(findings: &[Finding]) -> bool {
 pub fn pipeline_components(index: &RepoPath, json: &[u8]) -> Option<Vec<RepoPath>> {
     let entries = serde_json::from_slice::<BTreeMap<String, Value>>(json).ok()?;
     let is_listed = |(name, value): &(&String, &Value)| {
-        let Value::Array(parts) = value else { return false };
-        let is_class = parts.len() == 2 && parts.iter().all(Value::is_string);
-        is_class && !name.starts_with('_')
+        !name.starts_with('_') && <[String; 2]>::deserialize(*value).is_ok()
     };
     let folder = |name: &String| RepoPath::join(index.folder().as_ref(), name);
     Some(entries.iter().filter(is_listed).map(|(name, _)| folder(name)).collect())
@@ -248,6 +236,7 @@ mod tests {
     use super::*;
     use crate::count::{Configs, Counter};
     use crate::formats::{Dtype, TensorInfo};
+    use crate::report::index_check::check_count;
 
     #[test]
     fn an_unreadable_file_makes_the_report_incomplete() {
@@ -260,8 +249,7 @@ mod tests {
         ];
         for (findings, is_valid, is_complete) in cases {
             let path = "a.safetensors".parse().unwrap();
-            let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
-            let set = VerifiedSet::new(path, 1, totals, parameters, findings);
+            let set = VerifiedSet::new(path, 1, findings);
             let report = VerifyReport::new(set, Vec::new());
             assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
         }

@@ -2,15 +2,15 @@
 
 use std::mem::take;
 
-use super::{
-    ParameterSources, VerifiedSet, VerifyReport, check_count, check_embeddings, check_gguf,
-    check_shard_numbers, gguf_config,
-};
+use super::embeddings::check_embeddings;
+use super::gguf::{check_gguf, gguf_config};
+use super::{ParameterSources, VerifiedSet, VerifyReport, check_shard_numbers, is_valid};
 use crate::count::Configs;
 use crate::formats::gguf::Gguf;
-use crate::formats::{FileHeader, Format, Formats, HeaderErrorKind, RepoPath, clip};
+use crate::formats::{Format, Formats, HeaderErrorKind, Headers, RepoPath, clip};
+use crate::report::index_check::check_count;
 use crate::report::rules::{self, ConfigCheck};
-use crate::report::{BuiltReport, Finding, ReportBuilder, Severity, bounded};
+use crate::report::{BuiltReport, Finding, ReportBuilder, bounded};
 
 /// The name of the configuration file.
 const CONFIG: &str = "config.json";
@@ -54,14 +54,12 @@ impl ConfigFile {
 /// A weight set whose headers have been read, as far as that was possible.
 #[derive(Debug)]
 pub struct SetCheck {
-    path: RepoPath,
-    /// The expected number of files.
-    files: usize,
+    /// The result so far. The caller adds the findings about files that it reads.
+    pub set: VerifiedSet,
+    /// `true` if the configuration describes the tensors.
+    pub needs_config: bool,
     is_complete: bool,
-    needs_config: bool,
     assembly: ReportBuilder,
-    /// The findings so far. The caller adds those about files that it reads.
-    pub findings: Vec<Finding>,
 }
 
 impl SetCheck {
@@ -76,21 +74,15 @@ impl SetCheck {
         failures: Vec<Finding>,
         is_whole: bool,
     ) -> Self {
-        let mut findings = failures;
-        findings.extend(assembly.index_findings());
-        findings.extend(check_shard_numbers(shards));
         let headers = assembly.headers();
         let is_complete = is_whole && headers.len() == files;
         let is_described = headers.iter().any(|(_, header)| header.is_self_describing());
         // A file that was not read could contain the output embedding.
         let needs_config = is_complete && !is_described && path.segments().count() == 1;
-        Self { path, files, is_complete, needs_config, assembly, findings }
-    }
-
-    /// Returns whether the configuration describes the tensors.
-    #[must_use]
-    pub fn needs_config(&self) -> bool {
-        self.needs_config
+        let mut set = VerifiedSet::new(path, files, failures);
+        set.findings.extend(assembly.index_findings());
+        set.findings.extend(check_shard_numbers(shards));
+        Self { set, needs_config, is_complete, assembly }
     }
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
@@ -110,79 +102,67 @@ impl SetCheck {
     /// the reason why it is unavailable.
     #[must_use]
     pub fn finish(mut self, config: &ConfigFile, hub: Result<Option<u64>, String>) -> VerifyReport {
-        let filepaths = self.assembly.filepaths(&self.path);
-        self.findings.extend(config.finding.clone());
+        let filepaths = self.assembly.filepaths(&self.set.path);
+        self.set.findings.extend(config.finding.clone());
         // The index may list a tied embedding that is not stored. The count is right in that case.
         if self.needs_config
             && let Some(json) = &config.json
         {
-            check_embeddings(json, self.assembly.headers(), &mut self.findings);
+            check_embeddings(json, self.assembly.headers(), &mut self.set.findings);
         }
         let built = take(&mut self.assembly).finish(&config.configs);
-        let mut parameters = self.count(&built);
-        if let Some(found) = parameters.counted {
-            parameters.hub = self.compare_with_hub(found, hub);
-        }
+        self.count(&built, hub);
         if built.adapter.is_some() {
             let found = rules::check_adapter(config.configs.adapter(), &built.headers);
-            self.findings.extend(found);
+            self.set.findings.extend(found);
         }
-        let config_check = self.compare_with_config(config, &built.headers);
-        let is_empty = built.totals.tensors == 0 && built.adapter.is_none();
-        if self.is_complete && self.files > 0 && is_empty {
-            self.findings.push(Finding::NoTensors);
+        self.set.config_check = self.compare_with_config(config, &built.headers);
+        let BuiltReport { totals, adapter, headers, .. } = built;
+        let mut set = self.set;
+        if self.is_complete && set.files > 0 && totals.tensors == 0 && adapter.is_none() {
+            set.findings.push(Finding::NoTensors);
         }
-        self.findings.extend(bounded(leading_spaces(&self.path, &built.headers)));
-        let BuiltReport { totals, adapter, .. } = built;
-        let mut set = VerifiedSet::new(self.path, self.files, totals, parameters, self.findings);
-        set.config_check = config_check;
+        let path = &set.path;
+        let spaces = headers.iter().filter(|(_, header)| header.has_leading_space());
+        let spaces = spaces.map(|(file, _)| {
+            let file = if file == path { file.clone() } else { path.sibling(file) };
+            Finding::LeadingSpace { file: clip(file.as_str()) }
+        });
+        set.findings.extend(bounded(spaces));
+        (set.valid_files, set.tensors) = (totals.files, totals.tensors);
         let mut report = VerifyReport::new(set, filepaths);
         report.fetch.weight_bytes = totals.file_bytes;
         report.adapter = adapter.map(Box::new);
         report
     }
 
-    /// Adds the findings about the headers and the count, and returns the count if it is right.
-    fn count(&mut self, built: &BuiltReport) -> ParameterSources {
-        let is_usable = self.is_complete && self.is_countable();
-        let declared = built.declared_total.filter(|_| is_usable);
-        self.findings.extend(built.header_findings(self.is_complete));
-        if Formats::built_in().find_or_safetensors(&self.path).name() == Gguf.name() {
-            self.findings.extend(check_gguf(&self.path, &built.headers, self.is_complete));
+    /// Adds the findings about the headers and the count. Adds the count if it is right.
+    fn count(&mut self, built: &BuiltReport, hub: Result<Option<u64>, String>) {
+        let declared = built.declared_total.filter(|_| self.is_countable());
+        self.set.parameters.declared = declared;
+        self.set.findings.extend(built.header_findings(self.is_complete));
+        if Formats::built_in().find_or_safetensors(&self.set.path).name() == Gguf.name() {
+            let found = check_gguf(&self.set.path, &built.headers, self.is_complete);
+            self.set.findings.extend(found);
         }
-        let mut sources = ParameterSources { declared, ..ParameterSources::default() };
         let Ok((count, breakdown)) = &built.counted else {
-            self.findings.insert(0, Finding::CountOverflow);
-            return sources;
+            return self.set.findings.insert(0, Finding::CountOverflow);
         };
-        self.findings.extend(check_count(count, breakdown, declared));
-        if self.is_complete && self.is_countable() {
-            sources.counted = Some(count.total());
-            sources.exact = Some(breakdown.is_exact());
+        self.set.findings.extend(check_count(count, breakdown, declared));
+        if !self.is_countable() {
+            return;
         }
-        sources
+        let (found, exact) = (count.total(), Some(breakdown.is_exact()));
+        let reported = hub.as_ref().map_or(None, |reported| *reported);
+        self.set.parameters =
+            ParameterSources { counted: Some(found), exact, declared, hub: reported };
+        let wrong = reported.filter(|reported| *reported != found);
+        let wrong = wrong.map(|reported| Finding::HubCountMismatch { reported, found });
+        let failed = hub.err().map(|reason| Finding::HubCountUnavailable { reason });
+        self.set.findings.extend(wrong.or(failed));
     }
 
-    fn compare_with_hub(&mut self, found: u64, hub: Result<Option<u64>, String>) -> Option<u64> {
-        match hub {
-            Ok(reported) => {
-                let wrong = reported.filter(|reported| *reported != found);
-                let finding = wrong.map(|reported| Finding::HubCountMismatch { reported, found });
-                self.findings.extend(finding);
-                reported
-            }
-            Err(reason) => {
-                self.findings.push(Finding::HubCountUnavailable { reason });
-                None
-            }
-        }
-    }
-
-    fn compare_with_config(
-        &mut self,
-        config: &ConfigFile,
-        headers: &[(RepoPath, FileHeader)],
-    ) -> ConfigCheck {
+    fn compare_with_config(&mut self, config: &ConfigFile, headers: &Headers) -> ConfigCheck {
         let stored = gguf_config(headers);
         let json = stored.as_deref().or(config.json.as_deref());
         let has_config = self.needs_config || self.is_complete && json.is_some();
@@ -196,33 +176,20 @@ impl SetCheck {
         }
         let (found, check) = rules::check_model(json, headers);
         // The error about a missing module says the same.
-        self.findings.retain(|found| {
+        self.set.findings.retain(|found| {
             !check.compared || !matches!(found, Finding::MissingOutputEmbedding { .. })
         });
-        self.findings.splice(..0, found);
+        self.set.findings.splice(..0, found);
         let recipe = json.map(|json| rules::check_recipe(json, &config.configs, headers));
-        self.findings.extend(recipe.into_iter().flatten());
+        self.set.findings.extend(recipe.into_iter().flatten());
         check
     }
 
-    /// Returns whether the found tensors can be compared with a count.
+    /// Returns whether the found tensors are all tensors, and can be compared with a count.
     fn is_countable(&self) -> bool {
-        !self.findings.iter().any(|finding| {
-            finding.severity() == Severity::Error
-                || matches!(finding, Finding::UnindexedTensor { .. })
-        })
+        let is_other = |finding: &Finding| matches!(finding, Finding::UnindexedTensor { .. });
+        self.is_complete && is_valid(&self.set.findings) && !self.set.findings.iter().any(is_other)
     }
-}
-
-/// Returns a finding for each header that starts with whitespace.
-fn leading_spaces(
-    path: &RepoPath,
-    headers: &[(RepoPath, FileHeader)],
-) -> impl Iterator<Item = Finding> {
-    let headers = headers.iter().filter(|(_, header)| header.has_leading_space());
-    let headers =
-        headers.map(move |(file, _)| if file == path { file.clone() } else { path.sibling(file) });
-    headers.map(|file| Finding::LeadingSpace { file: clip(file.as_str()) })
 }
 
 /// Returns whether a file is valid but contains no model.
