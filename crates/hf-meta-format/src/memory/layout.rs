@@ -152,12 +152,11 @@ impl CacheLayout {
         let layout = Self::new(&architecture, &architecture, names)?;
         let mut layout = Self { dtype, has_fp8_scheme, ..layout };
         if options.engine == Some(Engine::Vllm) {
-            let definitions = Definitions::find("vllm", &architecture).ok_or(NO_VLLM_RULE);
-            let cache = || Definitions::find("cache", &architecture).ok_or(NO_VLLM_RULE);
-            let definitions = definitions.and_then(|found| Ok(found.or(cache()?)));
+            let find = |kind| Definitions::find(kind, &architecture);
+            let definitions = find("vllm").and_then(|found| Some(found.or(find("cache")?)));
             let is_fp8 = options.dtype(&layout) == CacheDtype::Fp8;
-            layout.vllm = definitions
-                .and_then(|definitions| vllm_layers(names(definitions), options.vllm.gpus, is_fp8));
+            let layers = |found| vllm_layers(names(found), options.vllm.gpus, is_fp8);
+            layout.vllm = definitions.ok_or(NO_VLLM_RULE).and_then(layers);
         }
         Ok(layout)
     }

@@ -68,6 +68,8 @@ pub struct VllmLayers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VllmPlan {
+    /// The options.
+    pub options: VllmOptions,
     /// The number of tokens of a block.
     pub block_size: u64,
     /// The size of a block in bytes, over the layers of its group.
@@ -139,6 +141,7 @@ impl VllmLayers {
             if groups.len() == 1 { request.one_group(&pages) } else { request.groups(&pages) };
         let number = |number: u128| u64::try_from(number).ok();
         Some(VllmPlan {
+            options: *options,
             block_size: number(request.block)?,
             bytes_per_block: number(bytes)?,
             blocks: number(blocks)?,
