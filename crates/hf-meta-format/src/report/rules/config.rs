@@ -142,15 +142,10 @@ impl ModelCheck<'_, '_> {
                 Some((value, keys.join(", ")))
             }
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
-                let found = model.names.text(key);
-                let key = format!("{}{key}", model.path);
-                self.mismatches.add(
-                    MismatchKind::InvalidConfigValue,
-                    &key,
-                    &key,
-                    "a number, or one per layer",
-                    found,
-                );
+                let (kind, expected) =
+                    (MismatchKind::InvalidConfigValue, "a number, or one per layer");
+                let (found, key) = (model.names.text(key), format!("{}{key}", model.path));
+                self.mismatches.add(kind, &key, &key, expected, found);
                 None
             }
             Err(_) => None,
@@ -200,15 +195,14 @@ impl ModelCheck<'_, '_> {
 
     fn check_shapes(&mut self) {
         for (name, tensor, found) in std::mem::take(&mut self.stored.tensors) {
-            let LayoutEntry { formulas, scope, parent, is_list, .. } =
-                self.layout.entries[found.entry];
+            let LayoutEntry { formulas, parent, is_list, .. } = self.layout.entries[found.entry];
             if is_list
                 || formulas == "_"
                 || parent.is_some() && self.is_beyond(found.entry, found.place)
             {
                 continue;
             }
-            let expected = self.expected_shape(scope, formulas, found.place[0]);
+            let expected = self.expected_shape(found.entry, found.place);
             let Some(wrong) = wrong_side(&expected, &tensor.shape) else { continue };
             let keys = wrong.implied.as_ref().map(|(_, keys)| keys.as_str());
             let keys = keys.filter(|keys| !keys.is_empty()).unwrap_or("model_type");
@@ -218,15 +212,12 @@ impl ModelCheck<'_, '_> {
         }
     }
 
-    pub(super) fn expected_shape(
-        &mut self,
-        scope: usize,
-        formulas: &'static str,
-        layer: u32,
-    ) -> Vec<ExpectedSide> {
+    pub(super) fn expected_shape(&mut self, entry: usize, place: Place) -> Vec<ExpectedSide> {
+        let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
         let side = |text: &'static str| {
             let formula = text.trim_start_matches('>');
-            let implied = if formula == "_" { None } else { self.evaluate(scope, formula, layer) };
+            let implied =
+                if formula == "_" { None } else { self.evaluate(scope, formula, place[0]) };
             ExpectedSide { implied, is_least: text != formula }
         };
         formulas.split(',').map(side).collect()

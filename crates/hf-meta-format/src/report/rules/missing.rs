@@ -21,25 +21,20 @@ impl ModelCheck<'_, '_> {
                 Some(list) => self.stored.places[list].clone(),
             };
             let children: Vec<_> = self.layout.children(parent).collect();
-            let needed: Vec<_> =
-                children.iter().copied().filter(|entry| !self.is_replaced(*entry)).collect();
+            let mut needed = children.clone();
+            needed.retain(|entry| !self.is_replaced(*entry));
             for place in domain {
                 if parent.is_some_and(|list| self.is_beyond(list, place)) {
                     continue;
                 }
                 let wanted = self.wanted_groups(&children, parent, place);
-                for &entry in &needed {
+                missing.extend(needed.iter().map(|entry| (*entry, place)).filter(|&(entry, _)| {
                     let LayoutEntry { is_required, group, .. } = self.layout.entries[entry];
-                    let is_wanted =
-                        is_required || group.is_some_and(|group| wanted.contains(&group));
-                    let is_missing = is_wanted
+                    (is_required || group.is_some_and(|group| wanted.contains(&group)))
                         && !self.is_stored(entry, place)
                         && !self.is_elsewhere(entry, place)
-                        && !self.is_empty(entry, place);
-                    if is_missing {
-                        missing.push((entry, place));
-                    }
-                }
+                        && !self.is_empty(entry, place)
+                }));
             }
         }
         missing
@@ -110,12 +105,8 @@ impl ModelCheck<'_, '_> {
 
     /// Returns whether the configuration implies a module without elements, which is not stored.
     fn is_empty(&mut self, entry: usize, place: Place) -> bool {
-        let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
-        formulas != "~"
-            && self
-                .expected_shape(scope, formulas, place[0])
-                .iter()
-                .any(|side| side.value() == Some(0))
+        self.layout.entries[entry].formulas != "~"
+            && self.expected_shape(entry, place).iter().any(|side| side.value() == Some(0))
     }
 
     /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.
@@ -127,10 +118,8 @@ impl ModelCheck<'_, '_> {
         let missing_paths: HashMap<_, _> = missing_paths.collect();
         let mut unknown = HashMap::<_, Vec<_>>::new();
         for (name, tensor) in &self.stored.unknown {
-            unknown
-                .entry(parent(name.trim_end_matches(".weight")))
-                .or_default()
-                .push((*name, tensor.shape.clone()));
+            let siblings = unknown.entry(parent(name.trim_end_matches(".weight"))).or_default();
+            siblings.push((*name, tensor.shape.clone()));
         }
         for &(entry, place) in missing {
             let found = &self.layout.entries[entry];
@@ -181,11 +170,11 @@ impl ModelCheck<'_, '_> {
         place: Place,
         siblings: &[(&'n str, Vec<u64>)],
     ) -> Option<&'n str> {
-        let LayoutEntry { scope, formulas, is_list, .. } = self.layout.entries[entry];
+        let LayoutEntry { formulas, is_list, .. } = self.layout.entries[entry];
         if is_list || formulas == "_" || siblings.is_empty() {
             return None;
         }
-        let expected = self.expected_shape(scope, formulas, place[0]);
+        let expected = self.expected_shape(entry, place);
         let found = siblings.iter().find(|(_, shape)| wrong_side(&expected, shape).is_none());
         found.map(|(name, _)| *name)
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::formats::gguf::{Gguf, is_file_type};
 use crate::formats::weight_sets::{NumberedName, shard_number};
-use crate::formats::{Dtype, FileHeader, Format, Headers, RepoPath, TensorInfo, clip};
+use crate::formats::{Dtype, FileHeader, Format, Headers, RepoPath, all_tensors, clip};
 use crate::report::text::{counted, thousands};
 use crate::report::{Finding, bounded};
 use crate::tables::architecture::keys_of;
@@ -99,17 +99,8 @@ impl<'a> GgufModel<'a> {
         self.header.metadata()?.get(key).map(String::as_str)
     }
 
-    fn tensors(&self) -> impl Iterator<Item = (&'a str, TensorInfo)> {
-        self.headers.iter().flat_map(|(_, header)| header.tensors().iter())
-    }
-
     fn missing_key(&self, key: &str) -> Finding {
         Finding::MissingKey { file: self.file.clone(), key: clip(key) }
-    }
-
-    fn mismatch(&self, key: &str, declared: &str, found: String) -> Finding {
-        let declared = clip(declared);
-        Finding::MetadataMismatch { file: self.file.clone(), key: clip(key), declared, found }
     }
 
     /// Checks the keys that `llama.cpp` needs for the blocks of a model.
@@ -117,7 +108,7 @@ impl<'a> GgufModel<'a> {
         let Some(architecture) = self.key("general.architecture") else { return };
         let known = format!("gguf:{architecture}");
         let mut required = keys_of(&known).peekable();
-        let has_blocks = self.tensors().any(|(name, _)| name.starts_with("blk."));
+        let has_blocks = all_tensors(self.headers).any(|(name, _)| name.starts_with("blk."));
         if !has_blocks || required.peek().is_none() {
             return;
         }
@@ -144,14 +135,14 @@ impl<'a> GgufModel<'a> {
         if tokenizer == "gpt2" && self.key(MERGES).is_none() {
             findings.push(self.missing_key(MERGES));
         }
-        let length = |length| counted(length, "value");
         for key in TOKEN_LISTS {
-            if let Some(found) = self.key(key).and_then(list_length)
-                && found != tokens
-            {
-                let tokens = format!("`{TOKENS}` has {}", thousands(tokens));
-                findings.push(self.mismatch(key, &length(found), tokens));
-            }
+            let length = self.key(key).and_then(list_length).filter(|length| *length != tokens);
+            findings.extend(length.map(|length| Finding::MetadataMismatch {
+                file: self.file.clone(),
+                key: key.to_owned(),
+                declared: counted(length, "value"),
+                found: format!("`{TOKENS}` has {}", thousands(tokens)),
+            }));
         }
     }
 
@@ -175,7 +166,7 @@ impl<'a> GgufModel<'a> {
             return mismatch(declared, format!("its name states {named}"));
         }
         let declared = declared.or(named)?;
-        let matrices = self.tensors().filter(|(_, tensor)| tensor.shape.len() > 1);
+        let matrices = all_tensors(self.headers).filter(|(_, tensor)| tensor.shape.len() > 1);
         let (mut elements, mut bytes, mut is_divisible) = (0_u64, 0_u64, false);
         for (_, tensor) in matrices {
             if tensor.dtype.block().is_none() || NATIVE_TYPES.contains(&tensor.dtype) {

@@ -1,8 +1,7 @@
 //! The report of a verification, and its checks, which need no I/O.
 
-pub(super) mod embeddings;
 mod gguf;
-mod weight_set;
+pub(super) mod weight_set;
 
 use std::collections::BTreeMap;
 
