@@ -91,8 +91,7 @@ const MAX_LAYERS: u64 = 1_024;
 
 impl CacheLayout {
     /// Creates the layout of a model that stores no cache, such as a component of a pipeline.
-    #[must_use]
-    pub fn without_cache(architecture: &str) -> Self {
+    pub(crate) fn without_cache(architecture: &str) -> Self {
         Self {
             architecture: clip(architecture),
             layers: 0,

@@ -232,6 +232,9 @@ impl CacheSize {
     }
 }
 
+/// The sizes of the cache and of the states, and the blocks of vLLM.
+type Sizes = (CacheSize, CacheSize, Option<VllmPlan>);
+
 impl Memory {
     /// Computes the memory of a model from the bytes of its weights and its cache layout.
     #[must_use]
@@ -320,8 +323,7 @@ impl Memory {
 
     /// Returns the longest context that fits into `budget` bytes, up to the maximum of the model, or 0 if none fits.
     /// Returns `None` if the cache is unknown, or if the model has neither a cache nor a maximum.
-    #[must_use]
-    pub fn longest_context(&self, budget: u64) -> Option<u64> {
+    pub(crate) fn longest_context(&self, budget: u64) -> Option<u64> {
         /// The maximum if the model states none.
         const MAX_CONTEXT: u64 = 1 << 30;
 
@@ -339,12 +341,21 @@ impl Memory {
         }
         Some(low)
     }
-}
 
-/// The sizes of the cache and of the states, and the blocks of vLLM.
-type Sizes = (CacheSize, CacheSize, Option<VllmPlan>);
+    /// Adds the quantizations in a repository to the answer: their names, paths and sizes in bytes.
+    pub fn add_quantizations(&mut self, found: Vec<(String, RepoPath, u64)>) {
+        let (cache, context) = (self.sequence_bytes(), self.context);
+        let cache = cache.filter(|_| self.max_context().is_none_or(|maximum| context <= maximum));
+        let Some(fit) = &mut self.fit else { return };
+        let quantizations = found.into_iter().map(|(quantization, path, weight_bytes)| {
+            let total_bytes = cache.and_then(|cache| cache.checked_add(weight_bytes));
+            let fits = fits(weight_bytes, total_bytes, fit.budget);
+            QuantizationFit { quantization, path, weight_bytes, total_bytes, fits }
+        });
+        fit.quantizations = quantizations.collect();
+        fit.quantizations.sort_by_key(|quantization| Reverse(quantization.weight_bytes));
+    }
 
-impl Memory {
     /// Returns the sizes over all layers.
     fn sizes(&self) -> Result<Sizes, CacheError> {
         let layout = self.layout.as_ref().map_err(CacheError::clone)?;
@@ -356,6 +367,7 @@ impl Memory {
         if engine != Engine::Stored && layout.is_specific {
             return Err(no_rule);
         }
+        let batch = self.options.batch.unwrap_or(1);
         let (mut stored, mut state) = (CacheSize::default(), CacheSize::default());
         for cache in &layout.caches {
             let tokens = engine.tokens(cache, layout.is_gguf, self.context);
@@ -366,11 +378,8 @@ impl Memory {
                 CacheKind::Fixed => (&mut state, layout.dtype.unwrap_or(CacheDtype::F16)),
                 _ => (&mut stored, self.cache_dtype),
             };
-            size.add(
-                [tokens, cache.layers, cache.elements, self.options.batch.unwrap_or(1)],
-                dtype,
-            )
-            .ok_or(FormulaError::InvalidResult { formula: cache.formula })?;
+            size.add([tokens, cache.layers, cache.elements, batch], dtype)
+                .ok_or(FormulaError::InvalidResult { formula: cache.formula })?;
         }
         Ok((stored, state, None))
     }
@@ -482,22 +491,6 @@ impl Fit {
     #[must_use]
     pub fn largest_quantization(&self) -> Option<&QuantizationFit> {
         self.quantizations.iter().find(|quantization| quantization.fits == Some(true))
-    }
-}
-
-impl Memory {
-    /// Adds the quantizations in a repository to the answer: their names, paths and sizes in bytes.
-    pub fn add_quantizations(&mut self, found: Vec<(String, RepoPath, u64)>) {
-        let (cache, context) = (self.sequence_bytes(), self.context);
-        let cache = cache.filter(|_| self.max_context().is_none_or(|maximum| context <= maximum));
-        let Some(fit) = &mut self.fit else { return };
-        let quantizations = found.into_iter().map(|(quantization, path, weight_bytes)| {
-            let total_bytes = cache.and_then(|cache| cache.checked_add(weight_bytes));
-            let fits = fits(weight_bytes, total_bytes, fit.budget);
-            QuantizationFit { quantization, path, weight_bytes, total_bytes, fits }
-        });
-        fit.quantizations = quantizations.collect();
-        fit.quantizations.sort_by_key(|quantization| Reverse(quantization.weight_bytes));
     }
 }
 

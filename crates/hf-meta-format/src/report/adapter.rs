@@ -302,8 +302,7 @@ pub(super) fn metadata<'a>(headers: &'a Headers, key: &str) -> Option<&'a str> {
 
 impl Adapter {
     /// Describes an adapter. `json` is the content of `adapter_config.json`. Returns `None` for other weights.
-    #[must_use]
-    pub fn new(json: Option<&[u8]>, headers: &Headers) -> Option<Self> {
+    pub(crate) fn new(json: Option<&[u8]>, headers: &Headers) -> Option<Self> {
         let json = json.map(standard_json);
         let found = AdapterModules::new(headers)?;
         let configs = configs(json.as_deref(), headers);

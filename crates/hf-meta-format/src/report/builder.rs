@@ -62,16 +62,15 @@ pub struct ReportBuilder {
 
 /// Sums over the headers of a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct HeaderTotals {
+pub(super) struct HeaderTotals {
     /// The number of weight files.
-    pub files: usize,
+    pub(super) files: usize,
     /// The total size of the files in bytes.
-    pub file_bytes: u64,
+    pub(super) file_bytes: u64,
     /// The total size of the tensors' data in bytes.
-    pub tensor_bytes: u64,
+    pub(super) tensor_bytes: u64,
     /// The number of tensors.
-    pub tensors: u64,
+    pub(super) tensors: u64,
 }
 
 /// The result of a [`ReportBuilder`]. It may contain errors, which [`report`](Self::report) returns.
@@ -81,9 +80,9 @@ pub struct BuiltReport {
     /// The builder with the headers, sorted by their paths as in the index. Its counter is finished.
     pub(super) builder: ReportBuilder,
     /// The counts, or the tensor at which a sum overflowed.
-    pub counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
+    pub(super) counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
     /// The description of the weights as an adapter.
-    pub adapter: Option<Adapter>,
+    pub(super) adapter: Option<Adapter>,
 }
 
 impl ReportBuilder {
@@ -180,8 +179,7 @@ impl ReportBuilder {
     }
 
     /// Returns the disagreements between the index and the headers added so far, errors first.
-    #[must_use]
-    pub fn index_findings(&self) -> Vec<Finding> {
+    pub(crate) fn index_findings(&self) -> Vec<Finding> {
         let check = self.index_check.as_ref();
         check.map_or_else(Vec::new, |check| check.findings(self.totals.tensor_bytes))
     }
@@ -276,8 +274,7 @@ impl BuiltReport {
 
     /// Returns the disagreements between a split model and the numbers of files and tensors in its header, if all files
     /// were read, and then the findings about pickles, errors first.
-    #[must_use]
-    pub fn header_findings(&self, is_complete: bool) -> Vec<Finding> {
+    pub(crate) fn header_findings(&self, is_complete: bool) -> Vec<Finding> {
         let ReportBuilder { model, totals, .. } = &self.builder;
         let model = model.as_ref().filter(|_| is_complete);
         let declared = model.map_or([None; 2], |(_, model)| [model.files, model.tensors]);

@@ -122,8 +122,9 @@ impl CountReport {
         if sizes.len() > 1 {
             memory.components = sizes;
         }
-        let quantizations = layout.map_or_else(Vec::new, |sets| self.quantizations(sets, path));
-        memory.add_quantizations(quantizations);
+        if let Some(layout) = layout {
+            memory.add_quantizations(self.quantizations(layout, path));
+        }
         self.memory = Some(Box::new(memory));
     }
 }

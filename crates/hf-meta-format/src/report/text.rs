@@ -22,13 +22,9 @@ pub fn escape(text: &str) -> String {
 /// Formats a number with thousands separators, as in `176,247,271,424`.
 #[must_use]
 pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
+    let mut shown = number.to_string();
+    for end in (1..shown.len()).rev().skip(2).step_by(3) {
+        shown.insert(end, ',');
     }
     shown
 }

@@ -186,12 +186,12 @@ impl<'a> ModelNames<'a> {
     }
 
     /// Evaluates the definition of a name, if it has one.
-    pub(crate) fn defined(&self, name: &str) -> Option<Result<u64, FormulaError>> {
+    pub(crate) fn defined(&self, name: &str) -> Option<Number> {
         self.definitions.get(name).map(|formula| self.evaluate(formula))
     }
 
     /// Evaluates a formula. With `null` for two keys, each could be derived from the other.
-    fn evaluate(&self, formula: &'static str) -> Result<u64, FormulaError> {
+    fn evaluate(&self, formula: &'static str) -> Number {
         const MAX_DEPTH: u32 = 16;
 
         let depth = self.depth.get();
@@ -235,7 +235,7 @@ impl<'a> ModelNames<'a> {
     }
 
     /// Returns the number of a key for the current layer.
-    fn number_of_key(&self, name: &'static str) -> Result<u64, FormulaError> {
+    fn number_of_key(&self, name: &'static str) -> Number {
         let missing = FormulaError::MissingKey { key: name };
         match &*self.value(name) {
             Value::Number(number) => Ok(*number),
@@ -258,7 +258,7 @@ impl<'a> ModelNames<'a> {
     }
 
     /// Returns the number that a name stands for.
-    fn number(&self, name: &'static str) -> Result<u64, FormulaError> {
+    fn number(&self, name: &'static str) -> Number {
         if name == "layer" {
             return Ok(self.layer);
         }

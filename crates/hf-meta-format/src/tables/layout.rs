@@ -107,6 +107,20 @@ impl<'a> ModelLayout<'a> {
         Some(words.finish())
     }
 
+    fn insert(&mut self, entry: LayoutEntry) {
+        let mut node = usize::from(entry.is_head);
+        for part in entry.path.split('.') {
+            let new = self.nodes.len();
+            let child = *self.nodes[node].children.entry(part.to_owned()).or_insert(new);
+            if child == new {
+                self.nodes.push(Node::default());
+            }
+            node = child;
+        }
+        self.nodes[node].entry = Some(self.entries.len());
+        self.entries.push(entry);
+    }
+
     /// Finds the entry of a module, and the numbers in its path.
     pub(crate) fn find(&self, path: &str, is_head: bool) -> Option<(usize, Place)> {
         self.walk(usize::from(is_head), path, [0; MAX_LISTS], 0)
@@ -332,22 +346,6 @@ impl LayoutEntry {
             depth: path.trim_end_matches('#').matches('#').count(),
             path: path.trim_start_matches('^').to_owned(),
         }
-    }
-}
-
-impl ModelLayout<'_> {
-    fn insert(&mut self, entry: LayoutEntry) {
-        let mut node = usize::from(entry.is_head);
-        for part in entry.path.split('.') {
-            let new = self.nodes.len();
-            let child = *self.nodes[node].children.entry(part.to_owned()).or_insert(new);
-            if child == new {
-                self.nodes.push(Node::default());
-            }
-            node = child;
-        }
-        self.nodes[node].entry = Some(self.entries.len());
-        self.entries.push(entry);
     }
 }
 

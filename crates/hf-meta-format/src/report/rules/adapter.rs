@@ -22,8 +22,7 @@ const PEFT_DEFAULT: u64 = 8;
 const MAX_EXPRESSIONS: usize = 100;
 
 /// Compares all parts of an adapter with each other and with `adapter_config.json`. Returns nothing for other weights.
-#[must_use]
-pub fn check_adapter(json: Option<&[u8]>, headers: &Headers) -> Vec<Finding> {
+pub(crate) fn check_adapter(json: Option<&[u8]>, headers: &Headers) -> Vec<Finding> {
     let json = json.map(standard_json);
     let Some(adapter) = AdapterModules::new(headers) else { return Vec::new() };
     let mut found = Mismatches::default();
@@ -250,8 +249,7 @@ fn check_alphas(adapter: &AdapterModules<'_>, headers: &Headers, found: &mut Mis
 impl Adapter {
     /// Compares the sides of all adapted modules with the tensors of the base model. Names may differ in a prefix, and in
     /// dots and underscores.
-    #[must_use]
-    pub fn check_base(&self, base: &Weights) -> Vec<Finding> {
+    pub(crate) fn check_base(&self, base: &Weights) -> Vec<Finding> {
         let mut found = Mismatches::default();
         let stored = base_modules(base);
         let modules =

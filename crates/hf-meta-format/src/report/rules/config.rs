@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::siblings::check_siblings;
 use super::stored_modules::{StoredModules, first_numbers};
 use super::{MismatchKind, Mismatches};
-use crate::base::json_object::{JsonObject, standard_json};
+use crate::base::json_object::standard_json;
 use crate::base::model_config::ModelConfig;
 use crate::formats::{Headers, clip};
 use crate::report::Finding;
@@ -39,32 +39,27 @@ impl ConfigCheck {
 
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.
-#[must_use]
-pub fn check_model(config_json: Option<&[u8]>, headers: &Headers) -> (Vec<Finding>, ConfigCheck) {
-    let json = config_json.map(standard_json);
-    let config = json.as_deref().and_then(|json| serde_json::from_slice(json).ok());
-    let result = match (&json, &config) {
-        (None, _) => Err("there is none next to the weights".to_owned()),
-        (Some(_), None) => Err("it is not a JSON object".to_owned()),
-        (Some(json), Some(config)) => compare(config, json, headers),
+pub(crate) fn check_model(json: Option<&[u8]>, headers: &Headers) -> (Vec<Finding>, ConfigCheck) {
+    let json = json.map(standard_json);
+    let config = json.as_deref().map(|json| serde_json::from_slice::<ModelConfig<'_>>(json).ok());
+    let result = match &config {
+        None => Err("there is none next to the weights".to_owned()),
+        Some(None) => Err("it is not a JSON object".to_owned()),
+        Some(Some(config)) => compare(config, headers),
     };
     match result {
         Ok(mismatches) => {
             (mismatches.into_findings(), ConfigCheck { compared: true, reason: None })
         }
         Err(reason) => {
-            let found = check_siblings(config.as_ref(), headers);
+            let found = check_siblings(config.flatten().as_ref(), headers);
             (found.into_findings(), ConfigCheck::skipped(reason))
         }
     }
 }
 
-fn compare<'a>(
-    config: &ModelConfig<'a>,
-    json: &'a [u8],
-    headers: &Headers,
-) -> Result<Mismatches, String> {
-    let object: JsonObject<'a> = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+fn compare(config: &ModelConfig<'_>, headers: &Headers) -> Result<Mismatches, String> {
+    let object = config.outermost().clone();
     let architecture: String = object.get("model_type").ok_or("it has no `model_type`")?;
     let classes = object.get::<Vec<String>>("architectures").unwrap_or_default();
     let has_code = object.raw("auto_map").is_some();

@@ -37,6 +37,7 @@ impl Found {
 }
 
 /// The modules in the files.
+#[derive(Default)]
 pub(super) struct StoredModules<'h> {
     /// The prefix of the model, and the one of its head.
     pub(super) prefix: String,
@@ -69,14 +70,8 @@ impl<'h> StoredModules<'h> {
             head_prefix: head_prefix.to_owned(),
             places: vec![Vec::new(); count],
             biases: vec![Vec::new(); count],
-            tensors: Vec::new(),
-            unknown: Vec::new(),
-            other_experts: BTreeSet::new(),
-            with_others: BTreeSet::new(),
-            packed: BTreeSet::new(),
-            has_drafts: false,
-            has_output: false,
             is_described: headers.iter().any(|(_, header)| header.is_self_describing()),
+            ..Self::default()
         };
         let mut names = NamePatterns::default();
         for (name, tensor) in tensors() {

@@ -86,8 +86,7 @@ pub struct ParameterSources {
 
 impl VerifiedSet {
     /// Creates the result of the set at `path`, which should have `files` files, none of which was read.
-    #[must_use]
-    pub fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
+    pub(crate) fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
         let (valid_files, tensors, parameters, config_check) = Default::default();
         Self { path, files, valid_files, tensors, parameters, config_check, findings }
     }
@@ -95,8 +94,7 @@ impl VerifiedSet {
 
 impl VerifyReport {
     /// Creates the result of one set.
-    #[must_use]
-    pub fn new(set: VerifiedSet, filepaths: Vec<RepoPath>) -> Self {
+    pub(crate) fn new(set: VerifiedSet, filepaths: Vec<RepoPath>) -> Self {
         Self { filepaths, sets: vec![set], ..Self::default() }
     }
 
@@ -176,15 +174,13 @@ pub fn pipeline_components(index: &RepoPath, json: &[u8]) -> Option<Vec<RepoPath
 }
 
 /// Checks the numbers in shard names. Returns the first finding for each group of names that differ only in numbers.
-#[must_use]
-pub fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
+pub(crate) fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
     for path in shards {
         let Some(name) = NumberedName::split(path.as_str()).last() else { continue };
         if let (Ok(number), Ok(total)) = (name.number.parse(), name.total.parse()) {
-            let pattern = (name.stem, name.total, name.end);
-            let shard = NumberedShard { path, pattern, number, total };
-            sets.entry((name.stem, name.end)).or_default().push(shard);
+            let numbers = sets.entry((name.stem, name.end)).or_default();
+            numbers.push(NumberedShard { path, name, number, total });
         }
     }
     bounded(sets.values().filter_map(|set| check_set(set)))
@@ -193,8 +189,7 @@ pub fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
 /// A shard with numbers in its name, of any length.
 struct NumberedShard<'a> {
     path: &'a RepoPath,
-    /// The path before the number, the digits of the total, and the path after it.
-    pattern: (&'a str, &'a str, &'a str),
+    name: NumberedName<'a>,
     number: u64,
     total: u64,
 }
@@ -202,7 +197,9 @@ struct NumberedShard<'a> {
 /// Returns the first defect in the numbers of one set of shards.
 fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
     let name = |shard: &NumberedShard<'_>| clip(shard.path.as_str());
-    let &NumberedShard { pattern: (stem, digits, end), total, .. } = set.first()?;
+    let NumberedShard { name: NumberedName { stem, total: digits, end, .. }, total, .. } =
+        set.first()?;
+    let total = *total;
     if let Some(other) = set.iter().find(|other| other.total != total) {
         let (first, second) = (name(&set[0]), name(other));
         return Some(Finding::ShardTotalMismatch { first, second });
