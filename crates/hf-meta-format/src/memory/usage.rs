@@ -106,17 +106,7 @@ pub fn parse_tokens(text: &str) -> Option<u64> {
 /// ```
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u128); 9] = [
-        ("", 1),
-        ("k", 1_000),
-        ("m", 1_000_000),
-        ("g", 1_000_000_000),
-        ("t", 1_000_000_000_000),
-        ("ki", 1 << 10),
-        ("mi", 1 << 20),
-        ("gi", 1 << 30),
-        ("ti", 1 << 40),
-    ];
+    const UNITS: [&str; 5] = ["", "k", "m", "g", "t"];
     /// The digits after the point. More would not change a size in bytes.
     const MAX_DIGITS: usize = 15;
 
@@ -125,12 +115,14 @@ pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(end);
     let unit = unit.trim_start();
     let unit = unit.strip_suffix('b').unwrap_or(unit);
-    let (_, factor) = UNITS.iter().find(|(known, _)| *known == unit)?;
+    let binary = unit.strip_suffix('i').filter(|unit| !unit.is_empty());
+    let (unit, base) = binary.map_or((unit, 1_000_u128), |unit| (unit, 1_024));
+    let power = (0..).zip(UNITS).find(|(_, known)| *known == unit)?.0;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = u32::try_from(fraction.len()).ok().filter(|_| fraction.len() <= MAX_DIGITS)?;
     let scale = 10_u128.pow(digits);
     let units = u128::from(whole.parse::<u64>().ok()?) * scale + fraction.parse::<u128>().ok()?;
-    let bytes = units.checked_mul(*factor)? / scale;
+    let bytes = units.checked_mul(base.pow(power))? / scale;
     u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
 }
 
@@ -392,7 +384,8 @@ impl Memory {
         let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm);
         let plan = plan.filter(|_| is_supported).ok_or_else(|| no_rule.clone())?;
         let batch = self.options.batch.unwrap_or(1);
-        let bytes = plan.bytes().and_then(|bytes| bytes.checked_mul(batch));
+        let blocks = plan.blocks.checked_mul(batch);
+        let bytes = blocks.and_then(|blocks| blocks.checked_mul(plan.bytes_per_block));
         let bytes = bytes.ok_or_else(|| no_rule.clone())?;
         let blocks = u128::from(bytes) * 32 / u128::from(self.cache_dtype.block_bytes());
         let elements = u64::try_from(blocks).map_err(|_| no_rule)?;
@@ -464,10 +457,9 @@ pub struct QuantizationFit {
 impl Fit {
     /// Answers for the conditions of a memory.
     pub(super) fn new(memory: &Memory, budget: u64) -> Self {
-        let maximum = memory.max_context();
-        let too_long = maximum.filter(|maximum| memory.context > *maximum);
-        let too_long =
-            too_long.map(|maximum| CacheError::ContextTooLong { context: memory.context, maximum });
+        let context = memory.context;
+        let maximum = memory.max_context().filter(|maximum| context > *maximum);
+        let too_long = maximum.map(|maximum| CacheError::ContextTooLong { context, maximum });
         let reason = too_long.or_else(|| memory.unknown.clone());
         let total = memory.total_bytes.filter(|_| reason.is_none());
         let fits = fits(memory.weight_bytes, total, budget);

@@ -78,13 +78,6 @@ pub struct VllmPlan {
     pub blocks: u64,
 }
 
-impl VllmPlan {
-    /// Returns the size of all blocks in bytes.
-    pub(super) fn bytes(&self) -> Option<u64> {
-        self.bytes_per_block.checked_mul(self.blocks)
-    }
-}
-
 /// Layers with equal pages: their kind, the tokens of their window, and the size of a token or a state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Page {

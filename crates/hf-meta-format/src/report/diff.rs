@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::count::name_pattern::{NamePattern, common_name, compare_parts, parts};
 use crate::count::{is_packed_weight, module_of};
-use crate::formats::pytorch::{PickleSummary, TensorView};
-use crate::formats::{Dtype, RepoPath, TensorInfo};
+use crate::formats::pytorch::PickleSummary;
+use crate::formats::{Dtype, RepoPath};
 use crate::report::{CountReport, Weights};
 
 /// The differences between the tensors of two checkpoints: their names, dtypes, shapes and shards. Values are not
@@ -172,14 +172,11 @@ impl Diff {
 /// Returns the tensors as they are loaded: views follow the stored tensors that they replace.
 fn loaded_tensors(weights: &Weights) -> Tensors {
     let tensors = weights.named_headers().flat_map(|(file, header)| {
-        let stored = header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
-            (name.to_owned(), TensorState { dtype, shape, file: file.clone() })
-        });
+        let stored = header.tensors().iter();
+        let stored = stored.map(|(name, tensor)| (name.to_owned(), tensor.dtype, tensor.shape));
         let views = header.pickle().into_iter().flat_map(|pickle| pickle.views.iter().cloned());
-        let views = views.map(|TensorView { name, dtype, shape, .. }| {
-            (name, TensorState { dtype, shape, file: file.clone() })
-        });
-        stored.chain(views)
+        let all = stored.chain(views.map(|view| (view.name, view.dtype, view.shape)));
+        all.map(|(name, dtype, shape)| (name, TensorState { dtype, shape, file: file.clone() }))
     });
     tensors.collect()
 }
