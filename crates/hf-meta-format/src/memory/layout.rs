@@ -190,7 +190,7 @@ impl CacheLayout {
         names: impl FnOnce(Definitions) -> ModelNames<'a>,
     ) -> Result<Self, CacheError> {
         let unknown = || CacheError::UnknownArchitecture { architecture: clip(architecture) };
-        let mut names = names(Definitions::find("cache", name).ok_or_else(unknown)?);
+        let names = names(Definitions::find("cache", name).ok_or_else(unknown)?);
         if let Some(key) = names.unsupported() {
             return Err(CacheError::UnsupportedKey { key });
         }
@@ -198,7 +198,7 @@ impl CacheLayout {
         if layers > MAX_LAYERS {
             return Err(CacheError::TooManyLayers { layers, limit: MAX_LAYERS });
         }
-        let caches = layer_caches(&mut names, layers)?;
+        let caches = layer_caches(&names, layers)?;
         Ok(Self {
             layers,
             hidden_size: defined(&names, "$hidden"),
@@ -219,11 +219,11 @@ fn defined(names: &ModelNames<'_>, name: &str) -> Option<u64> {
 }
 
 /// Returns the layers that store a cache, grouped.
-fn layer_caches(names: &mut ModelNames<'_>, layers: u64) -> Result<Vec<LayerCache>, CacheError> {
+fn layer_caches(names: &ModelNames<'_>, layers: u64) -> Result<Vec<LayerCache>, CacheError> {
     let types = names.texts(names.definitions.get("list").unwrap_or_default())?;
     let mut groups = BTreeMap::new();
     for layer in 0..layers {
-        names.layer = layer;
+        names.layer.set(layer);
         if defined(names, "skip") == Some(1) {
             continue;
         }
@@ -250,7 +250,7 @@ fn vllm_layers(
         return Err(CacheError::Indivisible { gpus });
     }
     let layers = defined(&names, "$layers").unwrap_or(0);
-    let caches = layer_caches(&mut names, layers)?;
+    let caches = layer_caches(&names, layers)?;
     let number = |name, default| defined(&names, name).unwrap_or(default);
     Ok(VllmLayers {
         block_size: number("block", 16),
@@ -274,7 +274,7 @@ fn layer_kind(
     types: Option<&(&'static str, Vec<String>)>,
     layers: u64,
 ) -> Result<&'static str, CacheError> {
-    let (definitions, layer) = (&names.definitions, names.layer);
+    let (definitions, layer) = (&names.definitions, names.layer.get());
     if layer + 1 == layers
         && let Some(last) = definitions.get("last")
     {

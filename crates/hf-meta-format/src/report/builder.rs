@@ -209,8 +209,8 @@ impl ReportBuilder {
         self.set_configs(configs);
         self.headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let adapter = self.is_adapter.then(|| Adapter::new(configs.adapter(), &self.headers));
-        let counter = take(&mut self.counter);
-        let counted = self.overflow.clone().map_or_else(|| counter.finish(), Err);
+        let overflow = self.overflow.take();
+        let counted = overflow.map_or_else(|| take(&mut self.counter).finish(), Err);
         BuiltReport { builder: self, counted, adapter: adapter.flatten() }
     }
 }

@@ -94,7 +94,8 @@ impl VerifyReport {
     /// Creates the result of a set that could not be found or read.
     #[must_use]
     pub fn unreadable(set: &WeightSet, finding: Finding) -> Self {
-        Self::new(VerifiedSet::new(set.path.clone(), set.files, vec![finding]), Vec::new())
+        let set = VerifiedSet::new(set.path.clone(), set.files, vec![finding]);
+        Self { sets: vec![set], ..Self::default() }
     }
 }
 

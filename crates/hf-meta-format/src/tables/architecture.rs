@@ -102,11 +102,6 @@ impl Definitions {
         Some(Self { entries })
     }
 
-    /// Returns the definitions of a cache that hold for most architectures.
-    pub(crate) fn root() -> Option<Self> {
-        Self::find("cache", "root")
-    }
-
     /// Returns the defaults of the keys of an architecture of transformers. GGUF files state all keys.
     pub(crate) fn defaults(architecture: &str) -> Self {
         let is_gguf = architecture.starts_with("gguf:");
@@ -153,7 +148,7 @@ pub(crate) struct ModelNames<'a> {
     values: RefCell<HashMap<&'static str, Rc<Value>>>,
     /// The keys that formulas have used, with their values for the current layer.
     used: RefCell<UsedKeys>,
-    pub(crate) layer: u64,
+    pub(crate) layer: Cell<u64>,
     /// Numbers that are not part of the configuration, by name.
     pub(crate) given: Vec<(&'static str, u64)>,
     /// The number of definitions that are being evaluated.
@@ -165,8 +160,8 @@ impl<'a> ModelNames<'a> {
         definitions: Definitions,
         keys: impl Fn(&str) -> Option<&'a str> + 'a,
     ) -> Self {
-        let (values, used, given, depth) = Default::default();
-        Self { definitions, keys: Box::new(keys), values, used, layer: 0, given, depth }
+        let (values, used, layer, given, depth) = Default::default();
+        Self { definitions, keys: Box::new(keys), values, used, layer, given, depth }
     }
 
     /// Returns whether a key is missing, so that its value is the default of a model class.
@@ -230,7 +225,7 @@ impl<'a> ModelNames<'a> {
 
     /// Returns the entry of a list for the current layer.
     fn of_layer<'v, T>(&self, key: &'static str, list: &'v [T]) -> Result<&'v T, FormulaError> {
-        let entry = usize::try_from(self.layer).ok().and_then(|layer| list.get(layer));
+        let entry = usize::try_from(self.layer.get()).ok().and_then(|layer| list.get(layer));
         entry.ok_or(FormulaError::WrongLength { key })
     }
 
@@ -243,7 +238,7 @@ impl<'a> ModelNames<'a> {
             Value::Missing | Value::Numbers(_) => self.defined(name).ok_or(missing)?,
             Value::Null => {
                 let is_formula = |formula: &&str| formula.parse::<u64>().is_err();
-                let root = || Definitions::root()?.get(name);
+                let root = || Definitions::find("cache", "root")?.get(name);
                 let formula = self.definitions.get(name).filter(is_formula).or_else(root);
                 self.evaluate(formula.ok_or(missing)?)
             }
@@ -260,7 +255,7 @@ impl<'a> ModelNames<'a> {
     /// Returns the number that a name stands for.
     fn number(&self, name: &'static str) -> Number {
         if name == "layer" {
-            return Ok(self.layer);
+            return Ok(self.layer.get());
         }
         if let Some((_, number)) = self.given.iter().find(|(given, _)| *given == name) {
             return Ok(*number);

@@ -99,7 +99,7 @@ impl<'a> ModelLayout<'a> {
     pub(crate) fn new(architecture: &str, object: JsonObject<'a>) -> Option<Self> {
         let text = text_of("layout", architecture)?;
         let kind = architecture.split_once(':').map_or("", |(kind, _)| kind);
-        let names = Definitions::find("names", kind).or_else(Definitions::root);
+        let names = Definitions::find("names", kind).or_else(|| Definitions::find("cache", "root"));
         let mut words = Words { names: names.unwrap_or_default(), ..Words::default() };
         words.add_scope(String::new(), object);
         words.read(text, "", 0);
@@ -317,12 +317,10 @@ impl Word {
         if let Some(letter) = letter.chars().next() {
             return vec![GroupRule::If(group(letter), self.value, self.scope)];
         }
-        let choices = self.value.split(',');
-        choices
-            .map(|groups| {
-                GroupRule::One(groups.chars().filter(|char| *char != '|').map(group).collect())
-            })
-            .collect()
+        let groups = |text: &str| {
+            text.split('|').filter_map(|text| text.chars().next()).map(group).collect()
+        };
+        self.value.split(',').map(|choice| GroupRule::One(groups(choice))).collect()
     }
 }
 

@@ -78,7 +78,9 @@ fn compare(config: &ModelConfig<'_>, headers: &Headers) -> Result<Mismatches, St
     let is_tied = config.is_tied();
     let (values, mut mismatches) = Default::default();
     check_heads(config, &mut mismatches);
-    let mut check = ModelCheck { layout, stored, has_head, is_tied, values, mismatches };
+    let (layout, stored, has_drafts) = (&layout, &stored, stored.has_drafts);
+    let mut check =
+        ModelCheck { layout, stored, has_drafts, has_head, is_tied, values, mismatches };
     check.check_all(config);
     Ok(check.mismatches)
 }
@@ -104,9 +106,10 @@ thread_local! {
 type Implied = (u64, String);
 
 /// A comparison of a model with its configuration.
-pub(super) struct ModelCheck<'a, 'h> {
-    pub(super) layout: ModelLayout<'a>,
-    pub(super) stored: StoredModules<'h>,
+pub(super) struct ModelCheck<'c, 'a, 'h> {
+    pub(super) layout: &'c ModelLayout<'a>,
+    pub(super) stored: &'c StoredModules<'h>,
+    has_drafts: bool,
     /// True if the model class has a head.
     pub(super) has_head: bool,
     pub(super) is_tied: Option<bool>,
@@ -115,7 +118,7 @@ pub(super) struct ModelCheck<'a, 'h> {
     pub(super) mismatches: Mismatches,
 }
 
-impl ModelCheck<'_, '_> {
+impl ModelCheck<'_, '_, '_> {
     /// Evaluates a formula for a layer. The keys of the result are joined by commas.
     pub(super) fn evaluate(
         &mut self,
@@ -126,8 +129,8 @@ impl ModelCheck<'_, '_> {
         if let Some(value) = self.values.get(&(scope, formula, layer)) {
             return value.clone();
         }
-        let model = &mut self.layout.scopes[scope];
-        model.names.layer = layer.into();
+        let model = &self.layout.scopes[scope];
+        model.names.layer.set(layer.into());
         let value = match model.names.trace(formula) {
             // Files with custom code may have other defaults.
             Ok((_, keys)) if keys.keys().any(|key| model.names.is_default(key)) => None,
@@ -151,8 +154,8 @@ impl ModelCheck<'_, '_> {
 
     fn check_all(&mut self, config: &ModelConfig<'_>) {
         self.check_shapes();
-        for list in 0..self.layout.entries.len() {
-            self.check_list(list);
+        for (at, list) in self.layout.entries.iter().enumerate().filter(|(_, list)| list.is_list) {
+            self.check_list(at, list);
         }
         let missing = self.missing_modules();
         self.add_missing(&missing);
@@ -189,12 +192,9 @@ impl ModelCheck<'_, '_> {
     }
 
     fn check_shapes(&mut self) {
-        for (name, tensor, found) in std::mem::take(&mut self.stored.tensors) {
-            let LayoutEntry { formulas, parent, is_list, .. } = self.layout.entries[found.entry];
-            if is_list
-                || formulas == "_"
-                || parent.is_some() && self.is_beyond(found.entry, found.place)
-            {
+        for (name, tensor, found) in &self.stored.tensors {
+            let LayoutEntry { formulas, is_list, .. } = self.layout.entries[found.entry];
+            if is_list || formulas == "_" || self.is_beyond(found.entry, found.place) {
                 continue;
             }
             let expected = self.expected_shape(found.entry, found.place);
@@ -219,33 +219,29 @@ impl ModelCheck<'_, '_> {
     }
 
     /// Compares the length of a list with the configuration.
-    fn check_list(&mut self, list: usize) {
-        let LayoutEntry { depth, is_list, .. } = self.layout.entries[list];
-        if !is_list {
-            return;
-        }
-        let elements = self.stored.places[list].clone();
+    fn check_list(&mut self, list: usize, entry: &LayoutEntry) {
+        let depth = entry.depth;
+        let elements = &self.stored.places[list];
         for elements in elements.chunk_by(|left, right| left[..depth] == right[..depth]) {
             let place = first_numbers(elements[0], depth);
             let Some((length, keys)) = self.length(list, place) else {
-                if self.layout.entries[list].formulas == "_" {
-                    self.check_gaps(list, elements, depth);
+                if entry.formulas == "_" {
+                    self.check_gaps(entry, elements);
                 }
                 continue;
             };
             if depth > 0 && self.is_beyond(list, place) {
                 continue;
             }
-            let numbers: BTreeSet<u64> = elements.iter().map(|place| place[depth].into()).collect();
-            let stored = numbers.range(..length).count() as u64;
-            let spare = numbers.range(length..).filter(|number| {
-                let element = u32::try_from(**number).map(|number| (list, number));
-                depth > 0
-                    || element.is_ok_and(|element| !self.stored.with_others.contains(&element))
-            });
+            let numbers = elements.iter().map(|place| u64::from(place[depth]));
+            let (numbers, beyond): (BTreeSet<_>, BTreeSet<_>) =
+                numbers.partition(|number| *number < length);
+            let others = &self.stored.with_others;
+            let spare = beyond.iter().filter(|at| depth > 0 || !others.contains(&(list, **at)));
+            let stored = numbers.len() as u64;
             let all = stored + spare.count() as u64;
-            self.stored.has_drafts |= depth == 0 && numbers.iter().any(|number| *number >= length);
-            let name = self.name(&self.layout.entries[list], place);
+            self.has_drafts |= depth == 0 && !beyond.is_empty();
+            let name = self.name(entry, place);
             let path = name.rsplit_once('.').map_or("", |(path, _)| path);
             // A file may contain only the layers that draft tokens.
             if stored > 0 && stored < length {
@@ -262,10 +258,10 @@ impl ModelCheck<'_, '_> {
     }
 
     /// Finds a number that a list of unknown length does not have, although it has the next one.
-    fn check_gaps(&mut self, list: usize, elements: &[Place], depth: usize) {
-        let mut numbers = elements.iter().map(|place| place[depth]).zip(0..);
+    fn check_gaps(&mut self, list: &LayoutEntry, elements: &[Place]) {
+        let mut numbers = elements.iter().map(|place| place[list.depth]).zip(0..);
         if let Some((_, missing)) = numbers.find(|(number, expected)| number != expected) {
-            let name = self.name(&self.layout.entries[list], elements[0]);
+            let name = self.name(list, elements[0]);
             let path = name.rsplit_once('.').map_or("", |(path, _)| path);
             let missing = format!("{} {missing}", noun(path));
             self.mismatches.add(MismatchKind::MissingNumber, path, "", "", missing);
@@ -294,15 +290,14 @@ impl ModelCheck<'_, '_> {
             self.mismatches.add(Kind::WrappedNames, wrapper, "model_type", "no prefix", prefix);
         }
         if let Some((key, layers)) = positive(config.text_model(), "draft_layers")
-            && !self.stored.has_drafts
+            && !self.has_drafts
         {
             self.mismatches.add(Kind::MissingDraftLayers, "", key, layers, 0);
         }
-        let mut unknown = std::mem::take(&mut self.stored.unknown);
-        unknown.retain(|(name, _)| !self.is_draft(name));
+        let unknown = self.stored.unknown.iter().filter(|(name, _)| !self.is_draft(name));
+        let unknown: Vec<_> = unknown.collect();
         if let [(first, _), ..] = unknown[..] {
-            let others = unknown.len();
-            let found = counted(others as u64, "tensor");
+            let found = counted(unknown.len() as u64, "tensor");
             self.mismatches.add(Kind::UnknownTensor, first, "model_type", "", found);
         }
     }

@@ -10,20 +10,18 @@ use crate::count::{Embedding, NamePatterns};
 use crate::report::text::counted;
 use crate::tables::layout::{Group, GroupRule, LayoutEntry, Place};
 
-impl ModelCheck<'_, '_> {
+impl ModelCheck<'_, '_, '_> {
     /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
     pub(super) fn missing_modules(&mut self) -> Vec<(usize, Place)> {
         let mut missing = Vec::new();
         let parents: BTreeSet<_> = self.layout.entries.iter().map(|entry| entry.parent).collect();
         for parent in parents {
-            let domain = match parent {
-                None => vec![Place::default()],
-                Some(list) => self.stored.places[list].clone(),
-            };
+            let outermost = [Place::default()];
+            let domain = parent.map_or(&outermost[..], |list| &self.stored.places[list]);
             let children: Vec<_> = self.layout.children(parent).collect();
             let mut needed = children.clone();
             needed.retain(|entry| !self.is_replaced(*entry));
-            for place in domain {
+            for &place in domain {
                 if parent.is_some_and(|list| self.is_beyond(list, place)) {
                     continue;
                 }
@@ -50,8 +48,8 @@ impl ModelCheck<'_, '_> {
         let stored = children.iter().filter(|entry| self.is_stored(**entry, place));
         let mut wanted: BTreeSet<_> =
             stored.filter_map(|entry| self.layout.entries[*entry].group).collect();
-        for at in 0..self.layout.rules.len() {
-            match &self.layout.rules[at] {
+        for rule in &self.layout.rules {
+            match rule {
                 GroupRule::One(choices)
                     if choices[0].1 == parent
                         && choices.iter().all(|group| !wanted.contains(group)) =>
@@ -70,12 +68,10 @@ impl ModelCheck<'_, '_> {
 
     /// Returns whether an entry has a tensor at a place.
     fn is_stored(&self, entry: usize, place: Place) -> bool {
-        let LayoutEntry { is_list, depth, .. } = self.layout.entries[entry];
+        let depth = self.layout.entries[entry].depth;
         let places = &self.stored.places[entry];
         let at = places.partition_point(|other| *other < place);
-        places.get(at).is_some_and(|other| {
-            if is_list { other[..depth] == place[..depth] } else { *other == place }
-        })
+        places.get(at).is_some_and(|other| other[..depth] == place[..depth])
     }
 
     /// Returns whether a model does without a module, wherever it is: without a head, or with a tied embedding.
@@ -156,9 +152,8 @@ impl ModelCheck<'_, '_> {
             });
             below.all(|(_, places)| places.is_empty())
         };
-        let dots = found.path.match_indices('.').enumerate();
-        let (path, _) =
-            dots.map(|(at, (dot, _))| (at, dot)).find(|(_, dot)| inside(&found.path[..*dot]))?;
+        let mut dots = found.path.match_indices('.');
+        let path = dots.position(|(dot, _)| inside(&found.path[..dot]))?;
         let prefix = if found.is_head { &self.stored.head_prefix } else { &self.stored.prefix };
         Some(path + prefix.matches('.').count())
     }

@@ -50,7 +50,7 @@ pub(super) struct StoredModules<'h> {
     /// The layers with experts under names that the layout does not have.
     pub(super) other_experts: BTreeSet<u32>,
     /// The elements of the outermost lists with unknown modules.
-    pub(super) with_others: BTreeSet<(usize, u32)>,
+    pub(super) with_others: BTreeSet<(usize, u64)>,
     /// The modules with packed weights that the layout does not have. They may contain several of its modules.
     pub(super) packed: BTreeSet<&'h str>,
     pub(super) has_drafts: bool,
@@ -95,11 +95,9 @@ impl<'h> StoredModules<'h> {
             return self.add_unknown(layout, name, tensor);
         };
         let Found { entry, place, part } = found;
-        if part == ModulePart::Bias {
-            self.biases[entry].push(place);
-        } else {
-            self.places[entry].push(place);
-        }
+        let is_bias = part == ModulePart::Bias;
+        let places = if is_bias { &mut self.biases } else { &mut self.places };
+        places[entry].push(place);
         let mut at = &layout.entries[entry];
         while let Some(list) = at.parent {
             at = &layout.entries[list];
@@ -123,7 +121,7 @@ impl<'h> StoredModules<'h> {
         }
         let inside = name.strip_prefix(&self.prefix).unwrap_or(name);
         if let Some((list, number)) = layout.element(inside) {
-            self.with_others.insert((list, number));
+            self.with_others.insert((list, number.into()));
             if is_expert(inside) {
                 self.other_experts.insert(number);
             }

@@ -93,11 +93,6 @@ impl VerifiedSet {
 }
 
 impl VerifyReport {
-    /// Creates the result of one set.
-    pub(crate) fn new(set: VerifiedSet, filepaths: Vec<RepoPath>) -> Self {
-        Self { filepaths, sets: vec![set], ..Self::default() }
-    }
-
     /// Adds a finding about the repository to the first set.
     pub fn push(&mut self, finding: Finding) {
         if let Some(set) = self.sets.first_mut() {
@@ -246,7 +241,7 @@ mod tests {
         for (findings, is_valid, is_complete) in cases {
             let path = "a.safetensors".parse().unwrap();
             let set = VerifiedSet::new(path, 1, findings);
-            let report = VerifyReport::new(set, Vec::new());
+            let report = VerifyReport { sets: vec![set], ..VerifyReport::default() };
             assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
         }
     }

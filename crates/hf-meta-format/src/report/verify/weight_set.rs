@@ -14,7 +14,7 @@ use crate::formats::{
 };
 use crate::report::index_check::check_count;
 use crate::report::rules::{self, ConfigCheck};
-use crate::report::{BuiltReport, Finding, ReportBuilder, bounded};
+use crate::report::{BuiltReport, FetchStats, Finding, ReportBuilder, bounded};
 
 /// The name of the configuration file.
 const CONFIG: &str = "config.json";
@@ -135,10 +135,9 @@ impl SetCheck {
         });
         set.findings.extend(bounded(spaces));
         (set.valid_files, set.tensors) = (totals.files, totals.tensors);
-        let mut report = VerifyReport::new(set, filepaths);
-        report.fetch.weight_bytes = totals.file_bytes;
-        report.adapter = adapter.map(Box::new);
-        report
+        let fetch = FetchStats { weight_bytes: totals.file_bytes, ..FetchStats::default() };
+        let adapter = adapter.map(Box::new);
+        VerifyReport { filepaths, sets: vec![set], adapter, fetch, ..VerifyReport::default() }
     }
 
     /// Adds the findings about the headers and the count. Adds the count if it is right.
