@@ -239,7 +239,7 @@ impl Call {
         let (assembled, mut report, cache) =
             counted.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(self.source_findings());
-        report.fetch = self.fetch_stats(assembled.totals.file_bytes);
+        report.fetch = self.fetch_stats(report.fetch.weight_bytes);
         report.format = self.format(&path).name();
         report.source.clone_from(&self.context.source);
         report.commit = self.state.commit.take();
@@ -259,10 +259,7 @@ fn count(
     let filepaths = assembly.filepaths(path);
     let assembled = assembly.finish(&config.configs);
     let mut report = assembled.report(filepaths)?;
-    let json = config.json.as_deref().ok_or(CacheError::NoConfig);
-    let options = memory.unwrap_or_default();
-    let cache = || json.and_then(|json| CacheLayout::for_options(json, &options));
-    let cache = assembled.cache.clone().unwrap_or_else(cache);
+    let cache = assembled.cache(config.json.as_deref(), &memory.unwrap_or_default());
     report.layout = cache.clone().ok().map(Box::new);
     report.findings.extend(config.finding);
     Ok((assembled, report, cache))

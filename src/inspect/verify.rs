@@ -187,16 +187,16 @@ impl Call {
         };
         let mut check = self.state.work.run(0, check).await;
         let names = unindexed.into_iter().flatten().map(|shard| clip(shard.as_str()));
-        check.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
+        check.set.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
         Ok(Box::pin(self.conclude(check, is_first)).await)
     }
 
     /// Reads what the headers refer to, and returns the result of a set.
     async fn conclude(&mut self, mut check: SetCheck, is_first: bool) -> VerifyReport {
-        if check.needs_config() {
+        if check.needs_config {
             let _ = self.config().await;
         }
-        let config = self.config_or_finding(&mut check.findings);
+        let config = self.config_or_finding(&mut check.set.findings);
         let work = self.state.work.clone();
         let find_other = move || {
             let other = check.other_config_file(&config.configs);
@@ -206,7 +206,7 @@ impl Call {
         if let Some(name) = other
             && let Err(error) = self.read_other_config(name, &mut config).await
         {
-            check.findings.push(file_finding(&self.next_to_weights(name), error));
+            check.set.findings.push(file_finding(&self.next_to_weights(name), error));
         }
         let hub = if is_first && check.is_counted_by_hub() {
             wait_for_hub(self.files.reported_count()).await

@@ -6,9 +6,9 @@ use std::io;
 
 use anstyle::Style;
 use clap::ValueHint;
+use hf_meta::report::CountReport;
 use hf_meta::report::diff::{
-    ChangeGroup, ChangeKind, Diff, DiffSide, QuantizedLinear, RenamedPrefix, TensorChange,
-    TensorState,
+    ChangeGroup, ChangeKind, Diff, QuantizedLinear, RenamedPrefix, TensorChange, TensorState,
 };
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 
@@ -125,8 +125,8 @@ fn write_matches(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
 }
 
 /// Writes the source of one side, its files and its tensors.
-fn write_side(page: &mut Page<'_>, name: &str, side: &DiffSide) -> io::Result<()> {
-    let files = counted(side.files as u64, "file");
+fn write_side(page: &mut Page<'_>, name: &str, side: &CountReport) -> io::Result<()> {
+    let files = counted(side.file_count() as u64, "file");
     let tensors = counted(side.parameter_count.totals().tensors, "tensor");
     let commit = side.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));

@@ -199,7 +199,7 @@ mod tests {
         Checkpoint(Box<Weights>),
         Summary(Box<CountReport>),
         Verification(VerifyReport),
-        Difference(Diff),
+        Difference(Box<Diff>),
         Failure(FailedSource<'static>),
     }
 

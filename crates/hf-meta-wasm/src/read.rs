@@ -11,7 +11,7 @@ use hf_meta_format::formats::weight_sets::shard_number;
 use hf_meta_format::formats::{
     FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip,
 };
-use hf_meta_format::memory::{CacheError, CacheLayout, MemoryOptions};
+use hf_meta_format::memory::MemoryOptions;
 use hf_meta_format::report::verify::ConfigFile;
 use hf_meta_format::report::{Finding, ReportBuilder};
 
@@ -104,10 +104,7 @@ impl Call {
         let built = builder.finish(&config.configs);
         let mut report =
             built.report(filepaths).map_err(|error| self.failure(&path, Problem::Index(error)))?;
-        let json = config.json.as_deref().ok_or(CacheError::NoConfig);
-        let options = self.memory.unwrap_or_default();
-        let cache = || json.and_then(|json| CacheLayout::for_options(json, &options));
-        let cache = built.cache.clone().unwrap_or_else(cache);
+        let cache = built.cache(config.json.as_deref(), &self.memory.unwrap_or_default());
         report.layout = cache.clone().ok().map(Box::new);
         let renamed = self.options.renamed.clone().map(|repo| Finding::Renamed { repo });
         report.findings.extend(config.finding.into_iter().chain(renamed));

@@ -109,17 +109,17 @@ impl Call {
         let is_whole = self.single_shard().is_none();
         let mut check = SetCheck::new(path.clone(), files, builder, &shards, failures, is_whole);
         let names = unindexed.into_iter().map(|shard| clip(shard.as_str()));
-        check.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
+        check.set.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
         let mut config = ConfigFile::default();
-        if check.needs_config() || needs_config {
+        if check.needs_config || needs_config {
             config = self.read_config(path).await.unwrap_or_else(|failure| {
-                check.findings.insert(0, finding(path, failure.into()));
+                check.set.findings.insert(0, finding(path, failure.into()));
                 ConfigFile::default()
             });
         }
         let other = check.other_config_file(&config.configs);
         if let Err(failure) = self.add_other_config(path, other, &mut config).await {
-            check.findings.push(finding(path, failure.into()));
+            check.set.findings.push(finding(path, failure.into()));
         }
         let is_counted = is_first && check.is_counted_by_hub();
         let hub = self.options.hub_count.filter(|_| is_counted);

@@ -171,7 +171,8 @@ fn the_first_file_of_a_split_model_describes_it() {
         for (path, header) in order {
             builder.add(path.parse().unwrap(), header);
         }
-        let model = builder.finish(&Configs::default()).model.unwrap();
+        let report = builder.finish(&Configs::default()).report(Vec::new()).unwrap();
+        let model = report.model.unwrap();
         assert_eq!(model.tokenizer.as_deref(), Some("llama"));
     }
 }

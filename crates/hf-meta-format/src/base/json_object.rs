@@ -10,10 +10,10 @@ use super::text::whole_number;
 
 /// A JSON object, in file order. A value of an unexpected type counts as missing, because a configuration may contain
 /// anything.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 
-#[derive(serde::Deserialize)]
+#[derive(Clone, serde::Deserialize)]
 #[serde(transparent)]
 struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 

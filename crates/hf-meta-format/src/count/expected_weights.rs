@@ -101,7 +101,7 @@ fn excludes_biases(object: &JsonObject<'_>) -> bool {
 fn weights(layout: &mut ModelLayout<'_>, entry: usize, layer: u32) -> Option<u64> {
     let entry = &layout.entries[entry];
     let names = &mut layout.scopes[entry.scope].names;
-    names.layer = layer.into();
+    names.layer.set(layer.into());
     let side = |formula| {
         let (side, keys) = names.trace(formula).ok()?;
         keys.keys().all(|key| !names.is_default(key)).then_some(side)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::{Dtype, HeaderError, HeaderErrorKind, TensorTable, clip};
+use super::{Dtype, HeaderError, HeaderErrorKind, RepoPath, TensorInfo, TensorTable, clip};
 
 /// The validated header of a weight file, in any format.
 ///
@@ -150,6 +150,14 @@ impl FileHeader {
     pub fn declared_total(&self) -> Option<u64> {
         self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
     }
+}
+
+/// The headers of a checkpoint, with the paths of their files.
+pub type Headers = [(RepoPath, FileHeader)];
+
+/// Returns the tensors in all headers.
+pub(crate) fn all_tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
+    headers.iter().flat_map(|(_, header)| header.tensors())
 }
 
 impl AsRef<Self> for FileHeader {

@@ -10,8 +10,7 @@ use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::base::text::named_enum;
 use crate::formats::clip;
-use crate::tables::architecture::{Definitions, ModelNames, UsedKeys};
-use crate::tables::formula::FormulaError;
+use crate::tables::architecture::{Definitions, FormulaError, ModelNames, UsedKeys, nested_text};
 
 named_values! {
     /// The kind of a [`LayerCache`].
@@ -92,8 +91,7 @@ const MAX_LAYERS: u64 = 1_024;
 
 impl CacheLayout {
     /// Creates the layout of a model that stores no cache, such as a component of a pipeline.
-    #[must_use]
-    pub fn without_cache(architecture: &str) -> Self {
+    pub(crate) fn without_cache(architecture: &str) -> Self {
         Self {
             architecture: clip(architecture),
             layers: 0,
@@ -148,16 +146,16 @@ impl CacheLayout {
             return Ok(Self::without_cache(&class));
         }
         let architecture = architecture.ok_or(FormulaError::MissingKey { key: "model_type" })?;
-        let names = |definitions| ModelNames::of_config(definitions, config.text_model());
+        let names =
+            |definitions| ModelNames::new(definitions, |key| nested_text(config.text_model(), key));
         let layout = Self::new(&architecture, &architecture, names)?;
         let mut layout = Self { dtype, has_fp8_scheme, ..layout };
         if options.engine == Some(Engine::Vllm) {
-            let definitions = Definitions::find("vllm", &architecture).ok_or(NO_VLLM_RULE);
-            let cache = || Definitions::find("cache", &architecture).ok_or(NO_VLLM_RULE);
-            let definitions = definitions.and_then(|found| Ok(found.or(cache()?)));
+            let find = |kind| Definitions::find(kind, &architecture);
+            let definitions = find("vllm").and_then(|found| Some(found.or(find("cache")?)));
             let is_fp8 = options.dtype(&layout) == CacheDtype::Fp8;
-            layout.vllm = definitions
-                .and_then(|definitions| vllm_layers(names(definitions), options.vllm.gpus, is_fp8));
+            let layers = |found| vllm_layers(names(found), options.vllm.gpus, is_fp8);
+            layout.vllm = definitions.ok_or(NO_VLLM_RULE).and_then(layers);
         }
         Ok(layout)
     }
@@ -192,7 +190,7 @@ impl CacheLayout {
         names: impl FnOnce(Definitions) -> ModelNames<'a>,
     ) -> Result<Self, CacheError> {
         let unknown = || CacheError::UnknownArchitecture { architecture: clip(architecture) };
-        let mut names = names(Definitions::find("cache", name).ok_or_else(unknown)?);
+        let names = names(Definitions::find("cache", name).ok_or_else(unknown)?);
         if let Some(key) = names.unsupported() {
             return Err(CacheError::UnsupportedKey { key });
         }
@@ -200,7 +198,7 @@ impl CacheLayout {
         if layers > MAX_LAYERS {
             return Err(CacheError::TooManyLayers { layers, limit: MAX_LAYERS });
         }
-        let caches = layer_caches(&mut names, layers)?;
+        let caches = layer_caches(&names, layers)?;
         Ok(Self {
             layers,
             hidden_size: defined(&names, "$hidden"),
@@ -221,11 +219,11 @@ fn defined(names: &ModelNames<'_>, name: &str) -> Option<u64> {
 }
 
 /// Returns the layers that store a cache, grouped.
-fn layer_caches(names: &mut ModelNames<'_>, layers: u64) -> Result<Vec<LayerCache>, CacheError> {
+fn layer_caches(names: &ModelNames<'_>, layers: u64) -> Result<Vec<LayerCache>, CacheError> {
     let types = names.texts(names.definitions.get("list").unwrap_or_default())?;
     let mut groups = BTreeMap::new();
     for layer in 0..layers {
-        names.layer = layer;
+        names.layer.set(layer);
         if defined(names, "skip") == Some(1) {
             continue;
         }
@@ -252,7 +250,7 @@ fn vllm_layers(
         return Err(CacheError::Indivisible { gpus });
     }
     let layers = defined(&names, "$layers").unwrap_or(0);
-    let caches = layer_caches(&mut names, layers)?;
+    let caches = layer_caches(&names, layers)?;
     let number = |name, default| defined(&names, name).unwrap_or(default);
     Ok(VllmLayers {
         block_size: number("block", 16),
@@ -276,7 +274,7 @@ fn layer_kind(
     types: Option<&(&'static str, Vec<String>)>,
     layers: u64,
 ) -> Result<&'static str, CacheError> {
-    let (definitions, layer) = (&names.definitions, names.layer);
+    let (definitions, layer) = (&names.definitions, names.layer.get());
     if layer + 1 == layers
         && let Some(last) = definitions.get("last")
     {

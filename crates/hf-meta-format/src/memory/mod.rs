@@ -42,20 +42,19 @@ macro_rules! named_values {
 
 use crate::base::text::named_enum;
 
-mod fit;
 mod layout;
 #[cfg(test)]
 mod tests;
 mod usage;
 mod vllm;
 
-pub use self::fit::{ContextSource, Fit, QuantizationFit};
 pub use self::layout::{CacheKind, CacheLayout, LayerCache};
 pub use self::usage::{
-    CacheSize, Engine, Memory, MemoryComponent, MemoryOptions, parse_size, parse_tokens,
+    CacheSize, ContextSource, Engine, Fit, Memory, MemoryComponent, MemoryOptions, QuantizationFit,
+    parse_size, parse_tokens,
 };
 pub use self::vllm::{VLLM_VERSION, VllmLayers, VllmOptions, VllmPlan};
-pub use crate::tables::formula::FormulaError;
+pub use crate::tables::architecture::FormulaError;
 use std::str::FromStr;
 
 /// The reason why the size of a cache is unknown.

@@ -1,12 +1,13 @@
 //! The memory for a context length, a batch size, a cache dtype and an engine.
 
+use std::cmp::Reverse;
 use std::str::FromStr;
 
 use serde::Serialize;
 
 use super::{
-    CacheDtype, CacheError, CacheKind, CacheLayout, ContextSource, Fit, FormulaError, LayerCache,
-    UnknownName, VllmOptions, VllmPlan,
+    CacheDtype, CacheError, CacheKind, CacheLayout, FormulaError, LayerCache, UnknownName,
+    VllmOptions, VllmPlan,
 };
 use crate::base::text::named_enum;
 use crate::formats::RepoPath;
@@ -105,17 +106,7 @@ pub fn parse_tokens(text: &str) -> Option<u64> {
 /// ```
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u128); 9] = [
-        ("", 1),
-        ("k", 1_000),
-        ("m", 1_000_000),
-        ("g", 1_000_000_000),
-        ("t", 1_000_000_000_000),
-        ("ki", 1 << 10),
-        ("mi", 1 << 20),
-        ("gi", 1 << 30),
-        ("ti", 1 << 40),
-    ];
+    const UNITS: [&str; 5] = ["", "k", "m", "g", "t"];
     /// The digits after the point. More would not change a size in bytes.
     const MAX_DIGITS: usize = 15;
 
@@ -124,12 +115,14 @@ pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(end);
     let unit = unit.trim_start();
     let unit = unit.strip_suffix('b').unwrap_or(unit);
-    let (_, factor) = UNITS.iter().find(|(known, _)| *known == unit)?;
+    let binary = unit.strip_suffix('i').filter(|unit| !unit.is_empty());
+    let (unit, base) = binary.map_or((unit, 1_000_u128), |unit| (unit, 1_024));
+    let power = (0..).zip(UNITS).find(|(_, known)| *known == unit)?.0;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = u32::try_from(fraction.len()).ok().filter(|_| fraction.len() <= MAX_DIGITS)?;
     let scale = 10_u128.pow(digits);
     let units = u128::from(whole.parse::<u64>().ok()?) * scale + fraction.parse::<u128>().ok()?;
-    let bytes = units.checked_mul(*factor)? / scale;
+    let bytes = units.checked_mul(base.pow(power))? / scale;
     u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
 }
 
@@ -231,6 +224,9 @@ impl CacheSize {
     }
 }
 
+/// The sizes of the cache and of the states, and the blocks of vLLM.
+type Sizes = (CacheSize, CacheSize, Option<VllmPlan>);
+
 impl Memory {
     /// Computes the memory of a model from the bytes of its weights and its cache layout.
     #[must_use]
@@ -319,8 +315,7 @@ impl Memory {
 
     /// Returns the longest context that fits into `budget` bytes, up to the maximum of the model, or 0 if none fits.
     /// Returns `None` if the cache is unknown, or if the model has neither a cache nor a maximum.
-    #[must_use]
-    pub fn longest_context(&self, budget: u64) -> Option<u64> {
+    pub(crate) fn longest_context(&self, budget: u64) -> Option<u64> {
         /// The maximum if the model states none.
         const MAX_CONTEXT: u64 = 1 << 30;
 
@@ -338,12 +333,21 @@ impl Memory {
         }
         Some(low)
     }
-}
 
-/// The sizes of the cache and of the states, and the blocks of vLLM.
-type Sizes = (CacheSize, CacheSize, Option<VllmPlan>);
+    /// Adds the quantizations in a repository to the answer: their names, paths and sizes in bytes.
+    pub fn add_quantizations(&mut self, found: Vec<(String, RepoPath, u64)>) {
+        let (cache, context) = (self.sequence_bytes(), self.context);
+        let cache = cache.filter(|_| self.max_context().is_none_or(|maximum| context <= maximum));
+        let Some(fit) = &mut self.fit else { return };
+        let quantizations = found.into_iter().map(|(quantization, path, weight_bytes)| {
+            let total_bytes = cache.and_then(|cache| cache.checked_add(weight_bytes));
+            let fits = fits(weight_bytes, total_bytes, fit.budget);
+            QuantizationFit { quantization, path, weight_bytes, total_bytes, fits }
+        });
+        fit.quantizations = quantizations.collect();
+        fit.quantizations.sort_by_key(|quantization| Reverse(quantization.weight_bytes));
+    }
 
-impl Memory {
     /// Returns the sizes over all layers.
     fn sizes(&self) -> Result<Sizes, CacheError> {
         let layout = self.layout.as_ref().map_err(CacheError::clone)?;
@@ -355,6 +359,7 @@ impl Memory {
         if engine != Engine::Stored && layout.is_specific {
             return Err(no_rule);
         }
+        let batch = self.options.batch.unwrap_or(1);
         let (mut stored, mut state) = (CacheSize::default(), CacheSize::default());
         for cache in &layout.caches {
             let tokens = engine.tokens(cache, layout.is_gguf, self.context);
@@ -365,11 +370,8 @@ impl Memory {
                 CacheKind::Fixed => (&mut state, layout.dtype.unwrap_or(CacheDtype::F16)),
                 _ => (&mut stored, self.cache_dtype),
             };
-            size.add(
-                [tokens, cache.layers, cache.elements, self.options.batch.unwrap_or(1)],
-                dtype,
-            )
-            .ok_or(FormulaError::InvalidResult { formula: cache.formula })?;
+            size.add([tokens, cache.layers, cache.elements, batch], dtype)
+                .ok_or(FormulaError::InvalidResult { formula: cache.formula })?;
         }
         Ok((stored, state, None))
     }
@@ -382,10 +384,112 @@ impl Memory {
         let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm);
         let plan = plan.filter(|_| is_supported).ok_or_else(|| no_rule.clone())?;
         let batch = self.options.batch.unwrap_or(1);
-        let bytes = plan.bytes().and_then(|bytes| bytes.checked_mul(batch));
+        let blocks = plan.blocks.checked_mul(batch);
+        let bytes = blocks.and_then(|blocks| blocks.checked_mul(plan.bytes_per_block));
         let bytes = bytes.ok_or_else(|| no_rule.clone())?;
         let blocks = u128::from(bytes) * 32 / u128::from(self.cache_dtype.block_bytes());
         let elements = u64::try_from(blocks).map_err(|_| no_rule)?;
         Ok((CacheSize { elements, bytes }, CacheSize::default(), Some(plan)))
+    }
+}
+
+/// The origin of a context length.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum ContextSource {
+    /// The options.
+    Option,
+    /// The maximum of the model, from its configuration.
+    Config,
+    /// An assumption, because the model states no maximum.
+    Default,
+}
+
+/// The answer to the question whether a model fits into a memory.
+///
+/// ```
+/// use hf_meta_format::memory::{CacheLayout, Memory, MemoryOptions};
+///
+/// let config = br#"{"model_type":"llama","dtype":"bfloat16","max_position_embeddings":8192}"#;
+/// let options = MemoryOptions { budget: Some(16_000_000_000), ..MemoryOptions::default() };
+/// let memory = Memory::new(13_500_000_000, CacheLayout::from_config_json(config), options);
+/// let fit = memory.fit.unwrap();
+/// assert_eq!((fit.fits, fit.longest_context), (Some(false), Some(4_768)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fit {
+    /// The size of the memory in bytes.
+    pub budget: u64,
+    /// `true` if weights and cache fit; `None` if it is unknown.
+    pub fits: Option<bool>,
+    /// The reason why it is unknown.
+    pub reason: Option<CacheError>,
+    /// The longest context that fits, up to the maximum of the model; 0 if none does. `None` if it is unknown, or if the
+    /// model has neither a cache nor a maximum.
+    pub longest_context: Option<u64>,
+    /// The number of sequences of this context that fit; `None` if it is unknown or unlimited.
+    pub sequences: Option<u64>,
+    /// The quantizations in the repository, largest first. Empty for weights that have no quantization in their name.
+    pub quantizations: Vec<QuantizationFit>,
+}
+
+/// A quantization in a repository, with the cache of the quantization that was read.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct QuantizationFit {
+    /// The name, such as `Q4_K_M`.
+    pub quantization: String,
+    /// The path of the weights.
+    pub path: RepoPath,
+    /// The bytes of the weights: of the files, unless it is the quantization that was read.
+    pub weight_bytes: u64,
+    /// The bytes of weights and cache; `None` if the cache is unknown.
+    pub total_bytes: Option<u64>,
+    /// `true` if weights and cache fit; `None` if it is unknown.
+    pub fits: Option<bool>,
+}
+
+impl Fit {
+    /// Answers for the conditions of a memory.
+    pub(super) fn new(memory: &Memory, budget: u64) -> Self {
+        let context = memory.context;
+        let maximum = memory.max_context().filter(|maximum| context > *maximum);
+        let too_long = maximum.map(|maximum| CacheError::ContextTooLong { context, maximum });
+        let reason = too_long.or_else(|| memory.unknown.clone());
+        let total = memory.total_bytes.filter(|_| reason.is_none());
+        let fits = fits(memory.weight_bytes, total, budget);
+        let batch = memory.options.batch.unwrap_or(1);
+        let sequences = memory.sequence_bytes().and_then(|bytes| {
+            let free = u128::from(budget.saturating_sub(memory.weight_bytes));
+            let sequences = (free * u128::from(batch)).checked_div(u128::from(bytes))?;
+            u64::try_from(sequences).ok()
+        });
+        Self {
+            budget,
+            fits,
+            reason: reason.filter(|_| fits.is_none()),
+            longest_context: memory.longest_context(budget),
+            sequences,
+            quantizations: Vec::new(),
+        }
+    }
+
+    /// Returns the largest quantization that fits.
+    #[must_use]
+    pub fn largest_quantization(&self) -> Option<&QuantizationFit> {
+        self.quantizations.iter().find(|quantization| quantization.fits == Some(true))
+    }
+}
+
+/// Returns whether a total fits. Weights alone can be too large.
+fn fits(weights: u64, total: Option<u64>, budget: u64) -> Option<bool> {
+    match total {
+        Some(total) => Some(total <= budget),
+        None => (weights > budget).then_some(false),
     }
 }

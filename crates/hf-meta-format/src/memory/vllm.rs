@@ -68,19 +68,14 @@ pub struct VllmLayers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VllmPlan {
+    /// The options.
+    pub options: VllmOptions,
     /// The number of tokens of a block.
     pub block_size: u64,
     /// The size of a block in bytes, over the layers of its group.
     pub bytes_per_block: u64,
     /// The number of blocks, over all groups.
     pub blocks: u64,
-}
-
-impl VllmPlan {
-    /// Returns the size of all blocks in bytes.
-    pub(super) fn bytes(&self) -> Option<u64> {
-        self.bytes_per_block.checked_mul(self.blocks)
-    }
 }
 
 /// Layers with equal pages: their kind, the tokens of their window, and the size of a token or a state.
@@ -139,6 +134,7 @@ impl VllmLayers {
             if groups.len() == 1 { request.one_group(&pages) } else { request.groups(&pages) };
         let number = |number: u128| u64::try_from(number).ok();
         Some(VllmPlan {
+            options: *options,
             block_size: number(request.block)?,
             bytes_per_block: number(bytes)?,
             blocks: number(blocks)?,

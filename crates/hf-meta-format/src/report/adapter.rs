@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
-use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
+use crate::formats::{FileHeader, Headers, RepoPath, TensorInfo, all_tensors, clip};
 
 /// The maximum number of names in a list of a configuration.
 const MAX_NAMES: usize = 10_000;
@@ -187,10 +187,10 @@ pub(super) struct AdapterModules<'a> {
 
 impl<'a> AdapterModules<'a> {
     /// Returns `None` if most of the adapted modules are stored as well: a model that was saved with its adapter.
-    pub(super) fn new(headers: &'a [(RepoPath, FileHeader)]) -> Option<Self> {
+    pub(super) fn new(headers: &'a Headers) -> Option<Self> {
         let mut parts = BTreeMap::<_, BTreeMap<_, _>>::new();
         let (mut stored, mut uncertain) = (HashSet::new(), HashSet::new());
-        for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+        for (name, tensor) in all_tensors(headers) {
             if let Some(place) = TensorPlace::new(name) {
                 let module = parts.entry((place.module, place.slot)).or_default();
                 module.insert(place.part.name, (name, tensor));
@@ -278,10 +278,7 @@ pub(super) fn decimal(value: &RawValue) -> Option<f64> {
 
 /// Returns the configurations of an adapter: the contents of `adapter_config.json`, or one per component of a pipeline from
 /// the metadata that diffusers writes.
-pub(super) fn configs<'a>(
-    json: Option<&'a [u8]>,
-    headers: &'a [(RepoPath, FileHeader)],
-) -> Vec<AdapterConfig<'a>> {
+pub(super) fn configs<'a>(json: Option<&'a [u8]>, headers: &'a Headers) -> Vec<AdapterConfig<'a>> {
     /// A pipeline has a few components.
     const MAX_COMPONENTS: usize = 10;
 
@@ -299,14 +296,13 @@ pub(super) fn configs<'a>(
     components.into_iter().take(MAX_COMPONENTS).map(config).collect()
 }
 
-pub(super) fn metadata<'a>(headers: &'a [(RepoPath, FileHeader)], key: &str) -> Option<&'a str> {
+pub(super) fn metadata<'a>(headers: &'a Headers, key: &str) -> Option<&'a str> {
     headers.iter().find_map(|(_, header)| header.metadata()?.get(key)).map(String::as_str)
 }
 
 impl Adapter {
     /// Describes an adapter. `json` is the content of `adapter_config.json`. Returns `None` for other weights.
-    #[must_use]
-    pub fn new(json: Option<&[u8]>, headers: &[(RepoPath, FileHeader)]) -> Option<Self> {
+    pub(crate) fn new(json: Option<&[u8]>, headers: &Headers) -> Option<Self> {
         let json = json.map(standard_json);
         let found = AdapterModules::new(headers)?;
         let configs = configs(json.as_deref(), headers);

@@ -1,6 +1,7 @@
 //! Builds reports from headers, independently of how the headers were read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 
 use super::adapter::{self, Adapter};
 use super::index_check::{self, IndexCheck, check_count};
@@ -16,8 +17,8 @@ use crate::formats::safetensors::{
     SafetensorsIndexJson,
 };
 use crate::formats::weight_sets::shard_pattern;
-use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
-use crate::memory::{CacheError, CacheLayout};
+use crate::formats::{FileHeader, Format, Headers, ModelDescription, RepoPath, clip};
+use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.
 ///
@@ -48,7 +49,7 @@ pub struct ReportBuilder {
     keep_headers: bool,
     headers: Vec<(RepoPath, FileHeader)>,
     pickles: PickleFindings,
-    totals: HeaderTotals,
+    pub(super) totals: HeaderTotals,
     /// The number of parameters declared in the metadata of the last header.
     declared: Option<u64>,
     /// The description of the model, with the path of its file. The first file of a split model has the complete one.
@@ -61,38 +62,27 @@ pub struct ReportBuilder {
 
 /// Sums over the headers of a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct HeaderTotals {
+pub(super) struct HeaderTotals {
     /// The number of weight files.
-    pub files: usize,
+    pub(super) files: usize,
     /// The total size of the files in bytes.
-    pub file_bytes: u64,
+    pub(super) file_bytes: u64,
     /// The total size of the tensors' data in bytes.
-    pub tensor_bytes: u64,
+    pub(super) tensor_bytes: u64,
     /// The number of tensors.
-    pub tensors: u64,
+    pub(super) tensors: u64,
 }
 
 /// The result of a [`ReportBuilder`]. It may contain errors, which [`report`](Self::report) returns.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BuiltReport {
-    index_check: Option<IndexCheck>,
-    pickles: PickleFindings,
-    /// The headers with their paths as in the index, sorted; empty if they were not kept, except for adapters.
-    pub headers: Vec<(RepoPath, FileHeader)>,
+    /// The builder with the headers, sorted by their paths as in the index. Its counter is finished.
+    pub(super) builder: ReportBuilder,
     /// The counts, or the tensor at which a sum overflowed.
-    pub counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
-    /// The number of parameters declared by the index, or by a file without an index.
-    pub declared_total: Option<u64>,
-    /// The sums over all headers.
-    pub totals: HeaderTotals,
-    /// The description of the model, if a header contains one.
-    pub model: Option<ModelDescription>,
-    /// The cache of each kind of layer, if a header describes the model.
-    pub cache: Option<Result<CacheLayout, CacheError>>,
+    pub(super) counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
     /// The description of the weights as an adapter.
-    pub adapter: Option<Adapter>,
+    pub(super) adapter: Option<Adapter>,
 }
 
 impl ReportBuilder {
@@ -184,14 +174,23 @@ impl ReportBuilder {
 
     /// Returns the headers in the order in which they were added; empty if they are not kept.
     #[must_use]
-    pub fn headers(&self) -> &[(RepoPath, FileHeader)] {
+    pub fn headers(&self) -> &Headers {
         &self.headers
     }
 
     /// Returns the disagreements between the index and the headers added so far, errors first.
-    #[must_use]
-    pub fn index_findings(&self) -> Vec<Finding> {
-        index_findings(self.index_check.as_ref(), self.totals)
+    pub(crate) fn index_findings(&self) -> Vec<Finding> {
+        let check = self.index_check.as_ref();
+        check.map_or_else(Vec::new, |check| check.findings(self.totals.tensor_bytes))
+    }
+
+    /// Returns the number of parameters declared by the index, or by a file without an index. The metadata of one shard
+    /// does not describe the model.
+    pub(super) fn declared_total(&self) -> Option<u64> {
+        match &self.index_check {
+            Some(check) => check.index.as_ref()?.declared_total(),
+            None => self.declared,
+        }
     }
 
     /// Returns the paths of all files, the index first. `path` is the path of the file or the index, or the path
@@ -210,26 +209,10 @@ impl ReportBuilder {
         self.set_configs(configs);
         self.headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let adapter = self.is_adapter.then(|| Adapter::new(configs.adapter(), &self.headers));
-        BuiltReport {
-            declared_total: match &self.index_check {
-                Some(check) => check.index.as_ref().and_then(SafetensorsIndexJson::declared_total),
-                // The metadata of one shard does not describe the model.
-                None => self.declared,
-            },
-            index_check: self.index_check,
-            pickles: self.pickles,
-            headers: self.headers,
-            counted: self.overflow.map_or_else(|| self.counter.finish(), Err),
-            totals: self.totals,
-            model: self.model.map(|(_, model)| model),
-            cache: self.cache,
-            adapter: adapter.flatten(),
-        }
+        let overflow = self.overflow.take();
+        let counted = overflow.map_or_else(|| take(&mut self.counter).finish(), Err);
+        BuiltReport { builder: self, counted, adapter: adapter.flatten() }
     }
-}
-
-fn index_findings(check: Option<&IndexCheck>, totals: HeaderTotals) -> Vec<Finding> {
-    check.map_or_else(Vec::new, |check| check.findings(totals.tensor_bytes))
 }
 
 impl BuiltReport {
@@ -241,7 +224,7 @@ impl BuiltReport {
     ///
     /// Returns the first disagreement that makes the counts wrong, or the overflow of a sum.
     pub fn report(&self, filepaths: Vec<RepoPath>) -> Result<CountReport, IndexError> {
-        let mut findings = index_findings(self.index_check.as_ref(), self.totals);
+        let mut findings = self.builder.index_findings();
         if let Some(error) = findings.first().and_then(index_check::as_error) {
             return Err(error);
         }
@@ -251,18 +234,19 @@ impl BuiltReport {
         };
         let (parameter_count, breakdown) = self.counted.clone().map_err(overflow)?;
         findings.extend(self.header_findings(true));
-        findings.extend(check_count(&parameter_count, &breakdown, self.declared_total));
-        let weight_bytes = self.totals.file_bytes;
+        let declared_total = self.builder.declared_total();
+        let weight_bytes = self.builder.totals.file_bytes;
+        findings.extend(check_count(&parameter_count, &breakdown, declared_total));
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),
             commit: None,
             format: Safetensors.name(),
-            model: self.model.clone(),
-            sharded: self.index_check.is_some(),
+            model: self.builder.model.clone().map(|(_, model)| model),
+            sharded: self.builder.index_check.is_some(),
             filepaths,
             parameter_count,
             breakdown,
-            declared_total: self.declared_total,
+            declared_total,
             findings,
             other_sets: None,
             layout: None,
@@ -273,18 +257,33 @@ impl BuiltReport {
         })
     }
 
+    /// Returns the cache of each kind of layer, from a header that describes it or from the contents of `config.json`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the size of the cache is unknown.
+    pub fn cache(
+        &self,
+        config_json: Option<&[u8]>,
+        options: &MemoryOptions,
+    ) -> Result<CacheLayout, CacheError> {
+        let json = config_json.ok_or(CacheError::NoConfig);
+        let from_json = || json.and_then(|json| CacheLayout::for_options(json, options));
+        self.builder.cache.clone().unwrap_or_else(from_json)
+    }
+
     /// Returns the disagreements between a split model and the numbers of files and tensors in its header, if all files
     /// were read, and then the findings about pickles, errors first.
-    #[must_use]
-    pub fn header_findings(&self, is_complete: bool) -> Vec<Finding> {
-        let model = self.model.as_ref().filter(|_| is_complete);
-        let declared = model.map_or([None; 2], |model| [model.files, model.tensors]);
-        let found = [("files", self.totals.files as u64), ("tensors", self.totals.tensors)];
+    pub(crate) fn header_findings(&self, is_complete: bool) -> Vec<Finding> {
+        let ReportBuilder { model, totals, .. } = &self.builder;
+        let model = model.as_ref().filter(|_| is_complete);
+        let declared = model.map_or([None; 2], |(_, model)| [model.files, model.tensors]);
+        let found = [("files", totals.files as u64), ("tensors", totals.tensors)];
         let wrong = declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {
             let declared = declared.filter(|declared| *declared != found)?;
             Some(Finding::SplitMismatch { unit, declared, found })
         });
-        wrong.chain(self.pickles.findings()).collect()
+        wrong.chain(self.builder.pickles.findings()).collect()
     }
 
     /// Returns the result in any format. The headers must have been kept.
@@ -296,7 +295,8 @@ impl BuiltReport {
         if report.format == Safetensors.name() {
             return self.into_parsed(path, report).map(Weights::from);
         }
-        let headers = self.headers.into_iter().map(|(path, header)| (path.file_name(), header));
+        let headers =
+            self.builder.headers.into_iter().map(|(path, header)| (path.file_name(), header));
         Ok(Weights::Other(WeightFiles { path, report, headers: headers.collect() }))
     }
 
@@ -312,13 +312,13 @@ impl BuiltReport {
     ) -> Result<SafetensorsParseFromRepo, IndexError> {
         let checked = |(shard, header)| (shard, SafetensorsFileHeader(header));
         let mut headers: Vec<(RepoPath, SafetensorsFileHeader)> =
-            self.headers.into_iter().map(checked).collect();
+            self.builder.headers.into_iter().map(checked).collect();
         if !report.sharded
             && let Some((_, header)) = headers.pop()
         {
             return Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, report, header }));
         }
-        let index = match self.index_check.and_then(|check| check.index) {
+        let index = match self.builder.index_check.and_then(|check| check.index) {
             Some(index) => index,
             None => SafetensorsIndexJson::from_headers(&headers)?,
         };

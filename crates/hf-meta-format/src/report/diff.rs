@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::CommitSha;
 use crate::count::name_pattern::{NamePattern, common_name, compare_parts, parts};
-use crate::count::{ParameterCount, is_packed_weight, module_of};
-use crate::formats::pytorch::{PickleSummary, TensorView};
-use crate::formats::{Dtype, RepoPath, TensorInfo};
-use crate::report::Weights;
+use crate::count::{is_packed_weight, module_of};
+use crate::formats::pytorch::PickleSummary;
+use crate::formats::{Dtype, RepoPath};
+use crate::report::{CountReport, Weights};
 
 /// The differences between the tensors of two checkpoints: their names, dtypes, shapes and shards. Values are not
 /// compared, because only headers are read.
@@ -37,10 +36,10 @@ use crate::report::Weights;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diff {
-    /// The old checkpoint.
-    pub before: DiffSide,
-    /// The new checkpoint.
-    pub after: DiffSide,
+    /// The counts of the old checkpoint.
+    pub before: CountReport,
+    /// The counts of the new checkpoint.
+    pub after: CountReport,
     /// The tensors that differ, sorted by name, except for the tensors of quantized modules.
     pub changes: Vec<TensorChange>,
     /// The prefix of names that differs, if there is one. `changes` compares the tensors under their new names.
@@ -49,20 +48,6 @@ pub struct Diff {
     pub quantized: Option<QuantizedLinear>,
     /// The number of tensors that do not differ.
     pub unchanged: u64,
-}
-
-/// One of the two checkpoints of a [`Diff`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DiffSide {
-    /// The repository, URL or path that was read, as formatted by `Source`.
-    pub source: String,
-    /// The commit of the files, or `None` if the source has no commits.
-    pub commit: Option<CommitSha>,
-    /// The number of weight files.
-    pub files: usize,
-    /// The parameters, elements, scalars and bytes of each dtype.
-    pub parameter_count: ParameterCount,
 }
 
 /// A tensor that differs between two checkpoints.
@@ -145,7 +130,7 @@ impl Diff {
                 changes.push(TensorChange { tensor: tensor.clone(), kinds, before, after });
             }
         }
-        let [before, after] = [before, after].map(DiffSide::new);
+        let [before, after] = [before, after].map(|weights| weights.report().clone());
         Self { before, after, changes, renamed, quantized, unchanged }
     }
 
@@ -184,29 +169,14 @@ impl Diff {
     }
 }
 
-impl DiffSide {
-    fn new(weights: &Weights) -> Self {
-        let report = weights.report();
-        Self {
-            source: report.source.clone(),
-            commit: report.commit.clone(),
-            files: weights.named_headers().count(),
-            parameter_count: report.parameter_count.clone(),
-        }
-    }
-}
-
 /// Returns the tensors as they are loaded: views follow the stored tensors that they replace.
 fn loaded_tensors(weights: &Weights) -> Tensors {
     let tensors = weights.named_headers().flat_map(|(file, header)| {
-        let stored = header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
-            (name.to_owned(), TensorState { dtype, shape, file: file.clone() })
-        });
+        let stored = header.tensors().iter();
+        let stored = stored.map(|(name, tensor)| (name.to_owned(), tensor.dtype, tensor.shape));
         let views = header.pickle().into_iter().flat_map(|pickle| pickle.views.iter().cloned());
-        let views = views.map(|TensorView { name, dtype, shape, .. }| {
-            (name, TensorState { dtype, shape, file: file.clone() })
-        });
-        stored.chain(views)
+        let all = stored.chain(views.map(|view| (view.name, view.dtype, view.shape)));
+        all.map(|(name, dtype, shape)| (name, TensorState { dtype, shape, file: file.clone() }))
     });
     tensors.collect()
 }

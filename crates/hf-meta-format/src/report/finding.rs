@@ -377,10 +377,8 @@ pub fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     const MAX_FINDINGS: usize = 1_000;
 
     let mut listed: Vec<_> = findings.by_ref().take(MAX_FINDINGS).collect();
-    match findings.count() as u64 {
-        0 => {}
-        more => listed.push(Finding::MoreFindings { findings: more }),
-    }
+    let more = findings.count() as u64;
+    listed.extend((more > 0).then_some(Finding::MoreFindings { findings: more }));
     listed
 }
 
@@ -451,7 +449,7 @@ fn as_text<S: Serializer>(
 
 /// Declares the rules that tensors and the files that describe them can violate: the severity and the sentence.
 macro_rules! mismatches {
-    (($($field:ident),+) $(
+    (($module:ident, $key:ident, $expected:ident, $found:ident) $(
         $(#[doc = $documentation:literal])* $severity:ident $kind:ident $sentence:literal;
     )+) => {
         /// A rule that tensors and the files that describe them can violate.
@@ -489,7 +487,11 @@ macro_rules! mismatches {
         impl fmt::Display for Mismatch {
             #[allow(unused_variables, reason = "not all fields are in each sentence")]
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let [$($field),+] = self.in_sentence();
+                let Self { modules, key: $key, expected: $expected, found: $found, .. } = self;
+                let $module = match modules {
+                    0 | 1 => format!("`{}`", self.module),
+                    more => format!("`{}` (and {} more)", self.module, thousands(more - 1)),
+                };
                 match self.kind {
                     $(MismatchKind::$kind => write!(f, $sentence),)+
                 }
@@ -576,16 +578,4 @@ pub struct Mismatch {
     pub expected: String,
     /// The value of the tensors, or of the key itself.
     pub found: String,
-}
-
-impl Mismatch {
-    /// Returns the module, the key, the expected value and the found value as in a sentence.
-    fn in_sentence(&self) -> [String; 4] {
-        let Self { module, modules, key, expected, found, .. } = self;
-        let module = match modules {
-            0 | 1 => format!("`{module}`"),
-            modules => format!("`{module}` (and {} more)", thousands(modules - 1)),
-        };
-        [module, key.clone(), expected.clone(), found.clone()]
-    }
 }

@@ -186,8 +186,7 @@ pub(super) fn as_error(finding: &Finding) -> Option<IndexError> {
 /// Checks a count on its own and against the declared total.
 ///
 /// Writers of the total disagree on its meaning: it may be parameters or elements, with or without scalars and buffers.
-#[must_use]
-pub fn check_count(
+pub(super) fn check_count(
     count: &ParameterCount,
     breakdown: &CountBreakdown,
     declared: Option<u64>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::CountReport;
-use super::diff::{ChangeKind, Diff, DiffSide};
+use super::diff::{ChangeKind, Diff};
 #[cfg(feature = "schema")]
 use super::schema::{ObjectSchema, type_of};
 use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
@@ -13,7 +13,7 @@ use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };
 use crate::formats::{Dtype, FileHeader, RepoPath, TensorTable};
-use crate::memory::{Engine, Memory, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan};
+use crate::memory::{Engine, Memory, QuantizationFit, VLLM_VERSION, VllmPlan};
 
 /// Writes an entry. One with a `?` is left out if it has no value.
 macro_rules! entry {
@@ -119,7 +119,7 @@ serialize_as_objects! {
         "layers" ? memory.layout.as_ref().ok().map(|layout| layout.layers),
         "caches" ? memory.layout.as_ref().ok().map(|layout| &layout.caches),
         "unknown" ? &memory.unknown,
-        "vllm" ? memory.plan.map(|plan| VllmDocument(plan, memory.options.vllm)),
+        "vllm" ? memory.plan,
         "budgetBytes" ? memory.fit.as_ref().map(|fit| fit.budget),
         "fits" ? memory.fit.as_ref().map(|fit| fit.fits),
         "reason" ? memory.fit.as_ref().and_then(|fit| fit.reason.as_ref()),
@@ -129,14 +129,14 @@ serialize_as_objects! {
         "largestQuantization" ? quantizations(memory).map(|_| largest_quantization(memory)),
     }
 
-    VllmDocument, document {
+    VllmPlan, plan {
         "version": VLLM_VERSION,
-        "gpus": document.1.gpus,
-        "maxBatchedTokens": document.1.max_batched_tokens,
-        "tokensInFlight": document.1.tokens_in_flight(),
-        "blockSize": document.0.block_size,
-        "bytesPerBlock": document.0.bytes_per_block,
-        "blocks": document.0.blocks,
+        "gpus": plan.options.gpus,
+        "maxBatchedTokens": plan.options.max_batched_tokens,
+        "tokensInFlight": plan.options.tokens_in_flight(),
+        "blockSize": plan.block_size,
+        "bytesPerBlock": plan.bytes_per_block,
+        "blocks": plan.blocks,
     }
 
     FileHeader, header {
@@ -220,8 +220,8 @@ serialize_as_objects! {
 
     Diff, diff {
         "equal": diff.is_empty(),
-        "before": diff.before,
-        "after": diff.after,
+        "before": DiffSide(&diff.before),
+        "after": DiffSide(&diff.after),
         "removed": diff.count(ChangeKind::Removed),
         "added": diff.count(ChangeKind::Added),
         "reshaped": diff.count(ChangeKind::Reshaped),
@@ -233,22 +233,22 @@ serialize_as_objects! {
         "changes": diff.changes,
     }
 
-    DiffSide, side {
-        "source": side.source,
-        "commit" ? &side.commit,
-        "files": side.files,
-        "tensors": side.parameter_count.totals().tensors,
-        "parameterCount": side.parameter_count,
-        "parameterTotal": side.parameter_count.total(),
-        "elementCount": elements(&side.parameter_count),
-        "elementTotal": side.parameter_count.totals().elements,
-        "byteCount": column(&side.parameter_count, |row| row.bytes),
-        "byteTotal": side.parameter_count.totals().bytes,
+    DiffSide<'_>, side {
+        "source": side.0.source,
+        "commit" ? &side.0.commit,
+        "files": side.0.file_count(),
+        "tensors": side.0.parameter_count.totals().tensors,
+        "parameterCount": side.0.parameter_count,
+        "parameterTotal": side.0.parameter_count.total(),
+        "elementCount": elements(&side.0.parameter_count),
+        "elementTotal": side.0.parameter_count.totals().elements,
+        "byteCount": column(&side.0.parameter_count, |row| row.bytes),
+        "byteTotal": side.0.parameter_count.totals().bytes,
     }
 }
 
-/// The blocks of one sequence in vLLM, and the options.
-struct VllmDocument(VllmPlan, VllmOptions);
+/// The report of one of two checkpoints that are compared.
+struct DiffSide<'a>(&'a CountReport);
 
 /// Returns the quantizations in a repository, if there are any.
 fn quantizations(memory: &Memory) -> Option<&[QuantizationFit]> {

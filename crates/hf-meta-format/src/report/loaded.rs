@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::verify::{ParameterSources, VerifiedSet, VerifyReport, pipeline_components};
-use super::{CountReport, Finding, HeaderTotals, bounded};
+use super::verify::{VerifiedSet, VerifyReport, pipeline_components};
+use super::{CountReport, Finding, bounded};
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent, MemoryOptions};
@@ -94,9 +94,8 @@ impl VerifyReport {
     /// Creates the result of a set that could not be found or read.
     #[must_use]
     pub fn unreadable(set: &WeightSet, finding: Finding) -> Self {
-        let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
-        let set = VerifiedSet::new(set.path.clone(), set.files, totals, parameters, vec![finding]);
-        Self::new(set, Vec::new())
+        let set = VerifiedSet::new(set.path.clone(), set.files, vec![finding]);
+        Self { sets: vec![set], ..Self::default() }
     }
 }
 
@@ -124,8 +123,9 @@ impl CountReport {
         if sizes.len() > 1 {
             memory.components = sizes;
         }
-        let quantizations = layout.map_or_else(Vec::new, |sets| self.quantizations(sets, path));
-        memory.add_quantizations(quantizations);
+        if let Some(layout) = layout {
+            memory.add_quantizations(self.quantizations(layout, path));
+        }
         self.memory = Some(Box::new(memory));
     }
 }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use adapter::Adapter;
 pub use finding::{Finding, Severity};
 
-pub use builder::{BuiltReport, HeaderTotals, ReportBuilder};
+pub use builder::{BuiltReport, ReportBuilder};
 pub use finding::bounded;
 pub use plan::{Plan, RangeRequest};
 
@@ -216,8 +216,11 @@ impl CountReport {
 
     /// Returns the quantizations in a repository: names, paths and sizes in bytes. The set at `read`, which the
     /// report describes, has the size of its tensors; the others have the sizes of their files.
-    #[must_use]
-    pub fn quantizations(&self, layout: &Layout, read: &RepoPath) -> Vec<(String, RepoPath, u64)> {
+    pub(crate) fn quantizations(
+        &self,
+        layout: &Layout,
+        read: &RepoPath,
+    ) -> Vec<(String, RepoPath, u64)> {
         let Some(model) = &self.model else { return Vec::new() };
         let is_model =
             |set: &&WeightSet| set.kind == WeightsKind::Model && set.format == self.format;

@@ -47,8 +47,7 @@ pub enum Plan {
 
 impl Plan {
     /// Returns whether the headers were read from the files themselves.
-    #[must_use]
-    pub fn reads_files(self) -> bool {
+    pub(crate) fn reads_files(self) -> bool {
         self != Self::Hub
     }
 

@@ -22,32 +22,38 @@ pub fn escape(text: &str) -> String {
 /// Formats a number with thousands separators, as in `176,247,271,424`.
 #[must_use]
 pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
+    let mut shown = number.to_string();
+    for end in (1..shown.len()).rev().skip(2).step_by(3) {
+        shown.insert(end, ',');
     }
     shown
 }
 
+/// The units of sizes.
+const BYTES: [&str; 7] = [" B", " kB", " MB", " GB", " TB", " PB", " EB"];
+
 /// Formats a size in bytes with decimal units, as the Hub does: `352.5 GB`.
 #[must_use]
 pub fn bytes(number: u64) -> String {
-    if number < 1_000 {
-        return format!("{number} B");
+    // 999,950 bytes are 1.0 MB, not 1000.0 kB.
+    let (size, unit) = unit(number, 10, &BYTES);
+    let tenths = rounded(number, 10, size);
+    match size {
+        1 => format!("{number}{unit}"),
+        _ => format!("{}.{}{unit}", tenths / 10, tenths % 10),
     }
-    let (mut size, mut unit) = (1_000, "kB");
-    for larger in ["MB", "GB", "TB", "PB", "EB"] {
-        // 999,950 bytes are 1.0 MB, not 1000.0 kB.
-        if rounded(number, 10, size) >= 10_000 {
-            (size, unit) = (size * 1_000, larger);
+}
+
+/// Returns the size and the name of the smallest unit that leaves at most three digits before the point, after rounding
+/// to a fraction of `1 / scale`. The last unit has no limit.
+fn unit<'u>(number: u64, scale: u128, units: &[&'u str]) -> (u128, &'u str) {
+    let mut found = (1, units[0]);
+    for unit in &units[1..] {
+        if rounded(number, scale, found.0) >= 1_000 * scale {
+            found = (found.0 * 1_000, unit);
         }
     }
-    let tenths = rounded(number, 10, size);
-    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    found
 }
 
 /// Returns `number / size`, scaled and rounded half up.
@@ -66,24 +72,20 @@ pub fn short(number: u64) -> String {
 /// Formats a size in bytes with at most three significant digits, as in `352 GB`; see [`short`].
 #[must_use]
 pub fn short_bytes(number: u64) -> String {
-    three_digits(number, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"])
+    three_digits(number, &BYTES)
 }
 
 /// Formats a number in the smallest unit that leaves at most three digits before the point. The last unit has no
 /// limit.
 fn three_digits(number: u64, units: &[&str]) -> String {
-    let (mut at, mut size) = (0, 1);
-    while rounded(number, 1, size) >= 1_000 && at + 1 < units.len() {
-        at += 1;
-        size *= 1_000;
-    }
+    let (size, unit) = unit(number, 1, units);
     let fits = |scale: &u128| rounded(number, *scale, size) < 1_000;
     let scale = [100, 10].into_iter().find(fits).unwrap_or(1);
     let parts = rounded(number, scale, size);
     let decimals = scale.ilog10() as usize;
     let digits = format!("{}.{:0decimals$}", parts / scale, parts % scale);
     let digits = digits.trim_end_matches('0').trim_end_matches('.');
-    format!("{digits}{}", units[at])
+    format!("{digits}{unit}")
 }
 
 /// Formats a parameter count the way model names do: in whole billions or millions, rounded down (`3B`, `400M`), or

@@ -93,46 +93,40 @@ impl Tree {
 
     /// Builds the tree of tensors with these names, such as those of a [`TensorTable`](crate::formats::TensorTable).
     pub fn from_tensors<'a>(tensors: impl IntoIterator<Item = (&'a str, TensorInfo)>) -> Self {
-        let leaves = tensors.into_iter().map(|(name, tensor)| Leaf { parts: parts(name), tensor });
+        let leaves = tensors.into_iter().map(|(name, tensor)| (parts(name), tensor));
         let mut leaves: Vec<_> = leaves.collect();
-        leaves.sort_unstable_by(|a, b| compare_parts(&a.parts, &b.parts));
+        leaves.sort_unstable_by(|(a, _), (b, _)| compare_parts(a, b));
         Self { modules: modules(&leaves, 0) }
     }
 }
 
 /// A tensor with the parts of its name.
-struct Leaf<'a> {
-    parts: Vec<&'a str>,
-    tensor: TensorInfo,
-}
+type Leaf<'a> = (Vec<&'a str>, TensorInfo);
 
-impl Leaf<'_> {
-    /// Returns the tensor without a name.
-    fn module(&self) -> TreeModule {
-        let tensor = &self.tensor;
-        let (dtype, shape) = (tensor.dtype.clone(), tensor.shape.clone());
-        TreeModule {
-            name: String::new(),
-            repeats: 1,
-            tensors: 1,
-            elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },
-            bytes: tensor.byte_length(),
-            content: TreeContent::Tensor { dtype, shape },
-        }
+/// Returns an unnamed module that is a tensor.
+fn tensor_module(tensor: &TensorInfo) -> TreeModule {
+    let (dtype, shape) = (tensor.dtype.clone(), tensor.shape.clone());
+    TreeModule {
+        name: String::new(),
+        repeats: 1,
+        tensors: 1,
+        elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },
+        bytes: tensor.byte_length(),
+        content: TreeContent::Tensor { dtype, shape },
     }
 }
 
 /// Returns the modules at a depth. The names of `leaves` agree up to there.
 fn modules(leaves: &[Leaf<'_>], depth: usize) -> Vec<TreeModule> {
     // A tensor and a module may have the same name.
-    let is_tensor = |leaf: &Leaf<'_>| leaf.parts.len() == depth + 1;
-    let siblings =
-        leaves.chunk_by(|a, b| a.parts[depth] == b.parts[depth] && is_tensor(a) == is_tensor(b));
+    let is_tensor = |parts: &[&str]| parts.len() == depth + 1;
+    let siblings = leaves.chunk_by(|(one, _), (other, _)| {
+        one[depth] == other[depth] && is_tensor(one) == is_tensor(other)
+    });
     fold(siblings.map(|leaves| {
-        let first = &leaves[0];
-        let module =
-            if is_tensor(first) { first.module() } else { parent(modules(leaves, depth + 1)) };
-        (first.parts[depth], module)
+        let (parts, tensor) = &leaves[0];
+        let inner = || parent(modules(leaves, depth + 1));
+        (parts[depth], if is_tensor(parts) { tensor_module(tensor) } else { inner() })
     }))
 }
 

@@ -1,12 +1,30 @@
-//! The table of architectures, and the values of the names in its formulas.
+//! The table of architectures, the formulas in it, and the values of the names in formulas.
+//!
+//! Formulas over the keys of a configuration, such as `num_key_value_heads*(head_dim+v_head_dim)`.
+//!
+//! A formula is a whole-number expression with `+ - * / %`, `== >= <`, `a|b` (`b` if a key of `a` is missing),
+//! `a?b:c` (`b` unless `a` is zero), and these functions:
+//!
+//! | function | value |
+//! |---|---|
+//! | `min(a,b)` | the smaller number |
+//! | `len(key)` | the length of a list or a text, or the number of entries of an object |
+//! | `in(key,a)` | 1 if a list contains a number |
+//! | `count(key,text)` | the number of times that a list contains a text |
+//! | `has(key)` | 1 if a key is present and not `null` |
+//!
+//! All formulas come from built-in tables; only the values of the keys come from files.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::{LazyLock, OnceLock};
 
-use super::formula::{FormulaError, FormulaInputs, Value, evaluate};
-use crate::base::json_object::JsonObject;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use crate::base::json_object::{JsonObject, number, read};
 
 /// The tables that every program contains.
 const TABLES: [&str; 2] = [include_str!("architectures.txt"), include_str!("vllm.txt")];
@@ -84,11 +102,6 @@ impl Definitions {
         Some(Self { entries })
     }
 
-    /// Returns the definitions of a cache that hold for most architectures.
-    pub(crate) fn root() -> Option<Self> {
-        Self::find("cache", "root")
-    }
-
     /// Returns the defaults of the keys of an architecture of transformers. GGUF files state all keys.
     pub(crate) fn defaults(architecture: &str) -> Self {
         let is_gguf = architecture.starts_with("gguf:");
@@ -112,8 +125,8 @@ impl Definitions {
     }
 }
 
-/// Returns the JSON text of a key. A dot is part of a key of a GGUF file, or separates the keys of nested objects.
-fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
+/// Returns the JSON text of a key of a configuration. A dot is part of a key of a GGUF file, or separates the keys of nested objects.
+pub(crate) fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
     if let Some(value) = object.raw(key) {
         return Some(value.get());
     }
@@ -135,7 +148,7 @@ pub(crate) struct ModelNames<'a> {
     values: RefCell<HashMap<&'static str, Rc<Value>>>,
     /// The keys that formulas have used, with their values for the current layer.
     used: RefCell<UsedKeys>,
-    pub(crate) layer: u64,
+    pub(crate) layer: Cell<u64>,
     /// Numbers that are not part of the configuration, by name.
     pub(crate) given: Vec<(&'static str, u64)>,
     /// The number of definitions that are being evaluated.
@@ -143,21 +156,12 @@ pub(crate) struct ModelNames<'a> {
 }
 
 impl<'a> ModelNames<'a> {
-    /// Creates the names of a configuration.
-    pub(crate) fn of_config(definitions: Definitions, object: &'a JsonObject<'_>) -> Self {
-        Self::new(definitions, |key| nested_text(object, key))
-    }
-
-    pub(crate) fn of_shared(definitions: Definitions, object: Rc<JsonObject<'a>>) -> Self {
-        Self::new(definitions, move |key| nested_text(&object, key))
-    }
-
     pub(crate) fn new(
         definitions: Definitions,
         keys: impl Fn(&str) -> Option<&'a str> + 'a,
     ) -> Self {
-        let (values, used, given, depth) = Default::default();
-        Self { definitions, keys: Box::new(keys), values, used, layer: 0, given, depth }
+        let (values, used, layer, given, depth) = Default::default();
+        Self { definitions, keys: Box::new(keys), values, used, layer, given, depth }
     }
 
     /// Returns whether a key is missing, so that its value is the default of a model class.
@@ -177,12 +181,12 @@ impl<'a> ModelNames<'a> {
     }
 
     /// Evaluates the definition of a name, if it has one.
-    pub(crate) fn defined(&self, name: &str) -> Option<Result<u64, FormulaError>> {
+    pub(crate) fn defined(&self, name: &str) -> Option<Number> {
         self.definitions.get(name).map(|formula| self.evaluate(formula))
     }
 
     /// Evaluates a formula. With `null` for two keys, each could be derived from the other.
-    fn evaluate(&self, formula: &'static str) -> Result<u64, FormulaError> {
+    fn evaluate(&self, formula: &'static str) -> Number {
         const MAX_DEPTH: u32 = 16;
 
         let depth = self.depth.get();
@@ -221,12 +225,12 @@ impl<'a> ModelNames<'a> {
 
     /// Returns the entry of a list for the current layer.
     fn of_layer<'v, T>(&self, key: &'static str, list: &'v [T]) -> Result<&'v T, FormulaError> {
-        let entry = usize::try_from(self.layer).ok().and_then(|layer| list.get(layer));
+        let entry = usize::try_from(self.layer.get()).ok().and_then(|layer| list.get(layer));
         entry.ok_or(FormulaError::WrongLength { key })
     }
 
     /// Returns the number of a key for the current layer.
-    fn number_of_key(&self, name: &'static str) -> Result<u64, FormulaError> {
+    fn number_of_key(&self, name: &'static str) -> Number {
         let missing = FormulaError::MissingKey { key: name };
         match &*self.value(name) {
             Value::Number(number) => Ok(*number),
@@ -234,7 +238,7 @@ impl<'a> ModelNames<'a> {
             Value::Missing | Value::Numbers(_) => self.defined(name).ok_or(missing)?,
             Value::Null => {
                 let is_formula = |formula: &&str| formula.parse::<u64>().is_err();
-                let root = || Definitions::root()?.get(name);
+                let root = || Definitions::find("cache", "root")?.get(name);
                 let formula = self.definitions.get(name).filter(is_formula).or_else(root);
                 self.evaluate(formula.ok_or(missing)?)
             }
@@ -247,12 +251,11 @@ impl<'a> ModelNames<'a> {
             Value::Object(_) | Value::Invalid => Err(FormulaError::InvalidKey { key: name }),
         }
     }
-}
 
-impl FormulaInputs for ModelNames<'_> {
-    fn number(&self, name: &'static str) -> Result<u64, FormulaError> {
+    /// Returns the number that a name stands for.
+    fn number(&self, name: &'static str) -> Number {
         if name == "layer" {
-            return Ok(self.layer);
+            return Ok(self.layer.get());
         }
         if let Some((_, number)) = self.given.iter().find(|(given, _)| *given == name) {
             return Ok(*number);
@@ -265,9 +268,238 @@ impl FormulaInputs for ModelNames<'_> {
         Ok(number)
     }
 
+    /// Returns the value of a key.
     fn value(&self, key: &'static str) -> Rc<Value> {
         let find = || Rc::new((self.keys)(key).map_or(Value::Missing, Value::from_json));
         self.values.borrow_mut().entry(key).or_insert_with(find).clone()
+    }
+}
+
+/// The value of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Missing,
+    /// An explicit `null`. Model classes then derive the value, instead of using their default.
+    Null,
+    Number(u64),
+    /// One value per layer, or a list of layers.
+    Numbers(Vec<u64>),
+    Texts(Vec<String>),
+    /// An object with a number of entries.
+    Object(u64),
+    Invalid,
+}
+
+impl Value {
+    /// The maximum length of a list or a text.
+    const MAX_LENGTH: usize = 4_096;
+    /// The maximum length of the JSON text, in bytes.
+    const MAX_BYTES: usize = 1 << 17;
+
+    /// Parses a value. Lists and objects that are too long are invalid.
+    pub(crate) fn from_json(text: &str) -> Self {
+        // Configurations of Mamba-2 models state `"auto"`.
+        if ["null", r#""auto""#].contains(&text) {
+            return Self::Null;
+        }
+        let text = Some(text).filter(|text| text.len() <= Self::MAX_BYTES);
+        let value = text.and_then(|text| serde_json::from_str(text).ok()).and_then(Self::parse);
+        value.unwrap_or(Self::Invalid)
+    }
+
+    fn parse(value: &RawValue) -> Option<Self> {
+        let is_short = |length: usize| length <= Self::MAX_LENGTH;
+        if let Some(list) = read::<Vec<&RawValue>>(value) {
+            let list = Some(list).filter(|list| is_short(list.len()))?;
+            let numbers: Option<_> = list.iter().map(|value| whole(value)).collect();
+            let texts = || list.iter().map(|value| read(value)).collect::<Option<_>>();
+            return numbers.map(Self::Numbers).or_else(|| texts().map(Self::Texts));
+        }
+        let object =
+            || read::<JsonObject<'_>>(value).map(|object| Self::Object(object.len() as u64));
+        let text = || read::<String>(value).filter(|text| is_short(text.len()));
+        let letters = || Some(Self::Texts(text()?.chars().map(String::from).collect()));
+        whole(value).map(Self::Number).or_else(letters).or_else(object)
+    }
+
+    /// Returns whether the key has a value other than `null` and the empty list, which select the default.
+    fn is_present(&self) -> bool {
+        match self {
+            Self::Missing | Self::Null => false,
+            Self::Numbers(numbers) => !numbers.is_empty(),
+            _ => true,
+        }
+    }
+}
+
+/// Reads a whole number, or 1 for `true` and 0 for `false`.
+fn whole(value: &RawValue) -> Option<u64> {
+    number(value).or_else(|| read::<bool>(value).map(u64::from))
+}
+
+/// The reason why a formula has no value.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "code", rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum FormulaError {
+    /// A key is missing, and the model class has no default for it.
+    #[error("`{key}` is missing")]
+    MissingKey {
+        /// The name of the key.
+        key: &'static str,
+    },
+    /// The value of a key is negative, too small, unknown, or of an unexpected type.
+    #[error("the value of `{key}` is invalid")]
+    InvalidKey {
+        /// The name of the key.
+        key: &'static str,
+    },
+    /// A list is shorter than the number of layers.
+    #[error("the list `{key}` has fewer entries than the model has layers")]
+    WrongLength {
+        /// The name of the key.
+        key: &'static str,
+    },
+    /// The result overflows, divides by zero, or is negative.
+    #[error("the result of `{formula}` is out of range")]
+    InvalidResult {
+        /// The formula.
+        formula: &'static str,
+    },
+}
+
+type Number = Result<u64, FormulaError>;
+
+/// An operation, with `None` for a result that is out of range.
+type Operation = fn(u64, u64) -> Option<u64>;
+
+/// Evaluates a formula. What follows a formula in a text is ignored.
+///
+/// # Errors
+///
+/// Returns an error if a key is missing or invalid, or if the result is negative or overflows.
+fn evaluate(formula: &'static str, names: &ModelNames<'_>) -> Number {
+    Evaluator { formula, rest: formula, names }.choice()
+}
+
+/// Evaluates a formula while parsing it. All alternatives are evaluated, so that a trace has the keys of each.
+struct Evaluator<'a, 'm> {
+    formula: &'static str,
+    rest: &'static str,
+    names: &'a ModelNames<'m>,
+}
+
+impl Evaluator<'_, '_> {
+    fn take(&mut self, symbol: &str) -> bool {
+        let rest = self.rest.strip_prefix(symbol);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// Takes the text up to a character that ends it.
+    fn take_until(&mut self, is_end: impl Fn(char) -> bool) -> &'static str {
+        let (text, rest) = self.rest.split_at(self.rest.find(is_end).unwrap_or(self.rest.len()));
+        self.rest = rest;
+        text
+    }
+
+    fn choice(&mut self) -> Number {
+        let condition = self.fallback();
+        if !self.take("?") {
+            return condition;
+        }
+        let first = self.choice();
+        self.take(":");
+        let second = self.choice();
+        if condition? == 0 { second } else { first }
+    }
+
+    fn fallback(&mut self) -> Number {
+        let mut value = self.comparison();
+        while self.take("|") {
+            let other = self.comparison();
+            if matches!(value, Err(FormulaError::MissingKey { .. })) {
+                value = other;
+            }
+        }
+        value
+    }
+
+    fn comparison(&mut self) -> Number {
+        const COMPARISONS: [(&str, Operation); 3] = [
+            ("==", |left, right| Some(u64::from(left == right))),
+            (">=", |left, right| Some(u64::from(left >= right))),
+            ("<", |left, right| Some(u64::from(left < right))),
+        ];
+        self.operations(Self::sum, &COMPARISONS)
+    }
+
+    fn sum(&mut self) -> Number {
+        self.operations(Self::product, &[("+", u64::checked_add), ("-", u64::checked_sub)])
+    }
+
+    fn product(&mut self) -> Number {
+        const PRODUCTS: [(&str, Operation); 3] =
+            [("*", u64::checked_mul), ("/", u64::checked_div), ("%", u64::checked_rem)];
+        self.operations(Self::atom, &PRODUCTS)
+    }
+
+    /// Evaluates operations of equal precedence, from left to right.
+    fn operations(
+        &mut self,
+        operand: fn(&mut Self) -> Number,
+        operations: &[(&str, Operation)],
+    ) -> Number {
+        let mut value = operand(self);
+        while let Some((_, apply)) = operations.iter().find(|(symbol, _)| self.take(symbol)) {
+            let right = operand(self);
+            let invalid = FormulaError::InvalidResult { formula: self.formula };
+            value = value.and_then(|left| apply(left, right?).ok_or(invalid));
+        }
+        value
+    }
+
+    fn atom(&mut self) -> Number {
+        if self.take("(") {
+            let value = self.choice();
+            self.take(")");
+            return value;
+        }
+        let is_name = |char: char| char.is_ascii_alphanumeric() || "_.$".contains(char);
+        let name = self.take_until(|char| !is_name(char));
+        if !self.take("(") {
+            return name.parse().or_else(|_| self.names.number(name));
+        }
+        let value = self.call(name);
+        self.take(")");
+        value
+    }
+
+    fn call(&mut self, function: &'static str) -> Number {
+        if function == "min" {
+            let first = self.choice();
+            self.take(",");
+            let second = self.choice();
+            return Ok(first?.min(second?));
+        }
+        let key = self.take_until(|char| ",)".contains(char));
+        self.take(",");
+        let number = if function == "in" { self.choice()? } else { 0 };
+        let text = self.take_until(|char| char == ')');
+        match (function, &*self.names.value(key)) {
+            ("has", value) => Ok(u64::from(value.is_present())),
+            ("in", Value::Numbers(list)) => Ok(u64::from(list.contains(&number))),
+            ("count", Value::Texts(list)) => {
+                Ok(list.iter().filter(|other| *other == text).count() as u64)
+            }
+            ("len", Value::Numbers(list)) if !list.is_empty() => Ok(list.len() as u64),
+            ("len", Value::Texts(list)) => Ok(list.len() as u64),
+            ("len", Value::Object(entries)) => Ok(*entries),
+            ("len", Value::Number(_)) => Err(FormulaError::MissingKey { key }),
+            (_, value) if value.is_present() => Err(FormulaError::InvalidKey { key }),
+            _ => Err(FormulaError::MissingKey { key }),
+        }
     }
 }
 
@@ -330,6 +562,57 @@ mod tests {
         let cases = [("a.b.c", Some("1")), ("a.b.d", None), ("d.e", Some("3")), ("a.b.c.d", None)];
         for (key, expected) in cases {
             assert_eq!(nested_text(&object, key), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn formulas_are_evaluated() {
+        let cases = [
+            ("1+two*3-1", Some(6)),
+            ("(1+two)*3/two%3", Some(1)),
+            ("none|a.seven", Some(7)),
+            ("none+1|other|two*two", Some(4)),
+            ("none|other", None),
+            ("two==2?a.seven:none", Some(7)),
+            ("two==3?none:a.seven", Some(7)),
+            ("none?1:2", None),
+            ("none?1:2|3", None),
+            ("(none?1:2)|3", Some(3)),
+            ("two>=3?1:two<3", Some(1)),
+            ("min(two,a.seven)+min(9,8)", Some(10)),
+            ("in(list,5)+10*in(list,2)+len(list)*100", Some(201)),
+            ("in(none,1)|5", Some(5)),
+            ("in(kinds,1)|5", None),
+            ("len(none)|4", Some(4)),
+            ("len(kinds)*len(object)", Some(12)),
+            ("len(invalid)|1", None),
+            ("count(kinds,a)*10+count(kinds,c)", Some(20)),
+            ("count(none,a)|7", Some(7)),
+            ("count(list,a)|7", None),
+            ("has(list)*100+has(invalid)*10+has(null)+has(none)", Some(110)),
+            ("none==two|6", Some(6)),
+            ("two==none|6", Some(6)),
+            ("two-3", None),
+            ("huge+1", None),
+            ("huge*two", None),
+            ("two/(two-2)", None),
+            ("two%(two-2)|1", None),
+        ];
+        let names = ModelNames::new(Definitions::default(), |key| {
+            Some(match key {
+                "two" => "2",
+                "a.seven" => "7",
+                "huge" => "18446744073709551615",
+                "list" => "[1,5]",
+                "kinds" => r#"["a","b","a"]"#,
+                "object" => r#"{"a":1,"b":2,"c":3,"d":4}"#,
+                "null" => "null",
+                "invalid" => "-1",
+                _ => return None,
+            })
+        });
+        for (formula, expected) in cases {
+            assert_eq!(evaluate(formula, &names).ok(), expected, "{formula}");
         }
     }
 }

@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::architecture::{Definitions, ModelNames, text_of};
+use super::architecture::{Definitions, ModelNames, nested_text, text_of};
 use crate::base::json_object::JsonObject;
 
 /// The numbers of the lists around a module, from the outermost one. Further ones are 0.
@@ -99,12 +99,26 @@ impl<'a> ModelLayout<'a> {
     pub(crate) fn new(architecture: &str, object: JsonObject<'a>) -> Option<Self> {
         let text = text_of("layout", architecture)?;
         let kind = architecture.split_once(':').map_or("", |(kind, _)| kind);
-        let names = Definitions::find("names", kind).or_else(Definitions::root);
+        let names = Definitions::find("names", kind).or_else(|| Definitions::find("cache", "root"));
         let mut words = Words { names: names.unwrap_or_default(), ..Words::default() };
         words.add_scope(String::new(), object);
         words.read(text, "", 0);
         words.read_nested();
         Some(words.finish())
+    }
+
+    fn insert(&mut self, entry: LayoutEntry) {
+        let mut node = usize::from(entry.is_head);
+        for part in entry.path.split('.') {
+            let new = self.nodes.len();
+            let child = *self.nodes[node].children.entry(part.to_owned()).or_insert(new);
+            if child == new {
+                self.nodes.push(Node::default());
+            }
+            node = child;
+        }
+        self.nodes[node].entry = Some(self.entries.len());
+        self.entries.push(entry);
     }
 
     /// Finds the entry of a module, and the numbers in its path.
@@ -187,7 +201,8 @@ impl<'a> Words<'a> {
         let object = Rc::new(object);
         let architecture = object.get::<String>("model_type").unwrap_or_default();
         let definitions = Definitions::defaults(&architecture).or(self.names.clone());
-        let names = ModelNames::of_shared(definitions, Rc::clone(&object));
+        let shared = Rc::clone(&object);
+        let names = ModelNames::new(definitions, move |key| nested_text(&shared, key));
         self.scopes.push(Scope { path, names, object });
         self.scopes.len() - 1
     }
@@ -302,12 +317,10 @@ impl Word {
         if let Some(letter) = letter.chars().next() {
             return vec![GroupRule::If(group(letter), self.value, self.scope)];
         }
-        let choices = self.value.split(',');
-        choices
-            .map(|groups| {
-                GroupRule::One(groups.chars().filter(|char| *char != '|').map(group).collect())
-            })
-            .collect()
+        let groups = |text: &str| {
+            text.split('|').filter_map(|text| text.chars().next()).map(group).collect()
+        };
+        self.value.split(',').map(|choice| GroupRule::One(groups(choice))).collect()
     }
 }
 
@@ -331,22 +344,6 @@ impl LayoutEntry {
             depth: path.trim_end_matches('#').matches('#').count(),
             path: path.trim_start_matches('^').to_owned(),
         }
-    }
-}
-
-impl ModelLayout<'_> {
-    fn insert(&mut self, entry: LayoutEntry) {
-        let mut node = usize::from(entry.is_head);
-        for part in entry.path.split('.') {
-            let new = self.nodes.len();
-            let child = *self.nodes[node].children.entry(part.to_owned()).or_insert(new);
-            if child == new {
-                self.nodes.push(Node::default());
-            }
-            node = child;
-        }
-        self.nodes[node].entry = Some(self.entries.len());
-        self.entries.push(entry);
     }
 }
 

@@ -1,5 +1,4 @@
 //! Tables of architectures, and the formulas in them.
 
 pub(crate) mod architecture;
-pub(crate) mod formula;
 pub(crate) mod layout;

@@ -5,8 +5,7 @@ use serde_json::value::RawValue;
 use crate::base::json_object::JsonObject;
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::count::UnknownActive;
-use crate::tables::architecture::{keys_of, positive};
-use crate::tables::formula::Value;
+use crate::tables::architecture::{Value, keys_of, positive};
 
 /// The numbers of experts of a model and its nested models.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use crate::base::json_object::{number, read, standard_json};
 use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{container_bits, split_name};
-use crate::formats::{FileHeader, RepoPath};
+use crate::formats::Headers;
 use crate::report::adapter::{
     AdaptedModule, Adapter, AdapterConfig, AdapterModules, configs, decimal, is_kohya, metadata,
 };
@@ -22,8 +22,7 @@ const PEFT_DEFAULT: u64 = 8;
 const MAX_EXPRESSIONS: usize = 100;
 
 /// Compares all parts of an adapter with each other and with `adapter_config.json`. Returns nothing for other weights.
-#[must_use]
-pub fn check_adapter(json: Option<&[u8]>, headers: &[(RepoPath, FileHeader)]) -> Vec<Finding> {
+pub(crate) fn check_adapter(json: Option<&[u8]>, headers: &Headers) -> Vec<Finding> {
     let json = json.map(standard_json);
     let Some(adapter) = AdapterModules::new(headers) else { return Vec::new() };
     let mut found = Mismatches::default();
@@ -158,11 +157,7 @@ fn check_statements(config: &AdapterConfig<'_>, found: &mut Mismatches) {
 }
 
 /// Checks that the modules which PEFT trains in full are stored.
-fn check_saved(
-    config: &AdapterConfig<'_>,
-    headers: &[(RepoPath, FileHeader)],
-    found: &mut Mismatches,
-) {
+fn check_saved(config: &AdapterConfig<'_>, headers: &Headers, found: &mut Mismatches) {
     /// The names that PEFT adds for classifiers, of which a model has one or none.
     const CLASSIFIERS: [&str; 2] = ["classifier", "score"];
 
@@ -233,11 +228,7 @@ fn check_targets(
 }
 
 /// Checks the `alpha` of modules in the names of kohya. Loaders use the rank where it is missing.
-fn check_alphas(
-    adapter: &AdapterModules<'_>,
-    headers: &[(RepoPath, FileHeader)],
-    found: &mut Mismatches,
-) {
+fn check_alphas(adapter: &AdapterModules<'_>, headers: &Headers, found: &mut Mismatches) {
     let modules = adapter.modules.iter().filter_map(|((name, _), module)| {
         let mut parts = module.method.parts.iter();
         let takes_alpha = is_kohya(name) && parts.any(|part| part.name == "alpha");
@@ -258,8 +249,7 @@ fn check_alphas(
 impl Adapter {
     /// Compares the sides of all adapted modules with the tensors of the base model. Names may differ in a prefix, and in
     /// dots and underscores.
-    #[must_use]
-    pub fn check_base(&self, base: &Weights) -> Vec<Finding> {
+    pub(crate) fn check_base(&self, base: &Weights) -> Vec<Finding> {
         let mut found = Mismatches::default();
         let stored = base_modules(base);
         let modules =

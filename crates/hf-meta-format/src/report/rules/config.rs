@@ -10,16 +10,13 @@ use serde::Serialize;
 use super::siblings::check_siblings;
 use super::stored_modules::{StoredModules, first_numbers};
 use super::{MismatchKind, Mismatches};
-use crate::base::json_object::{JsonObject, standard_json};
+use crate::base::json_object::standard_json;
 use crate::base::model_config::ModelConfig;
-use crate::formats::{FileHeader, RepoPath, clip};
+use crate::formats::{Headers, clip};
 use crate::report::Finding;
-use crate::report::text::counted;
-use crate::tables::architecture::positive;
-use crate::tables::formula::FormulaError;
+use crate::report::text::{counted, shape};
+use crate::tables::architecture::{FormulaError, positive};
 use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
-
-type Headers = [(RepoPath, FileHeader)];
 
 /// The comparison of the tensors with `config.json`, or the reason why there is none.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -35,43 +32,34 @@ pub struct ConfigCheck {
 
 impl ConfigCheck {
     /// Creates the result of a model that was not compared.
-    #[must_use]
-    pub fn skipped(reason: impl Into<String>) -> Self {
+    pub(crate) fn skipped(reason: impl Into<String>) -> Self {
         Self { compared: false, reason: Some(reason.into()) }
     }
 }
 
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.
-#[must_use]
-pub fn check_model(
-    config_json: Option<&[u8]>,
-    headers: &[(RepoPath, FileHeader)],
-) -> (Vec<Finding>, ConfigCheck) {
-    let json = config_json.map(standard_json);
-    let config = json.as_deref().and_then(|json| serde_json::from_slice(json).ok());
-    let result = match (&json, &config) {
-        (None, _) => Err("there is none next to the weights".to_owned()),
-        (Some(_), None) => Err("it is not a JSON object".to_owned()),
-        (Some(json), Some(config)) => compare(config, json, headers),
+pub(crate) fn check_model(json: Option<&[u8]>, headers: &Headers) -> (Vec<Finding>, ConfigCheck) {
+    let json = json.map(standard_json);
+    let config = json.as_deref().map(|json| serde_json::from_slice::<ModelConfig<'_>>(json).ok());
+    let result = match &config {
+        None => Err("there is none next to the weights".to_owned()),
+        Some(None) => Err("it is not a JSON object".to_owned()),
+        Some(Some(config)) => compare(config, headers),
     };
     match result {
         Ok(mismatches) => {
             (mismatches.into_findings(), ConfigCheck { compared: true, reason: None })
         }
         Err(reason) => {
-            let found = check_siblings(config.as_ref(), headers);
+            let found = check_siblings(config.flatten().as_ref(), headers);
             (found.into_findings(), ConfigCheck::skipped(reason))
         }
     }
 }
 
-fn compare<'a>(
-    config: &ModelConfig<'a>,
-    json: &'a [u8],
-    headers: &Headers,
-) -> Result<Mismatches, String> {
-    let object: JsonObject<'a> = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+fn compare(config: &ModelConfig<'_>, headers: &Headers) -> Result<Mismatches, String> {
+    let object = config.outermost().clone();
     let architecture: String = object.get("model_type").ok_or("it has no `model_type`")?;
     let classes = object.get::<Vec<String>>("architectures").unwrap_or_default();
     let has_code = object.raw("auto_map").is_some();
@@ -90,7 +78,9 @@ fn compare<'a>(
     let is_tied = config.is_tied();
     let (values, mut mismatches) = Default::default();
     check_heads(config, &mut mismatches);
-    let mut check = ModelCheck { layout, stored, has_head, is_tied, values, mismatches };
+    let (layout, stored, has_drafts) = (&layout, &stored, stored.has_drafts);
+    let mut check =
+        ModelCheck { layout, stored, has_drafts, has_head, is_tied, values, mismatches };
     check.check_all(config);
     Ok(check.mismatches)
 }
@@ -116,9 +106,10 @@ thread_local! {
 type Implied = (u64, String);
 
 /// A comparison of a model with its configuration.
-pub(super) struct ModelCheck<'a, 'h> {
-    pub(super) layout: ModelLayout<'a>,
-    pub(super) stored: StoredModules<'h>,
+pub(super) struct ModelCheck<'c, 'a, 'h> {
+    pub(super) layout: &'c ModelLayout<'a>,
+    pub(super) stored: &'c StoredModules<'h>,
+    has_drafts: bool,
     /// True if the model class has a head.
     pub(super) has_head: bool,
     pub(super) is_tied: Option<bool>,
@@ -127,7 +118,7 @@ pub(super) struct ModelCheck<'a, 'h> {
     pub(super) mismatches: Mismatches,
 }
 
-impl ModelCheck<'_, '_> {
+impl ModelCheck<'_, '_, '_> {
     /// Evaluates a formula for a layer. The keys of the result are joined by commas.
     pub(super) fn evaluate(
         &mut self,
@@ -138,8 +129,8 @@ impl ModelCheck<'_, '_> {
         if let Some(value) = self.values.get(&(scope, formula, layer)) {
             return value.clone();
         }
-        let model = &mut self.layout.scopes[scope];
-        model.names.layer = layer.into();
+        let model = &self.layout.scopes[scope];
+        model.names.layer.set(layer.into());
         let value = match model.names.trace(formula) {
             // Files with custom code may have other defaults.
             Ok((_, keys)) if keys.keys().any(|key| model.names.is_default(key)) => None,
@@ -149,15 +140,10 @@ impl ModelCheck<'_, '_> {
                 Some((value, keys.join(", ")))
             }
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
-                let found = model.names.text(key);
-                let key = format!("{}{key}", model.path);
-                self.mismatches.add(
-                    MismatchKind::InvalidConfigValue,
-                    &key,
-                    &key,
-                    "a number, or one per layer",
-                    found,
-                );
+                let (kind, expected) =
+                    (MismatchKind::InvalidConfigValue, "a number, or one per layer");
+                let (found, key) = (model.names.text(key), format!("{}{key}", model.path));
+                self.mismatches.add(kind, &key, &key, expected, found);
                 None
             }
             Err(_) => None,
@@ -168,8 +154,8 @@ impl ModelCheck<'_, '_> {
 
     fn check_all(&mut self, config: &ModelConfig<'_>) {
         self.check_shapes();
-        for list in 0..self.layout.entries.len() {
-            self.check_list(list);
+        for (at, list) in self.layout.entries.iter().enumerate().filter(|(_, list)| list.is_list) {
+            self.check_list(at, list);
         }
         let missing = self.missing_modules();
         self.add_missing(&missing);
@@ -206,70 +192,56 @@ impl ModelCheck<'_, '_> {
     }
 
     fn check_shapes(&mut self) {
-        for (name, tensor, found) in std::mem::take(&mut self.stored.tensors) {
-            let LayoutEntry { formulas, scope, parent, is_list, .. } =
-                self.layout.entries[found.entry];
-            if is_list
-                || formulas == "_"
-                || parent.is_some() && self.is_beyond(found.entry, found.place)
-            {
+        for (name, tensor, found) in &self.stored.tensors {
+            let LayoutEntry { formulas, is_list, .. } = self.layout.entries[found.entry];
+            if is_list || formulas == "_" || self.is_beyond(found.entry, found.place) {
                 continue;
             }
-            let expected = self.expected_shape(scope, formulas, found.place[0]);
+            let expected = self.expected_shape(found.entry, found.place);
             let Some(wrong) = wrong_side(&expected, &tensor.shape) else { continue };
-            let keys = if wrong.keys.is_empty() { "model_type" } else { &*wrong.keys };
-            let sides: Vec<_> = expected.iter().map(ToString::to_string).collect();
-            let (expected, shape) =
-                (format!("[{}]", sides.join(", ")), format!("{:?}", tensor.shape));
+            let keys = wrong.implied.as_ref().map(|(_, keys)| keys.as_str());
+            let keys = keys.filter(|keys| !keys.is_empty()).unwrap_or("model_type");
+            let sides: Vec<_> = expected.iter().map(ExpectedSide::text).collect();
+            let (expected, shape) = (format!("[{}]", sides.join(", ")), shape(&tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
     }
 
-    pub(super) fn expected_shape(
-        &mut self,
-        scope: usize,
-        formulas: &'static str,
-        layer: u32,
-    ) -> Vec<ExpectedSide> {
-        let mut side = |text: &'static str| {
-            let (is_least, formula) =
-                text.strip_prefix('>').map_or((false, text), |formula| (true, formula));
-            let value = if formula == "_" { None } else { self.evaluate(scope, formula, layer) };
-            let (value, keys) =
-                value.map_or((None, String::new()), |(value, keys)| (Some(value), keys));
-            ExpectedSide { value, is_least, keys }
+    pub(super) fn expected_shape(&mut self, entry: usize, place: Place) -> Vec<ExpectedSide> {
+        let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
+        let side = |text: &'static str| {
+            let formula = text.trim_start_matches('>');
+            let implied =
+                if formula == "_" { None } else { self.evaluate(scope, formula, place[0]) };
+            ExpectedSide { implied, is_least: text != formula }
         };
-        formulas.split(',').map(&mut side).collect()
+        formulas.split(',').map(side).collect()
     }
 
     /// Compares the length of a list with the configuration.
-    fn check_list(&mut self, list: usize) {
-        let LayoutEntry { depth, is_list, .. } = self.layout.entries[list];
-        if !is_list {
-            return;
-        }
-        let elements = self.stored.places[list].clone();
+    fn check_list(&mut self, list: usize, entry: &LayoutEntry) {
+        let depth = entry.depth;
+        let elements = &self.stored.places[list];
         for elements in elements.chunk_by(|left, right| left[..depth] == right[..depth]) {
             let place = first_numbers(elements[0], depth);
             let Some((length, keys)) = self.length(list, place) else {
-                if self.layout.entries[list].formulas == "_" {
-                    self.check_gaps(list, elements, depth);
+                if entry.formulas == "_" {
+                    self.check_gaps(entry, elements);
                 }
                 continue;
             };
             if depth > 0 && self.is_beyond(list, place) {
                 continue;
             }
-            let numbers: BTreeSet<u64> = elements.iter().map(|place| place[depth].into()).collect();
-            let stored = numbers.range(..length).count() as u64;
-            let spare = numbers.range(length..).filter(|number| {
-                let element = u32::try_from(**number).map(|number| (list, number));
-                depth > 0
-                    || element.is_ok_and(|element| !self.stored.with_others.contains(&element))
-            });
+            let numbers = elements.iter().map(|place| u64::from(place[depth]));
+            let (numbers, beyond): (BTreeSet<_>, BTreeSet<_>) =
+                numbers.partition(|number| *number < length);
+            let others = &self.stored.with_others;
+            let spare = beyond.iter().filter(|at| depth > 0 || !others.contains(&(list, **at)));
+            let stored = numbers.len() as u64;
             let all = stored + spare.count() as u64;
-            self.stored.has_drafts |= depth == 0 && numbers.iter().any(|number| *number >= length);
-            let name = self.name(&self.layout.entries[list], place);
+            self.has_drafts |= depth == 0 && !beyond.is_empty();
+            let name = self.name(entry, place);
             let path = name.rsplit_once('.').map_or("", |(path, _)| path);
             // A file may contain only the layers that draft tokens.
             if stored > 0 && stored < length {
@@ -286,10 +258,10 @@ impl ModelCheck<'_, '_> {
     }
 
     /// Finds a number that a list of unknown length does not have, although it has the next one.
-    fn check_gaps(&mut self, list: usize, elements: &[Place], depth: usize) {
-        let mut numbers = elements.iter().map(|place| place[depth]).zip(0..);
+    fn check_gaps(&mut self, list: &LayoutEntry, elements: &[Place]) {
+        let mut numbers = elements.iter().map(|place| place[list.depth]).zip(0..);
         if let Some((_, missing)) = numbers.find(|(number, expected)| number != expected) {
-            let name = self.name(&self.layout.entries[list], elements[0]);
+            let name = self.name(list, elements[0]);
             let path = name.rsplit_once('.').map_or("", |(path, _)| path);
             let missing = format!("{} {missing}", noun(path));
             self.mismatches.add(MismatchKind::MissingNumber, path, "", "", missing);
@@ -318,15 +290,14 @@ impl ModelCheck<'_, '_> {
             self.mismatches.add(Kind::WrappedNames, wrapper, "model_type", "no prefix", prefix);
         }
         if let Some((key, layers)) = positive(config.text_model(), "draft_layers")
-            && !self.stored.has_drafts
+            && !self.has_drafts
         {
             self.mismatches.add(Kind::MissingDraftLayers, "", key, layers, 0);
         }
-        let mut unknown = std::mem::take(&mut self.stored.unknown);
-        unknown.retain(|(name, _)| !self.is_draft(name));
+        let unknown = self.stored.unknown.iter().filter(|(name, _)| !self.is_draft(name));
+        let unknown: Vec<_> = unknown.collect();
         if let [(first, _), ..] = unknown[..] {
-            let others = unknown.len();
-            let found = counted(others as u64, "tensor");
+            let found = counted(unknown.len() as u64, "tensor");
             self.mismatches.add(Kind::UnknownTensor, first, "model_type", "", found);
         }
     }
@@ -334,25 +305,24 @@ impl ModelCheck<'_, '_> {
 
 /// A side of a tensor that the configuration implies.
 pub(super) struct ExpectedSide {
-    pub(super) value: Option<u64>,
+    implied: Option<Implied>,
     is_least: bool,
-    keys: String,
 }
 
 impl ExpectedSide {
     /// Returns whether a length is possible. The number 0 often says that a module is not used.
     fn fits(&self, length: u64) -> bool {
-        let value = self.value.filter(|value| *value > 0);
+        let value = self.value().filter(|value| *value > 0);
         value.is_none_or(|value| if self.is_least { length >= value } else { length == value })
     }
-}
 
-impl std::fmt::Display for ExpectedSide {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.value {
-            Some(value) => write!(f, "{}{value}", if self.is_least { "≥" } else { "" }),
-            None => f.write_str("_"),
-        }
+    pub(super) fn value(&self) -> Option<u64> {
+        self.implied.as_ref().map(|(value, _)| *value)
+    }
+
+    fn text(&self) -> String {
+        let sign = if self.is_least { "≥" } else { "" };
+        self.value().map_or_else(|| "_".to_owned(), |value| format!("{sign}{value}"))
     }
 }
 

@@ -10,36 +10,29 @@ use crate::count::{Embedding, NamePatterns};
 use crate::report::text::counted;
 use crate::tables::layout::{Group, GroupRule, LayoutEntry, Place};
 
-impl ModelCheck<'_, '_> {
+impl ModelCheck<'_, '_, '_> {
     /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
     pub(super) fn missing_modules(&mut self) -> Vec<(usize, Place)> {
         let mut missing = Vec::new();
         let parents: BTreeSet<_> = self.layout.entries.iter().map(|entry| entry.parent).collect();
         for parent in parents {
-            let domain = match parent {
-                None => vec![Place::default()],
-                Some(list) => self.stored.places[list].clone(),
-            };
+            let outermost = [Place::default()];
+            let domain = parent.map_or(&outermost[..], |list| &self.stored.places[list]);
             let children: Vec<_> = self.layout.children(parent).collect();
-            let needed: Vec<_> =
-                children.iter().copied().filter(|entry| !self.is_replaced(*entry)).collect();
-            for place in domain {
+            let mut needed = children.clone();
+            needed.retain(|entry| !self.is_replaced(*entry));
+            for &place in domain {
                 if parent.is_some_and(|list| self.is_beyond(list, place)) {
                     continue;
                 }
                 let wanted = self.wanted_groups(&children, parent, place);
-                for &entry in &needed {
+                missing.extend(needed.iter().map(|entry| (*entry, place)).filter(|&(entry, _)| {
                     let LayoutEntry { is_required, group, .. } = self.layout.entries[entry];
-                    let is_wanted =
-                        is_required || group.is_some_and(|group| wanted.contains(&group));
-                    let is_missing = is_wanted
+                    (is_required || group.is_some_and(|group| wanted.contains(&group)))
                         && !self.is_stored(entry, place)
                         && !self.is_elsewhere(entry, place)
-                        && !self.is_empty(entry, place);
-                    if is_missing {
-                        missing.push((entry, place));
-                    }
-                }
+                        && !self.is_empty(entry, place)
+                }));
             }
         }
         missing
@@ -55,8 +48,8 @@ impl ModelCheck<'_, '_> {
         let stored = children.iter().filter(|entry| self.is_stored(**entry, place));
         let mut wanted: BTreeSet<_> =
             stored.filter_map(|entry| self.layout.entries[*entry].group).collect();
-        for at in 0..self.layout.rules.len() {
-            match &self.layout.rules[at] {
+        for rule in &self.layout.rules {
+            match rule {
                 GroupRule::One(choices)
                     if choices[0].1 == parent
                         && choices.iter().all(|group| !wanted.contains(group)) =>
@@ -75,12 +68,10 @@ impl ModelCheck<'_, '_> {
 
     /// Returns whether an entry has a tensor at a place.
     fn is_stored(&self, entry: usize, place: Place) -> bool {
-        let LayoutEntry { is_list, depth, .. } = self.layout.entries[entry];
+        let depth = self.layout.entries[entry].depth;
         let places = &self.stored.places[entry];
         let at = places.partition_point(|other| *other < place);
-        places.get(at).is_some_and(|other| {
-            if is_list { other[..depth] == place[..depth] } else { *other == place }
-        })
+        places.get(at).is_some_and(|other| other[..depth] == place[..depth])
     }
 
     /// Returns whether a model does without a module, wherever it is: without a head, or with a tied embedding.
@@ -110,12 +101,8 @@ impl ModelCheck<'_, '_> {
 
     /// Returns whether the configuration implies a module without elements, which is not stored.
     fn is_empty(&mut self, entry: usize, place: Place) -> bool {
-        let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
-        formulas != "~"
-            && self
-                .expected_shape(scope, formulas, place[0])
-                .iter()
-                .any(|side| side.value == Some(0))
+        self.layout.entries[entry].formulas != "~"
+            && self.expected_shape(entry, place).iter().any(|side| side.value() == Some(0))
     }
 
     /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.
@@ -127,10 +114,8 @@ impl ModelCheck<'_, '_> {
         let missing_paths: HashMap<_, _> = missing_paths.collect();
         let mut unknown = HashMap::<_, Vec<_>>::new();
         for (name, tensor) in &self.stored.unknown {
-            unknown
-                .entry(parent(name.trim_end_matches(".weight")))
-                .or_default()
-                .push((*name, tensor.shape.clone()));
+            let siblings = unknown.entry(parent(name.trim_end_matches(".weight"))).or_default();
+            siblings.push((*name, tensor.shape.clone()));
         }
         for &(entry, place) in missing {
             let found = &self.layout.entries[entry];
@@ -167,9 +152,8 @@ impl ModelCheck<'_, '_> {
             });
             below.all(|(_, places)| places.is_empty())
         };
-        let dots = found.path.match_indices('.').enumerate();
-        let (path, _) =
-            dots.map(|(at, (dot, _))| (at, dot)).find(|(_, dot)| inside(&found.path[..*dot]))?;
+        let mut dots = found.path.match_indices('.');
+        let path = dots.position(|(dot, _)| inside(&found.path[..dot]))?;
         let prefix = if found.is_head { &self.stored.head_prefix } else { &self.stored.prefix };
         Some(path + prefix.matches('.').count())
     }
@@ -181,11 +165,11 @@ impl ModelCheck<'_, '_> {
         place: Place,
         siblings: &[(&'n str, Vec<u64>)],
     ) -> Option<&'n str> {
-        let LayoutEntry { scope, formulas, is_list, .. } = self.layout.entries[entry];
+        let LayoutEntry { formulas, is_list, .. } = self.layout.entries[entry];
         if is_list || formulas == "_" || siblings.is_empty() {
             return None;
         }
-        let expected = self.expected_shape(scope, formulas, place[0]);
+        let expected = self.expected_shape(entry, place);
         let found = siblings.iter().find(|(_, shape)| wrong_side(&expected, shape).is_none());
         found.map(|(name, _)| *name)
     }

@@ -15,9 +15,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-pub use self::adapter::check_adapter;
-pub use self::config::{ConfigCheck, check_model};
-pub use self::recipe::{check_recipe, recipe_file};
+pub(crate) use self::adapter::check_adapter;
+pub use self::config::ConfigCheck;
+pub(crate) use self::config::check_model;
+pub(crate) use self::recipe::{check_recipe, recipe_file};
 pub use super::finding::{Mismatch, MismatchKind};
 use super::{Finding, bounded};
 use crate::count::name_pattern::NamePattern;

@@ -12,7 +12,7 @@ use crate::count::{
     Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
     container_bits, evaluate, split_name,
 };
-use crate::formats::{FileHeader, RepoPath, TensorInfo};
+use crate::formats::{Headers, TensorInfo, all_tensors};
 use crate::report::Finding;
 
 /// Keys of recipes with the variant of the method.
@@ -58,8 +58,7 @@ const SELECTED: [&str; 5] = [
 const MAX_IGNORED: usize = 10_000;
 
 /// Returns the name of the file that may contain the recipe, if `config.json` does not.
-#[must_use]
-pub fn recipe_file(configs: &Configs, headers: &[(RepoPath, FileHeader)]) -> Option<&'static str> {
+pub(crate) fn recipe_file(configs: &Configs, headers: &Headers) -> Option<&'static str> {
     let mut names = headers.iter().flat_map(|(_, header)| header.tensors().names());
     let is_packed = configs.quantization.is_empty() && names.any(|name| name.ends_with(".qweight"));
     is_packed.then_some(QUANTIZE_CONFIG)
@@ -67,21 +66,12 @@ pub fn recipe_file(configs: &Configs, headers: &[(RepoPath, FileHeader)]) -> Opt
 
 /// Compares all modules with the quantization recipe in `config.json`, or in the [file](recipe_file) that was added to
 /// `configs`. Returns nothing without a known recipe.
-#[must_use]
-pub fn check_recipe(
-    config_json: &[u8],
-    configs: &Configs,
-    headers: &[(RepoPath, FileHeader)],
-) -> Vec<Finding> {
-    find_mismatches(config_json, configs, headers).unwrap_or_default().into_findings()
+pub(crate) fn check_recipe(json: &[u8], configs: &Configs, headers: &Headers) -> Vec<Finding> {
+    find_mismatches(json, configs, headers).unwrap_or_default().into_findings()
 }
 
-fn find_mismatches(
-    config_json: &[u8],
-    configs: &Configs,
-    headers: &[(RepoPath, FileHeader)],
-) -> Option<Mismatches> {
-    let json = standard_json(configs.recipe().unwrap_or(config_json));
+fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<Mismatches> {
+    let json = standard_json(configs.recipe().unwrap_or(json));
     let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
     let whole = || configs.recipe().and_then(|_| serde_json::from_slice(&json).ok());
     let section = config.quantization_sections().next().or_else(whole)?;
@@ -136,9 +126,9 @@ fn find_mismatches(
 }
 
 /// Returns the tensors of all modules.
-fn modules(headers: &[(RepoPath, FileHeader)]) -> BTreeMap<&str, Vec<ComponentTensor>> {
+fn modules(headers: &Headers) -> BTreeMap<&str, Vec<ComponentTensor>> {
     let mut modules = BTreeMap::<_, Vec<_>>::new();
-    for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+    for (name, tensor) in all_tensors(headers) {
         let (module, component) = split_name(name);
         modules.entry(module).or_default().push((component, tensor));
     }

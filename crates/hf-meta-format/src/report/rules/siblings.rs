@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{MismatchKind, Mismatches};
 use crate::base::model_config::ModelConfig;
 use crate::count::name_pattern::NamePattern;
-use crate::formats::{FileHeader, RepoPath};
+use crate::formats::{Headers, all_tensors};
 use crate::tables::architecture::positive;
 
 /// The number of layers that is needed to see which one differs.
@@ -17,7 +17,7 @@ const MIN_TENSORS: usize = 4;
 /// The tensors of each element of a list: their shapes by the index of the rest of their names.
 type Elements = BTreeMap<u64, BTreeMap<usize, Vec<u64>>>;
 
-/// The numbered lists of a model, by the start of their names.
+/// The lists of layers of a model, by the start of their names.
 #[derive(Default)]
 struct Lists<'h> {
     by_path: BTreeMap<&'h str, Elements>,
@@ -27,13 +27,10 @@ struct Lists<'h> {
 }
 
 /// Compares the layers of a model with each other, and with the few keys that mean the same in all configurations.
-pub(super) fn check_siblings(
-    config: Option<&ModelConfig<'_>>,
-    headers: &[(RepoPath, FileHeader)],
-) -> Mismatches {
+pub(super) fn check_siblings(config: Option<&ModelConfig<'_>>, headers: &Headers) -> Mismatches {
     let mut found = Mismatches::default();
     let lists = Lists::new(headers);
-    for (path, elements) in lists.by_path.iter().filter(|(_, elements)| is_layers(elements)) {
+    for (path, elements) in &lists.by_path {
         check_gaps(path, elements, &mut found);
         lists.check_missing(path, elements, &mut found);
         lists.check_shapes(path, elements, &mut found);
@@ -45,17 +42,13 @@ pub(super) fn check_siblings(
     found
 }
 
-fn is_layers(elements: &Elements) -> bool {
-    elements.len() >= MIN_LAYERS && elements.values().all(|tensors| tensors.len() >= MIN_TENSORS)
-}
-
 impl<'h> Lists<'h> {
-    fn new(headers: &'h [(RepoPath, FileHeader)]) -> Self {
+    fn new(headers: &'h Headers) -> Self {
         /// The maximum number of patterns, because each name could have its own.
         const MAX_PATTERNS: usize = 4_096;
 
         let mut lists = Self::default();
-        for (name, tensor) in headers.iter().flat_map(|(_, header)| header.tensors()) {
+        for (name, tensor) in all_tensors(headers) {
             let pattern = NamePattern::new(name);
             let Some(number) = pattern.numbers.first() else { continue };
             let rest = &pattern.text[number.pattern_end..];
@@ -72,6 +65,10 @@ impl<'h> Lists<'h> {
             let elements = lists.by_path.entry(&name[..number.start]).or_default();
             elements.entry(number.value).or_default().insert(index, tensor.shape);
         }
+        lists.by_path.retain(|_, elements| {
+            let mut tensors = elements.values().map(BTreeMap::len);
+            elements.len() >= MIN_LAYERS && tensors.all(|tensors| tensors >= MIN_TENSORS)
+        });
         lists
     }
 
@@ -126,10 +123,8 @@ impl<'h> Lists<'h> {
     /// Compares the length of the longest list with the configured number of layers.
     fn check_length(&self, config: &ModelConfig<'_>, found: &mut Mismatches) {
         let Some((key, length)) = positive(config.text_model(), "layers") else { return };
-        let lists = self.by_path.iter().filter(|(_, elements)| is_layers(elements));
-        let Some((path, elements)) = lists.max_by_key(|(_, elements)| elements.len()) else {
-            return;
-        };
+        let longest = self.by_path.iter().max_by_key(|(_, elements)| elements.len());
+        let Some((path, elements)) = longest else { return };
         let stored = elements.len() as u64;
         // Much shorter lists count something else.
         if stored < length && stored * 2 > length {
@@ -156,11 +151,7 @@ fn check_gaps(path: &str, elements: &Elements, found: &mut Mismatches) {
 }
 
 /// Compares the rows of all matrices with the size of the vocabulary of a language model.
-fn check_embedding(
-    config: &ModelConfig<'_>,
-    headers: &[(RepoPath, FileHeader)],
-    found: &mut Mismatches,
-) {
+fn check_embedding(config: &ModelConfig<'_>, headers: &Headers, found: &mut Mismatches) {
     const KEY: &str = "vocab_size";
 
     let classes = config.outermost().get::<Vec<String>>("architectures").unwrap_or_default();
@@ -168,13 +159,9 @@ fn check_embedding(
     let Some(rows) = config.text_model().number(KEY).filter(|rows| is_causal && *rows > 0) else {
         return;
     };
-    let mut tensors = headers.iter().flat_map(|(_, header)| header.tensors());
-    if headers.iter().all(|(_, header)| header.tensors().is_empty()) {
-        return;
-    }
-    if !tensors
-        .any(|(_, tensor)| tensor.shape.len() == 2 && tensor.shape.iter().any(|side| *side >= rows))
-    {
+    let mut shapes = all_tensors(headers).map(|(_, tensor)| tensor.shape).peekable();
+    let is_large = |shape: Vec<u64>| shape.len() == 2 && shape.iter().any(|side| *side >= rows);
+    if shapes.peek().is_some() && !shapes.any(is_large) {
         found.add(MismatchKind::MissingEmbedding, "", KEY, rows, "");
     }
 }

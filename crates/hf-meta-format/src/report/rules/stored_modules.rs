@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
-use crate::formats::{FileHeader, RepoPath, TensorInfo};
-use crate::tables::layout::{ModelLayout, Place};
-
-type Headers = [(RepoPath, FileHeader)];
+use crate::formats::{Headers, TensorInfo, all_tensors};
+use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
 
 /// A tensor of a known module.
 pub(super) struct Found {
@@ -39,6 +37,7 @@ impl Found {
 }
 
 /// The modules in the files.
+#[derive(Default)]
 pub(super) struct StoredModules<'h> {
     /// The prefix of the model, and the one of its head.
     pub(super) prefix: String,
@@ -51,7 +50,7 @@ pub(super) struct StoredModules<'h> {
     /// The layers with experts under names that the layout does not have.
     pub(super) other_experts: BTreeSet<u32>,
     /// The elements of the outermost lists with unknown modules.
-    pub(super) with_others: BTreeSet<(usize, u32)>,
+    pub(super) with_others: BTreeSet<(usize, u64)>,
     /// The modules with packed weights that the layout does not have. They may contain several of its modules.
     pub(super) packed: BTreeSet<&'h str>,
     pub(super) has_drafts: bool,
@@ -62,7 +61,7 @@ pub(super) struct StoredModules<'h> {
 
 impl<'h> StoredModules<'h> {
     pub(super) fn new(layout: &ModelLayout<'_>, headers: &'h Headers) -> Self {
-        let tensors = || headers.iter().flat_map(|(_, header)| header.tensors());
+        let tensors = || all_tensors(headers);
         let prefix = prefix(layout, tensors().map(|(name, _)| name));
         let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
         let count = layout.entries.len();
@@ -71,14 +70,8 @@ impl<'h> StoredModules<'h> {
             head_prefix: head_prefix.to_owned(),
             places: vec![Vec::new(); count],
             biases: vec![Vec::new(); count],
-            tensors: Vec::new(),
-            unknown: Vec::new(),
-            other_experts: BTreeSet::new(),
-            with_others: BTreeSet::new(),
-            packed: BTreeSet::new(),
-            has_drafts: false,
-            has_output: false,
             is_described: headers.iter().any(|(_, header)| header.is_self_describing()),
+            ..Self::default()
         };
         let mut names = NamePatterns::default();
         for (name, tensor) in tensors() {
@@ -102,11 +95,9 @@ impl<'h> StoredModules<'h> {
             return self.add_unknown(layout, name, tensor);
         };
         let Found { entry, place, part } = found;
-        if part == ModulePart::Bias {
-            self.biases[entry].push(place);
-        } else {
-            self.places[entry].push(place);
-        }
+        let is_bias = part == ModulePart::Bias;
+        let places = if is_bias { &mut self.biases } else { &mut self.places };
+        places[entry].push(place);
         let mut at = &layout.entries[entry];
         while let Some(list) = at.parent {
             at = &layout.entries[list];
@@ -130,7 +121,7 @@ impl<'h> StoredModules<'h> {
         }
         let inside = name.strip_prefix(&self.prefix).unwrap_or(name);
         if let Some((list, number)) = layout.element(inside) {
-            self.with_others.insert((list, number));
+            self.with_others.insert((list, number.into()));
             if is_expert(inside) {
                 self.other_experts.insert(number);
             }
@@ -143,17 +134,12 @@ impl<'h> StoredModules<'h> {
 
     /// Returns whether most modules have names of the layout, or nearly none has other names.
     pub(super) fn are_named_as(&self, layout: &ModelLayout<'_>) -> bool {
-        let required = layout.entries.iter().zip(&self.places);
-        let required =
-            required.filter(
-                |(entry, places)| {
-                    if entry.is_head { !places.is_empty() } else { entry.is_required }
-                },
-            );
-        let (all, known) = required.fold((0, 0), |(all, known), (_, places)| {
-            (all + 1, known + usize::from(!places.is_empty()))
-        });
-        known * 2 >= all || known > 0 && self.unknown.len() < known
+        let all = layout.entries.iter().zip(&self.places);
+        let is_known = |(_, places): &(&LayoutEntry, &Vec<Place>)| !places.is_empty();
+        let (known, missing): (Vec<_>, Vec<_>) = all
+            .filter(|found| if found.0.is_head { is_known(found) } else { found.0.is_required })
+            .partition(is_known);
+        known.len() >= missing.len() || self.unknown.len() < known.len()
     }
 }
 

@@ -434,7 +434,7 @@ fn models_inside_each_other_are_read_once() {
         let layout = crate::memory::CacheLayout::from_config_json(json).unwrap();
         assert_eq!((&*layout.architecture, layout.layers), ("llama", 32), "{key}");
         let mut findings = Vec::new();
-        crate::report::verify::check_embeddings(json, &headers, &mut findings);
+        crate::report::verify::weight_set::check_embeddings(json, &headers, &mut findings);
         assert_eq!(findings, [], "{key}");
         assert_eq!(check_model(Some(json), &headers).0, [], "{key}");
         assert_eq!(check_recipe(json, &configs, &headers), [], "{key}");

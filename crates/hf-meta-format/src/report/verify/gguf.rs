@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::formats::gguf::{Gguf, is_file_type};
 use crate::formats::weight_sets::{NumberedName, shard_number};
-use crate::formats::{Dtype, FileHeader, Format, RepoPath, TensorInfo, clip};
+use crate::formats::{Dtype, FileHeader, Format, Headers, RepoPath, all_tensors, clip};
 use crate::report::text::{counted, thousands};
 use crate::report::{Finding, bounded};
 use crate::tables::architecture::keys_of;
@@ -23,12 +23,7 @@ const NATIVE_TYPES: [Dtype; 6] =
 
 /// Checks the headers of a model. `path` is the path of its file, or the path pattern of its parts. `is_complete` is
 /// true if all parts were read.
-#[must_use]
-pub fn check_gguf(
-    path: &RepoPath,
-    headers: &[(RepoPath, FileHeader)],
-    is_complete: bool,
-) -> Vec<Finding> {
+pub(super) fn check_gguf(path: &RepoPath, headers: &Headers, is_complete: bool) -> Vec<Finding> {
     let parts = headers.iter().filter_map(|(name, header)| check_part(path, name, header));
     let mut findings = bounded(parts);
     if let Some(header) = model_header(headers).filter(|_| is_complete) {
@@ -40,7 +35,7 @@ pub fn check_gguf(
 }
 
 /// Returns the header with the description of a model; `None` for other contents.
-fn model_header(headers: &[(RepoPath, FileHeader)]) -> Option<&FileHeader> {
+fn model_header(headers: &Headers) -> Option<&FileHeader> {
     let is_model = |header: &&FileHeader| {
         header.model().is_some_and(|model| model.kind.as_deref().is_none_or(|kind| kind == "model"))
     };
@@ -49,8 +44,7 @@ fn model_header(headers: &[(RepoPath, FileHeader)]) -> Option<&FileHeader> {
 
 /// Returns the keys of a GGUF model as a configuration in JSON: those of its architecture, and of the tokenizer. Returns
 /// `None` if a list of numbers is only known by its length, so that formulas would take the key for missing.
-#[must_use]
-pub fn gguf_config(headers: &[(RepoPath, FileHeader)]) -> Option<Vec<u8>> {
+pub(super) fn gguf_config(headers: &Headers) -> Option<Vec<u8>> {
     let header = model_header(headers)?;
     let (metadata, model) = (header.metadata()?, header.model()?);
     let architecture = model.architecture.as_deref()?;
@@ -97,7 +91,7 @@ struct GgufModel<'a> {
     file: String,
     /// The header with the description of the model.
     header: &'a FileHeader,
-    headers: &'a [(RepoPath, FileHeader)],
+    headers: &'a Headers,
 }
 
 impl<'a> GgufModel<'a> {
@@ -105,17 +99,8 @@ impl<'a> GgufModel<'a> {
         self.header.metadata()?.get(key).map(String::as_str)
     }
 
-    fn tensors(&self) -> impl Iterator<Item = (&'a str, TensorInfo)> {
-        self.headers.iter().flat_map(|(_, header)| header.tensors().iter())
-    }
-
     fn missing_key(&self, key: &str) -> Finding {
         Finding::MissingKey { file: self.file.clone(), key: clip(key) }
-    }
-
-    fn mismatch(&self, key: &str, declared: &str, found: String) -> Finding {
-        let declared = clip(declared);
-        Finding::MetadataMismatch { file: self.file.clone(), key: clip(key), declared, found }
     }
 
     /// Checks the keys that `llama.cpp` needs for the blocks of a model.
@@ -123,7 +108,7 @@ impl<'a> GgufModel<'a> {
         let Some(architecture) = self.key("general.architecture") else { return };
         let known = format!("gguf:{architecture}");
         let mut required = keys_of(&known).peekable();
-        let has_blocks = self.tensors().any(|(name, _)| name.starts_with("blk."));
+        let has_blocks = all_tensors(self.headers).any(|(name, _)| name.starts_with("blk."));
         if !has_blocks || required.peek().is_none() {
             return;
         }
@@ -150,14 +135,14 @@ impl<'a> GgufModel<'a> {
         if tokenizer == "gpt2" && self.key(MERGES).is_none() {
             findings.push(self.missing_key(MERGES));
         }
-        let length = |length| counted(length, "value");
         for key in TOKEN_LISTS {
-            if let Some(found) = self.key(key).and_then(list_length)
-                && found != tokens
-            {
-                let tokens = format!("`{TOKENS}` has {}", thousands(tokens));
-                findings.push(self.mismatch(key, &length(found), tokens));
-            }
+            let length = self.key(key).and_then(list_length).filter(|length| *length != tokens);
+            findings.extend(length.map(|length| Finding::MetadataMismatch {
+                file: self.file.clone(),
+                key: key.to_owned(),
+                declared: counted(length, "value"),
+                found: format!("`{TOKENS}` has {}", thousands(tokens)),
+            }));
         }
     }
 
@@ -181,7 +166,7 @@ impl<'a> GgufModel<'a> {
             return mismatch(declared, format!("its name states {named}"));
         }
         let declared = declared.or(named)?;
-        let matrices = self.tensors().filter(|(_, tensor)| tensor.shape.len() > 1);
+        let matrices = all_tensors(self.headers).filter(|(_, tensor)| tensor.shape.len() > 1);
         let (mut elements, mut bytes, mut is_divisible) = (0_u64, 0_u64, false);
         for (_, tensor) in matrices {
             if tensor.dtype.block().is_none() || NATIVE_TYPES.contains(&tensor.dtype) {

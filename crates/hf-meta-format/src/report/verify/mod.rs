@@ -1,23 +1,19 @@
 //! The report of a verification, and its checks, which need no I/O.
 
-mod embeddings;
 mod gguf;
-mod weight_set;
+pub(super) mod weight_set;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::embeddings::check_embeddings;
-pub use self::gguf::{check_gguf, gguf_config};
 pub use self::weight_set::{ConfigFile, SetCheck, is_other_content};
-pub use super::index_check::check_count;
 use crate::CommitSha;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::report::rules::ConfigCheck;
-use crate::report::{Adapter, FetchStats, Finding, HeaderTotals, Severity, Weights, bounded};
+use crate::report::{Adapter, FetchStats, Finding, Severity, Weights, bounded};
 
 /// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
 ///
@@ -89,28 +85,14 @@ pub struct ParameterSources {
 }
 
 impl VerifiedSet {
-    /// Creates the result of the set at `path`, which should have `files` files, without comparing it with `config.json`.
-    #[must_use]
-    pub fn new(
-        path: RepoPath,
-        files: usize,
-        totals: HeaderTotals,
-        parameters: ParameterSources,
-        findings: Vec<Finding>,
-    ) -> Self {
-        let HeaderTotals { files: valid_files, tensors, .. } = totals;
-        let config_check = ConfigCheck::default();
+    /// Creates the result of the set at `path`, which should have `files` files, none of which was read.
+    pub(crate) fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
+        let (valid_files, tensors, parameters, config_check) = Default::default();
         Self { path, files, valid_files, tensors, parameters, config_check, findings }
     }
 }
 
 impl VerifyReport {
-    /// Creates the result of one set.
-    #[must_use]
-    pub fn new(set: VerifiedSet, filepaths: Vec<RepoPath>) -> Self {
-        Self { filepaths, sets: vec![set], ..Self::default() }
-    }
-
     /// Adds a finding about the repository to the first set.
     pub fn push(&mut self, finding: Finding) {
         if let Some(set) = self.sets.first_mut() {
@@ -180,24 +162,20 @@ pub fn is_complete(findings: &[Finding]) -> bool {
 pub fn pipeline_components(index: &RepoPath, json: &[u8]) -> Option<Vec<RepoPath>> {
     let entries = serde_json::from_slice::<BTreeMap<String, Value>>(json).ok()?;
     let is_listed = |(name, value): &(&String, &Value)| {
-        let Value::Array(parts) = value else { return false };
-        let is_class = parts.len() == 2 && parts.iter().all(Value::is_string);
-        is_class && !name.starts_with('_')
+        !name.starts_with('_') && <[String; 2]>::deserialize(*value).is_ok()
     };
     let folder = |name: &String| RepoPath::join(index.folder().as_ref(), name);
     Some(entries.iter().filter(is_listed).map(|(name, _)| folder(name)).collect())
 }
 
 /// Checks the numbers in shard names. Returns the first finding for each group of names that differ only in numbers.
-#[must_use]
-pub fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
+pub(crate) fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
     for path in shards {
         let Some(name) = NumberedName::split(path.as_str()).last() else { continue };
         if let (Ok(number), Ok(total)) = (name.number.parse(), name.total.parse()) {
-            let pattern = (name.stem, name.total, name.end);
-            let shard = NumberedShard { path, pattern, number, total };
-            sets.entry((name.stem, name.end)).or_default().push(shard);
+            let numbers = sets.entry((name.stem, name.end)).or_default();
+            numbers.push(NumberedShard { path, name, number, total });
         }
     }
     bounded(sets.values().filter_map(|set| check_set(set)))
@@ -206,8 +184,7 @@ pub fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
 /// A shard with numbers in its name, of any length.
 struct NumberedShard<'a> {
     path: &'a RepoPath,
-    /// The path before the number, the digits of the total, and the path after it.
-    pattern: (&'a str, &'a str, &'a str),
+    name: NumberedName<'a>,
     number: u64,
     total: u64,
 }
@@ -215,7 +192,9 @@ struct NumberedShard<'a> {
 /// Returns the first defect in the numbers of one set of shards.
 fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
     let name = |shard: &NumberedShard<'_>| clip(shard.path.as_str());
-    let &NumberedShard { pattern: (stem, digits, end), total, .. } = set.first()?;
+    let NumberedShard { name: NumberedName { stem, total: digits, end, .. }, total, .. } =
+        set.first()?;
+    let total = *total;
     if let Some(other) = set.iter().find(|other| other.total != total) {
         let (first, second) = (name(&set[0]), name(other));
         return Some(Finding::ShardTotalMismatch { first, second });
@@ -248,6 +227,7 @@ mod tests {
     use super::*;
     use crate::count::{Configs, Counter};
     use crate::formats::{Dtype, TensorInfo};
+    use crate::report::index_check::check_count;
 
     #[test]
     fn an_unreadable_file_makes_the_report_incomplete() {
@@ -260,9 +240,8 @@ mod tests {
         ];
         for (findings, is_valid, is_complete) in cases {
             let path = "a.safetensors".parse().unwrap();
-            let (totals, parameters) = (HeaderTotals::default(), ParameterSources::default());
-            let set = VerifiedSet::new(path, 1, totals, parameters, findings);
-            let report = VerifyReport::new(set, Vec::new());
+            let set = VerifiedSet::new(path, 1, findings);
+            let report = VerifyReport { sets: vec![set], ..VerifyReport::default() };
             assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
         }
     }

@@ -1,16 +1,20 @@
 //! The checks of one weight set, after its headers have been read.
 
+use std::cmp::Reverse;
 use std::mem::take;
 
-use super::{
-    ParameterSources, VerifiedSet, VerifyReport, check_count, check_embeddings, check_gguf,
-    check_shard_numbers, gguf_config,
-};
-use crate::count::Configs;
+use super::gguf::{check_gguf, gguf_config};
+use super::{ParameterSources, VerifiedSet, VerifyReport, check_shard_numbers, is_valid};
+use crate::base::json_object::standard_json;
+use crate::base::model_config::ModelConfig;
+use crate::count::{Configs, Embedding, NamePatterns};
 use crate::formats::gguf::Gguf;
-use crate::formats::{FileHeader, Format, Formats, HeaderErrorKind, RepoPath, clip};
+use crate::formats::{
+    Format, Formats, HeaderErrorKind, Headers, RepoPath, TensorInfo, all_tensors, clip,
+};
+use crate::report::index_check::check_count;
 use crate::report::rules::{self, ConfigCheck};
-use crate::report::{BuiltReport, Finding, ReportBuilder, Severity, bounded};
+use crate::report::{BuiltReport, FetchStats, Finding, ReportBuilder, bounded};
 
 /// The name of the configuration file.
 const CONFIG: &str = "config.json";
@@ -54,14 +58,12 @@ impl ConfigFile {
 /// A weight set whose headers have been read, as far as that was possible.
 #[derive(Debug)]
 pub struct SetCheck {
-    path: RepoPath,
-    /// The expected number of files.
-    files: usize,
+    /// The result so far. The caller adds the findings about files that it reads.
+    pub set: VerifiedSet,
+    /// `true` if the configuration describes the tensors.
+    pub needs_config: bool,
     is_complete: bool,
-    needs_config: bool,
     assembly: ReportBuilder,
-    /// The findings so far. The caller adds those about files that it reads.
-    pub findings: Vec<Finding>,
 }
 
 impl SetCheck {
@@ -76,21 +78,15 @@ impl SetCheck {
         failures: Vec<Finding>,
         is_whole: bool,
     ) -> Self {
-        let mut findings = failures;
-        findings.extend(assembly.index_findings());
-        findings.extend(check_shard_numbers(shards));
         let headers = assembly.headers();
         let is_complete = is_whole && headers.len() == files;
         let is_described = headers.iter().any(|(_, header)| header.is_self_describing());
         // A file that was not read could contain the output embedding.
         let needs_config = is_complete && !is_described && path.segments().count() == 1;
-        Self { path, files, is_complete, needs_config, assembly, findings }
-    }
-
-    /// Returns whether the configuration describes the tensors.
-    #[must_use]
-    pub fn needs_config(&self) -> bool {
-        self.needs_config
+        let mut set = VerifiedSet::new(path, files, failures);
+        set.findings.extend(assembly.index_findings());
+        set.findings.extend(check_shard_numbers(shards));
+        Self { set, needs_config, is_complete, assembly }
     }
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
@@ -110,79 +106,67 @@ impl SetCheck {
     /// the reason why it is unavailable.
     #[must_use]
     pub fn finish(mut self, config: &ConfigFile, hub: Result<Option<u64>, String>) -> VerifyReport {
-        let filepaths = self.assembly.filepaths(&self.path);
-        self.findings.extend(config.finding.clone());
+        let filepaths = self.assembly.filepaths(&self.set.path);
+        self.set.findings.extend(config.finding.clone());
         // The index may list a tied embedding that is not stored. The count is right in that case.
         if self.needs_config
             && let Some(json) = &config.json
         {
-            check_embeddings(json, self.assembly.headers(), &mut self.findings);
+            check_embeddings(json, self.assembly.headers(), &mut self.set.findings);
         }
         let built = take(&mut self.assembly).finish(&config.configs);
-        let mut parameters = self.count(&built);
-        if let Some(found) = parameters.counted {
-            parameters.hub = self.compare_with_hub(found, hub);
-        }
+        self.count(&built, hub);
         if built.adapter.is_some() {
-            let found = rules::check_adapter(config.configs.adapter(), &built.headers);
-            self.findings.extend(found);
+            let found = rules::check_adapter(config.configs.adapter(), built.builder.headers());
+            self.set.findings.extend(found);
         }
-        let config_check = self.compare_with_config(config, &built.headers);
-        let is_empty = built.totals.tensors == 0 && built.adapter.is_none();
-        if self.is_complete && self.files > 0 && is_empty {
-            self.findings.push(Finding::NoTensors);
+        self.set.config_check = self.compare_with_config(config, built.builder.headers());
+        let BuiltReport { builder, adapter, .. } = built;
+        let totals = builder.totals;
+        let mut set = self.set;
+        if self.is_complete && set.files > 0 && totals.tensors == 0 && adapter.is_none() {
+            set.findings.push(Finding::NoTensors);
         }
-        self.findings.extend(bounded(leading_spaces(&self.path, &built.headers)));
-        let BuiltReport { totals, adapter, .. } = built;
-        let mut set = VerifiedSet::new(self.path, self.files, totals, parameters, self.findings);
-        set.config_check = config_check;
-        let mut report = VerifyReport::new(set, filepaths);
-        report.fetch.weight_bytes = totals.file_bytes;
-        report.adapter = adapter.map(Box::new);
-        report
+        let path = &set.path;
+        let spaces = builder.headers().iter().filter(|(_, header)| header.has_leading_space());
+        let spaces = spaces.map(|(file, _)| {
+            let file = if file == path { file.clone() } else { path.sibling(file) };
+            Finding::LeadingSpace { file: clip(file.as_str()) }
+        });
+        set.findings.extend(bounded(spaces));
+        (set.valid_files, set.tensors) = (totals.files, totals.tensors);
+        let fetch = FetchStats { weight_bytes: totals.file_bytes, ..FetchStats::default() };
+        let adapter = adapter.map(Box::new);
+        VerifyReport { filepaths, sets: vec![set], adapter, fetch, ..VerifyReport::default() }
     }
 
-    /// Adds the findings about the headers and the count, and returns the count if it is right.
-    fn count(&mut self, built: &BuiltReport) -> ParameterSources {
-        let is_usable = self.is_complete && self.is_countable();
-        let declared = built.declared_total.filter(|_| is_usable);
-        self.findings.extend(built.header_findings(self.is_complete));
-        if Formats::built_in().find_or_safetensors(&self.path).name() == Gguf.name() {
-            self.findings.extend(check_gguf(&self.path, &built.headers, self.is_complete));
+    /// Adds the findings about the headers and the count. Adds the count if it is right.
+    fn count(&mut self, built: &BuiltReport, hub: Result<Option<u64>, String>) {
+        let declared = built.builder.declared_total().filter(|_| self.is_countable());
+        self.set.parameters.declared = declared;
+        self.set.findings.extend(built.header_findings(self.is_complete));
+        if Formats::built_in().find_or_safetensors(&self.set.path).name() == Gguf.name() {
+            let found = check_gguf(&self.set.path, built.builder.headers(), self.is_complete);
+            self.set.findings.extend(found);
         }
-        let mut sources = ParameterSources { declared, ..ParameterSources::default() };
         let Ok((count, breakdown)) = &built.counted else {
-            self.findings.insert(0, Finding::CountOverflow);
-            return sources;
+            return self.set.findings.insert(0, Finding::CountOverflow);
         };
-        self.findings.extend(check_count(count, breakdown, declared));
-        if self.is_complete && self.is_countable() {
-            sources.counted = Some(count.total());
-            sources.exact = Some(breakdown.is_exact());
+        self.set.findings.extend(check_count(count, breakdown, declared));
+        if !self.is_countable() {
+            return;
         }
-        sources
+        let (found, exact) = (count.total(), Some(breakdown.is_exact()));
+        let reported = hub.as_ref().map_or(None, |reported| *reported);
+        self.set.parameters =
+            ParameterSources { counted: Some(found), exact, declared, hub: reported };
+        let wrong = reported.filter(|reported| *reported != found);
+        let wrong = wrong.map(|reported| Finding::HubCountMismatch { reported, found });
+        let failed = hub.err().map(|reason| Finding::HubCountUnavailable { reason });
+        self.set.findings.extend(wrong.or(failed));
     }
 
-    fn compare_with_hub(&mut self, found: u64, hub: Result<Option<u64>, String>) -> Option<u64> {
-        match hub {
-            Ok(reported) => {
-                let wrong = reported.filter(|reported| *reported != found);
-                let finding = wrong.map(|reported| Finding::HubCountMismatch { reported, found });
-                self.findings.extend(finding);
-                reported
-            }
-            Err(reason) => {
-                self.findings.push(Finding::HubCountUnavailable { reason });
-                None
-            }
-        }
-    }
-
-    fn compare_with_config(
-        &mut self,
-        config: &ConfigFile,
-        headers: &[(RepoPath, FileHeader)],
-    ) -> ConfigCheck {
+    fn compare_with_config(&mut self, config: &ConfigFile, headers: &Headers) -> ConfigCheck {
         let stored = gguf_config(headers);
         let json = stored.as_deref().or(config.json.as_deref());
         let has_config = self.needs_config || self.is_complete && json.is_some();
@@ -196,33 +180,20 @@ impl SetCheck {
         }
         let (found, check) = rules::check_model(json, headers);
         // The error about a missing module says the same.
-        self.findings.retain(|found| {
+        self.set.findings.retain(|found| {
             !check.compared || !matches!(found, Finding::MissingOutputEmbedding { .. })
         });
-        self.findings.splice(..0, found);
+        self.set.findings.splice(..0, found);
         let recipe = json.map(|json| rules::check_recipe(json, &config.configs, headers));
-        self.findings.extend(recipe.into_iter().flatten());
+        self.set.findings.extend(recipe.into_iter().flatten());
         check
     }
 
-    /// Returns whether the found tensors can be compared with a count.
+    /// Returns whether the found tensors are all tensors, and can be compared with a count.
     fn is_countable(&self) -> bool {
-        !self.findings.iter().any(|finding| {
-            finding.severity() == Severity::Error
-                || matches!(finding, Finding::UnindexedTensor { .. })
-        })
+        let is_other = |finding: &Finding| matches!(finding, Finding::UnindexedTensor { .. });
+        self.is_complete && is_valid(&self.set.findings) && !self.set.findings.iter().any(is_other)
     }
-}
-
-/// Returns a finding for each header that starts with whitespace.
-fn leading_spaces(
-    path: &RepoPath,
-    headers: &[(RepoPath, FileHeader)],
-) -> impl Iterator<Item = Finding> {
-    let headers = headers.iter().filter(|(_, header)| header.has_leading_space());
-    let headers =
-        headers.map(move |(file, _)| if file == path { file.clone() } else { path.sibling(file) });
-    headers.map(|file| Finding::LeadingSpace { file: clip(file.as_str()) })
 }
 
 /// Returns whether a file is valid but contains no model.
@@ -233,4 +204,122 @@ pub fn is_other_content(findings: &[Finding]) -> bool {
         _ => None,
     });
     kind == Some(HeaderErrorKind::NotAModel)
+}
+
+/// Compares `tie_word_embeddings` in `config.json` with the tensors of all files, and adds a finding about the output
+/// embedding. If a missing tensor is tied, the finding replaces the error about it.
+///
+/// A language model with tied embeddings uses its input embedding as the output embedding, too. Only the input embedding
+/// is saved, so the file contains fewer parameters than some tools report, which users often take for a defect.
+pub(crate) fn check_embeddings(config_json: &[u8], headers: &Headers, findings: &mut Vec<Finding>) {
+    let mut is_input = is_embedding(Embedding::Input);
+    // Vision models name their class tokens like embeddings. Of several candidates, the largest one is the input.
+    let inputs =
+        all_tensors(headers).filter(|(name, info)| info.shape.len() == 2 && is_input(name));
+    let input = inputs.max_by_key(|(name, info)| (info.elements(), Reverse(*name)));
+    let Some((input, TensorInfo { shape, .. })) = input else { return };
+    let json = standard_json(config_json);
+    let Ok(config) = serde_json::from_slice::<ModelConfig<'_>>(&json) else { return };
+    let Some(is_tied) = config.is_tied() else { return };
+    let mut is_output = is_embedding(Embedding::Output);
+    let missing = findings.iter().position(
+        |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
+    );
+    let stored = clip(input);
+    if let Some(at) = missing {
+        if is_tied && let Finding::MissingTensor { tensor, shard } = findings.remove(at) {
+            findings.push(Finding::DroppedTiedEmbedding { tensor, shard, stored });
+        }
+        return;
+    }
+    // The counter reports an output embedding that is stored although it is tied.
+    if all_tensors(headers).any(|(name, _)| is_output(name)) {
+        return;
+    }
+    // Another tensor with the same shape could be an output embedding with another name.
+    let mut others = all_tensors(headers).filter(|(name, _)| *name != input);
+    if is_tied {
+        findings.push(Finding::TiedEmbedding { stored });
+    } else if is_language_model(&config) && !others.any(|(_, other)| other.shape == shape) {
+        findings.push(Finding::MissingOutputEmbedding { stored });
+    }
+}
+
+fn is_language_model(config: &ModelConfig<'_>) -> bool {
+    let is_causal = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
+    let architectures = config.outermost().get::<Vec<String>>("architectures");
+    architectures.iter().flatten().any(is_causal)
+}
+
+/// Returns a function that returns whether a name belongs to an embedding, quantized or not.
+fn is_embedding(kind: Embedding) -> impl FnMut(&str) -> bool {
+    let mut names = NamePatterns::default();
+    move |name| !name.ends_with("bias") && names.read(name).embedding() == Some(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(config: &str, tensors: &[&str], missing: &[&str]) -> Vec<Finding> {
+        let entry = |(at, name): (usize, &&str)| {
+            format!(r#""{name}":{{"dtype":"U8","shape":[1,1],"data_offsets":[{at},{}]}}"#, at + 1)
+        };
+        let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
+        let json = format!("{{{}}}", entries.join(","));
+        let header = crate::formats::FileHeader::from(
+            crate::SafetensorsFileHeader::from_json(json.as_bytes()).unwrap(),
+        );
+        let headers = [("a.safetensors".parse().unwrap(), header)];
+        let mut found: Vec<_> = missing.iter().map(|tensor| missing_tensor(tensor)).collect();
+        check_embeddings(config.as_bytes(), &headers, &mut found);
+        found
+    }
+
+    fn missing_tensor(tensor: &str) -> Finding {
+        Finding::MissingTensor { tensor: tensor.to_owned(), shard: "a.safetensors".to_owned() }
+    }
+
+    const IN: &str = "model.embed_tokens.weight";
+    const OUT: &str = "lm_head.weight";
+    const TIED: &str = r#"{"tie_word_embeddings":true,"architectures":["LlamaForCausalLM"]}"#;
+    const UNTIED: &str = r#"{"tie_word_embeddings":false,"architectures":["LlamaForCausalLM"]}"#;
+
+    #[test]
+    fn a_tied_output_embedding_is_a_finding() {
+        let (tensor, stored) = (OUT.to_owned(), IN.to_owned());
+        let tied = [Finding::TiedEmbedding { stored: stored.clone() }];
+        assert_eq!(findings(TIED, &[IN, "lm_head.dense.weight"], &[]), tied);
+        let nested = r#"{"text_config":{"tie_word_embeddings":true}}"#;
+        assert_eq!(findings(nested, &[IN], &[]), tied);
+        for tensor in [OUT, "lm_head.qweight", "lm_head.trellis", "lm_head.W_q"] {
+            assert_eq!(findings(TIED, &[IN, tensor], &[]), [], "{tensor}");
+        }
+        let shard = "a.safetensors".to_owned();
+        let dropped = Finding::DroppedTiedEmbedding { tensor, shard, stored: stored.clone() };
+        assert_eq!(findings(TIED, &[IN], &["x", OUT]), [missing_tensor("x"), dropped]);
+        assert_eq!(findings(UNTIED, &[IN, "x.bias"], &[OUT]), [missing_tensor(OUT)]);
+    }
+
+    #[test]
+    fn an_untied_output_embedding_must_be_stored() {
+        for output in [OUT, "lm_head.qweight", "head.of.another.name"] {
+            assert_eq!(findings(UNTIED, &[IN, output], &[]), [], "{output}");
+        }
+        for config in ["{}", r#"{"tie_word_embeddings":false}"#] {
+            assert_eq!(findings(config, &[IN], &[]), [], "{config}");
+        }
+        let unclear = r#"{"tie_word_embeddings":true,"text_config":{"tie_word_embeddings":false}}"#;
+        assert_eq!(findings(unclear, &[IN], &[]), []);
+        assert_eq!(
+            findings(UNTIED, &[IN], &[]),
+            [Finding::MissingOutputEmbedding { stored: IN.to_owned() }]
+        );
+    }
+
+    #[test]
+    fn embeddings_inside_layers_are_not_the_input() {
+        let tied = findings(TIED, &["model.layers.9.embed_tokens.weight", IN], &[]);
+        assert_eq!(tied, [Finding::TiedEmbedding { stored: IN.to_owned() }]);
+    }
 }
