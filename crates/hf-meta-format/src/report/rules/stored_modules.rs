@@ -78,7 +78,7 @@ impl<'h> StoredModules<'h> {
             packed: BTreeSet::new(),
             has_drafts: false,
             has_output: false,
-            is_described: headers.iter().any(|(_, header)| header.is_self_describing()),
+            is_described: headers.iter().any(|(_, header)| header.is_self_describing),
         };
         let mut names = NamePatterns::default();
         for (name, tensor) in tensors() {

@@ -81,7 +81,7 @@ impl SetCheck {
         findings.extend(check_shard_numbers(shards));
         let headers = assembly.headers();
         let is_complete = is_whole && headers.len() == files;
-        let is_described = headers.iter().any(|(_, header)| header.is_self_describing());
+        let is_described = headers.iter().any(|(_, header)| header.is_self_describing);
         // A file that was not read could contain the output embedding.
         let needs_config = is_complete && !is_described && path.segments().count() == 1;
         Self { path, files, is_complete, needs_config, assembly, findings }
@@ -219,7 +219,7 @@ fn leading_spaces(
     path: &RepoPath,
     headers: &[(RepoPath, FileHeader)],
 ) -> impl Iterator<Item = Finding> {
-    let headers = headers.iter().filter(|(_, header)| header.has_leading_space());
+    let headers = headers.iter().filter(|(_, header)| header.has_leading_space);
     let headers =
         headers.map(move |(file, _)| if file == path { file.clone() } else { path.sibling(file) });
     headers.map(|file| Finding::LeadingSpace { file: clip(file.as_str()) })
