@@ -98,7 +98,8 @@ fn files_quantized_by_llama_cpp_match_the_reference_reader() {
     for (name, expected) in files {
         let header = check(&folder, &name, &expected);
         let quantization = name.strip_prefix("Tiny-").and_then(|name| name.strip_suffix(".gguf"));
-        if let Some(written) = header.model().and_then(|model| model.file_type.as_deref()) {
+        if let Some(written) = header.model.as_deref().and_then(|model| model.file_type.as_deref())
+        {
             let quantization = quantization.unwrap().trim_start_matches("MoE-");
             assert_eq!(written.to_uppercase(), quantization, "{name}");
         }
@@ -155,7 +156,7 @@ fn file_types_match_the_reference() {
         let value = at + key.len() + 4;
         file[value..value + 4].copy_from_slice(&number.to_le_bytes());
         let header = parse(&file, 1 << 20, usize::MAX).unwrap();
-        let found = header.model().unwrap().file_type.clone().unwrap();
+        let found = header.model.as_deref().unwrap().file_type.clone().unwrap();
         assert_eq!(found.to_uppercase(), name);
     }
 }

@@ -301,7 +301,7 @@ fn stored_names(name: &str) -> BTreeSet<String> {
         Ok::<_, HeaderError>(file[at(range.start)..at(range.end)].to_vec())
     });
     let header = header.unwrap();
-    let aliases = header.pickle().unwrap().aliases().map(|view| view.name.clone());
+    let aliases = header.pickle.as_deref().unwrap().aliases().map(|view| view.name.clone());
     header.tensors().iter().map(|(name, _)| name.to_owned()).chain(aliases).collect()
 }
 

@@ -1,11 +1,10 @@
 //! Validated names: repositories, revisions and commits.
 
-use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::base::text::{clip, serde_as_text};
+use crate::base::text::{clip, text_type};
 
 /// The kind of a repository. Each kind has its own URL path on the Hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,6 +80,12 @@ impl RepoId {
     #[must_use]
     pub fn kind(&self) -> RepoKind {
         self.kind
+    }
+
+    /// Returns the name, including the prefix of its kind.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.full_name
     }
 
     /// Returns the name without the prefix of its kind, such as `org/name`.
@@ -182,9 +187,9 @@ impl CommitSha {
     }
 }
 
-/// Implements the conversions of names that `check` validates.
+/// Implements the parsers and conversions of names that `check` validates.
 macro_rules! validated_names {
-    ($($type:ident, $field:tt, $expected:literal;)+) => {$(
+    ($($type:ident, $expected:literal;)+) => {$(
         impl FromStr for $type {
             type Err = IdError;
 
@@ -194,26 +199,14 @@ macro_rules! validated_names {
             }
         }
 
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.$field)
-            }
-        }
-
-        impl AsRef<str> for $type {
-            fn as_ref(&self) -> &str {
-                &self.$field
-            }
-        }
-
-        serde_as_text!($type);
+        text_type!($type);
     )+};
 }
 
 validated_names! {
-    RepoId, full_name, "a repository name";
-    Revision, 0, "a revision";
-    CommitSha, 0, "a commit";
+    RepoId, "a repository name";
+    Revision, "a revision";
+    CommitSha, "a commit";
 }
 
 #[cfg(test)]

@@ -41,12 +41,25 @@ pub(crate) fn whole_number(json: &str) -> Option<u64> {
     is_whole.then_some(number as u64)
 }
 
-/// Implements `Serialize` as text, and `Deserialize` with the checks of `FromStr`.
-macro_rules! serde_as_text {
+/// Implements the conversions of types with `as_str`: `Serialize` as text, and `Deserialize` with the checks of
+/// `FromStr`.
+macro_rules! text_type {
     ($($type:ty),+) => {$(
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                self.as_str()
+            }
+        }
+
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.as_ref())
+                serializer.serialize_str(self.as_str())
             }
         }
 
@@ -87,7 +100,7 @@ macro_rules! named_enum {
     };
 }
 
-pub(crate) use {named_enum, serde_as_text};
+pub(crate) use {named_enum, text_type};
 
 #[cfg(test)]
 mod tests {

@@ -93,8 +93,8 @@ impl Counter {
     ///
     /// Returns an error if a sum overflows. The counter must not be used afterwards.
     pub fn add_file(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
-        if header.is_self_describing() {
-            if let Some(model) = header.model() {
+        if header.is_self_describing {
+            if let Some(model) = header.model.as_deref() {
                 self.set_configs(Configs::from_model(model));
             }
             return self.add_unpacked(header);
@@ -173,7 +173,7 @@ impl Counter {
 pub fn needs_config(header: &FileHeader) -> bool {
     let mut names = NamePatterns::default();
     let mut tensors = header.tensors().iter();
-    !header.is_self_describing()
+    !header.is_self_describing
         && tensors.any(|(name, tensor)| {
             ClassifiedName::new(names.read(name), &tensor).needs_config(&tensor)
         })

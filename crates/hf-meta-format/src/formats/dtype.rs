@@ -1,7 +1,6 @@
 //! Element types of tensors.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::str::FromStr;
 
 /// Defines one known dtype per row: its name in headers, the elements and bytes of its smallest block, and its number in
@@ -233,18 +232,6 @@ dtypes! {
     Q2_0 = 64 in 18 as 42,
 }
 
-impl fmt::Display for Dtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl AsRef<str> for Dtype {
-    fn as_ref(&self) -> &str {
-        self.as_str()
-    }
-}
-
 impl FromStr for Dtype {
     type Err = Infallible;
 
@@ -253,7 +240,7 @@ impl FromStr for Dtype {
     }
 }
 
-super::serde_as_text!(Dtype);
+super::text_type!(Dtype);
 
 impl Dtype {
     /// Returns whether the elements are floats of 8 bits or less with a mantissa. Each is one weight.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use thiserror::Error;
 
-use super::clip;
+use crate::base::text::{clip, named_enum};
 
 /// The error returned for a file with an invalid header, and for an index that is invalid or inconsistent with its
 /// shards.
@@ -186,51 +186,47 @@ impl HeaderError {
     }
 }
 
-/// The actual format of a file with an unexpected format, detected from its first eight bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DetectedFormat {
-    /// A Git LFS pointer, the text file that Git stores in place of a large file.
-    GitLfsPointer,
-    /// A web page, such as a login or error page.
-    Html,
-    /// A ZIP archive, such as a checkpoint written by `torch.save`.
-    Zip,
-    /// A GGUF file.
-    Gguf,
-    /// A Python pickle, such as a checkpoint written by an old version of `torch.save`.
-    Pickle,
-    /// An HDF5 file, such as a checkpoint of Keras.
-    Hdf5,
-    /// A JSON object, such as a configuration.
-    Json,
-    /// Any other text.
-    Text,
+named_enum! {
+    /// The actual format of a file with an unexpected format, detected from its first eight bytes.
+    DetectedFormat {
+        /// A Git LFS pointer, the text file that Git stores in place of a large file.
+        GitLfsPointer "a Git LFS pointer",
+        /// A web page, such as a login or error page.
+        Html "an HTML or XML page",
+        /// A ZIP archive, such as a checkpoint written by `torch.save`.
+        Zip "a ZIP archive (a PyTorch checkpoint?)",
+        /// A GGUF file.
+        Gguf "a GGUF file",
+        /// A Python pickle, such as a checkpoint written by an old version of `torch.save`.
+        Pickle "a Python pickle (a PyTorch checkpoint?)",
+        /// An HDF5 file, such as a checkpoint of Keras.
+        Hdf5 "an HDF5 file (a Keras checkpoint?)",
+        /// A JSON object, such as a configuration.
+        Json "JSON",
+        /// Any other text.
+        Text "text",
+    }
 }
 
 impl DetectedFormat {
-    /// The name of each format, and its first bytes after optional whitespace. Formats without such bytes are text.
-    const ALL: [(Self, &str, &[&[u8]]); 8] = [
-        (Self::GitLfsPointer, "a Git LFS pointer", &[b"version "]),
-        (Self::Html, "an HTML or XML page", &[b"<"]),
-        (Self::Zip, "a ZIP archive (a PyTorch checkpoint?)", &[b"PK\x03\x04"]),
-        (Self::Gguf, "a GGUF file", &[b"GGUF"]),
-        (
-            Self::Pickle,
-            "a Python pickle (a PyTorch checkpoint?)",
-            &[b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"],
-        ),
-        (Self::Hdf5, "an HDF5 file (a Keras checkpoint?)", &[b"\x89HDF"]),
-        (Self::Json, "JSON", &[]),
-        (Self::Text, "text", &[]),
+    /// The first bytes of formats, after optional whitespace.
+    const STARTS: [(Self, &[u8]); 9] = [
+        (Self::GitLfsPointer, b"version "),
+        (Self::Html, b"<"),
+        (Self::Zip, b"PK\x03\x04"),
+        (Self::Gguf, b"GGUF"),
+        (Self::Pickle, b"\x80\x02"),
+        (Self::Pickle, b"\x80\x03"),
+        (Self::Pickle, b"\x80\x04"),
+        (Self::Pickle, b"\x80\x05"),
+        (Self::Hdf5, b"\x89HDF"),
     ];
 
     /// Detects the format of a file by its first bytes; `None` if it is unknown.
     pub(in crate::formats) fn recognize(start: &[u8]) -> Option<Self> {
         let start = start.trim_ascii_start();
-        let is_start = |known: &&[u8]| start.starts_with(known);
-        let mut found = Self::ALL.iter().filter(|(_, _, starts)| starts.iter().any(is_start));
-        found.next().map(|(detected, ..)| *detected)
+        let found = Self::STARTS.iter().find(|(_, known)| start.starts_with(known));
+        found.map(|(detected, _)| *detected)
     }
 
     /// Detects the format of a file like [`recognize`](Self::recognize), or else JSON and other text, which have no
@@ -245,14 +241,6 @@ impl DetectedFormat {
 
     /// Returns whether these bytes could be an incomplete start of a known format.
     pub(in crate::formats) fn is_possible(start: &[u8]) -> bool {
-        let mut starts = Self::ALL.iter().flat_map(|(_, _, starts)| *starts);
-        starts.any(|known| known.starts_with(start.trim_ascii_start()))
-    }
-}
-
-impl Display for DetectedFormat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut names = Self::ALL.iter().filter(|(format, ..)| format == self);
-        f.write_str(names.next().map_or("", |(_, name, _)| name))
+        Self::STARTS.iter().any(|(_, known)| known.starts_with(start.trim_ascii_start()))
     }
 }

@@ -12,15 +12,21 @@ use super::{Dtype, HeaderError, HeaderErrorKind, RepoPath, TensorInfo, TensorTab
 /// Every rule that can be checked from the header alone has been checked. Use
 /// [`check_file_size`](Self::check_file_size) to check the size of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileHeader {
     tensors: TensorTable,
     metadata: Option<BTreeMap<String, String>>,
     header_range: Range<u64>,
     file_size: u64,
-    pub(super) has_leading_space: bool,
-    model: Option<Box<ModelDescription>>,
-    is_self_describing: bool,
-    pub(super) pickle: Option<Box<PickleSummary>>,
+    /// True if whitespace precedes the content of the header. Some readers reject it.
+    pub has_leading_space: bool,
+    /// The model description, if the header has one.
+    pub model: Option<Box<ModelDescription>>,
+    /// True if the shapes are those of the unpacked weights, regardless of how they are stored. Each element then
+    /// counts as one parameter, and `config.json` is not needed.
+    pub is_self_describing: bool,
+    /// The imports and views of a pickle, if the file is one.
+    pub pickle: Option<Box<PickleSummary>>,
 }
 
 impl FileHeader {
@@ -51,43 +57,6 @@ impl FileHeader {
     #[must_use]
     pub fn with_file_size(self, file_size: u64) -> Self {
         Self { file_size, ..self }
-    }
-
-    /// Sets the model description.
-    #[must_use]
-    pub fn with_model(self, model: Option<ModelDescription>) -> Self {
-        Self { model: model.map(Box::new), ..self }
-    }
-
-    /// Returns the imports and views of a pickle, or `None` if the file is not a pickle.
-    #[must_use]
-    pub fn pickle(&self) -> Option<&PickleSummary> {
-        self.pickle.as_deref()
-    }
-
-    /// Declares that the shapes are those of the unpacked weights, regardless of how they are stored. Each element
-    /// then counts as one parameter, and `config.json` is not needed.
-    #[must_use]
-    pub fn with_unpacked_shapes(self) -> Self {
-        Self { is_self_describing: true, ..self }
-    }
-
-    /// Returns whether each element counts as one parameter, so that `config.json` is not needed.
-    #[must_use]
-    pub fn is_self_describing(&self) -> bool {
-        self.is_self_describing
-    }
-
-    /// Returns the model description, or `None` if the header has none.
-    #[must_use]
-    pub fn model(&self) -> Option<&ModelDescription> {
-        self.model.as_deref()
-    }
-
-    /// Returns whether whitespace precedes the content of the header. Some readers reject it.
-    #[must_use]
-    pub fn has_leading_space(&self) -> bool {
-        self.has_leading_space
     }
 
     /// Returns the tensors in the file.

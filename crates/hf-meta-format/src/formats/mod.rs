@@ -37,6 +37,6 @@ pub use registry::Formats;
 pub use table::{TensorInfo, TensorTable, TensorTableBuilder};
 
 pub use crate::base::text::{chain, clip};
-pub(crate) use crate::base::text::{serde_as_text, whole_number};
+pub(crate) use crate::base::text::{text_type, whole_number};
 pub(crate) use names::NameList;
 pub(crate) use table::PackedTensors;

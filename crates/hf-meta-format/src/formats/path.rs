@@ -1,6 +1,5 @@
 //! Paths in a repository, and the numbers in names of shards.
 
-use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -60,10 +59,7 @@ impl RepoPath {
     /// Resolves a path relative to the folder of this file.
     #[must_use]
     pub fn sibling(&self, other: &Self) -> Self {
-        match self.0.rsplit_once('/') {
-            Some((folder, _)) => Self(format!("{folder}/{other}").into()),
-            None => other.clone(),
-        }
+        Self::join(self.folder().as_ref(), other.as_str())
     }
 
     /// Joins a folder and a file name. `None` is the root folder.
@@ -94,13 +90,7 @@ impl RepoPath {
     }
 }
 
-impl AsRef<str> for RepoPath {
-    fn as_ref(&self) -> &str {
-        self.as_str()
-    }
-}
-
-super::serde_as_text!(RepoPath);
+super::text_type!(RepoPath);
 
 impl FromStr for RepoPath {
     type Err = PathError;
@@ -128,12 +118,6 @@ const RULES: [Rule; 7] = [
         "contains an empty, `.` or `..` segment",
     ),
 ];
-
-impl fmt::Display for RepoPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
 
 /// Returns whether a path has the file name of an index. The name may end with a variant, as in
 /// `model.safetensors.index.fp16.json`.

@@ -107,11 +107,11 @@ impl ReportBuilder {
     /// Adds the header of a file. `shard` is its path as the index spells it.
     pub fn add(&mut self, shard: RepoPath, header: FileHeader) {
         if let Some(check) = &mut self.index_check {
-            let aliases = header.pickle().into_iter().flat_map(PickleSummary::aliases);
+            let aliases = header.pickle.iter().flat_map(|pickle| pickle.aliases());
             let aliases = aliases.map(|alias| alias.name.as_str());
             check.add(&shard, header.tensors().names().chain(aliases));
         }
-        if let Some(pickle) = header.pickle() {
+        if let Some(pickle) = &header.pickle {
             self.pickles.add(&shard, pickle);
         }
         if self.overflow.is_none() {
@@ -122,7 +122,7 @@ impl ReportBuilder {
         self.totals.tensor_bytes = self.totals.tensor_bytes.saturating_add(header.data_length());
         self.totals.tensors += header.tensors().len() as u64;
         self.declared = header.declared_total();
-        if let Some(model) = header.model()
+        if let Some(model) = header.model.as_deref()
             && self.model.as_ref().is_none_or(|(first, _)| shard < *first)
         {
             self.model = Some((shard.clone(), model.clone()));

@@ -174,7 +174,7 @@ fn loaded_tensors(weights: &Weights) -> Tensors {
     let tensors = weights.named_headers().flat_map(|(file, header)| {
         let stored = header.tensors().iter();
         let stored = stored.map(|(name, tensor)| (name.to_owned(), tensor.dtype, tensor.shape));
-        let views = header.pickle().into_iter().flat_map(|pickle| pickle.views.iter().cloned());
+        let views = header.pickle.iter().flat_map(|pickle| pickle.views.iter().cloned());
         let all = stored.chain(views.map(|view| (view.name, view.dtype, view.shape)));
         all.map(|(name, dtype, shape)| (name, TensorState { dtype, shape, file: file.clone() }))
     });
@@ -184,7 +184,7 @@ fn loaded_tensors(weights: &Weights) -> Tensors {
 /// Removes tensors that only this side has, if the other side has another tensor with the same elements: a writer may
 /// drop a tensor that shares all elements with another one.
 fn remove_dropped_aliases(tensors: &mut Tensors, weights: &Weights, other: &Tensors) {
-    let pickles = weights.named_headers().filter_map(|(_, header)| header.pickle());
+    let pickles = weights.named_headers().filter_map(|(_, header)| header.pickle.as_deref());
     let mut stored_in = HashMap::new();
     for alias in pickles.flat_map(PickleSummary::aliases) {
         stored_in.insert(&alias.name, &alias.stored_in);

@@ -142,7 +142,7 @@ serialize_as_objects! {
     FileHeader, header {
         "metadata": header.metadata(),
         "tensors": header.tensors(),
-        "pickle" ? header.pickle(),
+        "pickle" ? header.pickle.as_deref(),
     }
 
     CountBreakdown, breakdown {

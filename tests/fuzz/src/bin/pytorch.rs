@@ -54,7 +54,7 @@ fn check(header: &FileHeader, file_size: u64) {
         end = tensor.data_offsets.1;
     }
     assert_eq!(header.data_length(), end);
-    let pickle = header.pickle().expect("a pickle");
+    let pickle = header.pickle.as_deref().expect("a pickle");
     for alias in pickle.aliases() {
         assert!(header.tensors().get(&alias.name).is_none(), "{}", alias.name);
     }

@@ -14,7 +14,6 @@
 //!
 //! [format]: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
-mod model;
 mod parser;
 mod tensors;
 mod values;

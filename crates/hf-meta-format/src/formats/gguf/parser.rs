@@ -1,13 +1,14 @@
-//! Parses a header: its keys, the vocabulary among them, and its tensors.
+//! Parses a header: its keys, the vocabulary among them, its tensors, and the description of the model in the keys.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::model::{IMPORTANCE_MATRIX, describe, is_importance, other_content};
-use super::tensors::TensorEntries;
+use super::tensors::{TensorEntries, file_type};
 use super::values::{Cursor, List, ValueType, invalid_key};
 use crate::formats::buffer::{FileParts, Stop};
-use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, clip};
+use crate::formats::{
+    DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, ModelDescription, clip,
+};
 
 /// The size of a tensor entry in bytes, rounded up. Names have about 25 bytes.
 const BYTES_PER_TENSOR: u64 = 80;
@@ -161,8 +162,9 @@ impl Content {
         }
         // Programs ignore bytes after the data, which is often padded.
         let file_size = file_size.map_or(header.file_size(), |size| size.max(header.file_size()));
-        let header = header.with_file_size(file_size).with_metadata(Some(self.metadata));
-        Ok(header.with_model(model).with_unpacked_shapes())
+        let mut header = header.with_file_size(file_size).with_metadata(Some(self.metadata));
+        (header.model, header.is_self_describing) = (model.map(Box::new), true);
+        Ok(header)
     }
 }
 
@@ -215,5 +217,50 @@ fn parse_alignment(value_type: ValueType, value: &str) -> Result<u64, HeaderErro
         let value = clip(value);
         let message = format!("`{ALIGNMENT}` is `{value}`; it must be a 32-bit power of two");
         HeaderError::new(HeaderErrorKind::Other, message)
+    })
+}
+
+/// The content of a file of activation statistics.
+const IMPORTANCE_MATRIX: &str = "an importance matrix";
+
+/// Returns whether a tensor has the name of activation statistics. Source: `tools/imatrix/imatrix.cpp` of `llama.cpp`.
+fn is_importance(tensor: &str) -> bool {
+    [".in_sum2", ".counts"].iter().any(|end| tensor.ends_with(end))
+}
+
+/// Returns the content of a file that is not a model: the importance matrices and control vectors that `llama-imatrix`
+/// and `llama-cvector-generator` of `llama.cpp` write.
+fn other_content(metadata: &BTreeMap<String, String>) -> Option<&'static str> {
+    let is = |key: &str, value: &str| metadata.get(key).is_some_and(|found| found == value);
+    let contents = [
+        ("general.type", "imatrix", IMPORTANCE_MATRIX),
+        ("general.architecture", "controlvector", "a control vector"),
+    ];
+    contents.iter().find(|(key, value, _)| is(key, value)).map(|(.., content)| *content)
+}
+
+/// Returns the description of a model; `None` if the keys contain none, as in all but the first file of a split
+/// model. `vocabulary` is the length of the token list.
+pub(super) fn describe(
+    metadata: &BTreeMap<String, String>,
+    vocabulary: Option<u64>,
+) -> Option<ModelDescription> {
+    let text = |key: &str| metadata.get(key).cloned();
+    let number = |key: &str| metadata.get(key)?.parse::<u64>().ok();
+    let architecture = text("general.architecture")?;
+    let of_model = |key: &str| number(&format!("{architecture}.{key}"));
+    Some(ModelDescription {
+        kind: text("general.type"),
+        file_type: number("general.file_type").and_then(file_type).map(str::to_owned),
+        context_length: of_model("context_length"),
+        layers: of_model("block_count"),
+        draft_layers: of_model("nextn_predict_layers").filter(|layers| *layers > 0),
+        experts: of_model("expert_count").filter(|experts| *experts > 0),
+        experts_per_token: of_model("expert_used_count").filter(|experts| *experts > 0),
+        tokenizer: text("tokenizer.ggml.model"),
+        vocabulary,
+        files: number("split.count").filter(|files| *files > 1),
+        tensors: number("split.tensors.count"),
+        architecture: Some(architecture),
     })
 }

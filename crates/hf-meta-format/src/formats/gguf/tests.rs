@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::model::describe;
+use super::parser::describe;
 use super::{Gguf, split_name};
 use crate::formats::{
     DetectedFormat, Dtype, FileHeader, Format, HeaderError, HeaderErrorKind, Step, WeightFileName,
@@ -178,12 +178,12 @@ fn keys_and_tensors_are_read() {
     for (key, value) in expected {
         assert_eq!(metadata[key], value, "{key}");
     }
-    let model = header.model().unwrap();
+    let model = header.model.as_deref().unwrap();
     assert_eq!(model.architecture.as_deref(), Some("llama"));
     assert_eq!(model.file_type.as_deref(), Some("Q4_K_M"));
     assert_eq!((model.experts, model.experts_per_token), (Some(8), Some(2)));
     assert_eq!((model.context_length, model.vocabulary), (Some(4_096), Some(300)));
-    assert!(header.is_self_describing(), "shapes are those of the weights");
+    assert!(header.is_self_describing, "shapes are those of the weights");
     let tensors: Vec<_> = header.tensors().iter().collect();
     assert_eq!(tensors[1].0, "blk.0.ffn_down.weight");
     assert_eq!((&tensors[1].1.dtype, &tensors[1].1.shape[..]), (&Dtype::Q4_K, &[2, 256][..]));
@@ -479,7 +479,7 @@ fn a_header_needs_one_range_and_a_large_one_at_most_three() {
     ] {
         let file = with_vocabulary(tokens, tokenizer);
         let (ranges, header) = read(&file, Some(file.len() as u64), usize::MAX);
-        assert_eq!(header.unwrap().model().unwrap().vocabulary, Some(tokens as u64));
+        assert_eq!(header.unwrap().model.unwrap().vocabulary, Some(tokens as u64));
         assert!(ranges.len() <= most, "{tokens} {tokenizer}: {ranges:?} of {}", file.len());
         assert_eq!(ranges[0], 0..1 << 20);
     }

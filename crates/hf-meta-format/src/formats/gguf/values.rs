@@ -88,32 +88,23 @@ pub(super) enum ValueType {
 }
 
 impl ValueType {
-    /// All types, by their number in the file.
-    const ALL: [Self; 13] = {
-        use ValueType::{Bool, F32, F64, Int, List, String, Uint};
-        [
-            Uint(1),
-            Int(1),
-            Uint(2),
-            Int(2),
-            Uint(4),
-            Int(4),
-            F32,
-            Bool,
-            String,
-            List,
-            Uint(8),
-            Int(8),
-            F64,
-        ]
-    };
-
     /// Reads the type of a key's value.
     pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, Stop> {
-        let number = cursor.number(4)?;
-        let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));
-        let unknown = || invalid_key(key, format!("has a value of unknown type {number}"));
-        found.copied().ok_or_else(|| unknown().into())
+        Ok(match cursor.number(4)? {
+            integer @ (0 | 2 | 4) => Self::Uint(1 << (integer / 2)),
+            integer @ (1 | 3 | 5) => Self::Int(1 << (integer / 2)),
+            6 => Self::F32,
+            7 => Self::Bool,
+            8 => Self::String,
+            9 => Self::List,
+            10 => Self::Uint(8),
+            11 => Self::Int(8),
+            12 => Self::F64,
+            other => {
+                let rule = format!("has a value of unknown type {other}");
+                return Err(invalid_key(key, rule).into());
+            }
+        })
     }
 
     /// Returns the size of a value in bytes; `None` for strings and lists.

@@ -158,10 +158,7 @@ impl<'a> Pickle<'a> {
             0x80 => drop(self.take(1)?),
             0x95 => drop(self.take(8)?),
             b'0' => drop(self.stack.pop()),
-            b'1' => {
-                let start = self.pop_mark()?;
-                self.stack.truncate(start);
-            }
+            b'1' => self.pop_mark().map(|start| self.stack.truncate(start))?,
             b'a' => self.last(1).and_then(|start| self.extend(NodeKind::List, start))?,
             b's' => self.last(2).and_then(|start| self.extend(NodeKind::Dict, start))?,
             b'e' | 0x90 => self.pop_mark().and_then(|start| self.extend(NodeKind::List, start))?,

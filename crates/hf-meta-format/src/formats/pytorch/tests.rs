@@ -65,7 +65,7 @@ fn parse(file: &[u8]) -> Result<FileHeader, HeaderError> {
 fn loaded_tensors(header: &FileHeader) -> BTreeMap<String, LoadedTensor> {
     let stored =
         header.tensors().iter().map(|(name, tensor)| (name.to_owned(), tensor.dtype, tensor.shape));
-    let views = &header.pickle().unwrap().views;
+    let views = &header.pickle.as_deref().unwrap().views;
     let views =
         views.iter().map(|view| (view.name.clone(), view.dtype.clone(), view.shape.clone()));
     let loaded = |(name, dtype, shape): (String, crate::Dtype, Vec<u64>)| {
@@ -90,7 +90,7 @@ fn tensors_are_those_of_torch_load() {
         assert_eq!((header.file_size(), reads), (file.len() as u64, 1), "{name}");
         let is_rejected = |import: &&String| !is_allowed_import(import);
         let rejected: Vec<_> =
-            header.pickle().unwrap().imports.iter().filter(is_rejected).collect();
+            header.pickle.as_deref().unwrap().imports.iter().filter(is_rejected).collect();
         // A pickle of protocol 4 has an opcode for `frozenset`.
         let is_plain = !name.starts_with("module")
             && (!name.contains("extras") || name.ends_with("-4.bin") || name.ends_with("-5.bin"));
@@ -103,7 +103,7 @@ fn tensors_are_those_of_torch_load() {
 fn views_name_the_tensor_that_contains_them() {
     let views = |name: &str| {
         let header = parse(&fs::read(folder().join(name)).unwrap()).unwrap();
-        let views = header.pickle().unwrap().views.iter();
+        let views = header.pickle.as_deref().unwrap().views.iter();
         views.map(|view| format!("{} in {}", view.name, view.stored_in)).collect::<Vec<_>>()
     };
     assert_eq!(views("tied.bin"), ["lm_head.weight in wte.weight"]);
@@ -132,7 +132,7 @@ fn a_name_of_a_tensor_and_of_an_alias_is_a_duplicate() {
     assert_eq!(message(&repeated), "tensor `a` appears twice in the header");
     let distinct = parse(&file([item("a", 1), item("b", 0), item("c", 0)])).unwrap();
     assert_eq!(distinct.tensors().names().collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(distinct.pickle().unwrap().aliases().count(), 1);
+    assert_eq!(distinct.pickle.as_deref().unwrap().aliases().count(), 1);
 }
 
 /// An import is listed whether it is called or not. Files without a checkpoint list it in their error.
@@ -144,7 +144,7 @@ fn all_imports_of_malicious_files_are_listed() {
         let parsed = parse(&fs::read(folder().join(&name)).unwrap());
         match parsed {
             Ok(header) => {
-                let imports = &header.pickle().unwrap().imports;
+                let imports = &header.pickle.as_deref().unwrap().imports;
                 assert!(
                     expected.iter().all(|import| imports.contains(import)),
                     "{name}: {imports:?}"

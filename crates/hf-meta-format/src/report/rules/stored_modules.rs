@@ -70,7 +70,7 @@ impl<'h> StoredModules<'h> {
             head_prefix: head_prefix.to_owned(),
             places: vec![Vec::new(); count],
             biases: vec![Vec::new(); count],
-            is_described: headers.iter().any(|(_, header)| header.is_self_describing()),
+            is_described: headers.iter().any(|(_, header)| header.is_self_describing),
             ..Self::default()
         };
         let mut names = NamePatterns::default();

@@ -37,7 +37,8 @@ pub(super) fn check_gguf(path: &RepoPath, headers: &Headers, is_complete: bool) 
 /// Returns the header with the description of a model; `None` for other contents.
 fn model_header(headers: &Headers) -> Option<&FileHeader> {
     let is_model = |header: &&FileHeader| {
-        header.model().is_some_and(|model| model.kind.as_deref().is_none_or(|kind| kind == "model"))
+        let kind = header.model.as_ref().map(|model| model.kind.as_deref().unwrap_or("model"));
+        kind == Some("model")
     };
     headers.iter().map(|(_, header)| header).find(is_model)
 }
@@ -46,7 +47,7 @@ fn model_header(headers: &Headers) -> Option<&FileHeader> {
 /// `None` if a list of numbers is only known by its length, so that formulas would take the key for missing.
 pub(super) fn gguf_config(headers: &Headers) -> Option<Vec<u8>> {
     let header = model_header(headers)?;
-    let (metadata, model) = (header.metadata()?, header.model()?);
+    let (metadata, model) = (header.metadata()?, header.model.as_deref()?);
     let architecture = model.architecture.as_deref()?;
     let is_cut = |(key, value): (&String, &String)| {
         key.starts_with(architecture) && value.ends_with(" numbers)")
@@ -129,7 +130,7 @@ impl<'a> GgufModel<'a> {
         if matches!(tokenizer, "none" | "no_vocab") {
             return;
         }
-        let Some(tokens) = self.header.model().and_then(|model| model.vocabulary) else {
+        let Some(tokens) = self.header.model.as_deref().and_then(|model| model.vocabulary) else {
             return findings.push(self.missing_key(TOKENS));
         };
         if tokenizer == "gpt2" && self.key(MERGES).is_none() {
@@ -153,7 +154,7 @@ impl<'a> GgufModel<'a> {
             // Unsloth chooses types per tensor.
             return None;
         }
-        let declared = self.header.model()?.file_type.as_deref();
+        let declared = self.header.model.as_deref()?.file_type.as_deref();
         let declared = declared.filter(|name| is_file_type(name));
         let named = Some(name.trim_start_matches("I1-")).filter(|name| is_file_type(name));
         let mismatch = |declared: &str, found| {

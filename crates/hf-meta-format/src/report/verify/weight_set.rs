@@ -80,7 +80,7 @@ impl SetCheck {
     ) -> Self {
         let headers = assembly.headers();
         let is_complete = is_whole && headers.len() == files;
-        let is_described = headers.iter().any(|(_, header)| header.is_self_describing());
+        let is_described = headers.iter().any(|(_, header)| header.is_self_describing);
         // A file that was not read could contain the output embedding.
         let needs_config = is_complete && !is_described && path.segments().count() == 1;
         let mut set = VerifiedSet::new(path, files, failures);
@@ -128,7 +128,7 @@ impl SetCheck {
             set.findings.push(Finding::NoTensors);
         }
         let path = &set.path;
-        let spaces = builder.headers().iter().filter(|(_, header)| header.has_leading_space());
+        let spaces = builder.headers().iter().filter(|(_, header)| header.has_leading_space);
         let spaces = spaces.map(|(file, _)| {
             let file = if file == path { file.clone() } else { path.sibling(file) };
             Finding::LeadingSpace { file: clip(file.as_str()) }

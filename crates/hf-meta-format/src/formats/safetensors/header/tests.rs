@@ -137,7 +137,7 @@ fn whitespace_around_the_header_is_accepted() {
         let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
         assert_eq!(header.tensors(), plain.tensors());
         assert_eq!(header.length(), json.len() as u64);
-        assert_eq!([&header, &plain].map(|header| header.has_leading_space()), [true, false]);
+        assert_eq!([&header, &plain].map(|header| header.has_leading_space), [true, false]);
     }
 }
 
