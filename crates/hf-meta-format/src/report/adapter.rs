@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
+use crate::base::ordered::Ordered;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 
 /// The maximum number of names in a list of a configuration.
@@ -206,7 +207,7 @@ impl<'a> AdapterModules<'a> {
         let modules: BTreeMap<_, _> = parts
             .into_iter()
             .filter_map(|(place, parts)| Some((place, AdaptedModule::new(parts)?)))
-            .collect();
+            .ordered();
         let merged = modules.keys().filter(|(module, _)| stored.contains(module)).count();
         (merged * 2 <= modules.len()).then_some(Self { modules, uncertain })
     }
@@ -235,7 +236,7 @@ impl<'a> AdapterConfig<'a> {
 
     /// Returns the method of PEFT in lowercase. MLX has none.
     pub(super) fn method(&self) -> Option<String> {
-        self.text("peft_type").map(|name| name.to_lowercase())
+        self.text("peft_type").map(|name| name.to_ascii_lowercase())
     }
 
     /// Returns the rank of each of several stacked matrices, if the adapter has such modules.
@@ -273,7 +274,7 @@ impl<'a> AdapterConfig<'a> {
 /// Returns a number that may have decimals.
 pub(super) fn decimal(value: &RawValue) -> Option<f64> {
     let text = value.get().trim_matches('"');
-    text.parse().ok().filter(|number: &f64| number.is_finite())
+    serde_json::from_str(text).ok()
 }
 
 /// Returns the configurations of an adapter: the contents of `adapter_config.json`, or one per component of a pipeline from
@@ -292,7 +293,7 @@ pub(super) fn configs<'a>(
         BTreeSet::from([String::new()])
     } else {
         let keys = whole.entries().filter_map(|(key, _)| key.split_once('.'));
-        keys.map(|(component, _)| format!("{component}.")).collect()
+        keys.map(|(component, _)| format!("{component}.")).ordered()
     };
     let whole = Rc::new(whole);
     let config = |prefix| AdapterConfig { json: Rc::clone(&whole), prefix };
@@ -345,7 +346,7 @@ impl Adapter {
         let is_stored = |module: &AdaptedModule<'_>| module.parts.contains_key("alpha");
         let modules = || found.modules.values();
         let stated = metadata(headers, "ss_network_alpha");
-        let stated = stated.and_then(|text| text.parse::<f64>().ok());
+        let stated = stated.and_then(|text| serde_json::from_str::<f64>(text).ok());
         adapter.alpha_source = adapter.alpha_source.or(if modules().any(is_stored) {
             adapter.alphas.extend(stated);
             Some(if stated.is_some() { "stated" } else { "tensors" })

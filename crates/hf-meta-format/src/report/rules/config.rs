@@ -12,6 +12,7 @@ use super::stored_modules::{StoredModules, first_numbers};
 use super::{MismatchKind, Mismatches};
 use crate::base::json_object::{JsonObject, standard_json};
 use crate::base::model_config::ModelConfig;
+use crate::base::ordered::Ordered;
 use crate::formats::{FileHeader, RepoPath, clip};
 use crate::report::Finding;
 use crate::report::text::counted;
@@ -260,7 +261,8 @@ impl ModelCheck<'_, '_> {
             if depth > 0 && self.is_beyond(list, place) {
                 continue;
             }
-            let numbers: BTreeSet<u64> = elements.iter().map(|place| place[depth].into()).collect();
+            let numbers: BTreeSet<u64> =
+                elements.iter().map(|place| u64::from(place[depth])).ordered();
             let stored = numbers.range(..length).count() as u64;
             let spare = numbers.range(length..).filter(|number| {
                 let element = u32::try_from(**number).map(|number| (list, number));
