@@ -93,7 +93,7 @@ const CASES = {
 };
 
 for (const [name, [files, answer, code]] of Object.entries(CASES)) {
-  test(`${name}: ${code}`, { timeout: 20_000 }, () => serve(files, answer, async (options) => {
+  test(`${name}: ${code}`, { timeout: 60_000 }, () => serve(files, answer, async (options) => {
     await assert.rejects(inspect("org/name", options), (error) => {
       assert.ok(error instanceof HfMetaError, error.stack);
       assert.equal(error.code, code, error.message);
