@@ -24,7 +24,7 @@ writeFileSync("js/schema.d.ts", types);
 run("node", "node_modules/typescript/bin/tsc");
 
 rmSync("pkg", { recursive: true, force: true });
-const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "none", loader: { ".zst": "base64" } };
+const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "none", loader: { ".xz": "base64" } };
 const license = ["MIT", "APACHE"].map((name) => `LICENSE-${name}`);
 for (const format of ["esm", "cjs"]) {
   mkdirSync(`pkg/${format}`, { recursive: true });

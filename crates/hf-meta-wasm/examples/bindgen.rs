@@ -6,11 +6,10 @@
 use std::env;
 use std::error::Error;
 use std::fs;
+use std::io::{self, Write};
 
+use lzma_rust2::{CheckType, XzOptions, XzWriter};
 use wasm_bindgen_cli_support::Bindgen;
-
-/// The highest level. Decompression is equally fast at all levels.
-const LEVEL: i32 = 22;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -32,7 +31,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         .concat();
     let core = fs::read(format!("{folder}/core_bg.wasm"))?;
     for (name, content) in [("core.wasm", core), ("layouts.txt", layouts)] {
-        fs::write(format!("{folder}/{name}.zst"), zstd::bulk::compress(&content, LEVEL)?)?;
+        fs::write(format!("{folder}/{name}.xz"), compress(&content)?)?;
     }
     Ok(())
+}
+
+/// Compresses a file as far as possible. Neither file is aligned to words.
+fn compress(content: &[u8]) -> io::Result<Vec<u8>> {
+    let mut options = XzOptions::with_preset(9);
+    options.set_check_sum_type(CheckType::Crc32);
+    let settings = &mut options.lzma_options;
+    (settings.lc, settings.pb, settings.nice_len) = (4, 0, 273);
+    settings.dict_size = 1 << 22;
+    let mut writer = XzWriter::new(Vec::new(), options)?;
+    writer.write_all(content)?;
+    writer.finish()
 }

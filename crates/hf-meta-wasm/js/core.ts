@@ -1,7 +1,7 @@
-import { decompress } from "fzstd";
+import { XzReadableStream } from "xz-decompress";
 
 import init, { addLayouts, inspect, parseSource, verify, type Inspection } from "../build/core.js";
-import core from "../build/core.wasm.zst";
+import core from "../build/core.wasm.xz";
 
 import { HfMetaError } from "./errors.js";
 import type { Part } from "./http.js";
@@ -20,12 +20,12 @@ let loadingLayouts: Promise<void> | undefined;
 
 /** Loads the core once. Without it, every call loads it first. */
 export function load(): Promise<unknown> {
-  return (loading ??= init({ module_or_path: unpack(core) }));
+  return (loading ??= init({ module_or_path: unpack(core).arrayBuffer() }));
 }
 
 /** Loads the layouts once, which packed models, experts and `verify` need. */
 function loadLayouts(): Promise<void> {
-  const add = ({ default: layouts }: { default: string }) => addLayouts(new TextDecoder().decode(unpack(layouts)));
+  const add = async ({ default: layouts }: { default: string }) => addLayouts(await unpack(layouts).text());
   const failed = (cause: unknown) => {
     loadingLayouts = undefined;
     throw new HfMetaError("network", "failed to load the layouts of the package", { cause });
@@ -33,11 +33,11 @@ function loadLayouts(): Promise<void> {
   return (loadingLayouts ??= import("./layouts.js").then(add).catch(failed));
 }
 
-function unpack(base64: string): Uint8Array<ArrayBuffer> {
+function unpack(base64: string): Response {
   const packed = atob(base64);
   const bytes = new Uint8Array(packed.length);
   for (let at = 0; at < bytes.length; at++) bytes[at] = packed.charCodeAt(at);
-  return decompress(bytes) as Uint8Array<ArrayBuffer>;
+  return new Response(new XzReadableStream(new Blob([bytes]).stream()));
 }
 
 /** The inputs of the core: files, which it reads by parts, a function that receives the progress, and options. */
@@ -55,8 +55,12 @@ export async function runVerify(...input: Input): Promise<VerifyReport> {
 
 function prepared([files, progress, options]: Input): [never, string] {
   const reader = {
-    read: (path: string, start: number, end: number) => files.read(path, start, end),
-    load: (path: string, limit: number) => files.load(path, limit),
+    read: async (path: string, start: bigint, end: bigint) => {
+      const { bytes, size } = await files.read(path, Number(start), Number(end));
+      // A server may state any size.
+      return { bytes, size: size === undefined ? size : BigInt(Math.min(size, Number.MAX_SAFE_INTEGER)) };
+    },
+    load: (path: string, limit: bigint) => files.load(path, Number(limit)),
     loadLayouts,
     progress,
     failure: (code: HfMetaError["code"], message: string, sets?: string) =>
@@ -79,7 +83,8 @@ export interface Source {
 /** Checks the name of a repository, and its revision and path. */
 export function source(repo: string, revision?: string, path?: string): Source {
   try {
-    return parse(parseSource(repo, revision, path));
+    const [shown, api, name, parsed] = parse<[string, string, string, string]>(parseSource(repo, revision, path));
+    return { source: shown, api, repo: name, revision: parsed };
   } catch (error) {
     throw new HfMetaError("invalidSource", (error as Error).message);
   }

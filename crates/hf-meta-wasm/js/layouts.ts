@@ -1,1 +1,1 @@
-export { default } from "../build/layouts.txt.zst";
+export { default } from "../build/layouts.txt.xz";

@@ -1,4 +1,4 @@
-declare module "*.zst" {
+declare module "*.xz" {
   const base64: string;
   export default base64;
 }

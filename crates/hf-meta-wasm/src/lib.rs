@@ -20,8 +20,6 @@ mod read;
 mod reader;
 mod verify;
 
-use std::collections::BTreeMap;
-
 use hf_meta_format::memory::{Memory, MemoryOptions, parse_size, parse_tokens};
 use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weights};
 use serde::Serialize;
@@ -96,7 +94,8 @@ pub async fn verify(reader: Reader, options: String) -> Result<String, Failure> 
     Ok(json(&report))
 }
 
-/// Checks the name of a repository, and its revision and path. Returns the parts of its URLs as JSON.
+/// Checks the name of a repository, and its revision and path. Returns the name shown in
+/// results and the parts of its URLs as JSON.
 ///
 /// # Errors
 ///
@@ -116,13 +115,7 @@ pub fn parse_source(
         (None, None) => repo.to_string(),
     };
     let api = format!("{}/{}", repo.kind().plural(), repo.name());
-    let (repo, revision) = (repo.to_string(), parsed.to_string());
-    Ok(json(&BTreeMap::from([
-        ("source", source),
-        ("api", api),
-        ("repo", repo),
-        ("revision", revision),
-    ])))
+    Ok(json(&[source, api, repo.to_string(), parsed.to_string()]))
 }
 
 /// Adds the tables of layouts, which are a separate file of the package.

@@ -45,7 +45,7 @@ impl Call {
         let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
         let components = match layout.components_file(main) {
             Some(path) => {
-                let json = self.reader.load(path, Configs::DEFAULT_LIMIT).await?;
+                let json = self.reader.load(path.as_str(), Configs::DEFAULT_LIMIT).await?.bytes();
                 pipeline_components(path, &json).unwrap_or_default()
             }
             None => Vec::new(),

@@ -106,9 +106,7 @@ impl Call {
             built.report(filepaths).map_err(|error| self.failure(&path, Problem::Index(error)))?;
         let cache = built.cache(config.json.as_deref(), &self.memory.unwrap_or_default());
         report.layout = cache.clone().ok().map(Box::new);
-        let renamed = self.options.renamed.clone().map(|repo| Finding::Renamed { repo });
-        report.findings.extend(config.finding.into_iter().chain(renamed));
-        report.findings.extend(self.single_shard());
+        report.findings.extend(config.finding.into_iter().chain(self.findings()));
         report.format = self.formats.find_or_safetensors(&path).name();
         report.source.clone_from(&self.options.source);
         report.commit.clone_from(&self.options.commit);
@@ -161,7 +159,8 @@ impl Call {
                 plan.shards_without_index(&self.formats, shards).map_err(Problem::Index)?;
             (requests, ReportBuilder::new_sharded(path, None, keep_headers))
         } else if path.is_index() {
-            let json = self.reader.load(path, SafetensorsIndexJson::DEFAULT_LIMIT).await?;
+            let json =
+                self.reader.load(path.as_str(), SafetensorsIndexJson::DEFAULT_LIMIT).await?.bytes();
             let extension = Formats::built_in().find_or_safetensors(path).extension();
             let mut reader = IndexReader::with_extension(extension);
             let index =
@@ -210,7 +209,7 @@ impl Call {
         let (mut range, mut size) = (first, None);
         loop {
             self.reserve(path, &range)?;
-            let part = self.reader.read(path, range.start, range.end).await?;
+            let part = self.reader.read(path.as_str(), range.start, range.end).await?;
             let changed = size.is_some() && size != part.size();
             size = part.size();
             if changed {
@@ -278,10 +277,16 @@ impl Call {
 
     /// Reads a small file. Returns `None` if it exceeds the limit.
     async fn load_config(&self, path: &RepoPath) -> Result<Option<Vec<u8>>, Failure> {
-        match self.reader.load(path, Configs::DEFAULT_LIMIT).await {
+        match self.reader.load(path.as_str(), Configs::DEFAULT_LIMIT).await {
             Err(failure) if failure.is("tooLarge") => Ok(None),
-            read => read.map(Some),
+            read => read.map(|part| Some(part.bytes())),
         }
+    }
+
+    /// Returns the findings about the source.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = Finding> {
+        let renamed = self.options.renamed.clone().map(|repo| Finding::Renamed { repo });
+        renamed.into_iter().chain(self.single_shard())
     }
 
     /// Returns the finding for one shard of a model.

@@ -38,8 +38,9 @@ impl Call {
             };
             let mut verification = Verification::new(layout, main);
             if let Some(path) = verification.components_file() {
-                let json = self.reader.load(path, Configs::DEFAULT_LIMIT).await;
-                let json = json.map_err(|failure| finding(path, failure.into()));
+                let json = self.reader.load(path.as_str(), Configs::DEFAULT_LIMIT).await;
+                let json =
+                    json.map(|part| part.bytes()).map_err(|failure| finding(path, failure.into()));
                 verification.add_components(path, json);
             }
             for set in verification.missing_sets(&report, all) {
@@ -51,8 +52,7 @@ impl Call {
             }
             verification.finish(&mut report, !is_file);
         }
-        let renamed = self.options.renamed.clone().map(|repo| Finding::Renamed { repo });
-        for finding in renamed.into_iter().chain(self.single_shard()) {
+        for finding in self.findings() {
             report.push(finding);
         }
         report.source.clone_from(&self.options.source);

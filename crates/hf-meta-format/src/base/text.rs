@@ -35,7 +35,7 @@ pub(crate) fn whole_number(json: &str) -> Option<u64> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
-    let number: f64 = text.parse().ok()?;
+    let number: f64 = serde_json::from_str(text).ok()?;
     let is_whole = number.fract() == 0.0 && (0.0..MAX_EXACT_FLOAT).contains(&number);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
     is_whole.then_some(number as u64)

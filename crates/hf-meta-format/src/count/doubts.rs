@@ -9,6 +9,7 @@ use super::expected_weights::ExpectedWeights;
 use super::module::{Component, Module, Role, container_bits, product};
 use super::names::{hash, last_segment, split};
 use super::{UnresolvedModules, UnresolvedReason};
+use crate::base::ordered::Ordered;
 use crate::formats::{Dtype, TensorInfo, clip};
 
 /// The names of tensors and modules, besides buffers, that unquantized architectures store next to or below a weight
@@ -250,11 +251,11 @@ impl ShapeCheck {
     /// Returns the tensors without a known side, if they contain too many of the parameters.
     pub(super) fn finish(&self) -> Option<UnresolvedModules> {
         let matrices = self.tensors.keys().filter(|shape| shape.sides[1] > 0);
-        let sides: BTreeSet<u64> = matrices.flat_map(|shape| shape.sides).collect();
+        let sides: BTreeSet<u64> = matrices.flat_map(|shape| shape.sides).ordered();
         // Weights may be packed into long vectors, which prove nothing.
         let vectors = self.tensors.keys().filter(|shape| shape.is_norm_or_bias);
         let lengths = vectors.map(|shape| shape.sides[2]);
-        let known: BTreeSet<u64> = lengths.filter(|length| sides.contains(length)).collect();
+        let known: BTreeSet<u64> = lengths.filter(|length| sides.contains(length)).ordered();
         // Packing makes a side shorter. If all vectors are norms of attention heads, nothing is known about longer sides.
         let longest = known.last().copied().unwrap_or_default();
         let is_long = |shape: &Shape| shape.sides[1].min(shape.sides[2]) > longest;

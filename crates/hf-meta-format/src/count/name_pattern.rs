@@ -1,5 +1,6 @@
 //! Tensor names with their numbers folded.
 
+use crate::base::ordered::Ordered;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -90,7 +91,7 @@ pub(crate) fn common_name(names: &[&str]) -> String {
     let (mut common, mut copied) = (String::new(), 0);
     for (at, number) in first.numbers.iter().enumerate() {
         let values = patterns.iter().filter_map(|name| Some(name.numbers.get(at)?.value));
-        let values: BTreeSet<_> = values.collect();
+        let values: BTreeSet<_> = values.ordered();
         common.push_str(&name[copied..number.start]);
         copied = number.end;
         if values.len() == 1 {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use super::{Format, RepoPath, WeightFileName, gguf, pytorch, safetensors};
+use crate::base::ordered::Ordered;
 
 /// The accepted formats in order of preference: safetensors, the other built-in formats, and the formats of the caller.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Formats {
     #[must_use]
     pub fn are_distinct(&self) -> bool {
         let are_distinct = |text: fn(&dyn Format) -> &'static str| {
-            let texts: BTreeSet<_> = self.0.iter().map(|format| text(&**format)).collect();
+            let texts: BTreeSet<_> = self.0.iter().map(|format| text(&**format)).ordered();
             texts.len() == self.0.len()
         };
         are_distinct(|format| format.name()) && are_distinct(|format| format.extension())

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CacheDtype, CacheKind, LayerCache};
+use crate::base::ordered::Ordered;
 
 /// The version of vLLM whose rules apply.
 pub const VLLM_VERSION: &str = "0.33.0";
@@ -129,7 +130,7 @@ impl VllmLayers {
         }
         let pages = self.pages(dtype, options)?;
         let request = Request::new(self, options, context, &pages);
-        let groups: BTreeSet<_> = pages.keys().map(Page::group).collect();
+        let groups: BTreeSet<_> = pages.keys().map(Page::group).ordered();
         let (bytes, blocks) =
             if groups.len() == 1 { request.one_group(&pages) } else { request.groups(&pages) };
         let number = |number: u128| u64::try_from(number).ok();

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{Finding, bounded};
+use crate::base::ordered::Ordered;
 use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount};
 use crate::formats::safetensors::{IndexError, IndexErrorKind, SafetensorsIndexJson};
 use crate::formats::{NameList, RepoPath, clip};
@@ -119,7 +120,7 @@ impl IndexCheck {
         let tensor = self.name(found.tensors[0]);
         let first = found.indexed.map(|entry| self.first_shards[entry] - 1);
         let numbers = first.into_iter().chain(found.tensors.iter().map(|(shard, _)| *shard));
-        let shards: BTreeSet<_> = numbers.map(|at| &self.shards[usize::from(at)]).collect();
+        let shards: BTreeSet<_> = numbers.map(|at| &self.shards[usize::from(at)]).ordered();
         let mut shards = shards.into_iter();
         let first = shards.next();
         shards.filter_map(move |second| {
@@ -149,7 +150,7 @@ impl IndexCheck {
         index: &SafetensorsIndexJson,
         duplicates: &[SameName<'_>],
     ) -> impl Iterator<Item = Finding> {
-        let duplicates: BTreeSet<_> = duplicates.iter().filter_map(|found| found.indexed).collect();
+        let duplicates: BTreeSet<_> = duplicates.iter().filter_map(|found| found.indexed).ordered();
         let entries = (0..).zip(index.weight_map().zip(&self.first_shards));
         entries.filter_map(move |(entry, ((tensor, indexed), first_shard))| {
             let found = self.shards.get(usize::from(first_shard.checked_sub(1)?))?;

@@ -9,6 +9,7 @@ use super::diff::{ChangeKind, Diff};
 #[cfg(feature = "schema")]
 use super::schema::{ObjectSchema, type_of};
 use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
+use crate::base::ordered::Ordered;
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };
@@ -167,7 +168,7 @@ serialize_as_objects! {
         "layout": kind.packing.layout,
         "bits" ? kind.packing.bits,
         "evidence": kind.evidence.to_string(),
-        "parts": kind.components.iter().cloned().collect::<BTreeMap<_, _>>(),
+        "parts": kind.components.iter().cloned().ordered::<BTreeMap<_, _>>(),
         "modules": kind.modules,
         "elements": kind.elements,
         "parameters": kind.parameters,
@@ -276,13 +277,13 @@ pub(super) fn serialize_headers<H: Serialize, S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let headers = headers.iter().map(|(name, header)| (name, header));
-    headers.collect::<BTreeMap<_, _>>().serialize(serializer)
+    headers.ordered::<BTreeMap<_, _>>().serialize(serializer)
 }
 
 /// Returns the elements per dtype, for all dtypes with at least one non-scalar tensor.
 fn elements(count: &ParameterCount) -> BTreeMap<&Dtype, u64> {
     let rows = count.rows().filter(|(_, row)| row.tensors > row.scalars);
-    rows.map(|(dtype, row)| (dtype, row.elements)).collect()
+    rows.map(|(dtype, row)| (dtype, row.elements)).ordered()
 }
 
 /// Returns the parameters in buffers, per dtype.
@@ -297,5 +298,5 @@ fn buffers(groups: &[TensorGroup]) -> BTreeMap<&Dtype, u64> {
 /// Returns one value per dtype, without the zeros.
 fn column(count: &ParameterCount, value: fn(&DtypeCount) -> u64) -> BTreeMap<&Dtype, u64> {
     let values = count.rows().map(|(dtype, row)| (dtype, value(row)));
-    values.filter(|(_, value)| *value > 0).collect()
+    values.filter(|(_, value)| *value > 0).ordered()
 }

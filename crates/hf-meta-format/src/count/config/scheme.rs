@@ -67,7 +67,7 @@ impl Scheme {
 
 /// Returns the bits per weight stated in a format name, such as `int4`, `mxfp4` or `W4A16`.
 pub(super) fn bits_of_format(format: &str) -> Option<u64> {
-    let format = format.to_lowercase();
+    let format = format.to_ascii_lowercase();
     let bits = |after: &str| {
         let end = after.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(after.len());
         after[..end].parse().ok()
@@ -83,7 +83,7 @@ fn block_of_type(name: &str) -> Option<BlockSize> {
     /// The number of weights in the smallest block of a quantized type.
     const MIN_BLOCK: u64 = 32;
 
-    let name = name.to_uppercase();
+    let name = name.to_ascii_uppercase();
     let name = ["_S", "_M", "_L"].iter().find_map(|size| name.strip_suffix(size)).unwrap_or(&name);
     Dtype::from(name).block().filter(|block| block.elements >= MIN_BLOCK)
 }

@@ -99,7 +99,7 @@ impl QuantizationConfig {
     /// Reads a quantization section.
     pub(crate) fn from_section(section: &JsonObject<'_>) -> Result<Self, ConfigError> {
         let method = section.get::<String>("quant_method");
-        let method = method.map(|name| crate::formats::clip(&name.to_lowercase()));
+        let method = method.map(|name| crate::formats::clip(&name.to_ascii_lowercase()));
         let mut config = Self { method, ..Self::default() };
         config.collect_schemes(section, &[], MAX_DEPTH)?;
         Ok(config)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{ExpertConfig, ExpertConfigs};
 use super::{MixtureOfExperts, UnknownActive};
+use crate::base::ordered::Ordered;
 use crate::count::names::{RoutedExperts, TensorName};
 use crate::count::position::{Embedding, ExpertPart};
 use crate::formats::TensorInfo;
@@ -176,7 +177,7 @@ impl ExpertSums {
             MixtureOfExperts { draft: self.draft, lookup_tables, ..MixtureOfExperts::default() };
         // Only layers in the same stack as layers with experts can be draft layers. A vision tower has its own stack.
         let with_experts = self.layers.iter().filter(|layer| !layer.groups.is_empty());
-        let stacks: BTreeSet<_> = with_experts.map(LayerSums::stack).collect();
+        let stacks: BTreeSet<_> = with_experts.map(LayerSums::stack).ordered();
         // The first reason by name is reported.
         for layer in self.layer_indices.values().map(|at| &self.layers[*at]) {
             if stacks.contains(layer.stack()) {

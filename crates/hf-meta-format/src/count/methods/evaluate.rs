@@ -9,6 +9,7 @@ use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Stored, o
 use super::names::methods_of;
 use super::problem::Problem;
 use super::term::{Side, Term};
+use crate::base::ordered::Ordered;
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, ComponentTensor, Module, without_star};
 
@@ -184,7 +185,7 @@ impl Attempt<'_> {
             expected.or(stored).unwrap_or_default()
         });
         let expected: Vec<_> = expected.collect();
-        let mut keys: BTreeSet<_> = self.parts.layout.keys.iter().copied().collect();
+        let mut keys: BTreeSet<_> = self.parts.layout.keys.iter().copied().ordered();
         keys.extend(terms.iter().flat_map(|term| self.keys(*term, ranges, part)));
         let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
         let keys = if keys.is_empty() { "quant_method".to_owned() } else { keys };

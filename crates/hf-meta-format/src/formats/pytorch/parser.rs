@@ -7,6 +7,7 @@ use super::archive::{self, Archive, not_a_checkpoint};
 use super::pickle::{Pickle, Storage};
 use super::tensors;
 use super::values::{PickleValue, is_allowed_import, too_large};
+use crate::base::ordered::Ordered;
 use crate::formats::buffer::{FileParts, Stop};
 use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, clip};
 
@@ -81,7 +82,7 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
     }
     let mut next = || load(file, pickle);
     let [_, _, root, keys] = [next()?, next()?, next()?, next()?];
-    let keys: BTreeSet<_> = pickle.all_items(keys).map(|key| pickle.text(key)).collect();
+    let keys: BTreeSet<_> = pickle.all_items(keys).map(|key| pickle.text(key)).ordered();
     let mut sizes = BTreeMap::new();
     for Storage { key, bytes, .. } in storages(pickle) {
         let known = *sizes.entry(key).or_insert(bytes);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::MismatchKind;
 use super::Mismatches;
 use crate::base::json_object::{number, read, standard_json};
+use crate::base::ordered::Ordered;
 use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{container_bits, split_name};
@@ -98,7 +99,7 @@ fn module_entries<'a>(
 fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
     let method = config.method();
     let modules = adapter.modules.iter().filter_map(|((name, _), module)| {
-        let family = module.method.family.to_lowercase();
+        let family = module.method.family.to_ascii_lowercase();
         let has_family = method.as_ref().is_none_or(|method| *method == family);
         has_family.then_some((config.module(name)?, module))
     });
@@ -236,7 +237,7 @@ fn check_alphas(adapter: &AdapterModules<'_>, headers: &Headers, found: &mut Mis
     });
     let modules: Vec<_> = modules.collect();
     let [dim, alpha] = ["ss_network_dim", "ss_network_alpha"]
-        .map(|key| metadata(headers, key)?.parse::<f64>().ok());
+        .map(|key| serde_json::from_str::<f64>(metadata(headers, key)?).ok());
     let is_needed = dim.is_some() && alpha.is_some() && dim != alpha;
     if is_needed || modules.iter().any(|(.., is_stored)| *is_stored) {
         for (name, rank, _) in modules.iter().filter(|(.., is_stored)| !is_stored) {
@@ -254,7 +255,7 @@ impl Adapter {
         let stored = base_modules(base);
         let modules =
             self.shapes.iter().map(|(name, sides)| (name.replace('_', "."), (name, sides)));
-        let mut modules: BTreeMap<_, _> = modules.collect();
+        let mut modules: BTreeMap<_, _> = modules.ordered();
         RenamedPrefix::rename(&mut modules, &stored, |_, _| true);
         let patterns: HashSet<_> = stored.keys().map(|name| NamePattern::new(name).text).collect();
         let mut matched = 0;

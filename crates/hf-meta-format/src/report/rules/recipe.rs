@@ -6,6 +6,7 @@ use super::MismatchKind;
 use super::Mismatches;
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
 use crate::base::model_config::ModelConfig;
+use crate::base::ordered::Ordered;
 use crate::count::config::{KnownSides, MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{
@@ -186,13 +187,13 @@ fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
         let value = section.raw(key).or_else(|| inner.raw(key))?;
         Some((*key, read::<bool>(value).map(u64::from).or_else(|| number(value))?))
     });
-    let numbers: BTreeMap<_, _> = named.chain(numbers).collect();
+    let numbers: BTreeMap<_, _> = named.chain(numbers).ordered();
     let method = method(configs).to_owned();
     let is_format = |text: &String| !text.starts_with(|digit: char| digit.is_ascii_digit());
     let mut formats = FORMATS.iter().filter_map(|key| section.get::<String>(key));
     let name = match (formats.find(is_format), numbers.get("axis")) {
         (_, Some(axis)) => format!("{method}:axis_{axis}"),
-        (Some(format), None) => format!("{method}:{}", format.to_lowercase()),
+        (Some(format), None) => format!("{method}:{}", format.to_ascii_lowercase()),
         (None, None) => method.clone(),
     };
     Recipe { method, name, numbers }

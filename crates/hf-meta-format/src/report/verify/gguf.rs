@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::base::ordered::Ordered;
 use crate::formats::gguf::{Gguf, is_file_type};
 use crate::formats::weight_sets::{NumberedName, shard_number};
 use crate::formats::{Dtype, FileHeader, Format, Headers, RepoPath, all_tensors, clip};
@@ -61,7 +62,7 @@ pub(super) fn gguf_config(headers: &Headers) -> Option<Vec<u8>> {
         // Numbers, Booleans and lists of them are stored as JSON.
         Some((key.to_owned(), serde_json::from_str(value).ok()?))
     });
-    let mut config: Map<String, Value> = entries.collect();
+    let mut config: Map<String, Value> = entries.ordered();
     config.insert("model_type".to_owned(), format!("gguf:{architecture}").into());
     config.insert("tie_word_embeddings".to_owned(), false.into());
     config.extend(model.vocabulary.map(|tokens| (TOKENS.to_owned(), tokens.into())));
