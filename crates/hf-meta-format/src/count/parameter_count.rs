@@ -10,7 +10,9 @@ use super::TensorGroup;
 use crate::formats::{Dtype, clip};
 
 /// Totals over the tensors of one dtype.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[non_exhaustive]
 pub struct DtypeCount {
     /// The number of tensors, including scalars.

@@ -239,16 +239,9 @@ impl CountSums {
             self.groups.push(biases);
         }
         self.leave_out_copies();
-        self.groups.sort_by(|TensorGroup { dtype, counted_as, buffer, .. }, other| {
-            (dtype, counted_as, buffer).cmp(&(&other.dtype, &other.counted_as, &other.buffer))
-        });
-        self.groups.dedup_by(|added, group| {
-            let is_like = added.is_like(group);
-            if is_like {
-                group.count = group.count.saturating_add(&added.count);
-            }
-            is_like
-        });
+        let mut groups = std::mem::take(&mut self.groups);
+        groups.sort_unstable();
+        groups.into_iter().for_each(|group| self.add_to_groups(group));
         let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
         self.kinds.sort_unstable_by(|one, other| {
             (&one.packing, &one.components).cmp(&(&other.packing, &other.components))

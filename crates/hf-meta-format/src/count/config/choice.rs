@@ -1,8 +1,7 @@
 //! Chooses among the schemes of a configuration for each module, with a limit on the total work.
 
 use super::pattern::Pattern;
-use super::scheme::Scheme;
-use super::schemes::QuantizationConfig;
+use super::schemes::{QuantizationConfig, Scheme};
 use crate::count::Embedding;
 use crate::count::UnresolvedReason::{self, AmbiguousScheme, TooComplex};
 

@@ -2,7 +2,6 @@
 
 mod choice;
 mod pattern;
-mod scheme;
 mod schemes;
 mod sides;
 
@@ -15,9 +14,8 @@ use crate::formats::{ModelDescription, clip};
 
 pub(crate) use self::choice::{ModuleSchemes, Schemes};
 pub(crate) use self::pattern::{ModuleEntries, Pattern};
-pub(crate) use self::scheme::Scheme;
 pub use self::schemes::ConfigError;
-pub(crate) use self::schemes::QuantizationConfig;
+pub(crate) use self::schemes::{QuantizationConfig, Scheme};
 pub(crate) use self::sides::{Dimensions, KnownSides, MetadataShapes};
 
 /// The quantization and the expert counts of a model, as described by its configuration files.

@@ -1,8 +1,7 @@
 //! The inversion of layouts: every stored dimension restricts a side to a range, and the ranges of all parts are
 //! intersected.
 
-use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape};
-use super::problem::first;
+use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape, first};
 use super::term::{Range, Side, Term, Units};
 use crate::count::module::{ComponentTensor, Module, product};
 use crate::formats::TensorInfo;

@@ -2,9 +2,8 @@
 
 use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
-use super::layout::{Flag, Method, Need, PackedLayout, Pad, only};
+use super::layout::{Flag, Method, Need, PackedLayout, Pad, Problem, only};
 use super::names::methods_of;
-use super::problem::Problem;
 use super::term::Side;
 use crate::count::UnresolvedReason::{
     self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
