@@ -223,7 +223,7 @@ impl ShapeCheck {
     }
 
     /// Compares one tensor of each shape with the configuration.
-    pub(super) fn compare_with(&mut self, expected: &mut ExpectedWeights<'_>) {
+    pub(super) fn compare_with(&mut self, mut expected: ExpectedWeights<'_>) {
         for (shape, tensors) in &mut self.tensors {
             let (module, component) = split(&tensors.example);
             let first = shape.sides.iter().position(|side| *side > 0).unwrap_or_default();

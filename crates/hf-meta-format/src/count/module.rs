@@ -112,14 +112,15 @@ pub(crate) struct Module<'a> {
 pub(crate) type ComponentTensor = (&'static Component, TensorInfo);
 
 impl<'a> Module<'a> {
+    /// Returns the first of the named components that is stored. A tensor without elements counts as missing.
+    pub(super) fn first(&self, names: Names) -> Option<&'a ComponentTensor> {
+        let mut stored = names.iter().filter_map(|name| self.find(without_star(name)));
+        stored.find(|(_, tensor)| tensor.elements() != Some(0))
+    }
+
     /// Returns the component with a name, and its tensor.
     pub(super) fn find(&self, name: &str) -> Option<&'a ComponentTensor> {
         self.tensors.iter().find(|(component, _)| component.name == name)
-    }
-
-    /// Returns whether the module has a component.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.find(name).is_some()
     }
 }
 

@@ -18,7 +18,8 @@ use crate::formats::TensorInfo;
 pub(super) struct Solver<'a> {
     schemes: Schemes<'a>,
     known: KnownSides<'a>,
-    expected: ExpectedWeights<'a>,
+    /// `None` if the architecture is unknown.
+    expected: Option<ExpectedWeights<'a>>,
     method: ConfiguredMethod<'a>,
     sums: CountSums,
     /// Tensors whose class depends on whether the model is quantized.
@@ -44,7 +45,7 @@ impl<'a> Solver<'a> {
     pub(super) fn new(
         configs: &'a Configs,
         shapes: &'a MetadataShapes,
-        expected: ExpectedWeights<'a>,
+        expected: Option<ExpectedWeights<'a>>,
         siblings: Siblings,
         sums: CountSums,
     ) -> Self {
@@ -89,7 +90,8 @@ impl<'a> Solver<'a> {
         if module.tensors.windows(2).any(|tensors| tensors[0].0 == tensors[1].0) {
             return self.add_unresolved(module, UnresolvedReason::ConflictingComponents);
         }
-        self.known.expected = self.expected.of_module(module.name);
+        self.known.expected =
+            self.expected.as_mut().and_then(|expected| expected.of_module(module.name));
         match self.solve(module) {
             Ok(Some(_)) if self.schemes.is_exhausted() => {
                 self.add_unresolved(module, UnresolvedReason::TooComplex)
@@ -136,7 +138,10 @@ impl<'a> Solver<'a> {
                 None => self.add_unsolved(module.name, stored)?,
             }
         }
-        if self.sums.biases.has(module.name) && self.expected.excludes_bias(module.name) {
+        if let Some(expected) = &self.expected
+            && self.sums.biases.has(module.name)
+            && expected.excludes_bias(module.name)
+        {
             self.sums.biases.leave_out(module.name);
         }
         if self.known.expected.is_some_and(|expected| expected != solved.parameters) {
@@ -204,7 +209,9 @@ impl<'a> Solver<'a> {
     }
 
     /// Classifies the undecided tensors, now that it is known whether the model is quantized.
-    pub(super) fn finish(mut self) -> Result<(CountSums, ExpectedWeights<'a>), CountOverflow> {
+    pub(super) fn finish(
+        mut self,
+    ) -> Result<(CountSums, Option<ExpectedWeights<'a>>), CountOverflow> {
         let undecided = std::mem::take(&mut self.undecided);
         undecided.for_each_module(|module| {
             module.tensors.iter().try_for_each(|stored| {
@@ -294,13 +301,8 @@ mod tests {
             (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
         });
         let is_too_complex = |has_steps: bool| {
-            let mut solver = Solver::new(
-                &configs,
-                &shapes,
-                ExpectedWeights::default(),
-                Siblings::default(),
-                CountSums::default(),
-            );
+            let mut solver =
+                Solver::new(&configs, &shapes, None, Siblings::default(), CountSums::default());
             if !has_steps {
                 solver.schemes.exhaust();
             }

@@ -41,7 +41,7 @@ pub struct Configs {
     /// The content of `adapter_config.json`.
     adapter: Option<Box<[u8]>>,
     /// The content of `quantize_config.json`, if `config.json` does not describe the quantization.
-    recipe: Option<Box<[u8]>>,
+    pub(crate) recipe: Option<Box<[u8]>>,
 }
 
 /// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
@@ -84,8 +84,7 @@ impl Configs {
             json: Some(json.as_ref().into()),
             experts: ExpertConfigs::from_config(&config),
             is_tied: config.is_tied() == Some(true),
-            adapter: None,
-            recipe: None,
+            ..Self::default()
         })
     }
 
@@ -136,11 +135,6 @@ impl Configs {
     #[must_use]
     pub fn adapter(&self) -> Option<&[u8]> {
         self.adapter.as_deref()
-    }
-
-    /// Returns the content of the file that describes the quantization in place of `config.json`, if it was added.
-    pub(crate) fn recipe(&self) -> Option<&[u8]> {
-        self.recipe.as_deref()
     }
 
     /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.

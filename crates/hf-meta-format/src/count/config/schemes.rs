@@ -197,13 +197,13 @@ impl QuantizationConfig {
         self.named_count = self.named_count.saturating_add(names.len());
         for name in names {
             if let Some(pattern) = Pattern::from_name(name) {
-                self.modules.add_pattern(pattern, scheme);
+                self.modules.patterns.push((pattern, scheme));
                 self.pattern_bytes = self.pattern_bytes.saturating_add(name.len());
             } else {
-                self.modules.add_name(name, scheme);
+                self.modules.names.insert(name.as_str().into(), scheme);
                 // The weights may omit the model around the language model.
                 for suffix in name_suffixes(name) {
-                    self.modules.add_alias(suffix, scheme);
+                    self.modules.names.entry(suffix.into()).or_insert(scheme);
                 }
             }
             self.check_length()?;
@@ -220,7 +220,7 @@ impl QuantizationConfig {
         let lengths = [
             (self.schemes.len(), MAX_SCHEMES, "quantization schemes"),
             (self.named_count, MAX_MODULES, "module entries"),
-            (self.modules.patterns().len(), MAX_PATTERNS, "module patterns"),
+            (self.modules.patterns.len(), MAX_PATTERNS, "module patterns"),
             (self.pattern_bytes, MAX_PATTERN_BYTES, "bytes of module patterns"),
         ];
         let exceeded = lengths.into_iter().find(|(length, limit, _)| length > limit);

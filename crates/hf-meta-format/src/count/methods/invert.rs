@@ -1,7 +1,7 @@
 //! The inversion of layouts: every stored dimension restricts a side to a range, and the ranges of all parts are
 //! intersected.
 
-use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape, first};
+use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape};
 use super::term::{Range, Side, Term, Units};
 use crate::count::module::{ComponentTensor, Module, product};
 use crate::formats::TensorInfo;
@@ -16,13 +16,11 @@ pub(super) struct StoredParts<'a> {
 impl<'a> StoredParts<'a> {
     /// Finds the parts of a layout in a module; `None` without weights of its dtypes.
     pub(super) fn find(layout: &'static PackedLayout, module: &Module<'a>) -> Option<Self> {
-        let weights = first(module, layout.weights().names)?;
-        if !(layout.weights().dtypes)(&weights.1.dtype) {
-            return None;
-        }
+        let LayoutPart { names, dtypes, .. } = layout.weights();
+        let weights = module.first(names).filter(|(_, tensor)| dtypes(&tensor.dtype))?;
         let mut tensors = [None; MAX_PARTS];
         for (part, found) in layout.parts().iter().zip(&mut tensors) {
-            *found = first(module, part.names);
+            *found = module.first(part.names);
         }
         Some(Self { layout, weights, tensors })
     }

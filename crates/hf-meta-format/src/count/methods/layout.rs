@@ -4,9 +4,7 @@ use std::slice;
 
 use super::term::{Side, Term};
 use crate::count::config::KnownSides;
-use crate::count::module::{
-    AuxiliaryNames, ComponentTensor, Module, Names, container_bits, without_star,
-};
+use crate::count::module::{AuxiliaryNames, Module, Names, container_bits};
 use crate::count::{AuxiliaryTensor, UnresolvedReason};
 use crate::formats::{Dtype, TensorInfo};
 
@@ -90,16 +88,8 @@ impl<'a> Problem<'a> {
 
     /// Returns the first of the named components that is stored.
     pub(super) fn first(&self, names: Names) -> Option<&'a TensorInfo> {
-        first(self.module, names).map(|(_, tensor)| tensor)
+        self.module.first(names).map(|(_, tensor)| tensor)
     }
-}
-
-/// Returns the first of the named components that is stored. A tensor without elements counts as missing.
-pub(super) fn first<'a>(module: &Module<'a>, names: Names) -> Option<&'a ComponentTensor> {
-    names.iter().find_map(|name| {
-        let found = module.find(without_star(name));
-        found.filter(|(_, tensor)| tensor.elements() != Some(0))
-    })
 }
 
 /// Groups of weights that share a scale.

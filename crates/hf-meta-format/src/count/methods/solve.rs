@@ -182,7 +182,9 @@ impl Attempt<'_> {
         let implied = || divide(ranges.get(pad.side).high, groups()?);
         let multiple = pad.to.or(self.group).or_else(implied);
         let is_padded = |multiple: &u64| ranges.get(pad.side).high.is_multiple_of(*multiple);
-        multiple.filter(is_padded).filter(|_| !pad.unless.is_some_and(|name| module.has(name)))
+        multiple
+            .filter(is_padded)
+            .filter(|_| !pad.unless.is_some_and(|name| module.find(name).is_some()))
     }
 
     /// Restricts the sides by all parts; `None` if they contradict each other.
@@ -262,7 +264,7 @@ impl Attempt<'_> {
             Some(first) => first == length,
             // Without a configuration, the inputs may be any that fill the last group.
             None => {
-                (known.has_dimensions() || pad.to.or(self.group).is_some())
+                (!known.dimensions.lengths.is_empty() || pad.to.or(self.group).is_some())
                     && pad.plausible.is_some_and(|multiple| length.is_multiple_of(multiple))
             }
         };

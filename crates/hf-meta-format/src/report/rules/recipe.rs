@@ -81,9 +81,9 @@ fn find_mismatches(
     configs: &Configs,
     headers: &[(RepoPath, FileHeader)],
 ) -> Option<Mismatches> {
-    let json = standard_json(configs.recipe().unwrap_or(config_json));
+    let json = standard_json(configs.recipe.as_deref().unwrap_or(config_json));
     let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
-    let whole = || configs.recipe().and_then(|_| serde_json::from_slice(&json).ok());
+    let whole = || configs.recipe.as_ref().and_then(|_| serde_json::from_slice(&json).ok());
     let section = config.quantization_sections().next().or_else(whole)?;
     let mut policy = RecipePolicy::new(&section, configs)?;
     // SDNQ leaves small modules as they are.
@@ -168,7 +168,7 @@ fn mismatch(kind: DifferenceKind) -> (MismatchKind, String, String) {
 
 /// Returns the method of a recipe. Recipes without one are those of MLX, or of AutoGPTQ in a separate file.
 fn method(configs: &Configs) -> &str {
-    let unstated = if configs.recipe().is_some() { "gptq" } else { MLX };
+    let unstated = if configs.recipe.is_some() { "gptq" } else { MLX };
     configs.method().unwrap_or(unstated)
 }
 
