@@ -242,7 +242,9 @@ impl CountSums {
         let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);
         let largest = packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();
-        let parameters = ParameterCount::new(&self.groups, self.total);
+        // No row can overflow, because the total is larger and did not.
+        let rows = self.groups.iter().map(|group| (&group.dtype, &group.count));
+        let parameters = ParameterCount::new(rows, self.total);
         let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
             method: named.or(largest).map(str::to_owned),

@@ -153,13 +153,8 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {
 fn find_quantization<'a>(
     sections: impl Iterator<Item = JsonObject<'a>>,
 ) -> Result<Option<QuantizationConfig>, ConfigError> {
-    for section in sections {
-        let found = QuantizationConfig::from_section(&section)?;
-        if !found.is_empty() {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
+    let mut found = sections.map(|section| QuantizationConfig::from_section(&section));
+    found.find(|found| !found.as_ref().is_ok_and(QuantizationConfig::is_empty)).transpose()
 }
 
 #[cfg(test)]

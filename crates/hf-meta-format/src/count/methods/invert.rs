@@ -191,7 +191,7 @@ impl Ranges {
         let Some(grouping) = layout.groups.filter(|_| group.is_none()) else { return Some(()) };
         let groups = self.get(Side::Groups);
         let source = self.source(Side::Groups);
-        self.restrict(grouping.of, Range::at_least(groups.low), source)?;
+        self.restrict(grouping.of, Range { low: groups.low, ..Range::ANY }, source)?;
         let sides = self.get(grouping.of).point().zip(groups.point());
         sides.is_none_or(|(side, groups)| grouping.allows(side, groups)).then_some(())
     }

@@ -360,10 +360,6 @@ impl<'a> ConfiguredMethod<'a> {
     pub(in crate::count) fn new(name: Option<&'a str>) -> Self {
         Self { name, methods: METHODS.iter().filter(|method| method.is_named(name)).collect() }
     }
-
-    fn selects(&self, method: &'static Method) -> bool {
-        self.methods.iter().any(|selected| std::ptr::eq(*selected, method))
-    }
 }
 
 /// Derives the number of weights of a module with the first method that recognizes its components. The method of the
@@ -380,7 +376,8 @@ pub(in crate::count) fn solve(
     schemes: &mut ModuleSchemes<'_, '_>,
 ) -> Result<Option<Solved>, UnresolvedReason> {
     let others = module.tensors.iter().flat_map(|(component, _)| methods_of(component));
-    let others = others.filter(|method| !configured.selects(method)).map(|method| (method, false));
+    let others =
+        others.filter(|method| !method.is_named(configured.name)).map(|method| (method, false));
     let methods = configured.methods.iter().map(|method| (method, true)).chain(others);
     let (mut failed, mut solved) = (None, None);
     for (method, is_configured) in methods {

@@ -103,10 +103,6 @@ impl Range {
         Self { low: length, high: length }
     }
 
-    pub(super) const fn at_least(low: u64) -> Self {
-        Self { low, high: u64::MAX }
-    }
-
     /// Returns the length, if it is known.
     pub(super) fn point(self) -> Option<u64> {
         (self.low == self.high).then_some(self.low)
@@ -210,7 +206,7 @@ impl Term {
                 return fits.then_some(Range::ANY);
             }
             Self::Divisor(_) => return Some(Range::ANY),
-            Self::AtMost(_) => return Some(Range::at_least(dimension)),
+            Self::AtMost(_) => return Some(Range { low: dimension, ..Range::ANY }),
             Self::Plus(_, number) => return dimension.checked_sub(number).map(Range::exactly),
             Self::RoundUp(_, number) => {
                 let low = dimension.checked_sub(number)? + 1;
