@@ -107,7 +107,9 @@ impl CountSums {
             _ if name.is_bias() => self.biases.add(name, tensor, group),
             _ => Some(group),
         };
-        decided.into_iter().for_each(|group| self.add_to_groups(group));
+        if let Some(group) = decided {
+            self.add_to_groups(group);
+        }
         Ok(())
     }
 
@@ -234,7 +236,9 @@ impl CountSums {
         self.leave_out_copies();
         let mut groups = std::mem::take(&mut self.groups);
         groups.sort_unstable();
-        groups.into_iter().for_each(|group| self.add_to_groups(group));
+        for group in groups {
+            self.add_to_groups(group);
+        }
         let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
         self.kinds.sort_unstable_by(|one, other| {
             (&one.packing, &one.components).cmp(&(&other.packing, &other.components))

@@ -184,7 +184,7 @@ impl Attempt<'_> {
         let is_padded = |multiple: &u64| ranges.get(pad.side).high.is_multiple_of(*multiple);
         multiple
             .filter(is_padded)
-            .filter(|_| !pad.unless.is_some_and(|name| module.find(name).is_some()))
+            .filter(|_| pad.unless.is_none_or(|name| module.find(name).is_none()))
     }
 
     /// Restricts the sides by all parts; `None` if they contradict each other.
