@@ -74,18 +74,18 @@ macro_rules! text_type {
 
 /// Defines an enum whose values have names.
 macro_rules! named_enum {
-    ($(#[$docs:meta])* $type:ident { $($(#[$variant_docs:meta])* $variant:ident $name:literal,)+ }) => {
+    ($(#[$docs:meta])* $vis:vis $type:ident { $($(#[$variant_docs:meta])* $variant:ident $name:literal,)+ }) => {
         $(#[$docs])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
-        pub enum $type {
+        $vis enum $type {
             $($(#[$variant_docs])* $variant,)+
         }
 
         impl $type {
             /// Returns the name of the value.
             #[must_use]
-            pub fn name(self) -> &'static str {
+            $vis fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }

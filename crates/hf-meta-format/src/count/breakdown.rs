@@ -84,7 +84,7 @@ pub struct ModuleKind {
 }
 
 /// Tensors of one dtype that were counted in the same way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct TensorGroup {
     /// The dtype of the tensors.

@@ -133,7 +133,7 @@ impl fmt::Display for Packing {
 
 named_enum! {
     /// The kind of a tensor that is needed to unpack quantized weights but contains no weights itself.
-    AuxiliaryTensor {
+    pub AuxiliaryTensor {
         /// The scaling factors of the values in a block.
         Scale "scale",
         /// The zero points of the values in a block.
@@ -162,7 +162,7 @@ named_enum! {
     /// separate group, except for copies of weights that are counted themselves. It is recognized by its name and, if a
     /// weight could have the same name, by its shape. The persistent buffers of `transformers` 5.23 and `diffusers` 0.42
     /// have these names.
-    Buffer {
+    pub Buffer {
         /// The mask of an attention layer, such as `attn.bias` in gpt2.
         AttentionMask "attention mask",
         /// The decay of linear attention, as in `MiniMax`.

@@ -139,7 +139,7 @@ impl Counter {
         let configs = self.configs.unwrap_or_default();
         // Otherwise the configuration is not read, or is of another model.
         let expected = Some(&configs).filter(|_| needs_config);
-        let expected = expected.map(ExpectedWeights::new).unwrap_or_default();
+        let expected = expected.and_then(ExpectedWeights::new);
         let mut solver = Solver::new(&configs, &self.shapes, expected, self.siblings, self.sums);
         self.pending.for_each_module(|module| solver.add_module(module))?;
         let (sums, expected) = solver.finish()?;

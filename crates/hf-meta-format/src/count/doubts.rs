@@ -57,7 +57,7 @@ pub(super) struct Siblings {
 impl Siblings {
     /// Adds the path of a tensor that is neither a scalar nor a buffer.
     pub(super) fn add_tensor(&mut self, name: &str, module: &str, component: &Component) {
-        if matches!(component.role, Role::QuantizerState(_)) {
+        if component.role == Role::QuantizerState {
             return;
         }
         // The module of a suffix, as in `gate.global_scale`, may not exist.
@@ -224,7 +224,7 @@ impl ShapeCheck {
     }
 
     /// Compares one tensor of each shape with the configuration.
-    pub(super) fn compare_with(&mut self, expected: &mut ExpectedWeights<'_>) {
+    pub(super) fn compare_with(&mut self, mut expected: ExpectedWeights<'_>) {
         for (shape, tensors) in &mut self.tensors {
             let (module, component) = split(&tensors.example);
             let first = shape.sides.iter().position(|side| *side > 0).unwrap_or_default();
@@ -276,11 +276,8 @@ impl ShapeCheck {
 
 /// The integers that are counted as stored. Their names belong to no known method.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Integers(Option<IntegerSums>);
-
-#[derive(Clone, Debug)]
-struct IntegerSums {
-    found: UnresolvedModules,
+pub(super) struct Integers {
+    found: Option<UnresolvedModules>,
     bytes: u64,
     /// True for a long vector of bytes, which may be a file, such as a tokenizer.
     has_file: bool,
@@ -292,15 +289,11 @@ impl Integers {
     pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo) {
         const MIN_FILE: u64 = 65_536;
 
-        let new = || {
-            let found = UnresolvedModules::new(UnresolvedReason::SuspectedPacking);
-            IntegerSums { found, bytes: 0, has_file: false }
-        };
-        let sums = self.0.get_or_insert_with(new);
+        let new = || UnresolvedModules::new(UnresolvedReason::SuspectedPacking);
         let elements = tensor.elements().unwrap_or_default();
-        sums.found.add(name, elements);
-        sums.bytes = sums.bytes.saturating_add(tensor.byte_length());
-        sums.has_file |=
+        self.found.get_or_insert_with(new).add(name, elements);
+        self.bytes = self.bytes.saturating_add(tensor.byte_length());
+        self.has_file |=
             tensor.dtype == Dtype::U8 && tensor.shape.len() == 1 && elements >= MIN_FILE;
     }
 
@@ -309,9 +302,10 @@ impl Integers {
         const MIN_TENSORS: u64 = 4;
         const MIN_SHARE: u64 = 4;
 
-        let IntegerSums { found, bytes, has_file } = self.0?;
         // Each bit may be a weight.
-        let is_large = bytes.saturating_mul(8).saturating_mul(MIN_SHARE) > parameters;
-        (has_file || found.modules >= MIN_TENSORS && is_large).then_some(found)
+        let is_large = self.bytes.saturating_mul(8).saturating_mul(MIN_SHARE) > parameters;
+        let is_certain =
+            |found: &UnresolvedModules| self.has_file || found.modules >= MIN_TENSORS && is_large;
+        self.found.filter(is_certain)
     }
 }

@@ -11,10 +11,8 @@ use crate::base::json_object::JsonObject;
 use crate::tables::layout::ModelLayout;
 
 /// The number of weights of each module, by the layout of the model.
-#[derive(Default)]
 pub(super) struct ExpectedWeights<'a> {
-    /// The layout; `None` if the architecture is unknown.
-    layout: Option<ModelLayout<'a>>,
+    layout: ModelLayout<'a>,
     /// The start of the names of all modules but the head. Files of other model classes have no head.
     prefix: &'static str,
     has_head: bool,
@@ -25,11 +23,8 @@ pub(super) struct ExpectedWeights<'a> {
 }
 
 impl<'a> ExpectedWeights<'a> {
-    pub(super) fn new(configs: &'a Configs) -> Self {
-        Self::find(configs).unwrap_or_default()
-    }
-
-    fn find(configs: &'a Configs) -> Option<Self> {
+    /// Returns `None` if the architecture is unknown.
+    pub(super) fn new(configs: &'a Configs) -> Option<Self> {
         let object: JsonObject<'_> = serde_json::from_slice(configs.json.as_deref()?).ok()?;
         let classes: Vec<String> = object.get("architectures").unwrap_or_default();
         let layout = ModelLayout::new(&object.get::<String>("model_type")?, object)?;
@@ -41,42 +36,33 @@ impl<'a> ExpectedWeights<'a> {
         let excludes_biases =
             scopes.map(|scope| !has_code && excludes_biases(&scope.object)).collect();
         let known = HashMap::new();
-        Some(Self { layout: Some(layout), prefix, has_head, excludes_biases, known })
-    }
-
-    /// Returns whether the architecture is known.
-    pub(super) fn is_known(&self) -> bool {
-        self.layout.is_some()
+        Some(Self { layout, prefix, has_head, excludes_biases, known })
     }
 
     /// Returns the entry of a module, and the number of its layer.
     fn find_entry(&self, module: &str) -> Option<(usize, u32)> {
-        let layout = self.layout.as_ref()?;
-        let inside = module.strip_prefix(self.prefix).and_then(|path| layout.find(path, false));
-        let head = || layout.find(module, true).filter(|_| self.has_head);
+        let inside = module.strip_prefix(self.prefix);
+        let inside = inside.and_then(|path| self.layout.find(path, false));
+        let head = || self.layout.find(module, true).filter(|_| self.has_head);
         inside.or_else(head).map(|(entry, place)| (entry, place[0]))
     }
 
     /// Returns the number of weights of a module; `None` if the configuration does not imply it.
     pub(super) fn of_module(&mut self, module: &str) -> Option<u64> {
         let (entry, layer) = self.find_entry(module)?;
-        let layout = self.layout.as_mut()?;
-        let weights = || weights(layout, entry, layer);
+        let weights = || weights(&mut self.layout, entry, layer);
         *self.known.entry((entry, layer)).or_insert_with(weights)
     }
 
     /// Returns whether all models of the architecture store a module, whatever their configuration says.
     pub(super) fn requires(&self, module: &str) -> bool {
-        let found = self.layout.as_ref().zip(self.find_entry(module));
-        found.is_some_and(|(layout, (entry, _))| layout.entries[entry].is_required)
+        self.find_entry(module).is_some_and(|(entry, _)| self.layout.entries[entry].is_required)
     }
 
     /// Returns whether a module has no bias, whatever is stored.
     pub(super) fn excludes_bias(&self, module: &str) -> bool {
-        let (Some(layout), Some((entry, _))) = (&self.layout, self.find_entry(module)) else {
-            return false;
-        };
-        let entry = &layout.entries[entry];
+        let Some((entry, _)) = self.find_entry(module) else { return false };
+        let entry = &self.layout.entries[entry];
         // The table has no biases of lists, and a module with sides of a nested model may follow the keys of either.
         let is_certain = !entry.has_bias && !entry.is_list && !entry.formulas.contains('.');
         is_certain
@@ -149,11 +135,8 @@ mod tests {
         for (config, class, module, expected) in cases {
             let json = format!(r#"{{{config},"architectures":["{class}"]}}"#);
             let configs = Configs::from_config_json(json.as_bytes()).unwrap();
-            assert_eq!(
-                ExpectedWeights::new(&configs).of_module(module),
-                expected,
-                "{class} {module}"
-            );
+            let found = ExpectedWeights::new(&configs).and_then(|mut all| all.of_module(module));
+            assert_eq!(found, expected, "{class} {module}");
         }
     }
 
@@ -166,7 +149,7 @@ mod tests {
             let json = format!(r#"{{"model_type":"{model_type}"}}"#);
             let configs = Configs::from_config_json(json.as_bytes()).unwrap();
             assert_eq!(
-                ExpectedWeights::new(&configs).requires("lm_head"),
+                ExpectedWeights::new(&configs).is_some_and(|expected| expected.requires("lm_head")),
                 is_required,
                 "{model_type}"
             );
@@ -184,7 +167,7 @@ mod tests {
             part("janus_vision_model"),
         );
         let configs = Configs::from_config_json(json.as_bytes()).unwrap();
-        let expected = ExpectedWeights::new(&configs);
+        let expected = ExpectedWeights::new(&configs).unwrap();
         let excludes = |module| expected.excludes_bias(&format!("model.{module}"));
         assert!(excludes("language_model.layers.0.mlp.up_proj"));
         assert!(!excludes("aligner.hidden_layers.0"));
@@ -199,7 +182,7 @@ mod tests {
             let text = format!(r#"{{"model_type":"kimi_k2","num_hidden_layers":2{text}}}"#);
             let json = format!(r#"{{"model_type":"kimi_k25"{outer},"text_config":{text}}}"#);
             let configs = Configs::from_config_json(json.as_bytes()).unwrap();
-            let expected = ExpectedWeights::new(&configs);
+            let expected = ExpectedWeights::new(&configs).unwrap();
             expected.excludes_bias("language_model.model.layers.1.mlp.experts.3.up_proj")
         };
         assert!(excludes("", OFF));

@@ -23,6 +23,8 @@ pub(crate) struct Component {
     pub(crate) name: &'static str,
     pub(super) is_suffix: bool,
     pub(crate) role: Role,
+    /// The kind of a tensor that contains no weights.
+    pub(super) kind: Option<AuxiliaryTensor>,
 }
 
 /// The role of a component in its module.
@@ -33,36 +35,13 @@ pub(crate) enum Role {
     /// The weights, with several in one element.
     PackedWeights,
     /// A tensor that is needed to unpack the weights.
-    Auxiliary(AuxiliaryTensor),
+    Auxiliary,
     /// A tensor that is needed to unpack the weights, under a name that unquantized models use, too.
-    AmbiguousAuxiliary(AuxiliaryTensor),
+    AmbiguousAuxiliary,
     /// A tensor that is auxiliary in every quantized model, even in modules without packed weights.
-    AlwaysAuxiliary(AuxiliaryTensor),
+    AlwaysAuxiliary,
     /// A tensor that only quantizers store, even next to weights that are not packed.
-    QuantizerState(AuxiliaryTensor),
-}
-
-impl Role {
-    /// Returns whether the tensor contains weights, packed or not.
-    pub(crate) fn is_weights(self) -> bool {
-        matches!(self, Self::PlainWeights | Self::PackedWeights)
-    }
-
-    /// Returns the kind of a tensor that contains no weights.
-    pub(super) fn kind(self) -> Option<AuxiliaryTensor> {
-        match self {
-            Self::PlainWeights | Self::PackedWeights => None,
-            Self::Auxiliary(kind)
-            | Self::AmbiguousAuxiliary(kind)
-            | Self::AlwaysAuxiliary(kind)
-            | Self::QuantizerState(kind) => Some(kind),
-        }
-    }
-
-    /// Returns whether the tensor is auxiliary in every quantized model.
-    pub(super) fn is_always_auxiliary(self) -> bool {
-        matches!(self, Self::AlwaysAuxiliary(_) | Self::QuantizerState(_))
-    }
+    QuantizerState,
 }
 
 /// Components are equal if their positions are. Numbers are faster to compare than names, once per tensor.
@@ -85,12 +64,17 @@ impl Component {
 
     /// Returns whether the tensor contains weights, packed or not.
     pub(crate) fn is_weights(&self) -> bool {
-        self.role.is_weights()
+        self.kind.is_none()
     }
 
     /// Returns whether a tensor with this name is a reason to request `config.json`.
     pub(super) fn needs_config(&self) -> bool {
-        matches!(self.role, Role::PackedWeights | Role::Auxiliary(_) | Role::AlwaysAuxiliary(_))
+        matches!(self.role, Role::PackedWeights | Role::Auxiliary | Role::AlwaysAuxiliary)
+    }
+
+    /// Returns whether the tensor is auxiliary in every quantized model.
+    pub(super) fn is_always_auxiliary(&self) -> bool {
+        matches!(self.role, Role::AlwaysAuxiliary | Role::QuantizerState)
     }
 
     /// Returns the module of a tensor, or `None` if the tensor has a different name.
@@ -128,14 +112,15 @@ pub(crate) struct Module<'a> {
 pub(crate) type ComponentTensor = (&'static Component, TensorInfo);
 
 impl<'a> Module<'a> {
+    /// Returns the first of the named components that is stored. A tensor without elements counts as missing.
+    pub(super) fn first(&self, names: Names) -> Option<&'a ComponentTensor> {
+        let mut stored = names.iter().filter_map(|name| self.find(without_star(name)));
+        stored.find(|(_, tensor)| tensor.elements() != Some(0))
+    }
+
     /// Returns the component with a name, and its tensor.
     pub(super) fn find(&self, name: &str) -> Option<&'a ComponentTensor> {
         self.tensors.iter().find(|(component, _)| component.name == name)
-    }
-
-    /// Returns whether the module has a component.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.find(name).is_some()
     }
 }
 

@@ -30,12 +30,12 @@ impl ComponentIndex {
             (!name.is_empty(), usize::MAX - without_star(name).len(), *name)
         });
         names.dedup_by_key(|(name, ..)| *name);
-        let patterns = names.iter().map(|(name, _)| NamePattern::new(name));
+        let patterns = names.iter().map(|(name, ..)| NamePattern::new(name));
         let numbered = patterns.filter(|pattern| !pattern.numbers.is_empty());
         let numbered = numbered.map(|pattern| pattern.text).collect();
-        let components = names.into_iter().zip(0..).map(|((name, role), index)| {
+        let components = names.into_iter().zip(0..).map(|((name, role, kind), index)| {
             let is_suffix = name.starts_with('*');
-            Component { index, name: without_star(name), is_suffix, role }
+            Component { index, name: without_star(name), is_suffix, role, kind }
         });
         Self { components: components.collect(), numbered }
     }
@@ -321,12 +321,12 @@ mod tests {
     /// The index keeps only one of several components with the same name.
     #[test]
     fn methods_agree_on_the_role_of_a_name() {
-        for (name, role) in all_names() {
+        for (name, role, kind) in all_names() {
             let is_same = |found: &&Component| {
                 found.name == without_star(name) && found.is_suffix == name.starts_with('*')
             };
             let found = components().iter().find(is_same).unwrap();
-            assert_eq!(found.role, role, "{name}");
+            assert_eq!((found.role, found.kind), (role, kind), "{name}");
         }
     }
 

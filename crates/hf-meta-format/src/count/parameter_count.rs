@@ -6,11 +6,12 @@ use std::iter::Sum;
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
-use super::TensorGroup;
 use crate::formats::{Dtype, clip};
 
 /// Totals over the tensors of one dtype.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[non_exhaustive]
 pub struct DtypeCount {
     /// The number of tensors, including scalars.
@@ -68,12 +69,14 @@ pub struct ParameterCount {
 }
 
 impl ParameterCount {
-    /// Creates a count from groups of tensors and their total.
-    pub(super) fn new(groups: &[TensorGroup], total: DtypeCount) -> Self {
+    /// Creates a count from parts of rows and their total.
+    pub(super) fn new<'a>(
+        rows: impl Iterator<Item = (&'a Dtype, &'a DtypeCount)>,
+        total: DtypeCount,
+    ) -> Self {
         let mut by_dtype = BTreeMap::<Dtype, DtypeCount>::new();
-        for TensorGroup { dtype, count, .. } in groups {
+        for (dtype, count) in rows {
             let row = by_dtype.entry(dtype.clone()).or_default();
-            // Cannot overflow: the total is larger and did not.
             *row = row.saturating_add(count);
         }
         Self { by_dtype, total }
@@ -132,13 +135,9 @@ impl<'a> IntoIterator for &'a ParameterCount {
 /// ```
 impl<'a> Sum<&'a Self> for ParameterCount {
     fn sum<I: Iterator<Item = &'a Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |mut sum, count| {
-            for (dtype, row) in &count.by_dtype {
-                let sum = sum.by_dtype.entry(dtype.clone()).or_default();
-                *sum = sum.saturating_add(row);
-            }
-            Self { total: sum.total.saturating_add(&count.total), ..sum }
-        })
+        let counts: Vec<_> = counts.collect();
+        let total = counts.iter().map(|count| count.total).sum();
+        Self::new(counts.into_iter().flat_map(Self::rows), total)
     }
 }
 

@@ -18,7 +18,8 @@ use crate::formats::TensorInfo;
 pub(super) struct Solver<'a> {
     schemes: Schemes<'a>,
     known: KnownSides<'a>,
-    expected: ExpectedWeights<'a>,
+    /// `None` if the architecture is unknown.
+    expected: Option<ExpectedWeights<'a>>,
     method: ConfiguredMethod<'a>,
     sums: CountSums,
     /// Tensors whose class depends on whether the model is quantized.
@@ -44,7 +45,7 @@ impl<'a> Solver<'a> {
     pub(super) fn new(
         configs: &'a Configs,
         shapes: &'a MetadataShapes,
-        expected: ExpectedWeights<'a>,
+        expected: Option<ExpectedWeights<'a>>,
         siblings: Siblings,
         sums: CountSums,
     ) -> Self {
@@ -89,7 +90,8 @@ impl<'a> Solver<'a> {
         if module.tensors.windows(2).any(|tensors| tensors[0].0 == tensors[1].0) {
             return self.add_unresolved(module, UnresolvedReason::ConflictingComponents);
         }
-        self.known.expected = self.expected.of_module(module.name);
+        self.known.expected =
+            self.expected.as_mut().and_then(|expected| expected.of_module(module.name));
         match self.solve(module) {
             Ok(Some(_)) if self.schemes.is_exhausted() => {
                 self.add_unresolved(module, UnresolvedReason::TooComplex)
@@ -99,10 +101,9 @@ impl<'a> Solver<'a> {
                 self.add_unresolved(module, UnresolvedReason::UnknownComponents)
             }
             Err(reason) if self.is_packed(module) => self.add_unresolved(module, reason),
-            Ok(None) | Err(_) => module
-                .tensors
-                .iter()
-                .try_for_each(|(component, tensor)| self.add_unsolved(module, component, tensor)),
+            Ok(None) | Err(_) => {
+                module.tensors.iter().try_for_each(|stored| self.add_unsolved(module.name, stored))
+            }
         }
     }
 
@@ -118,7 +119,7 @@ impl<'a> Solver<'a> {
             Role::PackedWeights => {
                 container_bits(&tensor.dtype).is_some() || is_configured(component)
             }
-            Role::Auxiliary(_) => true,
+            Role::Auxiliary => true,
             _ => false,
         })
     }
@@ -126,18 +127,21 @@ impl<'a> Solver<'a> {
     fn add_solved(&mut self, module: &Module<'_>, solved: &Solved) -> Result<(), CountOverflow> {
         self.is_quantized = true;
         self.sums.add_kind(module, solved);
-        for (component, tensor) in module.tensors {
-            let used = if *component == solved.weights {
+        for stored in module.tensors {
+            let used = if stored.0 == solved.weights {
                 Some(TensorUse::Weights(solved.parameters, solved.packing))
             } else {
-                solved.auxiliary(component).map(TensorUse::Auxiliary)
+                solved.auxiliary(stored.0).map(TensorUse::Auxiliary)
             };
             match used {
-                Some(used) => self.add(module.name, component, tensor, used)?,
-                None => self.add_unsolved(module, component, tensor)?,
+                Some(used) => self.add(module.name, stored, used)?,
+                None => self.add_unsolved(module.name, stored)?,
             }
         }
-        if self.sums.biases.has(module.name) && self.expected.excludes_bias(module.name) {
+        if let Some(expected) = &self.expected
+            && self.sums.biases.has(module.name)
+            && expected.excludes_bias(module.name)
+        {
             self.sums.biases.leave_out(module.name);
         }
         if self.known.expected.is_some_and(|expected| expected != solved.parameters) {
@@ -156,12 +160,12 @@ impl<'a> Solver<'a> {
     ) -> Result<(), CountOverflow> {
         self.is_quantized = true;
         let mut elements = 0_u64;
-        for (component, tensor) in module.tensors {
-            let used = component.role.kind().map_or(TensorUse::Unresolved, TensorUse::Auxiliary);
+        for stored @ (component, tensor) in module.tensors {
+            let used = component.kind.map_or(TensorUse::Unresolved, TensorUse::Auxiliary);
             if component.is_weights() {
                 elements = elements.saturating_add(tensor.elements().unwrap_or_default());
             }
-            self.add(module.name, component, tensor, used)?;
+            self.add(module.name, stored, used)?;
         }
         self.sums.add_unresolved(module.name, reason, elements);
         Ok(())
@@ -170,26 +174,25 @@ impl<'a> Solver<'a> {
     /// Adds a component of a module without packed weights.
     fn add_unsolved(
         &mut self,
-        module: &Module<'_>,
-        component: &'static Component,
-        tensor: &TensorInfo,
+        module: &str,
+        stored: &ComponentTensor,
     ) -> Result<(), CountOverflow> {
+        let (component, tensor) = stored;
         let may_be_packed = component.is_plain() || component.needs_config();
         let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
         // Scales of a matrix, whose packed weights are missing or have an unexpected dtype.
-        let is_orphan = matches!(component.role, Role::Auxiliary(_)) && tensor.shape.len() > 1;
-        if is_integer || is_orphan || component.role.is_always_auxiliary() {
-            let pushed = self.undecided.push(module.name, component, tensor);
-            return pushed.ok_or_else(|| CountOverflow::new(module.name));
+        let is_orphan = component.role == Role::Auxiliary && tensor.shape.len() > 1;
+        if is_integer || is_orphan || component.is_always_auxiliary() {
+            let pushed = self.undecided.push(module, component, tensor);
+            return pushed.ok_or_else(|| CountOverflow::new(module));
         }
-        self.add(module.name, component, tensor, TensorUse::Stored(None))
+        self.add(module, stored, TensorUse::Stored(None))
     }
 
     fn add(
         &mut self,
         module: &str,
-        component: &Component,
-        tensor: &TensorInfo,
+        (component, tensor): &ComponentTensor,
         used: TensorUse,
     ) -> Result<(), CountOverflow> {
         if !component.is_weights() {
@@ -206,44 +209,34 @@ impl<'a> Solver<'a> {
     }
 
     /// Classifies the undecided tensors, now that it is known whether the model is quantized.
-    pub(super) fn finish(mut self) -> Result<(CountSums, ExpectedWeights<'a>), CountOverflow> {
+    pub(super) fn finish(
+        mut self,
+    ) -> Result<(CountSums, Option<ExpectedWeights<'a>>), CountOverflow> {
         let undecided = std::mem::take(&mut self.undecided);
         undecided.for_each_module(|module| {
-            module.tensors.iter().try_for_each(|(component, tensor)| {
-                let used = self.undecided_use(module.name, component, tensor);
-                self.add(module.name, component, tensor, used)
+            module.tensors.iter().try_for_each(|stored| {
+                let used = self.undecided_use(module.name, stored);
+                self.add(module.name, stored, used)
             })
         })?;
         self.sums.add_doubts(self.siblings.found);
         Ok((self.sums, self.expected))
     }
 
-    fn undecided_use(
-        &mut self,
-        module: &str,
-        component: &Component,
-        tensor: &TensorInfo,
-    ) -> TensorUse {
+    fn undecided_use(&mut self, module: &str, (component, tensor): &ComponentTensor) -> TensorUse {
         let stored = TensorUse::Stored(None);
-        let reason = match component.role {
+        let is_auxiliary = component.role == Role::QuantizerState
+            || component.role == Role::AlwaysAuxiliary && self.is_quantized;
+        // Integers with other names are as likely to be tables or masks as weights.
+        let may_be_table =
+            component.is_bare() && !(is_matrix(tensor) && (self.is_quantized || is_stack(tensor)));
+        let reason = match component.kind {
             _ if stored.class(tensor) != CountedAs::AsStored => return stored,
-            Role::QuantizerState(kind) => return TensorUse::Auxiliary(kind),
-            Role::AlwaysAuxiliary(kind) if self.is_quantized => {
-                return TensorUse::Auxiliary(kind);
-            }
-            // Integers with other names are as likely to be tables or masks as weights.
-            Role::PlainWeights
-                if component.is_bare()
-                    && !(is_matrix(tensor) && (self.is_quantized || is_stack(tensor))) =>
-            {
-                return stored;
-            }
-            Role::AlwaysAuxiliary(_) => return stored,
+            Some(kind) if is_auxiliary => return TensorUse::Auxiliary(kind),
+            _ if may_be_table || component.role == Role::AlwaysAuxiliary => return stored,
             // Auxiliary components are scales or packed zero points without their weights.
             _ if self.is_quantized => UnresolvedReason::UnknownComponents,
-            role if role.is_weights() && may_be_packed(tensor) => {
-                UnresolvedReason::SuspectedPacking
-            }
+            None if may_be_packed(tensor) => UnresolvedReason::SuspectedPacking,
             _ => return stored,
         };
         self.sums.add_unresolved(module, reason, tensor.elements().unwrap_or_default());
@@ -254,8 +247,8 @@ impl<'a> Solver<'a> {
 impl Solved {
     /// Returns the kind of auxiliary tensor that a component is; `None` if it contains weights.
     fn auxiliary(&self, component: &Component) -> Option<AuxiliaryTensor> {
-        let is_own = component.role.is_always_auxiliary() || self.method.has(component);
-        component.role.kind().filter(|_| is_own)
+        let is_own = component.is_always_auxiliary() || self.method.has(component);
+        component.kind.filter(|_| is_own)
     }
 }
 
@@ -308,13 +301,8 @@ mod tests {
             (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
         });
         let is_too_complex = |has_steps: bool| {
-            let mut solver = Solver::new(
-                &configs,
-                &shapes,
-                ExpectedWeights::default(),
-                Siblings::default(),
-                CountSums::default(),
-            );
+            let mut solver =
+                Solver::new(&configs, &shapes, None, Siblings::default(), CountSums::default());
             if !has_steps {
                 solver.schemes.exhaust();
             }

@@ -47,6 +47,22 @@ struct StoredEmbedding {
     group: TensorGroup,
 }
 
+impl StoredEmbedding {
+    /// Keeps the larger of two embeddings, and returns the group of the other one. Of equal ones, the first is kept.
+    fn keep_larger(
+        largest: &mut Option<Self>,
+        name: &TensorName<'_>,
+        group: TensorGroup,
+    ) -> Option<TensorGroup> {
+        let is_smaller = |known: &Self| known.group.count.parameters < group.count.parameters;
+        if !largest.as_ref().is_none_or(is_smaller) {
+            return Some(group);
+        }
+        let found = Self { name: clip(name.name), group };
+        largest.replace(found).map(|smaller| smaller.group)
+    }
+}
+
 impl CountSums {
     /// Adds a tensor that is not counted, so that its name does not matter; `None` if a sum overflows.
     pub(super) fn add_uncounted(&mut self, tensor: &TensorInfo, used: TensorUse) -> Option<()> {
@@ -85,26 +101,13 @@ impl CountSums {
             self.integers.add(name.name, tensor);
         }
         // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.
-        let largest = match embedding.filter(|_| !name.split().1.is_bare()) {
-            Some(Embedding::Input) => &mut self.input,
-            Some(Embedding::Output) => &mut self.output,
-            Some(Embedding::LookupTable) | None if name.is_bias() => {
-                if let Some(group) = self.biases.add(name, tensor, group) {
-                    self.add_to_groups(group);
-                }
-                return Ok(());
-            }
-            Some(Embedding::LookupTable) | None => {
-                self.add_to_groups(group);
-                return Ok(());
-            }
+        let decided = match embedding.filter(|_| !name.split().1.is_bare()) {
+            Some(Embedding::Input) => StoredEmbedding::keep_larger(&mut self.input, name, group),
+            Some(Embedding::Output) => StoredEmbedding::keep_larger(&mut self.output, name, group),
+            _ if name.is_bias() => self.biases.add(name, tensor, group),
+            _ => Some(group),
         };
-        let found = StoredEmbedding { name: clip(name.name), group };
-        let smaller = match largest {
-            Some(known) if known.group.count.parameters >= parameters => Some(found),
-            _ => largest.replace(found),
-        };
-        if let Some(StoredEmbedding { group, .. }) = smaller {
+        if let Some(group) = decided {
             self.add_to_groups(group);
         }
         Ok(())
@@ -130,28 +133,20 @@ impl CountSums {
 
     /// Adds a solved module to the sums of its kind, unless there are too many kinds.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
-        let is_kind = |kind: &ModuleKind| {
-            let components = kind.components.iter().map(|(name, dtype)| (*name, dtype));
-            let tensors = module.tensors.iter();
-            kind.packing == solved.packing
-                && components.eq(tensors.map(|(component, tensor)| (component.name, &tensor.dtype)))
-        };
+        let components = module.tensors.iter();
+        let components: Vec<_> =
+            components.map(|(found, tensor)| (found.name, tensor.dtype.clone())).collect();
+        let is_kind =
+            |kind: &ModuleKind| kind.packing == solved.packing && kind.components == components;
         let index = self.kinds.iter().position(is_kind).unwrap_or(self.kinds.len());
         if index == CountBreakdown::MAX_MODULE_KINDS {
             return;
         }
         if index == self.kinds.len() {
-            let tensors = module.tensors.iter();
-            self.kinds.push(ModuleKind {
-                packing: solved.packing,
-                evidence: solved.evidence,
-                components: tensors
-                    .map(|(found, tensor)| (found.name, tensor.dtype.clone()))
-                    .collect(),
-                modules: 0,
-                elements: 0,
-                parameters: 0,
-            });
+            let Solved { packing, evidence, .. } = *solved;
+            let (modules, elements, parameters) = (0, 0, 0);
+            let kind = ModuleKind { packing, evidence, components, modules, elements, parameters };
+            self.kinds.push(kind);
         }
         let kind = &mut self.kinds[index];
         kind.modules += 1;
@@ -217,12 +212,15 @@ impl CountSums {
     pub(super) fn finish(
         mut self,
         configs: &Configs,
-        mut expected: ExpectedWeights<'_>,
+        expected: Option<ExpectedWeights<'_>>,
         needs_config: bool,
         is_self_describing: bool,
     ) -> (ParameterCount, CountBreakdown) {
-        if expected.is_known() {
-            self.shapes.compare_with(&mut expected);
+        let head = self.output.as_ref().zip(expected.as_ref());
+        let has_own_head =
+            head.is_some_and(|(head, expected)| expected.requires(module_of(&head.name)));
+        if let Some(expected) = expected {
+            self.shapes.compare_with(expected);
         }
         let is_confirmed = self.shapes.is_confirmed();
         if !is_self_describing {
@@ -231,8 +229,7 @@ impl CountSums {
             self.add_doubts(integers.into_iter().chain(shapes));
         }
         // Some classes do not tie their head, whatever the key says.
-        let is_own = |output: &StoredEmbedding| expected.requires(module_of(&output.name));
-        let is_tied = configs.is_tied && !self.output.as_ref().is_some_and(is_own);
+        let is_tied = configs.is_tied && !has_own_head;
         let tied_output = if is_tied { self.tied_output(needs_config) } else { None };
         let table = self.add_embeddings();
         for (mut biases, class) in std::mem::take(&mut self.biases).finish() {
@@ -242,16 +239,11 @@ impl CountSums {
             self.groups.push(biases);
         }
         self.leave_out_copies();
-        self.groups.sort_by(|TensorGroup { dtype, counted_as, buffer, .. }, other| {
-            (dtype, counted_as, buffer).cmp(&(&other.dtype, &other.counted_as, &other.buffer))
-        });
-        self.groups.dedup_by(|added, group| {
-            let is_like = added.is_like(group);
-            if is_like {
-                group.count = group.count.saturating_add(&added.count);
-            }
-            is_like
-        });
+        let mut groups = std::mem::take(&mut self.groups);
+        groups.sort_unstable();
+        for group in groups {
+            self.add_to_groups(group);
+        }
         let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
         self.kinds.sort_unstable_by(|one, other| {
             (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
@@ -259,7 +251,9 @@ impl CountSums {
         let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);
         let largest = packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();
-        let parameters = ParameterCount::new(&self.groups, self.total);
+        // No row can overflow, because the total is larger and did not.
+        let rows = self.groups.iter().map(|group| (&group.dtype, &group.count));
+        let parameters = ParameterCount::new(rows, self.total);
         let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
             method: named.or(largest).map(str::to_owned),

@@ -188,7 +188,7 @@ impl HeaderError {
 
 named_enum! {
     /// The actual format of a file with an unexpected format, detected from its first eight bytes.
-    DetectedFormat {
+    pub DetectedFormat {
         /// A Git LFS pointer, the text file that Git stores in place of a large file.
         GitLfsPointer "a Git LFS pointer",
         /// A web page, such as a login or error page.

@@ -20,7 +20,7 @@ macro_rules! named_values {
     ($(#[$docs:meta])* $type:ident {
         $($(#[$variant_docs:meta])* $variant:ident $name:literal $($alias:literal)*,)+
     }) => {
-        named_enum! { $(#[$docs])* $type { $($(#[$variant_docs])* $variant $name,)+ } }
+        named_enum! { $(#[$docs])* pub $type { $($(#[$variant_docs])* $variant $name,)+ } }
 
         impl $type {
             /// All values.

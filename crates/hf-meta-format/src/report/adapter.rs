@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
+use crate::base::ordered::Ordered;
 use crate::formats::{FileHeader, Headers, RepoPath, TensorInfo, all_tensors, clip};
 
 /// The maximum number of names in a list of a configuration.
@@ -206,7 +207,7 @@ impl<'a> AdapterModules<'a> {
         let modules: BTreeMap<_, _> = parts
             .into_iter()
             .filter_map(|(place, parts)| Some((place, AdaptedModule::new(parts)?)))
-            .collect();
+            .ordered();
         let merged = modules.keys().filter(|(module, _)| stored.contains(module)).count();
         (merged * 2 <= modules.len()).then_some(Self { modules, uncertain })
     }
@@ -289,7 +290,7 @@ pub(super) fn configs<'a>(json: Option<&'a [u8]>, headers: &'a Headers) -> Vec<A
         BTreeSet::from([String::new()])
     } else {
         let keys = whole.entries().filter_map(|(key, _)| key.split_once('.'));
-        keys.map(|(component, _)| format!("{component}.")).collect()
+        keys.map(|(component, _)| format!("{component}.")).ordered()
     };
     let whole = Rc::new(whole);
     let config = |prefix| AdapterConfig { json: Rc::clone(&whole), prefix };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
+use crate::base::ordered::Ordered;
 use crate::count::name_pattern::{NamePattern, common_name, compare_parts, parts};
 use crate::count::{is_packed_weight, module_of};
 use crate::formats::pytorch::PickleSummary;
@@ -119,7 +120,7 @@ impl Diff {
         let quantized = quantized.or_else(|| quantized_modules(&new, &old));
         let (quantized, modules) = quantized.unzip();
         let modules = modules.unwrap_or_default();
-        let names: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+        let names: BTreeSet<_> = old.keys().chain(new.keys()).ordered();
         let (mut changes, mut unchanged) = (Vec::new(), 0);
         for tensor in names.into_iter().filter(|name| !modules.contains(module_of(name))) {
             let [before, after] = [&old, &new].map(|side| side.get(tensor).cloned());
@@ -178,7 +179,7 @@ fn loaded_tensors(weights: &Weights) -> Tensors {
         let all = stored.chain(views.map(|view| (view.name, view.dtype, view.shape)));
         all.map(|(name, dtype, shape)| (name, TensorState { dtype, shape, file: file.clone() }))
     });
-    tensors.collect()
+    tensors.ordered()
 }
 
 /// Removes tensors that only this side has, if the other side has another tensor with the same elements: a writer may
@@ -333,7 +334,7 @@ fn quantized_modules<'a>(
         !is_whole && is_packed_weight(name, &tensor.dtype)
     };
     let packed = packed.iter().filter(is_packed).map(|(name, _)| module_of(name));
-    let packed: BTreeSet<_> = packed.collect();
+    let packed: BTreeSet<_> = packed.ordered();
     let is_linear = |(name, tensor): &(&String, &TensorState)| {
         is_float(&tensor.dtype)
             && match tensor.shape.len() {

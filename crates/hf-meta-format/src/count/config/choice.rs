@@ -1,8 +1,7 @@
 //! Chooses among the schemes of a configuration for each module, with a limit on the total work.
 
 use super::pattern::Pattern;
-use super::scheme::Scheme;
-use super::schemes::QuantizationConfig;
+use super::schemes::{QuantizationConfig, Scheme};
 use crate::count::Embedding;
 use crate::count::UnresolvedReason::{self, AmbiguousScheme, TooComplex};
 
@@ -94,7 +93,7 @@ impl<'a> ModuleSchemes<'_, 'a> {
         };
         let group_size = self.choose(Self::STEPS, grouping)?.flatten();
         let stated = Scheme { bits: self.bits(), group_size, ..Scheme::default() };
-        let is_whole = self.all.config.modules.patterns().is_empty();
+        let is_whole = self.all.config.modules.patterns.is_empty();
         let whole = self.choose(1, |scheme| Some(*scheme).filter(|_| is_whole)).ok().flatten();
         Ok(whole.filter(|whole| whole.bits == stated.bits).unwrap_or(stated))
     }
@@ -185,7 +184,7 @@ impl<'a> ModuleSchemes<'_, 'a> {
 
     fn match_patterns(&mut self) -> Vec<(&'a Pattern, &'a Scheme)> {
         let mut matching = Vec::new();
-        for (pattern, scheme) in self.all.config.modules.patterns() {
+        for (pattern, scheme) in &self.all.config.modules.patterns {
             if !self.all.spend(pattern.steps(self.module)) {
                 break;
             }

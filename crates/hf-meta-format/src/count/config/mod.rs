@@ -2,7 +2,6 @@
 
 mod choice;
 mod pattern;
-mod scheme;
 mod schemes;
 mod sides;
 
@@ -15,9 +14,8 @@ use crate::formats::{ModelDescription, clip};
 
 pub(crate) use self::choice::{ModuleSchemes, Schemes};
 pub(crate) use self::pattern::{ModuleEntries, Pattern};
-pub(crate) use self::scheme::Scheme;
 pub use self::schemes::ConfigError;
-pub(crate) use self::schemes::QuantizationConfig;
+pub(crate) use self::schemes::{QuantizationConfig, Scheme};
 pub(crate) use self::sides::{Dimensions, KnownSides, MetadataShapes};
 
 /// The quantization and the expert counts of a model, as described by its configuration files.
@@ -43,7 +41,7 @@ pub struct Configs {
     /// The content of `adapter_config.json`.
     adapter: Option<Box<[u8]>>,
     /// The content of `quantize_config.json`, if `config.json` does not describe the quantization.
-    recipe: Option<Box<[u8]>>,
+    pub(crate) recipe: Option<Box<[u8]>>,
 }
 
 /// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
@@ -86,8 +84,7 @@ impl Configs {
             json: Some(json.as_ref().into()),
             experts: ExpertConfigs::from_config(&config),
             is_tied: config.is_tied() == Some(true),
-            adapter: None,
-            recipe: None,
+            ..Self::default()
         })
     }
 
@@ -140,11 +137,6 @@ impl Configs {
         self.adapter.as_deref()
     }
 
-    /// Returns the content of the file that describes the quantization in place of `config.json`, if it was added.
-    pub(crate) fn recipe(&self) -> Option<&[u8]> {
-        self.recipe.as_deref()
-    }
-
     /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
@@ -161,13 +153,8 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {
 fn find_quantization<'a>(
     sections: impl Iterator<Item = JsonObject<'a>>,
 ) -> Result<Option<QuantizationConfig>, ConfigError> {
-    for section in sections {
-        let found = QuantizationConfig::from_section(&section)?;
-        if !found.is_empty() {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
+    let mut found = sections.map(|section| QuantizationConfig::from_section(&section));
+    found.find(|found| !found.as_ref().is_ok_and(QuantizationConfig::is_empty)).transpose()
 }
 
 #[cfg(test)]

@@ -115,30 +115,12 @@ impl Pattern {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleEntries<T> {
     /// Whole names of modules, or their last segments.
-    pub(super) names: HashMap<Box<str>, T>,
-    patterns: Vec<(Pattern, T)>,
+    pub(crate) names: HashMap<Box<str>, T>,
+    /// All patterns, in order of precedence.
+    pub(crate) patterns: Vec<(Pattern, T)>,
 }
 
 impl<T> ModuleEntries<T> {
-    /// Adds a name. Of equal names, the last one counts.
-    pub(crate) fn add_name(&mut self, name: &str, value: T) {
-        self.names.insert(name.into(), value);
-    }
-
-    /// Adds another name of a module, unless it is known.
-    pub(super) fn add_alias(&mut self, name: &str, value: T) {
-        self.names.entry(name.into()).or_insert(value);
-    }
-
-    pub(crate) fn add_pattern(&mut self, pattern: Pattern, value: T) {
-        self.patterns.push((pattern, value));
-    }
-
-    /// Returns all patterns with their values, in the order in which they were added.
-    pub(crate) fn patterns(&self) -> &[(Pattern, T)] {
-        &self.patterns
-    }
-
     /// Returns the values of the names that select a module, the longest name first.
     pub(super) fn named(&self, module: &str) -> impl Iterator<Item = &T> {
         let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
@@ -169,9 +151,9 @@ mod tests {
     fn entries_select_modules_by_their_last_segments() {
         let mut entries = ModuleEntries::default();
         for (value, name) in ["q_proj", "0.q_proj", "proj", "h", "q_proj"].iter().enumerate() {
-            entries.add_name(name, value);
+            entries.names.insert((*name).into(), value);
         }
-        entries.add_pattern(Pattern::of_entry("re:.*q_proj$"), 9);
+        entries.patterns.push((Pattern::of_entry("re:.*q_proj$"), 9));
         let matching = |module: &str| entries.matching(module).copied().collect::<Vec<_>>();
         assert_eq!(matching("h.0.q_proj"), [1, 4, 9]);
         assert_eq!(matching("xh.xq_proj"), [9]);

@@ -23,11 +23,6 @@ impl KnownSides<'_> {
         self.dimensions.lengths.contains(&dimension)
     }
 
-    /// Returns whether the configuration contains any dimension.
-    pub(crate) fn has_dimensions(&self) -> bool {
-        !self.dimensions.lengths.is_empty()
-    }
-
     /// Returns whether an unpacked tensor has a side of this length.
     pub(crate) fn is_stored(&self, length: u64) -> bool {
         self.shapes.sides.contains(&length)

@@ -5,9 +5,8 @@ use std::mem;
 
 use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
-use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Stored, only};
+use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Problem, Stored, only};
 use super::names::methods_of;
-use super::problem::Problem;
 use super::term::{Side, Term};
 use crate::base::ordered::Ordered;
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};

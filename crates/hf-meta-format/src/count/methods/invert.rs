@@ -2,7 +2,6 @@
 //! intersected.
 
 use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape};
-use super::problem::first;
 use super::term::{Range, Side, Term, Units};
 use crate::count::module::{ComponentTensor, Module, product};
 use crate::formats::TensorInfo;
@@ -17,13 +16,11 @@ pub(super) struct StoredParts<'a> {
 impl<'a> StoredParts<'a> {
     /// Finds the parts of a layout in a module; `None` without weights of its dtypes.
     pub(super) fn find(layout: &'static PackedLayout, module: &Module<'a>) -> Option<Self> {
-        let weights = first(module, layout.weights().names)?;
-        if !(layout.weights().dtypes)(&weights.1.dtype) {
-            return None;
-        }
+        let LayoutPart { names, dtypes, .. } = layout.weights();
+        let weights = module.first(names).filter(|(_, tensor)| dtypes(&tensor.dtype))?;
         let mut tensors = [None; MAX_PARTS];
         for (part, found) in layout.parts().iter().zip(&mut tensors) {
-            *found = first(module, part.names);
+            *found = module.first(part.names);
         }
         Some(Self { layout, weights, tensors })
     }
@@ -194,7 +191,7 @@ impl Ranges {
         let Some(grouping) = layout.groups.filter(|_| group.is_none()) else { return Some(()) };
         let groups = self.get(Side::Groups);
         let source = self.source(Side::Groups);
-        self.restrict(grouping.of, Range::at_least(groups.low), source)?;
+        self.restrict(grouping.of, Range { low: groups.low, ..Range::ANY }, source)?;
         let sides = self.get(grouping.of).point().zip(groups.point());
         sides.is_none_or(|(side, groups)| grouping.allows(side, groups)).then_some(())
     }

@@ -2,11 +2,11 @@
 
 use std::slice;
 
-use super::problem::Problem;
 use super::term::{Side, Term};
-use crate::count::module::{AuxiliaryNames, Names, container_bits};
+use crate::count::config::KnownSides;
+use crate::count::module::{AuxiliaryNames, Module, Names, container_bits};
 use crate::count::{AuxiliaryTensor, UnresolvedReason};
-use crate::formats::Dtype;
+use crate::formats::{Dtype, TensorInfo};
 
 /// A quantization method, or a family with common names.
 pub(in crate::count) struct Method {
@@ -69,6 +69,28 @@ pub(super) enum Flag {
 }
 
 pub(super) type Condition = fn(&Problem<'_>, Option<u64>) -> Result<bool, UnresolvedReason>;
+
+/// A module whose number of weights is wanted, and everything that is known about it besides its shapes and schemes.
+pub(in crate::count) struct Problem<'a> {
+    pub(super) module: &'a Module<'a>,
+    pub(super) known: KnownSides<'a>,
+    /// `quant_method` of the configuration.
+    pub(super) configured: Option<&'a str>,
+    /// True if `quant_method` selects the method whose layouts are tried.
+    pub(super) is_configured: bool,
+}
+
+impl<'a> Problem<'a> {
+    /// Returns whether the configuration names one of `methods`.
+    pub(super) fn is_method(&self, methods: &[&str]) -> bool {
+        self.configured.is_some_and(|method| methods.contains(&method))
+    }
+
+    /// Returns the first of the named components that is stored.
+    pub(super) fn first(&self, names: Names) -> Option<&'a TensorInfo> {
+        self.module.first(names).map(|(_, tensor)| tensor)
+    }
+}
 
 /// Groups of weights that share a scale.
 #[derive(Clone, Copy)]

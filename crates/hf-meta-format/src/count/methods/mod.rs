@@ -13,7 +13,6 @@ mod groups;
 mod invert;
 mod layout;
 mod names;
-mod problem;
 mod solve;
 mod term;
 mod words;
@@ -29,7 +28,6 @@ mod prelude {
     pub(super) use super::layout::PartShape::*;
     pub(super) use super::layout::Stored::*;
     pub(super) use super::layout::{Flag::*, *};
-    pub(super) use super::problem::Problem;
     pub(super) use super::term::{Side::*, Term, Term::*};
     pub(super) use crate::count::AuxiliaryTensor::*;
     pub(super) use crate::count::UnresolvedReason::{self, AmbiguousScheme, ConflictingComponents};

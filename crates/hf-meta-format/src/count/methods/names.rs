@@ -67,17 +67,22 @@ const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_we
     zero_point_scale scale_zero_point zero_point zero_point_2 svd_up svd_down row_offsets luts \
     output_positions gaps split_positions";
 
-/// Returns the names of all components, with their roles.
-pub(in crate::count) fn all_names() -> impl Iterator<Item = (&'static str, Role)> {
-    let of_all = listed(ALWAYS_AUXILIARY).map(|(name, kind)| (name, Role::AlwaysAuxiliary(kind)));
-    let of_quantizers =
-        listed(QUANTIZER_STATE).map(|(name, kind)| (name, Role::QuantizerState(kind)));
-    METHODS.iter().flat_map(Method::names).chain(of_all).chain(of_quantizers)
+/// The name of a component, its role, and its kind if it is auxiliary.
+type NamedRole = (&'static str, Role, Option<AuxiliaryTensor>);
+
+/// Returns the names of all components.
+pub(in crate::count) fn all_names() -> impl Iterator<Item = NamedRole> {
+    let tables =
+        [(ALWAYS_AUXILIARY, Role::AlwaysAuxiliary), (QUANTIZER_STATE, Role::QuantizerState)];
+    let of_all = tables
+        .into_iter()
+        .flat_map(|(table, role)| listed(table).map(move |(name, kind)| (name, role, kind)));
+    METHODS.iter().flat_map(Method::names).chain(of_all)
 }
 
 /// Returns all names in a table, with their kinds.
-fn listed(table: AuxiliaryNames) -> impl Iterator<Item = (&'static str, AuxiliaryTensor)> {
-    table.iter().flat_map(|(kind, names)| names.iter().map(|name| (*name, *kind)))
+fn listed(table: AuxiliaryNames) -> impl Iterator<Item = (&'static str, Option<AuxiliaryTensor>)> {
+    table.iter().flat_map(|(kind, names)| names.iter().map(|name| (*name, Some(*kind))))
 }
 
 impl Method {
@@ -86,12 +91,12 @@ impl Method {
         let parts = self.layouts.iter().flat_map(PackedLayout::parts);
         let parts = parts.filter(|part| part.need != Need::Absent);
         let parts = parts.flat_map(|part| part.names.iter().map(|name| (*name, part.kind)));
-        parts.chain(listed(self.others).map(|(name, kind)| (name, Some(kind))))
+        parts.chain(listed(self.others))
     }
 
     /// Returns the names of all components with the roles that they have for this method. Names in the tables for all
     /// methods are left out.
-    fn names(&self) -> impl Iterator<Item = (&'static str, Role)> {
+    fn names(&self) -> impl Iterator<Item = NamedRole> {
         let is_own = |(name, _): &(&str, _)| {
             let mut others = listed(ALWAYS_AUXILIARY).chain(listed(QUANTIZER_STATE));
             !others.any(|(other, _)| other == *name)
@@ -100,12 +105,12 @@ impl Method {
             let role = match kind {
                 None if PLAIN.contains(&name) => Role::PlainWeights,
                 None => Role::PackedWeights,
-                Some(kind) if AMBIGUOUS.split_ascii_whitespace().any(|other| other == name) => {
-                    Role::AmbiguousAuxiliary(kind)
+                _ if AMBIGUOUS.split_ascii_whitespace().any(|other| other == name) => {
+                    Role::AmbiguousAuxiliary
                 }
-                Some(kind) => Role::Auxiliary(kind),
+                _ => Role::Auxiliary,
             };
-            (name, role)
+            (name, role, kind)
         })
     }
 
@@ -119,7 +124,7 @@ impl Method {
 static METHODS_OF: LazyLock<HashMap<&str, Vec<&Method>>> = LazyLock::new(|| {
     let mut methods = HashMap::<&str, Vec<&'static Method>>::new();
     for method in METHODS {
-        for (name, _) in method.names().filter(|(_, role)| role.is_weights()) {
+        for (name, ..) in method.names().filter(|(.., kind)| kind.is_none()) {
             let found = methods.entry(without_star(name)).or_default();
             if !found.last().is_some_and(|last| std::ptr::eq(*last, method)) {
                 found.push(method);

@@ -2,9 +2,8 @@
 
 use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
-use super::layout::{Flag, Method, Need, PackedLayout, Pad, only};
+use super::layout::{Flag, Method, Need, PackedLayout, Pad, Problem, only};
 use super::names::methods_of;
-use super::problem::Problem;
 use super::term::Side;
 use crate::count::UnresolvedReason::{
     self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
@@ -183,7 +182,9 @@ impl Attempt<'_> {
         let implied = || divide(ranges.get(pad.side).high, groups()?);
         let multiple = pad.to.or(self.group).or_else(implied);
         let is_padded = |multiple: &u64| ranges.get(pad.side).high.is_multiple_of(*multiple);
-        multiple.filter(is_padded).filter(|_| !pad.unless.is_some_and(|name| module.has(name)))
+        multiple
+            .filter(is_padded)
+            .filter(|_| pad.unless.is_none_or(|name| module.find(name).is_none()))
     }
 
     /// Restricts the sides by all parts; `None` if they contradict each other.
@@ -263,7 +264,7 @@ impl Attempt<'_> {
             Some(first) => first == length,
             // Without a configuration, the inputs may be any that fill the last group.
             None => {
-                (known.has_dimensions() || pad.to.or(self.group).is_some())
+                (!known.dimensions.lengths.is_empty() || pad.to.or(self.group).is_some())
                     && pad.plausible.is_some_and(|multiple| length.is_multiple_of(multiple))
             }
         };
@@ -359,10 +360,6 @@ impl<'a> ConfiguredMethod<'a> {
     pub(in crate::count) fn new(name: Option<&'a str>) -> Self {
         Self { name, methods: METHODS.iter().filter(|method| method.is_named(name)).collect() }
     }
-
-    fn selects(&self, method: &'static Method) -> bool {
-        self.methods.iter().any(|selected| std::ptr::eq(*selected, method))
-    }
 }
 
 /// Derives the number of weights of a module with the first method that recognizes its components. The method of the
@@ -379,7 +376,8 @@ pub(in crate::count) fn solve(
     schemes: &mut ModuleSchemes<'_, '_>,
 ) -> Result<Option<Solved>, UnresolvedReason> {
     let others = module.tensors.iter().flat_map(|(component, _)| methods_of(component));
-    let others = others.filter(|method| !configured.selects(method)).map(|method| (method, false));
+    let others =
+        others.filter(|method| !method.is_named(configured.name)).map(|method| (method, false));
     let methods = configured.methods.iter().map(|method| (method, true)).chain(others);
     let (mut failed, mut solved) = (None, None);
     for (method, is_configured) in methods {

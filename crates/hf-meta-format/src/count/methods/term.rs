@@ -1,48 +1,35 @@
 //! Terms: how a writer derives a dimension of a stored tensor from a side of the matrix.
 
-/// A length that several parts of a module share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// The rows of the matrix: the outputs of a linear layer.
-    Outputs,
-    /// The columns of the matrix.
-    Inputs,
-    /// The groups of inputs or of weights that share a scale or a code.
-    Groups,
-    /// The weights of a group, if the writer reshapes the matrix to groups before packing.
-    Members,
-    /// All weights of the tensor, in layouts without a matrix.
-    Weights,
-    /// The groups of outputs that share a code.
-    OutputGroups,
-    /// The groups of inputs that share a code.
-    InputGroups,
-    /// The outputs in a group with a code.
-    OutputsPerGroup,
-    /// The inputs in a group with a code.
-    InputsPerGroup,
-    /// The codebooks that are added up.
-    Codebooks,
+use crate::base::text::named_enum;
+
+named_enum! {
+    /// A length that several parts of a module share.
+    pub(crate) Side {
+        /// The rows of the matrix: the outputs of a linear layer.
+        Outputs "outputs",
+        /// The columns of the matrix.
+        Inputs "inputs",
+        /// The groups of inputs or of weights that share a scale or a code.
+        Groups "groups",
+        /// The weights of a group, if the writer reshapes the matrix to groups before packing.
+        Members "group size",
+        /// All weights of the tensor, in layouts without a matrix.
+        Weights "weights",
+        /// The groups of outputs that share a code.
+        OutputGroups "groups of outputs",
+        /// The groups of inputs that share a code.
+        InputGroups "groups of inputs",
+        /// The outputs in a group with a code.
+        OutputsPerGroup "outputs per group",
+        /// The inputs in a group with a code.
+        InputsPerGroup "inputs per group",
+        /// The codebooks that are added up.
+        Codebooks "codebooks",
+    }
 }
 
 impl Side {
     pub(super) const COUNT: usize = 10;
-
-    /// Returns the name in explanations.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Outputs => "outputs",
-            Self::Inputs => "inputs",
-            Self::Groups => "groups",
-            Self::Members => "group size",
-            Self::Weights => "weights",
-            Self::OutputGroups => "groups of outputs",
-            Self::InputGroups => "groups of inputs",
-            Self::OutputsPerGroup => "outputs per group",
-            Self::InputsPerGroup => "inputs per group",
-            Self::Codebooks => "codebooks",
-        }
-    }
 }
 
 /// A dimension of a stored tensor, as a formula. `bits` is the number of bits per weight, and `word` the number of bits per
@@ -114,10 +101,6 @@ impl Range {
 
     pub(super) const fn exactly(length: u64) -> Self {
         Self { low: length, high: length }
-    }
-
-    pub(super) const fn at_least(low: u64) -> Self {
-        Self { low, high: u64::MAX }
     }
 
     /// Returns the length, if it is known.
@@ -223,7 +206,7 @@ impl Term {
                 return fits.then_some(Range::ANY);
             }
             Self::Divisor(_) => return Some(Range::ANY),
-            Self::AtMost(_) => return Some(Range::at_least(dimension)),
+            Self::AtMost(_) => return Some(Range { low: dimension, ..Range::ANY }),
             Self::Plus(_, number) => return dimension.checked_sub(number).map(Range::exactly),
             Self::RoundUp(_, number) => {
                 let low = dimension.checked_sub(number)? + 1;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use self::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
+use crate::base::ordered::Ordered;
 use crate::formats::pytorch::OtherFile;
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
@@ -88,7 +89,7 @@ impl WeightSet {
         let shards = self.members.iter().filter_map(|(shard, path)| Some(((*shard)?, path)));
         let total = shards.clone().next().map_or(0, |(shard, _)| shard.total);
         let paths: BTreeMap<_, _> =
-            shards.clone().map(|(shard, path)| (shard.number, path)).collect();
+            shards.clone().map(|(shard, path)| (shard.number, path)).ordered();
         // Some exporters number shards from 0.
         let first = u32::from(!paths.contains_key(&0));
         let mut numbers = first..first.saturating_add(total);
@@ -190,7 +191,7 @@ impl Layout {
         let mut sets = BTreeMap::new();
         let names = files.iter().map(|file| split_folder(file.path.as_str()));
         let uqff = names.filter(|(_, name)| name.ends_with(".uqff"));
-        let uqff: BTreeSet<_> = uqff.map(|(folder, _)| folder).collect();
+        let uqff: BTreeSet<_> = uqff.map(|(folder, _)| folder).ordered();
         // The tensors that mistral.rs does not quantize, next to the others.
         let is_residual = |file: &&ListedFile| {
             let (folder, name) = split_folder(file.path.as_str());
@@ -328,7 +329,7 @@ impl Layout {
     #[must_use]
     pub fn quantizations(&self) -> Vec<String> {
         let models = self.sets.iter().filter(|set| set.kind == WeightsKind::Model);
-        let names: BTreeSet<_> = models.filter_map(|set| set.quantization.as_ref()).collect();
+        let names: BTreeSet<_> = models.filter_map(|set| set.quantization.as_ref()).ordered();
         names.into_iter().cloned().collect()
     }
 
@@ -378,15 +379,15 @@ impl Layout {
     /// Returns the shards that are missing in `named` but belong to the same models.
     #[must_use]
     pub fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
-        let named: BTreeSet<_> = named.iter().collect();
+        let named: BTreeSet<_> = named.iter().ordered();
         let models = named
             .iter()
             .filter_map(|path| Some(WeightsName::parse(Formats::built_in(), path)?.0.unsharded()));
-        let models: BTreeSet<_> = models.collect();
+        let models: BTreeSet<_> = models.ordered();
         let sets = self.sets.iter().filter(|set| models.contains(&set.name.unsharded()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
         let unindexed = members.map(|(_, path)| path).filter(|path| !named.contains(path));
-        unindexed.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+        unindexed.ordered::<BTreeSet<_>>().into_iter().cloned().collect()
     }
 }
 

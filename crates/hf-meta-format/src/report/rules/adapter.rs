@@ -84,12 +84,13 @@ fn module_entries<'a>(
 ) -> Option<ModuleEntries<usize>> {
     let mut found = ModuleEntries::default();
     for (entry, at) in entries.zip(0..) {
-        match expression(entry) {
-            Some(text) => found.add_pattern(Pattern::of_entry(&format!("re:{text}$")), at),
-            None => found.add_name(entry, at),
+        if let Some(text) = expression(entry) {
+            found.patterns.push((Pattern::of_entry(&format!("re:{text}$")), at));
+        } else {
+            found.names.insert(entry.into(), at);
         }
     }
-    let expressions = found.patterns();
+    let expressions = &found.patterns;
     let is_bounded = expressions.len() <= MAX_EXPRESSIONS;
     let is_sure = is_bounded && expressions.iter().all(|(entry, _)| entry.is_supported());
     is_sure.then_some(found)

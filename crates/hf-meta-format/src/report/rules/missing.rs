@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::MismatchKind;
 use super::config::{ModelCheck, wrong_side};
 use super::stored_modules::is_feed_forward;
+use crate::base::ordered::Ordered;
 use crate::count::name_pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
 use crate::report::text::counted;
@@ -14,7 +15,7 @@ impl ModelCheck<'_, '_, '_> {
     /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
     pub(super) fn missing_modules(&mut self) -> Vec<(usize, Place)> {
         let mut missing = Vec::new();
-        let parents: BTreeSet<_> = self.layout.entries.iter().map(|entry| entry.parent).collect();
+        let parents: BTreeSet<_> = self.layout.entries.iter().map(|entry| entry.parent).ordered();
         for parent in parents {
             let outermost = [Place::default()];
             let domain = parent.map_or(&outermost[..], |list| &self.stored.places[list]);
@@ -47,7 +48,7 @@ impl ModelCheck<'_, '_, '_> {
     ) -> BTreeSet<Group> {
         let stored = children.iter().filter(|entry| self.is_stored(**entry, place));
         let mut wanted: BTreeSet<_> =
-            stored.filter_map(|entry| self.layout.entries[*entry].group).collect();
+            stored.filter_map(|entry| self.layout.entries[*entry].group).ordered();
         for rule in &self.layout.rules {
             match rule {
                 GroupRule::One(choices)
@@ -109,7 +110,7 @@ impl ModelCheck<'_, '_, '_> {
     pub(super) fn add_missing(&mut self, missing: &[(usize, Place)]) {
         let mut paths = BTreeMap::<_, BTreeSet<usize>>::new();
         // A file may lack a module in a million layers, and have thousands of unknown ones.
-        let entries: BTreeSet<_> = missing.iter().map(|(entry, _)| *entry).collect();
+        let entries: BTreeSet<_> = missing.iter().map(|(entry, _)| *entry).ordered();
         let missing_paths = entries.into_iter().map(|entry| (entry, self.missing_path(entry)));
         let missing_paths: HashMap<_, _> = missing_paths.collect();
         let mut unknown = HashMap::<_, Vec<_>>::new();

@@ -72,9 +72,9 @@ pub(crate) fn check_recipe(json: &[u8], configs: &Configs, headers: &Headers) ->
 }
 
 fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<Mismatches> {
-    let json = standard_json(configs.recipe().unwrap_or(json));
+    let json = standard_json(configs.recipe.as_deref().unwrap_or(json));
     let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
-    let whole = || configs.recipe().and_then(|_| serde_json::from_slice(&json).ok());
+    let whole = || configs.recipe.as_ref().and_then(|_| serde_json::from_slice(&json).ok());
     let section = config.quantization_sections().next().or_else(whole)?;
     let mut policy = RecipePolicy::new(&section, configs)?;
     // SDNQ leaves small modules as they are.
@@ -159,7 +159,7 @@ fn mismatch(kind: DifferenceKind) -> (MismatchKind, String, String) {
 
 /// Returns the method of a recipe. Recipes without one are those of MLX, or of AutoGPTQ in a separate file.
 fn method(configs: &Configs) -> &str {
-    let unstated = if configs.recipe().is_some() { "gptq" } else { MLX };
+    let unstated = if configs.recipe.is_some() { "gptq" } else { MLX };
     configs.method().unwrap_or(unstated)
 }
 
