@@ -190,7 +190,7 @@ impl Layout {
     pub fn new(formats: &Formats, root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
         let names = files.iter().map(|file| split_folder(file.path.as_str()));
-        let uqff = names.filter(|(_, name)| name.ends_with(".uqff"));
+        let uqff = names.filter(|(_, name)| name.rsplit('.').next() == Some("uqff"));
         let uqff: BTreeSet<_> = uqff.map(|(folder, _)| folder).ordered();
         // The tensors that mistral.rs does not quantize, next to the others.
         let is_residual = |file: &&ListedFile| {
@@ -391,7 +391,7 @@ impl Layout {
     }
 }
 
-/// Joins the files that `KTransformers` numbers without their total: `model-00001.safetensors` and so on. Next to other
+/// Joins the files that KTransformers numbers without their total: `model-00001.safetensors` and so on. Next to other
 /// files of a model, they may be something else. Source: `kt-kernel/scripts/convert_cpu_weights.py`.
 fn join_series(sets: &mut BTreeMap<RepoPath, WeightSet>) {
     let number = |path: &RepoPath, at: u32| {
