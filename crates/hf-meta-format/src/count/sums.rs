@@ -133,17 +133,21 @@ impl CountSums {
 
     /// Adds a solved module to the sums of its kind, unless there are too many kinds.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
-        let components = module.tensors.iter();
-        let components: Vec<_> =
-            components.map(|(found, tensor)| (found.name, tensor.dtype.clone())).collect();
-        let is_kind =
-            |kind: &ModuleKind| kind.packing == solved.packing && kind.components == components;
+        let components =
+            || module.tensors.iter().map(|(found, tensor)| (found.name, &tensor.dtype));
+        let is_kind = |kind: &ModuleKind| {
+            let mut known = kind.components.iter().zip(components());
+            kind.packing == solved.packing
+                && kind.components.len() == module.tensors.len()
+                && known.all(|((name, dtype), found)| (*name, dtype) == found)
+        };
         let index = self.kinds.iter().position(is_kind).unwrap_or(self.kinds.len());
         if index == CountBreakdown::MAX_MODULE_KINDS {
             return;
         }
         if index == self.kinds.len() {
             let Solved { packing, evidence, .. } = *solved;
+            let components = components().map(|(name, dtype)| (name, dtype.clone())).collect();
             let (modules, elements, parameters) = (0, 0, 0);
             let kind = ModuleKind { packing, evidence, components, modules, elements, parameters };
             self.kinds.push(kind);
