@@ -8,7 +8,6 @@ mod model;
 mod model_call;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::Either;
 use futures::stream::{Stream, StreamExt};
@@ -138,12 +137,6 @@ impl Client {
     #[must_use]
     pub fn remaining_quota(&self) -> Option<RemainingQuota> {
         self.context.http.quota()
-    }
-
-    /// Returns the timeout of calls, if [`ClientBuilder::call_timeout`] has set it.
-    #[must_use]
-    pub fn call_timeout(&self) -> Option<Duration> {
-        self.context.call_timeout
     }
 
     /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`].

@@ -157,13 +157,6 @@ impl Model {
         self
     }
 
-    /// Sets whether the timeout excludes waits, for rate limits and for a [`LargeCallLimit`]; `false` by default. Use
-    /// it for jobs with many calls, in which a wait says nothing about the repository.
-    pub fn exclude_waits_from_timeout(mut self, enabled: bool) -> Self {
-        self.options.exclude_waits = enabled;
-        self
-    }
-
     /// Sets a callback that is invoked after each shard is read, but never for a single file. It runs on the task
     /// that drives the call and must not block.
     pub fn on_progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {

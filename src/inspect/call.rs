@@ -74,7 +74,6 @@ pub(crate) struct ReadOptions {
     /// The files of the repository, if known in advance.
     pub(crate) known_files: Option<Arc<Vec<RepoPath>>>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) exclude_waits: bool,
 }
 
 /// The use of the headers of a call, and its reaction to files that cannot be read.

@@ -58,7 +58,7 @@ impl RepoReader {
             }
         };
         let main = model(listed.commit.as_deref()).other_sets(listed.files.is_some());
-        let mut sets = SetReader::new(&self.client);
+        let mut sets = SetReader::default();
         let mut result = sets.count_main(main).await;
         if let Ok(counted) = &mut result {
             let others = model(counted.report.commit.as_ref().map(CommitSha::as_str));
@@ -138,21 +138,9 @@ struct SetReader {
     /// The size of the headers that were added to those of the main set.
     added_bytes: usize,
     hasher: Arc<Mutex<LayoutHasher>>,
-    excludes_waits: bool,
 }
 
 impl SetReader {
-    fn new(client: &Client) -> Self {
-        Self {
-            stored: None,
-            headers: None,
-            added_bytes: 0,
-            hasher: Arc::default(),
-            // A timeout that the user sets includes waits for rate limits; the default one does not.
-            excludes_waits: client.call_timeout().is_none(),
-        }
-    }
-
     /// Counts the main set.
     async fn count_main(&mut self, model: Model) -> Result<Counted, Error> {
         let (result, path, headers) = self.count(model).await;
@@ -217,7 +205,6 @@ impl SetReader {
         }
         let hasher = Arc::clone(&self.hasher);
         let model = model.on_header(move |header| lock(&hasher).add(header));
-        let model = model.exclude_waits_from_timeout(self.excludes_waits);
         let RecordedCount { result, path, bytes, .. } = model.count_and_record().await;
         (result, path, bytes)
     }
@@ -247,7 +234,7 @@ pub(super) async fn read_again(
 ) -> Result<CensusRow, Error> {
     let model = client.model(&row.repo).revision(row.commit.as_deref()).plan(Plan::Prefetch);
     let model = model.large_calls(large);
-    let mut sets = SetReader::new(client);
+    let mut sets = SetReader::default();
     let result = sets.count_again(model.clone().path(row.path.as_deref()), &model, row).await;
     let mut found = recounted(row, &result);
     found.set_digests(lock(&sets.hasher).finish());
@@ -277,7 +264,7 @@ pub(super) async fn recount(
         Some(path) => model.clone().path(path),
         None => model.clone().known_files(files.iter().cloned()),
     };
-    let mut sets = SetReader { stored: Some(stored), ..SetReader::new(client) };
+    let mut sets = SetReader { stored: Some(stored), ..SetReader::default() };
     let result = sets.count_again(main, &model, row).await;
     let mut found = recounted(row, &result);
     if let (Ok(Counted { report, .. }), None) = (&result, &row.kind) {
