@@ -143,9 +143,7 @@ pub use self::{
     client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
-    http::{
-        AddressPolicy, HttpError, HttpErrorKind, HubError, RemainingQuota, RetryPolicy, SafeUrl,
-    },
+    http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy, SafeUrl},
     hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
     inspect::{LargeCallLimit, RecordedCount},
 };

@@ -8,6 +8,7 @@ mod model;
 mod model_call;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::Either;
 use futures::stream::{Stream, StreamExt};
@@ -24,7 +25,7 @@ use crate::backends::explain;
 use crate::base::blocking::in_task;
 use crate::base::meter::{CallMeter, ClientStats};
 use crate::error::Error;
-use crate::http::{RemainingQuota, SafeUrl};
+use crate::http::SafeUrl;
 use crate::hub::api::next_page;
 use crate::hub::{Endpoint, RepoId, Source};
 
@@ -133,10 +134,20 @@ impl Client {
         self.context.totals.stats()
     }
 
-    /// Returns the remaining quota for file requests, as last reported by the Hub, or `None` if it is unknown.
+    /// Returns the time for which a rate limit holds back requests with the token of this client, or `None` if none
+    /// does.
+    ///
+    /// ```no_run
+    /// # fn example(client: &hf_meta::Client) {
+    /// // In the task that draws the progress:
+    /// if let Some(wait) = client.paused_for() {
+    ///     println!("waiting for the rate limit, {} s", wait.as_secs());
+    /// }
+    /// # }
+    /// ```
     #[must_use]
-    pub fn remaining_quota(&self) -> Option<RemainingQuota> {
-        self.context.http.quota()
+    pub fn paused_for(&self) -> Option<Duration> {
+        self.context.http.paused_for()
     }
 
     /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`].

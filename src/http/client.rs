@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::address::AddressGuard;
 use super::clients::HttpClients;
-use super::rate_limit_gate::{GateKey, RateLimitGate, RemainingQuota};
+use super::rate_limit_gate::RateLimitGate;
 use super::settings::HttpSettings;
 use crate::base::meter::CallMeter;
 
@@ -74,9 +74,9 @@ impl Http {
         self.token.as_ref().map(|_| Self { token: None, ..self.clone() })
     }
 
-    /// Returns the endpoint's quota for files; `None` if it is unknown.
-    pub(crate) fn quota(&self) -> Option<RemainingQuota> {
-        self.gate.quota(&GateKey::for_files(&self.endpoint))
+    /// Returns the time until the last rate limit of the token ends; `None` if requests are sent.
+    pub(crate) fn paused_for(&self) -> Option<Duration> {
+        self.gate.paused_for()
     }
 
     /// Returns the share of quotas that this client uses.

@@ -54,7 +54,6 @@ pub(crate) use client::{Http, KnownServers};
 pub use error::{HttpError, HttpErrorKind};
 pub use error_response::HubError;
 pub(crate) use proxy::Proxies;
-pub use rate_limit_gate::RemainingQuota;
 pub(crate) use settings::HttpSettings;
 pub use settings::RetryPolicy;
 pub(crate) use tls::has_tls_provider;

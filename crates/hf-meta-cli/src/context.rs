@@ -120,7 +120,7 @@ impl CommandContext {
     {
         let args: Vec<_> =
             sources.repos.iter().map(|repo| RepoArg::new(repo, self.client.endpoint())).collect();
-        let progress = Arc::new(ReadProgress::new(&self.client, args.len()));
+        let progress = Arc::new(ReadProgress::new(&self.client, &args));
         let shown = Arc::clone(&progress);
         let _line = self.line.show(None, move |max_width| shown.describe(max_width));
         let (interrupted, keeps_headers) = (Arc::clone(&progress), self.keeps_headers);
@@ -130,8 +130,7 @@ impl CommandContext {
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
         let reads = move |client: Client, source: RepoArg| {
-            let (reading, meter) = (Arc::clone(&reading), client.start_call());
-            let repo = reading.start(&source.display, &meter);
+            let (reading, shown) = (Arc::clone(&reading), Arc::clone(&reading));
             let model = match &unusable {
                 Some(error) if !source.is_local() => Err(error.clone()),
                 _ => selection.model(&client, &source),
@@ -139,11 +138,9 @@ impl CommandContext {
             let source =
                 source.with_selection(selection.revision.as_deref(), selection.path.as_deref());
             async move {
-                let reading_repo = Arc::clone(&repo);
-                let on_progress = move |progress| *lock(&reading_repo.shards) = Some(progress);
-                let result =
-                    async { read(model?.meter(&meter).on_progress(on_progress)).await }.await;
-                reading.finish(&repo, result.is_err());
+                let on_progress = move |progress| *lock(&shown.shards) = Some(progress);
+                let result = async { read(model?.on_progress(on_progress)).await }.await;
+                reading.finish(result.is_err());
                 (source, result)
             }
         };
