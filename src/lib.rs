@@ -143,7 +143,7 @@ pub use self::{
     client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
-    http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy, SafeUrl},
+    http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy},
     hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
     inspect::{LargeCallLimit, RecordedCount},
 };

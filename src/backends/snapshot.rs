@@ -151,8 +151,7 @@ impl FileSource for OfflineRepo {
         async move {
             let snapshot = self.snapshot()?;
             let commit = Some(snapshot.commit.clone());
-            if let Some(mut files) = snapshot.listed().await {
-                files.retain(|file| file.is_below(folder));
+            if let Some(files) = snapshot.listed().await {
                 return Ok(Some(FileListing { files, commit, is_complete: true }));
             }
             let listed = disk::list(&snapshot.folder, folder).await;

@@ -8,7 +8,6 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use thiserror::Error;
 
 use crate::http::Http;
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
@@ -18,7 +17,7 @@ const VERSION: &[u8] = b"hf-meta cache 7";
 
 /// The key of a cache entry: a SHA-256 hash of everything that identifies the entry. The key of an entry that shows
 /// what a reader may read includes a hash of the reader's token.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
 impl CacheKey {
@@ -38,12 +37,6 @@ impl CacheKey {
 impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for CacheKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CacheKey({self})")
     }
 }
 
@@ -92,13 +85,7 @@ fn add(hash: Sha256, part: &[u8]) -> Sha256 {
     hash.chain_update((part.len() as u64).to_le_bytes()).chain_update(part)
 }
 
-const KEY_LENGTH: usize = 32;
 const CHECKSUM_LENGTH: usize = 32;
-
-/// The reason an entry cannot be decoded.
-#[derive(Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub(crate) struct BrokenEntry(&'static str);
 
 /// Encodes the entry for a key. Returns `None` if the value cannot be encoded.
 pub(crate) fn encode(key: &CacheKey, value: &impl Serialize) -> Option<Vec<u8>> {
@@ -108,25 +95,16 @@ pub(crate) fn encode(key: &CacheKey, value: &impl Serialize) -> Option<Vec<u8>> 
     Some(entry)
 }
 
-/// Decodes the entry for a key from untrusted bytes.
-///
-/// # Errors
-///
-/// Returns [`BrokenEntry`] unless the bytes are exactly what [`encode`] returned for this key.
-pub(crate) fn decode<T: DeserializeOwned>(key: &CacheKey, entry: &[u8]) -> Result<T, BrokenEntry> {
-    let (sealed, checksum) =
-        entry.split_last_chunk::<CHECKSUM_LENGTH>().ok_or(BrokenEntry("too short"))?;
+/// Decodes the entry for a key from untrusted bytes. Returns `None` unless the bytes are exactly what [`encode`] returned
+/// for this key.
+pub(crate) fn decode<T: DeserializeOwned>(key: &CacheKey, entry: &[u8]) -> Option<T> {
+    let (sealed, checksum) = entry.split_last_chunk::<CHECKSUM_LENGTH>()?;
+    let encoded = sealed.strip_prefix(key.as_bytes())?;
     if Sha256::digest(sealed).as_slice() != checksum {
-        return Err(BrokenEntry("checksum mismatch"));
+        return None;
     }
-    let encoded = match sealed.split_first_chunk::<KEY_LENGTH>() {
-        Some((found, encoded)) if found == key.as_bytes() => encoded,
-        _ => return Err(BrokenEntry("stored under a different key")),
-    };
-    match postcard::take_from_bytes(encoded) {
-        Ok((value, [])) => Ok(value),
-        _ => Err(BrokenEntry("unsupported format")),
-    }
+    let (value, rest) = postcard::take_from_bytes(encoded).ok()?;
+    rest.is_empty().then_some(value)
 }
 
 #[cfg(test)]
@@ -201,17 +179,14 @@ mod tests {
     #[test]
     fn an_entry_decodes_only_with_its_own_key() {
         let entry = encode(&entry_key(""), &"value").unwrap();
-        assert_eq!(decode(&entry_key(""), &entry), Ok("value".to_owned()));
-        assert_eq!(
-            decode::<String>(&entry_key("other"), &entry),
-            Err(BrokenEntry("stored under a different key"))
-        );
+        assert_eq!(decode(&entry_key(""), &entry), Some("value".to_owned()));
+        assert_eq!(decode::<String>(&entry_key("other"), &entry), None);
     }
 
     #[test]
     fn every_changed_byte_is_detected() {
         let entry = encode(&entry_key(""), &"value").unwrap();
-        let is_broken = |entry: &[u8]| decode::<String>(&entry_key(""), entry).is_err();
+        let is_broken = |entry: &[u8]| decode::<String>(&entry_key(""), entry).is_none();
         for at in 0..entry.len() {
             assert!(is_broken(&entry[..at]), "cut at {at}");
             let mut changed = entry.clone();
@@ -222,12 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_and_trailing_bytes_are_errors() {
-        let unreadable = Err(BrokenEntry("unsupported format"));
+    fn wrong_types_and_trailing_bytes_are_not_decoded() {
         let long = encode(&entry_key(""), &(u64::MAX, "x")).unwrap();
-        assert_eq!(decode::<String>(&entry_key(""), &long), unreadable);
-        assert_eq!(decode::<Vec<u64>>(&entry_key(""), &long).map(|_| String::new()), unreadable);
+        assert_eq!(decode::<String>(&entry_key(""), &long), None);
+        assert_eq!(decode::<Vec<u64>>(&entry_key(""), &long), None);
         let more = encode(&entry_key(""), &("value", 7)).unwrap();
-        assert_eq!(decode::<String>(&entry_key(""), &more), unreadable);
+        assert_eq!(decode::<String>(&entry_key(""), &more), None);
     }
 }

@@ -137,13 +137,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the maximum size of `config.json`, in bytes; [`Configs::DEFAULT_LIMIT`] by default. The file is read only
-    /// if it could affect the count.
-    pub fn max_config_bytes(mut self, bytes: u64) -> Self {
-        self.limits.config = bytes;
-        self
-    }
-
     /// Registers a format in addition to safetensors, GGUF and PyTorch. Its parser reads the files with its extension. No other
     /// format may have the same name or extension.
     ///

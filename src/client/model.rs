@@ -8,7 +8,7 @@ use futures::future::FutureExt;
 use super::context::ClientContext;
 use crate::backends::FileStore;
 use crate::base::meter::CallMeter;
-use crate::base::{CallHooks, Callback, OnHeader, OnProgress, Progress};
+use crate::base::{CallHooks, Callback, Hooks, OnHeader, OnProgress, Progress};
 use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
@@ -47,7 +47,7 @@ pub struct Model {
     pub(super) store: Option<Arc<dyn FileStore>>,
     pub(super) on_progress: Option<OnProgress>,
     pub(super) on_header: Option<OnHeader>,
-    pub(super) hooks: Option<Arc<dyn CallHooks>>,
+    pub(super) hooks: Option<Hooks>,
     pub(super) large_calls: Option<LargeCallLimit>,
     /// The meter that all calls share; `None` if each call has a separate one.
     pub(super) meter: Option<CallMeter>,
@@ -215,7 +215,7 @@ impl Model {
 
     /// Sets hooks that can pause or stop a call while it runs; see [`CallHooks`].
     pub fn hooks(mut self, hooks: Arc<dyn CallHooks>) -> Self {
-        self.hooks = Some(hooks);
+        self.hooks = Some(Callback(hooks));
         self
     }
 

@@ -17,8 +17,8 @@ use crate::formats::clip;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubError {
-    /// The URL that sent this response, after redirects.
-    pub url: SafeUrl,
+    /// The URL that sent this response, after redirects, without its query.
+    pub url: String,
     /// The HTTP status code.
     pub status: u16,
     /// The value of the `X-Error-Code` header, such as `GatedRepo`.
@@ -42,7 +42,7 @@ impl HubError {
         let (headers, bucket) = (response.headers(), RateLimitBucket::from_url(url));
         let ids = ["x-request-id", "x-amzn-trace-id", "x-amz-cf-id"];
         Self {
-            url: SafeUrl::from(url),
+            url: SafeUrl::from(url).to_string(),
             status,
             code: text(headers, "x-error-code"),
             message: text(headers, "x-error-message"),
@@ -77,8 +77,7 @@ impl HubError {
     ///
     /// `X-Error-Code` takes precedence, because the status is ambiguous: a missing repository is a 401 without a
     /// token and a 404 with one.
-    #[must_use]
-    pub fn kind(&self) -> Option<ErrorKind> {
+    pub(crate) fn kind(&self) -> Option<ErrorKind> {
         match self.code.as_deref() {
             Some("RepoNotFound") => return Some(ErrorKind::RepoNotFound),
             Some("RevisionNotFound") => return Some(ErrorKind::RevisionNotFound),
@@ -151,7 +150,7 @@ mod tests {
         ];
         for (status, code, message, kind) in cases {
             let [code, message] = [code, message].map(|text| text.map(str::to_owned));
-            let url = SafeUrl::from(&url::Url::parse("https://hub.example/a/b").unwrap());
+            let url = "https://hub.example/a/b".to_owned();
             let is_cross_origin = false;
             let (request_id, commit) = (None, None);
             let error = HubError {

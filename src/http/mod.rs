@@ -71,15 +71,8 @@ const MAX_PATH: usize = 500;
 ///
 /// The query is omitted because it may contain the signature of a signed URL; `…` marks an omitted query. Long paths
 /// are truncated.
-///
-/// ```
-/// use hf_meta::SafeUrl;
-///
-/// let url = url::Url::parse("https://cdn.example.org/x?Signature=s3cr3t").unwrap();
-/// assert_eq!(SafeUrl::from(&url).to_string(), "https://cdn.example.org/x…");
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SafeUrl(String);
+#[derive(Clone, Debug)]
+pub(crate) struct SafeUrl(String);
 
 impl From<&Url> for SafeUrl {
     fn from(url: &Url) -> Self {

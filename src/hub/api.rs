@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use url::Url;
 
-use crate::base::CallHooks;
+use crate::base::{Callback, Hooks};
 use crate::formats::weight_sets::ListedFile;
 use crate::http::{Http, HttpError, ResponseChain};
 
@@ -97,7 +97,7 @@ struct TreeEntry {
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
-    hooks: Option<&dyn CallHooks>,
+    hooks: Option<&Hooks>,
 ) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
@@ -115,7 +115,7 @@ pub(crate) async fn list_files(
             return Err(ListFilesError::Listing(ListingError::EndlessPages));
         }
         url = next;
-        if let Some(hooks) = hooks {
+        if let Some(Callback(hooks)) = hooks {
             hooks.before_requests(1).await;
         }
     }

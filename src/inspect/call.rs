@@ -12,7 +12,7 @@ use super::{Limits, Target};
 use crate::backends::{Fetched, FileListing};
 use crate::base::blocking::CallWork;
 use crate::base::meter::CallMeter;
-use crate::base::{CallHooks, OnHeader, OnProgress};
+use crate::base::{Callback, Hooks, OnHeader, OnProgress};
 use crate::cache::{CacheMode, CachedRefAge, HeaderCache};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, IndexErrorKind};
@@ -49,7 +49,7 @@ pub(crate) struct CallContext {
     pub(crate) known_files: Option<FileListing>,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) on_header: Option<OnHeader>,
-    pub(crate) hooks: Option<Arc<dyn CallHooks>>,
+    pub(crate) hooks: Option<Hooks>,
     pub(crate) started: Instant,
     pub(crate) meter: CallMeter,
     /// The memory of headers that are not counted yet.
@@ -136,14 +136,15 @@ impl Call {
 
     /// Waits until the hooks accept the commit.
     pub(super) async fn commit_resolved(&self) {
-        if let (Some(hooks), Some(commit)) = (&self.context.hooks, &self.state.commit) {
+        if let (Some(Callback(hooks)), Some(commit)) = (&self.context.hooks, &self.state.commit) {
             hooks.commit_resolved(commit, self.files.canonical_name()).await;
         }
     }
 
     /// Waits until the hooks allow `requests` more requests.
     pub(super) async fn before_requests(&self, requests: usize) {
-        if let Some(hooks) = self.context.hooks.as_ref().filter(|_| !self.files.is_cached()) {
+        let hooks = self.context.hooks.as_ref().filter(|_| !self.files.is_cached());
+        if let Some(Callback(hooks)) = hooks {
             hooks.before_requests(requests).await;
         }
     }

@@ -79,13 +79,7 @@ impl Call {
         let (path, result) = match self.read(None).await {
             Ok(Inspected { path, report, .. }) => (Some(path), Ok(report)),
             // The call decides whether the token is the cause.
-            Err(error)
-                if error.is_denied()
-                    || matches!(
-                        error.kind(),
-                        ErrorKind::RejectedToken | ErrorKind::RepoNotFound
-                    ) =>
-            {
+            Err(error) if error.is_denied() || error.kind() == ErrorKind::RepoNotFound => {
                 return Err(error);
             }
             Err(error) => (None, Err(error)),
@@ -139,9 +133,8 @@ impl Call {
     async fn find_cached(&mut self, lookup: &CacheLookup) -> Result<Option<Inspected>, Error> {
         let Some((commit, age)) = lookup.readable_commit().await? else { return Ok(None) };
         self.state.cached_ref = age;
-        if let Some(hooks) = &self.context.hooks {
-            hooks.commit_resolved(&commit, self.files.canonical_name()).await;
-        }
+        self.state.commit = Some(commit.clone());
+        self.commit_resolved().await;
         self.files = CallFiles::new(self.files.origin.pinned(Some(&commit)));
         self.read_cached(lookup, &commit).await
     }
@@ -168,8 +161,8 @@ impl Call {
             error if error.is_over_limit() => Err(error),
             // It may also have read other formats.
             Error::NoWeights { .. } => Ok(None),
-            error => {
-                lookup.warn_of_corrupt_headers(commit, &error);
+            _ => {
+                lookup.warn_of_corrupt_headers(commit);
                 Ok(None)
             }
         }
