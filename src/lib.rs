@@ -145,7 +145,7 @@ pub use self::{
     error_kind::ErrorKind,
     http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy},
     hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
-    inspect::{LargeCallLimit, RecordedCount},
+    inspect::LargeCallLimit,
 };
 
 /// Types from other crates that appear in this crate's public API.

@@ -370,13 +370,15 @@ impl Model {
         })
     }
 
-    /// Counts the parameters like [`Model::count`], and also returns the bytes that the count was computed from. Does
-    /// not use the header cache.
+    /// Counts the parameters like [`Model::count`], and also returns the path of the weight file or the index, or the
+    /// path pattern of shards without an index, and the bytes that the count was computed from, even if the call
+    /// failed. Does not use the header cache.
     ///
-    /// Store the bytes to count again later, with [`Model::recount`].
+    /// Store the bytes to count again later, with [`Model::recount`]. There are none if the commit is unknown, if access
+    /// to a small file was denied, or if they are too many to record.
     pub fn count_and_record(&self) -> impl Future<Output = RecordedCount> + Send + use<> {
-        let failed = |error| RecordedCount { result: Err(error), path: None, bytes: None };
-        self.call(Call::record).map(move |recorded| recorded.unwrap_or_else(failed))
+        let recorded = self.call(Call::record);
+        recorded.map(|recorded| recorded.unwrap_or_else(|error| (Err(error), None, None)))
     }
 
     /// Counts the parameters in bytes that an earlier call has recorded, without a request.

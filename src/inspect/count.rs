@@ -32,18 +32,7 @@ pub(super) struct Inspected {
 }
 
 /// The result of [`Model::count_and_record`](crate::Model::count_and_record).
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RecordedCount {
-    /// The counts.
-    pub result: Result<CountReport, Error>,
-    /// The path of the weight file or the index, or the path pattern of shards without an index. `None` if the call
-    /// failed.
-    pub path: Option<RepoPath>,
-    /// The bytes that were read, even if the call failed. `None` if the commit is unknown, if access to a small file
-    /// was denied, or if they are too many to record.
-    pub bytes: Option<HeaderBytes>,
-}
+pub(crate) type RecordedCount = (Result<CountReport, Error>, Option<RepoPath>, Option<HeaderBytes>);
 
 impl Call {
     /// Reads all headers and returns them with their counts. Stops at the first error.
@@ -84,7 +73,7 @@ impl Call {
             }
             Err(error) => (None, Err(error)),
         };
-        Ok(RecordedCount { result, path, bytes: self.files.take_recorded() })
+        Ok((result, path, self.files.take_recorded()))
     }
 
     /// Recomputes a report from the bytes of an earlier call, without any requests.

@@ -27,7 +27,7 @@ mod target;
 mod verify;
 
 pub(crate) use self::call::{Call, CallContext, CallState, ReadMode, ReadOptions};
-pub use self::count::RecordedCount;
+pub(crate) use self::count::RecordedCount;
 pub(crate) use self::files::CallFiles;
 pub use self::memory::LargeCallLimit;
 pub(crate) use self::memory::{CallMemory, client_memory};

@@ -268,9 +268,7 @@ pub(crate) async fn run(
             print_written(&counted(rows as u64, "row"), Path::new(output))
         }
         CensusCommand::Diff { before, after, format } => {
-            let mut changes = Vec::new();
-            diff(before, after, |change| changes.push(change)).await?;
-            print_changes(&changes, *format, "no differences")
+            print_changes(&diff(before, after).await?, *format, "no differences")
         }
         CensusCommand::Publish { target, output, title, license, tensors } => {
             let census = Census::open(connection.builder().build()?, target)?;

@@ -1,10 +1,10 @@
 //! Faults that can be injected into responses.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::log::{Host, LoggedRequest};
+use crate::log::{Host, LoggedRequest, lock};
 
 /// A change to one response. Except for the first four variants, all other aspects of the response stay the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,12 +108,12 @@ type RequestNumbers = HashMap<(Host, String, Option<String>), usize>;
 
 impl FaultInjector {
     pub(crate) fn set(&self, rule: Arc<Rule>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((rule, HashMap::new()));
+        *lock(&self.0) = Some((rule, HashMap::new()));
     }
 
     /// Returns the fault for the response to a request.
     pub(crate) fn next(&self, request: &LoggedRequest) -> Option<Fault> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         let (rule, requests) = state.as_mut()?;
         let key = (request.host, request.path.clone(), request.range.clone());
         let number = requests.entry(key).or_default();
