@@ -6,7 +6,7 @@
 //!
 //! # The life of a range request
 //!
-//! 1. [`Http::read_range`] connects early to the CDN if its origin is known ([`preconnect`]) and starts the retry
+//! 1. [`Http::read_range`] connects early to the CDN if its origin is known ([`client`]) and starts the retry
 //!    loop. Each attempt has counters ([`attempt`]), and goes through [`send`].
 //! 2. The address policy rejects disallowed IP literals. Hostnames are checked by the DNS resolver, which drops
 //!    disallowed addresses ([`address`]).
@@ -37,9 +37,6 @@ mod body;
 mod client;
 mod clients;
 mod error;
-mod error_response;
-mod preconnect;
-mod proxy;
 mod range;
 mod rate_limit;
 mod rate_limit_gate;
@@ -49,11 +46,10 @@ mod settings;
 mod tls;
 
 pub use address::AddressPolicy;
+pub(crate) use address::Proxies;
 pub(crate) use attempt::ResponseChain;
 pub(crate) use client::{Http, KnownServers};
-pub use error::{HttpError, HttpErrorKind};
-pub use error_response::HubError;
-pub(crate) use proxy::Proxies;
+pub use error::{HttpError, HttpErrorKind, HubError};
 pub(crate) use settings::HttpSettings;
 pub use settings::RetryPolicy;
 pub(crate) use tls::has_tls_provider;

@@ -5,8 +5,7 @@ use std::time::Duration;
 use reqwest::ClientBuilder;
 use reqwest::header::{HeaderMap, HeaderValue};
 
-use super::address::AddressPolicy;
-use super::proxy::Proxies;
+use super::address::{AddressPolicy, Proxies};
 use super::tls::Certificate;
 use crate::base::{Callback, random_fraction};
 

@@ -422,7 +422,9 @@ async fn until_signal(
     census.stop_handle().stop();
     line.print("interrupted: storing all complete rows");
     match select(run, pin!(listen()?)).await {
-        Either::Left((Err(error), _)) if !matches!(error, CensusError::Incomplete { .. }) => {
+        Either::Left((Err(error), _))
+            if !matches!(error, CensusError::Incomplete { .. } | CensusError::Stopped) =>
+        {
             Err(error.into())
         }
         _ => end_by(signal, line),

@@ -8,13 +8,12 @@ use hyper::header::{CONTENT_TYPE, ETAG, LINK};
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::fault::{Fault, FaultInjector};
 use crate::file::File;
 use crate::listing::{self, Page};
 use crate::log::{Host, Log, LoggedRequest, lock};
 use crate::quota::Quotas;
 use crate::repo::{Caller, LazyRepos, Repo, Visibility};
-use crate::response::{ErrorResponse, ResponseSpec};
+use crate::response::{ErrorResponse, Fault, FaultInjector, ResponseSpec};
 use crate::url::{self, Action, Route, UrlSigner};
 
 const REPO_COMMIT: &str = "x-repo-commit";
