@@ -90,6 +90,12 @@ struct Column<'a, R> {
     shrink: Shrink,
 }
 
+/// Returns the width of columns with the gaps between them. Empty columns have no gap.
+fn width_of(columns: &[usize]) -> usize {
+    let columns = columns.iter().enumerate().filter(|(_, width)| **width > 0);
+    columns.map(|(index, width)| width + if index == 0 { 0 } else { GAP }).sum()
+}
+
 /// The columns of a table from left to right.
 pub(crate) struct Table<'a, R> {
     columns: Vec<Column<'a, R>>,
@@ -139,7 +145,9 @@ impl<'a, R> Table<'a, R> {
 
     /// Sets the change of the last column in a narrow terminal.
     pub(crate) fn shrink(mut self, shrink: Shrink) -> Self {
-        self.columns.last_mut().map(|column| column.shrink = shrink);
+        if let Some(column) = self.columns.last_mut() {
+            column.shrink = shrink;
+        }
         self
     }
 
@@ -231,7 +239,7 @@ impl<'a, R> Table<'a, R> {
         let needed = widths.to_vec();
         for is_narrowing in [true, false] {
             for (index, column) in self.columns.iter().enumerate().rev() {
-                let excess = self.indent(widths, widths.len()).saturating_sub(max_width);
+                let excess = width_of(widths).saturating_sub(max_width);
                 let width = &mut widths[index];
                 match column.shrink {
                     Shrink::TruncateTo(min_width) | Shrink::WrapTo(min_width) if is_narrowing => {
@@ -243,17 +251,11 @@ impl<'a, R> Table<'a, R> {
             }
         }
         for (index, needed) in needed.into_iter().enumerate().filter(|(_, needed)| *needed > 0) {
-            let free = max_width.saturating_sub(self.indent(widths, widths.len()));
+            let free = max_width.saturating_sub(width_of(widths));
             if widths[index] > 0 {
                 widths[index] = needed.min(widths[index] + free);
             }
         }
-    }
-
-    /// Returns the width of the first `columns` columns with their gaps. Empty columns have no gap.
-    fn indent(&self, widths: &[usize], columns: usize) -> usize {
-        let columns = widths.iter().take(columns).enumerate().filter(|(_, width)| **width > 0);
-        columns.map(|(index, width)| width + if index == 0 { 0 } else { GAP }).sum()
     }
 
     /// Writes one row without trailing spaces. If it `fits` a terminal, long cells are truncated or wrapped.
@@ -295,7 +297,7 @@ impl<'a, R> Table<'a, R> {
         }
         writeln!(out)?;
         let columns = self.columns.len().saturating_sub(1);
-        let indent = self.indent(widths, columns) + GAP;
+        let indent = width_of(&widths[..columns]) + GAP;
         rest.iter().try_for_each(|line| writeln!(out, "{:indent$}{line}", ""))
     }
 }
