@@ -2,7 +2,7 @@
 //!
 //! Each call is a new process of the command, so it starts without connections. The local Hub and its CDN have two
 //! addresses, speak TLS, and are `--rtt` away; the model is described in
-//! `crates/hf-meta-testing/src/link.rs`. The results include the work of the machine, so a short round trip makes them worse.
+//! `crates/hf-meta-testing/src/server.rs`. The results include the work of the machine, so a short round trip makes them worse.
 
 mod network;
 

@@ -143,11 +143,9 @@ pub use self::{
     client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
-    http::{
-        AddressPolicy, HttpError, HttpErrorKind, HubError, RemainingQuota, RetryPolicy, SafeUrl,
-    },
+    http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy},
     hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
-    inspect::{LargeCallLimit, RecordedCount},
+    inspect::LargeCallLimit,
 };
 
 /// Types from other crates that appear in this crate's public API.

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::source::{self, Fetch, Fetched, FileListing, FileSource, FileStream, ListFuture};
 use super::web;
-use crate::base::{CallHooks, RangeBytes};
+use crate::base::{Hooks, RangeBytes};
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
@@ -33,7 +33,7 @@ pub(crate) struct HubRepo {
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
     /// The hooks that may stop a long listing.
-    pub(crate) hooks: Option<Arc<dyn CallHooks>>,
+    pub(crate) hooks: Option<Hooks>,
 }
 
 impl FileSource for HubRepo {
@@ -58,7 +58,7 @@ impl FileSource for HubRepo {
         let Self { http, endpoint, repo, revision, hooks, .. } = self;
         async move {
             let url = endpoint.tree_url(repo, revision, folder);
-            match api::list_files(http, url, hooks.as_deref()).await {
+            match api::list_files(http, url, hooks.as_ref()).await {
                 Ok((files, chain)) => {
                     Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }

@@ -3,18 +3,14 @@
 //! | module | reads |
 //! |---|---|
 //! | `hub` | a repository on a Hub |
-//! | `snapshot` | a repository offline: the files that `huggingface_hub` has downloaded |
+//! | `snapshot` | a repository offline: the files that `huggingface_hub` has downloaded, or a commit from our own header cache |
 //! | `web` | the folder of a file on any web server |
-//! | `store` | a store that the caller implements, such as a bucket |
-//! | `disk` | a local folder, as a store |
-//! | `cached_commit` | a commit from our own header cache |
+//! | `store` | a store that the caller implements, such as a bucket, or a local folder |
 //!
 //! Each of them is a [`FileSource`]. Only a repository on a Hub also has commits, a token and an API; [`Origin`] tells
 //! them apart. To add a folder without commits, implement [`FileSource`] and add a match arm where a
 //! [`Source`](crate::Source) becomes an origin (`client/model_call.rs`).
 
-mod cached_commit;
-mod disk;
 mod hub;
 mod snapshot;
 mod source;
@@ -23,13 +19,11 @@ mod web;
 
 use std::sync::Arc;
 
-pub(crate) use self::cached_commit::CachedCommit;
-pub(crate) use self::disk::local_folder;
 pub(crate) use self::hub::HubRepo;
-pub(crate) use self::snapshot::OfflineRepo;
+pub(crate) use self::snapshot::{CachedCommit, OfflineRepo};
 pub(crate) use self::source::{Fetched, FileListing, FileSource, FileStream, poll_alongside};
 pub use self::store::FileStore;
-pub(crate) use self::store::StoreFolder;
+pub(crate) use self::store::{StoreFolder, local_folder};
 pub(crate) use self::web::{WebFolder, explain};
 use crate::hub::CommitSha;
 

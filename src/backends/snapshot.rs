@@ -16,13 +16,15 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use futures::future::FutureExt;
+use futures::future::{FutureExt, ready};
 use serde::Deserialize;
 use tokio::fs;
 
 use super::source::{Fetch, Fetched, FileListing, FileSource, ListFuture};
-use super::{HubRepo, disk};
+use super::{HubRepo, Origin, store};
 use crate::base::RangeBytes;
+use crate::base::blocking::spawn_blocking_if_large;
+use crate::cache::HeaderBytes;
 use crate::error::{Error, HubCacheMiss, shared};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
@@ -125,7 +127,7 @@ impl Snapshot {
 
     /// Reads the listing that is saved when a whole repository is downloaded.
     async fn listed(&self) -> Option<Vec<ListedFile>> {
-        let json = disk::read_range(&self.tree, 0..MAX_TREE_BYTES).await.ok()?.bytes;
+        let json = store::read_range(&self.tree, 0..MAX_TREE_BYTES).await.ok()?.bytes;
         let tree: CommitTree = serde_json::from_slice(&json).ok()?;
         let file = |(path, file): (String, CommitFile)| {
             Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
@@ -138,7 +140,7 @@ impl FileSource for OfflineRepo {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
             let (commit, file) = self.file(path).await?;
-            let read = disk::read_range(&file, range).await;
+            let read = store::read_range(&file, range).await;
             let read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
             self.hub.http.meter.count_bytes(read.bytes.len());
             Ok(Fetched::new(read, Some(commit)))
@@ -151,11 +153,10 @@ impl FileSource for OfflineRepo {
         async move {
             let snapshot = self.snapshot()?;
             let commit = Some(snapshot.commit.clone());
-            if let Some(mut files) = snapshot.listed().await {
-                files.retain(|file| file.is_below(folder));
+            if let Some(files) = snapshot.listed().await {
                 return Ok(Some(FileListing { files, commit, is_complete: true }));
             }
-            let listed = disk::list(&snapshot.folder, folder).await;
+            let listed = store::list(&snapshot.folder, folder).await;
             let files = listed.map_err(|error| Error::from_io(self.hub.repo.to_string(), error))?;
             Ok(files.map(|files| FileListing { files, commit, is_complete: false }))
         }
@@ -187,7 +188,7 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCach
         return Err(missing(&refs, "does not contain the revision"));
     };
     let file = refs.join(path.as_str());
-    let text = disk::read_range(&file, 0..MAX_REF_BYTES).await;
+    let text = store::read_range(&file, 0..MAX_REF_BYTES).await;
     let text = text.map_err(|_| missing(&file, "does not exist"))?.bytes;
     let commit = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
     commit.ok_or_else(|| missing(&file, "does not contain a commit"))
@@ -195,4 +196,44 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCach
 
 fn missing(path: &Path, reason: &'static str) -> HubCacheMiss {
     HubCacheMiss { path: path.display().to_string(), reason }
+}
+
+/// A cached commit of a repository. It serves only what an earlier call has read.
+///
+/// Ranges are truncated at the end of the cached bytes, which is the end of the header.
+#[derive(Debug)]
+pub(crate) struct CachedCommit {
+    /// The origin that the bytes were read from, for names.
+    pub(crate) origin: Origin,
+    pub(crate) bytes: HeaderBytes,
+}
+
+fn not_cached(file: String) -> Error {
+    Error::FileNotFound { file, source: shared("it is not cached") }
+}
+
+impl FileSource for CachedCommit {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+        async move {
+            let missing = || not_cached(self.file_name(path));
+            let file = self.bytes.headers.file(path).ok_or_else(missing)?;
+            let length = range.end.min(file.start.length());
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let read = spawn_blocking_if_large(length, move || file.range(&range)).await;
+            Ok(Fetched::new(read.ok_or_else(missing)?, Some(self.bytes.commit.clone())))
+        }
+        .boxed()
+    }
+
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
+        let listed = self.bytes.headers.listing(folder);
+        let commit = Some(self.bytes.commit.clone());
+        let listing = |(files, is_complete)| Some(FileListing { files, commit, is_complete });
+        let listing = listed.map(listing).ok_or_else(|| not_cached("list of files".to_owned()));
+        ready(listing).boxed()
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        self.origin.files().file_name(path)
+    }
 }

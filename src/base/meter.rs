@@ -29,8 +29,6 @@ struct CallCounters {
     waiting: usize,
     /// The start of the current wait, in which at least one request waits.
     wait_started: Option<Instant>,
-    /// The end of the current wait.
-    wait_end: Option<Instant>,
 }
 
 /// The totals of all calls of a client since it was built.
@@ -121,31 +119,6 @@ impl CallMeter {
     /// Returns the time in which at least one request has waited for a rate limit.
     pub(crate) fn waited(&self) -> Duration {
         lock(&self.call).waited()
-    }
-
-    /// Returns the time until the rate limit ends that the call waits for; `None` if it does not wait.
-    ///
-    /// ```no_run
-    /// # async fn example(client: hf_meta::Client) {
-    /// let meter = client.start_call();
-    /// let call = client.model("bigscience/bloom").meter(&meter).count();
-    /// # let _ = call;
-    /// // In the task that draws the progress:
-    /// if let Some(wait) = meter.current_wait() {
-    ///     println!("waiting for the rate limit, {} s", wait.as_secs());
-    /// }
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn current_wait(&self) -> Option<Duration> {
-        let counters = lock(&self.call);
-        let left = counters.wait_end?.saturating_duration_since(Instant::now());
-        (counters.waiting > 0 && !left.is_zero()).then_some(left)
-    }
-
-    /// Sets the end of the current wait.
-    pub(crate) fn set_wait_end(&self, end: Instant) {
-        lock(&self.call).wait_end = Some(end);
     }
 
     /// Returns the waits that do not count towards the timeout of the call.

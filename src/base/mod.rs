@@ -100,6 +100,9 @@ pub(crate) type OnProgress = Callback<dyn Fn(Progress) + Send + Sync>;
 /// A callback that is called with each header.
 pub(crate) type OnHeader = Callback<dyn Fn(&FileHeader) + Send + Sync>;
 
+/// The hooks of a call.
+pub(crate) type Hooks = Callback<dyn CallHooks>;
+
 /// Lets a program pause or stop a call while it runs, for example to enforce a budget of requests.
 ///
 /// Each future completes when the call may continue. To stop the call, return a future that never completes, and drop
@@ -140,7 +143,7 @@ pub(crate) type OnHeader = Callback<dyn Fn(&FileHeader) + Send + Sync>;
 /// # Ok(())
 /// # }
 /// ```
-pub trait CallHooks: fmt::Debug + Send + Sync {
+pub trait CallHooks: Send + Sync {
     /// Waits for permission once the commit of the call is known, before any shard is read. `name` is the canonical
     /// name of the repository if it differs from the requested one. By default, does not wait.
     fn commit_resolved<'a>(

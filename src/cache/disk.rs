@@ -10,8 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 
-use super::entry::CacheKey;
-use super::store::Cache;
+use super::store::{Cache, CacheKey};
 
 /// The subfolder for entries of this version.
 const VERSION: &str = "v1";

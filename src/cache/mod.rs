@@ -6,19 +6,16 @@
 //! one, for its current commit.
 
 mod disk;
-mod entry;
 mod header_bytes;
 mod recorder;
 mod store;
 
 pub use disk::{DiskCache, DiskUsage};
-pub use entry::CacheKey;
-pub(crate) use entry::{CacheKeys, decode};
 pub(crate) use header_bytes::{CachedHeaders, Deflater};
 pub use header_bytes::{HeaderBytes, HeaderFile};
 pub(crate) use recorder::Recorder;
-pub use store::{Cache, MemoryCache};
-pub(crate) use store::{CachedRef, CachedRefAge, HeaderCache};
+pub use store::{Cache, CacheKey, MemoryCache};
+pub(crate) use store::{CacheKeys, CachedRef, CachedRefAge, HeaderCache, decode};
 
 /// The use of the header cache by a call; see [`Model::cache_mode`](crate::Model::cache_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::backends::{HubRepo, OfflineRepo, Origin};
 use crate::base::meter::CallMeter;
-use crate::base::{CallHooks, lock};
+use crate::base::{Hooks, lock};
 use crate::cache::{CacheKey, HeaderCache, decode};
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
@@ -57,7 +57,7 @@ impl ClientContext {
         repo: &RepoId,
         revision: Revision,
         meter: CallMeter,
-        hooks: Option<Arc<dyn CallHooks>>,
+        hooks: Option<Hooks>,
     ) -> Origin {
         self.share_known_servers(&meter).await;
         let repo = repo.clone();
@@ -88,7 +88,7 @@ impl ClientContext {
             }
         } else {
             let entry = cache.get(meter, &key).await;
-            let saved = entry.and_then(|entry| decode(&key, &entry).ok()).unwrap_or_default();
+            let saved = entry.and_then(|entry| decode(&key, &entry)).unwrap_or_default();
             self.http.restore(&saved);
             *known = Some(saved);
         }

@@ -1,33 +1,31 @@
 //! The client: the entry point of every call.
 
-mod blocking;
-mod builder;
-mod context;
-mod env;
-mod model;
-mod model_call;
-
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::future::Either;
 use futures::stream::{Stream, StreamExt};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use url::Url;
 
-pub use self::blocking::block_on;
-pub use self::builder::ClientBuilder;
 use self::builder::bearer;
 use self::context::ClientContext;
-pub use self::env::environment_token;
-pub use self::model::Model;
 use crate::backends::explain;
 use crate::base::blocking::in_task;
 use crate::base::meter::{CallMeter, ClientStats};
 use crate::error::Error;
-use crate::http::{RemainingQuota, SafeUrl};
+use crate::http::SafeUrl;
 use crate::hub::api::next_page;
 use crate::hub::{Endpoint, RepoId, Source};
+
+mod builder;
+mod context;
+mod model;
+mod model_call;
+
+pub use self::builder::{ClientBuilder, environment_token};
+pub use self::model::Model;
 
 /// The order in which [`Client::run_many`] returns results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -134,16 +132,20 @@ impl Client {
         self.context.totals.stats()
     }
 
-    /// Returns the remaining quota for file requests, as last reported by the Hub, or `None` if it is unknown.
+    /// Returns the time for which a rate limit holds back requests with the token of this client, or `None` if none
+    /// does.
+    ///
+    /// ```no_run
+    /// # fn example(client: &hf_meta::Client) {
+    /// // In the task that draws the progress:
+    /// if let Some(wait) = client.paused_for() {
+    ///     println!("waiting for the rate limit, {} s", wait.as_secs());
+    /// }
+    /// # }
+    /// ```
     #[must_use]
-    pub fn remaining_quota(&self) -> Option<RemainingQuota> {
-        self.context.http.quota()
-    }
-
-    /// Returns the timeout of calls, if [`ClientBuilder::call_timeout`] has set it.
-    #[must_use]
-    pub fn call_timeout(&self) -> Option<Duration> {
-        self.context.call_timeout
+    pub fn paused_for(&self) -> Option<Duration> {
+        self.context.http.paused_for()
     }
 
     /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`].
@@ -294,4 +296,35 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, Error> {
         Ok(Client { context: Arc::new(self.context()?) })
     }
+}
+
+/// Runs a call and blocks the current thread until its result is available. For programs without an async runtime.
+///
+/// One background thread, which is started by the first call, drives the connections, so that a
+/// [`Client`](crate::Client) keeps them. To run several calls concurrently, join their futures, or use
+/// [`Client::run_many`](crate::Client::run_many).
+///
+/// ```no_run
+/// let client = hf_meta::Client::new()?;
+/// let report = hf_meta::block_on(client.model("bigscience/bloom").count())?;
+/// println!("{} parameters", report.parameter_count.total());
+/// # Ok::<(), hf_meta::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the errors of the call, and [`Error::InvalidSetting`] if the background thread cannot be started.
+///
+/// # Panics
+///
+/// Panics if the call panics, and within an async runtime.
+pub fn block_on<T: Send + 'static>(
+    call: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    static RUNTIME: LazyLock<Result<Runtime, Error>> = LazyLock::new(|| {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("hf-meta").enable_all().build();
+        runtime.map_err(Error::http_client)
+    });
+    RUNTIME.as_ref().map_err(Error::clone)?.block_on(call)
 }

@@ -8,7 +8,7 @@ use futures::future::FutureExt;
 use super::context::ClientContext;
 use crate::backends::FileStore;
 use crate::base::meter::CallMeter;
-use crate::base::{CallHooks, Callback, OnHeader, OnProgress, Progress};
+use crate::base::{CallHooks, Callback, Hooks, OnHeader, OnProgress, Progress};
 use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
@@ -47,7 +47,7 @@ pub struct Model {
     pub(super) store: Option<Arc<dyn FileStore>>,
     pub(super) on_progress: Option<OnProgress>,
     pub(super) on_header: Option<OnHeader>,
-    pub(super) hooks: Option<Arc<dyn CallHooks>>,
+    pub(super) hooks: Option<Hooks>,
     pub(super) large_calls: Option<LargeCallLimit>,
     /// The meter that all calls share; `None` if each call has a separate one.
     pub(super) meter: Option<CallMeter>,
@@ -157,13 +157,6 @@ impl Model {
         self
     }
 
-    /// Sets whether the timeout excludes waits, for rate limits and for a [`LargeCallLimit`]; `false` by default. Use
-    /// it for jobs with many calls, in which a wait says nothing about the repository.
-    pub fn exclude_waits_from_timeout(mut self, enabled: bool) -> Self {
-        self.options.exclude_waits = enabled;
-        self
-    }
-
     /// Sets a callback that is invoked after each shard is read, but never for a single file. It runs on the task
     /// that drives the call and must not block.
     pub fn on_progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
@@ -222,7 +215,7 @@ impl Model {
 
     /// Sets hooks that can pause or stop a call while it runs; see [`CallHooks`].
     pub fn hooks(mut self, hooks: Arc<dyn CallHooks>) -> Self {
-        self.hooks = Some(hooks);
+        self.hooks = Some(Callback(hooks));
         self
     }
 
@@ -377,13 +370,15 @@ impl Model {
         })
     }
 
-    /// Counts the parameters like [`Model::count`], and also returns the bytes that the count was computed from. Does
-    /// not use the header cache.
+    /// Counts the parameters like [`Model::count`], and also returns the path of the weight file or the index, or the
+    /// path pattern of shards without an index, and the bytes that the count was computed from, even if the call
+    /// failed. Does not use the header cache.
     ///
-    /// Store the bytes to count again later, with [`Model::recount`].
+    /// Store the bytes to count again later, with [`Model::recount`]. There are none if the commit is unknown, if access
+    /// to a small file was denied, or if they are too many to record.
     pub fn count_and_record(&self) -> impl Future<Output = RecordedCount> + Send + use<> {
-        let failed = |error| RecordedCount { result: Err(error), path: None, bytes: None };
-        self.call(Call::record).map(move |recorded| recorded.unwrap_or_else(failed))
+        let recorded = self.call(Call::record);
+        recorded.map(|recorded| recorded.unwrap_or_else(|error| (Err(error), None, None)))
     }
 
     /// Counts the parameters in bytes that an earlier call has recorded, without a request.

@@ -20,14 +20,14 @@ use crate::formats::weight_sets::ListedFile;
 use crate::formats::{Formats, RepoPath, clip};
 use crate::hub::Source;
 use crate::inspect::{
-    Call, CallContext, CallFiles, CallMemory, CallState, ReadMode, ReadOptions, Target, file_of,
+    Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, Target, file_of,
     on_disk,
 };
 
 /// The minimum interval between checks of a timeout that a wait has extended.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The timeout of a call without one. It excludes waits for rate limits.
+/// The timeout of a call without one. It excludes waits for rate limits and for a [`LargeCallLimit`].
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(360);
 
 impl Model {
@@ -104,10 +104,8 @@ impl Model {
 
     /// Returns the timeout of a call, and its meter with the end of the call.
     fn limited(&self, meter: CallMeter) -> (Duration, CallMeter) {
-        let ReadOptions { timeout, exclude_waits, .. } = self.options;
-        let timeout = timeout.or(self.context.call_timeout);
-        let includes_waits = timeout.filter(|_| !exclude_waits);
-        let deadline = includes_waits.and_then(|limit| Instant::now().checked_add(limit));
+        let timeout = self.options.timeout.or(self.context.call_timeout);
+        let deadline = timeout.and_then(|limit| Instant::now().checked_add(limit));
         (timeout.unwrap_or(DEFAULT_TIMEOUT), meter.with_deadline(deadline))
     }
 
@@ -192,10 +190,7 @@ impl Model {
             started: std::time::Instant::now(),
             meter,
             memory: CallMemory::new(Arc::clone(&client.memory)),
-            large: self
-                .large_calls
-                .as_ref()
-                .map(|limit| limit.start_call(self.options.exclude_waits)),
+            large: self.large_calls.as_ref().map(LargeCallLimit::start_call),
         };
         Ok(Call {
             context: Arc::new(context),

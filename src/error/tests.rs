@@ -27,7 +27,7 @@ fn url() -> SafeUrl {
 
 fn response(status: u16, code: Option<&str>, retry_after: Option<Duration>) -> Box<HubError> {
     Box::new(HubError {
-        url: url(),
+        url: url().to_string(),
         status,
         code: code.map(str::to_owned),
         message: None,

@@ -1,17 +1,22 @@
 //! Errors of HTTP requests.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ::url::Url;
+use hf_meta_format::CommitSha;
 use reqwest::Response;
+use reqwest::header::HeaderMap;
 use thiserror::Error;
 
 use super::SafeUrl;
 use super::address::AddressError;
-use super::error_response::HubError;
+use super::rate_limit::{self, RateLimitBucket};
 use super::tls::{TlsFailure, tls_failure};
+use crate::error_kind::ErrorKind;
+use crate::formats::clip;
 
 /// The error of an HTTP request.
 ///
@@ -156,4 +161,162 @@ fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn StdErr
         next = cause.source();
         Some(cause)
     })
+}
+
+/// An error response from the Hub, with any status other than success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HubError {
+    /// The URL that sent this response, after redirects, without its query.
+    pub url: String,
+    /// The HTTP status code.
+    pub status: u16,
+    /// The value of the `X-Error-Code` header, such as `GatedRepo`.
+    pub code: Option<String>,
+    /// The value of the `X-Error-Message` header, truncated to 200 characters.
+    pub message: Option<String>,
+    /// The ID of this request in the server's logs, for reporting problems to its operators.
+    pub request_id: Option<String>,
+    /// The time to wait before retrying, if the server specified one.
+    pub retry_after: Option<Duration>,
+    /// The commit that lacks the file. The Hub sends it with a 404.
+    pub(crate) commit: Option<CommitSha>,
+    /// `true` if a redirect led to another origin, such as a CDN, and that origin sent this response.
+    pub(crate) is_cross_origin: bool,
+}
+
+impl HubError {
+    /// Reads the headers of the response to `requested`.
+    pub(super) fn new(requested: &Url, response: &Response) -> Self {
+        let (url, status) = (response.url(), response.status().as_u16());
+        let (headers, bucket) = (response.headers(), RateLimitBucket::from_url(url));
+        let ids = ["x-request-id", "x-amzn-trace-id", "x-amz-cf-id"];
+        Self {
+            url: SafeUrl::from(url).to_string(),
+            status,
+            code: text(headers, "x-error-code"),
+            message: text(headers, "x-error-message"),
+            request_id: ids.into_iter().find_map(|name| text(headers, name)),
+            retry_after: rate_limit::required_wait(status, headers, bucket, SystemTime::now()),
+            commit: text(headers, "x-repo-commit").and_then(|commit| commit.parse().ok()),
+            is_cross_origin: url.origin() != requested.origin(),
+        }
+    }
+
+    /// Returns whether a retry may succeed.
+    ///
+    /// A CDN may reject a signed URL, for example after the signature has expired. A retry starts at the Hub again,
+    /// which signs a new URL (xet-core #897).
+    pub(crate) fn is_transient(&self) -> bool {
+        rate_limit::is_retryable(self.status) || (self.status == 403 && self.is_cross_origin)
+    }
+
+    /// Returns whether the response claims that a file or the access to it is missing, but has no header of a Hub. It
+    /// may come from anything on the way to the Hub, so it is no answer about a repository.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        let texts = [&self.code, &self.message, &self.request_id];
+        matches!(self.status, 401 | 403 | 404 | 410)
+            && !self.is_cross_origin
+            && self.commit.is_none()
+            && texts.iter().all(|text| text.is_none())
+    }
+
+    /// Returns the kind of the error if it concerns the repository, the revision, the file or the token, and `None`
+    /// otherwise, as for status 500.
+    ///
+    /// `X-Error-Code` takes precedence, because the status is ambiguous: a missing repository is a 401 without a
+    /// token and a 404 with one.
+    pub(crate) fn kind(&self) -> Option<ErrorKind> {
+        match self.code.as_deref() {
+            Some("RepoNotFound") => return Some(ErrorKind::RepoNotFound),
+            Some("RevisionNotFound") => return Some(ErrorKind::RevisionNotFound),
+            Some("EntryNotFound") => return Some(ErrorKind::FileNotFound),
+            Some("GatedRepo") => return Some(ErrorKind::Gated),
+            _ => {}
+        }
+        let has_bad_token =
+            self.message.as_deref() == Some("Invalid credentials in Authorization header");
+        match self.status {
+            // A CDN knows neither repositories nor tokens.
+            _ if self.is_cross_origin => None,
+            401 if has_bad_token => Some(ErrorKind::RejectedToken),
+            401 => Some(ErrorKind::RepoNotFound),
+            403 => Some(ErrorKind::Forbidden),
+            // Servers other than the Hub send no error codes.
+            404 | 410 => Some(ErrorKind::FileNotFound),
+            _ => None,
+        }
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(clip)
+}
+
+impl fmt::Display for HubError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` responded with status {}", self.url, self.status)?;
+        if let Some(code) = &self.code {
+            write!(f, " ({code})")?;
+        }
+        // For a missing repository, the Hub responds to anonymous readers with "Invalid username or password."
+        let is_misleading = self.status == 401 && self.kind() == Some(ErrorKind::RepoNotFound);
+        if let Some(message) = self.message.as_ref().filter(|_| !is_misleading) {
+            write!(f, ": {message}")?;
+        }
+        match &self.request_id {
+            Some(id) => write!(f, " [request ID {id}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for HubError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_code_takes_precedence_over_the_status() {
+        use ErrorKind::{
+            FileNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
+        };
+        let bad_token = "Invalid credentials in Authorization header";
+        let cases = [
+            (404, Some("EntryNotFound"), None, Some(FileNotFound)),
+            (404, Some("RevisionNotFound"), None, Some(RevisionNotFound)),
+            (404, Some("RepoNotFound"), None, Some(RepoNotFound)),
+            (401, Some("RepoNotFound"), Some("Invalid username or password."), Some(RepoNotFound)),
+            (401, None, Some("Invalid username or password."), Some(RepoNotFound)),
+            (401, Some("GatedRepo"), Some("Access to model a/b is restricted."), Some(Gated)),
+            (403, Some("GatedRepo"), None, Some(Gated)),
+            (401, None, Some(bad_token), Some(RejectedToken)),
+            (403, None, Some("Access to this resource is disabled."), Some(Forbidden)),
+            (404, None, None, Some(FileNotFound)),
+            (429, None, None, None),
+            (500, None, None, None),
+        ];
+        for (status, code, message, kind) in cases {
+            let [code, message] = [code, message].map(|text| text.map(str::to_owned));
+            let url = "https://hub.example/a/b".to_owned();
+            let is_cross_origin = false;
+            let (request_id, commit) = (None, None);
+            let error = HubError {
+                url,
+                status,
+                code,
+                message,
+                request_id,
+                retry_after: None,
+                commit,
+                is_cross_origin,
+            };
+            assert_eq!(error.kind(), kind, "{error}");
+            let has_code = error.code.is_some();
+            let from_cdn = HubError { is_cross_origin: true, ..error };
+            assert_eq!(from_cdn.kind().is_some(), has_code, "{from_cdn}");
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //!
 //! # The life of a range request
 //!
-//! 1. [`Http::read_range`] connects early to the CDN if its origin is known ([`preconnect`]) and starts the retry
+//! 1. [`Http::read_range`] connects early to the CDN if its origin is known ([`client`]) and starts the retry
 //!    loop. Each attempt has counters ([`attempt`]), and goes through [`send`].
 //! 2. The address policy rejects disallowed IP literals. Hostnames are checked by the DNS resolver, which drops
 //!    disallowed addresses ([`address`]).
@@ -37,9 +37,6 @@ mod body;
 mod client;
 mod clients;
 mod error;
-mod error_response;
-mod preconnect;
-mod proxy;
 mod range;
 mod rate_limit;
 mod rate_limit_gate;
@@ -49,12 +46,10 @@ mod settings;
 mod tls;
 
 pub use address::AddressPolicy;
+pub(crate) use address::Proxies;
 pub(crate) use attempt::ResponseChain;
 pub(crate) use client::{Http, KnownServers};
-pub use error::{HttpError, HttpErrorKind};
-pub use error_response::HubError;
-pub(crate) use proxy::Proxies;
-pub use rate_limit_gate::RemainingQuota;
+pub use error::{HttpError, HttpErrorKind, HubError};
 pub(crate) use settings::HttpSettings;
 pub use settings::RetryPolicy;
 pub(crate) use tls::has_tls_provider;
@@ -72,15 +67,8 @@ const MAX_PATH: usize = 500;
 ///
 /// The query is omitted because it may contain the signature of a signed URL; `…` marks an omitted query. Long paths
 /// are truncated.
-///
-/// ```
-/// use hf_meta::SafeUrl;
-///
-/// let url = url::Url::parse("https://cdn.example.org/x?Signature=s3cr3t").unwrap();
-/// assert_eq!(SafeUrl::from(&url).to_string(), "https://cdn.example.org/x…");
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SafeUrl(String);
+#[derive(Clone, Debug)]
+pub(crate) struct SafeUrl(String);
 
 impl From<&Url> for SafeUrl {
     fn from(url: &Url) -> Self {

@@ -8,6 +8,7 @@ use reqwest::header::{
 };
 
 use super::error::{Defect, HttpErrorKind};
+use super::rate_limit::parse_digits_saturating;
 
 /// The number of bytes to read from the start of a 200 response, even if fewer were requested. They contain most
 /// headers, and a server without range support sends them anyway.
@@ -98,7 +99,8 @@ fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, Defe
 /// Returns an empty slice if a 416 response states the file size and the file ends before the range. The error body is
 /// not read.
 fn not_satisfiable(range: &Range<u64>, headers: &HeaderMap) -> Option<BodySlice> {
-    let file_size = parse_digits(header_str(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
+    let file_size =
+        parse_digits_saturating(header_str(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
     let part = BodySlice { offset: 0, length: 0, is_prefix: true, file_size };
     (file_size <= range.start).then_some(part)
 }
@@ -123,18 +125,17 @@ fn parse_content_range(content_range: &str) -> Option<(u64, u64, u64)> {
     let (unit, rest) = content_range.trim().split_once(' ')?;
     let (span, size) = rest.split_once('/')?;
     let (first, last) = span.split_once('-')?;
-    let (first, last, size) = (parse_digits(first)?, parse_digits(last)?, parse_digits(size)?);
+    let (first, last, size) = (
+        parse_digits_saturating(first)?,
+        parse_digits_saturating(last)?,
+        parse_digits_saturating(size)?,
+    );
     (unit.eq_ignore_ascii_case("bytes") && first <= last && last < size)
         .then_some((first, last, size))
 }
 
-/// Parses decimal digits. `u64::from_str` would also accept a `+`.
-fn parse_digits(digits: &str) -> Option<u64> {
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-}
-
 fn content_length(headers: &HeaderMap) -> Option<u64> {
-    parse_digits(header_str(headers, &CONTENT_LENGTH)?)
+    parse_digits_saturating(header_str(headers, &CONTENT_LENGTH)?)
 }
 
 fn header_str<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

@@ -120,8 +120,8 @@ fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     seconds.or_else(|| httpdate::parse_http_date(text).ok().map(until))
 }
 
-/// Parses decimal digits, saturating at `u64::MAX`.
-fn parse_digits_saturating(digits: &str) -> Option<u64> {
+/// Parses decimal digits, saturating at `u64::MAX`. `u64::from_str` would also accept a `+`.
+pub(super) fn parse_digits_saturating(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }

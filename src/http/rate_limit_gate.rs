@@ -80,13 +80,6 @@ impl From<&Url> for GateKey {
     }
 }
 
-impl GateKey {
-    /// Returns the key for requests for files at an endpoint.
-    pub(super) fn for_files(endpoint: &Url) -> Self {
-        Self { origin: endpoint.origin(), bucket: RateLimitBucket::Resolvers }
-    }
-}
-
 #[derive(Debug, Default)]
 struct GateState {
     /// Requests that were admitted and have no response yet.
@@ -125,16 +118,6 @@ struct Hold {
 )]
 fn share_of(requests: u64, share: f64) -> u64 {
     ((requests as f64 * share) as u64).max(1)
-}
-
-/// The remaining quota for one kind of request, as last reported by the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RemainingQuota {
-    /// The number of requests left; 0 while the client is waiting for a rate limit.
-    pub requests: u64,
-    /// The time until the quota resets or the wait ends.
-    pub reset: Duration,
 }
 
 /// The gate's decision about a request.
@@ -216,14 +199,10 @@ impl GateState {
         }
     }
 
-    fn quota(&self) -> Option<RemainingQuota> {
-        let now = Instant::now();
-        let held = self.hold.map(|hold| Allowance { requests: 0, reset: hold.until });
-        // After a hold, `remaining` is 0 until the first response. The server has not reported that value.
-        let named = self.remaining.filter(|quota| quota.requests > 0);
-        let Allowance { requests, reset } =
-            [held, named].into_iter().flatten().find(|quota| quota.reset > now)?;
-        Some(RemainingQuota { requests, reset: reset.saturating_duration_since(now) })
+    /// Returns the time until the hold ends; `None` if there is none.
+    fn held_for(&self) -> Option<Duration> {
+        let left = self.hold?.until.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
     }
 
     /// Returns whether requests are in flight or waiting.
@@ -235,7 +214,7 @@ impl GateState {
     fn is_limited(&self) -> bool {
         let now = Instant::now();
         let allowances = [self.remaining, self.share_left].into_iter().flatten();
-        self.hold.is_some_and(|hold| hold.until > now)
+        self.held_for().is_some()
             || allowances.map(|allowance| allowance.reset).any(|reset| reset > now)
     }
 }
@@ -258,9 +237,11 @@ impl RateLimitGate {
         });
     }
 
-    /// Returns the remaining quota of a key; `None` if it is unknown.
-    pub(super) fn quota(&self, key: &GateKey) -> Option<RemainingQuota> {
-        lock(&self.states).get(&(self.token.clone(), key.clone()))?.quota()
+    /// Returns the time until the last hold of the token ends; `None` if there is none.
+    pub(super) fn paused_for(&self) -> Option<Duration> {
+        let states = lock(&self.states);
+        let own = states.iter().filter(|((token, _), _)| *token == self.token);
+        own.filter_map(|(_, state)| state.held_for()).max()
     }
 
     /// Waits until a request may be sent.
@@ -299,7 +280,6 @@ impl RateLimitGate {
                         return Err(wait);
                     }
                     self.log(&key, wait);
-                    meter.set_wait_end(hold.until);
                     let jitter = (wait / 10).min(MAX_JITTER).mul_f64(random_fraction());
                     select(pin!(notified), pin!(sleep_until(hold.until + jitter))).await;
                 }

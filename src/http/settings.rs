@@ -5,8 +5,7 @@ use std::time::Duration;
 use reqwest::ClientBuilder;
 use reqwest::header::{HeaderMap, HeaderValue};
 
-use super::address::AddressPolicy;
-use super::proxy::Proxies;
+use super::address::{AddressPolicy, Proxies};
 use super::tls::Certificate;
 use crate::base::{Callback, random_fraction};
 
@@ -57,6 +56,9 @@ impl Default for HttpSettings {
     }
 }
 
+/// The maximum delay between two attempts. It does not limit waits requested by the server.
+const MAX_DELAY: Duration = Duration::from_secs(10);
+
 /// A callback that customizes the builder of the HTTP library.
 pub(crate) type HttpHook = Callback<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>;
 
@@ -80,7 +82,6 @@ pub(crate) type HttpHook = Callback<dyn Fn(ClientBuilder) -> ClientBuilder + Sen
 /// let retry = RetryPolicy::default()
 ///     .max_attempts(3)
 ///     .initial_delay(Duration::from_millis(100))
-///     .max_delay(Duration::from_secs(2))
 ///     .max_elapsed(Duration::from_secs(20));
 /// let client = Client::builder().retry_policy(retry).build()?;
 /// # Ok::<(), hf_meta::Error>(())
@@ -90,7 +91,6 @@ pub(crate) type HttpHook = Callback<dyn Fn(ClientBuilder) -> ClientBuilder + Sen
 pub struct RetryPolicy {
     pub(super) max_attempts: usize,
     initial_delay: Duration,
-    max_delay: Duration,
     pub(super) max_elapsed: Duration,
     pub(super) max_wait: Duration,
 }
@@ -102,7 +102,6 @@ impl Default for RetryPolicy {
         Self {
             max_attempts: 5,
             initial_delay: Duration::from_millis(250),
-            max_delay: Duration::from_secs(10),
             max_elapsed: Duration::from_secs(300),
             // The Hub counts requests in windows of 300 s (https://huggingface.co/docs/hub/rate-limits),
             // so 320 s is enough to wait for the next window once.
@@ -119,15 +118,10 @@ impl RetryPolicy {
 
     /// Sets the delay after the first failure.
     ///
-    /// The delay doubles after each further failure. Up to half of it is subtracted at random, so that clients do not
+    /// The delay doubles after each further failure, up to 10 seconds. Up to half of it is subtracted at random, so that clients do not
     /// retry in lockstep. A wait requested by the server takes precedence.
     pub fn initial_delay(self, delay: Duration) -> Self {
         Self { initial_delay: delay, ..self }
-    }
-
-    /// Sets the maximum delay between two attempts. It does not limit waits requested by the server.
-    pub fn max_delay(self, delay: Duration) -> Self {
-        Self { max_delay: delay, ..self }
     }
 
     /// Sets the maximum time from the start of the first attempt to the start of the last one, excluding waits for
@@ -149,7 +143,7 @@ impl RetryPolicy {
         }
         let doubled = u32::try_from(failures - 1).ok().and_then(|n| 2_u32.checked_pow(n));
         let delay = self.initial_delay.saturating_mul(doubled.unwrap_or(u32::MAX));
-        Some(delay.min(self.max_delay).mul_f64(1.0 - random_fraction() / 2.0))
+        Some(delay.min(MAX_DELAY).mul_f64(1.0 - random_fraction() / 2.0))
     }
 }
 

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use url::Url;
 
-use crate::base::CallHooks;
-use crate::formats::Dtype;
+use crate::base::{Callback, Hooks};
 use crate::formats::weight_sets::ListedFile;
 use crate::http::{Http, HttpError, ResponseChain};
 
@@ -98,7 +97,7 @@ struct TreeEntry {
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
-    hooks: Option<&dyn CallHooks>,
+    hooks: Option<&Hooks>,
 ) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
@@ -116,7 +115,7 @@ pub(crate) async fn list_files(
             return Err(ListFilesError::Listing(ListingError::EndlessPages));
         }
         url = next;
-        if let Some(hooks) = hooks {
+        if let Some(Callback(hooks)) = hooks {
             hooks.before_requests(1).await;
         }
     }
@@ -143,24 +142,20 @@ fn add_page(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingEr
 ///
 /// It is not verified against the files, and the Hub's counting rules have changed more than once. Prefer a count
 /// from the headers. This one is useful for repositories whose files cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[non_exhaustive]
 pub struct HubReportedCount {
-    /// The number of parameters per dtype, sorted by dtype name.
-    pub parameters: Vec<(Dtype, u64)>,
+    /// The number of parameters per dtype.
+    #[serde(rename(serialize = "parameterCount"))]
+    pub parameters: BTreeMap<String, u64>,
     /// The total number of parameters.
+    #[serde(rename(serialize = "parameterTotal"))]
     pub total: u64,
 }
 
 #[derive(Deserialize)]
 struct RevisionInfo {
-    safetensors: Option<SafetensorsInfo>,
-}
-
-#[derive(Deserialize)]
-struct SafetensorsInfo {
-    parameters: BTreeMap<String, u64>,
-    total: u64,
+    safetensors: Option<HubReportedCount>,
 }
 
 impl HubReportedCount {
@@ -170,10 +165,7 @@ impl HubReportedCount {
     /// Parses the response from [`Endpoint::reported_count_url`](super::Endpoint::reported_count_url). Returns `None`
     /// if it has no count.
     pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
-        let SafetensorsInfo { parameters, total } =
-            serde_json::from_slice::<RevisionInfo>(json).ok()?.safetensors?;
-        let parameters = parameters.iter().map(|(dtype, count)| (dtype.as_str().into(), *count));
-        Some(Self { parameters: parameters.collect(), total })
+        serde_json::from_slice::<RevisionInfo>(json).ok()?.safetensors
     }
 }
 
@@ -228,7 +220,7 @@ mod tests {
     #[test]
     fn the_count_is_parsed_or_absent() {
         let json = br#"{"id":"a/b","safetensors":{"parameters":{"BF16":7},"total":7}}"#;
-        let count = HubReportedCount { parameters: vec![(Dtype::BF16, 7)], total: 7 };
+        let count = HubReportedCount { parameters: [("BF16".to_owned(), 7)].into(), total: 7 };
         assert_eq!(HubReportedCount::from_json(json), Some(count));
         for json in [
             "",

@@ -23,7 +23,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// assert_eq!(Endpoint::default().to_string(), Endpoint::HUGGING_FACE);
 /// # Ok::<(), hf_meta::EndpointError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint(Url);
 
 /// The error returned when parsing an [`Endpoint`] fails. It omits the input, which may contain a password.
@@ -163,12 +163,6 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = SafeUrl::from(&self.0).to_string();
         f.write_str(shown.trim_end_matches('/'))
-    }
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({self})")
     }
 }
 

@@ -1,6 +1,5 @@
 //! The cache entries that may serve a call.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -158,8 +157,8 @@ impl CacheLookup {
     }
 
     /// Logs that the headers of a commit are corrupt. The call reads the files again and replaces them.
-    pub(super) fn warn_of_corrupt_headers(&self, commit: &CommitSha, error: &Error) {
-        warn_of_corrupt_entry(&self.keys.commit(commit), error);
+    pub(super) fn warn_of_corrupt_headers(&self, commit: &CommitSha) {
+        warn_of_corrupt_entry(&self.keys.commit(commit));
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
@@ -167,13 +166,16 @@ impl CacheLookup {
         // Decoding briefly holds the entry in memory twice.
         self.context.before_allocation(2 * entry.len() as u64).await;
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
-        value.map_err(|error| warn_of_corrupt_entry(&key, &error)).ok()
+        if value.is_none() {
+            warn_of_corrupt_entry(&key);
+        }
+        value
     }
 }
 
 /// Logs a corrupt entry. The call reads the files again and replaces it.
-fn warn_of_corrupt_entry(key: &CacheKey, error: &dyn Display) {
-    tracing::warn!(%key, %error, "a cache entry is corrupt");
+fn warn_of_corrupt_entry(key: &CacheKey) {
+    tracing::warn!(%key, "a cache entry is corrupt");
 }
 
 /// Returns whether the server or the network failed, rather than the request itself.

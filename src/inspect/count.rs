@@ -3,20 +3,25 @@
 use std::mem::{replace, take};
 
 use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 
+use super::Target;
 use super::cache_lookup::CacheLookup;
 use super::call::{Call, CallState, OnFailure};
 use super::files::CallFiles;
-use super::locate::FoundWeights;
+use super::locate::{FoundWeights, Located};
 use super::shards::SetReads;
+use super::verify::CONCURRENT_SETS;
 use crate::cache::HeaderBytes;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::IndexError;
+use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::hub::CommitSha;
-use crate::memory::{CacheError, CacheLayout, MemoryOptions};
-use crate::report::verify::ConfigFile;
+use crate::memory::{CacheError, CacheLayout, MemoryComponent, MemoryOptions};
+use crate::report::loaded::cache_of_all;
+use crate::report::verify::{ConfigFile, pipeline_components};
 use crate::report::{
     BuiltReport, CountReport, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo, Weights,
 };
@@ -32,18 +37,7 @@ pub(super) struct Inspected {
 }
 
 /// The result of [`Model::count_and_record`](crate::Model::count_and_record).
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RecordedCount {
-    /// The counts.
-    pub result: Result<CountReport, Error>,
-    /// The path of the weight file or the index, or the path pattern of shards without an index. `None` if the call
-    /// failed.
-    pub path: Option<RepoPath>,
-    /// The bytes that were read, even if the call failed. `None` if the commit is unknown, if access to a small file
-    /// was denied, or if they are too many to record.
-    pub bytes: Option<HeaderBytes>,
-}
+pub(crate) type RecordedCount = (Result<CountReport, Error>, Option<RepoPath>, Option<HeaderBytes>);
 
 impl Call {
     /// Reads all headers and returns them with their counts. Stops at the first error.
@@ -79,18 +73,12 @@ impl Call {
         let (path, result) = match self.read(None).await {
             Ok(Inspected { path, report, .. }) => (Some(path), Ok(report)),
             // The call decides whether the token is the cause.
-            Err(error)
-                if error.is_denied()
-                    || matches!(
-                        error.kind(),
-                        ErrorKind::RejectedToken | ErrorKind::RepoNotFound
-                    ) =>
-            {
+            Err(error) if error.is_denied() || error.kind() == ErrorKind::RepoNotFound => {
                 return Err(error);
             }
             Err(error) => (None, Err(error)),
         };
-        Ok(RecordedCount { result, path, bytes: self.files.take_recorded() })
+        Ok((result, path, self.files.take_recorded()))
     }
 
     /// Recomputes a report from the bytes of an earlier call, without any requests.
@@ -139,9 +127,8 @@ impl Call {
     async fn find_cached(&mut self, lookup: &CacheLookup) -> Result<Option<Inspected>, Error> {
         let Some((commit, age)) = lookup.readable_commit().await? else { return Ok(None) };
         self.state.cached_ref = age;
-        if let Some(hooks) = &self.context.hooks {
-            hooks.commit_resolved(&commit, self.files.canonical_name()).await;
-        }
+        self.state.commit = Some(commit.clone());
+        self.commit_resolved().await;
         self.files = CallFiles::new(self.files.origin.pinned(Some(&commit)));
         self.read_cached(lookup, &commit).await
     }
@@ -168,8 +155,8 @@ impl Call {
             error if error.is_over_limit() => Err(error),
             // It may also have read other formats.
             Error::NoWeights { .. } => Ok(None),
-            error => {
-                lookup.warn_of_corrupt_headers(commit, &error);
+            _ => {
+                lookup.warn_of_corrupt_headers(commit);
                 Ok(None)
             }
         }
@@ -263,4 +250,72 @@ fn count(
     report.layout = cache.clone().ok().map(Box::new);
     report.findings.extend(config.finding);
     Ok((assembled, report, cache))
+}
+
+impl Call {
+    /// Returns the sets that a loader of the main set loads, without the main set itself.
+    pub(crate) async fn loaded_with(&self, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
+        let listed = match &self.context.known_files {
+            Some(known) => Some(known.clone()),
+            None => self.files.list(None).await?,
+        };
+        let layout = Layout::new(&self.context.formats, None, &listed.unwrap_or_default().files);
+        self.loaded_from(&layout, main).await
+    }
+
+    /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.
+    async fn loaded_from(&self, layout: &Layout, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
+        let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
+        let components = match layout.components_file(main) {
+            Some(path) => {
+                let json = self.files.read_whole(path, self.context.limits.config).await?.value;
+                pipeline_components(path, &json).unwrap_or_default()
+            }
+            None => Vec::new(),
+        };
+        let loaded = layout.loaded_with(main, &components).into_iter();
+        Ok(loaded.filter(|set| set.path != main.path).cloned().collect())
+    }
+
+    /// Adds the memory that the weights need, with all components that are loaded together, if it was requested.
+    pub(super) async fn add_memory(
+        &self,
+        inspected: &mut Inspected,
+        layout: Option<&Layout>,
+    ) -> Result<(), Error> {
+        let Some(options) = self.context.options.memory else { return Ok(()) };
+        let Inspected { path, report, cache, .. } = inspected;
+        let (mut others, mut cache) = (Vec::new(), cache.clone());
+        // A caller who selects one set wants that set.
+        if let Some(layout) = layout.filter(|_| matches!(self.context.target, Target::Folder(_))) {
+            let loaded = self.loaded_from(layout, path).await?;
+            cache = cache_of_all(cache, layout, path, loaded.len(), &options);
+            if !loaded.is_empty() && loaded.len() < CountReport::MAX_COMPONENTS {
+                others = self.component_sizes(report, loaded).await?;
+                report.fetch = self.fetch_stats(report.fetch.weight_bytes);
+            }
+        }
+        report.add_memory(path, cache, options, others, layout);
+        Ok(())
+    }
+
+    /// Reads the headers of components. Returns the bytes of their weights.
+    async fn component_sizes(
+        &self,
+        report: &CountReport,
+        sets: Vec<WeightSet>,
+    ) -> Result<Vec<MemoryComponent>, Error> {
+        let reads = sets.into_iter().map(|set| {
+            let (mut call, commit) = (self.for_set(CONCURRENT_SETS as u64), report.commit.clone());
+            call.state.commit.clone_from(&commit);
+            async move {
+                let Located { weights, .. } = call.find_set(&set, commit).await?;
+                let weight_bytes = call.read_set(weights).await?.assembly.tensor_bytes();
+                Ok(MemoryComponent { path: set.path, weight_bytes })
+            }
+            .boxed()
+        });
+        let reads: Vec<_> = reads.collect();
+        stream::iter(reads).buffered(CONCURRENT_SETS).try_collect().await
+    }
 }

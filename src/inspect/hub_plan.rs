@@ -41,7 +41,6 @@ impl Call {
         else {
             return Ok(None);
         };
-        let files = self.files.pinned(commit.as_ref());
         self.context.before_allocation(json.len() as u64).await;
         let (limit, work) = (self.context.limits.header, self.state.work.clone());
         let parsed = work.run(json.len(), move || parse(&json, limit)).await;
@@ -49,8 +48,7 @@ impl Call {
             tracing::debug!(%path, "the Hub's response is invalid; reading the files instead");
             return Ok(None);
         };
-        self.files = files;
-        self.state.commit = commit;
+        self.pin(commit);
         self.state.weights = Some(path.clone());
         let mut assembly = ReportBuilder::new_sharded(&path, None, self.mode.keep_headers);
         for (shard, header) in headers {

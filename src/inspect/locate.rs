@@ -68,7 +68,7 @@ impl Call {
     pub(super) fn locate(&mut self) -> BoxFuture<'_, Result<Located, Error>> {
         async move {
             let mut located = self.find().await?;
-            self.files = self.files.pinned(located.commit.as_ref());
+            self.pin(located.commit.take());
             if self.context.options.list_sets && located.layout.is_none() {
                 let (found, layout) = located.poll_alongside(self.list_layout()).await;
                 let layout = layout?.map(|(layout, _)| layout);
@@ -77,7 +77,6 @@ impl Call {
                 }
                 located = Located { layout, ..found };
             }
-            self.state.commit = located.commit.take();
             Ok(located)
         }
         .boxed()

@@ -102,9 +102,9 @@ impl LargeCallLimit {
     }
 
     /// Starts a call under this limit.
-    pub(crate) fn start_call(&self, excludes_waits: bool) -> LargeCall {
+    pub(crate) fn start_call(&self) -> LargeCall {
         let (bytes, permit) = (AtomicU64::new(0), OnceCell::new());
-        LargeCall { limit: self.clone(), bytes, permit, excludes_waits }
+        LargeCall { limit: self.clone(), bytes, permit }
     }
 }
 
@@ -114,8 +114,6 @@ pub(crate) struct LargeCall {
     limit: LargeCallLimit,
     bytes: AtomicU64,
     permit: OnceCell<Option<OwnedSemaphorePermit>>,
-    /// True if waits do not count towards the timeout of the call.
-    excludes_waits: bool,
 }
 
 impl LargeCall {
@@ -123,7 +121,7 @@ impl LargeCall {
     pub(super) async fn allocate(&self, bytes: u64, meter: &CallMeter) {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > MAX_SMALL_CALL {
-            let _wait = self.excludes_waits.then(|| meter.start_wait());
+            let _wait = meter.time_left().is_none().then(|| meter.start_wait());
             // The semaphore is never closed.
             let acquire = || async { Arc::clone(&self.limit.0).acquire_owned().await.ok() };
             self.permit.get_or_init(acquire).await;
@@ -164,12 +162,12 @@ mod tests {
         let fits = |call: &LargeCall, bytes| {
             call.allocate(bytes, &CallMeter::default()).now_or_never().is_some()
         };
-        let mut calls: Vec<_> = (0..3).map(|_| limit.start_call(false)).collect();
+        let mut calls: Vec<_> = (0..3).map(|_| limit.start_call()).collect();
         assert!(calls.iter().all(|call| fits(call, MAX_SMALL_CALL)));
         let last = calls.pop().unwrap();
         assert!(calls.iter().all(|call| fits(call, 1)));
         assert!(!fits(&last, 1));
-        assert!(fits(&limit.start_call(false), MAX_SMALL_CALL));
+        assert!(fits(&limit.start_call(), MAX_SMALL_CALL));
         assert!(calls.iter().all(|call| fits(call, u64::MAX)), "a permit is enough for all bytes");
         calls.pop();
         assert!(fits(&last, 1));

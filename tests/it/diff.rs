@@ -304,7 +304,7 @@ async fn a_renamed_prefix_is_one_difference() {
     let line = "renamed: 8 tensors, `model.language_model.` → `language_model.model.`\n";
     assert!(ran.stdout.contains(line), "{}", ran.stdout);
     assert!(
-        ran.stdout.contains("\nretyped: 4 tensors\n~ language_model.model.layers.[0-1]."),
+        ran.stdout.contains("\nretyped: 4 tensors\n~  language_model.model.layers.[0-1]."),
         "{}",
         ran.stdout
     );

@@ -74,10 +74,7 @@ async fn check_all() {
 }
 
 async fn run(fault: Http2Fault, server: &Server) -> String {
-    let policy = RetryPolicy::default()
-        .max_attempts(3)
-        .initial_delay(Duration::from_millis(1))
-        .max_delay(Duration::from_millis(5));
+    let policy = RetryPolicy::default().max_attempts(3).initial_delay(Duration::from_millis(1));
     let builder = Client::builder().system_certificates(true);
     let builder = builder.retry_policy(policy).read_timeout(TIMEOUT);
     let client = builder.request_timeout(TIMEOUT).build().unwrap();

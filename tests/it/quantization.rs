@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hf_meta::count::{Buffer, MixtureOfExperts};
+use hf_meta::count::{Buffer, Configs, MixtureOfExperts};
 use hf_meta::report::Finding;
 use hf_meta::{Client, ErrorKind, RetryPolicy, SafetensorsParseFromRepo};
 
@@ -127,14 +127,14 @@ async fn an_invalid_configuration_is_a_finding() {
 
 #[tokio::test]
 async fn an_oversized_config_is_a_finding() {
-    let hub = hub(Some(GPTQ));
-    let client =
-        |limit| Client::builder().endpoint(hub.endpoint()).max_config_bytes(limit).build().unwrap();
-    let length = GPTQ.len() as u64;
-    for (limit, expected, findings) in [(length, UNPACKED, 0), (length - 1, STORED, 2)] {
-        let parsed = client(limit).model("org/model").parse_safetensors_metadata().await.unwrap();
-        assert_eq!(counts(&parsed), rows(&expected), "{limit}");
-        assert_eq!(parsed.report().findings.len(), findings, "{limit}");
+    let limit = usize::try_from(Configs::DEFAULT_LIMIT).unwrap();
+    for (length, expected, findings) in [(limit, UNPACKED, 0), (limit + 1, STORED, 2)] {
+        let config = File::from_bytes(GPTQ.to_owned() + &" ".repeat(length - GPTQ.len()));
+        let repo = Repo::new("org/model").file("model.safetensors", packed());
+        let hub = LocalHub::start([repo.file("config.json", config)]).unwrap();
+        let parsed = support::parse(&hub, "org/model").await.unwrap();
+        assert_eq!(counts(&parsed), rows(&expected), "{length}");
+        assert_eq!(parsed.report().findings.len(), findings, "{length}");
     }
 }
 

@@ -14,9 +14,6 @@ use crate::hub::LocalHub;
 
 /// Returns a builder with many retries and short delays.
 fn many_retries(hub: &LocalHub) -> ClientBuilder {
-    let policy = RetryPolicy::default()
-        .max_attempts(60)
-        .initial_delay(Duration::from_millis(1))
-        .max_delay(Duration::from_millis(5));
+    let policy = RetryPolicy::default().max_attempts(60).initial_delay(Duration::ZERO);
     Client::builder().endpoint(hub.endpoint()).retry_policy(policy)
 }

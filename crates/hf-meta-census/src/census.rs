@@ -8,7 +8,7 @@ use itertools::Itertools;
 use super::error::{CensusError, Result};
 use super::manifest::{Manifest, REPOS_PER_PART};
 use super::part::CensusPart;
-use super::read_repo::{RepoReader, recount};
+use super::read_repo::recount;
 use super::reads::{CensusProgress, CensusStop, ProgressReporter, ReadSettings, Reads};
 use super::row::{SCHEMA_VERSION, TOOL};
 use super::run::{CensusRun, CensusSummary, PreviousCensus, ReadRun, unix_millis};
@@ -172,7 +172,7 @@ impl Census {
         let progress = self.settings.progress.clone();
         let run = ReadRun::start(&self.storage, manifest, parts, &existing, previous, progress);
         let mut run = run.await?;
-        let reads = Reads::new(RepoReader::new(&self.client), self.settings.clone());
+        let reads = Reads::new(&self.client, self.settings.clone());
         // On the heap, because it contains the state of a file that is written.
         let read = Box::pin(run.read_parts(reads)).await;
         let stored = run.store_incomplete().await;

@@ -77,28 +77,29 @@ fn to_text(value: &mut Value) {
     }
 }
 
-/// Calls `report` for each difference between two censuses, sorted by repository. Each census is a folder, a URL, or a
+/// Returns the differences between two censuses, sorted by repository. Each census is a folder, a URL, or a
 /// file written by [`Census::pack`](super::Census::pack).
 ///
 /// # Errors
 ///
 /// Returns an error if a census cannot be read.
-pub async fn diff(before: &str, after: &str, mut report: impl FnMut(CensusChange)) -> Result<()> {
+pub async fn diff(before: &str, after: &str) -> Result<Vec<CensusChange>> {
     let (before, after) = (sorted_rows(before).await?, sorted_rows(after).await?);
+    let mut changes = Vec::new();
     for rows in before.merge_join_by(after, order) {
         match rows {
             EitherOrBoth::Both(before, after) => {
-                CensusChange::between(&before?, &after?).for_each(&mut report);
+                changes.extend(CensusChange::between(&before?, &after?));
             }
             EitherOrBoth::Left(row) => {
-                report(CensusChange::whole_row(ChangeKind::Removed, row?.repo));
+                changes.push(CensusChange::whole_row(ChangeKind::Removed, row?.repo));
             }
             EitherOrBoth::Right(row) => {
-                report(CensusChange::whole_row(ChangeKind::Added, row?.repo));
+                changes.push(CensusChange::whole_row(ChangeKind::Added, row?.repo));
             }
         }
     }
-    Ok(())
+    Ok(changes)
 }
 
 /// The number of repositories that are read concurrently.

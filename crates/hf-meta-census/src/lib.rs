@@ -65,13 +65,11 @@ pub use self::row::{
 pub use self::run::{CensusRun, CensusSummary};
 pub use self::stored_header::{MAX_HEADER_BYTES, StoredHeader};
 pub use self::table::{TableRow, rows, schema};
-pub use hf_meta_repo_list::ListedName;
 /// The third-party crates whose types appear in the public API of this module.
 pub use {arrow_array, arrow_schema};
 
 use self::error::Result;
 use self::manifest::{from_columns, name_column};
-use self::read_repo::RepoReader;
 use self::reads::{ProgressReporter, ReadSettings, Reads};
 use self::table::{table_failed, to_batch};
 use hf_meta::Client;
@@ -104,7 +102,7 @@ pub async fn read_batch(
     progress.update(|progress| progress.total = repos.len());
     let (concurrency, stop) = (concurrency.max(1), CensusStop::default());
     let settings = ReadSettings { concurrency, max_outage, stop, progress: progress.clone() };
-    let mut reads = Reads::new(RepoReader::new(client), settings);
+    let mut reads = Reads::new(client, settings);
     let (mut repos, mut rows) = (repos.into_iter().enumerate(), BTreeMap::new());
     loop {
         while reads.has_room()

@@ -340,9 +340,6 @@ impl From<&ListedName> for ListedRepo {
 
 static PUBLIC_HUB: LazyLock<Endpoint> = LazyLock::new(Endpoint::default);
 
-/// The possible names of the commit column.
-const COMMIT_COLUMNS: [&str; 2] = ["commit", "sha"];
-
 /// Returns the column with the names of the repositories: the first candidate that contains text. Checks the types of all
 /// columns that are read.
 pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> Result<String> {
@@ -396,7 +393,7 @@ pub(super) fn from_columns(batch: &RecordBatch, names: &str) -> Result<Vec<Liste
 pub(super) fn find_column(schema: &Schema, field: &Field, names: &str) -> Option<usize> {
     let (at, _) = match &**field.name() {
         "repo" => schema.column_with_name(names),
-        "commit" => COMMIT_COLUMNS.iter().find_map(|name| schema.column_with_name(name)),
+        "commit" => repo_list::COMMITS.iter().find_map(|name| schema.column_with_name(name)),
         name => schema.column_with_name(name),
     }?;
     Some(at)

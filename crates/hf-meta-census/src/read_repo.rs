@@ -13,7 +13,7 @@ use super::table::lock;
 use hf_meta::formats::RepoPath;
 use hf_meta::formats::weight_sets::PIPELINE;
 use hf_meta::report::{CountReport, Plan};
-use hf_meta::{Client, CommitSha, Error, HeaderBytes, LargeCallLimit, Model, RecordedCount};
+use hf_meta::{Client, CommitSha, Error, HeaderBytes, LargeCallLimit, Model};
 
 /// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
 /// header takes 240 MB.
@@ -21,13 +21,6 @@ pub(super) const MAX_LARGE_READS: usize = 2;
 
 /// The maximum number of components of a model. Each takes a few requests.
 const MAX_COMPONENTS: usize = 100;
-
-/// Reads repositories with the limits of one run.
-#[derive(Clone, Debug)]
-pub(super) struct RepoReader {
-    client: Client,
-    large: LargeCallLimit,
-}
 
 /// A repository that was read. Errors become rows, too.
 #[derive(Debug)]
@@ -41,80 +34,77 @@ pub(super) struct RepoRead {
     pub(super) ended: Instant,
 }
 
-impl RepoReader {
-    pub(super) fn new(client: &Client) -> Self {
-        Self { client: client.clone(), large: LargeCallLimit::new(MAX_LARGE_READS) }
+/// Reads a repository.
+pub(super) async fn read_repo(
+    client: &Client,
+    large: &LargeCallLimit,
+    listed: &ListedRepo,
+) -> RepoRead {
+    let (began, meter) = (Instant::now(), client.start_call());
+    let model = |commit: Option<&str>| {
+        let model = client.model(&listed.repo).revision(commit).plan(Plan::Prefetch);
+        let model = model.meter(&meter).large_calls(large);
+        match &listed.files {
+            Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
+            None => model,
+        }
+    };
+    let main = model(listed.commit.as_deref()).other_sets(listed.files.is_some());
+    let mut sets = SetReader::default();
+    let mut result = sets.count_main(main).await;
+    if let Ok(counted) = &mut result {
+        let others = model(counted.report.commit.as_ref().map(CommitSha::as_str));
+        if let Err(error) = add_others(&mut sets, counted, &others, listed).await {
+            result = Err(error);
+        }
     }
+    let mut row = CensusRow::new(listed.clone());
+    match &result {
+        Ok(counted) if counted.has_too_many_components => {
+            let error = format!("the model has more than {MAX_COMPONENTS} components");
+            row.set_failure("too_large", "tooLarge", error);
+        }
+        result => row.set_result(result.as_ref().map(|counted| &counted.report)),
+    }
+    row.set_digests(lock(&sets.hasher).finish());
+    row.set_source(sets.headers.as_ref());
+    if let (Ok(counted), "ok" | "empty") = (&mut result, &*row.status) {
+        row.components = counted.components.take();
+        let files = listed.files.iter().flatten().filter_map(|path| path.parse().ok());
+        let counted_files = counted.report.filepaths.iter().cloned();
+        let files: Vec<_> = files.chain(counted_files).unique().collect();
+        row.set_role(counted.path.as_ref(), &files, counted.report.adapter.is_some());
+        row.file_sha256 = sets.hashes(&counted.report);
+    }
+    let (requests, ended) = (meter.requests(), Instant::now());
+    RepoRead { row, headers: sets.headers, requests, error: result.err(), began, ended }
+}
 
-    /// Reads a repository.
-    pub(super) async fn read(&self, listed: &ListedRepo) -> RepoRead {
-        let (began, meter) = (Instant::now(), self.client.start_call());
-        let model = |commit: Option<&str>| {
-            let model = self.client.model(&listed.repo).revision(commit).plan(Plan::Prefetch);
-            let model = model.meter(&meter).large_calls(&self.large);
-            match &listed.files {
-                Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
-                None => model,
-            }
-        };
-        let main = model(listed.commit.as_deref()).other_sets(listed.files.is_some());
-        let mut sets = SetReader::new(&self.client);
-        let mut result = sets.count_main(main).await;
-        if let Ok(counted) = &mut result {
-            let others = model(counted.report.commit.as_ref().map(CommitSha::as_str));
-            if let Err(error) = self.add_others(&mut sets, counted, &others, listed).await {
-                result = Err(error);
-            }
+/// Reads the other components of a model.
+async fn add_others(
+    sets: &mut SetReader,
+    counted: &mut Counted,
+    model: &Model,
+    listed: &ListedRepo,
+) -> Result<(), Error> {
+    let Some(main) = &counted.path else { return Ok(()) };
+    // Components are in folders, or below the folder of the file that lists them.
+    let is_listed = |file: &String| file.ends_with(PIPELINE) || file.ends_with(MODULES);
+    let has_components = match &listed.files {
+        Some(files) => files.iter().any(is_listed),
+        None => main.folder().is_some(),
+    };
+    if has_components {
+        let components = model.loaded_with(main).await?;
+        counted.has_too_many_components = components.len() > MAX_COMPONENTS;
+        if counted.has_too_many_components {
+            sets.headers = None;
+            return Ok(());
         }
-        let mut row = CensusRow::new(listed.clone());
-        match &result {
-            Ok(counted) if counted.has_too_many_components => {
-                let error = format!("the model has more than {MAX_COMPONENTS} components");
-                row.set_failure("too_large", "tooLarge", error);
-            }
-            result => row.set_result(result.as_ref().map(|counted| &counted.report)),
-        }
-        row.set_digests(lock(&sets.hasher).finish());
-        row.set_source(sets.headers.as_ref());
-        if let (Ok(counted), "ok" | "empty") = (&mut result, &*row.status) {
-            row.components = counted.components.take();
-            let files = listed.files.iter().flatten().filter_map(|path| path.parse().ok());
-            let counted_files = counted.report.filepaths.iter().cloned();
-            let files: Vec<_> = files.chain(counted_files).unique().collect();
-            row.set_role(counted.path.as_ref(), &files, counted.report.adapter.is_some());
-            row.file_sha256 = sets.hashes(&counted.report);
-        }
-        let (requests, ended) = (meter.requests(), Instant::now());
-        RepoRead { row, headers: sets.headers, requests, error: result.err(), began, ended }
+        let components = components.into_iter().map(|set| set.path);
+        sets.add_components(counted, model, components).await?;
     }
-
-    /// Reads the other components of a model.
-    async fn add_others(
-        &self,
-        sets: &mut SetReader,
-        counted: &mut Counted,
-        model: &Model,
-        listed: &ListedRepo,
-    ) -> Result<(), Error> {
-        let Some(main) = &counted.path else { return Ok(()) };
-        // Components are in folders, or below the folder of the file that lists them.
-        let is_listed = |file: &String| file.ends_with(PIPELINE) || file.ends_with(MODULES);
-        let has_components = match &listed.files {
-            Some(files) => files.iter().any(is_listed),
-            None => main.folder().is_some(),
-        };
-        if has_components {
-            let components = model.loaded_with(main).await?;
-            counted.has_too_many_components = components.len() > MAX_COMPONENTS;
-            if counted.has_too_many_components {
-                sets.headers = None;
-                return Ok(());
-            }
-            let components = components.into_iter().map(|set| set.path);
-            sets.add_components(counted, model, components).await?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// The counts of a set of weights, or of several that are loaded together.
@@ -138,21 +128,9 @@ struct SetReader {
     /// The size of the headers that were added to those of the main set.
     added_bytes: usize,
     hasher: Arc<Mutex<LayoutHasher>>,
-    excludes_waits: bool,
 }
 
 impl SetReader {
-    fn new(client: &Client) -> Self {
-        Self {
-            stored: None,
-            headers: None,
-            added_bytes: 0,
-            hasher: Arc::default(),
-            // A timeout that the user sets includes waits for rate limits; the default one does not.
-            excludes_waits: client.call_timeout().is_none(),
-        }
-    }
-
     /// Counts the main set.
     async fn count_main(&mut self, model: Model) -> Result<Counted, Error> {
         let (result, path, headers) = self.count(model).await;
@@ -217,9 +195,7 @@ impl SetReader {
         }
         let hasher = Arc::clone(&self.hasher);
         let model = model.on_header(move |header| lock(&hasher).add(header));
-        let model = model.exclude_waits_from_timeout(self.excludes_waits);
-        let RecordedCount { result, path, bytes, .. } = model.count_and_record().await;
-        (result, path, bytes)
+        model.count_and_record().await
     }
 
     fn add_headers(&mut self, more: Option<HeaderBytes>) {
@@ -247,7 +223,7 @@ pub(super) async fn read_again(
 ) -> Result<CensusRow, Error> {
     let model = client.model(&row.repo).revision(row.commit.as_deref()).plan(Plan::Prefetch);
     let model = model.large_calls(large);
-    let mut sets = SetReader::new(client);
+    let mut sets = SetReader::default();
     let result = sets.count_again(model.clone().path(row.path.as_deref()), &model, row).await;
     let mut found = recounted(row, &result);
     found.set_digests(lock(&sets.hasher).finish());
@@ -277,7 +253,7 @@ pub(super) async fn recount(
         Some(path) => model.clone().path(path),
         None => model.clone().known_files(files.iter().cloned()),
     };
-    let mut sets = SetReader { stored: Some(stored), ..SetReader::new(client) };
+    let mut sets = SetReader { stored: Some(stored), ..SetReader::default() };
     let result = sets.count_again(main, &model, row).await;
     let mut found = recounted(row, &result);
     if let (Ok(Counted { report, .. }), None) = (&result, &row.kind) {

@@ -15,10 +15,10 @@ use tokio::time::sleep;
 
 use super::error::{CensusError, Result};
 use super::manifest::ListedRepo;
-use super::read_repo::{RepoRead, RepoReader};
+use super::read_repo::{MAX_LARGE_READS, RepoRead, read_repo};
 use super::row::CensusRow;
 use super::table::lock;
-use hf_meta::{Error, ErrorKind};
+use hf_meta::{Client, Error, ErrorKind, LargeCallLimit};
 
 /// The number of consecutive failures that begin an outage. A few repositories in a row may fail for their own reasons.
 const MAX_CONSECUTIVE_FAILURES: usize = 16;
@@ -63,7 +63,8 @@ type NumberedRead = (usize, RepoRead);
 /// again, once: they may be defective.
 #[derive(Debug)]
 pub(super) struct Reads {
-    reader: RepoReader,
+    client: Client,
+    large: LargeCallLimit,
     settings: ReadSettings,
     waiting: VecDeque<NumberedRepo>,
     running: HashMap<Id, NumberedRepo>,
@@ -78,9 +79,10 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    pub(super) fn new(reader: RepoReader, settings: ReadSettings) -> Self {
+    pub(super) fn new(client: &Client, settings: ReadSettings) -> Self {
         Self {
-            reader,
+            client: client.clone(),
+            large: LargeCallLimit::new(MAX_LARGE_READS),
             settings,
             waiting: VecDeque::new(),
             running: HashMap::new(),
@@ -112,8 +114,8 @@ impl Reads {
         while self.calls.len() < self.settings.concurrency
             && let Some((number, repo)) = self.waiting.pop_front()
         {
-            let (reader, listed) = (self.reader.clone(), repo.clone());
-            let call = self.calls.spawn(async move { reader.read(&listed).await });
+            let (client, large, listed) = (self.client.clone(), self.large.clone(), repo.clone());
+            let call = self.calls.spawn(async move { read_repo(&client, &large, &listed).await });
             self.running.insert(call.id(), (number, repo));
         }
         if self.calls.is_empty() {
@@ -196,7 +198,7 @@ impl Reads {
             let attempt = Box::pin(async {
                 // The delay may be longer than the time that is left of the outage.
                 sleep(delay.min(*max_outage)).await;
-                self.reader.read(repo).await
+                read_repo(&self.client, &self.large, repo).await
             });
             let stopped = stop.clone().stopped();
             let Either::Left((read, _)) = select(attempt, pin!(stopped)).await else {

@@ -212,6 +212,13 @@ impl SortedRow for CensusRow {
     }
 }
 
+/// Exchanges the values of fields that have the same names in two structs.
+macro_rules! swap_fields {
+    ($one:ident, $other:ident: $($field:ident)*) => {
+        $(swap(&mut $one.$field, &mut $other.$field);)*
+    };
+}
+
 impl CensusRow {
     /// Creates the row of a repository that has not been read.
     pub(super) fn new(mut listed: ListedRepo) -> Self {
@@ -222,23 +229,10 @@ impl CensusRow {
 
     /// Exchanges the columns that a row has in common with a listing.
     fn swap_listing(&mut self, listed: &mut ListedRepo) {
-        swap(&mut self.repo, &mut listed.repo);
         swap(&mut self.listed_commit, &mut listed.commit);
-        swap(&mut self.author, &mut listed.author);
-        swap(&mut self.created_at, &mut listed.created_at);
-        swap(&mut self.last_modified, &mut listed.last_modified);
-        swap(&mut self.downloads, &mut listed.downloads);
-        swap(&mut self.gated, &mut listed.gated);
-        swap(&mut self.hub_total, &mut listed.hub_total);
-        swap(&mut self.pipeline_tag, &mut listed.pipeline_tag);
-        swap(&mut self.library, &mut listed.library);
-        swap(&mut self.license, &mut listed.license);
-        swap(&mut self.architecture, &mut listed.architecture);
-        swap(&mut self.model_type, &mut listed.model_type);
-        swap(&mut self.base_models, &mut listed.base_models);
-        swap(&mut self.base_model_relation, &mut listed.base_model_relation);
-        swap(&mut self.likes, &mut listed.likes);
-        swap(&mut self.tags, &mut listed.tags);
+        swap_fields!(self, listed: repo author created_at last_modified downloads gated hub_total
+            pipeline_tag library license architecture model_type base_models base_model_relation
+            likes tags);
     }
 
     /// Updates the row of an unchanged repository with a new listing. If the listing has no architecture, the

@@ -9,11 +9,10 @@ use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subc
 use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
-use super::completions::CompletionsArgs;
 use super::connection::{ConnectionArgs, without_connection};
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
-use super::local_commands::{CacheArgs, ManArgs};
+use super::local_commands::{CacheArgs, CompletionsArgs, ManArgs};
 use super::terminal::ColorArgs;
 use super::verify::{self, VerifyArgs};
 

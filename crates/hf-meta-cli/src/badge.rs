@@ -1,5 +1,6 @@
 //! `hf-meta badge`: draws badges for repository pages.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,14 +16,14 @@ use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::memory::parse_tokens;
 use super::output::print_bytes;
-use super::repos::{RepoArg, RepoText};
+use super::repos::RepoArg;
 
 /// Create badges for repositories
 #[derive(Debug, clap::Args)]
 pub(crate) struct BadgeArgs {
     /// Repositories on the Hub, URLs, or local files and folders
     #[arg(required = true, value_name = "REPO", value_hint = ValueHint::AnyPath)]
-    repos: Vec<RepoText>,
+    repos: Vec<OsString>,
 
     /// Output file, or folder for files such as `org--name.svg`; `-` is stdout. Several badges need a folder, which
     /// is created if it does not exist
@@ -115,7 +116,9 @@ pub(crate) async fn run(
     let read = move |model: Model| async move {
         memory.map_or(model.clone(), |memory| model.memory(memory)).count().await
     };
-    let sources = Sources { repos: &args.repos, selection: &args.selection, is_json: false };
+    let endpoint = context.client.endpoint();
+    let repos: Vec<_> = args.repos.iter().map(|repo| RepoArg::new(repo, None, endpoint)).collect();
+    let sources = Sources { repos: &repos, selection: &args.selection, is_json: false };
     let print = |source: &RepoArg, report: Result<CountReport, Error>| match report {
         Ok(report) => {
             let text = render(args, &Badge::from_report(&report, args.show))?;

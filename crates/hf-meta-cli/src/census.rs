@@ -235,7 +235,9 @@ pub(crate) async fn run(
     connection: &ConnectionArgs,
     line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
-    if !matches!(args.command, CensusCommand::Read(_) | CensusCommand::Retry { .. }) {
+    use CensusCommand::{Count, Read, Retry};
+
+    if !matches!(args.command, Count { .. } | Read(_) | Retry { .. }) {
         end_on_interrupt(line, || None);
     }
     match &args.command {
@@ -247,17 +249,13 @@ pub(crate) async fn run(
             let client = client(&reading.quota, connection)?;
             let census = with_limits(Census::open(client.clone(), target)?, reading);
             let (census, shown) = show_progress(census, client, line, None);
-            let read = until_signal(line, &census, census.retry()).await;
-            drop(shown);
-            print(&read?)
+            print(&until_signal(line, shown, &census, census.retry()).await?)
         }
         CensusCommand::Count { target } => {
             let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
             let census = Census::open(client.clone(), target)?.tool(tool());
             let (census, shown) = show_progress(census, client, line, None);
-            let counted = census.count().await;
-            drop(shown);
-            print(&counted?)
+            print(&until_signal(line, shown, &census, census.count()).await?)
         }
         CensusCommand::Pack { target, output } => {
             let census = Census::open(connection.builder().build()?, target)?;
@@ -268,9 +266,7 @@ pub(crate) async fn run(
             print_written(&counted(rows as u64, "row"), Path::new(output))
         }
         CensusCommand::Diff { before, after, format } => {
-            let mut changes = Vec::new();
-            diff(before, after, |change| changes.push(change)).await?;
-            print_changes(&changes, *format, "no differences")
+            print_changes(&diff(before, after).await?, *format, "no differences")
         }
         CensusCommand::Publish { target, output, title, license, tensors } => {
             let census = Census::open(connection.builder().build()?, target)?;
@@ -346,9 +342,7 @@ async fn read_manifest(
     let census = Census::create(client.clone(), &args.output)?.slice(slice, slices);
     let census = with_limits(census.previous(args.previous.as_deref()), &args.reading);
     let (census, shown) = show_progress(census, client, line, Some(describe(&manifest)));
-    let read = until_signal(line, &census, census.read(&manifest).boxed()).await;
-    drop(shown);
-    print(&read?)
+    print(&until_signal(line, shown, &census, census.read(&manifest).boxed()).await?)
 }
 
 /// Describes a manifest before the first repository is read.
@@ -411,10 +405,11 @@ fn tool() -> String {
         .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
 }
 
-/// Runs a census until its end or a signal. The signal ends the process after all complete rows are stored, and a second
+/// Runs a census until its end or a signal, and shows its progress. The signal ends the process after all complete rows are stored, and a second
 /// one does so immediately.
 async fn until_signal(
     line: &ProgressLine,
+    _shown: ShownProgress,
     census: &Census,
     run: impl Future<Output = Result<CensusSummary, CensusError>>,
 ) -> Result<CensusSummary, CommandError> {
@@ -427,7 +422,9 @@ async fn until_signal(
     census.stop_handle().stop();
     line.print("interrupted: storing all complete rows");
     match select(run, pin!(listen()?)).await {
-        Either::Left((Err(error), _)) if !matches!(error, CensusError::Incomplete { .. }) => {
+        Either::Left((Err(error), _))
+            if !matches!(error, CensusError::Incomplete { .. } | CensusError::Stopped) =>
+        {
             Err(error.into())
         }
         _ => end_by(signal, line),

@@ -16,7 +16,7 @@ use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 use super::error_report::{ErrorReport, HintContext, print_warnings};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
-use super::repos::{RepoArg, RepoText};
+use super::repos::RepoArg;
 use super::signal;
 use super::stderr::{ProgressLine, ReadProgress, lock};
 
@@ -82,7 +82,7 @@ impl SelectionArgs {
 /// The sources of a subcommand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources<'a> {
-    pub(crate) repos: &'a [RepoText],
+    pub(crate) repos: &'a [RepoArg],
     pub(crate) selection: &'a SelectionArgs,
     /// True if stdout has a JSON document for each source, including failed ones.
     pub(crate) is_json: bool,
@@ -118,20 +118,17 @@ impl CommandContext {
         T: Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send,
     {
-        let args: Vec<_> =
-            sources.repos.iter().map(|repo| RepoArg::new(repo, self.client.endpoint())).collect();
-        let progress = Arc::new(ReadProgress::new(&self.client, args.len()));
+        let progress = Arc::new(ReadProgress::new(&self.client, sources.repos));
         let shown = Arc::clone(&progress);
         let _line = self.line.show(None, move |max_width| shown.describe(max_width));
         let (interrupted, keeps_headers) = (Arc::clone(&progress), self.keeps_headers);
         signal::end_on_interrupt(&self.line, move || interrupted.interrupted(keeps_headers));
-        let (repos, unusable) = (args.len(), self.unusable.clone());
+        let (repos, unusable) = (sources.repos.to_vec(), self.unusable.clone());
         let (reading, selection) = (progress, sources.selection.clone());
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
         let reads = move |client: Client, source: RepoArg| {
-            let (reading, meter) = (Arc::clone(&reading), client.start_call());
-            let repo = reading.start(&source.display, &meter);
+            let (reading, shown) = (Arc::clone(&reading), Arc::clone(&reading));
             let model = match &unusable {
                 Some(error) if !source.is_local() => Err(error.clone()),
                 _ => selection.model(&client, &source),
@@ -139,16 +136,14 @@ impl CommandContext {
             let source =
                 source.with_selection(selection.revision.as_deref(), selection.path.as_deref());
             async move {
-                let reading_repo = Arc::clone(&repo);
-                let on_progress = move |progress| *lock(&reading_repo.shards) = Some(progress);
-                let result =
-                    async { read(model?.meter(&meter).on_progress(on_progress)).await }.await;
-                reading.finish(&repo, result.is_err());
+                let on_progress = move |progress| *lock(&shown.shards) = Some(progress);
+                let result = async { read(model?.on_progress(on_progress)).await }.await;
+                reading.finish(result.is_err());
                 (source, result)
             }
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
-        let mut reads = self.client.run_many(stream::iter(args), jobs, ResultOrder::Input, reads);
+        let mut reads = self.client.run_many(stream::iter(repos), jobs, ResultOrder::Input, reads);
         let (mut status, mut failed, mut unreadable) = (ExitStatus::Success, 0, 0);
         while let Some((source, result)) = reads.next().await {
             let found = self.line.hidden_while(|| print(&source, result))?;
@@ -156,6 +151,7 @@ impl CommandContext {
             failed += u64::from(found != ExitStatus::Success);
             unreadable += u64::from(found > ExitStatus::CheckFailed);
         }
+        let repos = sources.repos.len();
         if repos > 1 && failed > 0 {
             let unread = match unreadable {
                 0 => String::new(),
@@ -172,7 +168,7 @@ impl CommandContext {
     /// Reads the headers of all sources. Returns the headers of each readable source, and the most severe exit status.
     pub(crate) async fn inspect_all(
         &self,
-        repos: &[RepoText],
+        repos: &[RepoArg],
         is_json: bool,
     ) -> Result<(Vec<(RepoArg, Weights)>, ExitStatus), CommandError> {
         let sources = Sources { repos, selection: &SelectionArgs::default(), is_json };

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
 
 use anstyle::Style;
@@ -15,7 +16,7 @@ use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 use super::context::CommandContext;
 use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, joined, print_json};
-use super::repos::RepoText;
+use super::repos::RepoArg;
 use super::table::{Shrink, Table};
 use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, YELLOW};
 
@@ -40,11 +41,11 @@ const MIN_DIFFERENCE_WIDTH: usize = 24;
 pub(crate) struct DiffArgs {
     /// Old checkpoint: anything that `hf-meta` can read, such as `org/name@revision`
     #[arg(value_name = "BEFORE", value_hint = ValueHint::AnyPath)]
-    before: RepoText,
+    before: OsString,
 
     /// New checkpoint
     #[arg(value_name = "AFTER", value_hint = ValueHint::AnyPath)]
-    after: RepoText,
+    after: OsString,
 
     #[command(flatten)]
     pub(crate) color: ColorArgs,
@@ -77,7 +78,8 @@ pub(crate) async fn run(
     args: &DiffArgs,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
-    let repos = [args.before.clone(), args.after.clone()];
+    let endpoint = context.client.endpoint();
+    let repos = [&args.before, &args.after].map(|repo| RepoArg::new(repo, None, endpoint));
     let (sides, status) = context.inspect_all(&repos, args.json).await?;
     // As in other programs of this name, 1 means only that there are differences.
     let [(_, before), (_, after)] = &sides[..] else { return Ok(status.max(ExitStatus::Usage)) };
@@ -158,10 +160,8 @@ fn write_section(page: &mut Page<'_>, groups: &[ChangeGroup<'_>]) -> io::Result<
     writeln!(page.out, "\n{style}{names}{style:#}: {tensor_count}")?;
     let (shown, hidden) = groups.split_at(groups.len().min(MAX_ROWS));
     let table = Table::new()
-        .text("", |_: &&ChangeGroup<'_>| sign.to_owned())
-        .style(style)
+        .text("", |_: &&ChangeGroup<'_>| format!("{style}{sign}{style:#}"))
         .text("", |group| escape(&group.name))
-        .gap(1)
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
         .number("", |group| times(tensors(group)))
         .text("", |group| difference(group))

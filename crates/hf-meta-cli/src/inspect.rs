@@ -178,8 +178,8 @@ pub(crate) async fn run(
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
     args.validate()?;
-    let repos = args.repos.list()?;
-    if let Some(name @ ("census" | "serve")) = repos.first().and_then(|repo| repo.text.to_str()) {
+    let repos = args.repos.list(context.client.endpoint())?;
+    if let Some(name @ ("census" | "serve")) = repos.first().map(|repo| &*repo.display) {
         let message = format!("`hf-meta {name}` needs a build with the features `census,server`");
         return Err(CommandError::usage(message));
     }

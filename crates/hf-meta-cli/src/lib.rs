@@ -8,7 +8,6 @@ mod args;
 mod badge;
 #[cfg(feature = "census")]
 mod census;
-mod completions;
 mod connection;
 mod context;
 mod diff;
@@ -40,7 +39,7 @@ use self::stderr::{ProgressLine, init_log};
 /// Runs the command and returns its exit code. The first argument is the program name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    if let Some(answered) = completions::answer_shell(Args::definition, &arguments) {
+    if let Some(answered) = local_commands::answer_shell(Args::definition, &arguments) {
         return answered.map_or(ExitStatus::LocalIo, |()| ExitStatus::Success) as u8;
     }
     let args = Args::parse_or_exit(arguments);
@@ -79,7 +78,7 @@ async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, Command
             Box::pin(census::run(census, &args.connection, &line)).await
         }
         Some(Command::Cache(cache)) => local_commands::cache(cache),
-        Some(Command::Completions(shell)) => completions::run(shell),
+        Some(Command::Completions(shell)) => local_commands::completions(shell),
         Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
         #[cfg(feature = "server")]
         Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use clap::ArgGroup;
 use hf_meta::memory::{
     self, CacheDtype, CacheError, CacheSize, ContextSource, Engine, Fit, Memory, MemoryComponent,
     MemoryOptions, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan,
@@ -20,6 +21,7 @@ const CONTEXTS: [u64; 3] = [4 << 10, 32 << 10, 128 << 10];
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "Memory")]
+#[command(group(ArgGroup::new("sized").args(["memory", "fit"]).multiple(true)))]
 pub(crate) struct MemoryArgs {
     /// Print the memory of the weights and the cache
     ///
@@ -37,19 +39,22 @@ pub(crate) struct MemoryArgs {
     /// Context length such as 32k [default: the maximum]
     ///
     /// For --memory and --fit. The maximum is the one of the model.
-    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens, requires = "sized")]
     context: Option<u64>,
 
     /// Number of sequences for --memory and --fit [default: 1]
     #[arg(long, hide_short_help = true, value_name = "SEQUENCES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(requires = "sized")]
     batch: Option<u64>,
 
     /// Dtype of the cache for --memory and --fit, such as bf16, fp8 or q8_0 [default: the dtype of the model]
     #[arg(long, hide_short_help = true, value_name = "DTYPE", value_parser = parse::<CacheDtype>)]
+    #[arg(requires = "sized")]
     cache_dtype: Option<CacheDtype>,
 
     /// Program that stores the cache for --memory and --fit: stored (no reserves), vllm or llama.cpp [default: stored]
     #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = parse::<Engine>)]
+    #[arg(requires = "sized")]
     engine: Option<Engine>,
 
     /// Maximum number of tokens of a step of vLLM [default: 8192, as `vllm serve` on an H100; 2048 on small GPUs]
@@ -72,18 +77,12 @@ impl MemoryArgs {
 
     /// Checks the combinations that clap cannot express.
     pub(crate) fn validate(&self) -> Result<(), CommandError> {
-        let Self { context, batch, cache_dtype, engine, .. } = self;
-        let has_options =
-            context.is_some() || batch.is_some() || cache_dtype.is_some() || engine.is_some();
         let has_vllm_options = self.max_num_batched_tokens.is_some() || self.tp.is_some();
-        let message = if has_options && !self.is_selected() {
-            "`--context`, `--batch`, `--cache-dtype` and `--engine` require `--memory` or `--fit`"
-        } else if has_vllm_options && *engine != Some(Engine::Vllm) {
-            "`--max-num-batched-tokens` and `--tp` require `--engine vllm`"
-        } else {
-            return Ok(());
-        };
-        Err(CommandError::usage(message))
+        if has_vllm_options && self.engine != Some(Engine::Vllm) {
+            let message = "`--max-num-batched-tokens` and `--tp` require `--engine vllm`";
+            return Err(CommandError::usage(message));
+        }
+        Ok(())
     }
 
     /// Adds the options to a model.

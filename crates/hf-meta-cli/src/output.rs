@@ -24,10 +24,8 @@ pub(crate) struct Page<'a> {
 impl Page<'_> {
     /// Prints a page to stdout.
     pub(crate) fn print(write: impl FnOnce(&mut Page<'_>) -> io::Result<()>) -> io::Result<()> {
-        let mut stdout = BufWriter::new(anstream::stdout().lock());
-        let mut page = Page { out: &mut stdout, terminal: TerminalSize::of(&io::stdout()) };
-        let written = write(&mut page).and_then(|()| stdout.flush());
-        written.map_err(failed_to("write to stdout"))
+        let terminal = TerminalSize::of(&io::stdout());
+        write_stdout(anstream::stdout().lock(), |out| write(&mut Page { out, terminal }))
     }
 
     /// Writes the source of a checkpoint as a heading.
@@ -76,22 +74,24 @@ pub(crate) fn joined(texts: impl ExactSizeIterator<Item = String>, max: usize) -
 
 /// Prints bytes to stdout unmodified. `anstream` would remove bytes that look like terminal styles.
 pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    written.map_err(failed_to("write to stdout"))
+    write_stdout(io::stdout().lock(), |out| out.write_all(bytes))
 }
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
-    let mut stdout = BufWriter::new(io::stdout().lock());
-    let written = write_json(&mut stdout, value).and_then(|()| stdout.flush());
-    written.map_err(failed_to("write to stdout"))
+    write_stdout(io::stdout().lock(), |out| {
+        value.serialize(&mut Serializer::with_formatter(&mut *out, EscapingFormatter))?;
+        out.write_all(b"\n")
+    })
 }
 
-/// Writes a value as one line of JSON.
-fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(&mut *out, EscapingFormatter))?;
-    out.write_all(b"\n")
+fn write_stdout(
+    stdout: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = BufWriter::new(stdout);
+    let written = write(&mut out).and_then(|()| out.flush());
+    written.map_err(failed_to("write to stdout"))
 }
 
 /// The JSON document for a source that could not be read.
@@ -220,7 +220,7 @@ mod tests {
     fn escaped_strings_round_trip() {
         let text = "h.0 \"ü\" \\ 模型 \u{1b}[2J \u{7f} \u{9b} \u{202e} \u{200b} \u{e0041}";
         let mut json = Vec::new();
-        write_json(&mut json, &text).unwrap();
+        text.serialize(&mut Serializer::with_formatter(&mut json, EscapingFormatter)).unwrap();
         assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), text);
         let json = String::from_utf8(json).unwrap();
         assert!(json.contains("ü") && json.contains("模型"));

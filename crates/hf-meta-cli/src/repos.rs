@@ -1,6 +1,6 @@
 //! The repositories of a subcommand, from arguments and lists. Each is a repository, a URL or a path.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
@@ -22,7 +22,7 @@ pub(crate) struct RepoListArgs {
     /// Lists contain one REPO per line.
     #[arg(value_name = "REPO", value_hint = ValueHint::AnyPath)]
     #[arg(required_unless_present = "from")]
-    repos: Vec<RepoText>,
+    repos: Vec<OsString>,
 
     /// Read repositories from a file: one per line, or a table
     ///
@@ -38,44 +38,23 @@ pub(crate) struct RepoListArgs {
 
 impl RepoListArgs {
     /// Returns the repositories from the arguments, followed by those from the file.
-    pub(crate) fn list(&self) -> Result<Vec<RepoText>, CommandError> {
+    pub(crate) fn list(&self, endpoint: &Endpoint) -> Result<Vec<RepoArg>, CommandError> {
+        let listed = |name: ListedName| RepoArg::new(name.name.as_ref(), name.line, endpoint);
         let mut repos = Vec::new();
         for repo in &self.repos {
-            if repo.text == "-" {
-                let names = read_names(Path::new("-"), None)?;
-                repos.extend(names.into_iter().map(RepoText::from));
+            if repo == "-" {
+                repos.extend(read_names(Path::new("-"), None)?.into_iter().map(listed));
             } else {
-                repos.push(repo.clone());
+                repos.push(RepoArg::new(repo, None, endpoint));
             }
         }
         if let Some(from) = &self.from {
-            let names = read_names(from, self.column.as_deref())?;
-            repos.extend(names.into_iter().map(RepoText::from));
+            repos.extend(read_names(from, self.column.as_deref())?.into_iter().map(listed));
         }
         if repos.is_empty() {
             return Err(CommandError::usage("the list contains no repositories"));
         }
         Ok(repos)
-    }
-}
-
-/// The text that names a repository.
-#[derive(Clone, Debug)]
-pub(crate) struct RepoText {
-    pub(crate) text: OsString,
-    /// The number of its line, if it comes from a list.
-    line: Option<u64>,
-}
-
-impl From<OsString> for RepoText {
-    fn from(text: OsString) -> Self {
-        Self { text, line: None }
-    }
-}
-
-impl From<ListedName> for RepoText {
-    fn from(listed: ListedName) -> Self {
-        Self { text: listed.name.into(), line: listed.line }
     }
 }
 
@@ -107,11 +86,10 @@ pub(crate) struct RepoArg {
 }
 
 impl RepoArg {
-    pub(crate) fn new(argument: &RepoText, endpoint: &Endpoint) -> Self {
-        let line = argument.line;
-        let Some(text) = argument.text.to_str() else {
+    pub(crate) fn new(argument: &OsStr, line: Option<u64>, endpoint: &Endpoint) -> Self {
+        let Some(text) = argument.to_str() else {
             // Only a path can contain other bytes.
-            let source = Source::Local(argument.text.clone().into());
+            let source = Source::Local(argument.into());
             return Self { display: source.to_string(), source: Ok(source), line };
         };
         let source = match expand_home(text) {
@@ -207,7 +185,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> RepoArg {
-        RepoArg::new(&OsString::from(text).into(), &Endpoint::default())
+        RepoArg::new(text.as_ref(), None, &Endpoint::default())
     }
 
     fn shown(text: &str) -> String {

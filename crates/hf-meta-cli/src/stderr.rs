@@ -10,13 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hf_meta::report::text::{counted, duration, escape, thousands};
-use hf_meta::{CallMeter, Client, Progress};
+use hf_meta::{Client, Progress};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::repos::RepoArg;
 use super::terminal::{
     CYAN, DIM, IS_AGENT, RED, TerminalSize, YELLOW, truncate, truncate_end, width,
 };
@@ -207,9 +208,8 @@ impl ListCounts {
         if self.failed > 0 {
             parts.push(format!("{failed} failed"));
         }
-        let quota = client.remaining_quota();
-        if let Some(quota) = quota.filter(|quota| quota.requests == 0) {
-            parts.push(format!("paused by the Hub's rate limit for {}", duration(quota.reset)));
+        if let Some(left) = client.paused_for() {
+            parts.push(format!("paused by the Hub's rate limit for {}", duration(left)));
         }
         if self.done > 0 {
             #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
@@ -228,41 +228,40 @@ pub(crate) struct ReadProgress {
     client: Client,
     started: Instant,
     counts: Mutex<ListCounts>,
-    /// The repositories that are being read.
-    reading: Mutex<Vec<Arc<RepoProgress>>>,
+    /// The name of the first repository.
+    name: String,
+    /// The number of shards that were read, if there is only one repository.
+    pub(crate) shards: Mutex<Option<Progress>>,
 }
 
 impl ReadProgress {
-    pub(crate) fn new(client: &Client, repos: usize) -> Self {
-        let counts = Mutex::new(ListCounts { total: repos, ..ListCounts::default() });
+    pub(crate) fn new(client: &Client, repos: &[RepoArg]) -> Self {
+        let counts = Mutex::new(ListCounts { total: repos.len(), ..ListCounts::default() });
+        let name = repos.first().map_or_else(String::new, |repo| escape(&repo.display));
         let (client, started) = (client.clone(), Instant::now());
-        Self { client, started, counts, reading: Mutex::default() }
-    }
-
-    /// Adds a repository that is being read.
-    pub(crate) fn start(&self, repo: &str, meter: &CallMeter) -> Arc<RepoProgress> {
-        let (name, meter, started) = (escape(repo), meter.clone(), Instant::now());
-        let repo = Arc::new(RepoProgress { name, meter, started, shards: Mutex::default() });
-        lock(&self.reading).push(Arc::clone(&repo));
-        repo
+        Self { client, started, counts, name, shards: Mutex::default() }
     }
 
     /// Counts a repository that has been read.
-    pub(crate) fn finish(&self, repo: &Arc<RepoProgress>, has_failed: bool) {
-        lock(&self.reading).retain(|other| !Arc::ptr_eq(other, repo));
+    pub(crate) fn finish(&self, has_failed: bool) {
         let mut counts = lock(&self.counts);
         counts.done += 1;
         counts.failed += usize::from(has_failed);
     }
 
-    /// Formats the shards of a single repository, or the counts of a list.
+    /// Formats the counts of a list, or the name of a single repository with the wait, the shards or the time.
     pub(crate) fn describe(&self, max_width: usize) -> String {
         let counts = *lock(&self.counts);
-        if counts.total == 1 {
-            let repo = lock(&self.reading).first().cloned();
-            return repo.map_or_else(String::new, |repo| repo.describe(max_width));
+        if counts.total > 1 {
+            return counts.describe(self.started, &self.client);
         }
-        counts.describe(self.started, &self.client)
+        let shards = lock(&self.shards).map(|Progress { done, total, .. }| {
+            format!("{}/{}", thousands(done as u64), counted(total as u64, "shard"))
+        });
+        let wait = self.client.paused_for();
+        let wait = wait.map(|left| format!("waiting for the rate limit, {}", duration(left)));
+        let text = wait.or(shards).or_else(|| self.time()).unwrap_or_default();
+        name_and_text(&self.name, &text, max_width)
     }
 
     /// Describes an interrupted list.
@@ -272,28 +271,6 @@ impl ReadProgress {
         let kept =
             if keeps_headers { "a second run reads them from the cache" } else { "none are kept" };
         (total > 1).then(|| format!("interrupted after {read} of {repos} repositories; {kept}"))
-    }
-}
-
-/// The progress of one repository.
-pub(crate) struct RepoProgress {
-    name: String,
-    meter: CallMeter,
-    started: Instant,
-    /// The number of shards that were read.
-    pub(crate) shards: Mutex<Option<Progress>>,
-}
-
-impl RepoProgress {
-    /// Formats the name, and the wait, the shards or the time.
-    fn describe(&self, max_width: usize) -> String {
-        let shards = lock(&self.shards).map(|Progress { done, total, .. }| {
-            format!("{}/{}", thousands(done as u64), counted(total as u64, "shard"))
-        });
-        let wait = self.meter.current_wait();
-        let wait = wait.map(|left| format!("waiting for the rate limit, {}", duration(left)));
-        let text = wait.or(shards).or_else(|| self.time()).unwrap_or_default();
-        name_and_text(&self.name, &text, max_width)
     }
 
     /// Formats the time since the start, if it is long.

@@ -3,9 +3,10 @@
 
 use std::io::{self, Write};
 
-use anstyle::Style;
-
 use super::terminal::{truncate, truncate_end, width, wrap};
+
+/// The number of spaces between two columns.
+const GAP: usize = 2;
 
 /// The maximum width of a column, in terminal columns. A longer cell shifts only the rest of its row.
 const MAX_CELL_WIDTH: usize = 80;
@@ -86,10 +87,13 @@ struct Column<'a, R> {
     heading: &'static str,
     alignment: Alignment,
     cell: Box<dyn Fn(&R) -> String + 'a>,
-    style: Style,
-    /// The number of spaces before the column.
-    gap: usize,
     shrink: Shrink,
+}
+
+/// Returns the width of columns with the gaps between them. Empty columns have no gap.
+fn width_of(columns: &[usize]) -> usize {
+    let columns = columns.iter().enumerate().filter(|(_, width)| **width > 0);
+    columns.map(|(index, width)| width + if index == 0 { 0 } else { GAP }).sum()
 }
 
 /// The columns of a table from left to right.
@@ -127,8 +131,7 @@ impl<'a, R> Table<'a, R> {
         alignment: Alignment,
         cell: Box<dyn Fn(&R) -> String + 'a>,
     ) -> Self {
-        let (style, gap, shrink) = (Style::new(), 2, Shrink::Never);
-        self.columns.push(Column { heading, alignment, cell, style, gap, shrink });
+        self.columns.push(Column { heading, alignment, cell, shrink: Shrink::Never });
         self
     }
 
@@ -140,23 +143,11 @@ impl<'a, R> Table<'a, R> {
         self
     }
 
-    /// Sets the terminal style of the cells of the last column.
-    pub(crate) fn style(self, style: Style) -> Self {
-        self.with_last(|column| column.style = style)
-    }
-
-    /// Sets the number of spaces before the last column. The default is 2.
-    pub(crate) fn gap(self, gap: usize) -> Self {
-        self.with_last(|column| column.gap = gap)
-    }
-
     /// Sets the change of the last column in a narrow terminal.
-    pub(crate) fn shrink(self, shrink: Shrink) -> Self {
-        self.with_last(|column| column.shrink = shrink)
-    }
-
-    fn with_last(mut self, change: impl FnOnce(&mut Column<'a, R>)) -> Self {
-        self.columns.last_mut().map(change);
+    pub(crate) fn shrink(mut self, shrink: Shrink) -> Self {
+        if let Some(column) = self.columns.last_mut() {
+            column.shrink = shrink;
+        }
         self
     }
 
@@ -236,12 +227,11 @@ impl<'a, R> Table<'a, R> {
         }
         let fits = max_width.is_some();
         if has_headings {
-            let heading = |column: &Column<'_, R>| (column.heading.to_owned(), Style::new());
-            self.write_row(out, &widths, fits, heading)?;
+            self.write_row(out, &widths, fits, |column| column.heading.to_owned())?;
         }
-        rows().into_iter().try_for_each(|row| {
-            self.write_row(out, &widths, fits, |column| ((column.cell)(&row), column.style))
-        })
+        rows()
+            .into_iter()
+            .try_for_each(|row| self.write_row(out, &widths, fits, |column| (column.cell)(&row)))
     }
 
     /// Narrows columns, and drops others if that is not enough. Narrowed columns get the space that is left.
@@ -249,7 +239,7 @@ impl<'a, R> Table<'a, R> {
         let needed = widths.to_vec();
         for is_narrowing in [true, false] {
             for (index, column) in self.columns.iter().enumerate().rev() {
-                let excess = self.indent(widths, widths.len()).saturating_sub(max_width);
+                let excess = width_of(widths).saturating_sub(max_width);
                 let width = &mut widths[index];
                 match column.shrink {
                     Shrink::TruncateTo(min_width) | Shrink::WrapTo(min_width) if is_narrowing => {
@@ -261,20 +251,11 @@ impl<'a, R> Table<'a, R> {
             }
         }
         for (index, needed) in needed.into_iter().enumerate().filter(|(_, needed)| *needed > 0) {
-            let free = max_width.saturating_sub(self.indent(widths, widths.len()));
+            let free = max_width.saturating_sub(width_of(widths));
             if widths[index] > 0 {
                 widths[index] = needed.min(widths[index] + free);
             }
         }
-    }
-
-    /// Returns the width of the first `columns` columns with their gaps. Empty columns have no gap.
-    fn indent(&self, widths: &[usize], columns: usize) -> usize {
-        let columns = widths.iter().zip(&self.columns).take(columns).enumerate();
-        let columns = columns.filter(|(_, (width, _))| **width > 0);
-        columns
-            .map(|(index, (width, column))| width + if index == 0 { 0 } else { column.gap })
-            .sum()
     }
 
     /// Writes one row without trailing spaces. If it `fits` a terminal, long cells are truncated or wrapped.
@@ -283,11 +264,11 @@ impl<'a, R> Table<'a, R> {
         out: &mut dyn Write,
         widths: &[usize],
         fits: bool,
-        cell: impl Fn(&Column<'a, R>) -> (String, Style),
+        cell: impl Fn(&Column<'a, R>) -> String,
     ) -> io::Result<()> {
         let (mut spaces, mut rest) = (0, Vec::new());
         for (index, (column, &width)) in self.columns.iter().zip(widths).enumerate() {
-            let (mut text, style) = cell(column);
+            let mut text = cell(column);
             match column.shrink {
                 Shrink::WrapTo(_) if fits => {
                     let mut lines = wrap(&text, width);
@@ -307,17 +288,16 @@ impl<'a, R> Table<'a, R> {
                 Alignment::Left => (0, padding),
                 Alignment::Right => (padding, 0),
             };
-            spaces += before + if index == 0 || width == 0 { 0 } else { column.gap };
+            spaces += before + if index == 0 || width == 0 { 0 } else { GAP };
             if !text.is_empty() {
-                write!(out, "{:spaces$}{style}{text}{style:#}", "")?;
+                write!(out, "{:spaces$}{text}", "")?;
                 spaces = 0;
             }
             spaces += after;
         }
         writeln!(out)?;
         let columns = self.columns.len().saturating_sub(1);
-        let gap = self.columns.last().map_or(0, |column| column.gap);
-        let indent = self.indent(widths, columns) + gap;
+        let indent = width_of(&widths[..columns]) + GAP;
         rest.iter().try_for_each(|line| writeln!(out, "{:indent$}{line}", ""))
     }
 }
@@ -447,13 +427,11 @@ mod tests {
     }
 
     #[test]
-    fn a_style_is_put_around_the_text_of_a_cell() {
-        let bold = Style::new().bold();
+    fn a_style_takes_no_space() {
         let table = Table::new()
-            .text("", |row: &Row| row[0].to_owned())
-            .style(bold)
-            .text("", |row| row[1].to_owned())
-            .gap(1);
-        assert_eq!(written(&table, &[["+", "x", ""]]), format!("{bold}+{bold:#} x\n"));
+            .text("", |row: &Row| format!("\u{1b}[1m{}\u{1b}[0m", row[0]))
+            .text("", |row| row[1].to_owned());
+        let expected = "\u{1b}[1m+\u{1b}[0m   x\n\u{1b}[1m++\u{1b}[0m  y\n";
+        assert_eq!(written(&table, &[["+", "x", ""], ["++", "y", ""]]), expected);
     }
 }

@@ -1,6 +1,7 @@
 //! `hf-meta verify`: checks every file of a checkpoint, and prints the findings as text, JSON or SARIF.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 
 use clap::ValueHint;
@@ -16,7 +17,7 @@ use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{Page, joined, message_with_causes, print_json};
-use super::repos::{RepoArg, RepoListArgs, RepoText};
+use super::repos::{RepoArg, RepoListArgs};
 use super::terminal::{ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
@@ -63,7 +64,7 @@ pub(crate) struct VerifyArgs {
 
     /// Compare the shapes of an adapter with its base model: anything that `hf-meta` can read
     #[arg(long, value_name = "REPO", value_hint = ValueHint::AnyPath)]
-    base: Option<RepoText>,
+    base: Option<OsString>,
 
     /// Exit with 1 on warnings as well
     #[arg(long)]
@@ -96,13 +97,14 @@ pub(crate) async fn run(
     args: &VerifyArgs,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
-    let repos = args.repos.list()?;
-    let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
     let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
+    let repos = args.repos.list(endpoint)?;
+    let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
     let all = args.all;
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };
-    let (bases, status) = context.inspect_all(args.base.as_slice(), args.json).await?;
+    let base = args.base.as_ref().map(|repo| RepoArg::new(repo, None, endpoint));
+    let (bases, status) = context.inspect_all(base.as_slice(), args.json).await?;
     if status != ExitStatus::Success {
         return Ok(status);
     }

@@ -325,11 +325,7 @@ impl Engine {
     /// Compares two censuses. The result is the JSON of the changes.
     fn census_diff(&self, request: Request, before: String, after: String) -> PyResult<NativeCall> {
         self.start(request, &[], move |_, _| {
-            blocking(async move {
-                let mut changes = Vec::new();
-                diff(&before, &after, |change| changes.push(change)).await?;
-                to_json(&changes)
-            })
+            blocking(async move { to_json(&diff(&before, &after).await?) })
         })
     }
 

@@ -16,7 +16,7 @@ const MAX_LIST: u64 = 1 << 30;
 pub const COLUMNS: [&str; 4] = ["repo", "id", "modelId", "repository"];
 
 /// The headings of a column of commits.
-const COMMITS: [&str; 2] = ["commit", "sha"];
+pub const COMMITS: [&str; 2] = ["commit", "sha"];
 
 /// A name in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Failures of lookups and requests, and everything that responses say about them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -23,7 +22,7 @@ pub(super) struct Failure {
     pub(super) error: String,
     /// The parameter count that the Hub reports for a gated repository. It is not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hub_reported: Option<Box<ReportedParameters>>,
+    hub_reported: Option<Box<HubReportedCount>>,
     /// The weight sets to choose from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) sets: Vec<WeightSet>,
@@ -37,16 +36,6 @@ pub(super) struct Failure {
     status: StatusCode,
     #[serde(skip)]
     lifetime: Lifetime,
-}
-
-/// A parameter count that the Hub reports.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ReportedParameters {
-    /// The number of parameters per dtype.
-    parameter_count: BTreeMap<String, u64>,
-    /// The total number of parameters.
-    parameter_total: u64,
 }
 
 /// The lifetime of a failure.
@@ -92,14 +81,7 @@ impl Failure {
             Error::SeveralSets { sets, .. } => sets,
             _ => Vec::new(),
         };
-        let hub_reported = reported.map(|HubReportedCount { parameters, total, .. }| {
-            let counts = parameters.into_iter().map(|(dtype, count)| (dtype.to_string(), count));
-            Box::new(ReportedParameters {
-                parameter_count: counts.collect(),
-                parameter_total: total,
-            })
-        });
-        Self { hub_reported, sets, help, ..failure }
+        Self { hub_reported: reported.map(Box::new), sets, help, ..failure }
     }
 
     /// Creates the failure of weights that take too many requests.
@@ -173,10 +155,9 @@ impl Failure {
 
     /// Returns the values that the Hub reports, if any.
     pub(super) fn reported(&self) -> Option<MetricValues> {
-        let ReportedParameters { parameter_count, parameter_total } =
-            &**self.hub_reported.as_ref()?;
-        let dtypes = parameter_count.iter().map(|(dtype, count)| (dtype.as_str().into(), *count));
-        Some(MetricValues::from_unverified(dtypes, *parameter_total))
+        let HubReportedCount { parameters, total, .. } = &**self.hub_reported.as_ref()?;
+        let dtypes = parameters.iter().map(|(dtype, count)| (dtype.as_str().into(), *count));
+        Some(MetricValues::from_unverified(dtypes, *total))
     }
 
     /// Returns the badge: for a gated repository the value that the Hub reports, or else the reason.

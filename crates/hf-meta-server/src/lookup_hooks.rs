@@ -1,6 +1,5 @@
 //! Decides about lookups in progress: known commits, request budgets and memory.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -209,12 +208,6 @@ impl CallHooks for LookupHooks {
 impl Drop for LookupHooks {
     fn drop(&mut self) {
         self.charge_up_to(self.meter.endpoint_requests());
-    }
-}
-
-impl fmt::Debug for LookupHooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LookupHooks").field("cause", &self.cause).finish_non_exhaustive()
     }
 }
 

@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hyper::header::{CONTENT_TYPE, ETAG, LINK};
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::fault::{Fault, FaultInjector};
 use crate::file::File;
 use crate::listing::{self, Page};
-use crate::log::{Host, Log, LoggedRequest};
+use crate::log::{Host, Log, LoggedRequest, lock};
 use crate::quota::Quotas;
 use crate::repo::{Caller, LazyRepos, Repo, Visibility};
-use crate::response::{ErrorResponse, ResponseSpec};
+use crate::response::{ErrorResponse, Fault, FaultInjector, ResponseSpec};
 use crate::url::{self, Action, Route, UrlSigner};
 
 const REPO_COMMIT: &str = "x-repo-commit";
@@ -42,7 +41,7 @@ pub(crate) struct HubState {
 
 impl HubState {
     pub(crate) fn repos(&self) -> MutexGuard<'_, HashMap<String, Arc<Repo>>> {
-        self.repos.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.repos)
     }
 
     /// Returns the response to a request to either server. Applies faults.

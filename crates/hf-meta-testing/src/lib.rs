@@ -31,10 +31,8 @@
 //! A response depends only on the [`LoggedRequest`], the repositories, the quotas and the faults. No request can stop
 //! the server. Zero padding is never held in memory, and [`LazyRepos`] are generated on request.
 
-mod fault;
 mod file;
 mod hub;
-mod link;
 mod listing;
 mod log;
 mod quota;
@@ -53,18 +51,17 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
-pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
 use hub::HubState;
 /// The third-party types in [`LoggedRequest`].
 pub use hyper::{HeaderMap, Method};
-pub use link::ByteStream;
 pub use log::{BytesSent, Host, LoggedRequest};
 pub use quota::RequestCounts;
 use repo::Caller;
 pub use repo::{LazyRepos, Repo};
+pub use response::{ContentRangeFault, Fault};
 use server::Server;
-pub use server::{Handshake, TlsSettings};
+pub use server::{ByteStream, Handshake, TlsSettings};
 
 /// A running mock Hub, which stops when dropped. It runs on its own thread, so both blocking and async code can use
 /// it.

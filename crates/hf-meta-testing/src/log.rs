@@ -103,6 +103,11 @@ impl Log {
     }
 
     pub(crate) fn entries(&self) -> MutexGuard<'_, Vec<LoggedRequest>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
+}
+
+/// Locks data that a panicked thread leaves usable.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
 //! Quotas: requests per fixed window, counted per caller and kind of request. Also counts all requests.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hyper::header::RETRY_AFTER;
 
-use crate::log::{BytesSent, Host, LoggedRequest};
+use crate::log::{BytesSent, Host, LoggedRequest, lock};
 use crate::response::ResponseSpec;
 
 /// The number of requests since the start of a Hub.
@@ -127,6 +127,6 @@ impl Quotas {
     }
 
     fn usage(&self) -> MutexGuard<'_, QuotaUsage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.usage)
     }
 }

@@ -60,17 +60,18 @@ async fn an_exhausted_quota_holds_only_its_own_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_remaining_quota_is_known_from_responses_and_waits() {
+async fn a_pause_lasts_until_the_last_hold_of_a_token_ends() {
     let gate = RateLimitGate::new(256, 1.0);
-    let quota = || gate.quota(&file()).map(|quota| (quota.requests, quota.reset.as_secs()));
-    assert_eq!(quota(), None);
+    let paused = || gate.paused_for().map(|left| left.as_secs());
     send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=9;t=99"#)).await;
-    assert_eq!(quota(), Some((9, 100)));
+    assert_eq!(paused(), None, "the quota is not exhausted");
     send(&gate, file(), 429, &headers("retry-after", "20")).await;
-    assert_eq!(quota(), Some((0, 20)));
-    sleep(Duration::from_secs(20)).await;
-    assert_eq!(quota(), None, "until the next response");
-    assert_eq!(gate.quota(&listing()), None);
+    assert_eq!(paused(), Some(20));
+    send(&gate, listing(), 429, &headers("retry-after", "30")).await;
+    assert_eq!(paused(), Some(30));
+    assert_eq!(gate.for_token(Some(HeaderValue::from_static("x"))).paused_for(), None);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(paused(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +193,7 @@ async fn idle_states_are_dropped() {
         send(&gate, key(&format!("https://{server}.example/x")), 200, &limited).await;
     }
     let states = || gate.states.lock().unwrap().len();
-    assert_eq!((states(), gate.quota(&file())), (MAX_STATES, None));
+    assert_eq!(states(), MAX_STATES);
     send(&gate, key("https://more.example/x"), 200, &limited).await;
     assert_eq!(states(), MAX_STATES / 2 + 2, "those with limits are left");
     sleep(Duration::from_secs(20)).await;

@@ -117,7 +117,6 @@ fn client(hub: &LocalHub, row: &Row) -> Client {
     let policy = RetryPolicy::default()
         .max_attempts(4)
         .initial_delay(Duration::from_millis(1))
-        .max_delay(Duration::from_millis(5))
         .max_wait(HANG);
     let builder = Client::builder()
         .endpoint(hub.endpoint())
