@@ -170,7 +170,8 @@ impl Engine {
         let budget = fit.map(|size| parse_size(&size).ok_or_else(invalid("fit"))).transpose()?;
         let engine =
             engine.map(|name| name.parse().ok().ok_or_else(invalid("engine"))).transpose()?;
-        self.start(request, &[source.clone()], move |client, _| async move {
+        let sources = [source.clone()];
+        self.start(request, &sources, move |client, _| async move {
             let model = model(&client, &source, timeout)?.plan(plan);
             let model = model.revision(revision.as_deref()).path(path.as_deref());
             let mut model = model.format(weights.as_deref());
