@@ -125,7 +125,7 @@ fn an_address_on_the_command_line_replaces_the_port_of_the_platform() {
 #[test]
 fn the_environment_file_lists_every_variable_with_its_default() {
     let hub = LocalHub::start([Repo::new("org/x")]).unwrap();
-    let help = command(&hub).args(["serve", "-h"]).output().unwrap().stdout;
+    let help = command(&hub).args(["serve", "--help"]).output().unwrap().stdout;
     let help = String::from_utf8(help).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     let file = include_str!("../../../examples/deploy/hf-meta.env");
     let variables: Vec<_> = help.split("[env: ").skip(1).collect();

@@ -107,7 +107,7 @@ pub(super) struct Grouping {
 #[derive(Clone, Copy)]
 pub(super) struct Pad {
     pub(super) side: Side,
-    /// The writer pads to a multiple of this; `None` for the group size.
+    /// The writer pads to a multiple of this; `None` for the size of a block or a group.
     pub(super) to: Option<u64>,
     /// A component that states the length without padding.
     pub(super) unless: Option<&'static str>,

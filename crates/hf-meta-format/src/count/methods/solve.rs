@@ -180,7 +180,8 @@ impl Attempt<'_> {
     fn multiple(&self, pad: &Pad, ranges: &Ranges, module: &Module<'_>) -> Option<u64> {
         let groups = || ranges.get(Side::Groups).point().filter(|&groups| groups > 1);
         let implied = || divide(ranges.get(pad.side).high, groups()?);
-        let multiple = pad.to.or(self.group).or_else(implied);
+        let block = (self.stated)("block elements");
+        let multiple = pad.to.or(block).or(self.group).or_else(implied);
         let is_padded = |multiple: &u64| ranges.get(pad.side).high.is_multiple_of(*multiple);
         multiple
             .filter(is_padded)

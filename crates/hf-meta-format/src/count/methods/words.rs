@@ -208,13 +208,13 @@ pub(super) const QUARK: Method = Method {
 
 const QUARK_GROUPS: &[PartShape] = &[Sides(&[GROUPS, OUTPUTS]), Sides(&[OUTPUTS, GROUPS])];
 
-/// GGUF blocks in rows of bytes. The configuration names the block type. Source:
+/// GGUF blocks in rows of bytes, the last one padded. The configuration names the block type. Source:
 /// `gptqmodel/nn_modules/qlinear/gguf.py`.
 pub(super) const GGUF: Method = Method {
     names: "gguf",
     layouts: &[layout("gguf blocks", &[8], &["qweight"], BYTE, BLOCKS)
         .with(absent(&["scales"]))
-        .pads(&[Pad::new(Inputs, Some(32))])
+        .pads(&[Pad::new(Inputs, None)])
         .flags(&[NeedsMethod, NeedsRecipe, WithoutBits])],
     others: &[],
 };

@@ -8,6 +8,31 @@ const TENSORRT_LLM: &str =
     r#"{"hidden_size":128,"quantization":{"quant_algo":"W4A16_AWQ","group_size":64}}"#;
 
 pub(super) const CASES: &[Case] = &[
+    // `gptqmodel/nn_modules/qlinear/gguf.py` fills the last block of 256.
+    Case {
+        name: "GGUF blocks of padded inputs",
+        config: r#"{"hidden_size":896,"quantization_config":{"quant_method":"gguf","bits":"q4_k_m"}}"#,
+        tensors: &[("a.qweight", "U8", &[64, 4 * 144])],
+        expected: Inexact,
+    },
+    Case {
+        name: "GGUF blocks of inputs that are a dimension of the model",
+        config: r#"{"hidden_size":1024,"quantization_config":{"quant_method":"gguf","bits":"q4_k_m"}}"#,
+        tensors: &[("a.qweight", "U8", &[64, 4 * 144])],
+        expected: Exact(64 * 1024),
+    },
+    // The head of BigBird-Pegasus is not tied, whatever the key says.
+    Case {
+        name: "a head that its class never ties",
+        config: r#"{"model_type":"bigbird_pegasus","d_model":8,"vocab_size":16,"tie_word_embeddings":true,
+            "quantization_config":{"quant_method":"bitsandbytes","load_in_8bit":true}}"#,
+        tensors: &[
+            ("model.shared.weight", "F16", &[16, 8]),
+            ("lm_head.weight", "I8", &[16, 8]),
+            ("lm_head.SCB", "F32", &[16]),
+        ],
+        expected: Exact(2 * 16 * 8),
+    },
     // `comfy_kitchen/tensor` 0.2.40.
     Case {
         name: "SVDQuant of ComfyUI",

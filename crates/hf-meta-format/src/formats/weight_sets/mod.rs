@@ -309,7 +309,7 @@ impl Layout {
             let extension = formats.find(path).and_then(|(_, format)| format.match_extension(path));
             let name = extension.and_then(|extension| path.strip_suffix(extension));
             let rest = name.and_then(|name| name.strip_prefix(stem.as_str()));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("-*-of-"))
+            rest.is_some_and(|rest| matches!(rest, "" | "-*") || rest.starts_with("-*-of-"))
         };
         let mut found = self.sets.iter().filter(has_stem);
         found.next().filter(|_| found.next().is_none())
@@ -402,8 +402,9 @@ fn join_series(sets: &mut BTreeMap<RepoPath, WeightSet>) {
         let names = (1..).map(|at| number(&first, at));
         let names: Vec<_> = names.take_while(|name| sets.contains_key(name)).collect();
         let start = first.sibling(&RepoPath::new_unchecked("model"));
-        let models = sets.range(start.clone()..).map(|(path, _)| path.as_str());
-        let models = models.take_while(|path| path.starts_with(start.as_str()));
+        let below = sets.range(start.clone()..).map(|(path, _)| path.as_str());
+        let models = below.map_while(|path| path.strip_prefix(start.as_str()));
+        let models = models.filter(|rest| !rest.contains('/'));
         if names.len() == 1 || models.count() != names.len() {
             continue;
         }
@@ -453,11 +454,10 @@ struct Precedence<'a> {
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
 #[must_use]
 pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
-    let mut paths = shards
-        .iter()
-        .map(|shard| WeightsName::parse(Formats::built_in(), shard).map(|(_, path, _)| path));
-    let first = paths.next()??;
-    paths.all(|path| path.as_ref() == Some(&first)).then_some(first)
+    let files = shards.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
+    let sets = Layout::new(Formats::built_in(), None, &files.collect::<Vec<_>>()).sets;
+    let [set] = &sets[..] else { return None };
+    Some(set.path.clone())
 }
 
 /// Merges shards with the index of the same name, and sorts the sets by path. If a model was split twice, the names
