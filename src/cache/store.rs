@@ -292,8 +292,13 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &CacheKey, entry: &[u8]) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use reqwest::header::{COOKIE, HeaderMap};
+
     use super::*;
     use crate::cache::CacheKeys;
+    use crate::http::HttpSettings;
 
     #[test]
     fn a_cached_branch_is_fresh_for_its_time_to_live() {
@@ -337,16 +342,8 @@ mod tests {
         assert_eq!((cache.get(&key(0)).await, cache.0.weight()), (None, 0));
     }
 
-    use std::collections::HashSet;
-
-    use reqwest::header::{COOKIE, HeaderMap};
-
-    use crate::http::HttpSettings;
-
     impl CacheKeys {
         pub(crate) fn for_test(target: &str) -> Self {
-            use crate::http::HttpSettings;
-
             let endpoint = Endpoint::default();
             let http = Http::new(endpoint.url().clone(), None, HttpSettings::default());
             Self::new(&endpoint, &http, &"a/b".parse().unwrap(), target)

@@ -411,20 +411,6 @@ pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
     })
 }
 
-#[cfg(all(test, feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]
-mod tests {
-    use super::*;
-    use crate::Client;
-
-    #[test]
-    fn a_missing_tls_provider_is_an_error() {
-        assert!(matches!(
-            Client::new(),
-            Err(Error::InvalidSetting { setting: "tls_provider", .. })
-        ));
-    }
-}
-
 impl ClientBuilder {
     /// Returns a builder configured from environment variables, following the conventions of `huggingface_hub`:
     ///
@@ -523,4 +509,18 @@ fn user_caches() -> Option<PathBuf> {
 
 fn is_true(value: &str) -> bool {
     matches!(value.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE")
+}
+
+#[cfg(all(test, feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]
+mod tests {
+    use super::*;
+    use crate::Client;
+
+    #[test]
+    fn a_missing_tls_provider_is_an_error() {
+        assert!(matches!(
+            Client::new(),
+            Err(Error::InvalidSetting { setting: "tls_provider", .. })
+        ));
+    }
 }

@@ -405,8 +405,8 @@ fn tool() -> String {
         .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
 }
 
-/// Runs a census until its end or a signal, and shows its progress. The signal ends the process after all complete rows are stored, and a second
-/// one does so immediately.
+/// Runs a census until its end or a signal, and shows its progress. The signal ends the process after all complete rows
+/// are stored, and a second one does so immediately.
 async fn until_signal(
     line: &ProgressLine,
     _shown: ShownProgress,

@@ -1,5 +1,9 @@
-//! Subcommands that send no requests: `hf-meta cache`, which manages the local header cache, and `hf-meta man`, which
-//! generates manual pages.
+//! Subcommands that send no requests: `hf-meta cache`, which manages the local header cache, `hf-meta man`, which
+//! generates manual pages, and `hf-meta completions`.
+//!
+//! The script that `completions` prints makes the shell call the command itself for the candidates, so that all shells
+//! complete the same words. Scripts with all candidates do not complete subcommands of a command with a hyphen in its
+//! name in bash (<https://github.com/clap-rs/clap/issues/6421>).
 
 use std::env;
 use std::ffi::OsString;

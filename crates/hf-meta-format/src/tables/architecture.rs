@@ -125,7 +125,8 @@ impl Definitions {
     }
 }
 
-/// Returns the JSON text of a key of a configuration. A dot is part of a key of a GGUF file, or separates the keys of nested objects.
+/// Returns the JSON text of a key of a configuration. A dot is part of a key of a GGUF file, or separates the keys of
+/// nested objects.
 pub(crate) fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a str> {
     if let Some(value) = object.raw(key) {
         return Some(value.get());
