@@ -270,7 +270,8 @@ class Errors(unittest.TestCase):
                     self.assertEqual(total(path), 3)
                     self.assertTrue(hf_meta.verify(path).valid)
                     self.assertEqual(hf_meta.diff(path, path).unchanged, 1)
-                    self.assertEqual(code_of_error("gpt2"), "invalidSettings")
+        with mock.patch.dict(os.environ, {"HF_ENDPOINT": "nonsense://"}):
+            self.assertEqual(code_of_error("gpt2"), "invalidSettings")
 
 
 class Tasks(unittest.IsolatedAsyncioTestCase):
