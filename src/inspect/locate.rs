@@ -146,23 +146,20 @@ impl Call {
 
     /// Requests both standard names concurrently: doing so sequentially would cost every sharded repository a round
     /// trip. If both exist, the single file wins, as in the loaders, and the index is dropped.
-    ///
-    /// The index is polled first. Otherwise, the file could arrive before the index is requested, and the number of
-    /// requests would depend on the scheduler.
     async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Located, Error> {
-        let shards = pin!(self.find_path(&self.files, index));
         let file = pin!(self.find_path(&self.files, single));
-        match select(shards, file).await {
-            Either::Left((Ok(shards), file)) => match shards.poll_alongside(file).await {
+        let shards = pin!(self.find_path(&self.files, index));
+        match select(file, shards).await {
+            Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
+            Either::Left((file, _)) => file,
+            Either::Right((Ok(shards), file)) => match shards.poll_alongside(file).await {
                 (shards, Err(Error::FileNotFound { .. })) => Ok(shards),
                 (_, file) => file,
             },
-            Either::Left((Err(error), file)) => match file.await {
+            Either::Right((Err(error), file)) => match file.await {
                 Err(Error::FileNotFound { .. }) => Err(error),
                 file => file,
             },
-            Either::Right((Err(Error::FileNotFound { .. }), shards)) => shards.await,
-            Either::Right((file, _)) => file,
         }
     }
 

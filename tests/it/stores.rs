@@ -92,17 +92,6 @@ async fn a_custom_store_is_read_like_a_folder() {
     assert_eq!(direct.count().await.unwrap().parameter_count.total(), 5);
 }
 
-/// Otherwise, chance would decide the number of requests: a file that arrives at once would end the call before the index
-/// is requested.
-#[tokio::test]
-async fn both_standard_names_are_requested_although_the_file_arrives_at_once() {
-    let files = [("model.safetensors".parse().unwrap(), file("a", 3))];
-    let store = Bucket { files: BTreeMap::from(files), lists: true, ignores_folder: false };
-    let report = Client::new().unwrap().model("bucket").store(store).count().await.unwrap();
-    // The index, and two ranges of the file.
-    assert_eq!((report.parameter_count.total(), report.fetch.requests), (3, 3));
-}
-
 #[tokio::test]
 async fn listed_files_outside_of_the_folder_are_ignored() {
     let store = Bucket { ignores_folder: true, ..bucket() };
