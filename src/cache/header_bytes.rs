@@ -27,8 +27,8 @@ use crate::hub::CommitSha;
 /// use hf_meta::HeaderBytes;
 ///
 /// let client = hf_meta::Client::new()?;
-/// let recorded = client.model("bigscience/bloom").count_and_record().await;
-/// if let Some(bytes) = recorded.bytes {
+/// let (_, _, bytes) = client.model("bigscience/bloom").count_and_record().await;
+/// if let Some(bytes) = bytes {
 ///     let mut stored = HeaderBytes::new(bytes.commit().clone());
 ///     for file in bytes.into_files() {
 ///         println!("{}: {} of {} bytes", file.path, file.start.len(), file.size);
