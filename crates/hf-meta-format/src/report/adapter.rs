@@ -236,7 +236,7 @@ impl<'a> AdapterConfig<'a> {
 
     /// Returns the method of PEFT in lowercase. MLX has none.
     pub(super) fn method(&self) -> Option<String> {
-        self.text("peft_type").map(|name| name.to_lowercase())
+        self.text("peft_type").map(|name| name.to_ascii_lowercase())
     }
 
     /// Returns the rank of each of several stacked matrices, if the adapter has such modules.
@@ -342,7 +342,7 @@ impl Adapter {
         let is_stored = |module: &AdaptedModule<'_>| module.parts.contains_key("alpha");
         let modules = || found.modules.values();
         let stated = metadata(headers, "ss_network_alpha");
-        let stated = stated.and_then(|text| text.parse::<f64>().ok());
+        let stated = stated.and_then(|text| serde_json::from_str::<f64>(text).ok());
         adapter.alpha_source = adapter.alpha_source.or(if modules().any(is_stored) {
             adapter.alphas.extend(stated);
             Some(if stated.is_some() { "stated" } else { "tensors" })
