@@ -1,4 +1,5 @@
-//! The interface of caches, the cache in memory, the cache of a client with its settings, and the entries with their keys.
+//! The interface of caches, the cache in memory, the cache of a client with its settings, and the entries and their
+//! keys.
 //!
 //! The key of an entry is a hash of everything that identifies it. An entry is its key, a value encoded by `postcard`,
 //! and a checksum of both.

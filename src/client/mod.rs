@@ -1,5 +1,10 @@
 //! The client: the entry point of every call.
 
+mod builder;
+mod context;
+mod model;
+mod model_call;
+
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -10,7 +15,9 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use self::builder::bearer;
+pub use self::builder::{ClientBuilder, environment_token};
 use self::context::ClientContext;
+pub use self::model::Model;
 use crate::backends::explain;
 use crate::base::blocking::in_task;
 use crate::base::meter::{CallMeter, ClientStats};
@@ -18,14 +25,6 @@ use crate::error::Error;
 use crate::http::SafeUrl;
 use crate::hub::api::next_page;
 use crate::hub::{Endpoint, RepoId, Source};
-
-mod builder;
-mod context;
-mod model;
-mod model_call;
-
-pub use self::builder::{ClientBuilder, environment_token};
-pub use self::model::Model;
 
 /// The order in which [`Client::run_many`] returns results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

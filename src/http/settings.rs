@@ -118,8 +118,8 @@ impl RetryPolicy {
 
     /// Sets the delay after the first failure.
     ///
-    /// The delay doubles after each further failure, up to 10 seconds. Up to half of it is subtracted at random, so that clients do not
-    /// retry in lockstep. A wait requested by the server takes precedence.
+    /// The delay doubles after each further failure, up to 10 seconds. Up to half of it is subtracted at random, so that
+    /// clients do not retry in lockstep. A wait requested by the server takes precedence.
     pub fn initial_delay(self, delay: Duration) -> Self {
         Self { initial_delay: delay, ..self }
     }

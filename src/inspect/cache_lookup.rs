@@ -1,5 +1,6 @@
 //! The cache entries that may serve a call.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -157,8 +158,8 @@ impl CacheLookup {
     }
 
     /// Logs that the headers of a commit are corrupt. The call reads the files again and replaces them.
-    pub(super) fn warn_of_corrupt_headers(&self, commit: &CommitSha) {
-        warn_of_corrupt_entry(&self.keys.commit(commit));
+    pub(super) fn warn_of_corrupt_headers(&self, commit: &CommitSha, error: &Error) {
+        warn_of_corrupt_entry(&self.keys.commit(commit), error);
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
@@ -167,15 +168,15 @@ impl CacheLookup {
         self.context.before_allocation(2 * entry.len() as u64).await;
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
         if value.is_none() {
-            warn_of_corrupt_entry(&key);
+            warn_of_corrupt_entry(&key, &"it cannot be decoded");
         }
         value
     }
 }
 
 /// Logs a corrupt entry. The call reads the files again and replaces it.
-fn warn_of_corrupt_entry(key: &CacheKey) {
-    tracing::warn!(%key, "a cache entry is corrupt");
+fn warn_of_corrupt_entry(key: &CacheKey, error: &dyn Display) {
+    tracing::warn!(%key, %error, "a cache entry is corrupt");
 }
 
 /// Returns whether the server or the network failed, rather than the request itself.

@@ -3,25 +3,20 @@
 use std::mem::{replace, take};
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::Target;
 use super::cache_lookup::CacheLookup;
 use super::call::{Call, CallState, OnFailure};
 use super::files::CallFiles;
-use super::locate::{FoundWeights, Located};
+use super::locate::FoundWeights;
 use super::shards::SetReads;
-use super::verify::CONCURRENT_SETS;
 use crate::cache::HeaderBytes;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::IndexError;
-use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::hub::CommitSha;
-use crate::memory::{CacheError, CacheLayout, MemoryComponent, MemoryOptions};
-use crate::report::loaded::cache_of_all;
-use crate::report::verify::{ConfigFile, pipeline_components};
+use crate::memory::{CacheError, CacheLayout, MemoryOptions};
+use crate::report::verify::ConfigFile;
 use crate::report::{
     BuiltReport, CountReport, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo, Weights,
 };
@@ -155,8 +150,8 @@ impl Call {
             error if error.is_over_limit() => Err(error),
             // It may also have read other formats.
             Error::NoWeights { .. } => Ok(None),
-            _ => {
-                lookup.warn_of_corrupt_headers(commit);
+            error => {
+                lookup.warn_of_corrupt_headers(commit, &error);
                 Ok(None)
             }
         }
@@ -250,72 +245,4 @@ fn count(
     report.layout = cache.clone().ok().map(Box::new);
     report.findings.extend(config.finding);
     Ok((assembled, report, cache))
-}
-
-impl Call {
-    /// Returns the sets that a loader of the main set loads, without the main set itself.
-    pub(crate) async fn loaded_with(&self, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
-        let listed = match &self.context.known_files {
-            Some(known) => Some(known.clone()),
-            None => self.files.list(None).await?,
-        };
-        let layout = Layout::new(&self.context.formats, None, &listed.unwrap_or_default().files);
-        self.loaded_from(&layout, main).await
-    }
-
-    /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.
-    async fn loaded_from(&self, layout: &Layout, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
-        let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
-        let components = match layout.components_file(main) {
-            Some(path) => {
-                let json = self.files.read_whole(path, self.context.limits.config).await?.value;
-                pipeline_components(path, &json).unwrap_or_default()
-            }
-            None => Vec::new(),
-        };
-        let loaded = layout.loaded_with(main, &components).into_iter();
-        Ok(loaded.filter(|set| set.path != main.path).cloned().collect())
-    }
-
-    /// Adds the memory that the weights need, with all components that are loaded together, if it was requested.
-    pub(super) async fn add_memory(
-        &self,
-        inspected: &mut Inspected,
-        layout: Option<&Layout>,
-    ) -> Result<(), Error> {
-        let Some(options) = self.context.options.memory else { return Ok(()) };
-        let Inspected { path, report, cache, .. } = inspected;
-        let (mut others, mut cache) = (Vec::new(), cache.clone());
-        // A caller who selects one set wants that set.
-        if let Some(layout) = layout.filter(|_| matches!(self.context.target, Target::Folder(_))) {
-            let loaded = self.loaded_from(layout, path).await?;
-            cache = cache_of_all(cache, layout, path, loaded.len(), &options);
-            if !loaded.is_empty() && loaded.len() < CountReport::MAX_COMPONENTS {
-                others = self.component_sizes(report, loaded).await?;
-                report.fetch = self.fetch_stats(report.fetch.weight_bytes);
-            }
-        }
-        report.add_memory(path, cache, options, others, layout);
-        Ok(())
-    }
-
-    /// Reads the headers of components. Returns the bytes of their weights.
-    async fn component_sizes(
-        &self,
-        report: &CountReport,
-        sets: Vec<WeightSet>,
-    ) -> Result<Vec<MemoryComponent>, Error> {
-        let reads = sets.into_iter().map(|set| {
-            let (mut call, commit) = (self.for_set(CONCURRENT_SETS as u64), report.commit.clone());
-            call.state.commit.clone_from(&commit);
-            async move {
-                let Located { weights, .. } = call.find_set(&set, commit).await?;
-                let weight_bytes = call.read_set(weights).await?.assembly.tensor_bytes();
-                Ok(MemoryComponent { path: set.path, weight_bytes })
-            }
-            .boxed()
-        });
-        let reads: Vec<_> = reads.collect();
-        stream::iter(reads).buffered(CONCURRENT_SETS).try_collect().await
-    }
 }

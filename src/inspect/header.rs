@@ -1,4 +1,4 @@
-//! Reads one header, in the ranges that its format requests, and `config.json`, which may change the count.
+//! Reads one header, in the ranges that its format requests.
 
 use std::mem::take;
 use std::ops::Range;
@@ -7,10 +7,8 @@ use super::call::Call;
 use super::memory::MemoryPermit;
 use crate::base::{Callback, RangeBytes};
 use crate::count::needs_config;
-use crate::error::{Error, HubCacheMiss};
+use crate::error::Error;
 use crate::formats::{FileHeader, HeaderError, HeaderErrorKind, RepoPath, Step};
-use crate::report::Finding;
-use crate::report::verify::ConfigFile;
 
 impl Call {
     /// Reads and checks the header of a file, starting with the range `first`.
@@ -133,86 +131,4 @@ pub(super) struct UncountedHeader {
     pub(super) header: FileHeader,
     /// The permit for the memory of the parsed header, held until the header is counted.
     pub(super) permit: MemoryPermit,
-}
-
-/// The name of the configuration file, which is next to the weights or at the root of the repository.
-const CONFIG: &str = "config.json";
-
-impl Call {
-    /// Reads the configuration of the commit, once per call.
-    ///
-    /// A missing configuration is fine, and an unusable one must not hide the counts of the headers. A network error
-    /// is an error, because the configuration could change the count.
-    pub(super) async fn config(&self) -> &Result<ConfigFile, Error> {
-        self.state.config.get_or_init(|| Box::pin(self.read_config())).await
-    }
-
-    /// Returns the path of the configuration next to the weights.
-    pub(super) fn config_path(&self) -> RepoPath {
-        let config = RepoPath::new_unchecked(CONFIG);
-        self.state.weights.as_ref().map_or(config.clone(), |weights| weights.sibling(&config))
-    }
-
-    /// Returns the path of another file in the folder of the weights.
-    pub(super) fn next_to_weights(&self, name: &str) -> RepoPath {
-        self.config_path().sibling(&RepoPath::new_unchecked(name))
-    }
-
-    async fn read_config(&self) -> Result<ConfigFile, Error> {
-        let (path, root) = (self.config_path(), RepoPath::new_unchecked(CONFIG));
-        match self.read_config_at(&path).await? {
-            None if path != root => {
-                let found = self.read_config_at(&root).await?.unwrap_or_default();
-                Ok(ConfigFile { is_of_root: true, ..found })
-            }
-            found => Ok(found.unwrap_or_default()),
-        }
-    }
-
-    /// Reads a configuration; `None` if it does not exist.
-    async fn read_config_at(&self, path: &RepoPath) -> Result<Option<ConfigFile>, Error> {
-        match self.files.read_whole(path, self.context.limits.config).await {
-            Ok(json) => {
-                let json = self.check_commit(path, json)?;
-                let parse = self.state.work.run(json.len(), move || ConfigFile::from_json(json));
-                Ok(Some(parse.await))
-            }
-            // The file may exist in the repository without being in the cache.
-            Err(Error::FileNotFound { source, .. })
-                if source.is::<HubCacheMiss>() && path.segments().count() == 1 =>
-            {
-                Ok(Some(ConfigFile::ignored("the file was not downloaded")))
-            }
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(Error::TooLarge { limit, .. }) => Ok(Some(ConfigFile::ignored(format!(
-                "the file exceeds the limit of {limit} bytes"
-            )))),
-            Err(error) if error.is_denied() => Ok(Some(ConfigFile::ignored("access denied"))),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Reads the other file that may describe the quantization, the experts or the adapter.
-    pub(super) async fn read_other_config(
-        &self,
-        name: &'static str,
-        config: &mut ConfigFile,
-    ) -> Result<(), Error> {
-        let path = self.next_to_weights(name);
-        let json = match self.files.read_whole(&path, self.context.limits.config).await {
-            Ok(json) => self.check_commit(&path, json)?,
-            Err(error) if error.is_not_found() || error.is_denied() => return Ok(()),
-            Err(Error::TooLarge { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let (length, mut configs) = (json.len(), take(&mut config.configs));
-        let add = move || (configs.add_file(name, &json), configs);
-        let (added, configs) = self.state.work.run(length, add).await;
-        config.configs = configs;
-        if let Err(error) = added {
-            let reason = error.to_string();
-            config.finding.get_or_insert(Finding::UnusableConfig { file: name.to_owned(), reason });
-        }
-        Ok(())
-    }
 }

@@ -6,14 +6,16 @@
 //! 3. `count` looks for the commit in the header cache (`cache_lookup`), or else reads, counts and caches it.
 //! 4. `locate` finds the weights by their standard names or else in a listing, and pins the commit.
 //! 5. `shards` streams the index and reads each shard as soon as the index names it.
-//! 6. `header` reads one header in the ranges that its [format](crate::formats::Format) requests, and reads
-//!    `config.json` once a tensor needs it.
+//! 6. `header` reads one header in the ranges that its [format](crate::formats::Format) requests, and `config_file`
+//!    reads `config.json` once a tensor needs it.
 //! 7. A [`ReportBuilder`](crate::report::ReportBuilder) collects the headers as they arrive, compares them with the index, and
 //!    feeds the single [`Counter`](crate::count::Counter).
 //! 8. `verify` reads the sets that a loader loads, continues after errors and reports all of them.
 
 mod cache_lookup;
 mod call;
+mod components;
+mod config_file;
 mod count;
 mod files;
 mod header;

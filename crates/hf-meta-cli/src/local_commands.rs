@@ -170,7 +170,7 @@ pub(crate) fn answer_shell(
     let words: Vec<_> = words.map(|word| if is_bash { unescaped(word) } else { word }).collect();
     let index = env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
     let word = words.get(index.unwrap_or(words.len().saturating_sub(1)));
-    // Options are candidates for words that begin with `-`, or if there are no others.
+    // Offers options only for words that begin with `-`, or if nothing else fits.
     let is_option = word.is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     let mut command = definition();
     if !is_option {

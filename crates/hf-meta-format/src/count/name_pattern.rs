@@ -52,7 +52,7 @@ impl NamePattern {
     }
 
     /// Returns whether a name has this pattern, and if so, replaces `numbers` with its numbers.
-    // Called for every tensor, from one place.
+    // Inlined, because it runs for every tensor.
     #[inline]
     pub(super) fn matches(&self, name: &str, numbers: &mut Vec<NameNumber>) -> bool {
         numbers.clear();

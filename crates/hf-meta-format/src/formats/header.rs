@@ -22,7 +22,7 @@ pub struct FileHeader {
     pub has_leading_space: bool,
     /// The model description, if the header has one.
     pub model: Option<Box<ModelDescription>>,
-    /// True if the shapes are those of the unpacked weights, regardless of how they are stored. Each element then
+    /// True if the shapes describe the unpacked weights, regardless of how they are stored. Each element then
     /// counts as one parameter, and `config.json` is not needed.
     pub is_self_describing: bool,
     /// The imports and views of a pickle, if the file is one.

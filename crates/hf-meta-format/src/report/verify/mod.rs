@@ -87,8 +87,8 @@ pub struct ParameterSources {
 impl VerifiedSet {
     /// Creates the result of the set at `path`, which should have `files` files, none of which was read.
     pub(crate) fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
-        let (valid_files, tensors, parameters, config_check) = Default::default();
-        Self { path, files, valid_files, tensors, parameters, config_check, findings }
+        let (parameters, config_check) = (ParameterSources::default(), ConfigCheck::default());
+        Self { path, files, valid_files: 0, tensors: 0, parameters, config_check, findings }
     }
 }
 
