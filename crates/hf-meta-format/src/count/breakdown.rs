@@ -166,6 +166,10 @@ pub enum UnresolvedReason {
     /// names, or the shapes of floats do not fit the vectors of the model.
     #[error("the weights may be packed, but no known quantization method explains them")]
     SuspectedPacking,
+    /// The configuration ties the output embedding, so it is not counted, but some models store their own nevertheless,
+    /// which only a known architecture shows.
+    #[error("it is unknown whether the model ties it to the input embedding")]
+    UnknownHead,
 }
 
 /// Modules that could not be resolved for a common reason.

@@ -223,6 +223,7 @@ impl CountSums {
         let head = self.output.as_ref().zip(expected.as_ref());
         let has_own_head =
             head.is_some_and(|(head, expected)| expected.requires(module_of(&head.name)));
+        let is_known_model = expected.is_some();
         if let Some(expected) = expected {
             self.shapes.compare_with(expected);
         }
@@ -235,6 +236,11 @@ impl CountSums {
         // Some classes do not tie their head, whatever the key says.
         let is_tied = configs.is_tied && !has_own_head;
         let tied_output = if is_tied { self.tied_output(needs_config) } else { None };
+        if let Some(TiedOutput { tensor, left_out: Some(parameters), .. }) = &tied_output
+            && !is_known_model
+        {
+            self.add_unresolved(module_of(tensor), UnresolvedReason::UnknownHead, *parameters);
+        }
         let table = self.add_embeddings();
         for (mut biases, class) in std::mem::take(&mut self.biases).finish() {
             if let Some(class) = class {

@@ -171,7 +171,8 @@ const CASES: &[Case] = &[
     // A tied embedding, of which one copy is quantized.
     Case {
         name: "a quantized copy of a tied embedding in parts",
-        config: r#"{"tie_word_embeddings":true,"quantization_config":{"quant_method":"quanto"}}"#,
+        config: r#"{"model_type":"gpt2","tie_word_embeddings":true,
+            "quantization_config":{"quant_method":"quanto"}}"#,
         tensors: &[
             ("transformer.wte.weight", "BF16", &[64, 64]),
             ("lm_head.weight._data", "I8", &[64, 64]),
@@ -181,13 +182,25 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a copy of a tied embedding with one scale",
-        config: r#"{"tie_word_embeddings":true,"quantization_config":{"quant_method":"quark"}}"#,
+        config: r#"{"model_type":"whisper","tie_word_embeddings":true,
+            "quantization_config":{"quant_method":"quark"}}"#,
         tensors: &[
             ("model.decoder.embed_tokens.weight", "BF16", &[64, 64]),
             ("proj_out.weight", "F8_E4M3", &[64, 64]),
             ("proj_out.weight_scale", "F32", &[]),
         ],
         expected: Exact(4096),
+    },
+    Case {
+        name: "a head of an unknown model, which may store its own although the key ties it",
+        config: r#"{"model_type":"new","tie_word_embeddings":true,
+            "quantization_config":{"quant_method":"bitsandbytes","load_in_8bit":true}}"#,
+        tensors: &[
+            ("model.shared.weight", "F16", &[16, 8]),
+            ("lm_head.weight", "I8", &[16, 8]),
+            ("lm_head.SCB", "F32", &[16]),
+        ],
+        expected: Inexact,
     },
     // Packed components that no method can solve.
     Case {

@@ -284,7 +284,7 @@ mod tests {
             ["3 tensors are training state: 128 elements of EMA copies, and 64 elements of \
                  optimizer state"]
         );
-        let tied = r#"{"tie_word_embeddings":true,"num_experts_per_tok":2}"#;
+        let tied = r#"{"model_type":"mixtral","tie_word_embeddings":true,"num_experts_per_tok":2}"#;
         let names = ["embed_tokens.weight", "lm_head.weight", "h.0.experts.w"];
         let reason = "although it is tied to `embed_tokens.weight` (`tie_word_embeddings`)";
         let found = |how: &str| [format!("`lm_head.weight` is stored {how}, {reason}")];
