@@ -134,9 +134,8 @@ pub use hf_meta_format::{
 
 pub use self::{
     backends::FileStore,
-    base::RangeBytes,
     base::meter::{CallMeter, ClientStats},
-    base::{CallHooks, Progress},
+    base::{Progress, RangeBytes},
     cache::{
         Cache, CacheKey, CacheMode, DiskCache, DiskUsage, HeaderBytes, HeaderFile, MemoryCache,
     },

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::source::{self, Fetch, Fetched, FileListing, FileSource, FileStream, ListFuture};
 use super::web;
-use crate::base::{Hooks, RangeBytes};
+use crate::base::RangeBytes;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
@@ -32,8 +32,6 @@ pub(crate) struct HubRepo {
     pub(crate) canonical: Arc<OnceLock<RepoId>>,
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
-    /// The hooks that may stop a long listing.
-    pub(crate) hooks: Option<Hooks>,
 }
 
 impl FileSource for HubRepo {
@@ -55,10 +53,10 @@ impl FileSource for HubRepo {
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
-        let Self { http, endpoint, repo, revision, hooks, .. } = self;
+        let Self { http, endpoint, repo, revision, .. } = self;
         async move {
             let url = endpoint.tree_url(repo, revision, folder);
-            match api::list_files(http, url, hooks.as_ref()).await {
+            match api::list_files(http, url).await {
                 Ok((files, chain)) => {
                     Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }

@@ -1,12 +1,13 @@
 //! Counters of a call and of a client.
 
+use std::future::pending;
 use std::iter;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lock;
+use super::{Callback, lock};
 
 /// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::start_call`] creates it.
 ///
@@ -18,6 +19,8 @@ pub struct CallMeter {
     client: Option<Arc<Mutex<CallCounters>>>,
     /// The end of the call; `None` if its timeout excludes waits.
     deadline: Option<Instant>,
+    /// Decides whether the call may send a number of further requests.
+    allows: Option<Callback<dyn Fn(usize) -> bool + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,12 +67,33 @@ impl CallMeter {
     /// Creates the meter of a new call, whose counts are also added to this meter.
     pub(crate) fn start_call(&self) -> Self {
         lock(&self.call).stats.calls += 1;
-        Self { call: Arc::default(), client: Some(Arc::clone(&self.call)), deadline: None }
+        Self { client: Some(Arc::clone(&self.call)), ..Self::default() }
     }
 
     /// Returns a meter with the same counters for a call that ends at a time.
     pub(crate) fn with_deadline(self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// Returns a meter with the same counters, and a callback that returns whether a call may send a number of further
+    /// requests: one for each weight file, once their number is known, and one for each page of a listing after the
+    /// first. A call that may not continue waits until its future is dropped or its timeout elapses.
+    pub fn with_limit(&self, allows: impl Fn(usize) -> bool + Send + Sync + 'static) -> Self {
+        Self { allows: Some(Callback(Arc::new(allows))), ..self.clone() }
+    }
+
+    /// Returns whether a callback limits the requests.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.allows.is_some()
+    }
+
+    /// Waits forever if the call may not send `requests` more requests.
+    pub(crate) async fn before_requests(&self, requests: usize) {
+        if let Some(Callback(allows)) = &self.allows
+            && !allows(requests)
+        {
+            pending().await
+        }
     }
 
     /// Returns the totals.

@@ -109,7 +109,7 @@ pub(crate) struct CachedHeaders {
     pub(super) files: BTreeMap<String, CachedFile>,
     /// By folder. The root folder has an empty name.
     listings: BTreeMap<String, CachedListing>,
-    /// The canonical name of the repository, if it differs from the requested one.
+    /// The canonical name of the repository. Outside of a cache, `None` if it is the requested one.
     pub(crate) canonical_name: Option<String>,
     /// True if `files` is the complete listing. Never true in a cache.
     #[serde(skip)]

@@ -8,7 +8,7 @@ use futures::future::FutureExt;
 use super::context::ClientContext;
 use crate::backends::FileStore;
 use crate::base::meter::CallMeter;
-use crate::base::{CallHooks, Callback, Hooks, OnHeader, OnProgress, Progress};
+use crate::base::{Callback, OnHeader, OnProgress, Progress};
 use crate::cache::{CacheMode, HeaderBytes};
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
@@ -47,7 +47,6 @@ pub struct Model {
     pub(super) store: Option<Arc<dyn FileStore>>,
     pub(super) on_progress: Option<OnProgress>,
     pub(super) on_header: Option<OnHeader>,
-    pub(super) hooks: Option<Hooks>,
     pub(super) large_calls: Option<LargeCallLimit>,
     /// The meter that all calls share; `None` if each call has a separate one.
     pub(super) meter: Option<CallMeter>,
@@ -62,7 +61,6 @@ impl Model {
             store: None,
             on_progress: None,
             on_header: None,
-            hooks: None,
             large_calls: None,
             meter: None,
         }
@@ -210,12 +208,6 @@ impl Model {
     /// [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
     pub fn store(mut self, store: impl FileStore) -> Self {
         self.store = Some(Arc::new(store));
-        self
-    }
-
-    /// Sets hooks that can pause or stop a call while it runs; see [`CallHooks`].
-    pub fn hooks(mut self, hooks: Arc<dyn CallHooks>) -> Self {
-        self.hooks = Some(Callback(hooks));
         self
     }
 

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use url::Url;
 
-use crate::base::{Callback, Hooks};
 use crate::formats::weight_sets::ListedFile;
 use crate::http::{Http, HttpError, ResponseChain};
 
@@ -93,11 +92,10 @@ struct TreeEntry {
 }
 
 /// Reads a whole listing, given the URL of its first page. Files with invalid paths are skipped with a warning.
-/// The hooks are asked before every page but the first.
+/// The meter may stop the call before every page but the first.
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
-    hooks: Option<&Hooks>,
 ) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
@@ -115,9 +113,7 @@ pub(crate) async fn list_files(
             return Err(ListFilesError::Listing(ListingError::EndlessPages));
         }
         url = next;
-        if let Some(Callback(hooks)) = hooks {
-            hooks.before_requests(1).await;
-        }
+        http.meter.before_requests(1).await;
     }
 }
 

@@ -94,11 +94,16 @@ impl CacheLookup {
 
     /// Returns the headers of a commit. The caller must know that this reader may read it.
     pub(super) async fn headers(&self, commit: &CommitSha) -> Option<CachedHeaders> {
-        self.get(&self.keys.commit(commit)).await
+        let mut headers: CachedHeaders = self.get(&self.keys.commit(commit)).await?;
+        let requested = self.repo.repo.as_str();
+        headers.canonical_name.take_if(|name| name == requested);
+        Some(headers)
     }
 
     /// Caches the headers of a call, and the commit of its revision.
-    pub(super) async fn store(&self, HeaderBytes { commit, headers }: HeaderBytes) {
+    pub(super) async fn store(&self, HeaderBytes { commit, mut headers }: HeaderBytes) {
+        // Calls with another spelling of the name find this entry, too.
+        headers.canonical_name.get_or_insert_with(|| self.repo.repo.to_string());
         let key = self.keys.commit(&commit);
         // Concurrently, because each of them may wait for a cache that does not respond.
         futures::join!(

@@ -123,7 +123,6 @@ impl Call {
         let Some((commit, age)) = lookup.readable_commit().await? else { return Ok(None) };
         self.state.cached_ref = age;
         self.state.commit = Some(commit.clone());
-        self.commit_resolved().await;
         self.files = CallFiles::new(self.files.origin.pinned(Some(&commit)));
         self.read_cached(lookup, &commit).await
     }
@@ -178,7 +177,6 @@ impl Call {
                 return Ok(inspected);
             }
             let located = self.locate().await?;
-            self.commit_resolved().await;
             // A listing of shards may be open to readers who may not read the shards.
             let lookup = lookup.filter(|_| !matches!(located.weights, FoundWeights::Shards { .. }));
             if let (Some(lookup), Some(commit)) = (lookup, self.state.commit.clone())
