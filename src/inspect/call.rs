@@ -188,9 +188,8 @@ impl Call {
     }
 
     pub(super) fn fetch_stats(&self, weight_bytes: u64) -> FetchStats {
-        let mut stats = FetchStats::default();
-        stats.requests = self.context.meter.requests();
-        stats.bytes_read = self.context.meter.bytes();
+        let (mut stats, sent) = (FetchStats::default(), self.context.meter.stats());
+        (stats.requests, stats.bytes_read) = (sent.requests, sent.bytes_read);
         stats.weight_bytes = weight_bytes;
         stats.elapsed = self.context.started.elapsed();
         stats.age_seconds = self.state.cached_ref.map(|cached| cached.seconds);

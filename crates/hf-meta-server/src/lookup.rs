@@ -214,7 +214,7 @@ impl Lookups {
         is_outdated: bool,
         budget: &Arc<LookupBudget>,
     ) -> LookupResult {
-        let (meter, budget) = (&budget.meter, Arc::clone(budget));
+        let (meter, budget) = (budget.meter.clone(), Arc::clone(budget));
         let model = query
             .model(&self.client)
             .meter(&meter.with_limit(move |requests| budget.allows(requests)))
