@@ -144,7 +144,7 @@ pub use self::{
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy},
-    hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
+    hub::{Endpoint, EndpointError, HubReportedCount, Source, SourceError},
 };
 
 #[cfg(feature = "internal")]

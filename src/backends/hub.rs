@@ -14,9 +14,7 @@ use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
 use crate::http::{Http, HttpError, ResponseChain};
-use crate::hub::{
-    CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, api,
-};
+use crate::hub::{CommitSha, Endpoint, HubReportedCount, HubWarnings, RepoId, Revision, api};
 
 /// The header that carries the SHA-256 hash of an LFS file. The Hub sends it with the redirect to the file.
 const X_LINKED_ETAG: &str = "x-linked-etag";
@@ -60,12 +58,7 @@ impl FileSource for HubRepo {
                 Ok((files, chain)) => {
                     Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }
-                Err(ListFilesError::Request(failure)) => {
-                    self.without_listing(failure).map(|()| None)
-                }
-                Err(ListFilesError::Listing(source)) => {
-                    Err(Error::ListingFailed { location: self.repo.to_string(), source })
-                }
+                Err(failure) => self.without_listing(failure).map(|()| None),
             }
         }
         .instrument(debug_span!("listing", %repo))

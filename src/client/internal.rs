@@ -69,10 +69,8 @@ impl Client {
         let http = self.context.http.with_meter(self.context.totals.clone());
         let read = http.read_all(page, max_bytes).await;
         let name = || format!("page at {}", SafeUrl::from(page));
-        let (json, chain) = read.map_err(|failure| explain(name(), failure, None))?;
-        let next = next_page(page, &chain);
-        let next = next.map_err(|source| Error::ListingFailed { location: name(), source })?;
-        Ok((json, next))
+        let page = read.and_then(|(json, chain)| Ok((json, next_page(page, &chain)?)));
+        page.map_err(|failure| explain(name(), failure, None))
     }
 }
 
