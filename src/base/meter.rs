@@ -87,7 +87,7 @@ impl CallMeter {
         if let Some(Callback(allows)) = &self.allows
             && !allows(requests)
         {
-            pending().await
+            pending::<()>().await;
         }
     }
 

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use futures::future::join_all;
 use hf_meta_server::Service;
 
-use super::{cached_client, client, config, get, router};
+use super::{Seen, cached_client, client, config, get, router};
 use crate::hub::{Host, LocalHub, Repo};
 use crate::support;
 
@@ -72,7 +72,7 @@ async fn concurrent_lookups_of_one_commit_stay_within_the_budget_of_their_client
     let router = router(&hub, config);
     let paths: Vec<_> = (0..21).map(|n| format!("/badge/{}/model.svg", spelling(n))).collect();
     let badges = join_all(paths.iter().map(|path| get(&router, path))).await;
-    let titles: Vec<_> = badges.iter().map(|badge| badge.title()).collect();
+    let titles: Vec<_> = badges.iter().map(Seen::title).collect();
     let count = |title: &str| titles.iter().filter(|found| *found == title).count();
     assert_eq!((count("params: 40"), count("params: busy")), (1, 20), "{titles:?}");
     assert_eq!(requests(&hub).0, 40);
