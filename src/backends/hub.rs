@@ -84,9 +84,9 @@ impl HubRepo {
     /// Requests the current commit of the revision with one request for `path`, which need not exist. Returns `None` if
     /// the server does not report a commit.
     pub(crate) async fn current_commit(&self, path: &RepoPath) -> Result<Option<CommitSha>, Error> {
-        let commit = self.http.head(&self.url(path), web::X_REPO_COMMIT).await;
-        let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
-        Ok(commit.and_then(|commit| commit.parse().ok()))
+        let chain = self.http.head(&self.url(path), web::X_REPO_COMMIT).await;
+        let chain = chain.map_err(|failure| self.explain(self.file_name(path), failure))?;
+        Ok(self.commit(&chain))
     }
 
     /// Requests all headers of an index at once, in the form parsed by the Hub. Returns `None` if the Hub does not

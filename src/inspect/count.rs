@@ -136,7 +136,10 @@ impl Call {
     ) -> Result<Option<Inspected>, Error> {
         let Some(headers) = lookup.headers(commit).await else { return Ok(None) };
         let origin = self.files.origin.pinned(Some(commit));
-        let cached = CallFiles::from_bytes(origin, HeaderBytes { commit: commit.clone(), headers });
+        let cached = CallFiles::from_bytes(
+            origin,
+            HeaderBytes { commit: commit.clone(), headers, canonical_name: None },
+        );
         let (files, state) = (replace(&mut self.files, cached), take(&mut self.state));
         self.state.cached_ref = state.cached_ref;
         let error = match self.read(None).await {

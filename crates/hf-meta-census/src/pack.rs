@@ -172,7 +172,7 @@ pub(super) fn order<Row: SortedRow>(one: &Result<Row>, other: &Result<Row>) -> O
 mod tests {
     use super::*;
 
-    /// So many runs that some are merged in files, and some of these again.
+    /// Runs are merged in files, and these files again.
     #[test]
     fn rows_of_many_runs_are_sorted_and_complete() {
         let runs = MAX_RUNS * MAX_RUNS + 1;

@@ -199,8 +199,8 @@ impl Lookups {
         let (limits, meter) = (Arc::clone(&self.limits), self.client.start_call());
         let budget = Arc::new(LookupBudget::new(limits, cause, meter));
         let inspect = self.inspect(query, is_outdated, &budget);
-        let read = match select(pin!(budget.exit()), pin!(inspect)).await {
-            Either::Left((exit, _)) => Err(exit),
+        let read = match select(pin!(budget.exit.wait()), pin!(inspect)).await {
+            Either::Left((exit, _)) => Err(*exit),
             Either::Right((result, _)) => Ok(result),
         };
         self.metrics.upstream_requests.inc_by(budget.end());

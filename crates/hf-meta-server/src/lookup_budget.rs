@@ -105,7 +105,8 @@ pub(super) struct LookupBudget {
     limits: Arc<LookupLimits>,
     cause: LookupCause,
     pub(super) meter: CallMeter,
-    exit: SetOnce<EarlyExit>,
+    /// The reason to end the lookup early.
+    pub(super) exit: SetOnce<EarlyExit>,
     /// The number of requests charged so far.
     charged: AtomicU64,
 }
@@ -115,11 +116,6 @@ impl LookupBudget {
     pub(super) fn new(limits: Arc<LookupLimits>, cause: LookupCause, meter: CallMeter) -> Self {
         let (exit, charged) = (SetOnce::new(), AtomicU64::new(FIRST_REQUESTS));
         Self { limits, cause, meter, exit, charged }
-    }
-
-    /// Completes if the lookup must end early.
-    pub(super) async fn exit(&self) -> EarlyExit {
-        *self.exit.wait().await
     }
 
     /// Charges the requests beyond the expected number at the end of the lookup. Returns the number of all requests.
