@@ -14,7 +14,7 @@ use crate::formats::safetensors::IndexError;
 use crate::formats::weight_sets::{UnsupportedWeights, WeightSet};
 use crate::formats::{HeaderError, HeaderErrorKind, chain};
 use crate::http::{HttpError, HttpErrorKind, HubError};
-use crate::hub::{ListingError, RepoId, Revision, SourceError};
+use crate::hub::{RepoId, Revision, SourceError};
 
 /// An error of any type, shared so that an [`Error`] can be cloned.
 pub(crate) type SharedError = Arc<dyn std::error::Error + Send + Sync>;
@@ -148,15 +148,6 @@ pub enum Error {
         total: u32,
         /// The path of the first missing shard; `None` if the defect is a number that appears twice.
         first_missing: Option<String>,
-    },
-    /// The files cannot be listed, so weights with nonstandard names cannot be found.
-    #[error("failed to list the files of `{location}`")]
-    #[non_exhaustive]
-    ListingFailed {
-        /// The repository.
-        location: String,
-        /// The underlying error.
-        source: ListingError,
     },
     /// The client is offline, and the repository is not cached at this revision.
     #[error("`{repo}` at `{revision}` is not in the cache, and the client is offline")]
@@ -347,7 +338,6 @@ impl Error {
             } => ErrorKind::NoWeights,
             Self::SeveralSets { .. } => ErrorKind::SeveralSets,
             Self::ShardNotFound { .. } | Self::IncompleteShards { .. } => ErrorKind::MissingShards,
-            Self::ListingFailed { .. } => ErrorKind::MalformedListing,
             Self::NotCached { .. } => ErrorKind::NotCached,
             Self::Offline { .. } => ErrorKind::Offline,
             // The checkpoint may be valid, while no valid header in another format is as large.
@@ -364,6 +354,9 @@ impl Error {
             Self::RequestFailed { source, .. } => match source.kind {
                 HttpErrorKind::RateLimited { .. } => ErrorKind::RateLimited,
                 HttpErrorKind::Timeout => ErrorKind::Timeout,
+                HttpErrorKind::EndlessListing | HttpErrorKind::InvalidListing => {
+                    ErrorKind::MalformedListing
+                }
                 _ => ErrorKind::Network,
             },
             Self::DeadlineExceeded { .. } => ErrorKind::Timeout,

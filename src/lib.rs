@@ -78,6 +78,7 @@
 //! | `rustls-aws-lc` (default) | TLS with `aws-lc-rs` |
 //! | `rustls-no-provider` | TLS with the `rustls` provider that your program installs, such as `ring` |
 //! | `reqwest-hook` | access to `reqwest` settings that [`ClientBuilder`] does not expose |
+//! | `internal` | items for the census and the service, which may change in any release |
 //!
 //! When a process opens its first connection, `aws-lc-sys` collects its own entropy, which takes 35 to 50 ms of CPU time.
 //! Build your program with `AWS_LC_SYS_NO_JITTER_ENTROPY=1` to use random numbers of the operating system alone.
@@ -112,6 +113,8 @@
 //! [Performance](docs::speed) · [Glossary](docs::glossary) · [Architecture](docs::architecture)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Calls contain everything that the census and the service need, whether it can be reached or not.
+#![cfg_attr(not(feature = "internal"), allow(dead_code, unreachable_pub, unused_imports))]
 
 mod backends;
 mod base;
@@ -134,17 +137,19 @@ pub use hf_meta_format::{
 
 pub use self::{
     backends::FileStore,
-    base::RangeBytes,
     base::meter::{CallMeter, ClientStats},
-    base::{CallHooks, Progress},
-    cache::{
-        Cache, CacheKey, CacheMode, DiskCache, DiskUsage, HeaderBytes, HeaderFile, MemoryCache,
-    },
+    base::{Progress, RangeBytes},
+    cache::{Cache, CacheKey, CacheMode, DiskCache, DiskUsage, MemoryCache},
     client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy},
-    hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
+    hub::{Endpoint, EndpointError, HubReportedCount, Source, SourceError},
+};
+
+#[cfg(feature = "internal")]
+pub use self::{
+    cache::{HeaderBytes, HeaderFile},
     inspect::LargeCallLimit,
 };
 

@@ -9,14 +9,12 @@ use url::Url;
 
 use super::source::{self, Fetch, Fetched, FileListing, FileSource, FileStream, ListFuture};
 use super::web;
-use crate::base::{Hooks, RangeBytes};
+use crate::base::RangeBytes;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
 use crate::http::{Http, HttpError, ResponseChain};
-use crate::hub::{
-    CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, api,
-};
+use crate::hub::{CommitSha, Endpoint, HubReportedCount, HubWarnings, RepoId, Revision, api};
 
 /// The header that carries the SHA-256 hash of an LFS file. The Hub sends it with the redirect to the file.
 const X_LINKED_ETAG: &str = "x-linked-etag";
@@ -32,8 +30,6 @@ pub(crate) struct HubRepo {
     pub(crate) canonical: Arc<OnceLock<RepoId>>,
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
-    /// The hooks that may stop a long listing.
-    pub(crate) hooks: Option<Hooks>,
 }
 
 impl FileSource for HubRepo {
@@ -55,19 +51,14 @@ impl FileSource for HubRepo {
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
-        let Self { http, endpoint, repo, revision, hooks, .. } = self;
+        let Self { http, endpoint, repo, revision, .. } = self;
         async move {
             let url = endpoint.tree_url(repo, revision, folder);
-            match api::list_files(http, url, hooks.as_ref()).await {
+            match api::list_files(http, url).await {
                 Ok((files, chain)) => {
                     Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }
-                Err(ListFilesError::Request(failure)) => {
-                    self.without_listing(failure).map(|()| None)
-                }
-                Err(ListFilesError::Listing(source)) => {
-                    Err(Error::ListingFailed { location: self.repo.to_string(), source })
-                }
+                Err(failure) => self.without_listing(failure).map(|()| None),
             }
         }
         .instrument(debug_span!("listing", %repo))
@@ -93,9 +84,9 @@ impl HubRepo {
     /// Requests the current commit of the revision with one request for `path`, which need not exist. Returns `None` if
     /// the server does not report a commit.
     pub(crate) async fn current_commit(&self, path: &RepoPath) -> Result<Option<CommitSha>, Error> {
-        let commit = self.http.head(&self.url(path), web::X_REPO_COMMIT).await;
-        let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
-        Ok(commit.and_then(|commit| commit.parse().ok()))
+        let chain = self.http.head(&self.url(path), web::X_REPO_COMMIT).await;
+        let chain = chain.map_err(|failure| self.explain(self.file_name(path), failure))?;
+        Ok(self.commit(&chain))
     }
 
     /// Requests all headers of an index at once, in the form parsed by the Hub. Returns `None` if the Hub does not

@@ -1,12 +1,13 @@
 //! Counters of a call and of a client.
 
+use std::future::pending;
 use std::iter;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lock;
+use super::{Callback, lock};
 
 /// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::start_call`] creates it.
 ///
@@ -18,20 +19,21 @@ pub struct CallMeter {
     client: Option<Arc<Mutex<CallCounters>>>,
     /// The end of the call; `None` if its timeout excludes waits.
     deadline: Option<Instant>,
+    /// Decides whether the call may send a number of further requests.
+    pub(crate) allows: Option<Callback<dyn Fn(usize) -> bool + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
 struct CallCounters {
     /// The published counters. `waited` is the total of the finished waits.
     stats: ClientStats,
-    endpoint_requests: u64,
     /// The number of requests that wait for a rate limit.
     waiting: usize,
     /// The start of the current wait, in which at least one request waits.
     wait_started: Option<Instant>,
 }
 
-/// The totals of all calls of a client since it was built.
+/// The counts of a call, or the totals of all calls of a client since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientStats {
@@ -39,6 +41,8 @@ pub struct ClientStats {
     pub calls: u64,
     /// The number of HTTP requests sent, including redirects and retries.
     pub requests: u64,
+    /// The number of requests sent to the endpoint itself, which count towards its quota.
+    pub endpoint_requests: u64,
     /// The number of bytes read from HTTP response bodies and local files.
     pub bytes_read: u64,
     /// The number of calls served from the header cache, without reading a file.
@@ -63,8 +67,9 @@ impl CallCounters {
 impl CallMeter {
     /// Creates the meter of a new call, whose counts are also added to this meter.
     pub(crate) fn start_call(&self) -> Self {
-        lock(&self.call).stats.calls += 1;
-        Self { call: Arc::default(), client: Some(Arc::clone(&self.call)), deadline: None }
+        let meter = Self { client: Some(Arc::clone(&self.call)), ..Self::default() };
+        meter.update(|counters| counters.stats.calls += 1);
+        meter
     }
 
     /// Returns a meter with the same counters for a call that ends at a time.
@@ -72,36 +77,32 @@ impl CallMeter {
         Self { deadline, ..self }
     }
 
-    /// Returns the totals.
-    pub(crate) fn stats(&self) -> ClientStats {
+    /// Returns whether a callback limits the requests.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.allows.is_some()
+    }
+
+    /// Waits forever if the call may not send `requests` more requests.
+    pub(crate) async fn before_requests(&self, requests: usize) {
+        if let Some(Callback(allows)) = &self.allows
+            && !allows(requests)
+        {
+            pending::<()>().await;
+        }
+    }
+
+    /// Returns the counts and waits so far.
+    #[must_use]
+    pub fn stats(&self) -> ClientStats {
         let counters = lock(&self.call);
         ClientStats { waited: counters.waited(), ..counters.stats }
     }
 
-    /// Returns the number of requests sent, including redirects and retries.
-    #[must_use]
-    pub fn requests(&self) -> u64 {
-        lock(&self.call).stats.requests
-    }
-
-    /// Returns the number of bytes read from files and response bodies, as sent.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        lock(&self.call).stats.bytes_read
-    }
-
-    /// Returns the number of requests sent to the endpoint itself, which count towards its quota.
-    #[must_use]
-    pub fn endpoint_requests(&self) -> u64 {
-        lock(&self.call).endpoint_requests
-    }
-
-    /// Counts a request to the endpoint itself or to another server, for example one that a program sends as part of
-    /// the call.
-    pub fn count_request(&self, is_endpoint: bool) {
+    /// Counts a request to the endpoint itself or to another server.
+    pub(crate) fn count_request(&self, is_endpoint: bool) {
         self.update(|counters| {
             counters.stats.requests += 1;
-            counters.endpoint_requests += u64::from(is_endpoint);
+            counters.stats.endpoint_requests += u64::from(is_endpoint);
         });
     }
 

@@ -44,6 +44,8 @@ use crate::hub::CommitSha;
 pub struct HeaderBytes {
     pub(crate) commit: CommitSha,
     pub(crate) headers: CachedHeaders,
+    /// The canonical name of the repository if it differs from the requested one.
+    pub(crate) canonical_name: Option<String>,
 }
 
 /// The stored bytes of a file; see [`HeaderBytes`].
@@ -64,7 +66,8 @@ impl HeaderBytes {
     /// exist.
     #[must_use]
     pub fn new(commit: CommitSha) -> Self {
-        Self { commit, headers: CachedHeaders { is_listing: true, ..CachedHeaders::default() } }
+        let headers = CachedHeaders { is_listing: true, ..CachedHeaders::default() };
+        Self { commit, headers, canonical_name: None }
     }
 
     /// Adds the bytes of a file.
@@ -83,7 +86,7 @@ impl HeaderBytes {
     /// Returns the canonical name of the repository if it differs from the requested one.
     #[must_use]
     pub fn canonical_name(&self) -> Option<&str> {
-        self.headers.canonical_name.as_deref()
+        self.canonical_name.as_deref()
     }
 
     /// Returns the SHA-256 hash of a whole file in hexadecimal, if the Hub reported it.
@@ -109,8 +112,6 @@ pub(crate) struct CachedHeaders {
     pub(super) files: BTreeMap<String, CachedFile>,
     /// By folder. The root folder has an empty name.
     listings: BTreeMap<String, CachedListing>,
-    /// The canonical name of the repository, if it differs from the requested one.
-    pub(crate) canonical_name: Option<String>,
     /// True if `files` is the complete listing. Never true in a cache.
     #[serde(skip)]
     is_listing: bool,

@@ -158,11 +158,10 @@ impl Recording {
             return None;
         }
         let Self { mut headers, commit, starts, .. } = take(self);
-        headers.canonical_name = canonical_name;
         for (path, start) in starts {
             headers.files.insert(path, start.compress());
         }
-        Some(HeaderBytes { commit: commit?, headers })
+        Some(HeaderBytes { commit: commit?, headers, canonical_name })
     }
 }
 

@@ -137,6 +137,8 @@ pub(crate) struct HeaderCache {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CachedRef {
     pub(crate) commit: String,
+    /// The canonical name of the repository, if the requested one was redirected to it.
+    pub(crate) canonical_name: Option<String>,
     /// Unix time of the request, in seconds.
     seconds: u64,
 }
@@ -176,8 +178,8 @@ async fn within_limit<T>(meter: &CallMeter, operation: impl Future<Output = T>) 
 
 impl CachedRef {
     /// Creates the entry for a commit that was requested just now.
-    pub(crate) fn new(commit: &CommitSha) -> Self {
-        Self { commit: commit.to_string(), seconds: unix_seconds() }
+    pub(crate) fn new(commit: &CommitSha, canonical_name: Option<String>) -> Self {
+        Self { commit: commit.to_string(), canonical_name, seconds: unix_seconds() }
     }
 
     pub(crate) fn age(&self, is_stale: bool) -> CachedRefAge {
@@ -197,7 +199,7 @@ fn unix_seconds() -> u64 {
 }
 
 /// Part of every key. Changing it invalidates all existing entries.
-const VERSION: &[u8] = b"hf-meta cache 7";
+const VERSION: &[u8] = b"hf-meta cache 8";
 
 /// The key of a cache entry: a SHA-256 hash of everything that identifies the entry. The key of an entry that shows
 /// what a reader may read includes a hash of the reader's token.
@@ -238,14 +240,18 @@ pub(crate) struct CacheKeys {
 impl CacheKeys {
     /// Creates the keys of a repository for a reader, who has the token and the other headers of the client. A gateway may
     /// show each reader something different. `target` names the part of the repository that a call reads.
+    ///
+    /// The Hub ignores letter case in names, so all spellings of a name share the header bytes. Other servers may
+    /// distinguish them, so each spelling has its own revisions.
     pub(crate) fn new(endpoint: &Endpoint, http: &Http, repo: &RepoId, target: &str) -> Self {
         let (endpoint, repo) = (endpoint.url().as_str(), repo.to_string());
-        let parts = [VERSION, endpoint.as_bytes(), repo.as_bytes(), target.as_bytes()];
+        let folded = repo.to_ascii_lowercase();
+        let parts = [VERSION, endpoint.as_bytes(), folded.as_bytes(), target.as_bytes()];
         let hash = parts.into_iter().fold(Sha256::new(), add);
         let shared = http.headers().iter().fold(hash, |hash, (name, value)| {
             add(add(hash, name.as_str().as_bytes()), value.as_bytes())
         });
-        Self { reader: add(shared.clone(), http.authorization()), shared }
+        Self { reader: add(add(shared.clone(), repo.as_bytes()), http.authorization()), shared }
     }
 
     /// Returns the key of the header bytes of a commit.
@@ -303,7 +309,10 @@ mod tests {
 
     #[test]
     fn a_cached_branch_is_fresh_for_its_time_to_live() {
-        let seen = |seconds| CachedRef { commit: "1".repeat(40), seconds };
+        let seen = |seconds| CachedRef {
+            seconds,
+            ..CachedRef::new(&"1".repeat(40).parse().unwrap(), None)
+        };
         let minute = Duration::from_secs(60);
         assert!(seen(unix_seconds()).is_fresh(minute));
         assert!(!seen(unix_seconds()).is_fresh(Duration::ZERO));

@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::backends::{HubRepo, OfflineRepo, Origin};
+use crate::base::lock;
 use crate::base::meter::CallMeter;
-use crate::base::{Hooks, lock};
 use crate::cache::{CacheKey, HeaderCache, decode};
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
@@ -52,18 +52,12 @@ impl ClientContext {
     }
 
     /// Returns a repository on the Hub or, if the client is offline, its snapshot in the cache.
-    pub(super) async fn repo(
-        &self,
-        repo: &RepoId,
-        revision: Revision,
-        meter: CallMeter,
-        hooks: Option<Hooks>,
-    ) -> Origin {
+    pub(super) async fn repo(&self, repo: &RepoId, revision: Revision, meter: CallMeter) -> Origin {
         self.share_known_servers(&meter).await;
         let repo = repo.clone();
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
         let (http, endpoint) = (self.http.with_meter(meter), self.endpoint.clone());
-        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, hooks };
+        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings };
         let Some(cache) = &self.offline else { return Origin::Hub(hub) };
         Origin::Offline(Arc::new(OfflineRepo::find(cache, hub).await))
     }

@@ -2,6 +2,8 @@
 
 mod builder;
 mod context;
+#[cfg(feature = "internal")]
+mod internal;
 mod model;
 mod model_call;
 
@@ -12,18 +14,14 @@ use futures::future::Either;
 use futures::stream::{Stream, StreamExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
-use url::Url;
 
 use self::builder::bearer;
 pub use self::builder::{ClientBuilder, environment_token};
 use self::context::ClientContext;
 pub use self::model::Model;
-use crate::backends::explain;
 use crate::base::blocking::in_task;
 use crate::base::meter::{CallMeter, ClientStats};
 use crate::error::Error;
-use crate::http::SafeUrl;
-use crate::hub::api::next_page;
 use crate::hub::{Endpoint, RepoId, Source};
 
 /// The order in which [`Client::run_many`] returns results.
@@ -115,7 +113,8 @@ impl Client {
     /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
     /// let meter = client.start_call();
     /// let result = client.model("bigscience/bloom").meter(&meter).count().await;
-    /// println!("{} requests, {} bytes", meter.requests(), meter.bytes());
+    /// let stats = meter.stats();
+    /// println!("{} requests, {} bytes", stats.requests, stats.bytes_read);
     /// # Ok(())
     /// # }
     /// ```
@@ -145,12 +144,6 @@ impl Client {
     #[must_use]
     pub fn paused_for(&self) -> Option<Duration> {
         self.context.http.paused_for()
-    }
-
-    /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`].
-    #[must_use]
-    pub fn quota_share(&self) -> f64 {
-        self.context.http.quota_share()
     }
 
     /// Returns the endpoint of the Hub that this client reads from.
@@ -241,45 +234,6 @@ impl Client {
             ResultOrder::Completion => Either::Left(calls.buffer_unordered(jobs)),
             ResultOrder::Input => Either::Right(calls.buffered(WINDOW * jobs)),
         })
-    }
-
-    /// Requests a page of a listing in the Hub's API. Returns its JSON and the URL of the next page; `None` at the end.
-    ///
-    /// The request uses the token, the retries and the quota of this client. The next page is on the server of this
-    /// one, whatever the response says, so no other server receives the token.
-    ///
-    /// ```no_run
-    /// # async fn example(client: &hf_meta::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let first = format!("{}/api/models?filter=safetensors&limit=1000", client.endpoint());
-    /// let mut page = Some(first.parse()?);
-    /// while let Some(url) = page {
-    ///     let (json, next) = client.api_page(&url, 64_000_000).await?;
-    ///     println!("{} bytes", json.len());
-    ///     page = next;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the client is offline, the request fails, the page exceeds `max_bytes`, or its link to the
-    /// next page is invalid.
-    pub async fn api_page(
-        &self,
-        page: &Url,
-        max_bytes: u64,
-    ) -> Result<(Vec<u8>, Option<Url>), Error> {
-        if self.context.offline.is_some() {
-            return Err(Error::Offline { url: SafeUrl::from(page).to_string() });
-        }
-        let http = self.context.http.with_meter(self.context.totals.clone());
-        let read = http.read_all(page, max_bytes).await;
-        let name = || format!("page at {}", SafeUrl::from(page));
-        let (json, chain) = read.map_err(|failure| explain(name(), failure, None))?;
-        let next = next_page(page, &chain);
-        let next = next.map_err(|source| Error::ListingFailed { location: name(), source })?;
-        Ok((json, next))
     }
 }
 

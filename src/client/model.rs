@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::FutureExt;
-
 use super::context::ClientContext;
 use crate::backends::FileStore;
 use crate::base::meter::CallMeter;
-use crate::base::{CallHooks, Callback, Hooks, OnHeader, OnProgress, Progress};
-use crate::cache::{CacheMode, HeaderBytes};
+use crate::base::{Callback, OnHeader, OnProgress, Progress};
+use crate::cache::CacheMode;
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::WeightSet;
-use crate::formats::{FileHeader, Format, RepoPath};
+use crate::formats::{Format, RepoPath};
 use crate::hub::{HubReportedCount, Source, SourceError};
-use crate::inspect::{Call, LargeCallLimit, ReadOptions, RecordedCount};
+use crate::inspect::{Call, LargeCallLimit, ReadOptions};
 use crate::memory::MemoryOptions;
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
@@ -47,7 +45,6 @@ pub struct Model {
     pub(super) store: Option<Arc<dyn FileStore>>,
     pub(super) on_progress: Option<OnProgress>,
     pub(super) on_header: Option<OnHeader>,
-    pub(super) hooks: Option<Hooks>,
     pub(super) large_calls: Option<LargeCallLimit>,
     /// The meter that all calls share; `None` if each call has a separate one.
     pub(super) meter: Option<CallMeter>,
@@ -62,7 +59,6 @@ impl Model {
             store: None,
             on_progress: None,
             on_header: None,
-            hooks: None,
             large_calls: None,
             meter: None,
         }
@@ -164,40 +160,6 @@ impl Model {
         self
     }
 
-    /// Sets a callback that is invoked with each header after it is read, in any order. Headers need not be kept in
-    /// memory to look at all of them. It runs on the task that drives the call and must not block.
-    ///
-    /// ```
-    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
-    /// let print = |header: &hf_meta::formats::FileHeader| {
-    ///     for (name, tensor) in header.tensors() {
-    ///         println!("{name} {:?}", tensor.shape);
-    ///     }
-    /// };
-    /// client.model("bigscience/bloom").on_header(print).count().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn on_header(mut self, read: impl Fn(&FileHeader) + Send + Sync + 'static) -> Self {
-        self.on_header = Some(Callback(Arc::new(read)));
-        self
-    }
-
-    /// Sets the paths of all files in the repository, if you know them. No name is probed then, and listing the other
-    /// sets costs no request.
-    ///
-    /// ```
-    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
-    /// let files = ["README.md", "model.safetensors"].map(|path| path.parse().unwrap());
-    /// let report = client.model("openai-community/gpt2").known_files(files).count().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn known_files(mut self, files: impl IntoIterator<Item = RepoPath>) -> Self {
-        self.options.known_files = Some(Arc::new(files.into_iter().collect()));
-        self
-    }
-
     /// Sets how calls use the [header cache](crate::ClientBuilder::header_cache); [`CacheMode::Default`] by default.
     pub fn cache_mode(mut self, mode: CacheMode) -> Self {
         self.options.cache_mode = mode;
@@ -210,18 +172,6 @@ impl Model {
     /// [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
     pub fn store(mut self, store: impl FileStore) -> Self {
         self.store = Some(Arc::new(store));
-        self
-    }
-
-    /// Sets hooks that can pause or stop a call while it runs; see [`CallHooks`].
-    pub fn hooks(mut self, hooks: Arc<dyn CallHooks>) -> Self {
-        self.hooks = Some(Callback(hooks));
-        self
-    }
-
-    /// Sets a limit that this call shares with other calls that need more than 8 MiB for their index and headers.
-    pub fn large_calls(mut self, limit: &LargeCallLimit) -> Self {
-        self.large_calls = Some(limit.clone());
         self
     }
 
@@ -322,25 +272,6 @@ impl Model {
         self.call(|call| async move { call.list_sets().await })
     }
 
-    /// Returns the weight sets that are loaded together with a main weight set: the other components of a diffusers
-    /// pipeline, or the other modules of a `sentence-transformers` model. `main` is the path of the main set.
-    ///
-    /// Lists the files unless they are [known](Self::known_files), and reads `model_index.json` if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the files cannot be listed or read, or if the timeout elapses ([`Error::DeadlineExceeded`]).
-    pub fn loaded_with(
-        &self,
-        main: &RepoPath,
-    ) -> impl Future<Output = Result<Vec<WeightSet>, Error>> + Send + use<> {
-        let main = main.clone();
-        self.call(move |call| {
-            let main = main.clone();
-            async move { call.loaded_with(&main).await }
-        })
-    }
-
     /// Reads a small file at the revision of this model, such as `config.json`. `path` starts at the root of the
     /// repository. Does not use the header cache.
     ///
@@ -368,29 +299,5 @@ impl Model {
             let path = path.clone();
             async move { Ok(call.files.read_whole(&path, max_bytes).await?.value) }
         })
-    }
-
-    /// Counts the parameters like [`Model::count`], and also returns the path of the weight file or the index, or the
-    /// path pattern of shards without an index, and the bytes that the count was computed from, even if the call
-    /// failed. Does not use the header cache.
-    ///
-    /// Store the bytes to count again later, with [`Model::recount`]. There are none if the commit is unknown, if access
-    /// to a small file was denied, or if they are too many to record.
-    pub fn count_and_record(&self) -> impl Future<Output = RecordedCount> + Send + use<> {
-        let recorded = self.call(Call::record);
-        recorded.map(|recorded| recorded.unwrap_or_else(|error| (Err(error), None, None)))
-    }
-
-    /// Counts the parameters in bytes that an earlier call has recorded, without a request.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`Model::count`], and [`Error::FileNotFound`] if a file that is needed was not
-    /// recorded.
-    pub fn recount(
-        &self,
-        bytes: HeaderBytes,
-    ) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
-        self.call(move |call| call.recount(bytes.clone()))
     }
 }

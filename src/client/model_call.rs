@@ -115,7 +115,6 @@ impl Model {
         let Self {
             on_progress: None,
             on_header: None,
-            hooks: None,
             large_calls: None,
             meter: None,
             store: None,
@@ -155,8 +154,7 @@ impl Model {
                     let meter = meter.clone();
                     Origin::Folder(Arc::new(StoreFolder { store, name, is_remote: true, meter }))
                 } else {
-                    let hooks = self.hooks.clone();
-                    client.repo(repo, revision, meter.clone(), hooks).await
+                    client.repo(repo, revision, meter.clone()).await
                 };
                 (origin, Target::from_path(&formats, path.clone()))
             }
@@ -186,7 +184,6 @@ impl Model {
             known_files,
             on_progress: self.on_progress.clone(),
             on_header: self.on_header.clone(),
-            hooks: self.hooks.clone(),
             started: std::time::Instant::now(),
             meter,
             memory: CallMemory::new(Arc::clone(&client.memory)),

@@ -104,7 +104,8 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
             vec![Error::InvalidIndex { file, source }]
         }
         ErrorKind::MalformedListing => {
-            vec![Error::ListingFailed { location, source: ListingError::EndlessPages }]
+            let kinds = [HttpErrorKind::EndlessListing, HttpErrorKind::InvalidListing];
+            kinds.map(request_failed).into()
         }
         ErrorKind::TooLarge => {
             let source = HeaderError::new(HeaderErrorKind::TooLarge, "too many tensors");

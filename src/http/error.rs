@@ -62,6 +62,10 @@ pub enum HttpErrorKind {
     WrongHeaders,
     /// The body is shorter or longer than announced, or corrupt.
     WrongBody,
+    /// A list of files has too many files or pages.
+    EndlessListing,
+    /// A page of a list of files is malformed, or its link to the next page is.
+    InvalidListing,
     /// A redirect was not followed.
     Redirect,
     /// The [`AddressPolicy`](crate::AddressPolicy) forbids the address of the host. Nothing was sent.
@@ -120,7 +124,7 @@ impl HttpError {
     }
 
     /// Creates the error for a response that is not the requested range or file.
-    pub(super) fn defect(url: &Url, (kind, defect): Defect) -> Self {
+    pub(crate) fn defect(url: &Url, (kind, defect): Defect) -> Self {
         let message = format!("unexpected response from `{}`", SafeUrl::from(url));
         let source: Box<dyn StdError + Send + Sync> = defect.into();
         Self { source: Some(source.into()), ..Self::new(kind, message) }

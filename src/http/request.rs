@@ -63,11 +63,9 @@ impl Http {
         select(events.map(Ok), failure.filter_map(|failure| ready(failure.map(Err))))
     }
 
-    /// Requests a file with `HEAD` and returns the value of a response header.
-    ///
-    /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Returns
-    /// `None` if no response has the header.
-    pub(crate) async fn head(&self, url: &Url, name: &str) -> Result<Option<String>, HttpError> {
+    /// Requests a file with `HEAD` and returns its responses, up to the first one that has a header. Redirects are
+    /// followed within the origin of `url` only.
+    pub(crate) async fn head(&self, url: &Url, name: &str) -> Result<ResponseChain, HttpError> {
         self.retry(url, Requested::Header(name), |attempt| self.try_head(name, attempt).boxed())
             .await
     }
@@ -108,15 +106,15 @@ impl Http {
         &self,
         name: &str,
         attempt: &mut Attempt<'_>,
-    ) -> Result<Option<String>, HttpError> {
+    ) -> Result<ResponseChain, HttpError> {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         let status = response.status();
         let is_error = status.as_u16() >= 400 && status != StatusCode::NOT_FOUND;
-        match chain.header(name) {
-            Some(value) if !is_error => Ok(Some(value.to_owned())),
-            _ if status.is_success() || send::is_redirect(status) => Ok(None),
-            _ => Err(HttpError::status(attempt.url, &response)),
+        let has_header = !is_error && chain.header(name).is_some();
+        if has_header || status.is_success() || send::is_redirect(status) {
+            return Ok(chain);
         }
+        Err(HttpError::status(attempt.url, &response))
     }
 }
 

@@ -1,15 +1,13 @@
 //! Answers of the Hub's API: file listings, page by page, and the parameter count that the Hub reports.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use url::Url;
 
-use crate::base::{Callback, Hooks};
+use crate::formats::clip;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::{Http, HttpError, ResponseChain};
+use crate::http::{Http, HttpError, HttpErrorKind, ResponseChain};
 
 /// The maximum number of files. The Hub recommends at most 100,000 per repository
 /// (<https://huggingface.co/docs/hub/storage-limits>).
@@ -21,43 +19,20 @@ const MAX_PAGE_BYTES: u64 = 16_000_000;
 /// The maximum number of pages: enough for `MAX_FILES` in pages of 50 entries, far fewer than the Hub's.
 const MAX_PAGES: usize = 2_000;
 
-/// An error in a file listing. The files themselves may exist and be readable by path.
-#[derive(Clone, Debug, Error)]
-#[non_exhaustive]
-pub enum ListingError {
-    /// The repository or folder has too many files.
-    #[error("the listing has more than {limit} files")]
-    TooManyFiles {
-        /// The maximum number of files.
-        limit: usize,
-    },
-    /// The pages form a cycle, or there are too many.
-    #[error("the listing does not end")]
-    EndlessPages,
-    /// The link to the next page has no query, so the rest of the listing is unknown.
-    #[error("the link to the next page is invalid")]
-    InvalidLink,
-    /// A page is not a JSON array of entries.
-    #[error("the response is not a valid file listing")]
-    Json {
-        /// The error of the JSON parser, a [`serde_json::Error`].
-        source: Arc<dyn std::error::Error + Send + Sync>,
-    },
-}
-
-/// An error while listing files, from a request or from the listing itself.
-pub(crate) enum ListFilesError {
-    Request(HttpError),
-    Listing(ListingError),
+/// Returns the error for a list of files or for one of its pages.
+fn invalid(page: &Url, kind: HttpErrorKind, reason: &str) -> HttpError {
+    HttpError::defect(page, (kind, reason.to_owned()))
 }
 
 /// Returns the URL of the next page, if any.
 ///
 /// Only the query of the absolute URL in the `Link` header is used: a mirror forwards the Hub's own address, and no
 /// server may choose who receives the token.
-pub(crate) fn next_page(page: &Url, chain: &ResponseChain) -> Result<Option<Url>, ListingError> {
+pub(crate) fn next_page(page: &Url, chain: &ResponseChain) -> Result<Option<Url>, HttpError> {
     let Some(target) = chain.header("link").and_then(next_target) else { return Ok(None) };
-    let (_, query) = target.split_once('?').ok_or(ListingError::InvalidLink)?;
+    let reason = "the link to the next page is invalid";
+    let no_query = || invalid(page, HttpErrorKind::InvalidListing, reason);
+    let (_, query) = target.split_once('?').ok_or_else(no_query)?;
     let mut next = page.clone();
     next.set_query(Some(query));
     Ok(Some(next))
@@ -93,38 +68,36 @@ struct TreeEntry {
 }
 
 /// Reads a whole listing, given the URL of its first page. Files with invalid paths are skipped with a warning.
-/// The hooks are asked before every page but the first.
+/// The meter may stop the call before every page but the first.
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
-    hooks: Option<&Hooks>,
-) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
+) -> Result<(Vec<ListedFile>, ResponseChain), HttpError> {
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
-        let (json, chain) =
-            http.read_all(&url, MAX_PAGE_BYTES).await.map_err(ListFilesError::Request)?;
-        invalid_paths += add_page(&mut files, &json).map_err(ListFilesError::Listing)?;
-        let next = next_page(&url, &chain).map_err(ListFilesError::Listing)?;
-        let Some(next) = next else {
+        let (json, chain) = http.read_all(&url, MAX_PAGE_BYTES).await?;
+        invalid_paths += add_page(&mut files, &url, &json)?;
+        let Some(next) = next_page(&url, &chain)? else {
             if invalid_paths > 0 {
                 tracing::warn!(files = invalid_paths, "skipped files with invalid paths");
             }
             return Ok((files, chain));
         };
         if !pages.insert(url) || pages.contains(&next) || pages.len() >= MAX_PAGES {
-            return Err(ListFilesError::Listing(ListingError::EndlessPages));
+            let reason = "the listing does not end";
+            return Err(invalid(&next, HttpErrorKind::EndlessListing, reason));
         }
         url = next;
-        if let Some(Callback(hooks)) = hooks {
-            hooks.before_requests(1).await;
-        }
+        http.meter.before_requests(1).await;
     }
 }
 
 /// Adds the files of a page. Returns the number of files with invalid paths.
-fn add_page(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingError> {
-    let entries: Vec<TreeEntry> = serde_json::from_slice(json)
-        .map_err(|source| ListingError::Json { source: Arc::new(source) })?;
+fn add_page(files: &mut Vec<ListedFile>, page: &Url, json: &[u8]) -> Result<usize, HttpError> {
+    let entries: Vec<TreeEntry> = serde_json::from_slice(json).map_err(|error| {
+        let reason = clip(&format!("it is not a valid file listing: {error}"));
+        invalid(page, HttpErrorKind::InvalidListing, &reason)
+    })?;
     let mut invalid_paths = 0;
     for TreeEntry { path, size, .. } in entries.into_iter().filter(|entry| entry.kind == "file") {
         match path.parse() {
@@ -133,7 +106,8 @@ fn add_page(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingEr
         }
     }
     if files.len() > MAX_FILES {
-        return Err(ListingError::TooManyFiles { limit: MAX_FILES });
+        let reason = format!("the listing has more than {MAX_FILES} files");
+        return Err(invalid(page, HttpErrorKind::EndlessListing, &reason));
     }
     Ok(invalid_paths)
 }
@@ -173,6 +147,10 @@ impl HubReportedCount {
 mod tests {
     use super::*;
 
+    fn url() -> Url {
+        "https://hub.example/api".parse().unwrap()
+    }
+
     #[test]
     fn the_next_page_is_the_link_with_rel_next() {
         let cases = [
@@ -197,14 +175,12 @@ mod tests {
         let page = br#"[{"type":"directory","path":"a","size":0,"oid":"x"},
             {"type":"file","path":"a/b.safetensors","size":7,"lfs":{"size":7}},
             {"type":"file","path":"a/../b","size":1},{"type":"file","path":"c"}]"#;
-        assert_eq!(add_page(&mut files, page).unwrap(), 1);
+        assert_eq!(add_page(&mut files, &url(), page).unwrap(), 1);
         let found: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.size)).collect();
         assert_eq!(found, [("a/b.safetensors", 7), ("c", 0)]);
         for page in ["{}", "[{}]", "[", r#"[{"type":"file","path":"a","size":-1}]"#] {
-            assert!(matches!(
-                add_page(&mut files, page.as_bytes()),
-                Err(ListingError::Json { .. })
-            ));
+            let error = add_page(&mut files, &url(), page.as_bytes()).unwrap_err();
+            assert_eq!(error.kind, HttpErrorKind::InvalidListing);
         }
     }
 
@@ -212,9 +188,9 @@ mod tests {
     fn more_files_than_the_limit_are_an_error() {
         let page = format!("[{}]", vec![r#"{"type":"file","path":"a"}"#; MAX_FILES].join(","));
         let mut files = Vec::new();
-        assert_eq!(add_page(&mut files, page.as_bytes()).unwrap(), 0);
-        let more = add_page(&mut files, br#"[{"type":"file","path":"b"}]"#);
-        assert!(matches!(more, Err(ListingError::TooManyFiles { limit: MAX_FILES })));
+        assert_eq!(add_page(&mut files, &url(), page.as_bytes()).unwrap(), 0);
+        let more = add_page(&mut files, &url(), br#"[{"type":"file","path":"b"}]"#);
+        assert_eq!(more.unwrap_err().kind, HttpErrorKind::EndlessListing);
     }
 
     #[test]

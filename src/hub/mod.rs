@@ -20,9 +20,8 @@ pub(crate) mod api;
 mod endpoint;
 mod source;
 
-pub(crate) use self::api::ListFilesError;
 pub use self::{
-    api::{HubReportedCount, ListingError},
+    api::HubReportedCount,
     endpoint::{Endpoint, EndpointError},
     source::{Source, SourceError},
 };

@@ -89,7 +89,15 @@ impl CacheLookup {
             return self.request_commit(&cached).await;
         }
         let age = (!self.is_commit()).then(|| cached.age(false));
-        Ok(cached.commit.parse().ok().map(|commit| (commit, age)))
+        Ok(self.use_ref(&cached).map(|commit| (commit, age)))
+    }
+
+    /// Returns the commit of a cached revision, and restores the name that the repository was redirected to.
+    fn use_ref(&self, cached: &CachedRef) -> Option<CommitSha> {
+        if let Some(Ok(name)) = cached.canonical_name.as_deref().map(str::parse) {
+            self.repo.canonical.get_or_init(|| name);
+        }
+        cached.commit.parse().ok()
     }
 
     /// Returns the headers of a commit. The caller must know that this reader may read it.
@@ -98,7 +106,7 @@ impl CacheLookup {
     }
 
     /// Caches the headers of a call, and the commit of its revision.
-    pub(super) async fn store(&self, HeaderBytes { commit, headers }: HeaderBytes) {
+    pub(super) async fn store(&self, HeaderBytes { commit, headers, .. }: HeaderBytes) {
         let key = self.keys.commit(&commit);
         // Concurrently, because each of them may wait for a cache that does not respond.
         futures::join!(
@@ -121,8 +129,7 @@ impl CacheLookup {
                 let error = chain(&error);
                 let file = self.repo.file_name(&path);
                 tracing::warn!(file, error, "the Hub is unavailable; using the cached commit");
-                let commit = cached.commit.parse().ok();
-                return Ok(commit.map(|commit| (commit, Some(cached.age(true)))));
+                return Ok(self.use_ref(cached).map(|commit| (commit, Some(cached.age(true)))));
             }
             Err(error) => match error.kind() {
                 ErrorKind::RejectedToken | ErrorKind::FileNotFound | ErrorKind::Forbidden => None,
@@ -152,7 +159,7 @@ impl CacheLookup {
     /// Stores that this reader may read a commit, and that it is the commit of the revision.
     pub(super) async fn store_ref(&self, commit: &CommitSha) {
         let keys = [self.keys.revision(&self.repo.revision), self.keys.revision(&commit.into())];
-        let cached = CachedRef::new(commit);
+        let cached = CachedRef::new(commit, self.repo.canonical_name());
         let keys = if self.is_commit() { &keys[..1] } else { &keys[..] };
         join_all(keys.iter().map(|key| self.cache.put(&self.context.meter, key, &cached))).await;
     }

@@ -17,7 +17,7 @@ use super::memory::{CallMemory, LargeCall};
 use crate::backends::{Fetched, FileListing};
 use crate::base::blocking::CallWork;
 use crate::base::meter::CallMeter;
-use crate::base::{Callback, Hooks, OnHeader, OnProgress};
+use crate::base::{OnHeader, OnProgress};
 use crate::cache::{CacheMode, CachedRefAge, HeaderCache};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, IndexErrorKind};
@@ -55,7 +55,6 @@ pub(crate) struct CallContext {
     pub(crate) known_files: Option<FileListing>,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) on_header: Option<OnHeader>,
-    pub(crate) hooks: Option<Hooks>,
     pub(crate) started: Instant,
     pub(crate) meter: CallMeter,
     /// The memory of headers that are not counted yet.
@@ -140,18 +139,10 @@ impl Call {
         self.state.commit = commit;
     }
 
-    /// Waits until the hooks accept the commit.
-    pub(super) async fn commit_resolved(&self) {
-        if let (Some(Callback(hooks)), Some(commit)) = (&self.context.hooks, &self.state.commit) {
-            hooks.commit_resolved(commit, self.files.canonical_name()).await;
-        }
-    }
-
-    /// Waits until the hooks allow `requests` more requests.
+    /// Waits forever if the call may not send `requests` more requests. Cached files cost none.
     pub(super) async fn before_requests(&self, requests: usize) {
-        let hooks = self.context.hooks.as_ref().filter(|_| !self.files.is_cached());
-        if let Some(Callback(hooks)) = hooks {
-            hooks.before_requests(requests).await;
+        if !self.files.is_cached() {
+            self.context.meter.before_requests(requests).await;
         }
     }
 
@@ -197,9 +188,8 @@ impl Call {
     }
 
     pub(super) fn fetch_stats(&self, weight_bytes: u64) -> FetchStats {
-        let mut stats = FetchStats::default();
-        stats.requests = self.context.meter.requests();
-        stats.bytes_read = self.context.meter.bytes();
+        let (mut stats, sent) = (FetchStats::default(), self.context.meter.stats());
+        (stats.requests, stats.bytes_read) = (sent.requests, sent.bytes_read);
         stats.weight_bytes = weight_bytes;
         stats.elapsed = self.context.started.elapsed();
         stats.age_seconds = self.state.cached_ref.map(|cached| cached.seconds);

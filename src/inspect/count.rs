@@ -123,7 +123,6 @@ impl Call {
         let Some((commit, age)) = lookup.readable_commit().await? else { return Ok(None) };
         self.state.cached_ref = age;
         self.state.commit = Some(commit.clone());
-        self.commit_resolved().await;
         self.files = CallFiles::new(self.files.origin.pinned(Some(&commit)));
         self.read_cached(lookup, &commit).await
     }
@@ -137,7 +136,10 @@ impl Call {
     ) -> Result<Option<Inspected>, Error> {
         let Some(headers) = lookup.headers(commit).await else { return Ok(None) };
         let origin = self.files.origin.pinned(Some(commit));
-        let cached = CallFiles::from_bytes(origin, HeaderBytes { commit: commit.clone(), headers });
+        let cached = CallFiles::from_bytes(
+            origin,
+            HeaderBytes { commit: commit.clone(), headers, canonical_name: None },
+        );
         let (files, state) = (replace(&mut self.files, cached), take(&mut self.state));
         self.state.cached_ref = state.cached_ref;
         let error = match self.read(None).await {
@@ -178,7 +180,6 @@ impl Call {
                 return Ok(inspected);
             }
             let located = self.locate().await?;
-            self.commit_resolved().await;
             // A listing of shards may be open to readers who may not read the shards.
             let lookup = lookup.filter(|_| !matches!(located.weights, FoundWeights::Shards { .. }));
             if let (Some(lookup), Some(commit)) = (lookup, self.state.commit.clone())

@@ -172,10 +172,7 @@ impl CallFiles {
 
     /// Returns the canonical name of the repository if it differs from the requested one.
     pub(super) fn canonical_name(&self) -> Option<String> {
-        match &self.origin {
-            Origin::Cached(cached) => cached.bytes.canonical_name().map(str::to_owned),
-            origin => origin.online()?.canonical_name(),
-        }
+        self.origin.repo()?.canonical_name()
     }
 
     /// Returns the error for a set that lacks some of its shards.

@@ -6,13 +6,10 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufWriter, Seek};
+use std::io;
 use std::mem::take;
 use std::path::Path;
 
-use arrow_ipc::CompressionType;
-use arrow_ipc::reader::StreamReader;
-use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use itertools::Itertools;
 use serde_json::json;
 
@@ -22,9 +19,7 @@ use super::part::CensusPart;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
 use super::stored_header::StoredHeader;
-use super::table::{
-    SortedRow, from_batch, publish, rows, rows_of, schema, temporary_file, to_batch,
-};
+use super::table::{SortedRow, TableWriter, each_row, publish, rows};
 
 /// The number of rows of a packed file to sort in memory at a time, about 10 MB.
 const ROWS_PER_RUN: usize = 4_096;
@@ -159,22 +154,10 @@ fn sorted<Row: SortedRow>(mut rows: Vec<Row>) -> Run<Row> {
 
 /// Writes a run to a temporary file. A reader has one batch in memory.
 fn write_run<Row: SortedRow>(rows: impl Iterator<Item = Result<Row>>) -> Result<Run<Row>> {
-    let folder = std::env::temp_dir();
-    let file = BufWriter::new(temporary_file()?);
-    let mut writer = IpcWriteOptions::default()
-        .try_with_compression(Some(CompressionType::LZ4_FRAME))
-        .and_then(|options| StreamWriter::try_new_with_options(file, &schema::<Row>(), options))
-        .map_err(failed_to("write", &folder))?;
-    for batch in &rows.chunks(Row::BATCH_ROWS) {
-        let batch = to_batch::<Row>(&batch.collect::<Result<Vec<_>, _>>()?);
-        let batch = batch.map_err(failed_to("write", &folder))?;
-        writer.write(&batch).map_err(failed_to("write", &folder))?;
-    }
-    let file = writer.into_inner().map_err(failed_to("write", &folder))?;
-    let mut file = file.into_inner().map_err(failed_to("write", &folder))?;
-    file.rewind().map_err(failed_to("read", &folder))?;
-    let batches = StreamReader::try_new_buffered(file, None).map_err(failed_to("read", &folder))?;
-    Ok(Box::new(rows_of(&folder.display().to_string(), batches, from_batch)))
+    let mut run = TableWriter::unsorted()?;
+    run.write_all(rows)?;
+    let name = std::env::temp_dir().display().to_string();
+    Ok(Box::new(each_row(&name, run.into_reader()?, None)?))
 }
 
 /// Returns the order of two rows. Errors come first.
@@ -182,5 +165,29 @@ pub(super) fn order<Row: SortedRow>(one: &Result<Row>, other: &Result<Row>) -> O
     match (one, other) {
         (Ok(one), Ok(other)) => one.key().cmp(&other.key()),
         (one, other) => other.is_err().cmp(&one.is_err()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs are merged in files, and these files again.
+    #[test]
+    fn rows_of_many_runs_are_sorted_and_complete() {
+        let runs = MAX_RUNS * MAX_RUNS + 1;
+        let repo = |run: usize, n: usize| format!("{n}/{:03}", run * 7 % runs);
+        let mut merger = Merger::default();
+        for run in 0..runs {
+            let row =
+                |n| CensusRow { repo: repo(run, n), tensors: Some(1), ..CensusRow::default() };
+            merger.add(sorted((0..3).rev().map(row).collect())).unwrap();
+        }
+        let rows: Vec<_> = merger.finish().map(Result::unwrap).collect();
+        let mut expected: Vec<_> =
+            (0..3).flat_map(|n| (0..runs).map(move |run| repo(run, n))).collect();
+        expected.sort_unstable();
+        assert!(rows.iter().map(|row| &row.repo).eq(&expected));
+        assert!(rows.iter().all(|row| row.tensors == Some(1)));
     }
 }

@@ -76,7 +76,7 @@ pub(super) async fn read_repo(
         row.set_role(counted.path.as_ref(), &files, counted.report.adapter.is_some());
         row.file_sha256 = sets.hashes(&counted.report);
     }
-    let (requests, ended) = (meter.requests(), Instant::now());
+    let (requests, ended) = (meter.stats().requests, Instant::now());
     RepoRead { row, headers: sets.headers, requests, error: result.err(), began, ended }
 }
 

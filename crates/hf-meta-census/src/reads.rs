@@ -4,14 +4,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::mem::take;
 use std::panic::resume_unwind;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures::future::{Either, select};
-use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::error::{CensusError, Result};
 use super::manifest::ListedRepo;
@@ -122,12 +120,11 @@ impl Reads {
             let failed = self.take_failed(Instant::now());
             return Ok((!failed.is_empty()).then_some(failed));
         }
-        let stopped = self.settings.stop.clone().stopped();
-        let joined = match select(pin!(self.calls.join_next_with_id()), pin!(stopped)).await {
-            Either::Left((Some(joined), _)) => joined.map_err(JoinError::try_into_panic),
-            _ => return Ok(None),
+        let next = self.calls.join_next_with_id();
+        let Some(joined) = self.settings.stop.0.run_until_cancelled(next).await.flatten() else {
+            return Ok(None);
         };
-        let (id, read) = match joined {
+        let (id, read) = match joined.map_err(JoinError::try_into_panic) {
             Ok(joined) => joined,
             Err(Ok(panic)) => resume_unwind(panic),
             // The runtime is shutting down.
@@ -200,10 +197,7 @@ impl Reads {
                 sleep(delay.min(*max_outage)).await;
                 read_repo(&self.client, &self.large, repo).await
             });
-            let stopped = stop.clone().stopped();
-            let Either::Left((read, _)) = select(attempt, pin!(stopped)).await else {
-                return Ok(());
-            };
+            let Some(read) = stop.0.run_until_cancelled(attempt).await else { return Ok(()) };
             if outage(&read).is_none() {
                 break;
             }
@@ -227,27 +221,20 @@ fn outage(read: &RepoRead) -> Option<&Error> {
 
 /// A handle that ends the runs of a census early. The rows that are complete are stored.
 #[derive(Clone, Debug, Default)]
-pub struct CensusStop(Arc<watch::Sender<bool>>);
+pub struct CensusStop(CancellationToken);
 
 impl CensusStop {
     /// Ends the current run and all later ones.
     pub fn stop(&self) {
-        self.0.send_replace(true);
+        self.0.cancel();
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        *self.0.borrow()
+        self.0.is_cancelled()
     }
 
     pub(super) fn check(&self) -> Result<()> {
         if self.is_stopped() { Err(CensusError::Stopped) } else { Ok(()) }
-    }
-
-    /// Waits until the run has to end.
-    pub(super) async fn stopped(self) {
-        let mut receiver = self.0.subscribe();
-        // The sender is in this handle, so waiting cannot fail.
-        let _ = receiver.wait_for(|stopped| *stopped).await;
     }
 }
 

@@ -324,12 +324,7 @@ pub(super) fn each_row<Row: TableRow, Input: ChunkReader + 'static>(
         None => builder,
     };
     let batches = builder.with_batch_size(Row::BATCH_ROWS).build().map_err(table_failed(name))?;
-    Ok(rows_of(name, batches, from_batch))
-}
-
-/// Converts a record batch with the columns of a table to rows.
-pub(super) fn from_batch<Row: TableRow>(batch: &RecordBatch) -> Result<Vec<Row>, BoxError> {
-    Ok(serde_arrow::from_record_batch(batch)?)
+    Ok(rows_of(name, batches, |batch| Ok(serde_arrow::from_record_batch(batch)?)))
 }
 
 /// Iterates over the rows of record batches.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::reply::{CachePolicy, Reply};
 use hf_meta::formats::weight_sets::WeightSet;
-use hf_meta::{Error, ErrorKind, HubReportedCount, ListingError};
+use hf_meta::{Error, ErrorKind, HttpErrorKind, HubReportedCount};
 use hf_meta_badge::{Badge, Metric, MetricValues, short_reason};
 
 /// A failure: an error in JSON, a placeholder on a badge, and a message on the page. Its schema is `Failure` in
@@ -218,6 +218,5 @@ fn lifetime_and_help(kind: ErrorKind) -> (Lifetime, &'static str) {
 
 /// Returns whether the repository has too many files to list. Listing the same commit later would find as many.
 fn is_endless_listing(error: &Error) -> bool {
-    use ListingError::{EndlessPages, TooManyFiles};
-    matches!(error, Error::ListingFailed { source: TooManyFiles { .. } | EndlessPages, .. })
+    matches!(error, Error::RequestFailed { source, .. } if source.kind == HttpErrorKind::EndlessListing)
 }

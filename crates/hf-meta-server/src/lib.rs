@@ -12,9 +12,8 @@
 //!    background.
 //! 6. Otherwise, if the client has requests left in its bucket of `token_buckets`, the request joins the lookup in
 //!    flight for the same query, or starts one. The number of concurrent lookups is limited.
-//! 7. A lookup reads the headers with the [`Client`](hf_meta::Client) of the service. `lookup_hooks` reports the commit
-//!    of the repository to it. If another lookup already reads this commit under a different name or branch, the lookup
-//!    waits for that result instead. The hooks also end a lookup that would send too many requests.
+//! 7. A lookup reads the headers with the [`Client`](hf_meta::Client) of the service. Its header cache
+//!    serves every further name and branch of a commit. `lookup_budget` ends a lookup that would send too many requests.
 //! 8. `results` keeps the `LookupResult`. If the lookup takes too long, the badge says `pending` and the lookup
 //!    continues.
 //! 9. `failure` turns an error into everything that responses say about it: a status, a code, a short reason for the
@@ -38,7 +37,7 @@ mod client_ip;
 mod config;
 mod failure;
 mod lookup;
-mod lookup_hooks;
+mod lookup_budget;
 mod lookup_result;
 mod metrics;
 mod page;

@@ -12,9 +12,7 @@ use tokio::time::Instant;
 
 use super::config::ServiceConfig;
 use super::failure::Failure;
-use super::lookup_hooks::{
-    EarlyExit, FIRST_REQUESTS, LookupCause, LookupHooks, LookupLimits, PinnedQuery,
-};
+use super::lookup_budget::{EarlyExit, FIRST_REQUESTS, LookupBudget, LookupCause, LookupLimits};
 use super::lookup_result::LookupResult;
 use super::metrics::{ResultSource, ServerMetrics};
 use super::results::{Results, SharedLookup};
@@ -27,7 +25,7 @@ use hf_meta::{CacheMode, Client, Endpoint, ErrorKind};
 pub(super) struct Lookups {
     client: Client,
     config: ServiceConfig,
-    results: Arc<Results>,
+    results: Results,
     /// The requests per client that may wait for a lookup.
     requests: TokenBuckets<IpAddr>,
     /// One permit for each concurrent lookup.
@@ -48,7 +46,7 @@ impl Lookups {
         Arc::new(Self {
             client,
             config: config.clone(),
-            results: Arc::new(Results::new(config.memory_limit, config.ttl, Arc::clone(&metrics))),
+            results: Results::new(config.memory_limit, config.ttl, Arc::clone(&metrics)),
             requests: TokenBuckets::per_minute(
                 config.requests_per_minute,
                 config.requests_per_minute,
@@ -171,64 +169,42 @@ impl Lookups {
     /// Runs a lookup and stores its result. Returns `None` if there is no budget for it.
     async fn run(&self, query: &WeightsQuery, cause: LookupCause) -> Option<Arc<LookupResult>> {
         let is_outdated = self.results.get(query).is_some_and(|cached| cached.is_outdated);
-        let (mut read, mut pinned) = self.read(query, cause, is_outdated).await;
-        // The other lookup of the commit had a separate budget and timeout, and its error has another name.
-        if let Err(EarlyExit::SameCommit(lookup)) = &read
-            && lookup.clone().await.is_none_or(|result| !result.is_permanent())
-        {
-            self.limits.debit(cause, FIRST_REQUESTS);
-            (read, pinned) = self.read(query, cause, is_outdated).await;
-        }
-        let result = match read {
-            Ok(result) => Some(Arc::new(result)),
-            Err(EarlyExit::SameCommit(lookup)) => {
-                let found = lookup.await;
-                found.map(|found| match &pinned {
-                    Some(pinned) => found.renamed(query, &pinned.canonical),
-                    None => found,
-                })
-            }
+        let result = match self.read(query, cause, is_outdated).await {
+            Ok(result) => Arc::new(result),
             Err(EarlyExit::TooManyFiles { requests }) => {
                 let limit = self.limits.max_requests;
                 let error = format!(
                     "reading the weights takes {requests} requests; this service sends at most {limit}"
                 );
-                Some(Failure::too_many_files(error).into())
+                Failure::too_many_files(error).into()
             }
-            Err(EarlyExit::NoBudget) => None,
-        };
-        let Some(result) = result else {
-            self.metrics.limited_requests.inc();
-            return None;
+            Err(EarlyExit::NoBudget) => {
+                self.metrics.limited_requests.inc();
+                return None;
+            }
         };
         self.metrics.lookup(result.label());
-        if let Some(pinned) = pinned.filter(|_| result.is_permanent()) {
-            self.results.store(&pinned.query, &result.renamed(&pinned.query, &pinned.canonical));
-        }
         self.results.store(query, &result);
         Some(result)
     }
 
-    /// Waits for a permit and reads from the Hub, until the hooks end the lookup. Also returns the commit, if it
-    /// became known.
+    /// Waits for a permit and reads from the Hub, until the budget ends the lookup.
     async fn read(
         &self,
         query: &WeightsQuery,
         cause: LookupCause,
         is_outdated: bool,
-    ) -> (Result<LookupResult, EarlyExit>, Option<PinnedQuery>) {
+    ) -> Result<LookupResult, EarlyExit> {
         let _permit = self.permits.acquire().await;
-        let (limits, results) = (Arc::clone(&self.limits), Arc::clone(&self.results));
-        let meter = self.client.start_call();
-        let hooks = LookupHooks::new(limits, results, query.clone(), cause, meter);
-        let read = match select(pin!(hooks.exit()), pin!(self.inspect(query, is_outdated, &hooks)))
-            .await
-        {
-            Either::Left((exit, _)) => Err(exit),
+        let (limits, meter) = (Arc::clone(&self.limits), self.client.start_call());
+        let budget = Arc::new(LookupBudget::new(limits, cause, meter));
+        let inspect = self.inspect(query, is_outdated, &budget);
+        let read = match select(pin!(budget.exit.wait()), pin!(inspect)).await {
+            Either::Left((exit, _)) => Err(*exit),
             Either::Right((result, _)) => Ok(result),
         };
-        self.metrics.upstream_requests.inc_by(hooks.meter.endpoint_requests());
-        (read, hooks.pinned().cloned())
+        self.metrics.upstream_requests.inc_by(budget.end());
+        read
     }
 
     /// Reads from the Hub.
@@ -236,12 +212,12 @@ impl Lookups {
         &self,
         query: &WeightsQuery,
         is_outdated: bool,
-        hooks: &Arc<LookupHooks>,
+        budget: &Arc<LookupBudget>,
     ) -> LookupResult {
+        let (meter, budget) = (budget.meter.clone(), Arc::clone(budget));
         let model = query
             .model(&self.client)
-            .hooks(Arc::clone(hooks) as _)
-            .meter(&hooks.meter)
+            .meter(&meter.with_limit(move |requests| budget.allows(requests)))
             .large_calls(&self.limits.large_calls)
             .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
         let error = match model.count().await {

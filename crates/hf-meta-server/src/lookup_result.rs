@@ -6,9 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::failure::Failure;
-use super::weights_query::WeightsQuery;
 use hf_meta::formats::weight_sets::WeightSet;
-use hf_meta::report::{CountReport, Finding};
+use hf_meta::report::CountReport;
 
 /// The approximate size of a failure without weight sets, in bytes.
 const SMALL_RESULT_BYTES: usize = 2_048;
@@ -25,7 +24,7 @@ pub(super) enum LookupResult {
 pub(super) struct CountedWeights {
     /// The JSON for the API. A report can be large, so it is serialized once.
     pub(super) json: Bytes,
-    /// The report, for badges, the page and other names of the commit.
+    /// The report, for badges and the page.
     pub(super) report: CountReport,
 }
 
@@ -46,18 +45,6 @@ impl From<Failure> for Arc<LookupResult> {
 }
 
 impl LookupResult {
-    /// Returns the result for another name of the same commit. `canonical` is the canonical name of the repository.
-    pub(super) fn renamed(self: &Arc<Self>, query: &WeightsQuery, canonical: &str) -> Arc<Self> {
-        let Self::Counted(counted) = &**self else { return Arc::clone(self) };
-        let mut report = counted.report.clone();
-        report.source = query.source().to_string();
-        report.findings.retain(|finding| !matches!(finding, Finding::Renamed { .. }));
-        if query.repo().to_string() != canonical {
-            report.findings.push(Finding::Renamed { repo: canonical.to_owned() });
-        }
-        Arc::new(report.into())
-    }
-
     /// Returns whether the failure says nothing about the repository, so that an earlier result is better.
     pub(super) fn is_transient_failure(&self) -> bool {
         matches!(self, Self::Failed(failure) if failure.is_transient())

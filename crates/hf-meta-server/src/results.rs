@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt, Shared, ready};
+use futures::future::{BoxFuture, Shared};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as MemoryCache;
 use tokio::time::Instant;
@@ -25,10 +25,7 @@ const MAX_STALENESS: Duration = Duration::from_secs(24 * 3_600);
 /// continues even if nobody waits for it.
 pub(super) type SharedLookup = Shared<BoxFuture<'static, Option<Arc<LookupResult>>>>;
 
-/// The results in memory and the lookups in flight.
-///
-/// A lookup in flight is found under its query, and under its commit as soon as the commit is known. Requests for one
-/// query therefore share a lookup, and so do lookups of one commit under different names or branches.
+/// The results in memory and the lookups in flight. Requests for one query share a lookup.
 pub(super) struct Results {
     in_memory: MemoryCache<WeightsQuery, CachedResult, ResultSize>,
     in_flight: Mutex<InFlight>,
@@ -42,9 +39,6 @@ pub(super) struct Results {
 #[derive(Default)]
 struct InFlight {
     by_query: HashMap<WeightsQuery, SharedLookup>,
-    /// The lookups that read the shards of a commit, by the query for the commit. A lookup is listed here only when it
-    /// does not wait for another one, so lookups never wait for each other in a circle.
-    by_commit: HashMap<WeightsQuery, SharedLookup>,
     /// The queries whose repository has changed since their lookup started.
     outdated: HashSet<WeightsQuery>,
 }
@@ -141,34 +135,11 @@ impl Results {
         Some(lookup)
     }
 
-    /// Records that the lookup for `query` has resolved its commit: `pinned` is the query for the commit. Returns the
-    /// lookup that has read or is reading this commit. If there is none, the lookup for `query` has to read it.
-    pub(super) fn share_commit(
-        &self,
-        query: &WeightsQuery,
-        pinned: &WeightsQuery,
-    ) -> Option<SharedLookup> {
-        let mut in_flight = self.lock();
-        if let Some(other) = in_flight.by_commit.get(pinned) {
-            return Some(other.clone());
-        }
-        // A lookup stores its result before it leaves `by_commit`.
-        let stored = self.get(pinned).filter(|cached| cached.result.is_permanent());
-        if let Some(CachedResult { result, .. }) = stored {
-            return Some(ready(Some(result)).boxed().shared());
-        }
-        let own = in_flight.by_query.get(query)?.clone();
-        in_flight.by_commit.insert(pinned.clone(), own);
-        None
-    }
-
     /// Removes a lookup from the lookups in flight.
     pub(super) fn end_lookup(&self, query: &WeightsQuery) {
         let mut in_flight = self.lock();
         in_flight.outdated.remove(query);
-        if let Some(ended) = in_flight.by_query.remove(query) {
-            in_flight.by_commit.retain(|_, lookup| !lookup.ptr_eq(&ended));
-        }
+        in_flight.by_query.remove(query);
         self.metrics.lookups_in_flight.set(in_flight.by_query.len() as u64);
     }
 

@@ -72,14 +72,6 @@ impl WeightsQuery {
         Ok(Self { revision: given.revision.or(revision), path: given.path.or(path), ..given })
     }
 
-    /// Returns the query for a commit, with a canonical spelling of the repository. `name` is its canonical name, if
-    /// it differs from the requested one. Names on the Hub are unique regardless of case.
-    pub(super) fn at_commit(&self, commit: &CommitSha, name: Option<&str>) -> Self {
-        let name = name.map_or_else(|| self.repo.to_string(), str::to_owned).to_ascii_lowercase();
-        let repo = name.parse().unwrap_or_else(|_| self.repo.clone());
-        Self { repo, revision: Some(commit.into()), ..self.clone() }
-    }
-
     /// Returns whether the query is for a repository. The Hub ignores letter case.
     pub(super) fn matches_repo(&self, repo: &str) -> bool {
         self.repo.as_ref().eq_ignore_ascii_case(repo)

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use futures::future::join_all;
-use hf_meta::{Client, RetryPolicy};
 use hf_meta_server::Service;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{ask, client, config, get, router, serve};
-use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
+use crate::hub::{Fault, LocalHub, Repo};
 use crate::support;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,35 +61,6 @@ async fn a_client_cannot_fill_the_queue_beyond_its_budget() {
         pending += usize::from(title == "params: pending");
     }
     assert_eq!(pending, 5, "of two requests each");
-}
-
-/// The budget and the timeout of the first lookup say nothing about the second one.
-#[tokio::test]
-async fn a_lookup_reads_a_commit_itself_if_the_first_lookup_of_it_fails() {
-    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let commit = client(&hub).model("org/model").count().await.unwrap().commit.unwrap();
-    hub.clear_log();
-    let is_shard = |request: &LoggedRequest| {
-        request.host == Host::Hub && request.path.ends_with("/a.safetensors")
-    };
-    hub.inject(move |request, before| (before == 0 && is_shard(request)).then_some(Fault::Stall));
-    let client = Client::builder()
-        .endpoint(hub.endpoint())
-        .retry_policy(RetryPolicy::default().max_attempts(1));
-    let client = client.read_timeout(Duration::from_secs(2)).build().unwrap();
-    let router = Service::new(client, config()).router();
-    let title = |query: String| {
-        let router = router.clone();
-        let path = format!("/badge/org/model.svg{query}");
-        tokio::spawn(async move { get(&router, &path).await.title() })
-    };
-    let first = title(String::new());
-    while !hub.log().iter().any(is_shard) {
-        tokio::task::yield_now().await;
-    }
-    let second = title(format!("?revision={commit}"));
-    assert_eq!(second.await.unwrap(), "params: 2");
-    assert_eq!(first.await.unwrap(), "params: timed out");
 }
 
 #[tokio::test]

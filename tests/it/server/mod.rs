@@ -18,7 +18,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use hf_meta::{Client, RetryPolicy};
+use hf_meta::{Client, MemoryCache, RetryPolicy};
 use hf_meta_server::{Service, ServiceConfig};
 use http_body_util::BodyExt;
 use tokio::net::TcpListener;
@@ -28,6 +28,7 @@ use tower::ServiceExt;
 use crate::hub::LocalHub;
 
 /// A response with its whole body.
+#[derive(Debug)]
 struct Seen {
     status: StatusCode,
     headers: HeaderMap,
@@ -54,6 +55,12 @@ impl Seen {
 fn client(hub: &LocalHub) -> Client {
     let retry = RetryPolicy::default().max_attempts(1);
     Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap()
+}
+
+/// Returns a client with a header cache in memory, as the command has one on disk.
+fn cached_client(hub: &LocalHub) -> Client {
+    let cache = MemoryCache::new(1 << 24);
+    Client::builder().endpoint(hub.endpoint()).header_cache(cache).build().unwrap()
 }
 
 /// Returns a configuration with which requests wait for their lookups.

@@ -1,6 +1,8 @@
 //! Several names of one commit.
 
-use super::{client, config, get, router};
+use hf_meta_server::Service;
+
+use super::{cached_client, client, config, get};
 use crate::hub::LocalHub;
 use crate::support;
 
@@ -19,9 +21,11 @@ async fn each_name_of_a_commit_has_its_own_source_and_findings() {
         (format!("org/new?revision={commit}"), format!("org/new@{commit}"), false),
         ("ORG/new".to_owned(), "ORG/new".to_owned(), true),
     ];
-    for first in 0..names.len() {
+    for first in 0..2 * names.len() {
         let hub = LocalHub::start([repo.clone()]).unwrap();
-        let router = router(&hub, config());
+        let (first, is_cached) = (first / 2, first % 2 == 1);
+        let client = if is_cached { cached_client(&hub) } else { client(&hub) };
+        let router = Service::new(client, config()).router();
         for (path, source, is_renamed) in names.iter().cycle().skip(first).take(names.len()) {
             let result = get(&router, &format!("/api/models/{path}")).await.json();
             assert_eq!(

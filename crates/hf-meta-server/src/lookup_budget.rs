@@ -1,17 +1,14 @@
-//! Decides about lookups in progress: known commits, request budgets and memory.
+//! Decides about lookups in progress: request budgets and memory.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use futures::future::{BoxFuture, FutureExt, pending, ready};
 use tokio::sync::SetOnce;
 
 use super::config::ServiceConfig;
-use super::results::{Results, SharedLookup};
 use super::token_buckets::TokenBuckets;
-use super::weights_query::WeightsQuery;
-use hf_meta::{CallHooks, CallMeter, CommitSha, LargeCallLimit};
+use hf_meta::{CallMeter, LargeCallLimit};
 
 /// The expected number of requests of a lookup before its files are known.
 pub(super) const FIRST_REQUESTS: u64 = 2;
@@ -95,68 +92,37 @@ pub(super) enum LookupCause {
 }
 
 /// The reason to end a lookup early.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum EarlyExit {
-    /// Another lookup has read or is reading the same commit.
-    SameCommit(SharedLookup),
     /// The lookup would send this number of requests, which is more than the maximum.
     TooManyFiles { requests: u64 },
     /// The client that started the lookup has no budget left.
     NoBudget,
 }
 
-/// The commit that a lookup reads.
-#[derive(Clone)]
-pub(super) struct PinnedQuery {
-    /// The query for the commit, which is the same for all names of the repository.
-    pub(super) query: WeightsQuery,
-    /// The canonical name of the repository.
-    pub(super) canonical: String,
-}
-
-/// The hooks of one lookup.
-pub(super) struct LookupHooks {
+/// The budget of one lookup.
+pub(super) struct LookupBudget {
     limits: Arc<LookupLimits>,
-    results: Arc<Results>,
-    query: WeightsQuery,
     cause: LookupCause,
     pub(super) meter: CallMeter,
-    exit: SetOnce<EarlyExit>,
-    /// The commit of the lookup, once it is known.
-    pinned: OnceLock<PinnedQuery>,
+    /// The reason to end the lookup early.
+    pub(super) exit: SetOnce<EarlyExit>,
     /// The number of requests charged so far.
     charged: AtomicU64,
 }
 
-impl LookupHooks {
-    /// Returns the hooks of a lookup. [`FIRST_REQUESTS`] must have been charged.
-    pub(super) fn new(
-        limits: Arc<LookupLimits>,
-        results: Arc<Results>,
-        query: WeightsQuery,
-        cause: LookupCause,
-        meter: CallMeter,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            limits,
-            results,
-            query,
-            cause,
-            meter,
-            exit: SetOnce::new(),
-            pinned: OnceLock::new(),
-            charged: AtomicU64::new(FIRST_REQUESTS),
-        })
+impl LookupBudget {
+    /// Returns the budget of a lookup. [`FIRST_REQUESTS`] must have been charged.
+    pub(super) fn new(limits: Arc<LookupLimits>, cause: LookupCause, meter: CallMeter) -> Self {
+        let (exit, charged) = (SetOnce::new(), AtomicU64::new(FIRST_REQUESTS));
+        Self { limits, cause, meter, exit, charged }
     }
 
-    /// Completes if the lookup must end early.
-    pub(super) async fn exit(&self) -> EarlyExit {
-        self.exit.wait().await.clone()
-    }
-
-    /// Returns the commit of the lookup, once it is known.
-    pub(super) fn pinned(&self) -> Option<&PinnedQuery> {
-        self.pinned.get()
+    /// Charges the requests beyond the expected number at the end of the lookup. Returns the number of all requests.
+    pub(super) fn end(&self) -> u64 {
+        let requests = self.meter.stats().endpoint_requests;
+        self.charge_up_to(requests);
+        requests
     }
 
     /// Charges requests up to a total of `requests`.
@@ -165,59 +131,27 @@ impl LookupHooks {
         self.limits.debit(self.cause, requests.saturating_sub(before));
     }
 
-    /// Ends the lookup. The returned future never completes.
-    fn exit_early(&self, exit: EarlyExit) -> BoxFuture<'_, ()> {
+    /// Charges further requests and returns true, or ends the lookup. A client without budget may send no more
+    /// requests: it could have started many lookups at once.
+    pub(super) fn allows(&self, requests: usize) -> bool {
+        let requests = self.meter.stats().endpoint_requests.saturating_add(requests as u64);
+        let exit = if requests > self.limits.max_requests as u64 {
+            EarlyExit::TooManyFiles { requests }
+        } else if !self.limits.allow(self.cause) {
+            EarlyExit::NoBudget
+        } else {
+            self.charge_up_to(requests);
+            return true;
+        };
         // The lookup may already have ended for a different reason.
         let _ = self.exit.set(exit);
-        pending().boxed()
-    }
-}
-
-impl CallHooks for LookupHooks {
-    fn commit_resolved<'a>(
-        &'a self,
-        commit: &'a CommitSha,
-        name: Option<String>,
-    ) -> BoxFuture<'a, ()> {
-        let query = self.query.at_commit(commit, name.as_deref());
-        let canonical = name.unwrap_or_else(|| self.query.repo().to_string());
-        // The count that the Hub reports is a second call of the same lookup.
-        let is_first = self.pinned.set(PinnedQuery { query: query.clone(), canonical }).is_ok();
-        let shared = is_first.then(|| self.results.share_commit(&self.query, &query)).flatten();
-        match shared {
-            Some(lookup) => self.exit_early(EarlyExit::SameCommit(lookup)),
-            None => ready(()).boxed(),
-        }
-    }
-
-    /// A client without budget may send no more requests: it could have started many lookups at once.
-    fn before_requests(&self, requests: usize) -> BoxFuture<'_, ()> {
-        let requests = self.meter.endpoint_requests().saturating_add(requests as u64);
-        if requests > self.limits.max_requests as u64 {
-            return self.exit_early(EarlyExit::TooManyFiles { requests });
-        }
-        if !self.limits.allow(self.cause) {
-            return self.exit_early(EarlyExit::NoBudget);
-        }
-        self.charge_up_to(requests);
-        ready(()).boxed()
-    }
-}
-
-/// Charges the requests beyond the expected number.
-impl Drop for LookupHooks {
-    fn drop(&mut self) {
-        self.charge_up_to(self.meter.endpoint_requests());
+        false
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::metrics::ServerMetrics;
-    use crate::weights_query::QueryString;
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -232,32 +166,27 @@ mod tests {
         }))
     }
 
-    fn hooks(limits: &Arc<LookupLimits>) -> Arc<LookupHooks> {
+    fn budget(limits: &Arc<LookupLimits>) -> LookupBudget {
         limits.debit(NEW, FIRST_REQUESTS);
-        let query = WeightsQuery::parse("org/model", &QueryString::parse(None)).unwrap();
-        let results = Results::new(1 << 20, Duration::ZERO, Arc::new(ServerMetrics::new()));
-        let meter = CallMeter::default();
-        LookupHooks::new(Arc::clone(limits), Arc::new(results), query, NEW, meter)
+        LookupBudget::new(Arc::clone(limits), NEW, CallMeter::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn lookups_are_charged_to_their_client() {
         let limits = limits();
-        let [one, other, large] = [(); 3].map(|()| hooks(&limits));
-        assert!(large.before_requests(21).now_or_never().is_none());
+        let [one, other, large] = [(); 3].map(|()| budget(&limits));
+        assert!(!large.allows(21));
         assert!(matches!(large.exit.get(), Some(EarlyExit::TooManyFiles { requests: 21 })));
-        assert!(one.before_requests(14).now_or_never().is_some());
+        assert!(one.allows(14));
         assert!(one.exit.get().is_none());
         assert!(limits.allow(NEW), "14 of 20 requests and two for each other lookup");
-        (0..10).for_each(|_| one.meter.count_request(true));
-        assert!(other.before_requests(2).now_or_never().is_some());
-        (0..30).for_each(|_| other.meter.count_request(true));
+        assert!(other.allows(2));
         assert!(other.exit.get().is_none());
-        drop(other);
+        other.charge_up_to(30);
         assert!(!limits.allow(NEW), "unexpected requests are charged at the end");
         assert!(limits.allow(LookupCause::Refresh(CLIENT)), "refreshes have their own budget");
-        let late = hooks(&limits);
-        assert!(late.before_requests(1).now_or_never().is_none());
+        let late = budget(&limits);
+        assert!(!late.allows(1));
         assert!(matches!(late.exit.get(), Some(EarlyExit::NoBudget)));
     }
 }
