@@ -15,7 +15,10 @@ run("cargo", "build", "--locked", "-p", "hf-meta-wasm", "--lib", "--target", tar
 const core = `${folder}/${target}/${profile === "dev" ? "debug" : profile}/hf_meta_wasm.wasm`;
 // A workspace that is built has the program.
 const bindgen = process.env.HF_META_BINDGEN ? [process.env.HF_META_BINDGEN] : ["cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--"];
-run(...bindgen, core, "../hf-meta-format/src/tables", "build");
+mkdirSync("build", { recursive: true });
+const tables = ["layouts", "gguf_layouts"].map((name) => readFileSync(`../hf-meta-format/src/tables/${name}.txt`));
+writeFileSync("build/layouts.txt", Buffer.concat(tables));
+run(...bindgen, core, "build");
 
 // The schema describes every document; the types carry the same names.
 const schema = JSON.parse(readFileSync(`${root}/src/docs/schema.json`, "utf8"));

@@ -1,7 +1,7 @@
 import { XzReadableStream } from "xz-decompress";
 
 import init, { addLayouts, inspect, parseSource, verify, type Inspection } from "../build/core.js";
-import core from "../build/core.wasm.xz";
+import core from "../build/core_bg.wasm.xz";
 
 import { HfMetaError } from "./errors.js";
 import type { Part } from "./http.js";
@@ -83,8 +83,9 @@ export interface Source {
 /** Checks the name of a repository, and its revision and path. */
 export function source(repo: string, revision?: string, path?: string): Source {
   try {
-    const [shown, api, name, parsed] = parse<[string, string, string, string]>(parseSource(repo, revision, path));
-    return { source: shown, api, repo: name, revision: parsed };
+    const [name, parsed] = parse<[string, string]>(parseSource(repo, revision, path));
+    const shown = path ? `hf://${name}@${parsed.replaceAll("/", "%2F")}/${path}` : revision ? `${name}@${parsed}` : name;
+    return { source: shown, api: /^(datasets|spaces)\//.test(name) ? name : `models/${name}`, repo: name, revision: parsed };
   } catch (error) {
     throw new HfMetaError("invalidSource", (error as Error).message);
   }

@@ -259,17 +259,13 @@ async function runOn<T>(
   try {
     return await run(reader, progress, {
       source, repo, commit, renamed, hubCount, files, path, weights,
-      prefetch: plan === "prefetch",
+      plan: plan === "prefetch" ? plan : "exact",
       otherSets: options.otherSets ?? false,
       allSets: options.allSets ?? false,
       keepHeaders: !options.summary,
       maxHeaderBytes: options.maxHeaderBytes ?? 25_000_000,
-      memory: memory && {
-        ...memory,
-        budget: text(memory.budget, "B"),
-        context: text(memory.context),
-        maxNumBatchedTokens: text(memory.maxNumBatchedTokens),
-      },
+      memory: memory && Object.entries(memory).filter(([, value]) => value !== undefined)
+        .map(([name, value]) => [name, text(value, name === "budget" ? "B" : "")]),
     });
   } finally {
     // The reason of an aborted call replaces its failure, and the findings about files that it did not read.

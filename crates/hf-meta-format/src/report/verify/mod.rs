@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::weight_set::{ConfigFile, SetCheck, is_other_content};
+use self::weight_set::is_other_content;
+pub use self::weight_set::{ConfigFile, CountedReport, SetCheck};
 use crate::CommitSha;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{RepoPath, clip};
@@ -107,8 +108,12 @@ impl VerifyReport {
         found.into_iter().flatten().for_each(|finding| self.push(finding));
     }
 
-    /// Adds the result of other sets.
+    /// Adds the result of other sets. After the first one, content that is not a model, such as an importance matrix or a
+    /// control vector, is left out.
     pub fn add(&mut self, other: Self) {
+        if !self.sets.is_empty() && is_other_content(&other.findings()) {
+            return;
+        }
         self.fetch.weight_bytes = self.fetch.weight_bytes.saturating_add(other.fetch.weight_bytes);
         self.filepaths.extend(other.filepaths);
         self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
