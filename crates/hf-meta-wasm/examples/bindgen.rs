@@ -1,5 +1,5 @@
-//! Writes the JavaScript next to a WebAssembly module, and compresses both the module and the tables of layouts in
-//! `layouts.txt`: `bindgen MODULE FOLDER`.
+//! Writes the JavaScript next to a WebAssembly module, and compresses both the module and the tables of
+//! architectures in `tables.txt`: `bindgen MODULE FOLDER`.
 //!
 //! A program of this workspace, so that its version is always the one of the library in `Cargo.lock`.
 
@@ -17,9 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: bindgen MODULE FOLDER".into());
     };
     let mut bindgen = Bindgen::new();
-    bindgen.input_path(module).out_name("core").web(true)?.omit_default_module_path(true);
-    bindgen.generate(folder)?;
-    for name in ["core_bg.wasm", "layouts.txt"] {
+    bindgen.input_path(module).out_name("core").typescript(true);
+    bindgen.web(true)?.omit_default_module_path(true).generate(folder)?;
+    for name in ["core_bg.wasm", "tables.txt"] {
         let content = fs::read(format!("{folder}/{name}"))?;
         fs::write(format!("{folder}/{name}.xz"), compress(&content)?)?;
     }

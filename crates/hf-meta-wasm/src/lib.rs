@@ -23,8 +23,7 @@ mod verify;
 use hf_meta_format::memory::Memory;
 use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weights};
 use serde::Serialize;
-use wasm_bindgen::JsError;
-use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::prelude::*;
 
 use self::options::set_memory;
 use self::read::Call;
@@ -83,14 +82,20 @@ pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Fail
     Call::new(reader, &options)?.inspect().await
 }
 
-/// Verifies weight sets. Returns the JSON of `hf-meta verify --json`. `options` is the JSON of the options.
+/// Verifies weight sets, and compares an adapter with its base model. Returns the JSON of `hf-meta verify --json`.
+/// `options` is the JSON of the options.
 ///
 /// # Errors
 ///
 /// Returns an error if the weights cannot be found or read.
 #[wasm_bindgen]
-pub async fn verify(reader: Reader, options: String) -> Result<String, Failure> {
-    let report = Call::new(reader, &options)?.verify().await?;
+pub async fn verify(
+    reader: Reader,
+    options: String,
+    base: Option<Inspection>,
+) -> Result<String, Failure> {
+    let mut report = Call::new(reader, &options)?.verify().await?;
+    base.and_then(|base| base.weights).iter().for_each(|base| report.check_base(base));
     Ok(json(&report))
 }
 
@@ -111,10 +116,10 @@ pub fn parse_source(
     Ok(json(&[repo.to_string(), revision.unwrap_or_default().to_string()]))
 }
 
-/// Adds the tables of layouts, which are a separate file of the package.
-#[wasm_bindgen(js_name = "addLayouts")]
-pub fn add_layouts(tables: String) {
-    hf_meta_format::add_layouts(tables);
+/// Adds the tables of architectures, which are a separate file of the package.
+#[wasm_bindgen(js_name = "addTables")]
+pub fn add_tables(tables: String) {
+    hf_meta_format::add_tables(tables);
 }
 
 /// Serializes a result. All maps have text as keys, so serialization cannot fail.

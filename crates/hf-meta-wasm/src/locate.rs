@@ -89,7 +89,8 @@ impl Call {
     }
 
     pub(crate) fn layout(&self, folder: Option<&RepoPath>) -> Layout {
-        Layout::new(&self.formats, folder, &self.options.files_below(folder))
+        let files = self.options.files.iter().filter(|file| file.is_below(folder));
+        Layout::new(&self.formats, folder, &files.cloned().collect::<Vec<_>>())
     }
 
     pub(crate) fn located(&self, set: &WeightSet) -> Result<Located, Failure> {

@@ -32,19 +32,12 @@ pub(crate) struct Options {
     pub(crate) max_header_bytes: u64,
     /// The names and values of the options of `--fit` and `--memory`.
     pub(crate) memory: Option<Vec<(String, String)>>,
-    pub(crate) files: Vec<(RepoPath, u64)>,
+    pub(crate) files: Vec<ListedFile>,
 }
 
 impl Options {
-    /// Returns the files below a folder.
-    pub(crate) fn files_below(&self, folder: Option<&RepoPath>) -> Vec<ListedFile> {
-        let files = self.files.iter();
-        let files = files.map(|(path, size)| ListedFile { path: path.clone(), size: *size });
-        files.filter(|file| file.is_below(folder)).collect()
-    }
-
     pub(crate) fn has_file(&self, path: &RepoPath) -> bool {
-        self.files.iter().any(|(found, _)| found == path)
+        self.files.iter().any(|file| file.path == *path)
     }
 }
 

@@ -91,14 +91,15 @@ impl Call {
     /// Reads all headers of the selected weights and counts them.
     pub(crate) async fn inspect(self) -> Result<Inspection, Failure> {
         let located = self.locate()?;
+        // Headers of GGUF files describe the cache.
+        let format = self.formats.find_or_safetensors(&located.path).name();
+        if format == "gguf" {
+            self.reader.load_tables().await?;
+        }
         let builder = self.read_set(&located).await?.builder;
         let Located { path, layout, .. } = located;
-        let needs_config = builder.needs_config();
-        if needs_config {
-            self.reader.load_layouts().await?;
-        }
         let mut config = ConfigFile::default();
-        if needs_config || self.memory.is_some() && !builder.describes_cache() {
+        if builder.needs_config() || self.memory.is_some() && !builder.describes_cache() {
             config = self.read_config(&path).await?;
         }
         let other = builder.other_config_file(&config.configs);
@@ -107,7 +108,7 @@ impl Call {
         let (built, mut report, cache) =
             config.count(builder, &path, self.memory).map_err(failed)?;
         report.findings.extend(self.findings());
-        report.format = self.formats.find_or_safetensors(&path).name();
+        report.format = format;
         report.source.clone_from(&self.options.source);
         report.commit.clone_from(&self.options.commit);
         report.plan = self.options.plan;
@@ -215,6 +216,7 @@ impl Call {
     /// Reads the configuration next to the weights, or else at the root. An unusable one must not hide the counts of
     /// the headers.
     pub(crate) async fn read_config(&self, weights: &RepoPath) -> Result<ConfigFile, Failure> {
+        self.reader.load_tables().await?;
         let root = RepoPath::new_unchecked(CONFIG);
         let paths = [weights.sibling(&root), root];
         let path = paths.iter().find(|path| self.options.has_file(path));
