@@ -10,9 +10,7 @@ use crate::base::model_config::ModelConfig;
 use crate::count::{Configs, Embedding, NamePatterns};
 use crate::formats::gguf::Gguf;
 use crate::formats::safetensors::IndexError;
-use crate::formats::{
-    Format, Formats, HeaderErrorKind, Headers, RepoPath, TensorInfo, all_tensors, clip,
-};
+use crate::formats::{Format, Formats, Headers, RepoPath, TensorInfo, all_tensors, clip};
 use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 use crate::report::index_check::check_count;
 use crate::report::rules::{self, ConfigCheck};
@@ -232,16 +230,6 @@ impl SetCheck {
         let is_other = |finding: &Finding| matches!(finding, Finding::UnindexedTensor { .. });
         self.is_complete && is_valid(&self.set.findings) && !self.set.findings.iter().any(is_other)
     }
-}
-
-/// Returns whether a file is valid but contains no model.
-#[must_use]
-pub(super) fn is_other_content(findings: &[Finding]) -> bool {
-    let kind = findings.iter().find_map(|finding| match finding {
-        Finding::MalformedHeader { reason, .. } => Some(reason.kind),
-        _ => None,
-    });
-    kind == Some(HeaderErrorKind::NotAModel)
 }
 
 /// Compares `tie_word_embeddings` in `config.json` with the tensors of all files, and adds a finding about the output
