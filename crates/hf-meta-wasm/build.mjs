@@ -15,7 +15,10 @@ run("cargo", "build", "--locked", "-p", "hf-meta-wasm", "--lib", "--target", tar
 const core = `${folder}/${target}/${profile === "dev" ? "debug" : profile}/hf_meta_wasm.wasm`;
 // A workspace that is built has the program.
 const bindgen = process.env.HF_META_BINDGEN ? [process.env.HF_META_BINDGEN] : ["cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--"];
-run(...bindgen, core, "../hf-meta-format/src/tables", "build");
+mkdirSync("build", { recursive: true });
+const tables = ["architectures", "vllm", "layouts", "gguf_layouts"].map((name) => readFileSync(`../hf-meta-format/src/tables/${name}.txt`));
+writeFileSync("build/tables.txt", Buffer.concat(tables));
+run(...bindgen, core, "build");
 
 // The schema describes every document; the types carry the same names.
 const schema = JSON.parse(readFileSync(`${root}/src/docs/schema.json`, "utf8"));
@@ -28,7 +31,7 @@ const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "
 const license = ["MIT", "APACHE"].map((name) => `LICENSE-${name}`);
 for (const format of ["esm", "cjs"]) {
   mkdirSync(`pkg/${format}`, { recursive: true });
-  // The layouts are a separate file of the module, which is read for few models.
+  // The tables are a separate file of the module, which many models do not need.
   await build({ ...bundled, format, entryPoints: ["js/index.ts"], outdir: `pkg/${format}`, splitting: format === "esm", chunkNames: "[name]" });
   for (const name of ["index", "errors", "http"]) copyFileSync(`build/types/js/${name}.d.ts`, `pkg/${format}/${name}.d.ts`);
   copyFileSync("js/schema.d.ts", `pkg/${format}/schema.d.ts`);

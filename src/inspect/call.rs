@@ -21,12 +21,12 @@ use crate::base::{OnHeader, OnProgress};
 use crate::cache::{CacheMode, CachedRefAge, HeaderCache};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, IndexErrorKind};
-use crate::formats::weight_sets::{is_shard_pattern, shard_number};
-use crate::formats::{Format, Formats, HeaderError, RepoPath, clip};
+use crate::formats::weight_sets::is_shard_pattern;
+use crate::formats::{Format, Formats, HeaderError, RepoPath};
 use crate::hub::CommitSha;
 use crate::memory::MemoryOptions;
 use crate::report::verify::ConfigFile;
-use crate::report::{FetchStats, Finding, Plan};
+use crate::report::{FetchStats, Finding, Plan, Target};
 
 /// One call.
 ///
@@ -204,45 +204,6 @@ impl CallContext {
         if let Some(large) = &self.large {
             large.allocate(bytes, &self.meter).await;
         }
-    }
-}
-
-/// The part of a source that a call reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// A weight file, or the shards of an index.
-    File(RepoPath),
-    /// Shards without an index, as a path with a `*` in place of the shard number.
-    Shards(RepoPath),
-    /// The weights in a folder, or in the whole source.
-    Folder(Option<RepoPath>),
-    /// The weights of a quantization, such as `q4_k_m`.
-    Quantization(RepoPath),
-}
-
-impl Target {
-    /// Returns the target for a path in a repository: a folder, unless the name looks like a file or a quantization.
-    pub(crate) fn from_path(formats: &Formats, path: Option<RepoPath>) -> Self {
-        let is_file = |path: &RepoPath| formats.find(path.as_str()).is_some();
-        match path {
-            Some(path) if is_shard_pattern(formats, &path) => Self::Shards(path),
-            Some(path) if is_file(&path) || path.is_index() => Self::File(path),
-            Some(path) if formats.is_quantization(path.as_str()) => Self::Quantization(path),
-            folder => Self::Folder(folder),
-        }
-    }
-
-    /// Returns the finding for one shard of a model.
-    pub(super) fn single_shard(&self) -> Option<Finding> {
-        let Self::File(path) = self else { return None };
-        let (number, total) = shard_number(path).filter(|(_, total)| *total > 1)?;
-        Some(Finding::SingleShard { file: clip(path.as_str()), number, total })
-    }
-
-    /// Returns the folder to search; `None` for the whole source.
-    pub(crate) fn folder(&self) -> Option<&RepoPath> {
-        let Self::Folder(folder) = self else { return None };
-        folder.as_ref()
     }
 }
 

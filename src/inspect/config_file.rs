@@ -5,7 +5,6 @@ use std::mem::take;
 use super::call::Call;
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::RepoPath;
-use crate::report::Finding;
 use crate::report::verify::ConfigFile;
 
 /// The name of the configuration file, which is next to the weights or at the root of the repository.
@@ -78,14 +77,12 @@ impl Call {
             Err(Error::TooLarge { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let (length, mut configs) = (json.len(), take(&mut config.configs));
-        let add = move || (configs.add_file(name, &json), configs);
-        let (added, configs) = self.state.work.run(length, add).await;
-        config.configs = configs;
-        if let Err(error) = added {
-            let reason = error.to_string();
-            config.finding.get_or_insert(Finding::UnusableConfig { file: name.to_owned(), reason });
-        }
+        let (length, mut extended) = (json.len(), take(config));
+        let add = move || {
+            extended.add_file(name, &json);
+            extended
+        };
+        *config = self.state.work.run(length, add).await;
         Ok(())
     }
 }

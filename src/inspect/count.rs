@@ -15,11 +15,8 @@ use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::IndexError;
 use crate::hub::CommitSha;
-use crate::memory::{CacheError, CacheLayout, MemoryOptions};
-use crate::report::verify::ConfigFile;
-use crate::report::{
-    BuiltReport, CountReport, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo, Weights,
-};
+use crate::memory::{CacheError, CacheLayout};
+use crate::report::{BuiltReport, CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
 
 /// A weight set whose headers have been read.
 pub(super) struct Inspected {
@@ -218,7 +215,7 @@ impl Call {
             self.read_other_config(name, &mut config).await?;
         }
         let weights = path.clone();
-        let counted = work.run(0, move || count(assembly, config, &weights, memory)).await;
+        let counted = work.run(0, move || config.count(assembly, &weights, memory)).await;
         let (assembled, mut report, cache) =
             counted.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(self.source_findings());
@@ -230,20 +227,4 @@ impl Call {
         report.plan = if plan == Plan::Hub { Plan::Prefetch } else { plan };
         Ok(Inspected { path, assembled, report, cache })
     }
-}
-
-/// Counts the headers of a set of weights. The caller adds what depends on how they were read.
-fn count(
-    assembly: ReportBuilder,
-    config: ConfigFile,
-    path: &RepoPath,
-    memory: Option<MemoryOptions>,
-) -> Result<(BuiltReport, CountReport, Result<CacheLayout, CacheError>), IndexError> {
-    let filepaths = assembly.filepaths(path);
-    let assembled = assembly.finish(&config.configs);
-    let mut report = assembled.report(filepaths)?;
-    let cache = assembled.cache(config.json.as_deref(), &memory.unwrap_or_default());
-    report.layout = cache.clone().ok().map(Box::new);
-    report.findings.extend(config.finding);
-    Ok((assembled, report, cache))
 }

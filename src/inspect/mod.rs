@@ -26,12 +26,13 @@ mod shards;
 mod verify;
 
 pub(crate) use self::call::{
-    Call, CallContext, CallState, ReadMode, ReadOptions, Target, file_of, on_disk,
+    Call, CallContext, CallState, ReadMode, ReadOptions, file_of, on_disk,
 };
 pub(crate) use self::count::RecordedCount;
 pub(crate) use self::files::CallFiles;
 pub use self::memory::LargeCallLimit;
 pub(crate) use self::memory::{CallMemory, client_memory};
+pub(crate) use crate::report::Target;
 
 /// The limits of a call.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
 use crate::report::loaded::Verification;
-use crate::report::verify::{ConfigFile, SetCheck, VerifyReport, is_other_content};
+use crate::report::verify::{ConfigFile, SetCheck, VerifyReport};
 use crate::report::{Finding, ReportBuilder, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
@@ -34,25 +34,16 @@ impl Call {
             None => Box::pin(self.verify_main()).await?,
         };
         if let Some(layout) = &layout {
-            // The caller selected one set, unless the target is a folder.
-            let is_folder = matches!(self.context.target, Target::Folder(_));
-            let main = match report.sets.first() {
-                Some(read) => layout.find(&read.path).filter(|_| is_folder),
-                None => layout.main(),
-            };
-            let mut verification = Verification::new(layout, main);
+            let context = self.context.clone();
+            let mut verification = Verification::new(layout, &report, &context.target);
             if let Some(path) = verification.components_file() {
                 let read = self.files.read_whole(path, self.context.limits.config).await;
                 let json = read.map(|read| read.value);
                 verification.add_components(path, json.map_err(|error| file_finding(path, error)));
             }
-            let all =
-                if is_folder && self.context.options.all_sets { &layout.sets[..] } else { &[] };
-            let sets = verification.missing_sets(&report, all);
+            let sets = verification.missing_sets(&report, context.options.all_sets);
             self.verify_sets(&sets, layout, &mut report).await?;
-            // A caller who selects one file wants that file.
-            let wanted = matches!(self.context.target, Target::Folder(_) | Target::Quantization(_));
-            verification.finish(&mut report, wanted);
+            verification.finish(&mut report);
         }
         for finding in self.source_findings() {
             report.push(finding);
@@ -112,8 +103,6 @@ impl Call {
     }
 
     /// Verifies listed sets and adds them to the report. The first one pins the commit if the listing did not.
-    ///
-    /// An importance matrix or a control vector is not a model, so it is left out.
     async fn verify_sets(
         &mut self,
         sets: &[&WeightSet],
@@ -127,7 +116,7 @@ impl Call {
             let mut call = self.for_set(1);
             match Box::pin(call.verify_listed_set(first, layout, true)).await {
                 Err(error) if error.is_denied() => return Err(error),
-                result => report.add(result.unwrap_or_else(|error| failed_set(first, error))),
+                result => report.add(result.unwrap_or_else(|error| failed_set(first, &error))),
             }
             let commit = self.state.commit.take().or(call.state.commit);
             self.pin(commit);
@@ -136,15 +125,13 @@ impl Call {
             let mut call = self.for_set(CONCURRENT_SETS as u64);
             async move {
                 let result = call.verify_listed_set(set, layout, false).await;
-                result.unwrap_or_else(|error| failed_set(set, error))
+                result.unwrap_or_else(|error| failed_set(set, &error))
             }
         });
         let reads: Vec<_> = reads.map(FutureExt::boxed).collect();
         let mut reads = stream::iter(reads).buffered(CONCURRENT_SETS);
         while let Some(other) = reads.next().await {
-            if !is_other_content(&other.findings()) {
-                report.add(other);
-            }
+            report.add(other);
         }
         Ok(())
     }
@@ -178,16 +165,15 @@ impl Call {
             Err(error) => return Err(error),
         };
         let unindexed = layout.filter(|_| reads.assembly.index().is_some());
-        let unindexed = unindexed.map(|layout| layout.unindexed_shards(&reads.shards));
+        let unindexed =
+            unindexed.map_or_else(Vec::new, |layout| layout.unindexed_shards(&reads.shards));
         let is_whole = self.context.target.single_shard().is_none();
         let check = move || {
             let SetReads { path, assembly, shards, failures } = reads;
             let failures = failures.into_iter().map(|(file, error)| file_finding(&file, error));
-            SetCheck::new(path, files, assembly, &shards, bounded(failures), is_whole)
+            SetCheck::new(path, files, assembly, &shards, &unindexed, bounded(failures), is_whole)
         };
-        let mut check = self.state.work.run(0, check).await;
-        let names = unindexed.into_iter().flatten().map(|shard| clip(shard.as_str()));
-        check.set.findings.extend(bounded(names.map(|shard| Finding::UnindexedShard { shard })));
+        let check = self.state.work.run(0, check).await;
         Ok(Box::pin(self.conclude(check, is_first)).await)
     }
 
@@ -240,15 +226,9 @@ async fn wait_for_hub(
 }
 
 /// Returns the result of a set that could not be found or read.
-fn failed_set(set: &WeightSet, error: Error) -> VerifyReport {
-    let shards = clip(set.path.as_str());
-    let finding = match error {
-        Error::IncompleteShards { found, total, .. } => {
-            Finding::IncompleteShards { shards, total: total.into(), found: found as u64 }
-        }
-        error => Finding::Unreadable { file: shards, reason: chain(&error) },
-    };
-    VerifyReport::unreadable(set, finding)
+fn failed_set(set: &WeightSet, error: &Error) -> VerifyReport {
+    let (file, reason) = (clip(set.path.as_str()), chain(error));
+    VerifyReport::unreadable(set, Finding::Unreadable { file, reason })
 }
 
 /// Converts the error of a file to a finding.

@@ -39,4 +39,4 @@ pub use report::{
     CountReport, CountSummary, FetchStats, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, WeightFiles, Weights,
 };
-pub use tables::architecture::add_layouts;
+pub use tables::architecture::add_tables;

@@ -1,5 +1,5 @@
-//! Writes the JavaScript next to a WebAssembly module, and compresses both the module and the tables of layouts:
-//! `bindgen MODULE TABLES FOLDER`.
+//! Writes the JavaScript next to a WebAssembly module, and compresses both the module and the tables of
+//! architectures in `tables.txt`: `bindgen MODULE FOLDER`.
 //!
 //! A program of this workspace, so that its version is always the one of the library in `Cargo.lock`.
 
@@ -13,24 +13,14 @@ use wasm_bindgen_cli_support::Bindgen;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let [module, tables, folder] = &arguments[..] else {
-        return Err("usage: bindgen MODULE TABLES FOLDER".into());
+    let [module, folder] = &arguments[..] else {
+        return Err("usage: bindgen MODULE FOLDER".into());
     };
     let mut bindgen = Bindgen::new();
-    bindgen
-        .input_path(module)
-        .out_name("core")
-        .web(true)?
-        .typescript(true)
-        .omit_default_module_path(true);
-    bindgen.generate(folder)?;
-    let layouts = ["layouts.txt", "gguf_layouts.txt"]
-        .map(|name| fs::read(format!("{tables}/{name}")))
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?
-        .concat();
-    let core = fs::read(format!("{folder}/core_bg.wasm"))?;
-    for (name, content) in [("core.wasm", core), ("layouts.txt", layouts)] {
+    bindgen.input_path(module).out_name("core").typescript(true);
+    bindgen.web(true)?.omit_default_module_path(true).generate(folder)?;
+    for name in ["core_bg.wasm", "tables.txt"] {
+        let content = fs::read(format!("{folder}/{name}"))?;
         fs::write(format!("{folder}/{name}.xz"), compress(&content)?)?;
     }
     Ok(())

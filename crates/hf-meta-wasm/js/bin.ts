@@ -6,7 +6,7 @@ import { HfMetaError, diff, inspect, verify, type ReadOptions } from "./index.js
 const USAGE = `hf-meta: the JSON of the command hf-meta, without Rust
 
 usage: hf-meta REPO... [--summary] [--revision REV] [--path PATH] [--weights FORMAT] [--fit SIZE] [--sets]
-       hf-meta verify REPO... [--all] [--revision REV] [--path PATH] [--weights FORMAT]
+       hf-meta verify REPO... [--all] [--base REPO] [--revision REV] [--path PATH] [--weights FORMAT]
        hf-meta diff BEFORE AFTER [--ignore-shards]
 
 HF_TOKEN and HF_ENDPOINT are read from the environment.
@@ -18,6 +18,7 @@ const { values, positionals } = parseArgs({
     summary: { type: "boolean" },
     sets: { type: "boolean" },
     all: { type: "boolean" },
+    base: { type: "string" },
     "ignore-shards": { type: "boolean" },
     help: { type: "boolean", short: "h" },
     revision: { type: "string" },
@@ -52,7 +53,7 @@ async function print(source: string, document: Promise<object>): Promise<number>
 
 /** Reads a repository as the options request it. */
 function read(repo: string): Promise<object> {
-  if (first === "verify") return verify(repo, { ...options, allSets: values.all });
+  if (first === "verify") return verify(repo, { ...options, allSets: values.all, base: values.base });
   return values.summary ? inspect(repo, { ...options, summary: true }) : inspect(repo, options);
 }
 

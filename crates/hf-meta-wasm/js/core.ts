@@ -1,7 +1,7 @@
 import { XzReadableStream } from "xz-decompress";
 
-import init, { addLayouts, inspect, parseSource, verify, type Inspection } from "../build/core.js";
-import core from "../build/core.wasm.xz";
+import init, { addTables, inspect, parseSource, verify, type Inspection } from "../build/core.js";
+import core from "../build/core_bg.wasm.xz";
 
 import { HfMetaError } from "./errors.js";
 import type { Part } from "./http.js";
@@ -16,21 +16,21 @@ export interface Files {
 }
 
 let loading: Promise<unknown> | undefined;
-let loadingLayouts: Promise<void> | undefined;
+let loadingTables: Promise<void> | undefined;
 
 /** Loads the core once. Without it, every call loads it first. */
 export function load(): Promise<unknown> {
   return (loading ??= init({ module_or_path: unpack(core).arrayBuffer() }));
 }
 
-/** Loads the layouts once, which packed models, experts and `verify` need. */
-function loadLayouts(): Promise<void> {
-  const add = async ({ default: layouts }: { default: string }) => addLayouts(await unpack(layouts).text());
+/** Loads the tables of architectures once, which packed models, experts, GGUF files, memory and `verify` need. */
+function loadTables(): Promise<void> {
+  const add = async ({ default: tables }: { default: string }) => addTables(await unpack(tables).text());
   const failed = (cause: unknown) => {
-    loadingLayouts = undefined;
-    throw new HfMetaError("network", "failed to load the layouts of the package", { cause });
+    loadingTables = undefined;
+    throw new HfMetaError("network", "failed to load the tables of the package", { cause });
   };
-  return (loadingLayouts ??= import("./layouts.js").then(add).catch(failed));
+  return (loadingTables ??= import("./tables.js").then(add).catch(failed));
 }
 
 function unpack(base64: string): Response {
@@ -48,9 +48,9 @@ export function runInspect(...input: Input): Promise<Inspection> {
   return inspect(...prepared(input));
 }
 
-/** Verifies weights. */
-export async function runVerify(...input: Input): Promise<VerifyReport> {
-  return parse(await verify(...prepared(input)));
+/** Verifies weights, and compares an adapter with its base model, which is freed. */
+export async function runVerify(base: Inspection | undefined, ...input: Input): Promise<VerifyReport> {
+  return parse(await verify(...prepared(input), base));
 }
 
 function prepared([files, progress, options]: Input): [never, string] {
@@ -61,7 +61,7 @@ function prepared([files, progress, options]: Input): [never, string] {
       return { bytes, size: size === undefined ? size : BigInt(Math.min(size, Number.MAX_SAFE_INTEGER)) };
     },
     load: (path: string, limit: bigint) => files.load(path, Number(limit)),
-    loadLayouts,
+    loadTables,
     progress,
     failure: (code: HfMetaError["code"], message: string, sets?: string) =>
       new HfMetaError(code, message, sets === undefined ? {} : { otherSets: parse(sets) }),
@@ -83,8 +83,9 @@ export interface Source {
 /** Checks the name of a repository, and its revision and path. */
 export function source(repo: string, revision?: string, path?: string): Source {
   try {
-    const [shown, api, name, parsed] = parse<[string, string, string, string]>(parseSource(repo, revision, path));
-    return { source: shown, api, repo: name, revision: parsed };
+    const [name, parsed] = parse<[string, string]>(parseSource(repo, revision, path));
+    const shown = path ? `hf://${name}@${parsed.replaceAll("/", "%2F")}/${path}` : revision ? `${name}@${parsed}` : name;
+    return { source: shown, api: /^(datasets|spaces)\//.test(name) ? name : `models/${name}`, repo: name, revision: parsed };
   } catch (error) {
     throw new HfMetaError("invalidSource", (error as Error).message);
   }

@@ -135,9 +135,11 @@ export async function diff(before: Repo, after: Repo, options: ReadOptions & { i
   return found;
 }
 
-/** Returns the document of `hf-meta verify --json`, for all weight sets with `allSets`. */
-export async function verify(repo: Repo, options: ReadOptions & { allSets?: boolean } = {}): Promise<VerifyReport> {
-  const { result, fetched } = await read(runVerify, repo, options);
+/** Returns the document of `hf-meta verify --json`, for all weight sets with `allSets`. `base` is the base model of an adapter. */
+export async function verify(repo: Repo, options: ReadOptions & { allSets?: boolean; base?: Repo } = {}): Promise<VerifyReport> {
+  const { revision, path, weights, base, ...common } = options;
+  const headers = base ? (await read(runInspect, base, common)).result : undefined;
+  const { result, fetched } = await read((...input) => runVerify(headers, ...input), repo, options);
   Object.assign(result.fetch, fetched);
   return result;
 }
@@ -164,7 +166,7 @@ export async function inspectHeaders(
     return { bytes: new Uint8Array(await file.slice(start, end).arrayBuffer()), size: file.size };
   };
   const whole = { read, load: (path: string, limit: number) => read(path, 0, limit) };
-  const sizes = Object.entries(files).map(([path, file]) => [path, file instanceof Uint8Array ? file.length : file.size] as const);
+  const sizes = Object.entries(files).map(([path, file]) => ({ path, size: file instanceof Uint8Array ? file.length : file.size }));
   const inspection = await runOn(runInspect, whole, { ...options, source: options.name ?? "files", repo: options.name ?? "files", files: sizes }, options);
   return document(new Checkpoint(inspection, { requests: 0, bytesRead: 0, seconds: (performance.now() - started) / 1000 }));
 }
@@ -227,13 +229,13 @@ async function listed(http: Http, { api, repo, revision }: Source) {
   const kind = api.slice(0, api.indexOf("/"));
   const name = kind === "models" ? id : `${kind}/${id}`;
   const tree = `${http.hub}/api/${kind}/${id}/tree/${sha}`;
-  const files: [string, number][] = [];
+  const files: ListedFile[] = [];
   for (let query: string | undefined = "?recursive=true", pages = 0; query; pages++) {
     const { page, response } = await json(tree + query);
     if (!Array.isArray(page) || pages >= 2000 || files.length > 100_000) {
       throw new HfMetaError("malformedListing", "the file listing is malformed or does not end");
     }
-    for (const { type, path, size } of page) if (type === "file") files.push([String(path), Number(size)]);
+    for (const { type, path, size } of page) if (type === "file") files.push({ path: String(path), size: Number(size) });
     // Only the query: a mirror forwards the address of the Hub, and no server may choose who receives the token.
     query = /<[^>?]*(\?[^>]*)>[^<]*rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
   }
@@ -259,17 +261,13 @@ async function runOn<T>(
   try {
     return await run(reader, progress, {
       source, repo, commit, renamed, hubCount, files, path, weights,
-      prefetch: plan === "prefetch",
+      plan: plan === "prefetch" ? plan : "exact",
       otherSets: options.otherSets ?? false,
       allSets: options.allSets ?? false,
       keepHeaders: !options.summary,
       maxHeaderBytes: options.maxHeaderBytes ?? 25_000_000,
-      memory: memory && {
-        ...memory,
-        budget: text(memory.budget, "B"),
-        context: text(memory.context),
-        maxNumBatchedTokens: text(memory.maxNumBatchedTokens),
-      },
+      memory: memory && Object.entries(memory).filter(([, value]) => value !== undefined)
+        .map(([name, value]) => [name, text(value, name === "budget" ? "B" : "")]),
     });
   } finally {
     // The reason of an aborted call replaces its failure, and the findings about files that it did not read.
@@ -282,13 +280,14 @@ function text(value: number | string | undefined, unit = ""): string | undefined
   return typeof value === "number" ? `${value}${unit}` : value;
 }
 
+type ListedFile = { path: string; size: number };
 type CoreOptions = Omit<ReadOptions, keyof HttpOptions> & {
   source?: string;
   repo?: string;
   commit?: string;
   renamed?: string | undefined;
   hubCount?: number | undefined;
-  files?: (readonly [string, number])[];
+  files?: ListedFile[];
   summary?: boolean;
   allSets?: boolean;
 };

@@ -175,7 +175,7 @@ function show(checkpoint: Checkpoint, verifyAll: () => Promise<VerifyReport>): v
     verifySection(verifyAll),
     memorySection(checkpoint, report),
     h("section", {}, h("h2", {}, "Counted"), table("Explanation of the count", ["dtype", "tensors", "elements", "parameters", "reason"],
-      report.breakdown.groups.map((group) => [group.dtype, count(group.tensors), count(group.elements), count(group.parameters), group.reason]))),
+      report.breakdown.groups.map((group) => [group.dtype, count(group.tensors), count(group.elements), count(group.parameters), group.buffer ? `${group.reason} (${group.buffer})` : group.reason]))),
     moduleSection(checkpoint.tree()),
     tensors(report),
     h("section", {}, h("h2", {}, "Badge"), h("pre", { tabindex: "0" }, `![params: ${parameters(report.parameterTotal)}](${badge})`)),

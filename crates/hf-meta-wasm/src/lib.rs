@@ -20,12 +20,12 @@ mod read;
 mod reader;
 mod verify;
 
-use hf_meta_format::memory::{Memory, MemoryOptions, parse_size, parse_tokens};
+use hf_meta_format::memory::Memory;
 use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weights};
 use serde::Serialize;
-use wasm_bindgen::JsError;
-use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::prelude::*;
 
+use self::options::set_memory;
 use self::read::Call;
 pub use self::reader::{Failure, Part, Reader};
 
@@ -56,13 +56,12 @@ impl Inspection {
     /// a value is invalid.
     #[must_use]
     pub fn memory(&self, context: Option<String>, budget: Option<String>) -> Option<String> {
-        let Memory { options, weight_bytes, layout, .. } = &**self.report.memory.as_ref()?;
-        let options = MemoryOptions {
-            context: context.map_or(Some(options.context), |text| parse_tokens(&text).map(Some))?,
-            budget: budget.map_or(Some(options.budget), |text| parse_size(&text).map(Some))?,
-            ..*options
-        };
-        Some(json(&Memory::new(*weight_bytes, layout.clone(), options)))
+        let Memory { mut options, weight_bytes, layout, .. } =
+            (**self.report.memory.as_ref()?).clone();
+        for (name, value) in [("context", context), ("budget", budget)] {
+            value.map_or(Some(()), |value| set_memory(&mut options, name, &value))?;
+        }
+        Some(json(&Memory::new(weight_bytes, layout, options)))
     }
 
     /// Returns the JSON of `hf-meta diff --json`. Returns `undefined` if the headers were not kept.
@@ -83,19 +82,24 @@ pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Fail
     Call::new(reader, &options)?.inspect().await
 }
 
-/// Verifies weight sets. Returns the JSON of `hf-meta verify --json`. `options` is the JSON of the options.
+/// Verifies weight sets, and compares an adapter with its base model. Returns the JSON of `hf-meta verify --json`.
+/// `options` is the JSON of the options.
 ///
 /// # Errors
 ///
 /// Returns an error if the weights cannot be found or read.
 #[wasm_bindgen]
-pub async fn verify(reader: Reader, options: String) -> Result<String, Failure> {
-    let report = Call::new(reader, &options)?.verify().await?;
+pub async fn verify(
+    reader: Reader,
+    options: String,
+    base: Option<Inspection>,
+) -> Result<String, Failure> {
+    let mut report = Call::new(reader, &options)?.verify().await?;
+    base.and_then(|base| base.weights).iter().for_each(|base| report.check_base(base));
     Ok(json(&report))
 }
 
-/// Checks the name of a repository, and its revision and path. Returns the name shown in
-/// results and the parts of its URLs as JSON.
+/// Checks the name of a repository, and its revision and path. Returns the name and the revision as JSON.
 ///
 /// # Errors
 ///
@@ -107,21 +111,15 @@ pub fn parse_source(
     path: Option<String>,
 ) -> Result<String, JsError> {
     let repo: RepoId = repo.parse()?;
-    let parsed = revision.as_deref().map(str::parse::<Revision>).transpose()?.unwrap_or_default();
-    let path = path.map(|path| path.parse::<RepoPath>()).transpose()?;
-    let source = match (path, revision) {
-        (Some(path), _) => format!("hf://{repo}@{}/{path}", parsed.as_str().replace('/', "%2F")),
-        (None, Some(_)) => format!("{repo}@{parsed}"),
-        (None, None) => repo.to_string(),
-    };
-    let api = format!("{}/{}", repo.kind().plural(), repo.name());
-    Ok(json(&[source, api, repo.to_string(), parsed.to_string()]))
+    let revision = revision.map(|revision| revision.parse::<Revision>()).transpose()?;
+    path.map(|path| path.parse::<RepoPath>()).transpose()?;
+    Ok(json(&[repo.to_string(), revision.unwrap_or_default().to_string()]))
 }
 
-/// Adds the tables of layouts, which are a separate file of the package.
-#[wasm_bindgen(js_name = "addLayouts")]
-pub fn add_layouts(tables: String) {
-    hf_meta_format::add_layouts(tables);
+/// Adds the tables of architectures, which are a separate file of the package.
+#[wasm_bindgen(js_name = "addTables")]
+pub fn add_tables(tables: String) {
+    hf_meta_format::add_tables(tables);
 }
 
 /// Serializes a result. All maps have text as keys, so serialization cannot fail.

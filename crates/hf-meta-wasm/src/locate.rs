@@ -2,7 +2,8 @@
 
 use hf_meta_format::RepoPath;
 use hf_meta_format::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
-use hf_meta_format::formats::weight_sets::{Layout, WeightSet, is_shard_pattern};
+use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
+use hf_meta_format::report::Target;
 
 use super::read::Call;
 use super::reader::Failure;
@@ -18,46 +19,39 @@ pub(crate) struct Located {
 }
 
 impl Call {
-    /// Finds the weights that the path selects.
+    /// Finds the weights of the target.
     pub(crate) fn locate(&self) -> Result<Located, Failure> {
-        let Some(path) = &self.options.path else { return self.search(None) };
-        if is_shard_pattern(&self.formats, path) {
-            let layout = self.layout(path.folder().as_ref());
-            let set = layout.find(path).ok_or_else(|| self.not_found(path))?;
-            return Ok(Located { layout: None, ..self.located(set)? });
-        }
-        if self.is_file(path) {
-            self.options.has_file(path).then_some(()).ok_or_else(|| self.not_found(path))?;
-            let layout = self
-                .options
-                .other_sets
-                .then(|| self.layout(path.folder().filter(|_| path.is_index()).as_ref()));
-            return Ok(Located { path: path.clone(), shards: None, layout });
-        }
-        let layout = self.layout(None);
-        if self.formats.is_quantization(path.as_str()) {
-            let chosen = self.layout(None).of_quantization(path.as_str());
-            if !chosen.sets.is_empty() {
+        match &self.target {
+            Target::File(path) => {
+                self.options.has_file(path).then_some(()).ok_or_else(|| self.not_found(path))?;
+                let folder = path.folder().filter(|_| path.is_index());
+                let layout = self.options.other_sets.then(|| self.layout(folder.as_ref()));
+                Ok(Located { path: path.clone(), shards: None, layout })
+            }
+            Target::Shards(path) => {
+                let layout = self.layout(path.folder().as_ref());
+                self.located(layout.find(path).ok_or_else(|| self.not_found(path))?)
+            }
+            Target::Folder(None) => self.search(None),
+            Target::Folder(Some(folder)) => self.find_folder(folder),
+            Target::Quantization(name) => {
+                let chosen = self.layout(None).of_quantization(name.as_str());
+                if chosen.sets.is_empty() {
+                    return self.find_folder(name);
+                }
                 let located = self.located(self.main(&chosen, None)?)?;
-                return Ok(Located { layout: Some(layout), ..located });
+                Ok(Located { layout: Some(self.layout(None)), ..located })
             }
         }
-        // The path may be that of a file without its extension.
+    }
+
+    /// Finds the weights in a folder, or the file of this path without its extension.
+    fn find_folder(&self, path: &RepoPath) -> Result<Located, Failure> {
         self.search(Some(path)).or_else(|failure| {
-            let set = layout.find_stem(&self.formats, path).ok_or(failure)?;
-            let located = self.located(set)?;
+            let layout = self.layout(None);
+            let located = self.located(layout.find_stem(&self.formats, path).ok_or(failure)?)?;
             Ok(Located { layout: Some(layout), ..located })
         })
-    }
-
-    /// Returns whether a path selects a file, an index, or the shards of a pattern.
-    pub(crate) fn is_file(&self, path: &RepoPath) -> bool {
-        self.formats.find(path.as_str()).is_some() || path.is_index()
-    }
-
-    /// Returns whether a path selects a folder.
-    pub(crate) fn is_folder(&self, path: &RepoPath) -> bool {
-        !self.is_file(path) && !self.formats.is_quantization(path.as_str())
     }
 
     /// Finds the weights in a folder, or in the whole repository.
@@ -77,26 +71,26 @@ impl Call {
         folder: Option<&RepoPath>,
     ) -> Result<&'a WeightSet, Failure> {
         layout.main().ok_or_else(|| {
-            let source = &self.options.source;
+            let (source, sets) = (&self.options.source, &layout.sets);
+            if !sets.is_empty() {
+                let (number, reason) = (sets.len(), "it is unclear which one is the main model");
+                let message = format!("`{source}` contains {number} weight sets, and {reason}");
+                return self.reader.failure("severalSets", &message, Some(super::json(sets)));
+            }
+            if self.formats.safetensors().is_none() {
+                let message = format!("`{source}/{}` not found", self.formats.pattern());
+                return self.reader.failure("fileNotFound", &message, None);
+            }
             let [single, index] = standard_names(folder);
-            let (code, message) = match layout.sets.len() {
-                0 if self.formats.safetensors().is_some() => (
-                    "noWeights",
-                    format!("no supported weights in `{source}`: neither `{single}` nor `{index}` exists"),
-                ),
-                0 => ("fileNotFound", format!("`{source}/{}` not found", self.formats.pattern())),
-                sets => (
-                    "severalSets",
-                    format!("`{source}` contains {sets} weight sets, and it is unclear which one is the main model"),
-                ),
-            };
-            let sets = (!layout.sets.is_empty()).then(|| super::json(&layout.sets));
-            self.reader.failure(code, &message, sets)
+            let reason = format!("neither `{single}` nor `{index}` exists");
+            let message = format!("no supported weights in `{source}`: {reason}");
+            self.reader.failure("noWeights", &message, None)
         })
     }
 
     pub(crate) fn layout(&self, folder: Option<&RepoPath>) -> Layout {
-        Layout::new(&self.formats, folder, &self.options.files_below(folder))
+        let files = self.options.files.iter().filter(|file| file.is_below(folder));
+        Layout::new(&self.formats, folder, &files.cloned().collect::<Vec<_>>())
     }
 
     pub(crate) fn located(&self, set: &WeightSet) -> Result<Located, Failure> {

@@ -1,7 +1,7 @@
 //! The memory of a model and of the components that are loaded with it.
 
 use hf_meta_format::count::Configs;
-use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
+use hf_meta_format::formats::weight_sets::Layout;
 use hf_meta_format::memory::{CacheError, CacheLayout, MemoryComponent};
 use hf_meta_format::report::loaded::cache_of_all;
 use hf_meta_format::report::verify::pipeline_components;
@@ -21,36 +21,26 @@ impl Call {
     ) -> Result<(), Failure> {
         let Some(options) = self.memory else { return Ok(()) };
         let mut others = Vec::new();
-        let is_folder = self.options.path.as_ref().is_none_or(|path| self.is_folder(path));
-        if let Some(layout) = layout.filter(|_| is_folder) {
-            let loaded = self.loaded_with(layout, path).await?;
+        // A caller who selects one set wants that set.
+        if let Some(layout) = layout.filter(|_| self.target.is_folder())
+            && let Some(main) = layout.find(path)
+        {
+            let mut components = Vec::new();
+            if let Some(path) = layout.components_file(main) {
+                let json = self.reader.load(path.as_str(), Configs::DEFAULT_LIMIT).await?.bytes();
+                components = pipeline_components(path, &json).unwrap_or_default();
+            }
+            let mut loaded = layout.loaded_with(main, &components);
+            loaded.retain(|set| set.path != main.path);
             cache = cache_of_all(cache, layout, path, loaded.len(), &options);
             let is_bounded = loaded.len() < CountReport::MAX_COMPONENTS;
             for set in loaded.into_iter().filter(|_| is_bounded) {
-                let reads = self.read_set(&self.located(set)?, false).await?;
+                let reads = self.read_set(&self.located(set)?).await?;
                 let (path, weight_bytes) = (set.path.clone(), reads.builder.tensor_bytes());
                 others.push(MemoryComponent { path, weight_bytes });
             }
         }
         report.add_memory(path, cache, options, others, layout);
         Ok(())
-    }
-
-    /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.
-    async fn loaded_with<'a>(
-        &self,
-        layout: &'a Layout,
-        main: &RepoPath,
-    ) -> Result<Vec<&'a WeightSet>, Failure> {
-        let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
-        let components = match layout.components_file(main) {
-            Some(path) => {
-                let json = self.reader.load(path.as_str(), Configs::DEFAULT_LIMIT).await?.bytes();
-                pipeline_components(path, &json).unwrap_or_default()
-            }
-            None => Vec::new(),
-        };
-        let loaded = layout.loaded_with(main, &components).into_iter();
-        Ok(loaded.filter(|set| set.path != main.path).collect())
     }
 }

@@ -5,19 +5,18 @@ use std::ops::Range;
 
 use futures::stream::{self, StreamExt};
 use hf_meta_format::RepoPath;
-use hf_meta_format::count::{Configs, needs_config};
+use hf_meta_format::count::Configs;
 use hf_meta_format::formats::safetensors::{IndexReader, SafetensorsIndexJson};
-use hf_meta_format::formats::weight_sets::shard_number;
 use hf_meta_format::formats::{
     FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip,
 };
 use hf_meta_format::memory::MemoryOptions;
 use hf_meta_format::report::verify::ConfigFile;
-use hf_meta_format::report::{Finding, ReportBuilder};
+use hf_meta_format::report::{Finding, RangeRequest, ReportBuilder, Target};
 
 use super::Inspection;
 use super::locate::Located;
-use super::options::{MemoryArgs, Options};
+use super::options::{Options, set_memory};
 use super::reader::{Failure, Reader};
 
 /// The maximum size of all headers of a call together in bytes.
@@ -36,20 +35,22 @@ pub(crate) struct Call {
     pub(crate) memory: Option<MemoryOptions>,
     /// The formats that the call accepts.
     pub(crate) formats: Formats,
+    pub(crate) target: Target,
+    /// `true` to continue after files that cannot be used.
+    pub(crate) keep_failures: bool,
     /// The total size of the headers so far, in bytes.
     header_bytes: Cell<u64>,
 }
 
 /// The headers of a weight set.
-#[derive(Default)]
 pub(crate) struct SetReads {
+    /// The number of files. 0 if the index cannot be used.
+    pub(crate) files: usize,
     pub(crate) builder: ReportBuilder,
     /// The paths of the shards; empty for a single file.
     pub(crate) shards: Vec<RepoPath>,
-    /// The files that could not be read, sorted by path. Empty unless failures are kept.
+    /// The files that could not be used, sorted by path. Empty unless failures are kept.
     pub(crate) failures: Vec<(RepoPath, Problem)>,
-    /// `true` if the configuration could change the count of a tensor.
-    pub(crate) needs_config: bool,
 }
 
 /// The reason why a file cannot be used.
@@ -72,134 +73,116 @@ impl Call {
         let mut options: Options =
             serde_json::from_str(options).map_err(|error| invalid(&error.to_string()))?;
         let formats = match &options.weights {
-            Some(name) => Formats::built_in()
-                .only(name)
-                .ok_or_else(|| invalid(&format!("unknown format `{}`", clip(name))))?,
-            None => Formats::built_in().clone(),
+            Some(name) => Formats::built_in().only(name),
+            None => Some(Formats::built_in().clone()),
         };
-        let memory = options.memory.as_ref().map(MemoryArgs::options).transpose();
-        let memory = memory.map_err(|name| invalid(&format!("`{name}` is invalid")))?;
-        // A pipeline needs the memory of all its components.
+        let formats = formats.ok_or_else(|| invalid("the format is unknown"))?;
+        let mut memory = options.memory.as_ref().map(|_| MemoryOptions::default());
+        for (name, value) in options.memory.iter().flatten() {
+            let set = memory.as_mut().and_then(|memory| set_memory(memory, name, value));
+            set.ok_or_else(|| invalid(&format!("`{}` is invalid", clip(name))))?;
+        }
         options.other_sets |= memory.is_some();
-        Ok(Self { reader, options, memory, formats, header_bytes: Cell::default() })
+        let target = Target::from_path(&formats, options.path.take());
+        let (keep_failures, header_bytes) = Default::default();
+        Ok(Self { reader, options, memory, formats, target, keep_failures, header_bytes })
     }
 
     /// Reads all headers of the selected weights and counts them.
     pub(crate) async fn inspect(self) -> Result<Inspection, Failure> {
         let located = self.locate()?;
-        let SetReads { builder, needs_config, .. } =
-            self.read_set(&located, self.options.keep_headers).await?;
-        let Located { path, layout, .. } = located;
-        if needs_config {
-            self.reader.load_layouts().await?;
+        // Headers of GGUF files describe the cache.
+        let format = self.formats.find_or_safetensors(&located.path).name();
+        if format == "gguf" {
+            self.reader.load_tables().await?;
         }
-        let mut config = if needs_config || self.memory.is_some() && !builder.describes_cache() {
-            self.read_config(&path).await?
-        } else {
-            ConfigFile::default()
-        };
+        let builder = self.read_set(&located).await?.builder;
+        let Located { path, layout, .. } = located;
+        let mut config = ConfigFile::default();
+        if builder.needs_config() || self.memory.is_some() && !builder.describes_cache() {
+            config = self.read_config(&path).await?;
+        }
         let other = builder.other_config_file(&config.configs);
         self.add_other_config(&path, other, &mut config).await?;
-        let filepaths = builder.filepaths(&path);
-        let built = builder.finish(&config.configs);
-        let mut report =
-            built.report(filepaths).map_err(|error| self.failure(&path, Problem::Index(error)))?;
-        let cache = built.cache(config.json.as_deref(), &self.memory.unwrap_or_default());
-        report.layout = cache.clone().ok().map(Box::new);
-        report.findings.extend(config.finding.into_iter().chain(self.findings()));
-        report.format = self.formats.find_or_safetensors(&path).name();
+        let failed = |error| self.failure(&path, Problem::Index(error));
+        let (built, mut report, cache) =
+            config.count(builder, &path, self.memory).map_err(failed)?;
+        report.findings.extend(self.findings());
+        report.format = format;
         report.source.clone_from(&self.options.source);
         report.commit.clone_from(&self.options.commit);
-        report.plan = self.options.plan();
+        report.plan = self.options.plan;
         self.add_memory(&path, &mut report, cache, layout.as_ref()).await?;
         report.add_other_sets(layout.map(|layout| layout.sets));
-        let weights =
-            self.options.keep_headers.then(|| built.into_weights(path.clone(), report.clone()));
-        let weights =
-            weights.transpose().map_err(|error| self.failure(&path, Problem::Index(error)))?;
-        Ok(Inspection { report, weights })
+        let keep = self.options.keep_headers;
+        let weights = keep.then(|| built.into_weights(path.clone(), report.clone())).transpose();
+        Ok(Inspection { weights: weights.map_err(failed)?, report })
     }
 
-    /// Reads all headers of a set. The first failure is the result.
-    pub(crate) async fn read_set(
-        &self,
-        located: &Located,
-        keep_headers: bool,
-    ) -> Result<SetReads, Failure> {
+    /// Reads all headers of a set. The first failure is the result, unless failures are kept.
+    pub(crate) async fn read_set(&self, located: &Located) -> Result<SetReads, Failure> {
         let path = &located.path;
-        let read = self.read_headers(located, keep_headers, false).await;
-        let mut reads = read.map_err(|problem| self.failure(path, problem))?;
-        match reads.failures.pop() {
-            // The index lists the shard, so it is missing.
-            Some((path, Problem::Read(failure)))
-                if failure.is("fileNotFound") && !reads.shards.is_empty() =>
-            {
-                let message = format!("shard `{}/{path}` not found", self.options.repo);
-                Err(self.reader.failure("missingShards", &message, None))
+        let (requests, mut builder) = match self.requests(located).await {
+            Ok(requests) => requests,
+            Err(problem @ Problem::Index(_)) if self.keep_failures => {
+                let builder = ReportBuilder::new_sharded(path, None, true);
+                let failures = vec![(path.clone(), problem)];
+                return Ok(SetReads { files: 0, builder, shards: Vec::new(), failures });
             }
-            Some((path, problem)) => Err(self.failure(&path, problem)),
-            None => Ok(reads),
-        }
-    }
-
-    /// Reads the headers of a set. Continues after failures if `keep_failures` is true.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the index cannot be used.
-    pub(crate) async fn read_headers(
-        &self,
-        Located { path, shards, .. }: &Located,
-        keep_headers: bool,
-        keep_failures: bool,
-    ) -> Result<SetReads, Problem> {
-        let plan = self.options.plan();
-        let (requests, builder) = if let Some(shards) = shards {
-            let requests =
-                plan.shards_without_index(&self.formats, shards).map_err(Problem::Index)?;
-            (requests, ReportBuilder::new_sharded(path, None, keep_headers))
-        } else if path.is_index() {
-            let json =
-                self.reader.load(path.as_str(), SafetensorsIndexJson::DEFAULT_LIMIT).await?.bytes();
-            let extension = Formats::built_in().find_or_safetensors(path).extension();
-            let mut reader = IndexReader::with_extension(extension);
-            let index =
-                reader.feed(&json).and_then(|()| reader.finish()).map_err(Problem::Index)?;
-            (plan.shards(&index), ReportBuilder::new_sharded(path, Some(index), keep_headers))
-        } else {
-            let first = plan.first_range(&self.formats, path);
-            (vec![(path.clone(), first)], ReportBuilder::new_single(keep_headers))
+            Err(problem) => return Err(self.failure(path, problem)),
         };
-        let is_single = shards.is_none() && !path.is_index();
+        let is_single = located.shards.is_none() && !path.is_index();
         let file = |shard: &RepoPath| if is_single { shard.clone() } else { path.sibling(shard) };
         let names = requests.iter().filter(|_| !is_single);
         let shards = names.map(|(shard, _)| file(shard)).collect();
-        let mut set = SetReads { builder, shards, ..SetReads::default() };
         self.header_bytes.set(0);
-        let (total, mut done) = (requests.len(), 0);
-        let reads = requests.into_iter().map(|(shard, first)| async {
-            let read = self.read_header(&file(&shard), first).await;
-            (shard, read)
+        let (files, mut done, mut failures) = (requests.len(), 0, Vec::new());
+        let reads = requests.into_iter().map(|(shard, first)| async move {
+            (shard.clone(), self.read_header(&file(&shard), first).await)
         });
         let mut reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_SHARDS);
         while let Some((shard, read)) = reads.next().await {
             match read {
                 Ok(header) => {
-                    set.needs_config |= needs_config(&header);
-                    set.builder.add(shard, header);
+                    builder.add(shard, header);
                     done += 1;
-                    self.reader.progress(done, total);
+                    self.reader.progress(done, files);
                 }
-                Err(problem) => {
-                    set.failures.push((file(&shard), problem));
-                    if !keep_failures {
-                        break;
-                    }
+                Err(problem) if self.keep_failures => failures.push((file(&shard), problem)),
+                // The index lists the shard, so it is missing.
+                Err(Problem::Read(failure)) if !is_single && failure.is("fileNotFound") => {
+                    let path = format!("{}/{}", self.options.repo, file(&shard));
+                    let message = format!("shard `{path}` not found");
+                    return Err(self.reader.failure("missingShards", &message, None));
                 }
+                Err(problem) => return Err(self.failure(&file(&shard), problem)),
             }
         }
-        set.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(set)
+        failures.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(SetReads { files, builder, shards, failures })
+    }
+
+    /// Reads the index of a set, if it has one. Returns the first ranges of its files, and the builder of its report.
+    async fn requests(
+        &self,
+        Located { path, shards, .. }: &Located,
+    ) -> Result<(Vec<RangeRequest>, ReportBuilder), Problem> {
+        let (plan, keep_headers) = (self.options.plan, self.options.keep_headers);
+        if let Some(shards) = shards {
+            let requests = plan.shards_without_index(&self.formats, shards);
+            let builder = ReportBuilder::new_sharded(path, None, keep_headers);
+            return Ok((requests.map_err(Problem::Index)?, builder));
+        }
+        if !path.is_index() {
+            let first = plan.first_range(&self.formats, path);
+            return Ok((vec![(path.clone(), first)], ReportBuilder::new_single(keep_headers)));
+        }
+        let read = self.reader.load(path.as_str(), SafetensorsIndexJson::DEFAULT_LIMIT).await?;
+        let extension = Formats::built_in().find_or_safetensors(path).extension();
+        let mut reader = IndexReader::with_extension(extension);
+        let index = reader.feed(&read.bytes()).and_then(|()| reader.finish());
+        let index = index.map_err(Problem::Index)?;
+        Ok((plan.shards(&index), ReportBuilder::new_sharded(path, Some(index), keep_headers)))
     }
 
     /// Reads and checks the header of a file, starting with the range `first`.
@@ -208,52 +191,42 @@ impl Call {
             self.formats.find_or_safetensors(path).parser(path, self.options.max_header_bytes);
         let (mut range, mut size) = (first, None);
         loop {
-            self.reserve(path, &range)?;
+            // The bytes are reserved before they are read.
+            let length = range.end.saturating_sub(range.start);
+            self.header_bytes.set(self.header_bytes.get().saturating_add(length));
+            if self.header_bytes.get() > MAX_HEADERS_BYTES {
+                let problem = "exceeds the limit of all headers together";
+                return Err(self.fail("tooLarge", path, problem).into());
+            }
             let part = self.reader.read(path.as_str(), range.start, range.end).await?;
-            let changed = size.is_some() && size != part.size();
-            size = part.size();
-            if changed {
+            if size.is_some() && size != part.size() {
                 return Err(self.fail("changed", path, "changed while being read").into());
             }
+            size = part.size();
             match parser.advance(range.start, part.bytes(), size).map_err(Problem::Header)? {
                 Step::Read(next) => range = next,
                 Step::Done(header) => {
-                    size.map_or(Ok(()), |size| header.check_file_size(size))
-                        .map_err(Problem::Header)?;
-                    return Ok(header);
+                    let checked = size.map_or(Ok(()), |size| header.check_file_size(size));
+                    return checked.map(|()| header).map_err(Problem::Header);
                 }
             }
         }
     }
 
-    /// Reserves bytes of the limit for all headers before they are read.
-    fn reserve(&self, path: &RepoPath, range: &Range<u64>) -> Result<(), Failure> {
-        let total = self.header_bytes.get().saturating_add(range.end.saturating_sub(range.start));
-        self.header_bytes.set(total);
-        let problem = "exceeds the limit of all headers together";
-        (total <= MAX_HEADERS_BYTES)
-            .then_some(())
-            .ok_or_else(|| self.fail("tooLarge", path, problem))
-    }
-
     /// Reads the configuration next to the weights, or else at the root. An unusable one must not hide the counts of
     /// the headers.
     pub(crate) async fn read_config(&self, weights: &RepoPath) -> Result<ConfigFile, Failure> {
+        self.reader.load_tables().await?;
         let root = RepoPath::new_unchecked(CONFIG);
-        let next = weights.sibling(&root);
-        let is_of_root = !self.options.has_file(&next);
-        let path = if is_of_root { root } else { next };
-        if !self.options.has_file(&path) {
-            return Ok(ConfigFile::default());
-        }
-        let config = match self.load_config(&path).await? {
+        let paths = [weights.sibling(&root), root];
+        let path = paths.iter().find(|path| self.options.has_file(path));
+        let Some(path) = path else { return Ok(ConfigFile::default()) };
+        let limit = Configs::DEFAULT_LIMIT;
+        let config = match self.load_config(path).await? {
             Some(json) => ConfigFile::from_json(json),
-            None => ConfigFile::ignored(format!(
-                "the file exceeds the limit of {} bytes",
-                Configs::DEFAULT_LIMIT
-            )),
+            None => ConfigFile::ignored(format!("the file exceeds the limit of {limit} bytes")),
         };
-        Ok(ConfigFile { is_of_root, ..config })
+        Ok(ConfigFile { is_of_root: *path != paths[0], ..config })
     }
 
     /// Reads the other file that may describe the quantization, the experts or the adapter.
@@ -265,12 +238,10 @@ impl Call {
     ) -> Result<(), Failure> {
         let Some(name) = name else { return Ok(()) };
         let path = weights.sibling(&RepoPath::new_unchecked(name));
-        let json = if self.options.has_file(&path) { self.load_config(&path).await? } else { None };
-        if let Some(json) = json
-            && let Err(error) = config.configs.add_file(name, &json)
+        if self.options.has_file(&path)
+            && let Some(json) = self.load_config(&path).await?
         {
-            let (file, reason) = (name.to_owned(), error.to_string());
-            config.finding.get_or_insert(Finding::UnusableConfig { file, reason });
+            config.add_file(name, &json);
         }
         Ok(())
     }
@@ -286,14 +257,7 @@ impl Call {
     /// Returns the findings about the source.
     pub(crate) fn findings(&self) -> impl Iterator<Item = Finding> {
         let renamed = self.options.renamed.clone().map(|repo| Finding::Renamed { repo });
-        renamed.into_iter().chain(self.single_shard())
-    }
-
-    /// Returns the finding for one shard of a model.
-    pub(crate) fn single_shard(&self) -> Option<Finding> {
-        let path = self.options.path.as_ref()?;
-        let (number, total) = shard_number(path).filter(|(_, total)| *total > 1)?;
-        Some(Finding::SingleShard { file: clip(path.as_str()), number, total })
+        renamed.into_iter().chain(self.target.single_shard())
     }
 
     /// Returns the failure of a file.
@@ -304,22 +268,22 @@ impl Call {
 
     /// Returns the failure of a call that cannot use a file.
     pub(crate) fn failure(&self, path: &RepoPath, problem: Problem) -> Failure {
-        let format = self.formats.find_or_safetensors(path).title();
-        let (code, text) = match problem {
+        let title = self.formats.find_or_safetensors(path).title();
+        let (code, kind, error) = match problem {
             Problem::Read(failure) => return failure,
-            Problem::Index(error) => {
-                ("malformedIndex", format!("is not a valid shard index: {}", chain(&error)))
+            Problem::Index(error) if error.kind != HeaderErrorKind::CountOverflow => {
+                ("malformedIndex", "shard index".to_owned(), error)
             }
-            Problem::Header(error) => {
+            Problem::Header(error) | Problem::Index(error) => {
                 let code = match error.kind {
                     HeaderErrorKind::NotACheckpoint => "noWeights",
-                    HeaderErrorKind::TooLarge if format == "PyTorch" => "tooLarge",
+                    HeaderErrorKind::TooLarge if title == "PyTorch" => "tooLarge",
                     _ => "malformedHeader",
                 };
-                (code, format!("is not a valid {format} file: {}", chain(&error)))
+                (code, format!("{title} file"), error)
             }
         };
-        self.fail(code, path, &text)
+        self.fail(code, path, &format!("is not a valid {kind}: {}", chain(&error)))
     }
 }
 

@@ -74,6 +74,14 @@ test("verification", async () => {
   await compare(hub, hub.repos, ["verify", "--all"], { allSets: true }, verify);
   await compare(written, written.repos, ["verify"], {}, verify);
 });
+test("adapters and their base models", async () => {
+  const adapters = written.repos.filter((repo) => repo.startsWith("adapters/"));
+  for (const base of ["bases/lora", "bases/lora-bert", "bases/diffusers-unet"]) {
+    await compare(written, adapters, ["verify", "--base", base], { base }, verify);
+  }
+  const kinds = async (base) => (await verify("adapters/lora", { hubUrl: written.hubUrl, base })).findings.map(({ kind }) => kind);
+  assert.deepEqual([(await kinds("bases/lora")).includes("missingBase"), (await kinds("bases/lora-bert")).includes("missingBase")], [false, true]);
+});
 test("files of GGUF and PyTorch by their path", async () => {
   const files = async (hub, repo, path) => {
     const names = (await readdir(path)).filter((name) => /\.(gguf|bin|pt)$/.test(name));
@@ -97,7 +105,7 @@ test("quantizations, folders and revisions", async () => {
   await compare(hub, PATHS, ["verify"], { revision: "main" }, verify);
 });
 test("missing repositories and revisions", () => compare(hub, ["org/none", "gpt2@none", "a//b"], [], {}));
-/** A Python with the module of this commit. The nightly run sets it, because the module takes minutes to build. */
+/** A Python with the module of this commit. `.ci/npm` sets it. */
 const python = process.env.HF_META_PYTHON;
 test("Python", { skip: !python && "HF_META_PYTHON is not set: Python was not compared" }, async () => {
   const script = `
@@ -107,10 +115,12 @@ for repo in sys.argv[1:]:
         print(hf_meta.inspect(repo, headers=True, cache=False).to_json())
     except hf_meta.HfMetaError as error:
         print('{"error":"%s"}' % error.code)`;
-  const env = { ...process.env, HF_ENDPOINT: hub.hubUrl, HF_TOKEN: "" };
-  const { stdout } = await promisify(execFile)(python, ["-c", script, ...hub.repos], { env, maxBuffer: 1 << 30 });
-  const expected = stdout.trim().split("\n").map((line) => JSON.parse(line));
-  await check(hub.hubUrl, hub.repos, expected, {}, inspect);
+  for (const { hubUrl, repos } of [hub, written]) {
+    const env = { ...process.env, HF_ENDPOINT: hubUrl, HF_TOKEN: "" };
+    const { stdout } = await promisify(execFile)(python, ["-c", script, ...repos], { env, maxBuffer: 1 << 30 });
+    const expected = stdout.trim().split("\n").map((line) => JSON.parse(line));
+    await check(hubUrl, repos, expected, {}, inspect);
+  }
 });
 test("differences", async () => {
   const pairs = [["bigscience/bloom-560m", "bigscience/bloom-3b"], ["roberta-base", "roberta-large"], ["gpt2", "gpt2"]];

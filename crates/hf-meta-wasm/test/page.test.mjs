@@ -13,7 +13,7 @@ const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/cs
 const EXPOSED = "X-Repo-Commit,X-Error-Code,X-Error-Message,Link,Content-Range,RateLimit,Retry-After";
 /** A folder for pictures of all pages. */
 const screenshots = process.env.SCREENSHOTS;
-const VARIANTS = [[1280, "light"], [320, "dark"], ...(screenshots ? [[1280, "dark"], [390, "light"]] : [])];
+const VARIANTS = [[1280, "light"], [320, "dark"], ...(screenshots ? [[1280, "dark"], [390, "light"], [390, "dark"], [320, "light"]] : [])];
 let hub;
 let files;
 let cors;
@@ -87,6 +87,7 @@ test("Chromium has the documents of the command", { timeout: 300_000 }, async ()
 const PAGES = {
   sharded: ["bigscience/bloom", "176B parameters"],
   single: ["gpt2", "137M parameters"],
+  quantized: ["unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "8.03B parameters"],
   moe: ["openai/gpt-oss-20b", "20.9B parameters"],
   gguf: ["example/Llama-3.2-1B-GGUF:Q4_K_M", "parameters"],
   choice: ["example/Tiny-GGUF", "severalSets"],

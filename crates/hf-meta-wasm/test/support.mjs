@@ -43,28 +43,33 @@ export function sorted(document) {
 /** The sizes of elements in bytes. */
 const SIZES = { BOOL: 1, U8: 1, I8: 1, U16: 2, I16: 2, F16: 2, BF16: 2, U32: 4, I32: 4, F32: 4, U64: 8, I64: 8, F64: 8, F4: 0.5, C64: 8 };
 
+/** Writes a repository whose weights are a table of tensors. */
+async function writeRepo(repo, weights, { tensors = [], metadata, files = {} }) {
+  const header = metadata ? { __metadata__: metadata } : {};
+  let end = 0;
+  for (const { name, dtype, shape } of tensors) {
+    const bytes = shape.reduce((product, side) => product * side, SIZES[dtype] ?? 1);
+    header[name] = { dtype, shape, data_offsets: [end, (end += bytes)] };
+  }
+  const json = Buffer.from(JSON.stringify(header));
+  const prefix = Buffer.alloc(8);
+  prefix.writeBigUInt64LE(BigInt(json.length));
+  await mkdir(repo, { recursive: true });
+  await writeFile(`${repo}/${weights}.safetensors`, Buffer.concat([prefix, json]));
+  await writeFile(`${repo}/hub.json`, JSON.stringify({ sizes: { [`${weights}.safetensors`]: 8 + json.length + end } }));
+  for (const [file, content] of Object.entries(files)) await writeFile(`${repo}/${file}`, JSON.stringify(content));
+}
+
 /** Writes the fixtures that are tables of tensors, and the files of PyTorch, as repositories. Returns their folder. */
 export async function writeRepos() {
   const folder = await mkdtemp(join(tmpdir(), "hf-meta-"));
   for (const kind of ["quantized", "moe", "adapters"]) {
-    for (const name of await readdir(`${root}/fixtures/${kind}`)) {
-      const { tensors = [], metadata, config, files = {} } = JSON.parse(await readFile(`${root}/fixtures/${kind}/${name}`, "utf8"));
-      const header = metadata ? { __metadata__: metadata } : {};
-      let end = 0;
-      for (const { name, dtype, shape } of tensors) {
-        const bytes = shape.reduce((product, side) => product * side, SIZES[dtype] ?? 1);
-        header[name] = { dtype, shape, data_offsets: [end, (end += bytes)] };
-      }
-      const json = Buffer.from(JSON.stringify(header));
-      const prefix = Buffer.alloc(8);
-      prefix.writeBigUInt64LE(BigInt(json.length));
-      const [weights, settings] = kind === "adapters" ? ["adapter_model", "adapter_config"] : ["model", "config"];
-      const repo = `${folder}/${kind}/${name.replace(/\.json$/, "")}`;
-      await mkdir(repo, { recursive: true });
-      await writeFile(`${repo}/${weights}.safetensors`, Buffer.concat([prefix, json]));
-      await writeFile(`${repo}/hub.json`, JSON.stringify({ sizes: { [`${weights}.safetensors`]: 8 + json.length + end } }));
-      if (config) await writeFile(`${repo}/${settings}.json`, JSON.stringify(config));
-      for (const [file, content] of Object.entries(files)) await writeFile(`${repo}/${file}`, JSON.stringify(content));
+    for (const file of await readdir(`${root}/fixtures/${kind}`)) {
+      const { base, config, files, ...fixture } = JSON.parse(await readFile(`${root}/fixtures/${kind}/${file}`, "utf8"));
+      const name = file.replace(/\.json$/, "");
+      const [weights, settings] = kind === "adapters" ? ["adapter_model", "adapter_config.json"] : ["model", "config.json"];
+      await writeRepo(`${folder}/${kind}/${name}`, weights, { ...fixture, files: { ...(config && { [settings]: config }), ...files } });
+      if (base) await writeRepo(`${folder}/bases/${name}`, "model", { tensors: Object.entries(base).map(([name, shape]) => ({ name, dtype: "F32", shape })) });
     }
   }
   await cp(`${root}/fixtures/pytorch`, `${folder}/example/pytorch`, { recursive: true });

@@ -154,6 +154,12 @@ impl ReportBuilder {
         self.totals.tensor_bytes
     }
 
+    /// Returns whether `config.json` could affect the count of the headers so far.
+    #[must_use]
+    pub fn needs_config(&self) -> bool {
+        self.counter.needs_config()
+    }
+
     /// Returns whether a header describes the cache of the model, so that `config.json` is not needed for it.
     #[must_use]
     pub fn describes_cache(&self) -> bool {

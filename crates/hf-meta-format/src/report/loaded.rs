@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::verify::{VerifiedSet, VerifyReport, pipeline_components};
-use super::{CountReport, Finding, bounded};
-use crate::formats::weight_sets::{Layout, WeightSet};
+use super::{CountReport, Finding, Target, bounded};
+use crate::formats::weight_sets::{IncompleteShards, Layout, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent, MemoryOptions};
 
@@ -20,14 +20,21 @@ pub struct Verification<'a> {
     components: Vec<RepoPath>,
     /// The sets that a loader loads.
     loaded: Vec<&'a WeightSet>,
+    target: &'a Target,
     findings: Vec<Finding>,
 }
 
 impl<'a> Verification<'a> {
-    /// Creates a verification of the sets that a loader of the main set loads.
+    /// Creates a verification of the sets that a loader of the main set loads, which the report has unless it is empty.
     #[must_use]
-    pub fn new(layout: &'a Layout, main: Option<&'a WeightSet>) -> Self {
-        Self { layout, main, components: Vec::new(), loaded: Vec::new(), findings: Vec::new() }
+    pub fn new(layout: &'a Layout, report: &VerifyReport, target: &'a Target) -> Self {
+        let main = match report.sets.first() {
+            // A caller who selects one set wants that set.
+            Some(read) => layout.find(&read.path).filter(|_| target.is_folder()),
+            None => layout.main(),
+        };
+        let (components, loaded, findings) = Default::default();
+        Self { layout, main, components, loaded, target, findings }
     }
 
     /// Returns the file that lists the components of a pipeline.
@@ -59,13 +66,10 @@ impl<'a> Verification<'a> {
         })));
     }
 
-    /// Returns the sets to verify that the report lacks: those that are loaded, and the `others`.
+    /// Returns the sets to verify that the report lacks: the ones that are loaded, and with `all` every set of a folder.
     #[must_use]
-    pub fn missing_sets(
-        &mut self,
-        report: &VerifyReport,
-        others: &'a [WeightSet],
-    ) -> Vec<&'a WeightSet> {
+    pub fn missing_sets(&mut self, report: &VerifyReport, all: bool) -> Vec<&'a WeightSet> {
+        let others = if all && self.target.is_folder() { &self.layout.sets[..] } else { &[] };
         let loaded = |main| self.layout.loaded_with(main, &self.components);
         self.loaded = self.main.map_or_else(Vec::new, loaded);
         self.loaded.truncate(MAX_SETS);
@@ -76,8 +80,9 @@ impl<'a> Verification<'a> {
         sets
     }
 
-    /// Adds the findings about the repository, and the sets that were not verified if they are `wanted`.
-    pub fn finish(self, report: &mut VerifyReport, wanted: bool) {
+    /// Adds the findings about the repository, and the sets that were not verified, unless one file was selected.
+    pub fn finish(self, report: &mut VerifyReport) {
+        let wanted = matches!(self.target, Target::Folder(_) | Target::Quantization(_));
         let verified: HashSet<_> = report.sets.iter().map(|set| &set.path).collect();
         let unchecked = self.layout.sets.iter().filter(|set| !verified.contains(&set.path));
         report.unchecked = wanted.then(|| unchecked.cloned().collect());
@@ -91,9 +96,15 @@ impl<'a> Verification<'a> {
 }
 
 impl VerifyReport {
-    /// Creates the result of a set that could not be found or read.
+    /// Creates the result of a set that could not be read. `finding` is the reason, unless shards are missing.
     #[must_use]
-    pub fn unreadable(set: &WeightSet, finding: Finding) -> Self {
+    pub fn unreadable(set: &WeightSet, mut finding: Finding) -> Self {
+        if set.is_without_index()
+            && let Err(IncompleteShards { total, .. }) = set.shards()
+        {
+            let (shards, total) = (clip(set.path.as_str()), total.into());
+            finding = Finding::IncompleteShards { shards, total, found: set.files as u64 };
+        }
         let set = VerifiedSet::new(set.path.clone(), set.files, vec![finding]);
         Self { sets: vec![set], ..Self::default() }
     }

@@ -28,7 +28,7 @@ pub use finding::{Finding, Severity};
 
 pub use builder::{BuiltReport, ReportBuilder};
 pub use finding::bounded;
-pub use plan::{Plan, RangeRequest};
+pub use plan::{Plan, RangeRequest, Target};
 
 use crate::CommitSha;
 use crate::count::{CountBreakdown, ParameterCount};

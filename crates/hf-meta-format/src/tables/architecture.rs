@@ -18,7 +18,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -26,28 +26,30 @@ use thiserror::Error;
 
 use crate::base::json_object::{JsonObject, number, read};
 
-/// The tables that every program contains.
-const TABLES: [&str; 2] = [include_str!("architectures.txt"), include_str!("vllm.txt")];
-
 /// The lines of a table without kind and names, by kind and name. They are parsed when they are looked up.
 ///
 /// A line is `kind names <base name=value …`. A definition of the base applies if the line has none.
 type Lines = HashMap<(&'static str, &'static str), &'static str>;
 
-static LINES: LazyLock<Lines> = LazyLock::new(|| lines(&TABLES));
+static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// The lines of the layouts. A program without the feature `layouts` may add them.
-static LAYOUTS: OnceLock<Lines> = OnceLock::new();
-
-/// Adds the tables of layouts, which most models do not need, to a program that was built without them.
-pub fn add_layouts(tables: String) {
-    LAYOUTS.get_or_init(|| lines(&[tables.leak()]));
+/// Adds the tables to a program that was built without the feature `tables`: the contents of all files of
+/// `src/tables`. Without them, only safetensors headers that need no configuration are counted right.
+pub fn add_tables(tables: String) {
+    LINES.get_or_init(|| lines(&[tables.leak()]));
 }
 
-fn layouts() -> Option<&'static Lines> {
-    #[cfg(feature = "layouts")]
-    LAYOUTS.get_or_init(|| lines(&[include_str!("layouts.txt"), include_str!("gguf_layouts.txt")]));
-    LAYOUTS.get()
+fn all_lines() -> Option<&'static Lines> {
+    #[cfg(feature = "tables")]
+    LINES.get_or_init(|| {
+        lines(&[
+            include_str!("architectures.txt"),
+            include_str!("vllm.txt"),
+            include_str!("layouts.txt"),
+            include_str!("gguf_layouts.txt"),
+        ])
+    });
+    LINES.get()
 }
 
 fn lines(tables: &[&'static str]) -> Lines {
@@ -63,8 +65,7 @@ fn lines(tables: &[&'static str]) -> Lines {
 
 /// Returns the line of a kind for a name, without both.
 pub(crate) fn text_of(kind: &str, name: &str) -> Option<&'static str> {
-    let key = (kind, name);
-    LINES.get(&key).or_else(|| layouts()?.get(&key)).copied()
+    all_lines()?.get(&(kind, name)).copied()
 }
 
 /// Returns the keys of a number, in order of precedence.
@@ -530,7 +531,8 @@ mod tests {
             "state",
         ];
 
-        let lines = TABLES.iter().flat_map(|table| table.lines());
+        let tables = [include_str!("architectures.txt"), include_str!("vllm.txt")];
+        let lines = tables.iter().flat_map(|table| table.lines());
         let lines = lines.filter(|line| !line.starts_with('#'));
         let mut known = HashSet::new();
         for line in lines.filter(|line| !line.starts_with("keys ") && !line.starts_with("layout "))

@@ -5,7 +5,7 @@ mod name;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use self::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
@@ -17,7 +17,7 @@ pub use self::name::{is_shard_pattern, shard_number};
 pub(crate) use crate::formats::NumberedName;
 
 /// A file in a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ListedFile {
     /// The path in the repository or folder.
     pub path: RepoPath,

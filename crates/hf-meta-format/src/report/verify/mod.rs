@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::weight_set::{ConfigFile, SetCheck, is_other_content};
+pub use self::weight_set::{ConfigFile, CountedReport, SetCheck};
 use crate::CommitSha;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
-use crate::formats::{RepoPath, clip};
+use crate::formats::{HeaderErrorKind, RepoPath, clip};
 use crate::report::rules::ConfigCheck;
 use crate::report::{Adapter, FetchStats, Finding, Severity, Weights, bounded};
 
@@ -107,8 +107,12 @@ impl VerifyReport {
         found.into_iter().flatten().for_each(|finding| self.push(finding));
     }
 
-    /// Adds the result of other sets.
+    /// Adds the result of other sets. After the first one, content that is not a model, such as an importance matrix or a
+    /// control vector, is left out.
     pub fn add(&mut self, other: Self) {
+        if !self.sets.is_empty() && is_other_content(&other.findings()) {
+            return;
+        }
         self.fetch.weight_bytes = self.fetch.weight_bytes.saturating_add(other.fetch.weight_bytes);
         self.filepaths.extend(other.filepaths);
         self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
@@ -153,6 +157,15 @@ pub fn is_complete(findings: &[Finding]) -> bool {
         matches!(finding, Finding::Unreadable { .. } | Finding::SingleShard { .. })
     };
     !findings.iter().any(is_gap)
+}
+
+/// Returns whether a file is valid but contains no model.
+fn is_other_content(findings: &[Finding]) -> bool {
+    let kind = findings.iter().find_map(|finding| match finding {
+        Finding::MalformedHeader { reason, .. } => Some(reason.kind),
+        _ => None,
+    });
+    kind == Some(HeaderErrorKind::NotAModel)
 }
 
 /// Returns the folders of the components that a diffusers pipeline lists in `model_index.json`. `index` is the path of

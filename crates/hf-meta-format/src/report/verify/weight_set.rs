@@ -9,12 +9,12 @@ use crate::base::json_object::standard_json;
 use crate::base::model_config::ModelConfig;
 use crate::count::{Configs, Embedding, NamePatterns};
 use crate::formats::gguf::Gguf;
-use crate::formats::{
-    Format, Formats, HeaderErrorKind, Headers, RepoPath, TensorInfo, all_tensors, clip,
-};
+use crate::formats::safetensors::IndexError;
+use crate::formats::{Format, Formats, Headers, RepoPath, TensorInfo, all_tensors, clip};
+use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 use crate::report::index_check::check_count;
 use crate::report::rules::{self, ConfigCheck};
-use crate::report::{BuiltReport, FetchStats, Finding, ReportBuilder, bounded};
+use crate::report::{BuiltReport, CountReport, FetchStats, Finding, ReportBuilder, bounded};
 
 /// The name of the configuration file.
 const CONFIG: &str = "config.json";
@@ -53,7 +53,39 @@ impl ConfigFile {
         let finding = Finding::UnusableConfig { file, reason };
         Self { finding: Some(finding), ..Self::default() }
     }
+
+    /// Adds the other file that may describe the quantization, the experts or the adapter. An unusable one is a finding.
+    pub fn add_file(&mut self, name: &str, json: &[u8]) {
+        if let Err(error) = self.configs.add_file(name, json) {
+            let (file, reason) = (name.to_owned(), error.to_string());
+            self.finding.get_or_insert(Finding::UnusableConfig { file, reason });
+        }
+    }
+
+    /// Counts the headers of the weights at `path`. The caller adds what depends on how they were read. Also returns the
+    /// cache of the model, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error under the conditions of [`BuiltReport::report`].
+    pub fn count(
+        self,
+        builder: ReportBuilder,
+        path: &RepoPath,
+        memory: Option<MemoryOptions>,
+    ) -> Result<CountedReport, IndexError> {
+        let filepaths = builder.filepaths(path);
+        let built = builder.finish(&self.configs);
+        let mut report = built.report(filepaths)?;
+        let cache = built.cache(self.json.as_deref(), &memory.unwrap_or_default());
+        report.layout = cache.clone().ok().map(Box::new);
+        report.findings.extend(self.finding);
+        Ok((built, report, cache))
+    }
 }
+
+/// The counts of a weight set, and the cache of its model, if it is known.
+pub type CountedReport = (BuiltReport, CountReport, Result<CacheLayout, CacheError>);
 
 /// A weight set whose headers have been read, as far as that was possible.
 #[derive(Debug)]
@@ -68,13 +100,15 @@ pub struct SetCheck {
 
 impl SetCheck {
     /// Compares the index, or the names of the shards, with the headers. `failures` are the findings about unreadable
-    /// headers. `is_whole` is false if only one shard of several was to be read.
+    /// headers, and `unindexed` the shards that the index does not list. `is_whole` is false if only one shard of several
+    /// was to be read.
     #[must_use]
     pub fn new(
         path: RepoPath,
         files: usize,
         assembly: ReportBuilder,
         shards: &[RepoPath],
+        unindexed: &[RepoPath],
         failures: Vec<Finding>,
         is_whole: bool,
     ) -> Self {
@@ -86,6 +120,8 @@ impl SetCheck {
         let mut set = VerifiedSet::new(path, files, failures);
         set.findings.extend(assembly.index_findings());
         set.findings.extend(check_shard_numbers(shards));
+        let unindexed = unindexed.iter().map(|shard| clip(shard.as_str()));
+        set.findings.extend(bounded(unindexed.map(|shard| Finding::UnindexedShard { shard })));
         Self { set, needs_config, is_complete, assembly }
     }
 
@@ -194,16 +230,6 @@ impl SetCheck {
         let is_other = |finding: &Finding| matches!(finding, Finding::UnindexedTensor { .. });
         self.is_complete && is_valid(&self.set.findings) && !self.set.findings.iter().any(is_other)
     }
-}
-
-/// Returns whether a file is valid but contains no model.
-#[must_use]
-pub fn is_other_content(findings: &[Finding]) -> bool {
-    let kind = findings.iter().find_map(|finding| match finding {
-        Finding::MalformedHeader { reason, .. } => Some(reason.kind),
-        _ => None,
-    });
-    kind == Some(HeaderErrorKind::NotAModel)
 }
 
 /// Compares `tie_word_embeddings` in `config.json` with the tensors of all files, and adds a finding about the output
