@@ -45,6 +45,12 @@ impl<'a> JsonObject<'a> {
     }
 }
 
+/// Parses the JSON text of a file. All JSON is parsed as text, because the code of a second kind of input is not small.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
+    let text = str::from_utf8(json).map_err(serde::de::Error::custom)?;
+    serde_json::from_str(text)
+}
+
 /// Parses a value if it is a `T`.
 pub(crate) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::Configs;
 use super::module::product;
-use crate::base::json_object::JsonObject;
+use crate::base::json_object::{JsonObject, parse};
 use crate::tables::layout::ModelLayout;
 
 /// The number of weights of each module, by the layout of the model.
@@ -25,7 +25,7 @@ pub(super) struct ExpectedWeights<'a> {
 impl<'a> ExpectedWeights<'a> {
     /// Returns `None` if the architecture is unknown.
     pub(super) fn new(configs: &'a Configs) -> Option<Self> {
-        let object: JsonObject<'_> = serde_json::from_slice(configs.json.as_deref()?).ok()?;
+        let object: JsonObject<'_> = parse(configs.json.as_deref()?).ok()?;
         let classes: Vec<String> = object.get("architectures").unwrap_or_default();
         let layout = ModelLayout::new(&object.get::<String>("model_type")?, object)?;
         let is_head = |class: &String| class.ends_with(layout.head_class);

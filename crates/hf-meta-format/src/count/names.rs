@@ -10,6 +10,7 @@ use super::module::{Component, container_bits, without_star};
 use super::name_pattern::{NameNumber, NamePattern, name_offset};
 use super::position::{Embedding, ExpertKind, ExpertNumber, ExpertPart, ExpertPosition, Position};
 use super::{Buffer, BufferName};
+use crate::base::sort::sort_by_key;
 use crate::formats::{Dtype, TensorInfo};
 
 static COMPONENTS: LazyLock<ComponentIndex> = LazyLock::new(ComponentIndex::new);
@@ -26,7 +27,7 @@ impl ComponentIndex {
     fn new() -> Self {
         let mut names: Vec<_> = all_names().collect();
         // Sorted so that the longest of several names matches first.
-        names.sort_by_key(|(name, ..)| {
+        sort_by_key(&mut names, |(name, ..)| {
             (!name.is_empty(), usize::MAX - without_star(name).len(), *name)
         });
         names.dedup_by_key(|(name, ..)| *name);

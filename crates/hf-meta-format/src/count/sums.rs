@@ -15,6 +15,7 @@ use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind,
     ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
 };
+use crate::base::sort::sort_by;
 use crate::formats::{TensorInfo, clip};
 
 /// Sums over the classified tensors.
@@ -250,12 +251,12 @@ impl CountSums {
         }
         self.leave_out_copies();
         let mut groups = std::mem::take(&mut self.groups);
-        groups.sort_unstable();
+        sort_by(&mut groups, Ord::cmp);
         for group in groups {
             self.add_to_groups(group);
         }
         let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
-        self.kinds.sort_unstable_by(|one, other| {
+        sort_by(&mut self.kinds, |one, other| {
             (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
         });
         let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::{CacheDtype, CacheError, Engine, MemoryOptions, UnknownName, VllmLayers};
-use crate::base::json_object::{JsonObject, standard_json};
+use crate::base::json_object::{JsonObject, parse, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::base::text::named_enum;
 use crate::formats::clip;
@@ -125,8 +125,7 @@ impl CacheLayout {
     /// Returns an error under the conditions of [`from_config_json`](Self::from_config_json).
     pub fn for_options(json: &[u8], options: &MemoryOptions) -> Result<Self, CacheError> {
         let json = standard_json(json);
-        let config: ModelConfig<'_> =
-            serde_json::from_slice(&json).map_err(|_| CacheError::NotAnObject)?;
+        let config: ModelConfig<'_> = parse(&json).map_err(|_| CacheError::NotAnObject)?;
         let (mut dtype, mut architecture) = (None, None);
         let (mut is_decoder, mut has_fp8_scheme) = (false, false);
         for NestedModel { key, object, .. } in config.text_models() {

@@ -9,6 +9,7 @@ use super::{
     CacheDtype, CacheError, CacheKind, CacheLayout, FormulaError, LayerCache, UnknownName,
     VllmOptions, VllmPlan,
 };
+use crate::base::sort::sort_by_key;
 use crate::base::text::named_enum;
 use crate::formats::RepoPath;
 
@@ -345,7 +346,7 @@ impl Memory {
             QuantizationFit { quantization, path, weight_bytes, total_bytes, fits }
         });
         fit.quantizations = quantizations.collect();
-        fit.quantizations.sort_by_key(|quantization| Reverse(quantization.weight_bytes));
+        sort_by_key(&mut fit.quantizations, |found| Reverse(found.weight_bytes));
     }
 
     /// Returns the sizes over all layers.

@@ -9,6 +9,7 @@ use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, WeightFiles, Weights, bounded,
 };
+use crate::base::sort::sort_by;
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
 use crate::formats::pytorch::{PickleSummary, is_allowed_import};
@@ -213,7 +214,7 @@ impl ReportBuilder {
     #[must_use]
     pub fn finish(mut self, configs: &Configs) -> BuiltReport {
         self.set_configs(configs);
-        self.headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        sort_by(&mut self.headers, |(one, _), (other, _)| one.cmp(other));
         let adapter = self.is_adapter.then(|| Adapter::new(configs.adapter(), &self.headers));
         let overflow = self.overflow.take();
         let counted = overflow.map_or_else(|| take(&mut self.counter).finish(), Err);

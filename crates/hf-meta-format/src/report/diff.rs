@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use serde::Serialize;
 
 use crate::base::ordered::Ordered;
+use crate::base::sort::sort_by;
 use crate::count::name_pattern::{NamePattern, common_name, compare_parts, parts};
 use crate::count::{is_packed_weight, module_of};
 use crate::formats::pytorch::PickleSummary;
@@ -162,7 +163,7 @@ impl Diff {
             ChangeGroup { name: common_name(&names), kinds, changes }
         });
         let mut groups: Vec<_> = groups.collect();
-        groups.sort_by(|a, b| {
+        sort_by(&mut groups, |a, b| {
             let names = || compare_parts(&parts(&a.name), &parts(&b.name));
             a.kinds.cmp(b.kinds).then_with(names)
         });

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{Finding, bounded};
 use crate::base::ordered::Ordered;
+use crate::base::sort::{sort_by, sort_by_key};
 use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount};
 use crate::formats::safetensors::{IndexError, IndexErrorKind, SafetensorsIndexJson};
 use crate::formats::{NameList, RepoPath, clip};
@@ -107,7 +108,7 @@ impl IndexCheck {
         let tensors = tensors.flat_map(|(shard, names)| names.indices().map(move |at| (shard, at)));
         let mut tensors: Vec<OtherTensor> = tensors.collect();
         // The stable sort is fast on sorted runs, which most shards are.
-        tensors.sort_by_key(|&tensor| self.name(tensor));
+        sort_by(&mut tensors, |one, other| self.name(*one).cmp(self.name(*other)));
         tensors
     }
 
@@ -166,7 +167,7 @@ impl IndexCheck {
     fn unindexed_tensors(&self, unindexed: &[SameName<'_>]) -> Vec<Finding> {
         let shard = |tensor: OtherTensor| &self.shards[usize::from(tensor.0)];
         let mut tensors: Vec<_> = unindexed.iter().map(|found| found.tensors[0]).collect();
-        tensors.sort_by_key(|&tensor| shard(tensor));
+        sort_by_key(&mut tensors, |&tensor| shard(tensor));
         bounded(tensors.into_iter().map(|tensor| Finding::UnindexedTensor {
             tensor: clip(self.name(tensor)),
             shard: self.path(shard(tensor)),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::base::sort::{sort_by, sort_by_key};
 use crate::count::name_pattern::{compare_parts, number, parts, ranges};
 use crate::formats::{Dtype, TensorInfo};
 use crate::report::Weights;
@@ -95,7 +96,7 @@ impl Tree {
     pub fn from_tensors<'a>(tensors: impl IntoIterator<Item = (&'a str, TensorInfo)>) -> Self {
         let leaves = tensors.into_iter().map(|(name, tensor)| (parts(name), tensor));
         let mut leaves: Vec<_> = leaves.collect();
-        leaves.sort_unstable_by(|(a, _), (b, _)| compare_parts(a, b));
+        sort_by(&mut leaves, |(a, _), (b, _)| compare_parts(a, b));
         Self { modules: modules(&leaves, 0) }
     }
 }
@@ -139,7 +140,7 @@ fn fold<'a>(siblings: impl Iterator<Item = (&'a str, TreeModule)>) -> Vec<TreeMo
         parts.push(part);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_unstable_by_key(|(_, (first, _))| *first);
+    sort_by_key(&mut groups, |(_, (first, _))| *first);
     let repeat = |((_, module), (_, parts)): ((bool, TreeModule), (usize, Vec<&str>))| {
         let times = parts.len() as u64;
         let repeats = module.repeats.saturating_mul(times);

@@ -2,6 +2,7 @@
 
 use super::pattern::Pattern;
 use super::schemes::{QuantizationConfig, Scheme};
+use crate::base::sort::sort_by_key;
 use crate::count::Embedding;
 use crate::count::UnresolvedReason::{self, AmbiguousScheme, TooComplex};
 
@@ -192,7 +193,7 @@ impl<'a> ModuleSchemes<'_, 'a> {
                 matching.push((precedence, pattern, scheme));
             }
         }
-        matching.sort_by_key(|(precedence, ..)| *precedence);
+        sort_by_key(&mut matching, |(precedence, ..)| *precedence);
         matching.into_iter().map(|(_, pattern, scheme)| (pattern, scheme)).collect()
     }
 }

@@ -8,7 +8,7 @@ mod sides;
 use serde::Deserialize;
 
 use super::experts::ExpertConfigs;
-use crate::base::json_object::{JsonObject, standard_json};
+use crate::base::json_object::{self, JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::formats::{ModelDescription, clip};
 
@@ -145,7 +145,7 @@ impl Configs {
 }
 
 fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {
-    serde_json::from_slice(json)
+    json_object::parse(json)
         .map_err(|error| ConfigError::Json { message: clip(&error.to_string()) })
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::values::too_large;
+use crate::base::sort::{sort_by, sort_by_key};
 use crate::formats::buffer::{FileParts, Stop};
 use crate::formats::{HeaderError, HeaderErrorKind};
 
@@ -50,13 +51,13 @@ impl<'a> Archive<'a> {
             entries.push((read.0, read.1));
             bytes = read.2;
         }
-        entries.sort_unstable_by_key(|(name, _)| *name);
+        sort_by_key(&mut entries, |(name, _)| *name);
         if entries.len() as u64 != count || entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(malformed("the number of entries is wrong, or two have the same name"));
         }
         let mut ranges: Vec<_> = entries.iter().map(|(_, entry)| entry.range).collect();
         ranges.push((directory.start, directory.end));
-        ranges.sort_unstable();
+        sort_by(&mut ranges, Ord::cmp);
         if ranges.windows(2).any(|pair| pair[0].1 > pair[1].0) {
             return Err(malformed("entries overlap"));
         }

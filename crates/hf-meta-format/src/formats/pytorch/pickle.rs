@@ -6,6 +6,7 @@ use std::iter::{once, successors};
 use memchr::memchr;
 
 use super::values::{Argument, ELEMENT_TYPES, ElementType, NodeKind, PickleValue, too_large};
+use crate::base::sort::sort_by;
 use crate::formats::buffer::Stop;
 use crate::formats::{HeaderError, HeaderErrorKind};
 
@@ -59,7 +60,7 @@ impl<'a> Pickle<'a> {
             if let Some(value) = self.step()? {
                 self.free_memory += self.memo.len() * size_of::<PickleValue>();
                 (self.stack, self.memo) = (Vec::new(), Vec::new());
-                self.added.sort_unstable();
+                sort_by(&mut self.added, Ord::cmp);
                 return Ok(value);
             }
         }

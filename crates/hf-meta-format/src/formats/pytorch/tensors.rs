@@ -7,6 +7,7 @@ use std::iter;
 use super::pickle::{Pickle, Storage};
 use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, too_large};
 use super::{PickleSummary, TensorView};
+use crate::base::sort::{sort_by, sort_indexes};
 use crate::formats::{
     Dtype, HeaderError, HeaderErrorKind, TensorInfo, TensorTable, TensorTableBuilder,
 };
@@ -83,7 +84,7 @@ pub(super) fn table(
             builder.push(&name, &TensorInfo::new(dtype, shape, (begin, at)));
         }
     }
-    views.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    sort_by(&mut views, |one, other| one.name.cmp(&other.name));
     let imports = pickle.imports.iter().cloned().collect();
     let (tensors, summary) = (builder.finish()?, PickleSummary { imports, views });
     // If a dictionary repeats a key, the name would identify a stored tensor and an alias.
@@ -95,7 +96,9 @@ pub(super) fn table(
 /// Finds the elements that several tensors share, so that each element is new in one tensor only.
 fn find_shared(pickle: &Pickle<'_>, tensors: &mut [Tensor]) {
     let mut order: Vec<_> = (0..index(tensors.len())).collect();
-    order.sort_by(|one, other| tensors[*one as usize].order(&tensors[*other as usize], pickle));
+    sort_indexes(&mut order, &mut |one, other| {
+        tensors[one as usize].order(&tensors[other as usize], pickle)
+    });
     let mut cover = StorageCover::default();
     for at in order {
         let (new, stored_in) = cover.claim(pickle, tensors, at);

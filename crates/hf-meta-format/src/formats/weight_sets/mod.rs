@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use self::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
 use crate::base::ordered::Ordered;
+use crate::base::sort::sort_by;
 use crate::formats::pytorch::OtherFile;
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
@@ -467,9 +468,10 @@ fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
     for set in sets {
         models.entry(set.name.unsharded()).or_default().push(set);
     }
-    let mut sets: Vec<_> = models.into_values().flat_map(join).collect();
-    sets.sort_by_cached_key(|set| natural_key(set.path.as_str()));
-    sets
+    let sets = models.into_values().flat_map(join);
+    let mut sets: Vec<_> = sets.map(|set| (natural_key(set.path.as_str()), set)).collect();
+    sort_by(&mut sets, |(one, _), (other, _)| one.cmp(other));
+    sets.into_iter().map(|(_, set)| set).collect()
 }
 
 /// Returns a key that sorts texts like people do: `checkpoint-500` before `checkpoint-1000`. A number is replaced by

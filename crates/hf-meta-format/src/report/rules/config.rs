@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::siblings::check_siblings;
 use super::stored_modules::{StoredModules, first_numbers};
 use super::{MismatchKind, Mismatches};
-use crate::base::json_object::standard_json;
+use crate::base::json_object::{parse, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::formats::{Headers, clip};
 use crate::report::Finding;
@@ -41,7 +41,7 @@ impl ConfigCheck {
 /// architecture is unknown.
 pub(crate) fn check_model(json: Option<&[u8]>, headers: &Headers) -> (Vec<Finding>, ConfigCheck) {
     let json = json.map(standard_json);
-    let config = json.as_deref().map(|json| serde_json::from_slice::<ModelConfig<'_>>(json).ok());
+    let config = json.as_deref().map(|json| parse::<ModelConfig<'_>>(json).ok());
     let result = match &config {
         None => Err("there is none next to the weights".to_owned()),
         Some(None) => Err("it is not a JSON object".to_owned()),

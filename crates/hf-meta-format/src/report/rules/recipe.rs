@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::MismatchKind;
 use super::Mismatches;
-use crate::base::json_object::{JsonObject, number, read, standard_json, strings};
+use crate::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
 use crate::base::model_config::ModelConfig;
 use crate::base::ordered::Ordered;
+use crate::base::sort::sort_by_key;
 use crate::count::config::{KnownSides, MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{
@@ -73,8 +74,8 @@ pub(crate) fn check_recipe(json: &[u8], configs: &Configs, headers: &Headers) ->
 
 fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<Mismatches> {
     let json = standard_json(configs.recipe.as_deref().unwrap_or(json));
-    let config: ModelConfig<'_> = serde_json::from_slice(&json).ok()?;
-    let whole = || configs.recipe.as_ref().and_then(|_| serde_json::from_slice(&json).ok());
+    let config: ModelConfig<'_> = parse(&json).ok()?;
+    let whole = || configs.recipe.as_ref().and_then(|_| parse(&json).ok());
     let section = config.quantization_sections().next().or_else(whole)?;
     let mut policy = RecipePolicy::new(&section, configs)?;
     // SDNQ leaves small modules as they are.
@@ -134,7 +135,7 @@ fn modules(headers: &Headers) -> BTreeMap<&str, Vec<ComponentTensor>> {
         modules.entry(module).or_default().push((component, tensor));
     }
     for tensors in modules.values_mut() {
-        tensors.sort_by_key(|(component, _): &ComponentTensor| component.name);
+        sort_by_key(tensors, |(component, _): &ComponentTensor| component.name);
     }
     modules
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{MismatchKind, Mismatches};
 use crate::base::model_config::ModelConfig;
+use crate::base::sort::sort_by_key;
 use crate::count::name_pattern::NamePattern;
 use crate::formats::{Headers, all_tensors};
 use crate::tables::architecture::positive;
@@ -110,7 +111,7 @@ impl<'h> Lists<'h> {
         let ends = [elements.keys().next(), elements.keys().next_back()];
         for (rest, shapes) in shapes.iter().filter(|(_, shapes)| shapes.len() == 2) {
             let mut by_layers: Vec<_> = shapes.iter().collect();
-            by_layers.sort_by_key(|(_, layers)| layers.len());
+            sort_by_key(&mut by_layers, |(_, layers)| layers.len());
             let [(odd, layers), (usual, others)] = by_layers[..] else { continue };
             if layers.len() > 1 || others.len() < MIN_LAYERS - 1 || ends.contains(&layers.first()) {
                 continue;

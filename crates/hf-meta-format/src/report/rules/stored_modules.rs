@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::base::sort::sort_by;
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
 use crate::formats::{Headers, TensorInfo, all_tensors};
 use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
@@ -81,7 +82,7 @@ impl<'h> StoredModules<'h> {
             stored.add(layout, name, tensor);
         }
         for places in stored.places.iter_mut().chain(&mut stored.biases) {
-            places.sort_unstable();
+            sort_by(places, Ord::cmp);
             places.dedup();
         }
         stored

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 pub use self::weight_set::{ConfigFile, CountedReport, SetCheck};
 use crate::CommitSha;
+use crate::base::json_object::parse;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{HeaderErrorKind, RepoPath, clip};
 use crate::report::rules::ConfigCheck;
@@ -173,7 +174,7 @@ fn is_other_content(findings: &[Finding]) -> bool {
 /// is listed as `[null, null]` (`DiffusionPipeline.from_pretrained`).
 #[must_use]
 pub fn pipeline_components(index: &RepoPath, json: &[u8]) -> Option<Vec<RepoPath>> {
-    let entries = serde_json::from_slice::<BTreeMap<String, Value>>(json).ok()?;
+    let entries = parse::<BTreeMap<String, Value>>(json).ok()?;
     let is_listed = |(name, value): &(&String, &Value)| {
         !name.starts_with('_') && <[String; 2]>::deserialize(*value).is_ok()
     };

@@ -5,7 +5,7 @@ use std::mem::take;
 
 use super::gguf::{check_gguf, gguf_config};
 use super::{ParameterSources, VerifiedSet, VerifyReport, check_shard_numbers, is_valid};
-use crate::base::json_object::standard_json;
+use crate::base::json_object::{parse, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::count::{Configs, Embedding, NamePatterns};
 use crate::formats::gguf::Gguf;
@@ -245,7 +245,7 @@ pub(crate) fn check_embeddings(config_json: &[u8], headers: &Headers, findings: 
     let input = inputs.max_by_key(|(name, info)| (info.elements(), Reverse(*name)));
     let Some((input, TensorInfo { shape, .. })) = input else { return };
     let json = standard_json(config_json);
-    let Ok(config) = serde_json::from_slice::<ModelConfig<'_>>(&json) else { return };
+    let Ok(config) = parse::<ModelConfig<'_>>(&json) else { return };
     let Some(is_tied) = config.is_tied() else { return };
     let mut is_output = is_embedding(Embedding::Output);
     let missing = findings.iter().position(

@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::{SafetensorsIndexJson, WeightMap};
+use crate::base::sort::{sort_by, sort_by_key};
 use crate::formats::names::{MAX_TOTAL_BYTES, NameList};
 use crate::formats::safetensors::json::{InvalidJson, JsonError, JsonReader};
 use crate::formats::safetensors::{DetectedFormat, EXTENSION, IndexError, IndexErrorKind};
@@ -338,11 +339,11 @@ impl IndexParser {
         let tensors = self.names.into_names();
         let tensors = tensors.map_err(|tensor| IndexError::listed_twice(&tensor))?;
         let mut order: Vec<usize> = (0..shards.len()).collect();
-        order.sort_unstable_by_key(|&index| &shards[index]);
+        sort_by_key(&mut order, |&index| &shards[index]);
         let mut ranks = vec![0; order.len()];
         (0..).zip(order).for_each(|(rank, index)| ranks[index] = rank);
         self.shard_indices.iter_mut().for_each(|index| *index = ranks[usize::from(*index)]);
-        shards.sort_unstable();
+        sort_by(&mut shards, Ord::cmp);
         let weight_map = WeightMap { shards, tensors, shard_indices: self.shard_indices };
         Ok(SafetensorsIndexJson { dtype: self.dtype, metadata: self.metadata, weight_map })
     }
