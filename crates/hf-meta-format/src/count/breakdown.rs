@@ -170,6 +170,9 @@ pub enum UnresolvedReason {
     /// which only a known architecture shows.
     #[error("it is unknown whether the model ties it to the input embedding")]
     UnknownHead,
+    /// Only packed modules have a bias, and all of them, so that the packer may have added zeros. The biases are counted.
+    #[error("its bias may be zeros that the packer added")]
+    UnknownBias,
 }
 
 /// Modules that could not be resolved for a common reason.

@@ -232,12 +232,12 @@ impl Buffer {
     ];
 
     /// Returns the kind of training state if a name begins like the names of EMA copies or optimizer states. Source:
-    /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning, `BasicSR`, diffusers.
+    /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning, `BasicSR`, diffusers, `stylegan2-pytorch`.
     fn training_state(name: &str) -> Option<Self> {
         let name = name.strip_prefix("state_dict.").unwrap_or(name);
         match name.split_once('.')?.0 {
             "model_ema" | "ema_model" | "ema" | "ema_state_dict" | "state_dict_ema"
-            | "params_ema" | "module_ema" | "net_ema" | "ema_unet" | "shadow_params" => {
+            | "params_ema" | "module_ema" | "net_ema" | "g_ema" | "ema_unet" | "shadow_params" => {
                 Some(Self::EmaCopy)
             }
             "optimizer" | "optimizers" | "optimizer_states" | "optimizer_state_dict" => {
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {
-        let cases: [(&str, &[u64], Option<Buffer>); 42] = [
+        let cases: [(&str, &[u64], Option<Buffer>); 43] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
             ("h.0.attn.bias", &[2304], None),
@@ -352,6 +352,7 @@ mod tests {
             ("ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("state_dict.model_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("params_ema.conv_first.weight", &[4, 4], Some(Buffer::EmaCopy)),
+            ("g_ema.convs.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("d2t", &[32_000], Some(Buffer::Ids)),
             ("mapping", &[32_000], Some(Buffer::Ids)),
             ("style.mapping", &[32_000], None),

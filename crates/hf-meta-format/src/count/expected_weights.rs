@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::Configs;
+use super::biases::ModelBias;
 use super::module::product;
 use crate::base::json_object::{JsonObject, parse};
 use crate::tables::layout::ModelLayout;
@@ -59,15 +60,19 @@ impl<'a> ExpectedWeights<'a> {
         self.find_entry(module).is_some_and(|(entry, _)| self.layout.entries[entry].is_required)
     }
 
-    /// Returns whether a module has no bias, whatever is stored.
-    pub(super) fn excludes_bias(&self, module: &str) -> bool {
-        let Some((entry, _)) = self.find_entry(module) else { return false };
+    /// Returns whether a module has a bias, whatever is stored.
+    pub(super) fn bias(&self, module: &str) -> ModelBias {
+        let Some((entry, _)) = self.find_entry(module) else { return ModelBias::Unknown };
         let entry = &self.layout.entries[entry];
         // The table has no biases of lists, and a module with sides of a nested model may follow the keys of either.
-        let is_certain = !entry.has_bias && !entry.is_list && !entry.formulas.contains('.');
-        is_certain
-            && self.excludes_biases[entry.scope]
-            && self.find_entry(&format!("{module}.bias")).is_none()
+        if entry.is_list || entry.formulas.contains('.') {
+            return ModelBias::Unknown;
+        }
+        if entry.has_bias || self.find_entry(&format!("{module}.bias")).is_some() {
+            return ModelBias::Present;
+        }
+        let is_excluded = self.excludes_biases[entry.scope];
+        if is_excluded { ModelBias::Excluded } else { ModelBias::Unknown }
     }
 }
 
@@ -168,7 +173,7 @@ mod tests {
         );
         let configs = Configs::from_config_json(json.as_bytes()).unwrap();
         let expected = ExpectedWeights::new(&configs).unwrap();
-        let excludes = |module| expected.excludes_bias(&format!("model.{module}"));
+        let excludes = |module| expected.bias(&format!("model.{module}")) == ModelBias::Excluded;
         assert!(excludes("language_model.layers.0.mlp.up_proj"));
         assert!(!excludes("aligner.hidden_layers.0"));
     }
@@ -183,7 +188,8 @@ mod tests {
             let json = format!(r#"{{"model_type":"kimi_k25"{outer},"text_config":{text}}}"#);
             let configs = Configs::from_config_json(json.as_bytes()).unwrap();
             let expected = ExpectedWeights::new(&configs).unwrap();
-            expected.excludes_bias("language_model.model.layers.1.mlp.experts.3.up_proj")
+            expected.bias("language_model.model.layers.1.mlp.experts.3.up_proj")
+                == ModelBias::Excluded
         };
         assert!(excludes("", OFF));
         assert!(!excludes(OFF, ""));

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::biases::ModelBias;
 use super::config::{Configs, KnownSides, MetadataShapes, Schemes};
 use super::counted_as::TensorUse;
 use super::doubts::Siblings;
@@ -138,11 +139,11 @@ impl<'a> Solver<'a> {
                 None => self.add_unsolved(module.name, stored)?,
             }
         }
-        if let Some(expected) = &self.expected
-            && self.sums.biases.has(module.name)
-            && expected.excludes_bias(module.name)
-        {
-            self.sums.biases.leave_out(module.name);
+        self.sums.biases.packed_modules += 1;
+        if self.sums.biases.has(module.name) {
+            let expected = self.expected.as_ref();
+            let bias = expected.map_or(ModelBias::Unknown, |expected| expected.bias(module.name));
+            self.sums.biases.set_packed(module.name, solved.packing.layout, bias);
         }
         if self.known.expected.is_some_and(|expected| expected != solved.parameters) {
             self.sums.add_unresolved(module.name, UnresolvedReason::ContradictsConfig, 0);

@@ -242,6 +242,10 @@ impl CountSums {
         {
             self.add_unresolved(module_of(tensor), UnresolvedReason::UnknownHead, *parameters);
         }
+        if let Some(module) = self.biases.doubt() {
+            let module = module.to_owned();
+            self.add_unresolved(&module, UnresolvedReason::UnknownBias, 0);
+        }
         let table = self.add_embeddings();
         for (mut biases, class) in std::mem::take(&mut self.biases).finish() {
             if let Some(class) = class {

@@ -60,7 +60,13 @@ pub(super) const NEURAL_COMPRESSOR: Method = Method {
     names: "intel/neural-compressor neural_compressor",
     layouts: &[
         compressor_words(Sides(&[OUTPUTS, Whole(Inputs)]), Sides(&[OUTPUTS, Whole(Groups)])),
-        compressor_words(Sides(&[Whole(Outputs), INPUTS]), Sides(&[Whole(Outputs), GROUPS])),
+        // Bytes of 8 bits are the same in both orders.
+        compressor_words(Sides(&[Whole(Outputs), INPUTS]), Sides(&[Whole(Outputs), GROUPS]))
+            .only_if(|problem, bits| {
+                let words = problem.module.first(&["qweight"]);
+                let are_bytes = words.is_some_and(|(_, words)| words.dtype.bits() == Some(8));
+                Ok(!are_bytes || bits.is_some_and(|bits| bits < 8))
+            }),
     ],
     others: &[],
 };

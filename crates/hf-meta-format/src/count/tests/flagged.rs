@@ -168,6 +168,12 @@ const CASES: &[Case] = &[
         ],
         expected: Exact(4096 + 64),
     },
+    Case {
+        name: "words of one byte, which may hold one, two or four weights",
+        config: "{}",
+        tensors: &[("a.qweight", "I8", &[64, 32]), ("a.scales", "F32", &[64, 2])],
+        expected: Inexact,
+    },
     // A tied embedding, of which one copy is quantized.
     Case {
         name: "a quantized copy of a tied embedding in parts",
