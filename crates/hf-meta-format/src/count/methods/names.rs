@@ -64,7 +64,7 @@ const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_we
     forward_hadamard_matrix backward_hadamard_matrix lora_A.weight lora_B.weight s s_channel s_group \
     workspace zero shape axis nbits group_size channel_wise packing compute_dtype unpack_view_dtype \
     view_as_float stores_quant_config offload_meta optimize round_zero quant_scale quant_zero biases scale_2 \
-    zero_point_scale scale_zero_point zero_point zero_point_2 svd_up svd_down row_offsets luts \
+    zero_point_scale scale_zero_point zero_point zero_point_2 row_offsets luts \
     output_positions gaps split_positions";
 
 /// The name of a component, its role, and its kind if it is auxiliary.

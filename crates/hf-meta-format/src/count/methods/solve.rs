@@ -210,10 +210,16 @@ impl Attempt<'_> {
         known: KnownSides<'_>,
     ) -> Option<(u64, Certainty)> {
         let range = Some(ranges.get(side)).filter(|range| range.is_bounded())?;
-        let longest = Some(range.high).filter(|&high| known.is_side(high));
-        let listed = || known.dimensions(range.low..=range.high).next();
-        if let Some(length) = range.point().or(longest).or_else(listed) {
+        if let Some(length) = range.point() {
             return Some((length, Certainty::Known));
+        }
+        let longest = Some(range.high).filter(|&high| known.is_side(high));
+        let shorter = known.dimensions(range.low..=range.high - 1);
+        let mut candidates = longest.into_iter().chain(shorter);
+        if let Some(length) = candidates.next() {
+            let is_sole = candidates.next().is_none();
+            let certainty = if is_sole { Certainty::Known } else { Certainty::UpperBound };
+            return Some((length, certainty));
         }
         let is_grouped = self.parts.layout.groups.is_some_and(|grouping| grouping.of == side);
         let groups = ranges.get(Side::Groups).point().filter(|&groups| is_grouped && groups > 1);

@@ -174,6 +174,12 @@ const CASES: &[Case] = &[
         tensors: &[("a.qweight", "I8", &[64, 32]), ("a.scales", "F32", &[64, 2])],
         expected: Inexact,
     },
+    Case {
+        name: "words with a space for more inputs, of which the model has two numbers",
+        config: r#"{"hidden_size":152,"intermediate_size":160,"quantization_config":{"bits":2}}"#,
+        tensors: &[("a.qweight", "I32", &[64, 10]), ("a.scales", "F32", &[64, 5])],
+        expected: Inexact,
+    },
     // A tied embedding, of which one copy is quantized.
     Case {
         name: "a quantized copy of a tied embedding in parts",
