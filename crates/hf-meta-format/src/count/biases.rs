@@ -12,14 +12,15 @@ use crate::formats::TensorInfo;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Biases {
     patterns: Vec<ModuleBiases>,
+    /// The number of all biases.
     stored: u64,
+    /// The number of all packed modules.
     pub(super) packed_modules: u64,
 }
 
 /// The bias of a module, according to the configuration and the architecture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelBias {
-    #[default]
     Unknown,
     /// The architecture has it.
     Present,
@@ -34,6 +35,7 @@ struct ModuleBiases {
     /// The first of their modules, by name.
     module: String,
     group: TensorGroup,
+    /// True if they belong to packed modules of a layout whose writers add biases.
     is_packed: bool,
     model: ModelBias,
 }
@@ -96,11 +98,12 @@ impl Biases {
         }
     }
 
-    /// Returns whether only packed modules have a bias, and all of them, as if the packer had added it.
+    /// Returns whether only packed modules have a bias, and all of them, as if the packer had added it. A single module
+    /// shows nothing.
     fn follow_packing(&self) -> bool {
         let packed = self.patterns.iter().filter(|biases| biases.is_packed);
         let packed: u64 = packed.map(|biases| biases.group.count.tensors).sum();
-        packed > 0 && [self.packed_modules, self.stored] == [packed; 2]
+        packed > 1 && [self.packed_modules, self.stored] == [packed; 2]
     }
 
     /// Returns the first module whose bias may be the packer's.
