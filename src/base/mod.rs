@@ -1,4 +1,5 @@
-//! Shared by all other modules: the results and counters of reads, callbacks, locks, and work outside of the async threads.
+//! Shared by all other modules: the results and counters of reads, callbacks, locks, and work outside of the async
+//! threads.
 
 pub(crate) mod blocking;
 pub(crate) mod meter;

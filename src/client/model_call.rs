@@ -20,9 +20,9 @@ use crate::formats::weight_sets::ListedFile;
 use crate::formats::{Formats, RepoPath, clip};
 use crate::hub::Source;
 use crate::inspect::{
-    Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, Target, file_of,
-    on_disk,
+    Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, file_of, on_disk,
 };
+use crate::report::Target;
 
 /// The minimum interval between checks of a timeout that a wait has extended.
 const STEP: Duration = Duration::from_millis(50);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures::future::join_all;
 use serde::de::DeserializeOwned;
 
-use super::Target;
 use super::call::CallContext;
 use crate::backends::{FileSource, HubRepo, Origin};
 use crate::base::blocking::spawn_blocking_if_large;
@@ -19,6 +18,7 @@ use crate::error_kind::ErrorKind;
 use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
 use crate::formats::{Format, RepoPath, chain};
 use crate::hub::CommitSha;
+use crate::report::Target;
 
 /// The entries of the cache that may serve one call, and those that the call may fill.
 ///

@@ -3,7 +3,6 @@
 use futures::future::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::Target;
 use super::call::Call;
 use super::count::Inspected;
 use super::locate::Located;
@@ -12,9 +11,9 @@ use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::memory::MemoryComponent;
-use crate::report::CountReport;
 use crate::report::loaded::cache_of_all;
 use crate::report::verify::pipeline_components;
+use crate::report::{CountReport, Target};
 
 impl Call {
     /// Returns the sets that a loader of the main set loads, without the main set itself.

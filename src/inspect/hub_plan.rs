@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Target;
 use super::call::Call;
 use super::shards::SetReads;
 use crate::backends::Fetched;
@@ -13,7 +12,7 @@ use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
-use crate::report::ReportBuilder;
+use crate::report::{ReportBuilder, Target};
 
 /// The maximum size of the response in bytes. For models with more tensors, the files are read instead.
 const MAX_RESPONSE_BYTES: u64 = 64_000_000;

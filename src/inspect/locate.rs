@@ -4,7 +4,6 @@ use std::pin::pin;
 
 use futures::future::{BoxFuture, Either, FutureExt, select};
 
-use super::Target;
 use super::call::{Call, CallContext};
 use super::files::CallFiles;
 use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
@@ -15,7 +14,7 @@ use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::http::HubError;
 use crate::hub::CommitSha;
-use crate::report::Plan;
+use crate::report::{Plan, Target};
 
 /// The weights that a target resolves to.
 pub(super) struct Located {

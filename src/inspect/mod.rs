@@ -32,7 +32,6 @@ pub(crate) use self::count::RecordedCount;
 pub(crate) use self::files::CallFiles;
 pub use self::memory::LargeCallLimit;
 pub(crate) use self::memory::{CallMemory, client_memory};
-pub(crate) use crate::report::Target;
 
 /// The limits of a call.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,6 @@ use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 
-use super::Target;
 use super::call::{Call, CallState, OnFailure, ReadMode};
 use super::locate::{FoundWeights, Located};
 use super::shards::SetReads;
@@ -16,7 +15,7 @@ use crate::formats::{RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
 use crate::report::loaded::Verification;
 use crate::report::verify::{ConfigFile, SetCheck, VerifyReport};
-use crate::report::{Finding, ReportBuilder, bounded};
+use crate::report::{Finding, ReportBuilder, Target, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.

@@ -12,7 +12,7 @@
 //!    background.
 //! 6. Otherwise, if the client has requests left in its bucket of `token_buckets`, the request joins the lookup in
 //!    flight for the same query, or starts one. The number of concurrent lookups is limited.
-//! 7. A lookup reads the headers with the [`Client`](hf_meta::Client) of the service. Its header cache
+//! 7. A lookup reads the headers with the [`Client`](hf_meta::Client) of the service. The header cache of the client
 //!    serves every further name and branch of a commit. `lookup_budget` ends a lookup that would send too many requests.
 //! 8. `results` keeps the `LookupResult`. If the lookup takes too long, the badge says `pending` and the lookup
 //!    continues.

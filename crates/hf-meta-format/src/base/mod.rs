@@ -2,6 +2,5 @@
 
 pub(crate) mod json_object;
 pub(crate) mod model_config;
-pub(crate) mod ordered;
 pub(crate) mod sort;
 pub(crate) mod text;

@@ -1,8 +1,20 @@
-//! The sort of everything that does not take time for every tensor of a header. It is compiled once for all types: the
-//! sort of slices takes 4 kB of code for each type, which made the npm package too large.
+//! Sorts and fills collections with little code for each type. The sort of slices takes 4 kB for each, and `collect` into
+//! an ordered map 5 kB, which made the npm package too large. What is sorted for every tensor of a header uses slices.
 
 use std::cmp::Ordering;
 use std::mem;
+
+/// An iterator over the items of an ordered map or set.
+pub(crate) trait Ordered: Iterator + Sized {
+    /// Inserts all items into an ordered map or set, without sorting them first.
+    fn ordered<C: Default + Extend<Self::Item>>(self) -> C {
+        let mut ordered = C::default();
+        ordered.extend(self);
+        ordered
+    }
+}
+
+impl<I: Iterator> Ordered for I {}
 
 /// Sorts the indexes of items. Items that compare as equal keep their order.
 pub(crate) fn sort_indexes(indexes: &mut [u32], compare: &mut dyn FnMut(u32, u32) -> Ordering) {

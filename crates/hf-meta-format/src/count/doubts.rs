@@ -9,7 +9,7 @@ use super::expected_weights::ExpectedWeights;
 use super::module::{Component, Module, Role, container_bits, product};
 use super::names::{hash, last_segment, split};
 use super::{UnresolvedModules, UnresolvedReason};
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use crate::formats::{Dtype, TensorInfo, clip};
 
 /// The names of tensors and modules, besides buffers, that unquantized architectures store next to or below a weight

@@ -1,6 +1,6 @@
 //! Tensor names with their numbers folded.
 
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ impl NamePattern {
     }
 
     /// Returns whether a name has this pattern, and if so, replaces `numbers` with its numbers.
-    // Inlined, because it runs for every tensor.
+    // Runs for every tensor.
     #[inline]
     pub(super) fn matches(&self, name: &str, numbers: &mut Vec<NameNumber>) -> bool {
         numbers.clear();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use super::{Format, RepoPath, WeightFileName, gguf, pytorch, safetensors};
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 
 /// The accepted formats in order of preference: safetensors, the other built-in formats, and the formats of the caller.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CacheDtype, CacheKind, LayerCache};
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 
 /// The version of vLLM whose rules apply.
 pub const VLLM_VERSION: &str = "0.33.0";

@@ -8,8 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
-use crate::base::ordered::Ordered;
-use crate::base::sort::sort_by;
+use crate::base::sort::{Ordered, sort_by};
 use crate::formats::{FileHeader, Headers, RepoPath, TensorInfo, all_tensors, clip};
 
 /// The maximum number of names in a list of a configuration.

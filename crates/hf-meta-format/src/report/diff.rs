@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::base::ordered::Ordered;
-use crate::base::sort::sort_by;
+use crate::base::sort::{Ordered, sort_by};
 use crate::count::name_pattern::{NamePattern, common_name, compare_parts, parts};
 use crate::count::{is_packed_weight, module_of};
 use crate::formats::pytorch::PickleSummary;

@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{Finding, bounded};
-use crate::base::ordered::Ordered;
-use crate::base::sort::{sort_by, sort_by_key};
+use crate::base::sort::{Ordered, sort_by, sort_by_key};
 use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount};
 use crate::formats::safetensors::{IndexError, IndexErrorKind, SafetensorsIndexJson};
 use crate::formats::{NameList, RepoPath, clip};

@@ -9,7 +9,7 @@ use super::diff::{ChangeKind, Diff};
 #[cfg(feature = "schema")]
 use super::schema::{ObjectSchema, type_of};
 use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };

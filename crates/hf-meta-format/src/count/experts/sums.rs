@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{ExpertConfig, ExpertConfigs};
 use super::{MixtureOfExperts, UnknownActive};
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use crate::count::names::{RoutedExperts, TensorName};
 use crate::count::position::{Embedding, ExpertPart};
 use crate::formats::TensorInfo;

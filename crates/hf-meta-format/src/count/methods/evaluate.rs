@@ -8,7 +8,7 @@ use super::invert::{Attempt, Ranges, StoredParts};
 use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Problem, Stored, only};
 use super::names::methods_of;
 use super::term::{Side, Term};
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, ComponentTensor, Module, without_star};
 

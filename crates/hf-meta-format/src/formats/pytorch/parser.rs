@@ -7,7 +7,7 @@ use super::archive::{self, Archive, not_a_checkpoint};
 use super::pickle::{Pickle, Storage};
 use super::tensors;
 use super::values::{PickleValue, is_allowed_import, too_large};
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use crate::formats::buffer::{FileParts, Stop};
 use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, clip};
 

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use self::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
-use crate::base::ordered::Ordered;
-use crate::base::sort::sort_by;
+use crate::base::sort::{Ordered, sort_by};
 use crate::formats::pytorch::OtherFile;
 use crate::formats::{Formats, RepoPath, WeightsKind};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::MismatchKind;
 use super::Mismatches;
 use crate::base::json_object::{number, read, standard_json};
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{container_bits, split_name};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::MismatchKind;
 use super::config::{ModelCheck, wrong_side};
 use super::stored_modules::is_feed_forward;
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use crate::count::name_pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
 use crate::report::text::counted;

@@ -6,8 +6,7 @@ use super::MismatchKind;
 use super::Mismatches;
 use crate::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
 use crate::base::model_config::ModelConfig;
-use crate::base::ordered::Ordered;
-use crate::base::sort::sort_by_key;
+use crate::base::sort::{Ordered, sort_by_key};
 use crate::count::config::{KnownSides, MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{

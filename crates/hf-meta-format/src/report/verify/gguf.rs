@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::base::ordered::Ordered;
+use crate::base::sort::Ordered;
 use crate::formats::gguf::{Gguf, is_file_type};
 use crate::formats::weight_sets::{NumberedName, shard_number};
 use crate::formats::{Dtype, FileHeader, Format, Headers, RepoPath, all_tensors, clip};
