@@ -18,7 +18,6 @@ macro_rules! error_kinds {
 
             /// Returns the machine-readable code, such as `repoNotFound`. The command, the service, the census and the
             /// Python module use the same codes.
-            #[must_use]
             pub const fn code(self) -> &'static str {
                 match self {
                     $(Self::$kind => $code,)+
@@ -26,7 +25,6 @@ macro_rules! error_kinds {
             }
 
             /// Returns the documentation of this kind of error.
-            #[must_use]
             pub fn description(self) -> &'static str {
                 match self {
                     $(Self::$kind => concat!($($doc),+).trim_start(),)+
@@ -38,7 +36,6 @@ macro_rules! error_kinds {
             /// repository have to act (4xx). Every other error is a problem of the service or the Hub (5xx).
             ///
             /// [`Error::http_status`](crate::Error::http_status) distinguishes transient errors from others.
-            #[must_use]
             pub const fn http_status(self) -> u16 {
                 match self {
                     $(Self::$kind => $status,)+

@@ -92,7 +92,6 @@ impl CallMeter {
     }
 
     /// Returns the counts and waits so far.
-    #[must_use]
     pub fn stats(&self) -> ClientStats {
         let counters = lock(&self.call);
         ClientStats { waited: counters.waited(), ..counters.stats }

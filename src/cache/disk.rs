@@ -94,7 +94,6 @@ impl DiskCache {
     }
 
     /// Returns the path of the cache folder.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0.path
     }

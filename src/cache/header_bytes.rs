@@ -64,7 +64,6 @@ pub struct HeaderFile {
 impl HeaderBytes {
     /// Creates an empty collection for a commit. Its files are also its listing: when it is recounted, no other files
     /// exist.
-    #[must_use]
     pub fn new(commit: CommitSha) -> Self {
         let headers = CachedHeaders { is_listing: true, ..CachedHeaders::default() };
         Self { commit, headers, canonical_name: None }
@@ -78,19 +77,16 @@ impl HeaderBytes {
     }
 
     /// Returns the commit.
-    #[must_use]
     pub fn commit(&self) -> &CommitSha {
         &self.commit
     }
 
     /// Returns the canonical name of the repository if it differs from the requested one.
-    #[must_use]
     pub fn canonical_name(&self) -> Option<&str> {
         self.canonical_name.as_deref()
     }
 
     /// Returns the SHA-256 hash of a whole file in hexadecimal, if the Hub reported it.
-    #[must_use]
     pub fn sha256(&self, path: &RepoPath) -> Option<&str> {
         self.headers.files.get(path.as_str())?.sha256.as_deref()
     }

@@ -103,7 +103,6 @@ impl Weighter<CacheKey, Bytes> for EntrySize {
 impl MemoryCache {
     /// Creates an empty cache for entries of up to `max_bytes` in total. A single entry that would take almost all
     /// of it is not stored.
-    #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         Self(QuickCache::with_weighter(EXPECTED_ENTRIES, max_bytes as u64, EntrySize))
     }
@@ -208,7 +207,6 @@ pub struct CacheKey([u8; 32]);
 
 impl CacheKey {
     /// Returns the hash.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -448,7 +448,6 @@ impl ClientBuilder {
 impl DiskCache {
     /// Returns the cache in the folder named by `HF_META_CACHE`, or else in `hf-meta` in `XDG_CACHE_HOME` or
     /// `~/.cache`. Returns `None` if `HF_META_CACHE` is `off` or a URL, or if there is no home directory.
-    #[must_use]
     pub fn from_env() -> Option<Self> {
         if text("HF_META_CACHE").is_some_and(|folder| folder == "off" || folder.contains("://")) {
             return None;
@@ -474,7 +473,6 @@ fn path(variable: &str) -> Option<PathBuf> {
 
 /// Returns the token that [`ClientBuilder::from_env`] uses, and its origin: the name of an environment variable, or the
 /// path of a file.
-#[must_use]
 pub fn environment_token() -> Option<(String, String)> {
     if text("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some_and(|value| is_true(&value)) {
         return None;

@@ -31,7 +31,6 @@ impl CallMeter {
 
 impl Client {
     /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`](crate::ClientBuilder::quota_share).
-    #[must_use]
     pub fn quota_share(&self) -> f64 {
         self.context.http.quota_share()
     }

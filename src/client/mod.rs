@@ -118,14 +118,12 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn start_call(&self) -> CallMeter {
         self.context.totals.start_call()
     }
 
     /// Returns the totals of all calls made through this client, its clones, and clients derived from it by
     /// [`with_token`](Self::with_token).
-    #[must_use]
     pub fn stats(&self) -> ClientStats {
         self.context.totals.stats()
     }
@@ -141,13 +139,11 @@ impl Client {
     /// }
     /// # }
     /// ```
-    #[must_use]
     pub fn paused_for(&self) -> Option<Duration> {
         self.context.http.paused_for()
     }
 
     /// Returns the endpoint of the Hub that this client reads from.
-    #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.context.endpoint
     }

@@ -217,7 +217,6 @@ impl HubError {
 
     /// Returns whether the response claims that a file or the access to it is missing, but has no header of a Hub. It
     /// may come from anything on the way to the Hub, so it says nothing about the repository.
-    #[must_use]
     pub fn is_foreign(&self) -> bool {
         let texts = [&self.code, &self.message, &self.request_id];
         matches!(self.status, 401 | 403 | 404 | 410)

@@ -95,7 +95,6 @@ pub struct LargeCallLimit(Arc<Semaphore>);
 
 impl LargeCallLimit {
     /// Creates a limit of `calls` concurrent large calls, at least one.
-    #[must_use]
     pub fn new(calls: usize) -> Self {
         let permits = Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS));
         Self(Arc::new(permits))

@@ -66,13 +66,11 @@ impl Badge {
     }
 
     /// Creates a placeholder with a short description of an error, such as `not found`.
-    #[must_use]
     pub fn from_error(error: &Error, metric: Metric) -> Self {
         Self::placeholder(metric, short_reason(error))
     }
 
     /// Creates a gray placeholder that shows a reason, such as `pending`, instead of a value.
-    #[must_use]
     pub fn placeholder(metric: Metric, reason: &str) -> Self {
         Self { color: Color::LIGHT_GRAY, is_placeholder: true, ..Self::new(metric.label(), reason) }
     }
@@ -102,7 +100,6 @@ fn rendered(text: &str) -> String {
 }
 
 /// Returns a description of one or two words, which fits on a badge.
-#[must_use]
 pub fn short_reason(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::RepoNotFound => "not found",

@@ -47,7 +47,6 @@ pub struct MetricValues {
 
 impl MetricValues {
     /// Returns the metric values of a report.
-    #[must_use]
     pub fn from_report(report: &CountReport) -> Self {
         let count = &report.parameter_count;
         let totals = count.totals();
@@ -87,7 +86,6 @@ impl MetricValues {
 
     /// Returns a badge that shows `metric`, or `None` if its value is unknown. If the number of active parameters is
     /// requested but there is none, the badge is a placeholder with the reason.
-    #[must_use]
     pub fn badge(&self, metric: Metric) -> Option<Badge> {
         let (label, message) = match metric {
             Metric::Params => (metric.label(), self.parameters()),
@@ -139,7 +137,6 @@ impl MetricValues {
 
 impl Badge {
     /// Creates a badge that shows one metric of a report.
-    #[must_use]
     pub fn from_report(report: &CountReport, metric: Metric) -> Self {
         let badge = MetricValues::from_report(report).badge(metric);
         badge.unwrap_or_else(|| Self::placeholder(metric, "unknown"))

@@ -82,7 +82,6 @@ macro_rules! choice {
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
             /// Returns the name used in URL queries and on the command line.
-            #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -133,7 +132,6 @@ choice! {
 
 impl Metric {
     /// Returns the default label for this metric.
-    #[must_use]
     pub fn label(self) -> &'static str {
         match self {
             Self::Bytes => "size",

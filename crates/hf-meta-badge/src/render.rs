@@ -47,7 +47,6 @@ impl Badge {
     /// Renders the badge as an SVG image.
     ///
     /// The image has a title for screen readers, contains no scripts and loads no other files.
-    #[must_use]
     pub fn svg(&self, options: &BadgeOptions) -> String {
         let (label, message) = (self.rendered_label(options), self.rendered_message());
         let color = format!("#{}", self.rendered_color(options));
@@ -76,7 +75,6 @@ impl Badge {
     /// Returns the badge in the JSON format of shields.io.
     ///
     /// Shields.io does not support the theme `auto`, so it is replaced by the light theme.
-    #[must_use]
     pub fn shields_endpoint(&self, options: &BadgeOptions) -> ShieldsEndpoint {
         let label = self.rendered_label(options);
         let is_dark = options.theme == Theme::Dark && !label.is_empty();

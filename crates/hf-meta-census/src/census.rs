@@ -117,7 +117,6 @@ impl Census {
     }
 
     /// Returns a handle that ends every run early, for example on a signal.
-    #[must_use]
     pub fn stop_handle(&self) -> CensusStop {
         self.settings.stop.clone()
     }

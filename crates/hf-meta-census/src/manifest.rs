@@ -124,19 +124,16 @@ impl Manifest {
     }
 
     /// Returns the number of distinct repositories.
-    #[must_use]
     pub fn repos(&self) -> usize {
         self.rows - self.duplicates.len()
     }
 
     /// Returns the number of repeated names. A repeated name is read once.
-    #[must_use]
     pub fn duplicates(&self) -> usize {
         self.duplicates.len()
     }
 
     /// Returns the number of parts of up to 256 repositories.
-    #[must_use]
     pub fn parts(&self) -> usize {
         self.part_numbers().count()
     }
@@ -313,7 +310,6 @@ impl TableRow for ListedRepo {
 
 impl ListedRepo {
     /// Creates a repository from its name.
-    #[must_use]
     pub fn new(repo: impl Into<String>) -> Self {
         Self { repo: repo.into(), ..Self::default() }
     }

@@ -38,13 +38,11 @@ pub struct CensusSummary {
 
 impl CensusSummary {
     /// Returns the number of rows.
-    #[must_use]
     pub fn repos(&self) -> usize {
         self.rows.values().sum()
     }
 
     /// Returns the number of rows with the status `failed`.
-    #[must_use]
     pub fn failed(&self) -> usize {
         let failed = self.rows.iter().filter(|((status, _), _)| status == "failed");
         failed.map(|(_, rows)| rows).sum()

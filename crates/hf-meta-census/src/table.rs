@@ -62,7 +62,6 @@ pub(super) trait SortedRow: TableRow {
 }
 
 /// Returns the schema of a table: the fields of its rows, with the types and descriptions of the documentation.
-#[must_use]
 pub fn schema<Row: TableRow>() -> SchemaRef {
     // Schemas are needed for each batch, and building one takes milliseconds.
     static SCHEMAS: Mutex<BTreeMap<&str, SchemaRef>> = Mutex::new(BTreeMap::new());

@@ -30,7 +30,6 @@ impl RepoKind {
     }
 
     /// Returns the name of the kind in API URLs and in the disk cache of `huggingface_hub`.
-    #[must_use]
     pub fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",
@@ -77,19 +76,16 @@ pub struct IdError {
 
 impl RepoId {
     /// Returns the kind of the repository.
-    #[must_use]
     pub fn kind(&self) -> RepoKind {
         self.kind
     }
 
     /// Returns the name, including the prefix of its kind.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.full_name
     }
 
     /// Returns the name without the prefix of its kind, such as `org/name`.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.full_name[self.kind.prefix().len()..]
     }
@@ -136,7 +132,6 @@ impl Revision {
     const MAX_BYTES: usize = 255;
 
     /// Returns the revision as a string.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -174,7 +169,6 @@ pub struct CommitSha(Box<str>);
 
 impl CommitSha {
     /// Returns the hash as a string.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

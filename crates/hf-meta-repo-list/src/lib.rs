@@ -104,7 +104,6 @@ pub fn lines(text: &str) -> impl Iterator<Item = ListedName> {
 }
 
 /// Returns the columns that can contain the names: the chosen one, or else the default ones.
-#[must_use]
 pub fn columns(chosen: Option<&str>) -> Vec<&str> {
     chosen.map_or_else(|| COLUMNS.to_vec(), |column| vec![column])
 }

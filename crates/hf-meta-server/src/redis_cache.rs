@@ -87,7 +87,6 @@ impl RedisCache {
     }
 
     /// Returns whether the server is considered reachable: `false` for one second after a command has failed.
-    #[must_use]
     pub fn is_reachable(&self) -> bool {
         !self.0.breaker.is_open()
     }

@@ -68,7 +68,6 @@ impl Service {
     ///
     /// The client should have the address policy [`Public`](hf_meta::AddressPolicy::Public) and a header cache. The
     /// service exposes the counts of every repository that the client's token can read.
-    #[must_use]
     pub fn new(client: Client, config: ServiceConfig) -> Self {
         Self { state: ServiceState::new(client, config) }
     }

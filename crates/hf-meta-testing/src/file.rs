@@ -100,7 +100,6 @@ impl File {
     }
 
     /// Returns the size in bytes, including padding.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -78,7 +78,6 @@ pub struct BytesSent(Arc<AtomicU64>);
 
 impl BytesSent {
     /// Returns the number of bytes sent so far.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -29,7 +29,6 @@ pub struct RequestCounts {
 
 impl RequestCounts {
     /// Returns the number of requests to both servers.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.api + self.resolvers + self.pages + self.cdn
     }

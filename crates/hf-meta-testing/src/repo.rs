@@ -147,13 +147,11 @@ impl Repo {
     }
 
     /// Returns the name.
-    #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
     /// Returns a file at a commit, or `None` if it does not exist.
-    #[must_use]
     pub fn find_file(&self, commit: &str, path: &str) -> Option<&File> {
         self.commits.get(commit)?.get(path)
     }

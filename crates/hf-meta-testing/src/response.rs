@@ -368,7 +368,6 @@ impl Fault {
     pub const ENDLESS_BODY: Self = Self::ExtraBytes { count: u64::MAX, is_chunked: true };
 
     /// Returns a redirect with this status to this URL.
-    #[must_use]
     pub fn redirect(status: u16, url: impl Into<String>) -> Self {
         Self::Status(status, vec![("location", url.into())])
     }

@@ -41,20 +41,17 @@ pub struct Inspection {
 #[wasm_bindgen]
 impl Inspection {
     /// Returns the JSON of `hf-meta --json`, or of `hf-meta --json --summary` if the headers were not kept.
-    #[must_use]
     pub fn json(&self) -> String {
         self.weights.as_ref().map_or_else(|| json(&self.report), json)
     }
 
     /// Returns the tree of modules as JSON. It is empty if the headers were not kept.
-    #[must_use]
     pub fn tree(&self) -> String {
         json(&self.weights.as_ref().map_or_else(|| Tree::from_tensors([]), Tree::new))
     }
 
     /// Returns the memory for another context and budget as JSON. Returns `undefined` if no memory was requested, or if
     /// a value is invalid.
-    #[must_use]
     pub fn memory(&self, context: Option<String>, budget: Option<String>) -> Option<String> {
         let Memory { mut options, weight_bytes, layout, .. } =
             (**self.report.memory.as_ref()?).clone();
@@ -65,7 +62,6 @@ impl Inspection {
     }
 
     /// Returns the JSON of `hf-meta diff --json`. Returns `undefined` if the headers were not kept.
-    #[must_use]
     pub fn diff(&self, after: &Self, ignore_shards: bool) -> Option<String> {
         let compare = if ignore_shards { Diff::ignoring_shards } else { Diff::new };
         Some(json(&compare(self.weights.as_ref()?, after.weights.as_ref()?)))

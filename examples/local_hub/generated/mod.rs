@@ -97,7 +97,6 @@ pub struct ModelTruth {
 
 impl GeneratedModels {
     /// Creates the models of a seed.
-    #[must_use]
     pub fn new(count: u64, seed: u64) -> Self {
         Self { count, seed, pushes: Arc::default() }
     }
@@ -108,7 +107,6 @@ impl GeneratedModels {
     }
 
     /// Returns the number of the last push to a model; 0 for the state at the start.
-    #[must_use]
     pub fn last_push(&self, index: u64) -> u64 {
         self.pushes_to(index).last().unwrap_or(0)
     }
@@ -119,7 +117,6 @@ impl GeneratedModels {
     }
 
     /// Returns the true state of a model, without its files.
-    #[must_use]
     pub fn truth(&self, index: u64) -> ModelTruth {
         let (kind, push) = (self.kind(index), self.last_push(index));
         let shape = Architecture::new(self.hash(index, 0), push);

@@ -59,35 +59,29 @@ impl Model {
         Self { repo, weights: Vec::new(), documents: Vec::new() }
     }
 
-    #[must_use]
     pub fn with(mut self, weights: Weights) -> Self {
         self.weights.push(weights);
         self
     }
 
-    #[must_use]
     pub fn document(mut self, path: &'static str, value: Value) -> Self {
         self.documents.push((path, value));
         self
     }
 
-    #[must_use]
     pub fn sharded(self, sharding: Sharding) -> Self {
         self.map_weights(|weights| Weights { sharding, ..weights })
     }
 
-    #[must_use]
     pub fn named(self, naming: Naming) -> Self {
         self.map_weights(|weights| Weights { naming, ..weights })
     }
 
     /// In hash orders of this salt instead of sorted.
-    #[must_use]
     pub fn salted(self, salt: u64) -> Self {
         self.map_weights(|weights| Weights { order: Order::Hashed { salt }, ..weights })
     }
 
-    #[must_use]
     pub fn without_metadata(self) -> Self {
         self.map_weights(|weights| Weights { has_metadata: false, ..weights })
     }

@@ -64,44 +64,37 @@ impl Module {
         Self { dtype, tensors: Vec::new() }
     }
 
-    #[must_use]
     pub fn tensor(self, name: &str, shape: &[u64]) -> Self {
         let dtype = self.dtype;
         self.buffer(name, dtype, shape)
     }
 
     /// A tensor with a different dtype, such as a mask or position ids.
-    #[must_use]
     pub fn buffer(mut self, name: &str, dtype: Dtype, shape: &[u64]) -> Self {
         self.tensors.push(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec() });
         self
     }
 
     /// A dense layer with a bias; its weight stands as `[outputs, inputs]`.
-    #[must_use]
     pub fn linear(self, name: &str, inputs: u64, outputs: u64) -> Self {
         self.weight_and_bias(name, &[outputs, inputs], outputs)
     }
 
     /// A dense layer whose weight is transposed, as in GPT-2: `[inputs, outputs]`.
-    #[must_use]
     pub fn conv1d(self, name: &str, inputs: u64, outputs: u64) -> Self {
         self.weight_and_bias(name, &[inputs, outputs], outputs)
     }
 
     /// A convolution of square patches, with a bias.
-    #[must_use]
     pub fn conv2d(self, name: &str, inputs: u64, outputs: u64, side: u64) -> Self {
         self.weight_and_bias(name, &[outputs, inputs, side, side], outputs)
     }
 
-    #[must_use]
     pub fn norm(self, name: &str, size: u64) -> Self {
         self.weight_and_bias(name, &[size], size)
     }
 
     /// A norm that scales and does not shift.
-    #[must_use]
     pub fn rms_norm(self, name: &str, size: u64) -> Self {
         self.tensor(&format!("{name}.weight"), &[size])
     }
@@ -111,14 +104,12 @@ impl Module {
     }
 
     /// A dense layer without a bias, its weight in this format.
-    #[must_use]
     pub fn projection(self, name: &str, format: Format, inputs: u64, outputs: u64) -> Self {
         let weight = format.store(self.dtype, inputs, outputs);
         self.child(name, weight)
     }
 
     /// Takes in another module's tensors under a name.
-    #[must_use]
     pub fn child(mut self, name: &str, child: Module) -> Self {
         self.tensors.extend(
             child.tensors.into_iter().map(|t| Tensor { name: format!("{name}.{}", t.name), ..t }),
@@ -127,20 +118,17 @@ impl Module {
     }
 
     /// Takes in another module's tensors as its own.
-    #[must_use]
     pub fn and(mut self, other: Module) -> Self {
         self.tensors.extend(other.tensors);
         self
     }
 
     /// The same layer many times, as `name.0`, `name.1`, ….
-    #[must_use]
     pub fn layers(self, name: &str, numbers: Range<u64>, layer: &Module) -> Self {
         numbers.fold(self, |module, n| module.child(&format!("{name}.{n}"), layer.clone()))
     }
 
     /// The same tensors with this part of their names replaced.
-    #[must_use]
     pub fn renamed(mut self, from: &str, to: &str) -> Self {
         for tensor in &mut self.tensors {
             tensor.name = tensor.name.replace(from, to);

@@ -7,7 +7,6 @@ use std::error::Error;
 const MAX_CHARS: usize = 200;
 
 /// Truncates a text for use in an error message.
-#[must_use]
 pub fn clip(text: &str) -> String {
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -84,7 +83,6 @@ macro_rules! named_enum {
 
         impl $type {
             /// Returns the name of the value.
-            #[must_use]
             $vis fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+

@@ -57,7 +57,6 @@ impl CountBreakdown {
     ///
     /// An unknown method makes it inexact if no known one explains the tensors, and the configuration does not imply
     /// their sizes.
-    #[must_use]
     pub fn is_exact(&self) -> bool {
         let is_unknown =
             self.unknown_method.is_some() && self.module_kinds.is_empty() && !self.is_confirmed;

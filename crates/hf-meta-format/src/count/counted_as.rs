@@ -29,7 +29,6 @@ pub enum CountedAs {
 
 impl CountedAs {
     /// Returns whether the tensor contributes to the count.
-    #[must_use]
     pub fn is_counted(self) -> bool {
         matches!(self, Self::AsStored | Self::Unpacked(_) | Self::Unresolved)
     }

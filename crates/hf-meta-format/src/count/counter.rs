@@ -58,7 +58,6 @@ pub struct Counter {
 
 impl Counter {
     /// Creates an empty counter.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -119,7 +118,6 @@ impl Counter {
     }
 
     /// Returns whether `config.json` could affect the result, given the tensors added so far.
-    #[must_use]
     pub fn needs_config(&self) -> bool {
         self.needs_config
     }
@@ -148,7 +146,6 @@ impl Counter {
 
     /// Returns the name of another file, besides `config.json`, that may describe the quantization or the experts.
     /// Returns `None` if `config.json` describes them, or if the shapes are unambiguous.
-    #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         if configs.quantization.is_empty() && !self.pending.is_empty() {
             let counter = Self { configs: Some(configs.clone()), ..self.clone() };
@@ -169,7 +166,6 @@ impl Counter {
 /// Fetching `config.json` counts as a download on the Hub, so it is needed only for tensors that may be packed or may
 /// belong to routed experts. [`Counter::needs_config`] answers this for all tensors added so far. Use this function
 /// to request `config.json` before all headers have arrived.
-#[must_use]
 pub fn needs_config(header: &FileHeader) -> bool {
     let mut names = NamePatterns::default();
     let mut tensors = header.tensors().iter();

@@ -83,13 +83,11 @@ impl ParameterCount {
     }
 
     /// Returns the number of parameters of one dtype, or 0 if no tensor has this dtype.
-    #[must_use]
     pub fn get(&self, dtype: &Dtype) -> u64 {
         self.by_dtype.get(dtype).map_or(0, |count| count.parameters)
     }
 
     /// Returns the total number of parameters.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.total.parameters
     }
@@ -102,13 +100,11 @@ impl ParameterCount {
     }
 
     /// Returns every dtype with its totals, including dtypes that occur only in uncounted tensors.
-    #[must_use]
     pub fn rows(&self) -> impl ExactSizeIterator<Item = (&Dtype, &DtypeCount)> {
         self.by_dtype.iter()
     }
 
     /// Returns the totals over all dtypes.
-    #[must_use]
     pub fn totals(&self) -> &DtypeCount {
         &self.total
     }

@@ -35,7 +35,6 @@ macro_rules! dtypes {
             pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
 
             /// Returns the name in the header, such as `BF16`.
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$name => stringify!($name),)+
@@ -44,7 +43,6 @@ macro_rules! dtypes {
             }
 
             /// Returns the smallest block of elements that occupies whole bytes, or `None` for an unknown dtype.
-            #[must_use]
             pub fn block(&self) -> Option<BlockSize> {
                 match self {
                     $(Self::$name => Some(BlockSize { elements: $elements, bytes: $bytes }),)+
@@ -54,7 +52,6 @@ macro_rules! dtypes {
 
             /// Returns the size of `elements` elements in bytes, or `None` if the dtype is unknown, the elements do not
             /// fill whole blocks, or the size overflows.
-            #[must_use]
             pub fn byte_length(&self, elements: u64) -> Option<u64> {
                 let block = self.block()?;
                 let blocks = elements.is_multiple_of(block.elements).then(|| elements / block.elements)?;
@@ -63,7 +60,6 @@ macro_rules! dtypes {
 
             /// Returns the number of bits per element, or `None` for an unknown dtype or a quantized GGML type, whose
             /// elements share a scale per block.
-            #[must_use]
             pub fn bits(&self) -> Option<u64> {
                 match self {
                     $(Self::$name => ($elements <= MAX_UNSCALED_BLOCK).then_some($bytes * 8 / $elements),)+

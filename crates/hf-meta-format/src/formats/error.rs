@@ -115,7 +115,6 @@ pub enum HeaderErrorKind {
 
 impl HeaderError {
     /// Creates an error that concerns no single tensor.
-    #[must_use]
     pub fn new(kind: HeaderErrorKind, message: impl Into<String>) -> Self {
         Self { kind, tensor: None, message: message.into() }
     }
@@ -127,7 +126,6 @@ impl HeaderError {
     }
 
     /// Creates the error of a tensor. The message is the name of the tensor followed by `rule`.
-    #[must_use]
     pub fn of_tensor(kind: HeaderErrorKind, name: &str, rule: impl Display) -> Self {
         Self::new(kind, format!("tensor `{}` {rule}", clip(name))).with_tensor(name)
     }
@@ -138,7 +136,6 @@ impl HeaderError {
     }
 
     /// Creates the error for a tensor whose size does not fit in 64 bits.
-    #[must_use]
     pub fn overflow(tensor: &str) -> Self {
         let message = format!("the size of tensor `{}` overflows 64 bits", clip(tensor));
         Self::new(HeaderErrorKind::Overflow, message).with_tensor(tensor)

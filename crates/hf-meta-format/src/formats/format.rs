@@ -54,7 +54,6 @@ pub struct WeightFileName {
 
 impl WeightFileName {
     /// Creates the parts of a model name without a variant.
-    #[must_use]
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }

@@ -32,7 +32,6 @@ pub struct FileHeader {
 impl FileHeader {
     /// Creates the header of a file whose tensor data begins at the end of `header_range` and extends to the end of
     /// the file. A range that ends before it starts becomes empty.
-    #[must_use]
     pub fn new(tensors: TensorTable, header_range: Range<u64>) -> Self {
         let header_range = header_range.start.min(header_range.end)..header_range.end;
         Self {
@@ -60,31 +59,26 @@ impl FileHeader {
     }
 
     /// Returns the tensors in the file.
-    #[must_use]
     pub fn tensors(&self) -> &TensorTable {
         &self.tensors
     }
 
     /// Returns the metadata of the file, or `None` if it has none.
-    #[must_use]
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
         self.metadata.as_ref()
     }
 
     /// Returns the byte range of the header within the file.
-    #[must_use]
     pub fn header_range(&self) -> Range<u64> {
         self.header_range.clone()
     }
 
     /// Returns the size of the tensor data, in bytes.
-    #[must_use]
     pub fn data_length(&self) -> u64 {
         self.tensors.data_length()
     }
 
     /// Returns the size that a file with this header must have, in bytes.
-    #[must_use]
     pub fn file_size(&self) -> u64 {
         self.file_size
     }
@@ -115,7 +109,6 @@ impl FileHeader {
     ///
     /// This number is not verified; in published files it has been wrong by orders of magnitude
     /// (`huggingface_hub` #4221).
-    #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
         self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
     }

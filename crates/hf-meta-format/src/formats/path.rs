@@ -40,7 +40,6 @@ impl RepoPath {
     const MAX_BYTES: usize = 1_024;
 
     /// Returns the path as a string.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,7 +50,6 @@ impl RepoPath {
     }
 
     /// Creates a path without checks. The text must not come from the network.
-    #[must_use]
     pub fn new_unchecked(name: &str) -> Self {
         Self(name.into())
     }
@@ -63,7 +61,6 @@ impl RepoPath {
     }
 
     /// Joins a folder and a file name. `None` is the root folder.
-    #[must_use]
     pub fn join(folder: Option<&Self>, name: &str) -> Self {
         match folder {
             Some(folder) => Self(format!("{folder}/{name}").into()),
@@ -72,7 +69,6 @@ impl RepoPath {
     }
 
     /// Returns the folder of this file; `None` for the root folder.
-    #[must_use]
     pub fn folder(&self) -> Option<Self> {
         self.0.rsplit_once('/').map(|(folder, _)| Self(folder.into()))
     }
@@ -84,7 +80,6 @@ impl RepoPath {
     }
 
     /// Returns whether the path is named like the index of a sharded checkpoint.
-    #[must_use]
     pub fn is_index(&self) -> bool {
         is_index_name(&self.0)
     }
@@ -121,7 +116,6 @@ const RULES: [Rule; 7] = [
 
 /// Returns whether a path has the file name of an index. The name may end with a variant, as in
 /// `model.safetensors.index.fp16.json`.
-#[must_use]
 pub fn is_index_name(path: &str) -> bool {
     let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
     let has_variant =

@@ -12,7 +12,6 @@ pub struct Formats(Arc<[Arc<dyn Format>]>);
 
 impl Formats {
     /// Returns the built-in formats.
-    #[must_use]
     pub fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Formats> = LazyLock::new(|| {
             Formats(Arc::new([
@@ -31,7 +30,6 @@ impl Formats {
     }
 
     /// Returns whether no two formats have the same name or extension. The second one would never be used.
-    #[must_use]
     pub fn are_distinct(&self) -> bool {
         let are_distinct = |text: fn(&dyn Format) -> &'static str| {
             let texts: BTreeSet<_> = self.0.iter().map(|format| text(&**format)).ordered();
@@ -41,7 +39,6 @@ impl Formats {
     }
 
     /// Restricts the list to the format with a name; `None` if it does not exist.
-    #[must_use]
     pub fn only(&self, name: &str) -> Option<Self> {
         let found = self.0.iter().find(|format| format.name() == name)?;
         Some(Self(Arc::new([Arc::clone(found)])))
@@ -49,7 +46,6 @@ impl Formats {
 
     /// Returns the index of safetensors, whose weights have standard names and index files; `None` if it is not
     /// accepted.
-    #[must_use]
     pub fn safetensors(&self) -> Option<usize> {
         self.0.iter().position(|format| format.extension() == safetensors::EXTENSION)
     }
@@ -61,7 +57,6 @@ impl Formats {
     }
 
     /// Returns the format for the name of a file or an index, or safetensors if no format matches.
-    #[must_use]
     pub fn find_or_safetensors(&self, path: &RepoPath) -> &dyn Format {
         let index = self.find_index(path.as_str()).map(|(_, format, _)| format);
         let found = index.or_else(|| Some(self.find(path.as_str())?.1));
@@ -79,20 +74,17 @@ impl Formats {
     }
 
     /// Returns the name of the format at an index.
-    #[must_use]
     pub fn name(&self, position: usize) -> &'static str {
         self.0.get(position).map_or("", |format| format.name())
     }
 
     /// Returns the glob pattern for weight files, such as `*.gguf`.
-    #[must_use]
     pub fn pattern(&self) -> String {
         let patterns: Vec<_> = self.0.iter().map(|one| format!("*{}", one.extension())).collect();
         patterns.join(" or ")
     }
 
     /// Returns whether a text is just the name of a quantization in some format.
-    #[must_use]
     pub fn is_quantization(&self, text: &str) -> bool {
         let is_one = |parts: WeightFileName| parts.is_quantized && parts.model.is_empty();
         self.0.iter().any(|format| format.split_name(text).is_some_and(is_one))

@@ -23,7 +23,6 @@ pub struct TensorInfo {
 
 impl TensorInfo {
     /// Creates an entry. The offsets are not validated; see [`TensorTableBuilder`](super::TensorTableBuilder).
-    #[must_use]
     pub fn new(dtype: Dtype, shape: Vec<u64>, data_offsets: (u64, u64)) -> Self {
         Self { dtype, shape, data_offsets }
     }
@@ -33,7 +32,6 @@ impl TensorInfo {
         Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
 
     /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0, or `None` if it overflows 64 bits.
-    #[must_use]
     pub fn elements(&self) -> Option<u64> {
         let product =
             self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
@@ -42,13 +40,11 @@ impl TensorInfo {
     }
 
     /// Returns the size of the tensor's data in bytes, according to its offsets.
-    #[must_use]
     pub fn byte_length(&self) -> u64 {
         self.data_offsets.1.saturating_sub(self.data_offsets.0)
     }
 
     /// Returns whether the tensor is a scalar, with shape `[]`.
-    #[must_use]
     pub fn is_scalar(&self) -> bool {
         self.shape.is_empty()
     }
@@ -129,31 +125,26 @@ pub struct TensorTable {
 
 impl TensorTable {
     /// Returns the number of tensors.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.names.list.len()
     }
 
     /// Returns whether the file has no tensors.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns an iterator over the tensors and their names, in file order.
-    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, TensorInfo)> {
         self.names.list.iter().zip(&self.starts).map(|(name, start)| (name, self.tensor(*start)))
     }
 
     /// Returns the tensor with this name, or `None` if there is none.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo> {
         self.names.index_of(name).map(|at| self.tensor(self.starts[at as usize]))
     }
 
     /// Returns the names of the tensors, in file order.
-    #[must_use]
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.names.list.iter()
     }
@@ -186,7 +177,6 @@ impl TensorTable {
     }
 
     /// Returns the memory use of the table in bytes.
-    #[must_use]
     pub fn memory(&self) -> usize {
         self.names.memory() + self.packed.byte_length() + self.starts.len() * size_of::<u32>()
     }
@@ -260,7 +250,6 @@ impl Default for TensorTableBuilder {
 
 impl TensorTableBuilder {
     /// Creates a builder for tensors whose data is contiguous, without padding.
-    #[must_use]
     pub fn new() -> Self {
         Self::for_header(0)
     }

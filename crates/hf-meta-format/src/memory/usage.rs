@@ -84,7 +84,6 @@ impl Engine {
 /// assert_eq!(hf_meta_format::memory::parse_tokens("32k"), Some(32_768));
 /// assert_eq!(hf_meta_format::memory::parse_tokens("0"), None);
 /// ```
-#[must_use]
 pub fn parse_tokens(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let (number, factor) = match (text.strip_suffix('k'), text.strip_suffix('m')) {
@@ -105,7 +104,6 @@ pub fn parse_tokens(text: &str) -> Option<u64> {
 /// assert_eq!(parse_size("1.5 GiB"), Some(1_610_612_736));
 /// assert_eq!(parse_size("24"), None);
 /// ```
-#[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     const UNITS: [&str; 5] = ["", "k", "m", "g", "t"];
     /// The digits after the point. More would not change a size in bytes.
@@ -230,7 +228,6 @@ type Sizes = (CacheSize, CacheSize, Option<VllmPlan>);
 
 impl Memory {
     /// Computes the memory of a model from the bytes of its weights and its cache layout.
-    #[must_use]
     pub fn new(
         weight_bytes: u64,
         layout: Result<CacheLayout, CacheError>,
@@ -272,14 +269,12 @@ impl Memory {
     }
 
     /// Returns the maximum context length of the model; `None` if it states none.
-    #[must_use]
     pub fn max_context(&self) -> Option<u64> {
         self.layout.as_ref().ok()?.max_context
     }
 
     /// Returns the bytes that each further token of a sequence adds once all windows are full, and the bytes of windows and
     /// states. Returns `None` if the size is unknown, or is not a multiple of the tokens.
-    #[must_use]
     pub fn growth(layout: &CacheLayout) -> Option<(u64, u64)> {
         /// Longer than every window.
         const TOKENS: u64 = 1 << 32;
@@ -309,7 +304,6 @@ impl Memory {
     }
 
     /// Returns the bytes of cache and states.
-    #[must_use]
     pub fn sequence_bytes(&self) -> Option<u64> {
         self.total_bytes.map(|bytes| bytes - self.weight_bytes)
     }
@@ -481,7 +475,6 @@ impl Fit {
     }
 
     /// Returns the largest quantization that fits.
-    #[must_use]
     pub fn largest_quantization(&self) -> Option<&QuantizationFit> {
         self.quantizations.iter().find(|quantization| quantization.fits == Some(true))
     }

@@ -44,7 +44,6 @@ impl Default for VllmOptions {
 
 impl VllmOptions {
     /// Returns the maximum number of tokens in flight.
-    #[must_use]
     pub fn tokens_in_flight(&self) -> u64 {
         self.max_batched_tokens.saturating_mul(1 + u64::from(self.async_scheduling))
     }

@@ -88,14 +88,12 @@ pub struct BuiltReport {
 
 impl ReportBuilder {
     /// Creates a builder for a single file. `keep_headers` makes the headers part of the result.
-    #[must_use]
     pub fn new_single(keep_headers: bool) -> Self {
         Self { keep_headers, ..Self::default() }
     }
 
     /// Creates a builder for shards. `path` is the path of their index, or their path pattern if they have none.
     /// `keep_headers` makes the headers part of the result.
-    #[must_use]
     pub fn new_sharded(
         path: &RepoPath,
         index: Option<SafetensorsIndexJson>,
@@ -150,37 +148,31 @@ impl ReportBuilder {
     }
 
     /// Returns the bytes of all tensors so far.
-    #[must_use]
     pub fn tensor_bytes(&self) -> u64 {
         self.totals.tensor_bytes
     }
 
     /// Returns whether `config.json` could affect the count of the headers so far.
-    #[must_use]
     pub fn needs_config(&self) -> bool {
         self.counter.needs_config()
     }
 
     /// Returns whether a header describes the cache of the model, so that `config.json` is not needed for it.
-    #[must_use]
     pub fn describes_cache(&self) -> bool {
         self.cache.is_some()
     }
 
     /// Returns the name of another file that may describe the quantization, if the count needs it.
-    #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         self.adapter_config.or_else(|| self.counter.other_config_file(configs))
     }
 
     /// Returns the index, or `None` if there is none.
-    #[must_use]
     pub fn index(&self) -> Option<&SafetensorsIndexJson> {
         self.index_check.as_ref()?.index.as_ref()
     }
 
     /// Returns the headers in the order in which they were added; empty if they are not kept.
-    #[must_use]
     pub fn headers(&self) -> &Headers {
         &self.headers
     }
@@ -202,7 +194,6 @@ impl ReportBuilder {
 
     /// Returns the paths of all files, the index first. `path` is the path of the file or the index, or the path
     /// pattern of the shards.
-    #[must_use]
     pub fn filepaths(&self, path: &RepoPath) -> Vec<RepoPath> {
         let Some(check) = &self.index_check else { return vec![path.clone()] };
         let index = self.index().map(|_| path.clone());
@@ -211,7 +202,6 @@ impl ReportBuilder {
     }
 
     /// Finishes the count with the model's configuration.
-    #[must_use]
     pub fn finish(mut self, configs: &Configs) -> BuiltReport {
         self.set_configs(configs);
         sort_by(&mut self.headers, |(one, _), (other, _)| one.cmp(other));

@@ -99,14 +99,12 @@ pub struct TensorState {
 
 impl Diff {
     /// Compares two checkpoints.
-    #[must_use]
     pub fn new(before: &Weights, after: &Weights) -> Self {
         let has_shards = before.report().sharded || after.report().sharded;
         Self::compare(before, after, has_shards)
     }
 
     /// Compares two checkpoints, but not the files that contain each tensor, so resharding makes no difference.
-    #[must_use]
     pub fn ignoring_shards(before: &Weights, after: &Weights) -> Self {
         Self::compare(before, after, false)
     }
@@ -136,19 +134,16 @@ impl Diff {
     }
 
     /// Returns whether there are no differences.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.renamed.is_none() && self.quantized.is_none()
     }
 
     /// Returns the number of tensors with this kind of change.
-    #[must_use]
     pub fn count(&self, kind: ChangeKind) -> u64 {
         self.changes.iter().filter(|change| change.kinds.contains(&kind)).count() as u64
     }
 
     /// Groups changes whose tensor names differ only in numbers, sorted by kind and then by name.
-    #[must_use]
     pub fn groups(&self) -> Vec<ChangeGroup<'_>> {
         let mut groups = BTreeMap::<_, Vec<_>>::new();
         for change in &self.changes {

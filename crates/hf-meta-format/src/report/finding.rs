@@ -70,7 +70,6 @@ macro_rules! findings {
 
         impl Finding {
             /// Returns the severity of this kind of finding.
-            #[must_use]
             pub fn severity(&self) -> Severity {
                 match self {
                     $(Self::$kind { .. } => Severity::$severity,)+
@@ -80,7 +79,6 @@ macro_rules! findings {
             }
 
             /// Returns the documentation of this kind of finding, in Markdown.
-            #[must_use]
             pub fn description(&self) -> &'static str {
                 match self {
                     $(Self::$kind { .. } => concat!($($documentation),*).trim_start(),)+
@@ -346,7 +344,6 @@ impl Serialize for Finding {
 
 impl Finding {
     /// Returns whether two findings have the same kind.
-    #[must_use]
     pub fn is_same_kind(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Mismatch(one), Self::Mismatch(other)) => one.kind == other.kind,
@@ -468,7 +465,6 @@ macro_rules! mismatches {
 
         impl MismatchKind {
             /// Returns the severity of a violation.
-            #[must_use]
             pub fn severity(self) -> Severity {
                 match self {
                     $(Self::$kind => Severity::$severity,)+
@@ -476,7 +472,6 @@ macro_rules! mismatches {
             }
 
             /// Returns the documentation of this rule, in Markdown.
-            #[must_use]
             pub fn description(self) -> &'static str {
                 match self {
                     $(Self::$kind => concat!($($documentation),*).trim_start(),)+

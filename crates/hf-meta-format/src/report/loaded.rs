@@ -26,7 +26,6 @@ pub struct Verification<'a> {
 
 impl<'a> Verification<'a> {
     /// Creates a verification of the sets that a loader of the main set loads, which the report has unless it is empty.
-    #[must_use]
     pub fn new(layout: &'a Layout, report: &VerifyReport, target: &'a Target) -> Self {
         let main = match report.sets.first() {
             // A caller who selects one set wants that set.
@@ -38,7 +37,6 @@ impl<'a> Verification<'a> {
     }
 
     /// Returns the file that lists the components of a pipeline.
-    #[must_use]
     pub fn components_file(&self) -> Option<&'a RepoPath> {
         self.layout.components_file(self.main?)
     }
@@ -67,7 +65,6 @@ impl<'a> Verification<'a> {
     }
 
     /// Returns the sets to verify that the report lacks: the ones that are loaded, and with `all` every set of a folder.
-    #[must_use]
     pub fn missing_sets(&mut self, report: &VerifyReport, all: bool) -> Vec<&'a WeightSet> {
         let others = if all && self.target.is_folder() { &self.layout.sets[..] } else { &[] };
         let loaded = |main| self.layout.loaded_with(main, &self.components);
@@ -97,7 +94,6 @@ impl<'a> Verification<'a> {
 
 impl VerifyReport {
     /// Creates the result of a set that could not be read. `finding` is the reason, unless shards are missing.
-    #[must_use]
     pub fn unreadable(set: &WeightSet, mut finding: Finding) -> Self {
         if set.is_without_index()
             && let Err(IncompleteShards { total, .. }) = set.shards()

@@ -120,7 +120,6 @@ pub struct WeightFiles {
 
 impl Weights {
     /// Returns the counts without the headers.
-    #[must_use]
     pub fn report(&self) -> &CountReport {
         match self {
             Self::Safetensors(parsed) => parsed.report(),
@@ -209,7 +208,6 @@ pub struct CountReport {
 
 impl CountReport {
     /// Returns the number of weight files, excluding the index.
-    #[must_use]
     pub fn file_count(&self) -> usize {
         self.filepaths.iter().filter(|path| !path.is_index()).count()
     }
@@ -236,14 +234,12 @@ impl CountReport {
 
     /// Returns whether the parameters of every module are known, as `parameterExact` in the JSON. If not, a finding
     /// gives the reason.
-    #[must_use]
     pub fn is_exact(&self) -> bool {
         self.breakdown.is_exact()
     }
 
     /// Returns the quantization of the weights: the method, such as `gptq`, or the file type of a GGUF file, such as
     /// `Q4_K_M` or `BF16`. `None` if no method and no type is known.
-    #[must_use]
     pub fn quantization(&self) -> Option<&str> {
         let file_type = self.model.as_ref().and_then(|model| model.file_type.as_deref());
         self.breakdown.method.as_deref().or(file_type)
@@ -355,13 +351,11 @@ fn from_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, 
 
 impl SafetensorsParseFromRepo {
     /// Returns the parameters per dtype, across all shards.
-    #[must_use]
     pub fn parameter_count(&self) -> &ParameterCount {
         &self.report().parameter_count
     }
 
     /// Returns the counts without the headers.
-    #[must_use]
     pub fn report(&self) -> &CountReport {
         match self {
             Self::Single(file) => &file.report,

@@ -55,7 +55,6 @@ impl Plan {
     }
 
     /// Returns the first range of a file without an index.
-    #[must_use]
     pub fn first_range(self, formats: &Formats, path: &RepoPath) -> Range<u64> {
         let needed = formats.find_or_safetensors(path).parser(path, 0).first_range();
         match self {
@@ -66,14 +65,12 @@ impl Plan {
 
     /// Returns whether to read shards before their index of `length` bytes is complete. The lengths of their headers
     /// cannot be estimated then, so each takes two ranges.
-    #[must_use]
     pub fn reads_shards_early(self, length: Option<u64>) -> bool {
         self == Self::Exact || length.is_some_and(|length| length > MAX_AWAITED_INDEX)
     }
 
     /// Returns the first range of each shard of an index. It is estimated from the index, because tensor names make
     /// up most of a header.
-    #[must_use]
     pub fn shards(self, index: &SafetensorsIndexJson) -> Vec<RangeRequest> {
         let shards = index.shards().iter().cloned();
         match self {
@@ -126,7 +123,6 @@ pub enum Target {
 
 impl Target {
     /// Returns the target for a path in a repository: a folder, unless the name looks like a file or a quantization.
-    #[must_use]
     pub fn from_path(formats: &Formats, path: Option<RepoPath>) -> Self {
         let is_file = |path: &RepoPath| formats.find(path.as_str()).is_some();
         match path {
@@ -138,7 +134,6 @@ impl Target {
     }
 
     /// Returns the finding for one shard of a model.
-    #[must_use]
     pub fn single_shard(&self) -> Option<Finding> {
         let Self::File(path) = self else { return None };
         let (number, total) = shard_number(path).filter(|(_, total)| *total > 1)?;
@@ -146,14 +141,12 @@ impl Target {
     }
 
     /// Returns the folder to search; `None` for the whole source.
-    #[must_use]
     pub fn folder(&self) -> Option<&RepoPath> {
         let Self::Folder(folder) = self else { return None };
         folder.as_ref()
     }
 
     /// Returns whether the sets of a folder are read, and not one that the caller selected.
-    #[must_use]
     pub fn is_folder(&self) -> bool {
         matches!(self, Self::Folder(_))
     }

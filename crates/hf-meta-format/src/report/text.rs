@@ -8,7 +8,6 @@ use std::time::Duration;
 /// ```
 /// assert_eq!(hf_meta_format::report::text::escape("red: \u{1b}[31m"), "red: \\u{1b}[31m");
 /// ```
-#[must_use]
 pub fn escape(text: &str) -> String {
     // `escape_debug` also escapes these, although they are harmless in a terminal.
     let quotes = ['\'', '"', '\\'];
@@ -20,7 +19,6 @@ pub fn escape(text: &str) -> String {
 }
 
 /// Formats a number with thousands separators, as in `176,247,271,424`.
-#[must_use]
 pub fn thousands(number: u64) -> String {
     let mut shown = number.to_string();
     for end in (1..shown.len()).rev().skip(2).step_by(3) {
@@ -33,7 +31,6 @@ pub fn thousands(number: u64) -> String {
 const BYTES: [&str; 7] = [" B", " kB", " MB", " GB", " TB", " PB", " EB"];
 
 /// Formats a size in bytes with decimal units, as the Hub does: `352.5 GB`.
-#[must_use]
 pub fn bytes(number: u64) -> String {
     // 999,950 bytes are 1.0 MB, not 1000.0 kB.
     let (size, unit) = unit(number, 10, &BYTES);
@@ -64,13 +61,11 @@ fn rounded(number: u64, scale: u128, size: u128) -> u128 {
 /// Formats a number with at most three significant digits, as in `999`, `7.62B`, `137M` or `1.03T`.
 ///
 /// The number is rounded half up, and trailing zeros are dropped: 7,000,000,000 is `7B`.
-#[must_use]
 pub fn short(number: u64) -> String {
     three_digits(number, &["", "K", "M", "B", "T"])
 }
 
 /// Formats a size in bytes with at most three significant digits, as in `352 GB`; see [`short`].
-#[must_use]
 pub fn short_bytes(number: u64) -> String {
     three_digits(number, &BYTES)
 }
@@ -90,7 +85,6 @@ fn three_digits(number: u64, units: &[&str]) -> String {
 
 /// Formats a parameter count the way model names do: in whole billions or millions, rounded down (`3B`, `400M`), or
 /// in trillions, rounded to one decimal (`1.6T`).
-#[must_use]
 pub fn size_of_model(parameters: u64) -> String {
     if parameters >= 1_000_000_000_000 {
         let tenths = (parameters / 10_000_000_000 + 5) / 10;
@@ -104,7 +98,6 @@ pub fn size_of_model(parameters: u64) -> String {
 }
 
 /// Formats a fraction of a whole as a percentage, as in `33.33 %` or `< 0.01 %`.
-#[must_use]
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
@@ -117,7 +110,6 @@ pub fn share(part: u64, whole: u64) -> String {
 }
 
 /// Formats a duration in its two largest units, as in `8 s`, `4 min 50 s` or `2 h 5 min`, rounded up to seconds.
-#[must_use]
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
@@ -144,13 +136,11 @@ pub fn parse_seconds(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// Formats a shape, as in `[768, 2304]`.
-#[must_use]
 pub fn shape(lengths: &[u64]) -> String {
     format!("{lengths:?}")
 }
 
 /// Formats a number with its noun, as in `1 file` or `72 files`.
-#[must_use]
 pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", thousands(number))

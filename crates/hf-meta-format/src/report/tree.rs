@@ -80,13 +80,11 @@ pub enum TreeContent {
 
 impl Tree {
     /// Builds the tree of a checkpoint.
-    #[must_use]
     pub fn new(weights: &Weights) -> Self {
         Self::filtered(weights, |_| true)
     }
 
     /// Builds the tree of the tensors whose names `keep` accepts.
-    #[must_use]
     pub fn filtered(weights: &Weights, keep: impl Fn(&str) -> bool) -> Self {
         let tensors = weights.named_headers().flat_map(|(_, header)| header.tensors());
         Self::from_tensors(tensors.filter(|(name, _)| keep(name)))

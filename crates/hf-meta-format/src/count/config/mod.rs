@@ -132,13 +132,11 @@ impl Configs {
     }
 
     /// Returns the content of `adapter_config.json`, if it was added.
-    #[must_use]
     pub fn adapter(&self) -> Option<&[u8]> {
         self.adapter.as_deref()
     }
 
     /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.
-    #[must_use]
     pub fn method(&self) -> Option<&str> {
         self.quantization.method.as_deref()
     }

@@ -42,20 +42,17 @@ pub struct MixtureOfExperts {
 
 impl MixtureOfExperts {
     /// Returns the number of parameters that are active per token.
-    #[must_use]
     pub fn active(&self) -> u64 {
         self.always_active.saturating_add(self.routed_active)
     }
 
     /// Returns the number of parameters that are active per token, excluding lookup tables, as in many published
     /// counts.
-    #[must_use]
     pub fn active_without_lookup_tables(&self) -> u64 {
         self.active().saturating_sub(self.lookup_tables)
     }
 
     /// Returns the total number of parameters.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.always_active.saturating_add(self.draft).saturating_add(self.routed)
     }

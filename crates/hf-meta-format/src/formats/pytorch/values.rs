@@ -175,7 +175,6 @@ const ALLOWED_OF_TORCH: &str = "Size Tensor device per_channel_affine per_channe
 /// assert!(is_allowed_import("torch._utils._rebuild_tensor_v2"));
 /// assert!(!is_allowed_import("posix.system"));
 /// ```
-#[must_use]
 pub fn is_allowed_import(import: &str) -> bool {
     let Some((module, name)) = import.rsplit_once('.') else { return false };
     let has = |names: &str| names.split_whitespace().any(|allowed| allowed == name);

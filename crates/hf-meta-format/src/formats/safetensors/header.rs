@@ -89,7 +89,6 @@ impl SafetensorsFileHeader {
     }
 
     /// Returns the length of the header's JSON in bytes, without the 8-byte prefix.
-    #[must_use]
     pub fn length(&self) -> u64 {
         let Range { start, end } = self.header_range();
         end - start

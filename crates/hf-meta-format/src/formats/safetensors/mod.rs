@@ -35,7 +35,6 @@ pub const INDEX_NAME: &str = "model.safetensors.index.json";
 /// Returns the model name and variant, without extension, from the file name of an index of weights with an extension.
 ///
 /// `diffusers` has put the variant in three places: before `.safetensors`, before `.index`, and after it.
-#[must_use]
 pub fn split_index(file: &str, extension: &str) -> Option<String> {
     let (stem, rest) = file.strip_suffix(".json")?.split_once(extension)?;
     let variant = match rest.strip_suffix(".index") {
@@ -158,7 +157,6 @@ impl HeaderLength {
     }
 
     /// Returns the byte range of the header within the file.
-    #[must_use]
     pub fn range(self) -> Range<u64> {
         PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(self.0)
     }
@@ -173,7 +171,6 @@ const OVERHEAD_BYTES: u64 = 256;
 
 /// Returns the expected end offset of a file's header, from the number of tensors and the total length of their names
 /// in bytes.
-#[must_use]
 pub fn expected_header_end((tensors, name_bytes): (u64, u64)) -> u64 {
     tensors.saturating_mul(ENTRY_BYTES).saturating_add(name_bytes).saturating_add(OVERHEAD_BYTES)
 }

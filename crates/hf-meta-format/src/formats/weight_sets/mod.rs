@@ -27,7 +27,6 @@ pub struct ListedFile {
 
 impl ListedFile {
     /// Returns whether the file is below a folder. `None` is the root folder.
-    #[must_use]
     pub fn is_below(&self, folder: Option<&RepoPath>) -> bool {
         folder.is_none_or(|folder| is_below(self.path.as_str(), folder.as_str()))
     }
@@ -75,7 +74,6 @@ impl WeightSet {
     }
 
     /// Returns whether these are shards without an index.
-    #[must_use]
     pub fn is_without_index(&self) -> bool {
         self.name.sharding == Sharding::Shards
     }
@@ -129,7 +127,6 @@ impl WeightSet {
     }
 
     /// Returns whether `files` contain the set: its own path, or all its shards.
-    #[must_use]
     pub fn is_part_of(&self, files: &BTreeSet<RepoPath>) -> bool {
         files.contains(&self.path)
             || !self.members.is_empty() && self.members.iter().all(|(_, path)| files.contains(path))
@@ -226,7 +223,6 @@ impl Layout {
     }
 
     /// Returns the file that lists the components of the model that a set belongs to; `None` if there is none.
-    #[must_use]
     pub fn pipeline_of(&self, set: &WeightSet) -> Option<&RepoPath> {
         let folder = set.name.folder.as_str();
         let mut folders = [folder, split_folder(folder).0].into_iter();
@@ -234,14 +230,12 @@ impl Layout {
     }
 
     /// Returns the file that lists the components of the diffusers pipeline that a set belongs to.
-    #[must_use]
     pub fn components_file(&self, set: &WeightSet) -> Option<&RepoPath> {
         self.pipeline_of(set).filter(|path| path.file_name().as_str() == PIPELINE)
     }
 
     /// Returns the sets that a loader of the main set loads: the components of a diffusers pipeline, whose folders are
     /// `components`, the modules of a `sentence-transformers` model, or only the main set.
-    #[must_use]
     pub fn loaded_with<'a>(
         &'a self,
         main: &'a WeightSet,
@@ -272,7 +266,6 @@ impl Layout {
     }
 
     /// Returns whether a folder contains files, in any folder below it.
-    #[must_use]
     pub fn has_folder(&self, folder: &str) -> bool {
         self.folders.iter().any(|found| found == folder || is_below(found, folder))
     }
@@ -295,14 +288,12 @@ impl Layout {
     }
 
     /// Returns the set with this path.
-    #[must_use]
     pub fn find(&self, path: &RepoPath) -> Option<&WeightSet> {
         self.sets.iter().find(|set| set.path == *path)
     }
 
     /// Returns the only set whose path equals `stem`, apart from a shard number and the extension. Returns `None` if no
     /// set or more than one set matches.
-    #[must_use]
     pub fn find_stem(&self, formats: &Formats, stem: &RepoPath) -> Option<&WeightSet> {
         let has_stem = |set: &&WeightSet| {
             let path = set.path.as_str();
@@ -326,7 +317,6 @@ impl Layout {
     }
 
     /// Returns the distinct quantizations of models.
-    #[must_use]
     pub fn quantizations(&self) -> Vec<String> {
         let models = self.sets.iter().filter(|set| set.kind == WeightsKind::Model);
         let names: BTreeSet<_> = models.filter_map(|set| set.quantization.as_ref()).ordered();
@@ -337,7 +327,6 @@ impl Layout {
     ///
     /// Safetensors is preferred over other formats, a model over its adapters, a set without a variant over its
     /// variants, and one file over shards.
-    #[must_use]
     pub fn main<'a>(&'a self) -> Option<&'a WeightSet> {
         let group = |set: &&WeightSet| (set.name.format, set.kind);
         let first = self.sets.iter().map(|set| group(&set)).min()?;
@@ -377,7 +366,6 @@ impl Layout {
     }
 
     /// Returns the shards that are missing in `named` but belong to the same models.
-    #[must_use]
     pub fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().ordered();
         let models = named
@@ -452,7 +440,6 @@ struct Precedence<'a> {
 }
 
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
-#[must_use]
 pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
     let files = shards.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
     let sets = Layout::new(Formats::built_in(), None, &files.collect::<Vec<_>>()).sets;

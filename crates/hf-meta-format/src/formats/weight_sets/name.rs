@@ -143,14 +143,12 @@ fn is_variant_folder(folder: &str, variant: &str) -> bool {
 }
 
 /// Returns the number of a shard and the number of shards, according to the name of a file.
-#[must_use]
 pub fn shard_number(path: &RepoPath) -> Option<(u32, u32)> {
     let (.., shard) = WeightsName::parse(Formats::built_in(), path)?;
     shard.map(|shard| (shard.number, shard.total))
 }
 
 /// Returns whether a path is the pattern of shards without an index, with a `*` in place of the number.
-#[must_use]
 pub fn is_shard_pattern(formats: &Formats, path: &RepoPath) -> bool {
     let is_pattern = path.as_str().contains("*-of-") || path.file_name().as_str() == SERIES;
     is_pattern && formats.find(path.as_str()).is_some()

@@ -121,38 +121,32 @@ impl VerifyReport {
     }
 
     /// Returns all findings, in the order of the sets.
-    #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         self.sets.iter().flat_map(|set| set.findings.iter().cloned()).collect()
     }
 
     /// Returns the parameter count according to each source, if only one set was checked.
-    #[must_use]
     pub fn parameters(&self) -> ParameterSources {
         if let [only] = &self.sets[..] { only.parameters } else { ParameterSources::default() }
     }
 
     /// Returns whether there are no errors. Warnings and notes are allowed.
-    #[must_use]
     pub fn is_valid(&self) -> bool {
         self.sets.iter().all(|set| is_valid(&set.findings))
     }
 
     /// Returns whether every file of each checked set was read. One shard of several is not a complete model.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.sets.iter().all(|set| is_complete(&set.findings))
     }
 }
 
 /// Returns whether no finding is an error.
-#[must_use]
 pub fn is_valid(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.severity() < Severity::Error)
 }
 
 /// Returns whether no finding states that a file was not read.
-#[must_use]
 pub fn is_complete(findings: &[Finding]) -> bool {
     let is_gap = |finding: &Finding| {
         matches!(finding, Finding::Unreadable { .. } | Finding::SingleShard { .. })
@@ -172,7 +166,6 @@ fn is_other_content(findings: &[Finding]) -> bool {
 /// Returns the folders of the components that a diffusers pipeline lists in `model_index.json`. `index` is the path of
 /// that file and `json` its content. diffusers loads each component from the folder of its name; one that is not used
 /// is listed as `[null, null]` (`DiffusionPipeline.from_pretrained`).
-#[must_use]
 pub fn pipeline_components(index: &RepoPath, json: &[u8]) -> Option<Vec<RepoPath>> {
     let entries = parse::<BTreeMap<String, Value>>(json).ok()?;
     let is_listed = |(name, value): &(&String, &Value)| {

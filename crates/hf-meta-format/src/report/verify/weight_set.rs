@@ -34,7 +34,6 @@ pub struct ConfigFile {
 
 impl ConfigFile {
     /// Parses the bytes of `config.json`.
-    #[must_use]
     pub fn from_json(json: Vec<u8>) -> Self {
         let (configs, finding) = match Configs::from_config_json(&json) {
             Ok(configs) => (configs, None),
@@ -47,7 +46,6 @@ impl ConfigFile {
     }
 
     /// Creates a configuration that is ignored for a reason.
-    #[must_use]
     pub fn ignored(reason: impl Into<String>) -> Self {
         let (file, reason) = (CONFIG.to_owned(), reason.into());
         let finding = Finding::UnusableConfig { file, reason };
@@ -102,7 +100,6 @@ impl SetCheck {
     /// Compares the index, or the names of the shards, with the headers. `failures` are the findings about unreadable
     /// headers, and `unindexed` the shards that the index does not list. `is_whole` is false if only one shard of several
     /// was to be read.
-    #[must_use]
     pub fn new(
         path: RepoPath,
         files: usize,
@@ -126,21 +123,18 @@ impl SetCheck {
     }
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
-    #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         let recipe = rules::recipe_file(configs, self.assembly.headers());
         recipe.or_else(|| self.assembly.other_config_file(configs))
     }
 
     /// Returns whether the count that the Hub reports is about this set: the Hub counts only the files at the root.
-    #[must_use]
     pub fn is_counted_by_hub(&self) -> bool {
         self.needs_config && self.is_countable()
     }
 
     /// Counts the headers, and compares them with the configuration and with the count that the Hub reports, or with
     /// the reason why it is unavailable.
-    #[must_use]
     pub fn finish(mut self, config: &ConfigFile, hub: Result<Option<u64>, String>) -> VerifyReport {
         let filepaths = self.assembly.filepaths(&self.set.path);
         self.set.findings.extend(config.finding.clone());

@@ -86,19 +86,16 @@ impl SafetensorsIndexJson {
     }
 
     /// Returns the shards, sorted by name.
-    #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
         &self.weight_map.shards
     }
 
     /// Returns every tensor with its shard, in index order.
-    #[must_use]
     pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
         self.weight_map.iter()
     }
 
     /// Returns the shard of a tensor, or `None` if the index does not list it.
-    #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
         self.index_of(tensor).map(|index| self.tensor_at(index as usize).1)
     }
@@ -115,7 +112,6 @@ impl SafetensorsIndexJson {
     }
 
     /// Returns the number of tensors per shard, and the total length of their names in bytes.
-    #[must_use]
     pub fn names_per_shard(&self) -> Vec<(u64, u64)> {
         let WeightMap { shards, tensors, shard_indices } = &self.weight_map;
         let mut shards = vec![(0, 0); shards.len()];
@@ -128,13 +124,11 @@ impl SafetensorsIndexJson {
     }
 
     /// Returns the `metadata` of the index, or `None` if it has none.
-    #[must_use]
     pub fn metadata(&self) -> Option<&Map<String, Value>> {
         self.metadata.as_ref()
     }
 
     /// Returns the total size of the tensors in bytes, as declared by the index (`total_size`).
-    #[must_use]
     pub fn total_size(&self) -> Option<u64> {
         self.declared("total_size")
     }
@@ -143,7 +137,6 @@ impl SafetensorsIndexJson {
     ///
     /// This number is not verified; in published files it has been wrong by orders of magnitude
     /// (`huggingface_hub` #4221).
-    #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
         self.declared("total_parameters")
     }

@@ -56,7 +56,6 @@ const CONFLICT: &[u8] = b"<<<<<<< ";
 impl IndexReader {
     /// Creates a reader for an index whose shards have an extension, such as `.bin`. The default reader expects
     /// `.safetensors`.
-    #[must_use]
     pub fn with_extension(extension: &'static str) -> Self {
         let mut reader = Self::default();
         reader.parser.extension = Some(extension);
@@ -76,7 +75,6 @@ impl IndexReader {
     }
 
     /// Returns the shards known so far, in index order.
-    #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
         &self.parser.shards
     }
