@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: bindgen MODULE FOLDER".into());
     };
     let mut bindgen = Bindgen::new();
-    bindgen.input_path(module).out_name("core").typescript(true);
+    bindgen.input_path(module).out_name("core").typescript(true).remove_name_section(true);
     bindgen.web(true)?.omit_default_module_path(true).generate(folder)?;
     for name in ["core_bg.wasm", "tables.txt"] {
         let content = fs::read(format!("{folder}/{name}"))?;

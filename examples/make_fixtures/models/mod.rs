@@ -58,21 +58,17 @@ impl Model {
     pub fn empty(repo: &'static str) -> Self {
         Self { repo, weights: Vec::new(), documents: Vec::new() }
     }
-
     pub fn with(mut self, weights: Weights) -> Self {
         self.weights.push(weights);
         self
     }
-
     pub fn document(mut self, path: &'static str, value: Value) -> Self {
         self.documents.push((path, value));
         self
     }
-
     pub fn sharded(self, sharding: Sharding) -> Self {
         self.map_weights(|weights| Weights { sharding, ..weights })
     }
-
     pub fn named(self, naming: Naming) -> Self {
         self.map_weights(|weights| Weights { naming, ..weights })
     }
@@ -81,7 +77,6 @@ impl Model {
     pub fn salted(self, salt: u64) -> Self {
         self.map_weights(|weights| Weights { order: Order::Hashed { salt }, ..weights })
     }
-
     pub fn without_metadata(self) -> Self {
         self.map_weights(|weights| Weights { has_metadata: false, ..weights })
     }

@@ -63,7 +63,6 @@ impl Module {
     pub fn new(dtype: Dtype) -> Self {
         Self { dtype, tensors: Vec::new() }
     }
-
     pub fn tensor(self, name: &str, shape: &[u64]) -> Self {
         let dtype = self.dtype;
         self.buffer(name, dtype, shape)
@@ -89,7 +88,6 @@ impl Module {
     pub fn conv2d(self, name: &str, inputs: u64, outputs: u64, side: u64) -> Self {
         self.weight_and_bias(name, &[outputs, inputs, side, side], outputs)
     }
-
     pub fn norm(self, name: &str, size: u64) -> Self {
         self.weight_and_bias(name, &[size], size)
     }

@@ -139,8 +139,9 @@ pub(crate) fn write_metadata(page: &mut Page<'_>, weights: &Weights) -> io::Resu
     page.heading(&weights.report().source)?;
     if let Weights::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) = weights {
         for (key, value) in shards.index.metadata().into_iter().flatten() {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            writeln!(page.out, "{} = {}", escape(key), escape(&value))?;
+            let text = serde_json::from_str::<String>(value);
+            let value = text.as_ref().unwrap_or(value);
+            writeln!(page.out, "{} = {}", escape(key), escape(value))?;
         }
     }
     let files = weights.files().count();

@@ -63,6 +63,22 @@ pub(crate) fn strings(list: Option<&RawValue>, limit: usize) -> Option<Vec<Strin
     (elements.len() <= limit).then(|| strings().map(|JsonKey(text)| text.into_owned()).collect())
 }
 
+/// Returns a JSON object of keys and values, which are JSON texts.
+pub(crate) fn object<'a>(entries: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+    let entries = entries.map(|(key, value)| format!("{}:{value}", string(key)));
+    format!("{{{}}}", entries.collect::<Vec<_>>().join(",")).into_bytes()
+}
+
+/// Returns a JSON string.
+pub(crate) fn string(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+/// Returns the value of a JSON text, or `null` if the text is invalid.
+pub(crate) fn raw(text: &str) -> &RawValue {
+    serde_json::from_str(text).unwrap_or(RawValue::NULL)
+}
+
 /// Reads a whole number: `8`, `8.0` or `"8"`.
 pub(crate) fn number(value: &RawValue) -> Option<u64> {
     whole_number(value.get())

@@ -25,19 +25,22 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Parses a whole number in JSON, written as `8`, `8.0` or `"8"`.
+/// Parses a whole number in JSON, written as `8`, `8.0`, `80e-1` or `"8"`. No float is involved, so none is rounded.
 pub(crate) fn whole_number(json: &str) -> Option<u64> {
-    /// 2^53. Every whole number below it has an exact float.
-    const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
-
     let text = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(json);
     if let Ok(number) = text.parse() {
         return Some(number);
     }
-    let number: f64 = serde_json::from_str(text).ok()?;
-    let is_whole = number.fract() == 0.0 && (0.0..MAX_EXACT_FLOAT).contains(&number);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
-    is_whole.then_some(number as u64)
+    let (decimal, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_end_matches('0');
+    if significant.is_empty() && !digits.is_empty() {
+        return Some(0);
+    }
+    let zeros = i64::try_from(whole.len()).ok()? - i64::try_from(significant.len()).ok()?;
+    let scale = u32::try_from(exponent.parse::<i64>().ok()?.checked_add(zeros)?).ok()?;
+    significant.parse::<u64>().ok()?.checked_mul(10_u64.checked_pow(scale)?)
 }
 
 /// Implements the conversions of types with `as_str`: `Serialize` as text, and `Deserialize` with the checks of

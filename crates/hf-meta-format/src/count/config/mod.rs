@@ -8,7 +8,7 @@ mod sides;
 use serde::Deserialize;
 
 use super::experts::ExpertConfigs;
-use crate::base::json_object::{self, JsonObject, standard_json};
+use crate::base::json_object::{self, JsonObject, object, standard_json};
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::formats::{ModelDescription, clip};
 
@@ -91,13 +91,15 @@ impl Configs {
     /// Returns the configuration described in a file's header.
     pub(super) fn from_model(model: &ModelDescription) -> Self {
         let drafts = model.draft_layers.unwrap_or_default();
-        let config = serde_json::json!({
-            "num_experts": model.experts,
-            "num_experts_per_tok": model.experts_per_token,
-            "num_hidden_layers": model.layers.map(|layers| layers.saturating_sub(drafts)),
-            "num_nextn_predict_layers": drafts,
-        });
-        Self::from_config_json(config.to_string().as_bytes()).unwrap_or_default()
+        let numbers = [
+            ("num_experts", model.experts),
+            ("num_experts_per_tok", model.experts_per_token),
+            ("num_hidden_layers", model.layers.map(|layers| layers.saturating_sub(drafts))),
+            ("num_nextn_predict_layers", Some(drafts)),
+        ];
+        let texts = numbers.map(|(key, number)| (key, number.unwrap_or_default().to_string()));
+        let config = object(texts.iter().map(|(key, text)| (*key, &**text)));
+        Self::from_config_json(&config).unwrap_or_default()
     }
 
     /// Parses the file named by [`Counter::other_config_file`](super::Counter::other_config_file), or

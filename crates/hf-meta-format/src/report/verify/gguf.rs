@@ -3,9 +3,9 @@
 //! The rules come from `llama-model-loader.cpp`, `llama-model.cpp` and `llama-vocab.cpp`. The tensors are compared with
 //! the keys as those of other models with `config.json`.
 
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
-use crate::base::sort::Ordered;
+use crate::base::json_object::{object, string};
 use crate::formats::gguf::{Gguf, is_file_type};
 use crate::formats::weight_sets::{NumberedName, shard_number};
 use crate::formats::{Dtype, FileHeader, Format, Headers, RepoPath, all_tensors, clip};
@@ -60,13 +60,13 @@ pub(super) fn gguf_config(headers: &Headers) -> Option<Vec<u8>> {
         let of_model = key.strip_prefix(architecture).and_then(|key| key.strip_prefix('.'));
         let key = of_model.or_else(|| key.starts_with("tokenizer.").then_some(key))?;
         // Numbers, Booleans and lists of them are stored as JSON.
-        Some((key.to_owned(), serde_json::from_str(value).ok()?))
+        Some((key, serde_json::from_str::<&RawValue>(value).ok()?.get()))
     });
-    let mut config: Map<String, Value> = entries.ordered();
-    config.insert("model_type".to_owned(), format!("gguf:{architecture}").into());
-    config.insert("tie_word_embeddings".to_owned(), false.into());
-    config.extend(model.vocabulary.map(|tokens| (TOKENS.to_owned(), tokens.into())));
-    serde_json::to_vec(&config).ok()
+    let kind = string(&format!("gguf:{architecture}"));
+    let tokens = model.vocabulary.map(|tokens| tokens.to_string());
+    let tokens = tokens.iter().map(|tokens| (TOKENS, &**tokens));
+    let others = [("model_type", &*kind), ("tie_word_embeddings", "false")];
+    Some(object(entries.chain(others).chain(tokens)))
 }
 
 /// Compares the number of a part with the number in its name, which `llama.cpp` uses to find it.

@@ -3,14 +3,15 @@
 mod gguf;
 pub(super) mod weight_set;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 pub use self::weight_set::{ConfigFile, CountedReport, SetCheck};
 use crate::CommitSha;
-use crate::base::json_object::parse;
+use crate::base::json_object::{JsonObject, parse, read};
+use crate::base::sort::Ordered;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{HeaderErrorKind, RepoPath, clip};
 use crate::report::rules::ConfigCheck;
@@ -167,12 +168,13 @@ fn is_other_content(findings: &[Finding]) -> bool {
 /// that file and `json` its content. diffusers loads each component from the folder of its name; one that is not used
 /// is listed as `[null, null]` (`DiffusionPipeline.from_pretrained`).
 pub fn pipeline_components(index: &RepoPath, json: &[u8]) -> Option<Vec<RepoPath>> {
-    let entries = parse::<BTreeMap<String, Value>>(json).ok()?;
-    let is_listed = |(name, value): &(&String, &Value)| {
-        !name.starts_with('_') && <[String; 2]>::deserialize(*value).is_ok()
+    let object = parse::<JsonObject<'_>>(json).ok()?;
+    let is_listed = |(name, value): &(&str, &RawValue)| {
+        !name.starts_with('_') && read::<[String; 2]>(value).is_some()
     };
-    let folder = |name: &String| RepoPath::join(index.folder().as_ref(), name);
-    Some(entries.iter().filter(is_listed).map(|(name, _)| folder(name)).collect())
+    let names: BTreeSet<_> = object.entries().filter(is_listed).map(|(name, _)| name).ordered();
+    let folder = |name| RepoPath::join(index.folder().as_ref(), name);
+    Some(names.into_iter().map(folder).collect())
 }
 
 /// Checks the numbers in shard names. Returns the first finding for each group of names that differ only in numbers.

@@ -2,11 +2,13 @@
 
 mod reader;
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
 
 pub use self::reader::IndexReader;
 use super::SafetensorsFileHeader;
+use crate::base::json_object::raw;
 use crate::formats::names::{NameList, Names};
 pub use crate::formats::{HeaderError as IndexError, HeaderErrorKind as IndexErrorKind};
 use crate::formats::{RepoPath, clip, whole_number};
@@ -30,10 +32,18 @@ pub struct SafetensorsIndexJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     dtype: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Map<String, Value>>,
-    #[cfg_attr(feature = "schema", schemars(with = "std::collections::BTreeMap<String, String>"))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")
+    )]
+    metadata: Option<IndexMetadata>,
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     weight_map: WeightMap,
 }
+
+/// The scalar entries of the `metadata`, as JSON texts, so that every number stays exact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct IndexMetadata(BTreeMap<String, String>);
 
 /// The shard of each tensor, in index order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,9 +133,9 @@ impl SafetensorsIndexJson {
         shards
     }
 
-    /// Returns the `metadata` of the index, or `None` if it has none.
-    pub fn metadata(&self) -> Option<&Map<String, Value>> {
-        self.metadata.as_ref()
+    /// Returns the `metadata` of the index, or `None` if it has none. The values are JSON texts, such as `8` or `"pt"`.
+    pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
+        self.metadata.as_ref().map(|metadata| &metadata.0)
     }
 
     /// Returns the total size of the tensors in bytes, as declared by the index (`total_size`).
@@ -142,7 +152,7 @@ impl SafetensorsIndexJson {
     }
 
     fn declared(&self, key: &str) -> Option<u64> {
-        whole_number(&self.metadata()?.get(key)?.to_string())
+        whole_number(self.metadata()?.get(key)?)
     }
 }
 
@@ -150,6 +160,12 @@ impl WeightMap {
     fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
         let shards = self.shard_indices.iter().map(|index| &self.shards[usize::from(*index)]);
         self.tensors.list.iter().zip(shards)
+    }
+}
+
+impl Serialize for IndexMetadata {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, text)| (key, raw(text))))
     }
 }
 

@@ -1,15 +1,15 @@
 //! A second index parser, based on `serde_json` alone, as a reference in tests.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor,
 };
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
-use super::SafetensorsIndexJson;
 use super::reader::IndexParser;
+use super::{IndexMetadata, SafetensorsIndexJson};
 use crate::formats::clip;
 use crate::formats::safetensors::{DetectedFormat, IndexError, IndexErrorKind};
 
@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for &mut OracleVisitor {
                 }
                 IndexKey::Metadata => {
                     self.index.has_metadata = true;
-                    self.index.metadata = map.next_value::<IndexMetadata>()?.0;
+                    self.index.metadata = map.next_value::<OracleMetadata>()?.0.map(IndexMetadata);
                 }
                 IndexKey::WeightMap => map.next_value_seed(WeightMapSeed(self))?,
                 IndexKey::Dtype if self.index.dtype.is_some() => {
@@ -129,18 +129,18 @@ const MAX_METADATA: usize = 1_000;
 
 /// The value of `metadata`: the scalar values of an object, or `null`.
 #[derive(Debug)]
-struct IndexMetadata(Option<Map<String, Value>>);
+struct OracleMetadata(Option<BTreeMap<String, String>>);
 
-impl<'de> Deserialize<'de> for IndexMetadata {
+impl<'de> Deserialize<'de> for OracleMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(IndexMetadataVisitor).map(Self)
+        deserializer.deserialize_any(OracleMetadataVisitor).map(Self)
     }
 }
 
-struct IndexMetadataVisitor;
+struct OracleMetadataVisitor;
 
-impl<'de> Visitor<'de> for IndexMetadataVisitor {
-    type Value = Option<Map<String, Value>>;
+impl<'de> Visitor<'de> for OracleMetadataVisitor {
+    type Value = Option<BTreeMap<String, String>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("`metadata`, an object")
@@ -151,7 +151,7 @@ impl<'de> Visitor<'de> for IndexMetadataVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut metadata = Map::new();
+        let mut metadata = BTreeMap::new();
         while let Some((key, ScalarValue(value))) = map.next_entry::<String, _>()? {
             let twice = value.is_some_and(|value| metadata.insert(key, value).is_some());
             if twice {
@@ -166,19 +166,18 @@ impl<'de> Visitor<'de> for IndexMetadataVisitor {
 }
 
 /// A scalar value; `None` for an object or an array, which is skipped.
-struct ScalarValue(Option<Value>);
+struct ScalarValue(Option<String>);
 
 impl ScalarValue {
     /// Returns the value if it is a string.
     fn text(self) -> Option<String> {
-        self.0?.as_str().map(str::to_owned)
+        serde_json::from_str(&self.0?).ok()
     }
 }
 
 impl<'de> Deserialize<'de> for ScalarValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(deserializer)?.get();
-        let value = (!raw.starts_with(['{', '['])).then(|| serde_json::from_str(raw)).transpose();
-        value.map(Self).map_err(D::Error::custom)
+        Ok(Self((!raw.starts_with(['{', '['])).then(|| raw.to_owned())))
     }
 }

@@ -5,9 +5,9 @@ use std::mem::take;
 use std::str::from_utf8;
 
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
-use super::{SafetensorsIndexJson, WeightMap};
+use super::{IndexMetadata, SafetensorsIndexJson, WeightMap};
 use crate::base::sort::{sort_by, sort_by_key};
 use crate::formats::names::{MAX_TOTAL_BYTES, NameList};
 use crate::formats::safetensors::json::{InvalidJson, JsonError, JsonReader};
@@ -173,7 +173,7 @@ pub(super) struct IndexParser {
     state: ParserState,
     pub(super) dtype: Option<String>,
     pub(super) has_metadata: bool,
-    pub(super) metadata: Option<Map<String, Value>>,
+    pub(super) metadata: Option<IndexMetadata>,
     pub(super) has_weight_map: bool,
     /// The extension of the shards, if it is not that of safetensors.
     extension: Option<&'static str>,
@@ -240,13 +240,11 @@ impl IndexParser {
         let key = text.key()?;
         match &*key {
             "dtype" if self.dtype.is_none() => {
-                if let Some(Value::String(dtype)) = scalar(text)? {
-                    self.dtype = Some(dtype);
-                }
+                self.dtype = scalar(text)?.and_then(|json| serde_json::from_str(&json).ok());
             }
             "metadata" if !self.has_metadata => {
                 let metadata = text.metadata("metadata", Self::MAX_METADATA, scalar)?;
-                (self.has_metadata, self.metadata) = (true, metadata.map(Map::from_iter));
+                (self.has_metadata, self.metadata) = (true, metadata.map(IndexMetadata));
             }
             "weight_map" if !self.has_weight_map => {
                 text.expect(b'{', "expected a `weight_map` object")?;
@@ -361,10 +359,8 @@ fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, JsonError> {
     }
 }
 
-/// Reads a value, and returns `None` for an object or an array, which could expand to a large value.
-fn scalar(text: &mut JsonReader<'_>) -> Result<Option<Value>, JsonError> {
-    match text.peek()? {
-        b'{' | b'[' => text.value::<IgnoredAny>().map(|_| None),
-        _ => text.value().map(Some),
-    }
+/// Reads the JSON text of a value. Returns `None` for an object or an array, because no known writer produces them.
+fn scalar(text: &mut JsonReader<'_>) -> Result<Option<String>, JsonError> {
+    let json = text.value::<&RawValue>()?.get();
+    Ok(Some(json).filter(|json| !json.starts_with(['{', '['])).map(str::to_owned))
 }
