@@ -22,8 +22,9 @@ const ATTACKERS: usize = 8;
 /// The maximum memory of the service while it reads hostile repositories, in MB.
 const MAX_PEAK: f64 = 400.0;
 
-/// The maximum number of requests to the Hub and its CDN that an attack with one repository may cause.
-const MAX_REQUESTS: usize = 500;
+/// The maximum number of requests to the Hub and its CDN that an attack with one repository may cause: the budget of a
+/// client, 500 requests to the Hub at first, and a lookup that began with the last of it. Each is redirected to the CDN.
+const MAX_REQUESTS: usize = 2 * (500 + 150);
 
 /// The number of letter cases in which one repository is requested.
 const LETTER_CASES: usize = 21;
@@ -210,7 +211,7 @@ async fn upstream_requests(args: &Args) -> Result<()> {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         if args.binary.is_none() && hub.log().len() > MAX_REQUESTS {
-            return Err("one client causes too many requests".into());
+            return Err(format!("{name}: {} upstream requests", hub.log().len()).into());
         }
         let title = last.split("<title>").nth(1).and_then(|rest| rest.split('<').next());
         writeln!(
