@@ -27,7 +27,10 @@ pub fn chain(error: &dyn Error) -> String {
 
 /// Parses a whole number in JSON, written as `8`, `8.0`, `80e-1` or `"8"`. No float is involved, so none is rounded.
 pub(crate) fn whole_number(json: &str) -> Option<u64> {
+    const MAX_LENGTH: usize = 100;
+
     let text = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(json);
+    let text = Some(text).filter(|text| text.len() <= MAX_LENGTH)?;
     if let Ok(number) = text.parse() {
         return Some(number);
     }
@@ -112,6 +115,37 @@ mod tests {
         assert_eq!(clip("h.0.ln_1.weight"), "h.0.ln_1.weight");
         assert_eq!(clip(&"ß".repeat(MAX_CHARS)), "ß".repeat(MAX_CHARS));
         assert_eq!(clip(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(MAX_CHARS)));
+    }
+
+    #[test]
+    fn whole_numbers_are_read_in_every_spelling() {
+        let numbers = [
+            ("8", Some(8)),
+            ("8.0", Some(8)),
+            ("\"8\"", Some(8)),
+            ("80e-1", Some(8)),
+            ("0.8E+1", Some(8)),
+            ("0.000e7", Some(0)),
+            ("1e18", Some(1_000_000_000_000_000_000)),
+            // The last one is not a float.
+            ("9007199254740993.0", Some(9_007_199_254_740_993)),
+            ("1e20", None),
+            ("1e999999999999999999999", None),
+            ("8.5", None),
+            ("85e-1", None),
+            ("-8", None),
+            ("-8.0", None),
+            ("\"\"", None),
+            (".", None),
+            ("e1", None),
+            ("0x8", None),
+            ("٨", None),
+            ("null", None),
+        ];
+        for (text, number) in numbers {
+            assert_eq!(whole_number(text), number, "{text}");
+        }
+        assert_eq!(whole_number(&format!("8.{}", "0".repeat(1_000_000))), None);
     }
 
     #[test]
