@@ -7,6 +7,7 @@ use memchr::memrchr;
 
 use super::expected_weights::ExpectedWeights;
 use super::module::{Component, Module, Role, container_bits, product};
+use super::name_pattern::MAX_PARTS;
 use super::names::{hash, last_segment, split};
 use super::{UnresolvedModules, UnresolvedReason};
 use crate::base::sort::Ordered;
@@ -63,7 +64,8 @@ impl Siblings {
         // The module of a suffix, as in `gate.global_scale`, may not exist.
         let mut path = if component.is_suffix { name } else { module };
         let mut recent = 0;
-        while let Some(dot) = memrchr(b'.', path.as_bytes()) {
+        for _ in 0..MAX_PARTS {
+            let Some(dot) = memrchr(b'.', path.as_bytes()) else { return };
             let (parent, part) = (&path[..dot], &path[dot + 1..]);
             if self.recent.iter().any(|recent| recent == parent) {
                 return;

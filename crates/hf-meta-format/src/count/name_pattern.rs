@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// The maximum number of parts of a name, which limits the depth of a tree. The rest of a longer name is one part. No
 /// known model has names with more than a dozen parts.
-const MAX_PARTS: usize = 24;
+pub(super) const MAX_PARTS: usize = 24;
 
 /// The maximum number of runs in a formatted list of numbers.
 const MAX_RUNS: usize = 4;

@@ -51,6 +51,18 @@ fn an_unknown_tensor_next_to_weights_is_a_doubt() {
     }
 }
 
+/// The ancestors of a name with a million parts would take minutes.
+#[test]
+fn only_the_nearest_ancestors_of_a_tensor_are_looked_at() {
+    for (parts, is_doubt) in [(20, true), (30, false)] {
+        let other = format!("h.0.q{}.amax", ".a".repeat(parts));
+        let tensors: [Tensor<'_>; 2] =
+            [("h.0.q.weight", Dtype::BF16, &[64, 64]), (&other, Dtype::BF16, &[1])];
+        let (_, breakdown) = counting("{}", &tensors).unwrap();
+        assert_eq!(!breakdown.unresolved.is_empty(), is_doubt, "{parts} parts");
+    }
+}
+
 /// The state of every quantizer that modelopt 0.47 registers, next to weights that are not packed. Names without the
 /// underscore are not its.
 #[test]
