@@ -1,6 +1,6 @@
 //! Builds reports from headers, independently of how the headers were read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::take;
 
 use super::adapter::{self, Adapter};
@@ -177,6 +177,21 @@ impl ReportBuilder {
         &self.headers
     }
 
+    /// Checks that the headers of all files were added once.
+    fn check_headers(&self) -> Result<(), IndexError> {
+        match &self.index_check {
+            _ if self.totals.files == 0 => {
+                Err(IndexError::new(IndexErrorKind::NoHeaders, "no headers were given"))
+            }
+            Some(check) => check.check_shards(),
+            None if self.totals.files > 1 => {
+                let message = format!("{} headers were given for a single file", self.totals.files);
+                Err(IndexError::new(IndexErrorKind::DuplicateHeader, message))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Returns the disagreements between the index and the headers added so far, errors first.
     pub(crate) fn index_findings(&self) -> Vec<Finding> {
         let check = self.index_check.as_ref();
@@ -219,8 +234,10 @@ impl BuiltReport {
     ///
     /// # Errors
     ///
-    /// Returns the first disagreement that makes the counts wrong, or the overflow of a sum.
+    /// Returns an error if no header was added, or the header of a shard not or twice; the first disagreement that makes
+    /// the counts wrong; or the overflow of a sum.
     pub fn report(&self, filepaths: Vec<RepoPath>) -> Result<CountReport, IndexError> {
+        self.builder.check_headers()?;
         let mut findings = self.builder.index_findings();
         if let Some(error) = findings.first().and_then(index_check::as_error) {
             return Err(error);
@@ -362,18 +379,6 @@ impl SafetensorsParseFromRepo {
         let Some(first) = shards.first() else {
             return Err(IndexError::new(IndexErrorKind::NoHeaders, "no headers were given"));
         };
-        let mut distinct = BTreeSet::new();
-        if let Some(twice) = shards.iter().find(|shard| !distinct.insert(*shard)) {
-            let shard = clip(twice.as_str());
-            let message = format!("the header of shard `{shard}` was given twice");
-            return Err(IndexError::new(IndexErrorKind::DuplicateHeader, message));
-        }
-        let mut indexed = index.iter().flat_map(SafetensorsIndexJson::shards);
-        if let Some(missing) = indexed.find(|shard| !distinct.contains(shard)) {
-            let shard = clip(missing.as_str());
-            let message = format!("the index lists shard `{shard}`, but its header is missing");
-            return Err(IndexError::new(IndexErrorKind::MissingHeader, message));
-        }
         let is_single = index.is_none() && shards.len() == 1;
         let path = match &index {
             Some(_) => RepoPath::new_unchecked(INDEX_NAME),

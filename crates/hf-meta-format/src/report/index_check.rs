@@ -69,6 +69,21 @@ impl IndexCheck {
         self.shards.iter().collect()
     }
 
+    /// Checks that all shards of the index were added, and none twice.
+    pub(super) fn check_shards(&self) -> Result<(), IndexError> {
+        let mut added = BTreeSet::new();
+        if let Some(twice) = self.shards.iter().find(|shard| !added.insert(*shard)) {
+            let message = format!("the header of shard `{}` was given twice", clip(twice.as_str()));
+            return Err(IndexError::new(IndexErrorKind::DuplicateHeader, message));
+        }
+        let mut indexed = self.index.iter().flat_map(SafetensorsIndexJson::shards);
+        indexed.find(|shard| !added.contains(shard)).map_or(Ok(()), |missing| {
+            let shard = clip(missing.as_str());
+            let message = format!("the index lists shard `{shard}`, but its header is missing");
+            Err(IndexError::new(IndexErrorKind::MissingHeader, message))
+        })
+    }
+
     /// Returns all disagreements, errors first.
     ///
     /// Shards that were not added cause no findings. `tensor_bytes`, the size of all tensors, is compared with the
@@ -236,6 +251,7 @@ pub(super) fn check_count(
 mod tests {
     use super::*;
     use crate::count::Configs;
+    use crate::report::ReportBuilder;
     use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
 
     fn header(tensors: &[&str]) -> SafetensorsFileHeader {
@@ -331,20 +347,6 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_header_is_an_error() {
-        let index = SafetensorsIndexJson::from_json(br#"{"weight_map":{"x":"a.safetensors"}}"#);
-        let shard = || ("a.safetensors".parse().unwrap(), header(&["x"]));
-        let parsed = SafetensorsParseFromRepo::from_headers(
-            Some(index.unwrap()),
-            vec![shard(), shard()],
-            &Configs::default(),
-        );
-        let message = "the header of shard `a.safetensors` was given twice";
-        let error = IndexError::new(IndexErrorKind::DuplicateHeader, message);
-        assert_eq!(parsed.err(), Some(error));
-    }
-
-    #[test]
     fn too_many_headers_are_an_error() {
         let limit = SafetensorsIndexJson::MAX_SHARDS;
         let shard = |n| (format!("{n}.safetensors").parse().unwrap(), header(&[]));
@@ -357,13 +359,47 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_header_is_an_error() {
-        let index = SafetensorsIndexJson::from_json(INDEX.as_bytes()).unwrap();
-        let headers = vec![("a.safetensors".parse().unwrap(), header(&["x"]))];
-        let parsed =
-            SafetensorsParseFromRepo::from_headers(Some(index), headers, &Configs::default());
-        let message = "the index lists shard `b.safetensors`, but its header is missing";
-        let error = IndexError::new(IndexErrorKind::MissingHeader, message);
-        assert_eq!(parsed.err(), Some(error));
+    fn missing_and_repeated_headers_are_errors() {
+        let index = || SafetensorsIndexJson::from_json(INDEX.as_bytes()).ok();
+        let path = RepoPath::new_unchecked("model.safetensors.index.json");
+        let sharded = || ReportBuilder::new_sharded(&path, index(), false);
+        let single = || ReportBuilder::new_single(false);
+        let cases: [(ReportBuilder, &[&str], IndexErrorKind, &str); 6] = [
+            (single(), &[], IndexErrorKind::NoHeaders, "no headers were given"),
+            (sharded(), &[], IndexErrorKind::NoHeaders, "no headers were given"),
+            (
+                single(),
+                &["a", "b"],
+                IndexErrorKind::DuplicateHeader,
+                "2 headers were given for a single file",
+            ),
+            (
+                sharded(),
+                &["a", "b", "a"],
+                IndexErrorKind::DuplicateHeader,
+                "the header of shard `a.safetensors` was given twice",
+            ),
+            (
+                ReportBuilder::new_sharded(&path, None, false),
+                &["a", "a"],
+                IndexErrorKind::DuplicateHeader,
+                "the header of shard `a.safetensors` was given twice",
+            ),
+            (
+                sharded(),
+                &["a"],
+                IndexErrorKind::MissingHeader,
+                "the index lists shard `b.safetensors`, but its header is missing",
+            ),
+        ];
+        for (mut builder, shards, kind, message) in cases {
+            for shard in shards {
+                let tensor = if *shard == "a" { "x" } else { "y" };
+                let shard = format!("{shard}.safetensors").parse().unwrap();
+                builder.add(shard, header(&[tensor]).into());
+            }
+            let report = builder.finish(&Configs::default()).report(vec![path.clone()]);
+            assert_eq!(report.err(), Some(IndexError::new(kind, message)));
+        }
     }
 }
