@@ -173,7 +173,9 @@ fn write(
         if set.findings.is_empty() && report.sets.len() > 1 {
             let files = counted(set.files as u64, "file");
             let (path, tensors) = (escape(set.path.as_str()), counted(set.tensors, "tensor"));
-            page.line(&format!("{GREEN}valid{GREEN:#}: {path}, {files}, {tensors}"))?;
+            let limits = not_compared(set).map_or_else(String::new, |text| format!("; {text}"));
+            let text = format!("{path}, {files}, {tensors}{}", escape(&limits));
+            page.line(&format!("{GREEN}valid{GREEN:#}: {text}"))?;
             continue;
         }
         write_findings(page, &set.findings, least)?;

@@ -234,14 +234,15 @@ async fn the_requests_of_a_verification_are_exact() {
         }
     }
     let expected = [
-        // A model at the root has a `config.json`. Two names, the listing, three components, `model_index.json`, and redirects of small files.
-        (15, 8, 2_694),
-        (18, 12, 2_839),
+        // Two names, the listing, three components, `model_index.json`, the configurations of the components and of the
+        // root, of which none exists, and redirects of small files.
+        (21, 8, 2_694),
+        (26, 12, 2_839),
         // Each header fits the first range.
         (4, 1, 1_051_022),
         (12, 11, 11_536_782),
         (6, 2, 8_220),
-        (45, 42, 10_111),
+        (85, 42, 10_111),
     ];
     assert_eq!(costs, expected);
 }

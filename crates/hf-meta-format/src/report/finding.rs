@@ -533,7 +533,7 @@ mismatches! {
     /// The configuration describes layers that draft tokens, but none are stored.
     Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
     /// The files have tensors that the architecture does not have. Loaders ignore them, except for `llama.cpp`.
-    Note UnknownTensor "{found} such as {module} are unknown to the architecture";
+    Note UnknownTensor "unknown to the architecture: {found}, such as {module}";
     /// An adapter has no tensors.
     Error EmptyAdapter "{module} contains no tensors";
     /// An adapted module has another rank than its configuration states.

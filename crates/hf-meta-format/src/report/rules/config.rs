@@ -75,12 +75,22 @@ fn compare(config: &ModelConfig<'_>, headers: &Headers) -> Result<Mismatches, St
     }
     let has_head = classes.is_empty() && stored.prefix.ends_with(layout.prefix)
         || classes.iter().any(|class| class.ends_with(layout.head_class));
+    // `T5EncoderModel` is the text encoder of many pipelines.
+    let is_encoder = classes.iter().any(|class| class.ends_with("EncoderModel"));
     let is_tied = config.is_tied();
     let (values, mut mismatches) = Default::default();
     check_heads(config, &mut mismatches);
     let (layout, stored, has_drafts) = (&layout, &stored, stored.has_drafts);
-    let mut check =
-        ModelCheck { layout, stored, has_drafts, has_head, is_tied, values, mismatches };
+    let mut check = ModelCheck {
+        layout,
+        stored,
+        has_drafts,
+        has_head,
+        is_encoder,
+        is_tied,
+        values,
+        mismatches,
+    };
     check.check_all(config);
     Ok(check.mismatches)
 }
@@ -112,6 +122,8 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     has_drafts: bool,
     /// True if the model class has a head.
     pub(super) has_head: bool,
+    /// True if the model class is the encoder of an encoder and a decoder.
+    pub(super) is_encoder: bool,
     pub(super) is_tied: Option<bool>,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
     values: HashMap<(usize, &'static str, u32), Option<Implied>>,

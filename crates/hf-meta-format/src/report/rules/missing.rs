@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::MismatchKind;
 use super::config::{ModelCheck, wrong_side};
-use super::stored_modules::is_feed_forward;
+use super::stored_modules::{is_expert, is_feed_forward};
 use crate::base::sort::Ordered;
 use crate::count::name_pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
@@ -75,10 +75,12 @@ impl ModelCheck<'_, '_, '_> {
         places.get(at).is_some_and(|other| other[..depth] == place[..depth])
     }
 
-    /// Returns whether a model does without a module, wherever it is: without a head, or with a tied embedding.
+    /// Returns whether a model does without a module, wherever it is: without a head or a decoder, or with a tied
+    /// embedding.
     fn is_replaced(&self, entry: usize) -> bool {
         let entry = &self.layout.entries[entry];
-        if entry.is_head && !self.has_head {
+        let is_decoder = || entry.path.split('.').next() == Some("decoder");
+        if entry.is_head && !self.has_head || self.is_encoder && is_decoder() {
             return true;
         }
         let name = self.name(entry, Place::default());
@@ -92,12 +94,27 @@ impl ModelCheck<'_, '_, '_> {
     /// Returns whether another tensor replaces a module at a place: experts under other names, or a packed module.
     fn is_elsewhere(&self, entry: usize, place: Place) -> bool {
         let entry = &self.layout.entries[entry];
-        if is_feed_forward(&entry.path) && self.stored.other_experts.contains(&place[0]) {
+        if is_feed_forward(&entry.path) && self.has_other_experts(place[0]) {
             return true;
         }
         let name = self.name(entry, place);
         let mut outer = name.match_indices('.').map(|(dot, _)| &name[..dot]);
         outer.any(|outer| self.stored.packed.contains(outer))
+    }
+
+    /// Returns whether all experts of a layer have names that the layout does not have.
+    fn has_other_experts(&self, layer: u32) -> bool {
+        let is_stored = |places: &Vec<Place>| {
+            let at = places.partition_point(|place| place[0] < layer);
+            places.get(at).is_some_and(|place| place[0] == layer)
+        };
+        let experts = self.layout.entries.iter().zip(&self.stored.places);
+        let mut experts = experts
+            .filter(|(entry, _)| is_expert(&entry.path) && !entry.path.contains("shared"))
+            .peekable();
+        self.stored.other_experts.contains(&layer)
+            && experts.peek().is_some()
+            && !experts.any(|(_, places)| is_stored(places))
     }
 
     /// Returns whether the configuration implies a module without elements, which is not stored.

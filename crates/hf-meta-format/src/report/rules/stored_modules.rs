@@ -88,11 +88,13 @@ impl<'h> StoredModules<'h> {
         stored
     }
 
+    /// Adds a tensor. transformers 4 stores vision towers with the segment `vision_model`, which version 5 removes.
     fn add(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
         let inside = name.strip_prefix(&self.prefix);
         let found = inside.and_then(|name| Found::new(layout, name, false));
         let head = || Found::new(layout, name.strip_prefix(&self.head_prefix)?, true);
-        let Some(found) = found.or_else(head) else {
+        let older = || Found::new(layout, &inside?.replacen("vision_model.", "", 1), false);
+        let Some(found) = found.or_else(head).or_else(older) else {
             return self.add_unknown(layout, name, tensor);
         };
         let Found { entry, place, part } = found;
@@ -179,7 +181,7 @@ fn is_unpacked(TensorInfo { dtype, shape, .. }: &TensorInfo) -> bool {
 }
 
 /// Returns whether a name belongs to routed experts, which formats store one by one or as stacks.
-fn is_expert(name: &str) -> bool {
+pub(super) fn is_expert(name: &str) -> bool {
     name.split('.').any(|part| part.contains("expert") || part == "switch_mlp")
 }
 

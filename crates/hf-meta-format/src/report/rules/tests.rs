@@ -335,6 +335,86 @@ fn legal_differences_have_no_mismatch() {
     }
 }
 
+/// transformers 4 stores the modules of vision towers below `vision_model`, and version 5 reads both names.
+#[test]
+fn vision_towers_have_two_names() {
+    let vision = [
+        ("embeddings.class_embedding", vec![32]),
+        ("embeddings.patch_embedding.weight", vec![32, 3, 8, 8]),
+        ("embeddings.position_embedding.weight", vec![17, 32]),
+        ("pre_layrnorm", vec![32]),
+        ("post_layernorm", vec![32]),
+        ("encoder.layers.0.layer_norm1", vec![32]),
+        ("encoder.layers.0.layer_norm2", vec![32]),
+        ("encoder.layers.0.mlp.fc1", vec![48, 32]),
+        ("encoder.layers.0.mlp.fc2", vec![32, 48]),
+        ("encoder.layers.0.self_attn.q_proj", vec![32, 32]),
+        ("encoder.layers.0.self_attn.k_proj", vec![32, 32]),
+        ("encoder.layers.0.self_attn.v_proj", vec![32, 32]),
+        ("encoder.layers.0.self_attn.out_proj", vec![32, 32]),
+    ];
+    for tower in ["vision_tower", "vision_tower.vision_model"] {
+        let mut llava = llama();
+        llava.edit("+language_model.");
+        llava.config = json!({
+            "architectures": ["LlavaForConditionalGeneration"], "model_type": "llava",
+            "text_config": llava.config,
+            "vision_config": {
+                "model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 48,
+                "image_size": 32, "patch_size": 8, "num_channels": 3, "num_attention_heads": 4,
+                "num_hidden_layers": 1,
+            },
+        });
+        let mut add = |name: String, shape: &[u64]| {
+            llava.tensors.insert(name, ("BF16".to_owned(), shape.to_vec()));
+        };
+        for (name, shape) in &vision {
+            if name.starts_with("embeddings.") {
+                add(format!("{tower}.{name}"), shape);
+            } else {
+                add(format!("{tower}.{name}.weight"), shape);
+                add(format!("{tower}.{name}.bias"), &shape[..1]);
+            }
+        }
+        for (layer, columns) in [(1, 32), (2, 64)] {
+            add(format!("multi_modal_projector.linear_{layer}.weight"), &[64, columns]);
+            add(format!("multi_modal_projector.linear_{layer}.bias"), &[64]);
+        }
+        assert_eq!(llava.mismatches(), [], "{tower}");
+        llava.edit(&format!("-{tower}.encoder.layers.0.mlp.fc1"));
+        assert_ne!(llava.mismatches(), [], "{tower}");
+    }
+}
+
+/// The text encoders of many pipelines.
+#[test]
+fn an_encoder_has_no_decoder() {
+    let layer = "encoder.block.0.layer";
+    let tensors = [
+        ("shared.weight".to_owned(), vec![200, 32]),
+        ("encoder.final_layer_norm.weight".to_owned(), vec![32]),
+        (format!("{layer}.0.SelfAttention.q.weight"), vec![32, 32]),
+        (format!("{layer}.0.SelfAttention.k.weight"), vec![32, 32]),
+        (format!("{layer}.0.SelfAttention.v.weight"), vec![32, 32]),
+        (format!("{layer}.0.SelfAttention.o.weight"), vec![32, 32]),
+        (format!("{layer}.0.SelfAttention.relative_attention_bias.weight"), vec![32, 4]),
+        (format!("{layer}.0.layer_norm.weight"), vec![32]),
+        (format!("{layer}.1.DenseReluDense.wi.weight"), vec![48, 32]),
+        (format!("{layer}.1.DenseReluDense.wo.weight"), vec![32, 48]),
+        (format!("{layer}.1.layer_norm.weight"), vec![32]),
+    ];
+    let config = json!({
+        "architectures": ["T5EncoderModel"], "model_type": "t5", "d_model": 32, "d_kv": 8,
+        "d_ff": 48, "num_heads": 4, "num_layers": 1, "vocab_size": 200,
+        "relative_attention_num_buckets": 32,
+    });
+    let tensors = tensors.into_iter().map(|(name, shape)| (name, ("F32".to_owned(), shape)));
+    let mut checkpoint = Checkpoint { config, tensors: tensors.collect(), ..llama() };
+    assert_eq!(checkpoint.mismatches(), []);
+    checkpoint.edit(r#"architectures=["T5Model"]"#);
+    assert!(checkpoint.mismatches().iter().any(|found| found.module == "decoder"));
+}
+
 #[test]
 fn each_defect_is_found() {
     let (mut wrong, mut defects) = (Vec::new(), 0);

@@ -113,7 +113,7 @@ impl SetCheck {
         let is_complete = is_whole && headers.len() == files;
         let is_described = headers.iter().any(|(_, header)| header.is_self_describing);
         // A file that was not read could contain the output embedding.
-        let needs_config = is_complete && !is_described && path.segments().count() == 1;
+        let needs_config = is_complete && !is_described;
         let mut set = VerifiedSet::new(path, files, failures);
         set.findings.extend(assembly.index_findings());
         set.findings.extend(check_shard_numbers(shards));
@@ -130,7 +130,12 @@ impl SetCheck {
 
     /// Returns whether the count that the Hub reports is about this set: the Hub counts only the files at the root.
     pub fn is_counted_by_hub(&self) -> bool {
-        self.needs_config && self.is_countable()
+        self.needs_config && self.is_at_root() && self.is_countable()
+    }
+
+    /// Returns whether the set is not in a folder, as a component of a pipeline is.
+    fn is_at_root(&self) -> bool {
+        self.set.path.segments().count() == 1
     }
 
     /// Counts the headers, and compares them with the configuration and with the count that the Hub reports, or with
@@ -140,6 +145,7 @@ impl SetCheck {
         self.set.findings.extend(config.finding.clone());
         // The index may list a tied embedding that is not stored. The count is right in that case.
         if self.needs_config
+            && self.is_at_root()
             && let Some(json) = &config.json
         {
             check_embeddings(json, self.assembly.headers(), &mut self.set.findings);
@@ -150,7 +156,9 @@ impl SetCheck {
             let found = rules::check_adapter(config.configs.adapter(), built.builder.headers());
             self.set.findings.extend(found);
         }
-        self.set.config_check = self.compare_with_config(config, built.builder.headers());
+        let is_adapter = built.adapter.is_some();
+        self.set.config_check =
+            self.compare_with_config(config, built.builder.headers(), is_adapter);
         let BuiltReport { builder, adapter, .. } = built;
         let totals = builder.totals;
         let mut set = self.set;
@@ -196,16 +204,21 @@ impl SetCheck {
         self.set.findings.extend(wrong.or(failed));
     }
 
-    fn compare_with_config(&mut self, config: &ConfigFile, headers: &Headers) -> ConfigCheck {
+    fn compare_with_config(
+        &mut self,
+        config: &ConfigFile,
+        headers: &Headers,
+        is_adapter: bool,
+    ) -> ConfigCheck {
         let stored = gguf_config(headers);
         let json = stored.as_deref().or(config.json.as_deref());
         let has_config = self.needs_config || self.is_complete && json.is_some();
         if !has_config || config.is_of_root {
             return match (self.is_complete, self.needs_config) {
                 (false, _) => ConfigCheck::skipped("a file is missing or invalid"),
-                // A component in a folder, or a GGUF file of something else than a model.
-                (true, false) => ConfigCheck::default(),
-                (true, true) => ConfigCheck::skipped("there is none next to the weights"),
+                // An adapter, or a GGUF file of something else than a model.
+                (true, needs_config) if is_adapter || !needs_config => ConfigCheck::default(),
+                (true, _) => ConfigCheck::skipped("there is none next to the weights"),
             };
         }
         let (found, check) = rules::check_model(json, headers);
