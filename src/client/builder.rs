@@ -304,7 +304,7 @@ impl ClientBuilder {
         self.invalid.map_or(Ok(()), Err)?;
         let has_proxies = self.proxy_from_env && !self.is_offline;
         let proxies = has_proxies.then(|| Proxies::from_env(endpoint.url())).transpose();
-        let proxies = proxies.map_err(|message| Error::setting("proxy", message))?;
+        let proxies = proxies.map_err(|message| Error::setting("proxy", message))?.flatten();
         let settings = HttpSettings { proxies, ..self.http };
         let limits = Limits { concurrency: settings.max_concurrent_requests, ..self.limits };
         let needs_validation = !settings.root_certificates.is_empty() || settings.hook.is_some();

@@ -214,12 +214,17 @@ impl fmt::Debug for Proxies {
 }
 
 impl Proxies {
-    /// Reads the proxies from the environment.
+    /// Reads the proxies from the environment; `None` if `NO_PROXY` excludes all servers.
     ///
     /// # Errors
     ///
     /// If the proxy for `endpoint` is invalid. The HTTP library would silently ignore it.
-    pub(crate) fn from_env(endpoint: &Url) -> Result<Self, String> {
+    pub(crate) fn from_env(endpoint: &Url) -> Result<Option<Self>, String> {
+        // The HTTP library applies `*` to hostnames only, not to addresses.
+        if ["NO_PROXY", "no_proxy"].iter().any(|name| std::env::var(name).is_ok_and(|no| no == "*"))
+        {
+            return Ok(None);
+        }
         let names = match endpoint.scheme() {
             "https" => ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
             _ => ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
@@ -228,7 +233,7 @@ impl Proxies {
         if let Some((variable, value)) = values.iter().find(|(_, value)| !value.is_empty()) {
             check(variable, value)?;
         }
-        Ok(Self(Arc::new(Matcher::from_env())))
+        Ok(Some(Self(Arc::new(Matcher::from_env()))))
     }
 
     /// Returns the hostnames of the HTTP and HTTPS proxies, in lower case.

@@ -96,6 +96,8 @@ impl HttpError {
         }
         let (kind, step) = if error.is_builder() {
             (HttpErrorKind::Setup, "failed to create an HTTP client for")
+        } else if !cfg!(feature = "rustls-no-provider") && url.0.starts_with("https:") {
+            (HttpErrorKind::Setup, "this build has no TLS (feature `rustls-aws-lc`) for")
         } else if tls_cause(&error) == Some(TlsFailure::Certificate) {
             (HttpErrorKind::Certificate, "failed to verify the certificate of")
         } else if error.is_timeout() {

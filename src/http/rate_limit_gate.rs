@@ -124,8 +124,8 @@ fn share_of(requests: u64, share: f64) -> u64 {
 enum Admission {
     /// The request may be sent.
     Admitted,
-    /// The request waits until another one gets its response.
-    Full,
+    /// The request waits until another one gets its response, or for the next quota.
+    Full(Instant),
     /// The request waits for the end of a hold.
     Held(Hold),
 }
@@ -148,7 +148,8 @@ impl GateState {
             _ => share_of(INITIAL_MAX_IN_FLIGHT, share),
         };
         if self.in_flight >= limit.min(max_in_flight) {
-            return Admission::Full;
+            let reset = self.remaining.map(|quota| quota.reset).filter(|reset| *reset > now);
+            return Admission::Full(reset.unwrap_or(now + MAX_HOLD));
         }
         if let Some(left) = self.share_left.as_mut().filter(|left| left.reset > now) {
             if left.requests == 0 {
@@ -268,9 +269,9 @@ impl RateLimitGate {
                     }
                     return Ok(GatePermit { gate: self, key });
                 }
-                Admission::Full => {
+                Admission::Full(reset) => {
                     (waiting, has_waited) = (None, true);
-                    notified.await;
+                    select(pin!(notified), pin!(sleep_until(reset))).await;
                 }
                 Admission::Held(hold) => {
                     has_waited = true;

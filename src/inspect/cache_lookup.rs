@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::call::CallContext;
 use crate::backends::{FileSource, HubRepo, Origin};
@@ -123,9 +124,19 @@ impl CacheLookup {
     ) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
         let HeaderCache { branch_ttl, stale_if_error, .. } = self.cache;
         let path = probe_path(&self.context.target);
-        let commit = match self.repo.current_commit(&path).await {
+        let request = self.repo.current_commit(&path);
+        let may_be_stale = cached.is_fresh(stale_if_error);
+        let found = match self.context.meter.time_left().filter(|_| may_be_stale) {
+            // A server that hangs must leave time for the cached commit.
+            Some(left) => {
+                let limit = left / 2;
+                timeout(limit, request).await.unwrap_or(Err(Error::DeadlineExceeded { limit }))
+            }
+            None => request.await,
+        };
+        let commit = match found {
             Ok(found) => found,
-            Err(error) if is_outage(&error) && cached.is_fresh(stale_if_error) => {
+            Err(error) if may_be_stale && is_outage(&error) => {
                 let error = chain(&error);
                 let file = self.repo.file_name(&path);
                 tracing::warn!(file, error, "the Hub is unavailable; using the cached commit");
@@ -189,7 +200,7 @@ fn warn_of_corrupt_entry(key: &CacheKey, error: &dyn Display) {
 /// Returns whether the server or the network failed, rather than the request itself.
 fn is_outage(error: &Error) -> bool {
     match error {
-        Error::RequestFailed { .. } => true,
+        Error::RequestFailed { .. } | Error::DeadlineExceeded { .. } => true,
         Error::Refused { .. } => error.is_transient(),
         _ => false,
     }

@@ -77,7 +77,7 @@ impl Call {
             if bytes.is_empty() {
                 // The parser of a custom format could request the same bytes, or the end of the file, forever.
                 let range = missing.start.min(file_size)..missing.end.min(file_size);
-                if requested.contains(&range) {
+                if missing.is_empty() || requested.contains(&range) {
                     return Err(self.header_error(path, no_progress(&missing)));
                 }
                 requested.push(range);
@@ -122,7 +122,7 @@ impl Call {
 /// Returns the error for a parser that requests a range again.
 fn no_progress(range: &Range<u64>) -> HeaderError {
     let Range { start, end } = range;
-    let message = format!("the parser requested the bytes from {start} to {end} twice");
+    let message = format!("the parser requested no new bytes: {start} to {end}");
     HeaderError::new(HeaderErrorKind::Other, message)
 }
 

@@ -103,7 +103,7 @@ const ENDLESS: Endless = Endless { name: "endless", extension: ".endless", next:
 async fn a_parser_that_makes_no_progress_is_stopped() {
     let repo = Repo::new("org/own").file("model.endless", File::from_bytes(vec![0; 100]));
     let hub = LocalHub::start([repo]).unwrap();
-    for next in [(8, 16), (0, 8), (0, 0), (200, 300)] {
+    for next in [(8, 16), (0, 8), (0, 0), (8, 8), (9, 8), (200, 300)] {
         let client = Client::builder().endpoint(hub.endpoint()).format(Endless { next, ..ENDLESS });
         let client = client.build().unwrap();
         hub.clear_log();

@@ -117,6 +117,18 @@ async fn all_waiting_requests_use_a_new_quota() {
     assert!(all.is_ok(), "without another response");
 }
 
+/// A request without a response must not keep the others out of the next window.
+#[tokio::test(start_paused = true)]
+async fn a_quota_ends_although_a_request_hangs() {
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
+    send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=1;t=100"#)).await;
+    let _hanging = gate.acquire(file(), &meter, LONG).await.unwrap();
+    let started = Instant::now();
+    let second = timeout(LONG, gate.acquire(file(), &meter, LONG)).await;
+    assert!(matches!(second, Ok(Ok(_))), "without a response");
+    assert!(started.elapsed() < Duration::from_secs(110), "{:?}", started.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_response_without_a_quota_does_not_open_the_gate() {
     let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());

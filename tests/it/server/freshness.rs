@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 
-use hf_meta::{Client, DiskCache, RetryPolicy};
+use hf_meta::{Client, DiskCache, ErrorKind, RetryPolicy};
 use hf_meta_server::Service;
 use tower::ServiceExt;
 
@@ -288,6 +288,27 @@ async fn a_restart_during_an_outage_serves_the_cached_commit() {
     }
     hub.inject(|_, _| Some(Fault::Status(404, vec![("x-error-code", "RepoNotFound".to_owned())])));
     assert_eq!(title(service(day)).await, "params: not found", "a deleted repository is no outage");
+}
+
+/// A Hub that hangs must leave time for the cached commit.
+#[tokio::test]
+async fn a_hanging_hub_leaves_time_for_the_cached_commit() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let count = async |stale_if_error| {
+        let client = Client::builder()
+            .endpoint(hub.endpoint())
+            .header_cache(DiskCache::new(folder.path()))
+            .stale_if_error(stale_if_error)
+            .build()
+            .unwrap();
+        client.model("org/model").timeout(Duration::from_secs(2)).count().await
+    };
+    let day = Duration::from_secs(24 * 3_600);
+    assert!(!count(day).await.unwrap().fetch.stale);
+    hub.inject(|_, _| Some(Fault::Stall));
+    assert!(count(day).await.unwrap().fetch.stale);
+    assert_eq!(count(Duration::ZERO).await.unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 /// A proxy in front of the Hub may respond while it restarts.
