@@ -12,21 +12,31 @@ usage: hf-meta REPO... [--summary] [--revision REV] [--path PATH] [--weights FOR
 HF_TOKEN and HF_ENDPOINT are read from the environment.
 `;
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    summary: { type: "boolean" },
-    sets: { type: "boolean" },
-    all: { type: "boolean" },
-    base: { type: "string" },
-    "ignore-shards": { type: "boolean" },
-    help: { type: "boolean", short: "h" },
-    revision: { type: "string" },
-    path: { type: "string" },
-    weights: { type: "string" },
-    fit: { type: "string" },
-  },
-});
+/** Returns the arguments. */
+function parsed() {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: {
+        summary: { type: "boolean" },
+        sets: { type: "boolean" },
+        all: { type: "boolean" },
+        base: { type: "string" },
+        "ignore-shards": { type: "boolean" },
+        help: { type: "boolean", short: "h" },
+        revision: { type: "string" },
+        path: { type: "string" },
+        weights: { type: "string" },
+        fit: { type: "string" },
+      },
+    });
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error);
+    process.exit(2);
+  }
+}
+
+const { values, positionals } = parsed();
 const options = {
   hubUrl: process.env["HF_ENDPOINT"],
   accessToken: process.env["HF_TOKEN"],
@@ -57,11 +67,12 @@ function read(repo: string): Promise<object> {
   return values.summary ? inspect(repo, { ...options, summary: true }) : inspect(repo, options);
 }
 
-const [first, second, third] = positionals;
-if (values.help || first === undefined || (first === "verify" && second === undefined)) {
+const [first, second = "", third = ""] = positionals;
+const isIncomplete = first === "diff" ? positionals.length !== 3 : first === "verify" ? !second : first === undefined;
+if (values.help || isIncomplete) {
   console.error(USAGE);
   process.exitCode = values.help ? 0 : 2;
-} else if (first === "diff" && second !== undefined && third !== undefined) {
+} else if (first === "diff") {
   process.exitCode = await print(second, diff(second, third, { ...options, ignoreShards: values["ignore-shards"] }));
 } else {
   for (const repo of first === "verify" ? positionals.slice(1) : positionals) {

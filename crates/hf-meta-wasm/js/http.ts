@@ -59,6 +59,11 @@ export class Http {
     this.options = options;
     this.hub = (options.hubUrl ?? "https://huggingface.co").replace(/\/+$/, "");
     this.free = Math.max(1, options.concurrency ?? 64);
+    if (!/^https?:\/\//i.test(this.hub)) throw new HfMetaError("invalidOption", "`hubUrl` is not the URL of a server");
+    // The error of `fetch` would contain the token.
+    if (!/^[!-~]*$/.test(options.accessToken ?? "")) {
+      throw new HfMetaError("invalidOption", "the token contains invalid characters");
+    }
   }
 
   /** Reads a range of a file. The part is shorter only if the file ends inside the range. */

@@ -121,9 +121,12 @@ export async function inspect(repo: Repo, options: ReadOptions & { summary?: boo
   return document(await open(repo, options));
 }
 
+/** The counts of a repository and the memory that it needs. */
+export type Fit = CountReport & Required<Pick<CountReport, "memory">>;
+
 /** Returns the counts of a repository and the memory that it needs: the document of `hf-meta --memory --json --summary`. */
-export async function fit(repo: Repo, memory: MemoryOptions, options: ReadOptions = {}): Promise<CountReport> {
-  return inspect(repo, { ...options, memory, summary: true });
+export async function fit(repo: Repo, memory: MemoryOptions, options: ReadOptions = {}): Promise<Fit> {
+  return (await inspect(repo, { ...options, memory, summary: true })) as Fit;
 }
 
 /** Returns the document of `hf-meta diff --json`. */

@@ -10,7 +10,7 @@ use hf_meta_format::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use hf_meta_format::formats::{
     FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip,
 };
-use hf_meta_format::memory::MemoryOptions;
+use hf_meta_format::memory::{Engine, MemoryOptions, VllmOptions};
 use hf_meta_format::report::verify::ConfigFile;
 use hf_meta_format::report::{Finding, RangeRequest, ReportBuilder, Target};
 
@@ -82,6 +82,10 @@ impl Call {
             let set = memory.as_mut().and_then(|memory| set_memory(memory, name, value));
             set.ok_or_else(|| invalid(&format!("`{}` is invalid", clip(name))))?;
         }
+        let needs_vllm = |memory: &MemoryOptions| memory.vllm != VllmOptions::default();
+        if memory.is_some_and(|memory| needs_vllm(&memory) && memory.engine != Some(Engine::Vllm)) {
+            return Err(invalid("`maxNumBatchedTokens` and `tp` require the engine `vllm`"));
+        }
         options.other_sets |= memory.is_some();
         let target = Target::from_path(&formats, options.path.take());
         let (keep_failures, header_bytes) = Default::default();
@@ -146,7 +150,7 @@ impl Call {
                 Ok(header) => {
                     builder.add(shard, header);
                     done += 1;
-                    self.reader.progress(done, files);
+                    self.reader.progress(done, files)?;
                 }
                 Err(problem) if self.keep_failures => failures.push((file(&shard), problem)),
                 // The index lists the shard, so it is missing.

@@ -26,8 +26,8 @@ extern "C" {
     pub(crate) async fn load_tables(this: &Reader) -> Result<JsValue, Failure>;
 
     /// Reports the number of shards whose headers have been read.
-    #[wasm_bindgen(method)]
-    pub(crate) fn progress(this: &Reader, done: usize, total: usize);
+    #[wasm_bindgen(method, catch)]
+    pub(crate) fn progress(this: &Reader, done: usize, total: usize) -> Result<(), Failure>;
 
     /// Creates an error with a code of the command and the weight sets to choose from, as JSON.
     #[wasm_bindgen(method)]

@@ -170,6 +170,23 @@ test("headers can be counted without requests", async () => {
   await assert.rejects(inspectHeaders(weights(GOOD), { ...options, memory: { engine: "none" } }), { code: "invalidOption" });
 });
 
+test("options that cannot work are errors, which contain no token", () => serve(weights(GOOD), null, async ({ hubUrl }, requests) => {
+  const cases = [{ accessToken: "hf_secret\nx" }, { accessToken: "hf_secret\u{2028}" }, { hubUrl: "hub" }, { memory: { tp: 2 } }];
+  for (const options of cases) {
+    await assert.rejects(inspect("org/name", { hubUrl, ...options }), (error) => {
+      assert.equal(error.code, "invalidOption", JSON.stringify(options));
+      return !`${error.stack} ${error.cause}`.includes("secret");
+    });
+  }
+  assert.ok(requests.every(({ headers }) => headers.authorization === undefined));
+}));
+
+test("an exception of onProgress rejects the call", () => serve(weights(GOOD), null, async (options) => {
+  const thrown = new Error("mine");
+  const call = inspect("org/name", { ...options, onProgress() { throw thrown; } });
+  await assert.rejects(call, (error) => error === thrown);
+}));
+
 test("a larger header is read if it is asked for", async () => {
   const names = Array.from({ length: 400_000 }, (_, at) => [`${"x".repeat(20)}${at}`, { dtype: "F32", shape: [0], data_offsets: [0, 0] }]);
   const large = file(Object.fromEntries(names)).subarray(0, -8);

@@ -67,6 +67,9 @@ test("the command prints the documents of the other command", async () => {
   assert.equal(sorted(JSON.parse(verified)), sorted(report));
   const failed = join(project, "node_modules/.bin/hf-meta");
   assert.throws(() => run(failed, ["org/none"], { env }), ({ status, stdout }) => status === 1 && JSON.parse(stdout).error.code === "repoNotFound");
+  for (const args of [["--none"], ["diff", "gpt2"], ["verify"], []]) {
+    assert.throws(() => run(failed, args, { env, stdio: "pipe" }), ({ status, stderr }) => status === 2 && !/\n\s+at /.test(stderr), args.join());
+  }
 });
 
 test("the types describe the documents", () => {
