@@ -154,7 +154,7 @@ impl CommandContext {
         let repos = sources.repos.len();
         if repos > 1 && failed > 0 {
             let unread = match unreadable {
-                0 => String::new(),
+                number if number == 0 || number == failed => String::new(),
                 number => format!(", {} of them could not be read", thousands(number)),
             };
             let text =

@@ -163,9 +163,8 @@ fn contexts(memory: &Memory) -> BTreeSet<u64> {
     let max_context = memory.max_context();
     let known = memory.layout.as_ref().ok().filter(|layout| !layout.caches.is_empty());
     let others = known.iter().flat_map(|_| CONTEXTS.into_iter().chain(max_context));
-    let is_possible =
-        |context: &u64| known.is_none() || max_context.is_none_or(|max| *context <= max);
-    others.chain([memory.context]).filter(is_possible).collect()
+    let is_possible = |context: &u64| max_context.is_none_or(|max| *context <= max);
+    others.filter(is_possible).chain([memory.context]).collect()
 }
 
 fn known(number: Option<u64>) -> String {

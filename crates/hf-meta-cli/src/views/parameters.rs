@@ -187,7 +187,8 @@ pub(super) fn scalar_bytes(count: &ParameterCount) -> u64 {
 
 /// Formats the number of stored bits per parameter, as in `16` or `4.25`.
 pub(super) fn bits_per_parameter(bytes: u64, parameters: u64) -> String {
-    let hundredths = u128::from(bytes) * 800 / u128::from(parameters.max(1));
+    let parameters = u128::from(parameters.max(1));
+    let hundredths = (u128::from(bytes) * 800 + parameters / 2) / parameters;
     let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
