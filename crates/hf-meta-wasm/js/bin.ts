@@ -12,24 +12,15 @@ usage: hf-meta REPO... [--summary] [--revision REV] [--path PATH] [--weights FOR
 HF_TOKEN and HF_ENDPOINT are read from the environment.
 `;
 
+const flag = { type: "boolean" } as const;
+const text = { type: "string" } as const;
+const flags = { summary: flag, sets: flag, all: flag, "ignore-shards": flag, help: { ...flag, short: "h" } } as const;
+const texts = { base: text, revision: text, path: text, weights: text, fit: text };
+
 /** Returns the arguments. */
 function parsed() {
   try {
-    return parseArgs({
-      allowPositionals: true,
-      options: {
-        summary: { type: "boolean" },
-        sets: { type: "boolean" },
-        all: { type: "boolean" },
-        base: { type: "string" },
-        "ignore-shards": { type: "boolean" },
-        help: { type: "boolean", short: "h" },
-        revision: { type: "string" },
-        path: { type: "string" },
-        weights: { type: "string" },
-        fit: { type: "string" },
-      },
-    });
+    return parseArgs({ allowPositionals: true, options: { ...flags, ...texts } });
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);
     process.exit(2);
