@@ -453,7 +453,18 @@ fn unusual_configs_have_the_right_size_or_none() {
     );
 }
 
-/// The cache grows by full layers, and windows and states have a fixed size.
+/// `MBartForCausalLM` of transformers 5.23 has 1,792 elements after 7 tokens with this configuration.
+#[test]
+fn a_decoder_without_an_encoder_has_no_cross_attention() {
+    let mbart = |end: &str| {
+        let sizes = r#""d_model":64,"decoder_layers":2,"decoder_attention_heads":4"#;
+        elements(&format!(r#"{{"model_type":"mbart",{sizes}{end}}}"#), 7)
+    };
+    assert_eq!(mbart(r#","is_encoder_decoder":false"#), Ok(Some(1_792)));
+    assert_eq!(mbart(r#","is_encoder_decoder":true"#), Ok(Some(3_584)));
+    assert_eq!(mbart(""), Ok(Some(3_584)));
+}
+
 /// A block of a cache is not a dtype of a model, whose states would have a fraction of a byte per element.
 #[test]
 fn blocks_are_not_a_dtype_in_a_configuration() {
@@ -472,6 +483,7 @@ fn blocks_are_not_a_dtype_in_a_configuration() {
     }
 }
 
+/// The cache grows by full layers, and windows and states have a fixed size.
 #[test]
 fn growth_separates_windows_and_states() {
     let growth =
