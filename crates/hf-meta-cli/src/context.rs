@@ -153,9 +153,10 @@ impl CommandContext {
         }
         let repos = sources.repos.len();
         if repos > 1 && failed > 0 {
-            let unread = match unreadable {
-                number if number == 0 || number == failed => String::new(),
-                number => format!(", {} of them could not be read", thousands(number)),
+            let unread = if [0, failed].contains(&unreadable) {
+                String::new()
+            } else {
+                format!(", {} of them could not be read", thousands(unreadable))
             };
             let text =
                 format!("{} of {} failed{unread}", thousands(failed), thousands(repos as u64));

@@ -173,8 +173,8 @@ fn write(
         if set.findings.is_empty() && report.sets.len() > 1 {
             let files = counted(set.files as u64, "file");
             let (path, tensors) = (escape(set.path.as_str()), counted(set.tensors, "tensor"));
-            let limits = not_compared(set).map_or_else(String::new, |text| format!("; {text}"));
-            let text = format!("{path}, {files}, {tensors}{}", escape(&limits));
+            let note = not_compared(set).map_or_else(String::new, |text| format!("; {text}"));
+            let text = format!("{path}, {files}, {tensors}{}", escape(&note));
             page.line(&format!("{GREEN}valid{GREEN:#}: {text}"))?;
             continue;
         }

@@ -86,7 +86,9 @@ fn the_proxy_is_taken_from_the_environment() {
     let unusable = CommandOutput::new(proxied().env("http_proxy", "http://[bad"));
     assert_eq!((unusable.code, hub.log().len()), (2, 0));
     assert!(unusable.stderr.contains("invalid proxy in `http_proxy`"));
-    assert_eq!(CommandOutput::new(proxied().env("no_proxy", "127.0.0.1")).code, 0);
+    for excluded in ["127.0.0.1", "*"] {
+        assert_eq!(CommandOutput::new(proxied().env("no_proxy", excluded)).code, 0, "{excluded}");
+    }
 }
 
 /// Only requests need the endpoint and the proxy.

@@ -27,6 +27,7 @@ pub fn chain(error: &dyn Error) -> String {
 
 /// Parses a whole number in JSON, written as `8`, `8.0`, `80e-1` or `"8"`. No float is involved, so none is rounded.
 pub(crate) fn whole_number(json: &str) -> Option<u64> {
+    /// The maximum length of the text in bytes.
     const MAX_LENGTH: usize = 100;
 
     let text = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(json);
@@ -35,6 +36,7 @@ pub(crate) fn whole_number(json: &str) -> Option<u64> {
         return Some(number);
     }
     let (decimal, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let exponent: i64 = exponent.parse().ok()?;
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let digits = format!("{whole}{fraction}");
     let significant = digits.trim_end_matches('0');
@@ -42,7 +44,7 @@ pub(crate) fn whole_number(json: &str) -> Option<u64> {
         return Some(0);
     }
     let zeros = i64::try_from(whole.len()).ok()? - i64::try_from(significant.len()).ok()?;
-    let scale = u32::try_from(exponent.parse::<i64>().ok()?.checked_add(zeros)?).ok()?;
+    let scale = u32::try_from(exponent.checked_add(zeros)?).ok()?;
     significant.parse::<u64>().ok()?.checked_mul(10_u64.checked_pow(scale)?)
 }
 
@@ -138,6 +140,7 @@ mod tests {
             ("\"\"", None),
             (".", None),
             ("e1", None),
+            ("0ex", None),
             ("0x8", None),
             ("٨", None),
             ("null", None),

@@ -4,7 +4,7 @@ use crate::base::sort::Ordered;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// The maximum number of parts of a name, which limits the depth of a tree. The rest of a longer name is one part. No
+/// The maximum number of parts of a name, which limits the depth of a tree and the ancestors of a tensor. The rest of a longer name is one part. No
 /// known model has names with more than a dozen parts.
 pub(super) const MAX_PARTS: usize = 24;
 
@@ -52,7 +52,7 @@ impl NamePattern {
     }
 
     /// Returns whether a name has this pattern, and if so, replaces `numbers` with its numbers.
-    // Runs for every tensor.
+    // Every tensor calls it.
     #[inline]
     pub(super) fn matches(&self, name: &str, numbers: &mut Vec<NameNumber>) -> bool {
         numbers.clear();

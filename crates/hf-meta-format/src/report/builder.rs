@@ -234,8 +234,8 @@ impl BuiltReport {
     ///
     /// # Errors
     ///
-    /// Returns an error if no header was added, or the header of a shard not or twice; the first disagreement that makes
-    /// the counts wrong; or the overflow of a sum.
+    /// Returns an error if no header was added, if the header of a shard is missing or was added twice, if a disagreement
+    /// makes the counts wrong, or if a sum overflows 64 bits.
     pub fn report(&self, filepaths: Vec<RepoPath>) -> Result<CountReport, IndexError> {
         self.builder.check_headers()?;
         let mut findings = self.builder.index_findings();
@@ -376,13 +376,10 @@ impl SafetensorsParseFromRepo {
             return Err(IndexError::too_many_shards(limit));
         }
         let shards: Vec<_> = headers.iter().map(|(shard, _)| shard.clone()).collect();
-        let Some(first) = shards.first() else {
-            return Err(IndexError::new(IndexErrorKind::NoHeaders, "no headers were given"));
-        };
         let is_single = index.is_none() && shards.len() == 1;
         let path = match &index {
             Some(_) => RepoPath::new_unchecked(INDEX_NAME),
-            None if is_single => first.clone(),
+            None if is_single => shards[0].clone(),
             None => shard_pattern(&shards)
                 .unwrap_or_else(|| RepoPath::new_unchecked(&format!("*{EXTENSION}"))),
         };

@@ -97,7 +97,9 @@ impl Configs {
             ("num_hidden_layers", model.layers.map(|layers| layers.saturating_sub(drafts))),
             ("num_nextn_predict_layers", Some(drafts)),
         ];
-        let texts = numbers.map(|(key, number)| (key, number.unwrap_or_default().to_string()));
+        let texts =
+            numbers.into_iter().filter_map(|(key, number)| Some((key, number?.to_string())));
+        let texts: Vec<_> = texts.collect();
         let config = object(texts.iter().map(|(key, text)| (*key, &**text)));
         Self::from_config_json(&config).unwrap_or_default()
     }

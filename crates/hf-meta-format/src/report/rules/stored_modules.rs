@@ -93,7 +93,10 @@ impl<'h> StoredModules<'h> {
         let inside = name.strip_prefix(&self.prefix);
         let found = inside.and_then(|name| Found::new(layout, name, false));
         let head = || Found::new(layout, name.strip_prefix(&self.head_prefix)?, true);
-        let older = || Found::new(layout, &inside?.replacen("vision_model.", "", 1), false);
+        let older = || {
+            let (outer, inner) = inside?.split_once("vision_model.")?;
+            Found::new(layout, &format!("{outer}{inner}"), false)
+        };
         let Some(found) = found.or_else(head).or_else(older) else {
             return self.add_unknown(layout, name, tensor);
         };
