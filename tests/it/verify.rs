@@ -182,7 +182,7 @@ fn the_command_prints_json() {
 /// The configuration of a model of 37,056 parameters, of which `q_proj` has 64 × 64.
 const LLAMA: &str = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":64,"hidden_size":64,
     "intermediate_size":64,"num_hidden_layers":1,"num_attention_heads":4,"tie_word_embeddings":false,
-    "quantization_config":{"quant_method":"modelopt"}}"#;
+    "quantization_config":{"quant_method":"modelopt"},"auto_map":{}}"#;
 
 /// A model whose `q_proj` is packed in NVFP4.
 fn packed_llama(config: &str) -> Repo {

@@ -30,7 +30,7 @@ NAMES = {"$layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 
 QUERIES, KEYS, BOTH = "$heads*head_dim", "num_key_value_heads*head_dim", "($heads+2*num_key_value_heads)*head_dim"
 LINEAR_KEYS, LINEAR_VALUES = "linear_num_key_heads*linear_key_head_dim", "linear_num_value_heads*linear_value_head_dim"
 FORMULAS = [
-    ">vocab_size", "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "$hidden", "3*$hidden", "4*$hidden", "2*$hidden", QUERIES, f"2*{QUERIES}", KEYS, f"2*{KEYS}", BOTH, "head_dim", "intermediate_size", "2*intermediate_size",
+    "vocab_size", "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "$hidden", "3*$hidden", "4*$hidden", "2*$hidden", QUERIES, f"2*{QUERIES}", KEYS, f"2*{KEYS}", BOTH, "head_dim", "intermediate_size", "2*intermediate_size",
     "n_shared_experts*moe_intermediate_size", "num_shared_experts*moe_intermediate_size", "moe_num_shared_experts*moe_intermediate_size", "moe_num_shared_experts*intermediate_size",
     "kv_lora_rank+qk_rope_head_dim", "$heads*(qk_nope_head_dim+qk_rope_head_dim)", "$heads*(qk_nope_head_dim+v_head_dim)", "$heads*v_head_dim",
     "num_key_value_heads*v_head_dim", LINEAR_VALUES, LINEAR_KEYS, f"2*{LINEAR_KEYS}+{LINEAR_VALUES}", f"2*({LINEAR_KEYS}+{LINEAR_VALUES})", "linear_value_head_dim", "linear_num_value_heads",
@@ -87,7 +87,7 @@ class Values:
     def evaluate(self, formula, index, layer=None):
         try:
             get = lambda name: self.need(index, layer, name)
-            return int(eval(code(formula.lstrip(">")), {"get": get, "count": len}))
+            return int(eval(code(formula), {"get": get, "count": len}))
         except (KeyError, ZeroDivisionError):
             return None
 
@@ -364,9 +364,7 @@ class Layout:
                 dims = []
                 for at in range(ranks.pop()):
                     instances = [(index, places[0] if places else None, shape[at]) for index, places, shape in found]
-                    formula = shown(self.values.find(instances)) or "_"
-                    # Embeddings are padded.
-                    dims.append(">" + formula if re.fullmatch(r"([\w.]+\.)?vocab_size", formula) else formula)
+                    dims.append(shown(self.values.find(instances)) or "_")
             plain, with_bias = biased[pattern]
             entries[pattern] = {"kind": "module", "dims": dims, "bias": with_bias > 0 and plain == 0}
         # Presence: of the elements around an entry, in which of them is it?
@@ -593,7 +591,7 @@ class Included:
             for index, layer, value in instances:
                 value = value if isinstance(value, int) else value[at]
                 found = self.values.evaluate(formula, index, layer)
-                if found is None or not (found <= value if formula.startswith(">") else found == value):
+                if found != value:
                     return False
         return True
 

@@ -203,10 +203,11 @@ async fn kill_after(hub: &LocalHub, mut command: Command, requests: usize) {
 }
 
 /// Each process is killed after another number of requests. Afterwards the cache opens and returns
-/// correct headers.
+/// correct headers. Forty processes; a hundred with `HF_META_SOAK`.
 #[tokio::test]
-async fn the_cache_survives_a_hundred_killed_processes() {
+async fn the_cache_survives_killed_processes() {
     const REPOS: usize = 6;
+    let kills = if std::env::var_os("HF_META_SOAK").is_some() { 100 } else { 40 };
     let hub = LocalHub::start((0..REPOS).map(large)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let cache = DiskCache::new(folder.path());
@@ -214,7 +215,7 @@ async fn the_cache_survives_a_hundred_killed_processes() {
         Client::builder().endpoint(hub.endpoint()).header_cache(cache.clone()).build().unwrap();
     let names: Vec<_> = (0..REPOS).map(|n| format!("org/m{n}")).collect();
     let mut found_in_cache = 0;
-    for round in 0..100 {
+    for round in 0..kills {
         if round % 10 == 0 {
             cache.clear().unwrap();
         }
@@ -229,5 +230,5 @@ async fn the_cache_survives_a_hundred_killed_processes() {
         }
     }
     assert!(cache.usage().unwrap().entries >= REPOS as u64);
-    assert!(found_in_cache > 50, "{found_in_cache}");
+    assert!(found_in_cache > kills / 2, "{found_in_cache}");
 }

@@ -86,12 +86,44 @@ async fn a_component_without_files_is_found() {
     let index = json!({ "vae": ["diffusers", "A"], "text_encoder_2": ["transformers", "B"] });
     let repo =
         pipeline("org/pipeline").file("model_index.json", File::from_bytes(index.to_string()));
-    let hub = LocalHub::start([repo]).unwrap();
+    // One that has only a configuration, next to weights of a format that is not read.
+    let config = || File::from_bytes("{}");
+    let configured = pipeline("org/configured")
+        .file("model_index.json", File::from_bytes(index.to_string()))
+        .file("text_encoder_2/config.json", config());
+    let onnx = pipeline("org/onnx")
+        .file("model_index.json", File::from_bytes(index.to_string()))
+        .file("text_encoder_2/config.json", config())
+        .file("text_encoder_2/model.onnx", config());
+    let hub = LocalHub::start([repo, configured, onnx]).unwrap();
     let missing = Finding::MissingComponent {
         component: "text_encoder_2".to_owned(),
         file: "model_index.json".to_owned(),
     };
-    assert_eq!(verify(&hub, "org/pipeline", false).await.findings(), [missing]);
+    for id in ["org/pipeline", "org/configured"] {
+        assert_eq!(
+            verify(&hub, id, false).await.findings(),
+            std::slice::from_ref(&missing),
+            "{id}"
+        );
+    }
+    assert_eq!(verify(&hub, "org/onnx", false).await.findings(), []);
+}
+
+/// Mistral's and llama.cpp's shards are found without an index.
+#[tokio::test]
+async fn shards_without_an_index_are_found() {
+    let hub = |name: &str| {
+        let files = [1, 2].map(|number| format!("{name}-{number:05}-of-00002.safetensors"));
+        let repo = files
+            .iter()
+            .fold(Repo::new("org/shards"), |repo, file| repo.file(file, weights(&[file.as_str()])));
+        LocalHub::start([repo]).unwrap()
+    };
+    let shards = "model-*-of-00002.safetensors".to_owned();
+    let missing = Finding::MissingIndex { shards };
+    assert_eq!(verify(&hub("model"), "org/shards", false).await.findings(), [missing]);
+    assert_eq!(verify(&hub("consolidated"), "org/shards", false).await.findings(), []);
 }
 
 #[tokio::test]

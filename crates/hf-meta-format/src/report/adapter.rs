@@ -85,7 +85,7 @@ pub struct Adapter {
 }
 
 /// The prefix of names that PEFT writes.
-const PEFT_PREFIX: &str = "base_model.model.";
+pub(super) const PEFT_PREFIX: &str = "base_model.model.";
 
 /// Returns whether a file contains an adapter, judging by its first names.
 pub(super) fn is_adapter(path: &RepoPath, header: &FileHeader) -> bool {

@@ -133,10 +133,15 @@ findings! {
     Error IncompleteShards { shards: String, total: u64, found: u64 }
     "`{shards}` is incomplete: found {found} of {total} shards and no index";
 
-    /// A pipeline lists a component that has no files: the folder of the component, and the path of the
-    /// `model_index.json`.
+    /// A pipeline lists a component that has no files, or only a configuration: the folder of the component, and the path
+    /// of the `model_index.json`.
     Error MissingComponent { component: String, file: String }
-    "`{file}` lists the component `{component}`, which has no files";
+    "`{file}` lists the component `{component}`, whose files are missing";
+
+    /// Shards have no index, without which transformers and diffusers do not find them. `shards` is their common path,
+    /// with a `*` in place of the number.
+    Warning MissingIndex { shards: String }
+    "`{shards}` has no index, without which transformers and diffusers do not find the shards";
 
     /// A model is stored both as a single file and as shards with an index. Programs disagree on the one to load.
     Warning StoredTwice { file: String, index: String }
@@ -528,8 +533,10 @@ mismatches! {
     Warning UnquantizedModule "{module} is stored plain, but `{key}` does not exclude it";
     /// A packed module has a part that the recipe excludes.
     Warning SparePart "{module} is stored, but `{key}` excludes it";
-    /// All names have the prefix of a wrapper, which training programs add and loaders do not expect.
-    Warning WrappedNames "names begin with `{found}`, but loaders expect them without {module}";
+    /// All names have a prefix that loaders do not expect, such as that of a training program.
+    Warning WrappedNames "names begin with {module}, but loaders expect {expected}";
+    /// The names are not those of the architecture that the configuration states, so that loaders find none of them.
+    Warning OtherNames "most names, such as {module}, are not those of `{expected}` (`{key}`)";
     /// The configuration describes layers that draft tokens, but none are stored.
     Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
     /// The files have tensors that the architecture does not have. Loaders ignore them, except for `llama.cpp`.

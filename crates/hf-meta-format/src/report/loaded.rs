@@ -57,7 +57,7 @@ impl<'a> Verification<'a> {
         // A pipeline has a dozen components.
         self.components.truncate(MAX_SETS);
         let layout = self.layout;
-        let missing = self.components.iter().filter(|path| !layout.has_folder(path.as_str()));
+        let missing = self.components.iter().filter(|path| !layout.has_component(path.as_str()));
         self.findings.extend(bounded(missing.map(|folder| Finding::MissingComponent {
             component: clip(folder.as_str()),
             file: file.clone(),
@@ -88,7 +88,12 @@ impl<'a> Verification<'a> {
             file: clip(file.path.as_str()),
             index: clip(index.path.as_str()),
         }));
-        self.findings.into_iter().chain(twins).for_each(|finding| report.push(finding));
+        let unlisted = self.loaded.iter().filter(|set| set.lacks_index());
+        let unlisted =
+            unlisted.map(|set| Finding::MissingIndex { shards: clip(set.path.as_str()) });
+        let unlisted = bounded(unlisted);
+        let findings = self.findings.into_iter().chain(twins).chain(unlisted);
+        findings.for_each(|finding| report.push(finding));
     }
 }
 

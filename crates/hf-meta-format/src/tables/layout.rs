@@ -15,8 +15,9 @@
 //! | `~=prefix` | the prefix of the other paths in files of this class |
 //!
 //! A value has `-` if the module may be missing, `+` if it has a bias, the letter of its group with a colon, and the
-//! formulas of its shape, with `_` for an unknown side and `>` for a smallest one. The value of a list has the formula
-//! of its length, `_` if it is unknown, or `~` if the numbers have gaps. Of several values of a path the first one holds. An empty one removes the module.
+//! formulas of its shape, with `_` for an unknown side. The value of a list has the formula of its length, `_` if it is
+//! unknown, or `~` if the numbers have gaps. Of several values of a path the first one holds. An empty one removes the
+//! module.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -272,8 +273,12 @@ impl<'a> Words<'a> {
                 continue;
             }
             let scope = self.nested_scope(key, outer);
-            let architecture = self.scopes[scope].object.get::<String>("model_type");
-            let text = architecture.and_then(|name| text_of("layout", &name));
+            let of = |at: usize| self.scopes[at].object.get::<String>("model_type");
+            // The tower of `glm4v_moe` states the type of the whole model in transformers 4.
+            let tower = |name: String| {
+                if of(outer) == Some(name.clone()) { name + "_vision" } else { name }
+            };
+            let text = of(scope).map(tower).and_then(|name| text_of("layout", &name));
             let Some(text) = text.filter(|_| self.scopes.len() < MAX_SCOPES) else {
                 self.unknown.push(prefix);
                 continue;

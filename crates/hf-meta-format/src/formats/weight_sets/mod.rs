@@ -10,8 +10,9 @@ use thiserror::Error;
 
 use self::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
 use crate::base::sort::{Ordered, sort_by};
+use crate::formats::gguf::Gguf;
 use crate::formats::pytorch::OtherFile;
-use crate::formats::{Formats, RepoPath, WeightsKind};
+use crate::formats::{Format, Formats, RepoPath, WeightsKind};
 
 pub use self::name::{is_shard_pattern, shard_number};
 pub(crate) use crate::formats::NumberedName;
@@ -76,6 +77,20 @@ impl WeightSet {
     /// Returns whether these are shards without an index.
     pub fn is_without_index(&self) -> bool {
         self.name.sharding == Sharding::Shards
+    }
+
+    /// Returns whether these are shards that transformers and diffusers only find by their index.
+    pub(crate) fn lacks_index(&self) -> bool {
+        self.is_without_index()
+            && self.has_standard_name()
+            && self.format != Gguf.name()
+            && self.path.file_name().as_str() != SERIES
+            && self.shards().is_ok()
+    }
+
+    /// Returns whether transformers or diffusers give a file this name.
+    fn has_standard_name(&self) -> bool {
+        ["model", "diffusion_pytorch_model", "pytorch_model"].contains(&&*self.name.stem)
     }
 
     /// Returns the shards of a set without an index, in the order of their numbers.
@@ -170,8 +185,8 @@ pub struct Layout {
     root: String,
     /// True for a `sentence-transformers` model, which consists of several modules.
     has_modules: bool,
-    /// The folders of all files.
-    folders: BTreeSet<String>,
+    /// The folders of all files, and whether they have a `config.json` without weights.
+    folders: BTreeMap<String, bool>,
     /// The files that list components, `model_index.json` or `modules.json`, by folder.
     pipelines: BTreeMap<String, RepoPath>,
 }
@@ -203,14 +218,22 @@ impl Layout {
         }
         join_series(&mut sets);
         let modules = RepoPath::join(root, MODULES);
-        let mut folders = BTreeSet::new();
+        let (mut folders, mut with_weights) = (BTreeMap::new(), BTreeSet::new());
         let mut pipelines = BTreeMap::new();
         for file in files {
             let (folder, name) = split_folder(file.path.as_str());
             if matches!(name, PIPELINE | MODULES) {
                 pipelines.insert(folder.to_owned(), file.path.clone());
             }
-            folders.insert(folder.to_owned());
+            *folders.entry(folder.to_owned()).or_default() |= name == "config.json";
+            if WeightsName::parse(formats, &file.path).is_some()
+                || unsupported_format(&file.path).is_some()
+            {
+                with_weights.insert(folder);
+            }
+        }
+        for folder in with_weights {
+            folders.insert(folder.to_owned(), false);
         }
         Self {
             sets: with_their_indexes(sets.into_values()),
@@ -247,9 +270,7 @@ impl Layout {
             let (above, name) = split_folder(&set.name.folder);
             let is_module =
                 modules == Some(above) && name.starts_with(|c: char| c.is_ascii_digit());
-            let stems = ["model", "diffusion_pytorch_model", "pytorch_model"];
-            let is_standard = stems.contains(&&*set.name.stem);
-            is_standard
+            set.has_standard_name()
                 && set.name.step.is_none()
                 && (is_module || components.iter().any(|path| path.as_str() == set.name.folder))
         };
@@ -265,9 +286,14 @@ impl Layout {
         loaded.into_values().collect()
     }
 
-    /// Returns whether a folder contains files, in any folder below it.
-    pub fn has_folder(&self, folder: &str) -> bool {
-        self.folders.iter().any(|found| found == folder || is_below(found, folder))
+    /// Returns whether the folder of a component contains files, in any folder below it, and not only a configuration
+    /// of weights.
+    pub(crate) fn has_component(&self, folder: &str) -> bool {
+        let mut found = self.folders.iter().filter(|(found, _)| is_below(found, folder));
+        match self.folders.get(folder) {
+            Some(lacks_weights) => !lacks_weights || found.next().is_some(),
+            None => found.next().is_some(),
+        }
     }
 
     /// Returns the pairs of a single file and an index of the same model in the same folder, for the models of `sets`.

@@ -11,7 +11,8 @@ use crate::count::name_pattern::NamePattern;
 use crate::count::{container_bits, split_name};
 use crate::formats::Headers;
 use crate::report::adapter::{
-    AdaptedModule, Adapter, AdapterConfig, AdapterModules, configs, decimal, is_kohya, metadata,
+    AdaptedModule, Adapter, AdapterConfig, AdapterModules, PEFT_PREFIX, configs, decimal, is_kohya,
+    metadata,
 };
 use crate::report::diff::RenamedPrefix;
 use crate::report::{Finding, Weights};
@@ -110,6 +111,10 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         return check_ranks(&modules, |_| Some((rank?, "rank")), found);
     };
     check_statements(config, found);
+    check_prefix(config, adapter, found);
+    if method == "lora" {
+        check_dora(config, adapter, found);
+    }
     if !matches!(&*method, "lora" | "loha" | "lokr") {
         return;
     }
@@ -155,6 +160,42 @@ fn check_statements(config: &AdapterConfig<'_>, found: &mut Mismatches) {
     let is_path = base.starts_with(['/', '.', '~']) || base.contains('\\');
     if config.prefix.is_empty() && (base.is_empty() || is_path) {
         found.add(MismatchKind::UnnamedBaseModel, BASE, BASE, "a repository", base);
+    }
+}
+
+/// Checks that names begin as PEFT writes them. It ignores others.
+fn check_prefix(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
+    // Prompts have no module.
+    let names = adapter.modules.keys().map(|(name, _)| *name).filter(|name| !name.is_empty());
+    let mut names = names.filter(|_| config.prefix.is_empty());
+    let wrong = names.find_map(|name| {
+        let inside = name.strip_prefix(PEFT_PREFIX);
+        let is_right = inside.is_some_and(|inside| !inside.starts_with(PEFT_PREFIX));
+        (!is_right).then_some((name, inside))
+    });
+    if let Some((name, inside)) = wrong {
+        let first = name.split_inclusive('.').next().unwrap_or_default();
+        let prefix = inside.map_or(first.to_owned(), |_| PEFT_PREFIX.repeat(2));
+        found.add_prefix(&prefix, "peft_type", PEFT_PREFIX);
+    }
+}
+
+/// Checks that modules have magnitudes if the configuration states `DoRA`, and only then.
+fn check_dora(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
+    const KEY: &str = "use_dora";
+    const PART: &str = "lora_magnitude_vector";
+
+    let is_dora = config.raw(KEY).and_then(read::<bool>).unwrap_or_default();
+    for ((name, _), module) in &adapter.modules {
+        if module.parts.contains_key(PART) == is_dora || module.method.family != "LoRA" {
+            continue;
+        }
+        let (kind, expected, stored) = if is_dora {
+            (MismatchKind::MissingPart, "stored", "missing")
+        } else {
+            (MismatchKind::SparePart, "none", "stored")
+        };
+        found.add(kind, &format!("{name}.{PART}"), KEY, expected, stored);
     }
 }
 
@@ -261,12 +302,12 @@ impl Adapter {
         let patterns: HashSet<_> = stored.keys().map(|name| NamePattern::new(name).text).collect();
         let mut matched = 0;
         for (name, (module, sides)) in &modules {
-            if let Some((stored, shape)) = stored.get(name) {
+            if let Some(shape) = stored.get(name) {
                 matched += 1;
                 // Packed weights have other shapes.
                 if let Some(shape) = shape.as_ref().filter(|shape| !fits_base(**sides, shape)) {
                     let (shape, sides) = (format!("{shape:?}"), format!("{sides:?}"));
-                    found.add(MismatchKind::ShapeMismatch, module, stored, shape, sides);
+                    found.add(MismatchKind::ShapeMismatch, module, "base", shape, sides);
                 }
             } else if patterns.contains(&NamePattern::new(name).text) {
                 // The same module of other layers exists, so that only its layer does not.
@@ -285,15 +326,15 @@ impl Adapter {
     }
 }
 
-/// Returns the modules of a base model by name, with dots for underscores: the name, and the shape of plain weights.
-fn base_modules(base: &Weights) -> BTreeMap<String, (&str, Option<Vec<u64>>)> {
+/// Returns the modules of a base model by name, with dots for underscores, and the shapes of plain weights.
+fn base_modules(base: &Weights) -> BTreeMap<String, Option<Vec<u64>>> {
     let tensors = base.named_headers().flat_map(|(_, header)| header.tensors());
     let modules = tensors.filter_map(|(name, tensor)| {
         let (module, component) = split_name(name);
         let is_float = container_bits(&tensor.dtype).is_none() && tensor.dtype.bits() >= Some(8);
         let is_plain = component.is_plain() && (2..=4).contains(&tensor.shape.len());
         let shape = (is_float && is_plain).then_some(tensor.shape);
-        component.is_weights().then(|| (module.replace('_', "."), (module, shape)))
+        component.is_weights().then(|| (module.replace('_', "."), shape))
     });
     modules.collect()
 }

@@ -42,23 +42,24 @@ impl ConfigCheck {
 pub(crate) fn check_model(json: Option<&[u8]>, headers: &Headers) -> (Vec<Finding>, ConfigCheck) {
     let json = json.map(standard_json);
     let config = json.as_deref().map(|json| parse::<ModelConfig<'_>>(json).ok());
+    let mut found = Mismatches::default();
     let result = match &config {
         None => Err("there is none next to the weights".to_owned()),
         Some(None) => Err("it is not a JSON object".to_owned()),
-        Some(Some(config)) => compare(config, headers),
+        Some(Some(config)) => compare(config, headers, &mut found),
     };
-    match result {
-        Ok(mismatches) => {
-            (mismatches.into_findings(), ConfigCheck { compared: true, reason: None })
-        }
-        Err(reason) => {
-            let found = check_siblings(config.flatten().as_ref(), headers);
-            (found.into_findings(), ConfigCheck::skipped(reason))
-        }
+    if result.is_err() {
+        check_siblings(config.flatten().as_ref(), headers, &mut found);
     }
+    let (compared, reason) = (result.is_ok(), result.err());
+    (found.into_findings(), ConfigCheck { compared, reason })
 }
 
-fn compare(config: &ModelConfig<'_>, headers: &Headers) -> Result<Mismatches, String> {
+fn compare(
+    config: &ModelConfig<'_>,
+    headers: &Headers,
+    found: &mut Mismatches,
+) -> Result<(), String> {
     let object = config.outermost().clone();
     let architecture: String = object.get("model_type").ok_or("it has no `model_type`")?;
     let classes = object.get::<Vec<String>>("architectures").unwrap_or_default();
@@ -67,19 +68,24 @@ fn compare(config: &ModelConfig<'_>, headers: &Headers) -> Result<Mismatches, St
     let unknown = || format!("the architecture `{shown}` is not known");
     let layout = ModelLayout::new(&architecture, object).ok_or_else(unknown)?;
     let stored = StoredModules::new(&layout, headers);
-    if !stored.are_named_as(&layout) {
-        return Err(format!("the names are not those of `{shown}`"));
-    }
-    if has_code && !stored.unknown.is_empty() {
+    let is_named = stored.are_named_as(&layout);
+    if has_code && (!is_named || !stored.unknown.is_empty()) {
         return Err("the model has its own code (`auto_map`)".to_owned());
     }
-    let has_head = classes.is_empty() && stored.prefix.ends_with(layout.prefix)
-        || classes.iter().any(|class| class.ends_with(layout.head_class));
+    let is_class = classes.iter().any(|class| class.ends_with(layout.head_class));
+    if !is_named {
+        // A nested model of an unknown architecture may have most of the names.
+        let is_whole = layout.unknown.is_empty() && !layout.head_class.is_empty();
+        if let (true, Some((first, _))) = (is_class && is_whole, stored.unknown.first()) {
+            found.add(MismatchKind::OtherNames, first, "model_type", &shown, "");
+        }
+        return Err(format!("the names are not those of `{shown}`"));
+    }
+    let has_head = classes.is_empty() && stored.prefix.ends_with(layout.prefix) || is_class;
     // `T5EncoderModel` is the text encoder of many pipelines.
     let is_encoder = classes.iter().any(|class| class.ends_with("EncoderModel"));
     let is_tied = config.is_tied();
-    let (values, mut mismatches) = Default::default();
-    check_heads(config, &mut mismatches);
+    check_heads(config, found);
     let (layout, stored, has_drafts) = (&layout, &stored, stored.has_drafts);
     let mut check = ModelCheck {
         layout,
@@ -88,11 +94,11 @@ fn compare(config: &ModelConfig<'_>, headers: &Headers) -> Result<Mismatches, St
         has_head,
         is_encoder,
         is_tied,
-        values,
-        mismatches,
+        values: HashMap::new(),
+        mismatches: found,
     };
     check.check_all(config);
-    Ok(check.mismatches)
+    Ok(())
 }
 
 /// Finds numbers of heads that are 0, by which model classes divide.
@@ -113,7 +119,7 @@ thread_local! {
 }
 
 /// A number that the configuration implies, with the keys, joined by commas.
-type Implied = (u64, String);
+pub(super) type Implied = (u64, String);
 
 /// A comparison of a model with its configuration.
 pub(super) struct ModelCheck<'c, 'a, 'h> {
@@ -127,7 +133,7 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     pub(super) is_tied: Option<bool>,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
     values: HashMap<(usize, &'static str, u32), Option<Implied>>,
-    pub(super) mismatches: Mismatches,
+    pub(super) mismatches: &'c mut Mismatches,
 }
 
 impl ModelCheck<'_, '_, '_> {
@@ -147,9 +153,9 @@ impl ModelCheck<'_, '_, '_> {
             // Files with custom code may have other defaults.
             Ok((_, keys)) if keys.keys().any(|key| model.names.is_default(key)) => None,
             Ok((value, keys)) => {
-                let keys: Vec<_> =
-                    keys.into_keys().map(|key| format!("{}{key}", model.path)).collect();
-                Some((value, keys.join(", ")))
+                let keys = keys.into_keys().map(|key| format!("{}{key}", model.path));
+                let keys = keys.collect::<Vec<_>>().join(", ");
+                Some((value, if keys.is_empty() { "model_type".to_owned() } else { keys }))
             }
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
                 let (kind, expected) =
@@ -211,23 +217,21 @@ impl ModelCheck<'_, '_, '_> {
             }
             let expected = self.expected_shape(found.entry, found.place);
             let Some(wrong) = wrong_side(&expected, &tensor.shape) else { continue };
-            let keys = wrong.implied.as_ref().map(|(_, keys)| keys.as_str());
-            let keys = keys.filter(|keys| !keys.is_empty()).unwrap_or("model_type");
-            let sides: Vec<_> = expected.iter().map(ExpectedSide::text).collect();
+            let keys = wrong.as_ref().map_or("model_type", |(_, keys)| keys.as_str());
+            let text = |side: &Option<Implied>| {
+                side.as_ref().map_or_else(|| "_".to_owned(), |(value, _)| value.to_string())
+            };
+            let sides: Vec<_> = expected.iter().map(text).collect();
             let (expected, shape) = (format!("[{}]", sides.join(", ")), shape(&tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
     }
 
-    pub(super) fn expected_shape(&mut self, entry: usize, place: Place) -> Vec<ExpectedSide> {
+    /// Returns the sides of a tensor that the configuration implies; `None` for unknown ones.
+    pub(super) fn expected_shape(&mut self, entry: usize, place: Place) -> Vec<Option<Implied>> {
         let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
-        let side = |text: &'static str| {
-            let formula = text.trim_start_matches('>');
-            let implied =
-                if formula == "_" { None } else { self.evaluate(scope, formula, place[0]) };
-            ExpectedSide { implied, is_least: text != formula }
-        };
-        formulas.split(',').map(side).collect()
+        let sides = formulas.split(',');
+        sides.map(|side| (side != "_").then(|| self.evaluate(scope, side, place[0]))?).collect()
     }
 
     /// Compares the length of a list with the configuration.
@@ -293,13 +297,13 @@ impl ModelCheck<'_, '_, '_> {
     fn check_parts(&mut self, config: &ModelConfig<'_>) {
         use MismatchKind as Kind;
 
-        // Training programs wrap models, and loaders do not know their names.
-        let is_wrapper = |(at, part): &(usize, &str)| {
-            *part == "module" && *at == 0 || ["_orig_mod", "_fsdp_wrapped_module"].contains(part)
-        };
-        let prefix = &self.stored.prefix;
-        if let Some((_, wrapper)) = prefix.split('.').enumerate().find(is_wrapper) {
-            self.mismatches.add(Kind::WrappedNames, wrapper, "model_type", "no prefix", prefix);
+        // Loaders add and remove the prefix of the class with the head, but not that of a training program.
+        let (prefix, expected) = (self.stored.prefix.as_str(), self.layout.prefix);
+        let is_unknown = self.layout.head_class.is_empty()
+            && prefix.matches('.').count() == 1
+            && !["module.", "_orig_mod."].contains(&prefix);
+        if !["", expected].contains(&prefix) && !is_unknown {
+            self.mismatches.add_prefix(prefix, "model_type", expected);
         }
         if let Some((key, layers)) = positive(config.text_model(), "draft_layers")
             && !self.has_drafts
@@ -315,42 +319,23 @@ impl ModelCheck<'_, '_, '_> {
     }
 }
 
-/// A side of a tensor that the configuration implies.
-pub(super) struct ExpectedSide {
-    implied: Option<Implied>,
-    is_least: bool,
-}
-
-impl ExpectedSide {
-    /// Returns whether a length is possible. The number 0 often says that a module is not used.
-    fn fits(&self, length: u64) -> bool {
-        let value = self.value().filter(|value| *value > 0);
-        value.is_none_or(|value| if self.is_least { length >= value } else { length == value })
-    }
-
-    pub(super) fn value(&self) -> Option<u64> {
-        self.implied.as_ref().map(|(value, _)| *value)
-    }
-
-    fn text(&self) -> String {
-        let sign = if self.is_least { "≥" } else { "" };
-        self.value().map_or_else(|| "_".to_owned(), |value| format!("{sign}{value}"))
-    }
-}
-
 /// Returns the first side that does not fit a shape, or the first one if the number of sides is wrong. GGUF files leave
 /// out the first sides if their length is 1.
 pub(super) fn wrong_side<'s>(
-    expected: &'s [ExpectedSide],
+    expected: &'s [Option<Implied>],
     shape: &[u64],
-) -> Option<&'s ExpectedSide> {
+) -> Option<&'s Option<Implied>> {
     #[cfg(test)]
     COMPARED.set(COMPARED.get() + 1);
+    // The number 0 often says that a module is not used.
+    let fits = |side: &Option<Implied>, length: u64| {
+        side.as_ref().is_none_or(|(value, _)| *value == 0 || *value == length)
+    };
     let spare = expected.len().checked_sub(shape.len());
     let (first, sides) = expected.split_at_checked(spare.unwrap_or(expected.len()))?;
     let mut pairs = sides.iter().zip(shape);
-    let wrong = pairs.find(|(side, length)| !side.fits(**length)).map(|(side, _)| side);
-    wrong.or_else(|| first.iter().find(|side| spare.is_none() || !side.fits(1)))
+    let wrong = pairs.find(|(side, length)| !fits(side, **length)).map(|(side, _)| side);
+    wrong.or_else(|| first.iter().find(|side| spare.is_none() || !fits(side, 1)))
 }
 
 /// Returns the noun for an element of a list.

@@ -120,7 +120,7 @@ impl ModelCheck<'_, '_, '_> {
     /// Returns whether the configuration implies a module without elements, which is not stored.
     fn is_empty(&mut self, entry: usize, place: Place) -> bool {
         self.layout.entries[entry].formulas != "~"
-            && self.expected_shape(entry, place).iter().any(|side| side.value() == Some(0))
+            && self.expected_shape(entry, place).iter().flatten().any(|(value, _)| *value == 0)
     }
 
     /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.

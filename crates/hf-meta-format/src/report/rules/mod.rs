@@ -62,6 +62,12 @@ impl Mismatches {
         self.add(MismatchKind::InvalidConfigValue, key, key, "a number", value);
     }
 
+    /// Adds a prefix of all names, in place of the one that loaders expect.
+    fn add_prefix(&mut self, found: &str, key: &str, expected: &str) {
+        let expected = if expected.is_empty() { "no prefix" } else { &format!("`{expected}`") };
+        self.add(MismatchKind::WrappedNames, found, key, expected, "");
+    }
+
     /// Returns the findings, errors first.
     fn into_findings(self) -> Vec<Finding> {
         let mut kinds = BTreeMap::<_, Vec<_>>::new();

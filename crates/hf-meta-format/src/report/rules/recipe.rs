@@ -88,9 +88,14 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
     let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None };
     let mut found = Mismatches::default();
     let (mut stacks, mut plain) = (BTreeSet::new(), Vec::new());
+    // Nothing is packed, not even a stack of experts, of which the recipe may concern others.
+    let mut is_unquantized = true;
     let (mut names, mut has_packed_experts) = (NamePatterns::default(), false);
     for (&name, tensors) in &modules(headers) {
         let weights = tensors.iter().find(|(component, _)| component.is_weights());
+        is_unquantized &= tensors.iter().all(|(component, tensor)| {
+            (component.is_plain() || component.name == "bias") && !is_narrow(tensor)
+        });
         let Some((component, tensor)) = weights else { continue };
         let pattern = NamePattern::new(name).text;
         let is_expert = names.read(name).is_routed(tensor);
@@ -116,7 +121,8 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
         let may_be_packed = has_packed_experts || !is_expert;
         let last = module.rsplit('.').next().unwrap_or_default();
         let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
-        let is_inside = pattern.split_once('#').is_some_and(|(stack, _)| stacks.contains(stack));
+        let stack = pattern.split_once('#').map(|(stack, _)| stack);
+        let is_inside = stack.is_some_and(|stack| is_unquantized || stacks.contains(stack));
         let is_candidate = may_be_packed && is_linear && is_inside;
         if is_candidate && !names.read(module).is_draft() && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
@@ -142,8 +148,13 @@ fn modules(headers: &Headers) -> BTreeMap<&str, Vec<ComponentTensor>> {
 /// Returns whether a tensor contains packed weights. bitsandbytes packs into columns of any dtype.
 fn is_packed(component: &Component, tensor: &TensorInfo) -> bool {
     let is_column = matches!(tensor.shape[..], [rows, 1] if rows > 1);
-    let is_narrow = tensor.dtype.is_narrow_float() || container_bits(&tensor.dtype).is_some();
-    !tensor.is_scalar() && !component.is_bare() && (!component.is_plain() || is_narrow || is_column)
+    let is_packed = !component.is_plain() || is_narrow(tensor) || is_column;
+    !tensor.is_scalar() && !component.is_bare() && is_packed
+}
+
+/// Returns whether a tensor has less bits than those of models are trained with.
+fn is_narrow(TensorInfo { dtype, .. }: &TensorInfo) -> bool {
+    dtype.is_narrow_float() || container_bits(dtype).is_some()
 }
 
 /// Returns the kind of a mismatch, with the expected and the found value.

@@ -28,19 +28,21 @@ struct Lists<'h> {
 }
 
 /// Compares the layers of a model with each other, and with the few keys that mean the same in all configurations.
-pub(super) fn check_siblings(config: Option<&ModelConfig<'_>>, headers: &Headers) -> Mismatches {
-    let mut found = Mismatches::default();
+pub(super) fn check_siblings(
+    config: Option<&ModelConfig<'_>>,
+    headers: &Headers,
+    found: &mut Mismatches,
+) {
     let lists = Lists::new(headers);
     for (path, elements) in &lists.by_path {
-        check_gaps(path, elements, &mut found);
-        lists.check_missing(path, elements, &mut found);
-        lists.check_shapes(path, elements, &mut found);
+        check_gaps(path, elements, found);
+        lists.check_missing(path, elements, found);
+        lists.check_shapes(path, elements, found);
     }
     if let Some(config) = config {
-        lists.check_length(config, &mut found);
-        check_embedding(config, headers, &mut found);
+        lists.check_length(config, found);
+        check_embedding(config, headers, found);
     }
-    found
 }
 
 impl<'h> Lists<'h> {

@@ -23,6 +23,15 @@ pub(super) enum ModulePart {
 }
 
 impl Found {
+    /// Finds the module of a tensor that is not a head. transformers 4 stores vision towers with the segment
+    /// `vision_model`, which version 5 removes.
+    fn in_model(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
+        Self::new(layout, name, false).or_else(|| {
+            let (outer, inner) = name.split_once("vision_model.")?;
+            Self::new(layout, &format!("{outer}{inner}"), false)
+        })
+    }
+
     /// Finds the module of a tensor by its name without the prefix of the model.
     fn new(layout: &ModelLayout<'_>, name: &str, is_head: bool) -> Option<Self> {
         let find = |module, part| {
@@ -88,16 +97,11 @@ impl<'h> StoredModules<'h> {
         stored
     }
 
-    /// Adds a tensor. transformers 4 stores vision towers with the segment `vision_model`, which version 5 removes.
     fn add(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
         let inside = name.strip_prefix(&self.prefix);
-        let found = inside.and_then(|name| Found::new(layout, name, false));
+        let found = inside.and_then(|name| Found::in_model(layout, name));
         let head = || Found::new(layout, name.strip_prefix(&self.head_prefix)?, true);
-        let older = || {
-            let (outer, inner) = inside?.split_once("vision_model.")?;
-            Found::new(layout, &format!("{outer}{inner}"), false)
-        };
-        let Some(found) = found.or_else(head).or_else(older) else {
+        let Some(found) = found.or_else(head) else {
             return self.add_unknown(layout, name, tensor);
         };
         let Found { entry, place, part } = found;
@@ -164,7 +168,7 @@ fn prefix<'h>(layout: &ModelLayout<'_>, names: impl Iterator<Item = &'h str>) ->
             if !layout.has_root(segment) || is_new && found.len() == MAX_PREFIXES {
                 continue;
             }
-            if let Some(Found { entry, .. }) = Found::new(layout, inside, false) {
+            if let Some(Found { entry, .. }) = Found::in_model(layout, inside) {
                 found.entry(prefix).or_default().insert(entry);
             }
         }
