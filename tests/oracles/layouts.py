@@ -627,7 +627,9 @@ def corrections(name):
 def correct(words, name):
     """Applies what the samples do not show."""
     for path, value in corrections(name):
-        for key in [key for key in words if fnmatch.fnmatchcase(key, path) and not is_rule(key)]:
+        found = [key for key in words if fnmatch.fnmatchcase(key, path) and not is_rule(key)]
+        # What no sample has is added.
+        for key in found or [path] * ("*" not in path):
             if not value.startswith("?"):
                 words[key] = value
                 continue
@@ -834,9 +836,9 @@ def main():
     for name, layout in layouts.items():
         if any(key.startswith("^") for key in words[name]):
             found = SUFFIX.search(layout.class_name)
-            words[name]["@"] = found[0] if found else layout.class_name
+            words[name].setdefault("@", found[0] if found else layout.class_name)
         if layout.prefix:
-            words[name]["~"] = layout.prefix
+            words[name].setdefault("~", layout.prefix)
     # Nested models.
     plain = {name: dict(found) for name, found in words.items()}
     for name, layout in layouts.items():

@@ -68,6 +68,14 @@ fn hub() -> LocalHub {
     LocalHub::start(repos.into_iter().chain([unknown, quantizations()])).unwrap()
 }
 
+/// An extended context is a question like any other.
+#[test]
+fn a_context_beyond_the_maximum_has_a_row() {
+    let hub = hub();
+    let printed = run(&hub, &["org/dense", "--memory", "--context", "10000"]).stdout;
+    assert!(printed.lines().any(|line| line.trim_start().starts_with("10,000 ")), "{printed}");
+}
+
 #[test]
 fn memory_is_listed_by_context() {
     let hub = hub();

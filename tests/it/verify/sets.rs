@@ -110,6 +110,16 @@ async fn a_component_without_files_is_found() {
     assert_eq!(verify(&hub, "org/onnx", false).await.findings(), []);
 }
 
+/// The components of diffusers have no `model_type`.
+#[tokio::test]
+async fn a_component_that_was_not_compared_says_so() {
+    let vae = |pipeline: Repo| pipeline.file("vae/config.json", File::from_bytes("{}"));
+    let hub = LocalHub::start([vae(listed_pipeline("org/pipeline"))]).unwrap();
+    let printed = run(&hub, &["verify", "org/pipeline"]).stdout;
+    let line = printed.lines().find(|line| line.contains(VAE)).unwrap();
+    assert!(line.ends_with("config.json was not compared: it has no `model_type`"), "{printed}");
+}
+
 /// Mistral's and llama.cpp's shards are found without an index.
 #[tokio::test]
 async fn shards_without_an_index_are_found() {

@@ -122,8 +122,8 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
         let last = module.rsplit('.').next().unwrap_or_default();
         let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
         let stack = pattern.split_once('#').map(|(stack, _)| stack);
-        let is_inside = stack.is_some_and(|stack| is_unquantized || stacks.contains(stack));
-        let is_candidate = may_be_packed && is_linear && is_inside;
+        let is_inside = may_be_packed && is_linear && stack.is_some_and(|s| stacks.contains(s));
+        let is_candidate = is_inside || is_unquantized && stack.is_some();
         if is_candidate && !names.read(module).is_draft() && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
             found.add(kind, module, "quantization_config", "packed", "plain");
