@@ -16,7 +16,7 @@ const core = `${folder}/${target}/${profile === "dev" ? "debug" : profile}/hf_me
 // A workspace that is built has the program.
 const bindgen = process.env.HF_META_BINDGEN ? [process.env.HF_META_BINDGEN] : ["cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--"];
 mkdirSync("build", { recursive: true });
-const tables = ["architectures", "vllm", "layouts", "gguf_layouts"].map((name) => readFileSync(`../hf-meta-format/src/tables/${name}.txt`));
+const tables = ["architectures", "vllm", "layouts", "gguf_layouts", "diffusers_layouts"].map((name) => readFileSync(`../hf-meta-format/src/tables/${name}.txt`));
 writeFileSync("build/tables.txt", Buffer.concat(tables));
 run(...bindgen, core, "build");
 

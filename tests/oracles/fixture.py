@@ -21,7 +21,7 @@ import pathlib
 import random
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LARGEST = 20_000
+LARGEST = 32_000
 
 MODULES = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 

@@ -466,6 +466,16 @@ fn a_decoder_without_an_encoder_has_no_cross_attention() {
 }
 
 /// A block of a cache is not a dtype of a model, whose states would have a fraction of a byte per element.
+/// transformers adds a bias of 32 bits to the gates that the next block needs. Measured with transformers 5.23.
+#[test]
+fn a_gate_of_32_bits_is_a_state() {
+    let config = r#"{"model_type":"deepseek_v4","dtype":"bfloat16","num_hidden_layers":4,"head_dim":16,
+        "index_head_dim":16,"sliding_window":16,"compress_rates":{"compressed_sparse_attention":4,
+        "heavily_compressed_attention":128},"layer_types":["heavily_compressed_attention",
+        "heavily_compressed_attention","heavily_compressed_attention","compressed_sparse_attention"]}"#;
+    assert_eq!(memory(config, at(7)).sequence_bytes(), Some(3_840));
+}
+
 #[test]
 fn blocks_are_not_a_dtype_in_a_configuration() {
     let growth = |dtype: &str| {

@@ -47,6 +47,7 @@ fn all_lines() -> Option<&'static Lines> {
             include_str!("vllm.txt"),
             include_str!("layouts.txt"),
             include_str!("gguf_layouts.txt"),
+            include_str!("diffusers_layouts.txt"),
         ])
     });
     LINES.get()

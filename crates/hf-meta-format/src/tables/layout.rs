@@ -365,7 +365,11 @@ mod tests {
     /// A part that does not exist, or a word that is not understood, would be ignored.
     #[test]
     fn every_line_is_understood() {
-        let text = [include_str!("layouts.txt"), include_str!("gguf_layouts.txt")];
+        let text = [
+            include_str!("layouts.txt"),
+            include_str!("gguf_layouts.txt"),
+            include_str!("diffusers_layouts.txt"),
+        ];
         let lines = text.iter().flat_map(|text| text.lines());
         let lines = lines.filter(|line| !line.starts_with('#') && !line.starts_with("keys "));
         let mut layouts = 0;

@@ -61,10 +61,12 @@ fn compare(
     found: &mut Mismatches,
 ) -> Result<(), String> {
     let object = config.outermost().clone();
-    let architecture: String = object.get("model_type").ok_or("it has no `model_type`")?;
+    let class = || Some(format!("diffusers:{}", object.get::<String>("_class_name")?));
+    let architecture: String =
+        object.get("model_type").or_else(class).ok_or("it has no `model_type`")?;
     let classes = object.get::<Vec<String>>("architectures").unwrap_or_default();
     let has_code = object.raw("auto_map").is_some();
-    let shown = clip(architecture.trim_start_matches("gguf:"));
+    let shown = clip(architecture.split_once(':').map_or(&*architecture, |(_, name)| name));
     let unknown = || format!("the architecture `{shown}` is not known");
     let layout = ModelLayout::new(&architecture, object).ok_or_else(unknown)?;
     let stored = StoredModules::new(&layout, headers);
