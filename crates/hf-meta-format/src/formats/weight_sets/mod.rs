@@ -185,7 +185,7 @@ pub struct Layout {
     root: String,
     /// True for a `sentence-transformers` model, which consists of several modules.
     has_modules: bool,
-    /// The folders of all files, and whether they have a `config.json` without weights.
+    /// The folders of all files, and whether they contain only a configuration.
     folders: BTreeMap<String, bool>,
     /// The files that list components, `model_index.json` or `modules.json`, by folder.
     pipelines: BTreeMap<String, RepoPath>,
@@ -218,22 +218,15 @@ impl Layout {
         }
         join_series(&mut sets);
         let modules = RepoPath::join(root, MODULES);
-        let (mut folders, mut with_weights) = (BTreeMap::new(), BTreeSet::new());
+        let mut folders = BTreeMap::new();
         let mut pipelines = BTreeMap::new();
         for file in files {
             let (folder, name) = split_folder(file.path.as_str());
             if matches!(name, PIPELINE | MODULES) {
                 pipelines.insert(folder.to_owned(), file.path.clone());
             }
-            *folders.entry(folder.to_owned()).or_default() |= name == "config.json";
-            if WeightsName::parse(formats, &file.path).is_some()
-                || unsupported_format(&file.path).is_some()
-            {
-                with_weights.insert(folder);
-            }
-        }
-        for folder in with_weights {
-            folders.insert(folder.to_owned(), false);
+            let is_config = matches!(name, "config.json" | "generation_config.json");
+            *folders.entry(folder.to_owned()).or_insert(true) &= is_config;
         }
         Self {
             sets: with_their_indexes(sets.into_values()),
@@ -286,14 +279,12 @@ impl Layout {
         loaded.into_values().collect()
     }
 
-    /// Returns whether the folder of a component contains files, in any folder below it, and not only a configuration
-    /// of weights.
+    /// Returns whether the folder of a component contains more than a configuration, in any folder below it.
     pub(crate) fn has_component(&self, folder: &str) -> bool {
-        let mut found = self.folders.iter().filter(|(found, _)| is_below(found, folder));
-        match self.folders.get(folder) {
-            Some(lacks_weights) => !lacks_weights || found.next().is_some(),
-            None => found.next().is_some(),
-        }
+        let is_whole = |(found, is_config): (&String, &bool)| {
+            !is_config && (found == folder || is_below(found, folder))
+        };
+        self.folders.iter().any(is_whole)
     }
 
     /// Returns the pairs of a single file and an index of the same model in the same folder, for the models of `sets`.

@@ -187,7 +187,9 @@ fn check_dora(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &
 
     let is_dora = config.raw(KEY).and_then(read::<bool>).unwrap_or_default();
     for ((name, _), module) in &adapter.modules {
-        if module.parts.contains_key(PART) == is_dora || module.method.family != "LoRA" {
+        let is_possible = module.method.parts.iter().any(|part| part.name == PART);
+        let is_other = !is_possible || config.module(name).is_none();
+        if module.parts.contains_key(PART) == is_dora || is_other {
             continue;
         }
         let (kind, expected, stored) = if is_dora {

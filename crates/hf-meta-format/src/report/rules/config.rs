@@ -162,7 +162,8 @@ impl ModelCheck<'_, '_, '_> {
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
                 let (kind, expected) =
                     (MismatchKind::InvalidConfigValue, "a number, or one per layer");
-                let (found, key) = (model.names.text(key), format!("{}{key}", model.path));
+                // A list of megabytes may be invalid in each layer.
+                let (found, key) = (clip(model.names.text(key)), format!("{}{key}", model.path));
                 self.mismatches.add(kind, &key, &key, expected, found);
                 None
             }

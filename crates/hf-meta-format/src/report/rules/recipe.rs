@@ -88,7 +88,7 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
     let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None };
     let mut found = Mismatches::default();
     let (mut stacks, mut plain) = (BTreeSet::new(), Vec::new());
-    // Nothing is packed, not even a stack of experts, of which the recipe may concern others.
+    // A recipe may concern stacked experts only. Then something is packed, although under a bare name.
     let mut is_unquantized = true;
     let (mut names, mut has_packed_experts) = (NamePatterns::default(), false);
     for (&name, tensors) in &modules(headers) {
@@ -152,7 +152,7 @@ fn is_packed(component: &Component, tensor: &TensorInfo) -> bool {
     !tensor.is_scalar() && !component.is_bare() && is_packed
 }
 
-/// Returns whether a tensor has less bits than those of models are trained with.
+/// Returns whether the dtype of a tensor has fewer bits than the weights of a model in training.
 fn is_narrow(TensorInfo { dtype, .. }: &TensorInfo) -> bool {
     dtype.is_narrow_float() || container_bits(dtype).is_some()
 }
