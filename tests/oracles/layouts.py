@@ -628,7 +628,7 @@ def correct(words, name):
     """Applies what the samples do not show."""
     for path, value in corrections(name):
         found = [key for key in words if fnmatch.fnmatchcase(key, path) and not is_rule(key)]
-        # What no sample has is added.
+        # A path without stars is added if no sample has it.
         for key in found or [path] * ("*" not in path):
             if not value.startswith("?"):
                 words[key] = value

@@ -68,7 +68,7 @@ fn hub() -> LocalHub {
     LocalHub::start(repos.into_iter().chain([unknown, quantizations()])).unwrap()
 }
 
-/// An extended context is a question like any other.
+/// Engines can extend the context of a model.
 #[test]
 fn a_context_beyond_the_maximum_has_a_row() {
     let hub = hub();

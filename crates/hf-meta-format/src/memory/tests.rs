@@ -465,7 +465,6 @@ fn a_decoder_without_an_encoder_has_no_cross_attention() {
     assert_eq!(mbart(""), Ok(Some(3_584)));
 }
 
-/// A block of a cache is not a dtype of a model, whose states would have a fraction of a byte per element.
 /// transformers adds a bias of 32 bits to the gates that the next block needs. Measured with transformers 5.23.
 #[test]
 fn a_gate_of_32_bits_is_a_state() {
@@ -476,6 +475,7 @@ fn a_gate_of_32_bits_is_a_state() {
     assert_eq!(memory(config, at(7)).sequence_bytes(), Some(3_840));
 }
 
+/// A block of a cache is not a dtype of a model, whose states would have a fraction of a byte per element.
 #[test]
 fn blocks_are_not_a_dtype_in_a_configuration() {
     let growth = |dtype: &str| {

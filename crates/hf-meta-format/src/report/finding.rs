@@ -531,12 +531,12 @@ mismatches! {
     Warning SpareBlocks "{module} has {found}, but `{key}` implies {expected}";
     /// A module is stored plain that the recipe quantizes.
     Warning UnquantizedModule "{module} is stored plain, but `{key}` does not exclude it";
-    /// A packed module has a part that the recipe excludes.
+    /// A packed or adapted module has a part that the recipe or the configuration excludes.
     Warning SparePart "{module} is stored, but `{key}` excludes it";
     /// All names have a prefix that loaders do not expect, such as that of a training program.
     Warning WrappedNames "names begin with {module}, but loaders expect {expected}";
-    /// The names are not those of the architecture that the configuration states, so that loaders find none of them.
-    Warning OtherNames "most names, such as {module}, are not those of `{expected}` (`{key}`)";
+    /// No name is one of the architecture that the configuration states.
+    Warning OtherNames "the names, such as {module}, are not those of `{expected}` (`{key}`)";
     /// The configuration describes layers that draft tokens, but none are stored.
     Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
     /// The files have tensors that the architecture does not have. Loaders ignore them, except for `llama.cpp`.

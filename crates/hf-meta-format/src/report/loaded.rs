@@ -42,7 +42,7 @@ impl<'a> Verification<'a> {
     }
 
     /// Adds the content of the [components file](Self::components_file), or the reason why it is unavailable. Adds a
-    /// finding for each component without files.
+    /// finding for each component that is missing.
     pub fn add_components(&mut self, path: &RepoPath, json: Result<Vec<u8>, Finding>) {
         let file = clip(path.as_str());
         let listed = json.and_then(|json| {

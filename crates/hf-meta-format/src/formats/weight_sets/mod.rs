@@ -79,7 +79,7 @@ impl WeightSet {
         self.name.sharding == Sharding::Shards
     }
 
-    /// Returns whether these are shards that transformers and diffusers only find by their index.
+    /// Returns whether these are shards that transformers and diffusers find only through an index.
     pub(crate) fn lacks_index(&self) -> bool {
         self.is_without_index()
             && self.has_standard_name()

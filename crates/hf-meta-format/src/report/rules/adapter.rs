@@ -163,11 +163,13 @@ fn check_statements(config: &AdapterConfig<'_>, found: &mut Mismatches) {
     }
 }
 
-/// Checks that names begin as PEFT writes them. It ignores others.
+/// Checks that names begin as PEFT writes them. PEFT ignores tensors with other names.
 fn check_prefix(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
+    if !config.prefix.is_empty() {
+        return;
+    }
     // Prompts have no module.
-    let names = adapter.modules.keys().map(|(name, _)| *name).filter(|name| !name.is_empty());
-    let mut names = names.filter(|_| config.prefix.is_empty());
+    let mut names = adapter.modules.keys().map(|(name, _)| *name).filter(|name| !name.is_empty());
     let wrong = names.find_map(|name| {
         let inside = name.strip_prefix(PEFT_PREFIX);
         let is_right = inside.is_some_and(|inside| !inside.starts_with(PEFT_PREFIX));

@@ -1,7 +1,6 @@
 //! Compares the tensors of a model with its configuration.
 //!
-//! The table of layouts lists the modules of an architecture with formulas of their shapes. `tests/oracles/layouts.py`
-//! derives them from `transformers` 5.23.
+//! The tables of layouts list the modules of an architecture with formulas of their shapes.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -76,9 +75,13 @@ fn compare(
     }
     let is_class = classes.iter().any(|class| class.ends_with(layout.head_class));
     if !is_named {
-        // A nested model of an unknown architecture may have most of the names.
-        let is_whole = layout.unknown.is_empty() && !layout.head_class.is_empty();
-        if let (true, Some((first, _))) = (is_class && is_whole, stored.unknown.first()) {
+        // Training programs may store the names that a model has in memory, some of which the layout has.
+        let mut entries = layout.entries.iter().zip(&stored.places);
+        let is_other = is_class
+            && !layout.head_class.is_empty()
+            && layout.unknown.is_empty()
+            && entries.all(|(entry, places)| entry.is_head || places.is_empty());
+        if let (true, Some((first, _))) = (is_other, stored.unknown.first()) {
             found.add(MismatchKind::OtherNames, first, "model_type", &shown, "");
         }
         return Err(format!("the names are not those of `{shown}`"));
@@ -300,12 +303,12 @@ impl ModelCheck<'_, '_, '_> {
     fn check_parts(&mut self, config: &ModelConfig<'_>) {
         use MismatchKind as Kind;
 
-        // Loaders add and remove the prefix of the class with the head, but not that of a training program.
+        // Loaders add and remove one segment, the name of the model in the class with the head.
         let (prefix, expected) = (self.stored.prefix.as_str(), self.layout.prefix);
-        let is_unknown = self.layout.head_class.is_empty()
-            && prefix.matches('.').count() == 1
-            && !["module.", "_orig_mod."].contains(&prefix);
-        if !["", expected].contains(&prefix) && !is_unknown {
+        let spare = prefix.strip_suffix(expected).unwrap_or(prefix);
+        let is_segment = spare == prefix && spare.matches('.').count() == 1 || spare == "model.";
+        let is_wrapper = ["module.", "_orig_mod."].contains(&spare);
+        if !spare.is_empty() && (is_wrapper || !is_segment) {
             self.mismatches.add_prefix(prefix, "model_type", expected);
         }
         if let Some((key, layers)) = positive(config.text_model(), "draft_layers")

@@ -34,6 +34,9 @@ const NUMBERS: [&str; 7] = [
     "axis",
 ];
 
+/// The methods whose loaders do not quantize plain weights.
+const PREPACKED: [&str; 4] = ["auto-round", "awq", "compressed-tensors", "gptq"];
+
 /// Keys of recipes with modules that stay as they are.
 const IGNORED: [&str; 8] = [
     "ignore",
@@ -88,8 +91,11 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
     let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None };
     let mut found = Mismatches::default();
     let (mut stacks, mut plain) = (BTreeSet::new(), Vec::new());
-    // A recipe may concern stacked experts only. Then something is packed, although under a bare name.
-    let mut is_unquantized = true;
+    let is_dense = recipe.name.ends_with(":dense");
+    let is_prepacked = PREPACKED.contains(&&*recipe.method) && !is_dense;
+    let is_4bit = recipe.numbers.get("load_in_4bit") == Some(&1);
+    // True if nothing is packed, although loaders expect it.
+    let mut is_unquantized = is_prepacked || is_4bit;
     let (mut names, mut has_packed_experts) = (NamePatterns::default(), false);
     for (&name, tensors) in &modules(headers) {
         let weights = tensors.iter().find(|(component, _)| component.is_weights());
@@ -123,7 +129,8 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
         let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
         let stack = pattern.split_once('#').map(|(stack, _)| stack);
         let is_inside = may_be_packed && is_linear && stack.is_some_and(|s| stacks.contains(s));
-        let is_candidate = is_inside || is_unquantized && stack.is_some();
+        let mut has_bits = || is_4bit || policy.schemes.of_module(module).bits().is_some();
+        let is_candidate = is_inside || is_unquantized && stack.is_some() && has_bits();
         if is_candidate && !names.read(module).is_draft() && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
             found.add(kind, module, "quantization_config", "packed", "plain");
@@ -152,7 +159,7 @@ fn is_packed(component: &Component, tensor: &TensorInfo) -> bool {
     !tensor.is_scalar() && !component.is_bare() && is_packed
 }
 
-/// Returns whether the dtype of a tensor has fewer bits than the weights of a model in training.
+/// Returns whether the dtype of a tensor is narrower than those of training.
 fn is_narrow(TensorInfo { dtype, .. }: &TensorInfo) -> bool {
     dtype.is_narrow_float() || container_bits(dtype).is_some()
 }

@@ -213,7 +213,8 @@ impl SetCheck {
         let stored = gguf_config(headers);
         let json = stored.as_deref().or(config.json.as_deref());
         let has_config = self.needs_config || self.is_complete && json.is_some();
-        if !has_config || config.is_of_root {
+        // The configuration next to an adapter may be that of its base model.
+        if !has_config || config.is_of_root || is_adapter {
             return match (self.is_complete, self.needs_config) {
                 (false, _) => ConfigCheck::skipped("a file is missing or invalid"),
                 // An adapter, or a GGUF file of something else than a model.
