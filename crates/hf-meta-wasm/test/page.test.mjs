@@ -132,7 +132,7 @@ test("the form, the budget and links to a choice", { timeout: 60_000 }, async ()
 });
 
 test("the page verifies a model", { timeout: 60_000 }, async () => {
-  for (const [name, text] of Object.entries({ gpt2: /Valid: 1 of 1 weight files/, "CompVis/stable-diffusion-v1-4": /Not valid: 3 of 3.*`tokenizer`, which has no files/ })) {
+  for (const [name, text] of Object.entries({ gpt2: /Valid: 1 of 1 weight files/, "CompVis/stable-diffusion-v1-4": /Not valid: 3 of 3.*`tokenizer`, whose files are missing/ })) {
     const page = await visit(name, { width: 390 });
     await page.click("text=Verify all files");
     await page.waitForSelector("text=/alid: /");
