@@ -75,7 +75,7 @@ fn compare(
     }
     let is_class = classes.iter().any(|class| class.ends_with(layout.head_class));
     if !is_named {
-        // Training programs may store the names that a model has in memory, some of which the layout has.
+        // Training programs store the names that a model has in memory, and the layout has some of them.
         let mut entries = layout.entries.iter().zip(&stored.places);
         let is_other = is_class
             && !layout.head_class.is_empty()
