@@ -1,6 +1,5 @@
 //! Sorts and fills collections with little code for each type. The sort of slices takes 4 kB for each, and `collect` into
-//! an ordered map 5 kB, which made the npm package too large. Lists
-//! with an item per tensor are sorted as slices.
+//! an ordered map 5 kB, which made the npm package too large. Lists with an item per tensor are sorted as slices.
 
 use std::cmp::Ordering;
 use std::mem;

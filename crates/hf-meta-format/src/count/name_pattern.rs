@@ -4,8 +4,8 @@ use crate::base::sort::Ordered;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// The maximum number of parts of a name, which limits the depth of a tree and the ancestors of a tensor. The rest of a longer name is one part. No
-/// known model has names with more than a dozen parts.
+/// The maximum number of parts of a name, which limits the depth of a tree and the ancestors of a tensor. The rest of a
+/// longer name is one part. No known model has names with more than a dozen parts.
 pub(super) const MAX_PARTS: usize = 24;
 
 /// The maximum number of runs in a formatted list of numbers.

@@ -90,8 +90,7 @@ impl<'a> Verification<'a> {
         }));
         let unlisted = self.loaded.iter().filter(|set| set.lacks_index());
         let unlisted =
-            unlisted.map(|set| Finding::MissingIndex { shards: clip(set.path.as_str()) });
-        let unlisted = bounded(unlisted);
+            bounded(unlisted.map(|set| Finding::MissingIndex { shards: clip(set.path.as_str()) }));
         let findings = self.findings.into_iter().chain(twins).chain(unlisted);
         findings.for_each(|finding| report.push(finding));
     }

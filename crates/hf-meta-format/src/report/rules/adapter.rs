@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::MismatchKind;
 use super::Mismatches;
+use super::recipe::mismatch;
 use crate::base::json_object::{number, read, standard_json};
 use crate::base::sort::Ordered;
 use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
-use crate::count::{container_bits, split_name};
+use crate::count::{DifferenceKind, container_bits, split_name};
 use crate::formats::Headers;
 use crate::report::adapter::{
     AdaptedModule, Adapter, AdapterConfig, AdapterModules, PEFT_PREFIX, configs, decimal, is_kohya,
@@ -188,18 +189,14 @@ fn check_dora(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &
     const PART: &str = "lora_magnitude_vector";
 
     let is_dora = config.raw(KEY).and_then(read::<bool>).unwrap_or_default();
+    let kind = if is_dora { DifferenceKind::Missing } else { DifferenceKind::Spare };
+    let (kind, expected, stored) = mismatch(kind);
     for ((name, _), module) in &adapter.modules {
         let is_possible = module.method.parts.iter().any(|part| part.name == PART);
         let is_other = !is_possible || config.module(name).is_none();
-        if module.parts.contains_key(PART) == is_dora || is_other {
-            continue;
+        if module.parts.contains_key(PART) != is_dora && !is_other {
+            found.add(kind, &format!("{name}.{PART}"), KEY, &expected, &stored);
         }
-        let (kind, expected, stored) = if is_dora {
-            (MismatchKind::MissingPart, "stored", "missing")
-        } else {
-            (MismatchKind::SparePart, "none", "stored")
-        };
-        found.add(kind, &format!("{name}.{PART}"), KEY, expected, stored);
     }
 }
 

@@ -165,7 +165,7 @@ fn is_narrow(TensorInfo { dtype, .. }: &TensorInfo) -> bool {
 }
 
 /// Returns the kind of a mismatch, with the expected and the found value.
-fn mismatch(kind: DifferenceKind) -> (MismatchKind, String, String) {
+pub(super) fn mismatch(kind: DifferenceKind) -> (MismatchKind, String, String) {
     match kind {
         DifferenceKind::Missing => (MismatchKind::MissingPart, "stored".into(), "missing".into()),
         DifferenceKind::Spare => (MismatchKind::SparePart, "none".into(), "stored".into()),
