@@ -4,6 +4,8 @@ import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } 
 import { build } from "esbuild";
 import { compile } from "json-schema-to-typescript";
 
+import { split } from "./split.mjs";
+
 process.chdir(import.meta.dirname);
 const root = "../..";
 const run = (program, ...args) => execFileSync(program, args, { stdio: "inherit" });
@@ -17,8 +19,20 @@ const core = `${folder}/${target}/${profile === "dev" ? "debug" : profile}/hf_me
 const bindgen = process.env.HF_META_BINDGEN ? [process.env.HF_META_BINDGEN] : ["cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--"];
 mkdirSync("build", { recursive: true });
 const tables = ["architectures", "vllm", "layouts", "gguf_layouts", "diffusers_layouts"].map((name) => readFileSync(`../hf-meta-format/src/tables/${name}.txt`));
-writeFileSync("build/tables.txt", Buffer.concat(tables));
 run(...bindgen, core, "build");
+// The core calls these functions only after it has loaded the second module and the tables. See `Reader::load_second`.
+const [first, second] = split(readFileSync("build/core_bg.wasm"), [
+  "hf_meta_format::formats::gguf::parser::parse::",
+  "hf_meta_format::formats::pytorch::parser::parse::",
+  "hf_meta_format::memory::usage::Memory::new::",
+  "hf_meta_format::report::verify::VerifyReport::",
+  "hf_meta_format::report::verify::weight_set::ConfigFile::from_json::",
+  "hf_meta_format::report::verify::weight_set::SetCheck::",
+]);
+for (const [name, content] of Object.entries({ "first.wasm": first, "second.wasm": second, "tables.txt": Buffer.concat(tables) })) {
+  writeFileSync(`build/${name}`, content);
+  run(...bindgen, `build/${name}`);
+}
 
 // The schema describes every document; the types carry the same names.
 const schema = JSON.parse(readFileSync(`${root}/src/docs/schema.json`, "utf8"));
@@ -27,11 +41,11 @@ writeFileSync("js/schema.d.ts", types);
 run("node", "node_modules/typescript/bin/tsc");
 
 rmSync("pkg", { recursive: true, force: true });
-const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "none", loader: { ".xz": "base64" } };
+const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "none", loader: { ".xz": "binary" } };
 const license = ["MIT", "APACHE"].map((name) => `LICENSE-${name}`);
 for (const format of ["esm", "cjs"]) {
   mkdirSync(`pkg/${format}`, { recursive: true });
-  // The tables are a separate file of the module, which many models do not need.
+  // The second module and the tables are a separate file of the package, which many models do not need.
   await build({ ...bundled, format, entryPoints: ["js/index.ts"], outdir: `pkg/${format}`, splitting: format === "esm", chunkNames: "[name]" });
   for (const name of ["index", "errors", "http"]) copyFileSync(`build/types/js/${name}.d.ts`, `pkg/${format}/${name}.d.ts`);
   copyFileSync("js/schema.d.ts", `pkg/${format}/schema.d.ts`);

@@ -1,5 +1,4 @@
-//! Writes the JavaScript next to a WebAssembly module, and compresses both the module and the tables of
-//! architectures in `tables.txt`: `bindgen MODULE FOLDER`.
+//! Writes the JavaScript of a WebAssembly module: `bindgen MODULE FOLDER`. Compresses a file: `bindgen FILE`.
 //!
 //! A program of this workspace, so that its version is always the one of the library in `Cargo.lock`.
 
@@ -13,20 +12,18 @@ use wasm_bindgen_cli_support::Bindgen;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let [module, folder] = &arguments[..] else {
-        return Err("usage: bindgen MODULE FOLDER".into());
-    };
-    let mut bindgen = Bindgen::new();
-    bindgen.input_path(module).out_name("core").typescript(true).remove_name_section(true);
-    bindgen.web(true)?.omit_default_module_path(true).generate(folder)?;
-    for name in ["core_bg.wasm", "tables.txt"] {
-        let content = fs::read(format!("{folder}/{name}"))?;
-        fs::write(format!("{folder}/{name}.xz"), compress(&content)?)?;
+    match &arguments[..] {
+        [module, folder] => {
+            let mut bindgen = Bindgen::new();
+            bindgen.input_path(module).out_name("core").typescript(true);
+            Ok(bindgen.web(true)?.omit_default_module_path(true).generate(folder)?)
+        }
+        [file] => Ok(fs::write(format!("{file}.xz"), compress(&fs::read(file)?)?)?),
+        _ => Err("usage: bindgen MODULE FOLDER, or bindgen FILE".into()),
     }
-    Ok(())
 }
 
-/// Compresses a file as far as possible. Neither file is aligned to words.
+/// Compresses a file as far as possible. The files of the package are not aligned to words.
 fn compress(content: &[u8]) -> io::Result<Vec<u8>> {
     let mut options = XzOptions::with_preset(9);
     options.set_check_sum_type(CheckType::Crc32);

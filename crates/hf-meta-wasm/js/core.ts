@@ -1,7 +1,7 @@
 import { XzReadableStream } from "xz-decompress";
 
 import init, { addTables, inspect, parseSource, verify, type Inspection } from "../build/core.js";
-import core from "../build/core_bg.wasm.xz";
+import first from "../build/first.wasm.xz";
 
 import { HfMetaError } from "./errors.js";
 import type { Part } from "./http.js";
@@ -16,28 +16,28 @@ export interface Files {
 }
 
 let loading: Promise<unknown> | undefined;
-let loadingTables: Promise<void> | undefined;
+let loadingSecond: Promise<void> | undefined;
 
 /** Loads the core once. Without it, every call loads it first. */
 export function load(): Promise<unknown> {
-  return (loading ??= init({ module_or_path: unpack(core).arrayBuffer() }));
+  return (loading ??= init({ module_or_path: unpack(first).arrayBuffer() }));
 }
 
-/** Loads the tables of architectures once, which packed models, experts, GGUF files, memory and `verify` need. */
-function loadTables(): Promise<void> {
-  const add = async ({ default: tables }: { default: string }) => addTables(await unpack(tables).text());
-  const failed = (cause: unknown) => {
-    loadingTables = undefined;
-    throw new HfMetaError("network", "failed to load the tables of the package", { cause });
+/** Loads the second module of the core and the tables of architectures once, which only some calls need. */
+function loadSecond(): Promise<void> {
+  const add = async ({ second, tables }: typeof import("./second.js")) => {
+    await WebAssembly.instantiate(await unpack(second).arrayBuffer(), { "": (await load()) as WebAssembly.ModuleImports });
+    addTables(await unpack(tables).text());
   };
-  return (loadingTables ??= import("./tables.js").then(add).catch(failed));
+  const failed = (cause: unknown) => {
+    loadingSecond = undefined;
+    throw new HfMetaError("network", "failed to load the second part of the package", { cause });
+  };
+  return (loadingSecond ??= import("./second.js").then(add).catch(failed));
 }
 
-function unpack(base64: string): Response {
-  const packed = atob(base64);
-  const bytes = new Uint8Array(packed.length);
-  for (let at = 0; at < bytes.length; at++) bytes[at] = packed.charCodeAt(at);
-  return new Response(new XzReadableStream(new Blob([bytes]).stream()));
+function unpack(packed: Uint8Array<ArrayBuffer>): Response {
+  return new Response(new XzReadableStream(new Blob([packed]).stream()));
 }
 
 /** The inputs of the core: files, which it reads by parts, a function that receives the progress, and options. */
@@ -61,7 +61,7 @@ function prepared([files, progress, options]: Input): [never, string] {
       return { bytes, size: size === undefined ? size : BigInt(Math.min(size, Number.MAX_SAFE_INTEGER)) };
     },
     load: (path: string, limit: bigint) => files.load(path, Number(limit)),
-    loadTables,
+    loadSecond,
     progress,
     failure: (code: HfMetaError["code"], message: string, sets?: string) =>
       new HfMetaError(code, message, sets === undefined ? {} : { otherSets: parse(sets) }),

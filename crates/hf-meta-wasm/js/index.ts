@@ -248,8 +248,7 @@ async function listed(http: Http, { api, repo, revision }: Source) {
     load: async (path, limit) => ({ bytes: (await http.whole(url(path), limit)).bytes }),
   };
   const total = Number(safetensors?.total);
-  const hubCount = Number.isSafeInteger(total) ? total : undefined;
-  return { files, commit: sha, renamed: name === repo ? undefined : name, hubCount, reader };
+  return { files, commit: sha, renamed: name === repo ? undefined : name, hubCount: Number.isSafeInteger(total) ? total : undefined, reader };
 }
 
 /** Runs a function of the core on a list of files. */

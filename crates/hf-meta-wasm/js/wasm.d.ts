@@ -1,4 +1,4 @@
 declare module "*.xz" {
-  const base64: string;
-  export default base64;
+  const packed: Uint8Array<ArrayBuffer>;
+  export default packed;
 }

@@ -112,7 +112,7 @@ pub fn parse_source(
     Ok(json(&[repo.to_string(), revision.unwrap_or_default().to_string()]))
 }
 
-/// Adds the tables of architectures, which are a separate file of the package.
+/// Adds the tables of architectures, which are in the second file of the package.
 #[wasm_bindgen(js_name = "addTables")]
 pub fn add_tables(tables: String) {
     hf_meta_format::add_tables(tables);

@@ -95,11 +95,7 @@ impl Call {
     /// Reads all headers of the selected weights and counts them.
     pub(crate) async fn inspect(self) -> Result<Inspection, Failure> {
         let located = self.locate()?;
-        // Headers of GGUF files describe the cache.
         let format = self.formats.find_or_safetensors(&located.path).name();
-        if format == "gguf" {
-            self.reader.load_tables().await?;
-        }
         let builder = self.read_set(&located).await?.builder;
         let Located { path, layout, .. } = located;
         let mut config = ConfigFile::default();
@@ -191,8 +187,11 @@ impl Call {
 
     /// Reads and checks the header of a file, starting with the range `first`.
     async fn read_header(&self, path: &RepoPath, first: Range<u64>) -> Result<FileHeader, Problem> {
-        let mut parser =
-            self.formats.find_or_safetensors(path).parser(path, self.options.max_header_bytes);
+        let format = self.formats.find_or_safetensors(path);
+        if format.name() != "safetensors" {
+            self.reader.load_second().await?;
+        }
+        let mut parser = format.parser(path, self.options.max_header_bytes);
         let (mut range, mut size) = (first, None);
         loop {
             // The bytes are reserved before they are read.
@@ -220,7 +219,7 @@ impl Call {
     /// Reads the configuration next to the weights, or else at the root. An unusable one must not hide the counts of
     /// the headers.
     pub(crate) async fn read_config(&self, weights: &RepoPath) -> Result<ConfigFile, Failure> {
-        self.reader.load_tables().await?;
+        self.reader.load_second().await?;
         let root = RepoPath::new_unchecked(CONFIG);
         let paths = [weights.sibling(&root), root];
         let path = paths.iter().find(|path| self.options.has_file(path));

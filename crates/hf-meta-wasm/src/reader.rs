@@ -21,9 +21,9 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     pub(crate) async fn load(this: &Reader, path: &str, limit: u64) -> Result<Part, Failure>;
 
-    /// Adds the tables of architectures, unless a call has added them.
-    #[wasm_bindgen(method, catch, js_name = "loadTables")]
-    pub(crate) async fn load_tables(this: &Reader) -> Result<JsValue, Failure>;
+    /// Loads the second module of the core and the tables of architectures, unless a call has loaded them.
+    #[wasm_bindgen(method, catch, js_name = "loadSecond")]
+    pub(crate) async fn load_second(this: &Reader) -> Result<JsValue, Failure>;
 
     /// Reports the number of shards whose headers have been read.
     #[wasm_bindgen(method, catch)]

@@ -18,7 +18,7 @@ impl Call {
         // A caller who selects one file wants that file.
         let is_file = matches!(&self.target, Target::File(path) if !path.is_index());
         self.options.other_sets = !is_file;
-        self.reader.load_tables().await?;
+        self.reader.load_second().await?;
         let is_all = self.options.all_sets && self.target.is_folder();
         let listed = is_all.then(|| self.layout(self.target.folder()));
         let mut layout = listed.filter(|layout| !layout.sets.is_empty());

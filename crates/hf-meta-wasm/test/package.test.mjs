@@ -1,17 +1,17 @@
 // The package as npm publishes it: types, size, and its use in a clean project.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
-import { command, sorted, startHub } from "./support.mjs";
+import { command, sorted, startHub, writeRepos } from "./support.mjs";
 
-/** The maximum sizes, compressed: the module with its core, and the tables, which many models do not need. */
-const MAX_GZIPPED_BYTES = { "index.js": 358_000, "tables.js": 64_000 };
+/** The maximum sizes, compressed: the module, and the second file, which many models do not need. */
+const MAX_GZIPPED_BYTES = { "index.js": 300_000, "second.js": 160_000 };
 
 const own = join(import.meta.dirname, "..");
 const run = (program, args, options) => execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"], ...options });
@@ -44,7 +44,37 @@ test("the types are found in every way of resolution", () => {
   run("node", [join(own, "node_modules/.bin/attw"), archive, "--profile", "node16"]);
 });
 
-// The experts need the tables, which are a separate file.
+// Counts all repositories. A function that was called too early would end the core, and the error would have no code.
+const COUNT = `
+import { fit, inspect, verify } from "./first/esm/index.js";
+const codes = {};
+const read = (call, ...args) => call(...args).then(() => "counted", (error) => error.code ?? String(error));
+for (const [hubUrl, repos] of JSON.parse(process.env.REPOS)) for (const [at, repo] of repos.entries()) {
+  const code = await read(inspect, repo, { summary: true, hubUrl });
+  codes[code] = (codes[code] ?? 0) + 1;
+  if (repo === "gpt2") codes[repo] = code;
+  if (code === "counted" && at < 10) codes[await read(verify, repo, { hubUrl }) + await read(fit, repo, {}, { hubUrl })] = 1;
+}
+console.log(JSON.stringify(codes));`;
+
+test("without the second file, plain models are counted, and other calls fail with a code", async () => {
+  const [folder, first] = [await writeRepos(), join(project, "first")];
+  const written = await startHub(folder);
+  try {
+    cpSync(join(own, "pkg"), first, { recursive: true });
+    rmSync(join(first, "esm/second.js"));
+    writeFileSync(join(project, "first.mjs"), COUNT);
+    const repos = JSON.stringify([hub, written].map(({ hubUrl, repos }) => [hubUrl, repos]));
+    const { counted, network, ...others } = JSON.parse(node("first.mjs", { REPOS: repos }));
+    assert.ok(counted > 150 && network > 300, String([counted, network]));
+    assert.deepEqual(others, { gpt2: "counted", invalidSource: 1, networknetwork: 1, severalSets: 3 });
+  } finally {
+    written.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+// The experts need the tables, which are in the second file.
 const PRINT = `inspect("openai/gpt-oss-20b", { summary: true, hubUrl: process.env.HF_ENDPOINT })
   .then(({ parameterTotal }) => console.log(parameterTotal));`;
 

@@ -1,0 +1,2 @@
+export { default as second } from "../build/second.wasm.xz";
+export { default as tables } from "../build/tables.txt.xz";
