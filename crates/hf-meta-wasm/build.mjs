@@ -41,7 +41,8 @@ writeFileSync("js/schema.d.ts", types);
 run("node", "node_modules/typescript/bin/tsc");
 
 rmSync("pkg", { recursive: true, force: true });
-const bundled = { bundle: true, target: "es2022", minify: true, legalComments: "none", loader: { ".xz": "binary" } };
+// Node prints the line of an uncaught error, which must not contain the whole module.
+const bundled = { bundle: true, target: "es2022", minify: true, lineLimit: 1000, legalComments: "none", loader: { ".xz": "binary" } };
 const license = ["MIT", "APACHE"].map((name) => `LICENSE-${name}`);
 for (const format of ["esm", "cjs"]) {
   mkdirSync(`pkg/${format}`, { recursive: true });

@@ -87,6 +87,12 @@ test("modules, CommonJS and bundles run", async () => {
   for (const file of ["a.mjs", "b.cjs", "c.mjs"]) assert.equal(node(file, env), "20914757184", file);
 });
 
+test("an uncaught error does not print the whole module", () => {
+  writeFileSync(join(project, "uncaught.mjs"), 'import { inspect } from "hf-meta";\nawait inspect("?");');
+  const uncaught = () => run("node", ["uncaught.mjs"], { cwd: project, stdio: "pipe" });
+  assert.throws(uncaught, ({ stderr }) => stderr.includes("invalidSource") && stderr.length < 5000);
+});
+
 test("the command prints the documents of the other command", async () => {
   const env = { ...process.env, HF_ENDPOINT: hub.hubUrl, HF_TOKEN: "" };
   const [expected] = await command(hub.hubUrl, "--json", "--no-cache", "gpt2");
