@@ -439,3 +439,26 @@ async fn weights_are_compared_with_the_configuration_next_to_them() {
         assert_eq!(rules, is_compared, "{folder:?}: {:?}", report.findings());
     }
 }
+
+/// An EAGLE head states the configuration of a whole model, and uses the embeddings of another one.
+#[tokio::test]
+async fn a_draft_of_another_model_is_not_compared() {
+    let config = json!({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "vocab_size": 100,
+        "num_attention_heads": 4, "num_hidden_layers": 1, "tie_word_embeddings": false,
+    });
+    for (projection, is_compared) in [([64, 128], false), ([100, 64], true)] {
+        let tensors = [
+            ("embed_tokens.weight", "BF16", &[100, 64][..]),
+            ("fc.weight", "BF16", &projection),
+            ("layers.0.self_attn.q_proj.weight", "BF16", &[64, 128]),
+        ];
+        let repo = Repo::new("org/eagle").file("model.safetensors", File::safetensors(tensors));
+        let repo = repo.file("config.json", File::from_bytes(config.to_string()));
+        let report = verify(&LocalHub::start([repo]).unwrap(), "org/eagle", false).await;
+        assert_eq!(report.is_valid(), !is_compared, "{:?}", report.findings());
+        let reason = report.sets[0].config_check.reason.as_deref();
+        let is_draft = reason == Some("the model drafts tokens for another model");
+        assert_eq!(is_draft, !is_compared, "{reason:?}");
+    }
+}

@@ -143,8 +143,10 @@ impl SetCheck {
     pub fn finish(mut self, config: &ConfigFile, hub: Result<Option<u64>, String>) -> VerifyReport {
         let filepaths = self.assembly.filepaths(&self.set.path);
         self.set.findings.extend(config.finding.clone());
+        let is_draft = is_draft(self.assembly.headers());
         // The index may list a tied embedding that is not stored. The count is right in that case.
         if self.needs_config
+            && !is_draft
             && self.is_at_root()
             && let Some(json) = &config.json
         {
@@ -157,8 +159,11 @@ impl SetCheck {
             self.set.findings.extend(found);
         }
         let is_adapter = built.adapter.is_some();
-        self.set.config_check =
-            self.compare_with_config(config, built.builder.headers(), is_adapter);
+        self.set.config_check = if is_draft {
+            ConfigCheck::skipped("the model drafts tokens for another model")
+        } else {
+            self.compare_with_config(config, built.builder.headers(), is_adapter)
+        };
         let BuiltReport { builder, adapter, .. } = built;
         let totals = builder.totals;
         let mut set = self.set;
@@ -238,6 +243,16 @@ impl SetCheck {
         let is_other = |finding: &Finding| matches!(finding, Finding::UnindexedTensor { .. });
         self.is_complete && is_valid(&self.set.findings) && !self.set.findings.iter().any(is_other)
     }
+}
+
+/// Returns whether the model drafts tokens for another one, as EAGLE heads do. It projects several hidden states of that
+/// model to one, and uses its embeddings.
+fn is_draft(headers: &Headers) -> bool {
+    all_tensors(headers).any(|(name, tensor)| {
+        let is_projection =
+            matches!(tensor.shape[..], [to, from] if to > 0 && from > to && from % to == 0);
+        name == "fc.weight" && is_projection
+    })
 }
 
 /// Compares `tie_word_embeddings` in `config.json` with the tensors of all files, and adds a finding about the output
