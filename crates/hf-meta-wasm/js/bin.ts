@@ -12,8 +12,7 @@ usage: hf-meta REPO... [--summary] [--revision REV] [--path PATH] [--weights FOR
 HF_TOKEN and HF_ENDPOINT are read from the environment.
 `;
 
-const flag = { type: "boolean" } as const;
-const text = { type: "string" } as const;
+const [flag, text] = [{ type: "boolean" }, { type: "string" }] as const;
 const flags = { summary: flag, sets: flag, all: flag, "ignore-shards": flag, help: { ...flag, short: "h" } } as const;
 const texts = { base: text, revision: text, path: text, weights: text, fit: text };
 

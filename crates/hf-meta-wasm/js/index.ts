@@ -133,8 +133,7 @@ export async function fit(repo: Repo, memory: MemoryOptions, options: ReadOption
 export async function diff(before: Repo, after: Repo, options: ReadOptions & { ignoreShards?: boolean } = {}): Promise<Diff> {
   const [one, other] = await Promise.all([open(before, options), open(after, options)]);
   const found = one.diff(other, options);
-  one.free();
-  other.free();
+  [one, other].forEach((checkpoint) => checkpoint.free());
   return found;
 }
 
@@ -302,6 +301,4 @@ function document(checkpoint: Checkpoint): never {
 }
 
 /** Loads the core, so that the first call need not do it. */
-export async function load(): Promise<void> {
-  await loadCore();
-}
+export const load = async (): Promise<void> => void (await loadCore());
