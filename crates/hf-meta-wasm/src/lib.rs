@@ -4,6 +4,9 @@
 //! which calls the methods of a [`Reader`] and waits for their promises. Results cross the border as JSON text, the
 //! JSON of the command.
 //!
+//! The build splits the compiled module in two. `build.mjs` lists the functions of the second one, which a count of plain
+//! safetensors files never calls. The core calls them only after `Reader::load_second`.
+//!
 //! | module | content |
 //! |---|---|
 //! | `reader` | the files of a commit, read by JavaScript, and errors |
