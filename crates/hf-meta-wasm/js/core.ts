@@ -82,6 +82,9 @@ export interface Source {
 
 /** Checks the name of a repository, and its revision and path. */
 export function source(repo: string, revision?: string, path?: string): Source {
+  for (const [name, text] of Object.entries({ repo, revision: revision ?? "", path: path ?? "" })) {
+    if (typeof text !== "string") throw new HfMetaError("invalidSource", `\`${name}\` is not text`);
+  }
   try {
     const [name, parsed] = parse<[string, string]>(parseSource(repo, revision, path));
     const shown = path ? `hf://${name}@${parsed.replaceAll("/", "%2F")}/${path}` : revision ? `${name}@${parsed}` : name;

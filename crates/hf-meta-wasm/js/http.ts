@@ -58,11 +58,12 @@ export class Http {
   constructor(options: HttpOptions) {
     this.options = options;
     this.hub = (options.hubUrl ?? "https://huggingface.co").replace(/\/+$/, "");
-    this.free = Math.max(1, options.concurrency ?? 64);
+    this.free = options.concurrency ?? 64;
     if (!/^https?:\/\//i.test(this.hub)) throw new HfMetaError("invalidOption", "`hubUrl` is not the URL of a server");
     // The error of `fetch` would contain the token.
-    if (!/^[!-~]*$/.test(options.accessToken ?? "")) {
-      throw new HfMetaError("invalidOption", "the token contains invalid characters");
+    if (!/^[!-~]*$/.test(options.accessToken ?? "")) throw new HfMetaError("invalidOption", "the token contains invalid characters");
+    for (const [name, least] of [["concurrency", 1], ["retries", 0], ["timeout", 1]] as const) {
+      if (!((options[name] ?? least) >= least)) throw new HfMetaError("invalidOption", `\`${name}\` is less than ${least}`);
     }
   }
 
@@ -82,9 +83,7 @@ export class Http {
   whole(url: string, limit: number): Promise<{ bytes: Uint8Array; response: Response }> {
     return this.send(url, {}, async (response) => {
       const bytes = await this.body(response, limit + 1, 0, true);
-      if (bytes.length > limit) {
-        throw new HfMetaError("tooLarge", `\`${shown(url)}\` exceeds the limit of ${limit} bytes`);
-      }
+      if (bytes.length > limit) throw new HfMetaError("tooLarge", `\`${shown(url)}\` exceeds the limit of ${limit} bytes`);
       return { bytes, response };
     });
   }
@@ -115,10 +114,8 @@ export class Http {
     const { accessToken, signal, timeout = 60_000, fetch: send = globalThis.fetch } = this.options;
     if (this.free > 0) this.free--;
     else await new Promise<void>((resolve) => this.waiting.push(resolve));
-    const limit = new AbortController();
-    const timer = setTimeout(() => limit.abort(), timeout);
-    const abort = () => limit.abort();
-    signal?.addEventListener("abort", abort);
+    // A longer time would not fit into a timer.
+    const limit = AbortSignal.timeout(Math.min(timeout, 2 ** 31 - 1));
     try {
       signal?.throwIfAborted();
       this.requests++;
@@ -126,7 +123,7 @@ export class Http {
       const response = await send(url, {
         headers: { ...headers, ...authorization },
         cache: "no-store",
-        signal: limit.signal,
+        signal: signal ? AbortSignal.any([signal, limit]) : limit,
       });
       this.requests += response.redirected ? 1 : 0;
       try {
@@ -139,14 +136,12 @@ export class Http {
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof HfMetaError || error instanceof Transient) throw error;
-      const [code, text] = limit.signal.aborted
+      const [code, text] = limit.aborted
         ? (["timeout", `no response within ${timeout / 1000} s from`] as const)
         : (["network", "failed to fetch"] as const);
       const message = `${text} \`${shown(url)}\`: ${error instanceof Error ? error.message : String(error)}`;
       throw new Transient(new HfMetaError(code, message, { cause: error }));
     } finally {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", abort);
       const next = this.waiting.shift();
       if (next) next();
       else this.free++;

@@ -168,7 +168,10 @@ export async function inspectHeaders(
     return { bytes: new Uint8Array(await file.slice(start, end).arrayBuffer()), size: file.size };
   };
   const whole = { read, load: (path: string, limit: number) => read(path, 0, limit) };
-  const sizes = Object.entries(files).map(([path, file]) => ({ path, size: file instanceof Uint8Array ? file.length : file.size }));
+  const sizes = Object.entries(files).map(([path, file]) => {
+    if (file instanceof Uint8Array || file instanceof Blob) return { path, size: file instanceof Blob ? file.size : file.length };
+    throw new HfMetaError("invalidOption", `\`${path}\` is neither a \`Uint8Array\` nor a \`Blob\``);
+  });
   const inspection = await runOn(runInspect, whole, { ...options, source: options.name ?? "files", repo: options.name ?? "files", files: sizes }, options);
   return document(new Checkpoint(inspection, { requests: 0, bytesRead: 0, seconds: (performance.now() - started) / 1000 }));
 }
@@ -206,8 +209,9 @@ export async function parseSafetensorsMetadata(params: ParseArguments): Promise<
 /** Splits `org/name@revision`, and adds the type of the repository as huggingface.js spells it. */
 function split(repo: Repo, revision?: string): [string, string | undefined] {
   if (typeof repo !== "string") {
-    const type = repo.type ?? "model";
-    return [type === "model" ? repo.name : `${type}s/${repo.name}`, revision];
+    const { type = "model", name } = repo ?? {};
+    if (!["model", "dataset", "space"].includes(type)) throw new HfMetaError("invalidSource", `\`${type}\` is not a type of repositories`);
+    return [type === "model" ? name : `${type}s/${name}`, revision];
   }
   const at = repo.indexOf("@");
   return at < 0 ? [repo, revision] : [repo.slice(0, at), revision ?? repo.slice(at + 1)];
@@ -225,9 +229,7 @@ async function listed(http: Http, { api, repo, revision }: Source) {
   };
   const { page } = await json(`${http.hub}/api/${api}/revision/${encodeURIComponent(revision)}?expand=sha&expand=safetensors`);
   const { id, sha, safetensors } = page as { id?: string; sha?: string; safetensors?: { total?: unknown } };
-  if (typeof id !== "string" || typeof sha !== "string") {
-    throw new HfMetaError("malformedListing", "the response of the Hub contains no commit");
-  }
+  if (typeof id !== "string" || typeof sha !== "string") throw new HfMetaError("malformedListing", "the response of the Hub contains no commit");
   const kind = api.slice(0, api.indexOf("/"));
   const name = kind === "models" ? id : `${kind}/${id}`;
   const tree = `${http.hub}/api/${kind}/${id}/tree/${sha}`;
@@ -257,16 +259,16 @@ async function runOn<T>(
   options: CoreOptions,
   { onProgress, signal }: ReadOptions,
 ): Promise<T> {
-  const { source, repo, commit, renamed, hubCount, files, path, weights, plan, memory } = options;
+  const { source, repo, commit, renamed, hubCount, files, path, weights, plan = "exact", maxHeaderBytes = 25_000_000, memory } = options;
+  const invalid = !["exact", "prefetch"].includes(plan) ? "plan" : !(maxHeaderBytes >= 0 && maxHeaderBytes <= 100_000_000) ? "maxHeaderBytes" : undefined;
+  if (invalid) throw new HfMetaError("invalidOption", `\`${invalid}\` is invalid`);
   const progress = (done: number, total: number) => onProgress?.({ done, total });
   try {
     return await run(reader, progress, {
-      source, repo, commit, renamed, hubCount, files, path, weights,
-      plan: plan === "prefetch" ? plan : "exact",
+      source, repo, commit, renamed, hubCount, files, path, weights, plan, maxHeaderBytes,
       otherSets: options.otherSets ?? false,
       allSets: options.allSets ?? false,
       keepHeaders: !options.summary,
-      maxHeaderBytes: options.maxHeaderBytes ?? 25_000_000,
       memory: memory && Object.entries(memory).filter(([, value]) => value !== undefined)
         .map(([name, value]) => [name, text(value, name === "budget" ? "B" : "")]),
     });

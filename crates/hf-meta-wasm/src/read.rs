@@ -300,8 +300,6 @@ pub(crate) fn finding(path: &RepoPath, problem: Problem) -> Finding {
         }
         Problem::Index(reason) => Finding::MalformedIndex { file, reason },
         Problem::Read(failure) if failure.is("fileNotFound") => Finding::MissingShard { file },
-        Problem::Read(failure) => {
-            Finding::Unreadable { file, reason: failure.message().unwrap_or_default() }
-        }
+        Problem::Read(failure) => Finding::Unreadable { file, reason: failure.text() },
     }
 }

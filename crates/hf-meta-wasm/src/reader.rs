@@ -53,16 +53,20 @@ extern "C" {
     #[derive(Debug)]
     pub type Failure;
 
-    #[wasm_bindgen(method, getter)]
-    fn code(this: &Failure) -> Option<String>;
+    #[wasm_bindgen(method, getter, catch)]
+    fn code(this: &Failure) -> Result<JsValue, JsValue>;
 
-    #[wasm_bindgen(method, getter)]
-    pub(crate) fn message(this: &Failure) -> Option<String>;
+    #[wasm_bindgen(method, getter, catch)]
+    fn message(this: &Failure) -> Result<JsValue, JsValue>;
 }
 
 impl Failure {
-    /// Returns whether the failure has a code.
+    /// Returns whether the failure has a code. The code of an aborted request is a number.
     pub(crate) fn is(&self, code: &str) -> bool {
-        self.code().is_some_and(|found| found == code)
+        self.code().is_ok_and(|found| found.as_string().as_deref() == Some(code))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.message().ok().and_then(|message| message.as_string()).unwrap_or_default()
     }
 }

@@ -125,15 +125,28 @@ test("the token goes to the Hub only", () => serve(weights(GOOD), null, (cdn, re
 
 const SHARDS = Object.fromEntries([1, 2].map((number) => [`model-0000${number}-of-00002.safetensors`, GOOD]));
 
-test("an aborted call rejects with the reason of its signal", { timeout: 5000 }, () =>
+// The code of the default reason is a number.
+test("an aborted call rejects with the reason of its signal", { timeout: 10_000 }, () =>
   serve(SHARDS, ranges(() => undefined), async (options) => {
-    for (const read of [inspect, verify]) {
+    for (const read of [inspect, verify]) for (const reason of [new Error("stop"), undefined, null, 5, Symbol("stop"), { code: {}, message: 1 }]) {
       const controller = new AbortController();
-      setTimeout(() => controller.abort(new Error("stop")), 100);
-      await assert.rejects(read("org/name", { ...options, timeout: 60_000, signal: controller.signal }), /^Error: stop$/);
+      setTimeout(() => controller.abort(reason), 50);
+      const call = read("org/name", { ...options, timeout: 60_000, signal: controller.signal });
+      assert.equal(await call.then(() => "read", (found) => found), controller.signal.reason);
     }
     await assert.rejects(inspect("org/name", { ...options, signal: AbortSignal.abort(new Error("no")) }), /^Error: no$/);
+    await assert.rejects(inspect("org/name", { ...options, signal: AbortSignal.timeout(50) }), { name: "TimeoutError" });
   }));
+
+test("one signal serves many requests without a warning", async () => {
+  const shards = Array.from({ length: 40 }, (_, at) => `model-${String(at + 1).padStart(5, "0")}-of-00040.safetensors`);
+  const files = Object.fromEntries(shards.map((shard, at) => [shard, file({ [`w${at}`]: { dtype: "F32", shape: [2], data_offsets: [0, 8] } })]));
+  const warnings = [];
+  process.on("warning", (warning) => warnings.push(warning));
+  const { signal } = new AbortController();
+  await serve(files, null, (options) => Promise.all([1, 2, 3].map(() => inspect("org/name", { ...options, signal }))));
+  assert.deepEqual(warnings, []);
+});
 
 test("no more requests are in flight than allowed", () => {
   const shards = Array.from({ length: 20 }, (_, at) => `model-${String(at + 1).padStart(5, "0")}-of-00020.safetensors`);
@@ -168,15 +181,20 @@ test("headers can be counted without requests", async () => {
   const huge = file({ w: { dtype: "U8", shape: [2 ** 54], data_offsets: [0, 2 ** 54] } });
   await assert.rejects(inspectHeaders(weights(huge), options), { code: "tooLarge" });
   await assert.rejects(inspectHeaders(weights(GOOD), { ...options, memory: { engine: "none" } }), { code: "invalidOption" });
+  await assert.rejects(inspectHeaders(weights("text"), options), { code: "invalidOption" });
 });
 
 test("options that cannot work are errors, which contain no token", () => serve(weights(GOOD), null, async ({ hubUrl }, requests) => {
-  const cases = [{ accessToken: "hf_secret\nx" }, { accessToken: "hf_secret\u{2028}" }, { hubUrl: "hub" }, { memory: { tp: 2 } }];
+  const cases = [{ accessToken: "hf_secret\nx" }, { accessToken: "hf_secret\u{2028}" }, { hubUrl: "hub" }, { memory: { tp: 2 } },
+    { concurrency: NaN }, { concurrency: 0 }, { retries: -1 }, { timeout: -1 }, { plan: "hub" }, { maxHeaderBytes: 1e9 }, { maxHeaderBytes: -1 }];
   for (const options of cases) {
     await assert.rejects(inspect("org/name", { hubUrl, ...options }), (error) => {
       assert.equal(error.code, "invalidOption", JSON.stringify(options));
       return !`${error.stack} ${error.cause}`.includes("secret");
     });
+  }
+  for (const [repo, options] of [[5], [undefined], [{ name: 5 }], [{ type: "foo", name: "a" }], ["a/b", { revision: 5 }], ["a/b", { path: 5 }]]) {
+    await assert.rejects(inspect(repo, { hubUrl, ...options }), { code: "invalidSource" }, JSON.stringify([repo, options]));
   }
   assert.ok(requests.every(({ headers }) => headers.authorization === undefined));
 }));
@@ -185,6 +203,8 @@ test("an exception of onProgress rejects the call", () => serve(weights(GOOD), n
   const thrown = new Error("mine");
   const call = inspect("org/name", { ...options, onProgress() { throw thrown; } });
   await assert.rejects(call, (error) => error === thrown);
+  const empty = verify("org/name", { ...options, onProgress() { throw null; } });
+  assert.equal(await empty.then(() => "read", (error) => error), null);
 }));
 
 test("a larger header is read if it is asked for", async () => {
