@@ -149,6 +149,7 @@ pub use self::{
 
 #[cfg(feature = "internal")]
 pub use self::{
+    base::meter::Demand,
     cache::{HeaderBytes, HeaderFile},
     inspect::LargeCallLimit,
 };

@@ -19,8 +19,18 @@ pub struct CallMeter {
     client: Option<Arc<Mutex<CallCounters>>>,
     /// The end of the call; `None` if its timeout excludes waits.
     deadline: Option<Instant>,
-    /// Decides whether the call may send a number of further requests.
-    pub(crate) allows: Option<Callback<dyn Fn(usize) -> bool + Send + Sync>>,
+    /// Decides whether the call may go on.
+    pub(crate) allows: Option<Callback<dyn Fn(Demand) -> bool + Send + Sync>>,
+}
+
+/// Something that a call needs, for which a callback may end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// A number of further requests: one for each weight file, once their number is known, and one for each page of a
+    /// listing after the first.
+    Requests(usize),
+    /// The memory of a large call, while other large calls use all of it.
+    LargeCall,
 }
 
 #[derive(Debug, Default)]
@@ -82,10 +92,10 @@ impl CallMeter {
         self.allows.is_some()
     }
 
-    /// Waits forever if the call may not send `requests` more requests.
-    pub(crate) async fn before_requests(&self, requests: usize) {
+    /// Waits forever if the call may not go on.
+    pub(crate) async fn before(&self, demand: Demand) {
         if let Some(Callback(allows)) = &self.allows
-            && !allows(requests)
+            && !allows(demand)
         {
             pending::<()>().await;
         }

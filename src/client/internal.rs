@@ -8,7 +8,7 @@ use url::Url;
 use super::{Client, Model};
 use crate::backends::explain;
 use crate::base::Callback;
-use crate::base::meter::CallMeter;
+use crate::base::meter::{CallMeter, Demand};
 use crate::cache::HeaderBytes;
 use crate::error::Error;
 use crate::formats::weight_sets::WeightSet;
@@ -19,11 +19,10 @@ use crate::inspect::{Call, LargeCallLimit, RecordedCount};
 use crate::report::CountReport;
 
 impl CallMeter {
-    /// Sets a callback, for this clone of the meter only, that returns whether a call may send a number of further
-    /// requests: one for each weight file, once their number is known, and one for each page of a listing after the
-    /// first. A call that may not continue waits until its future is dropped or its timeout elapses.
+    /// Sets a callback, for this clone of the meter only, that returns whether a call may go on. Otherwise it waits until
+    /// its future is dropped or its timeout elapses.
     #[must_use]
-    pub fn with_limit(mut self, allows: impl Fn(usize) -> bool + Send + Sync + 'static) -> Self {
+    pub fn with_limit(mut self, allows: impl Fn(Demand) -> bool + Send + Sync + 'static) -> Self {
         self.allows = Some(Callback(Arc::new(allows)));
         self
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::base::meter::Demand;
 use crate::formats::clip;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::{Http, HttpError, HttpErrorKind, ResponseChain};
@@ -88,7 +89,7 @@ pub(crate) async fn list_files(
             return Err(invalid(&next, HttpErrorKind::EndlessListing, reason));
         }
         url = next;
-        http.meter.before_requests(1).await;
+        http.meter.before(Demand::Requests(1)).await;
     }
 }
 

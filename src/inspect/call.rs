@@ -16,7 +16,7 @@ use super::files::CallFiles;
 use super::memory::{CallMemory, LargeCall};
 use crate::backends::{Fetched, FileListing};
 use crate::base::blocking::CallWork;
-use crate::base::meter::CallMeter;
+use crate::base::meter::{CallMeter, Demand};
 use crate::base::{OnHeader, OnProgress};
 use crate::cache::{CacheMode, CachedRefAge, HeaderCache};
 use crate::error::Error;
@@ -142,7 +142,7 @@ impl Call {
     /// Waits forever if the call may not send `requests` more requests. Cached files cost none.
     pub(super) async fn before_requests(&self, requests: usize) {
         if !self.files.is_cached() {
-            self.context.meter.before_requests(requests).await;
+            self.context.meter.before(Demand::Requests(requests)).await;
         }
     }
 

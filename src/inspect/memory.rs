@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::future::{Either, select};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
-use crate::base::meter::CallMeter;
+use crate::base::meter::{CallMeter, Demand};
 
 /// The limit per call, in bytes. All headers of Kimi-K2.5, 29 MB, fit at once. No header is counted before the index is
 /// complete, so with 12 MiB the last headers waited for memory, and the call took 6 round trips more.
@@ -121,8 +121,14 @@ impl LargeCall {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > MAX_SMALL_CALL {
             let _wait = meter.time_left().is_none().then(|| meter.start_wait());
-            // The semaphore is never closed.
-            let acquire = || async { Arc::clone(&self.limit.0).acquire_owned().await.ok() };
+            let acquire = || async {
+                let permits = Arc::clone(&self.limit.0);
+                if permits.available_permits() == 0 {
+                    meter.before(Demand::LargeCall).await;
+                }
+                // The semaphore is never closed.
+                permits.acquire_owned().await.ok()
+            };
             self.permit.get_or_init(acquire).await;
         }
     }

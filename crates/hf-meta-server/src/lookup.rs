@@ -217,7 +217,7 @@ impl Lookups {
         let (meter, budget) = (budget.meter.clone(), Arc::clone(budget));
         let model = query
             .model(&self.client)
-            .meter(&meter.with_limit(move |requests| budget.allows(requests)))
+            .meter(&meter.with_limit(move |demand| budget.allows(demand)))
             .large_calls(&self.limits.large_calls)
             .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
         let error = match model.count().await {

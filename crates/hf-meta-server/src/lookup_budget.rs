@@ -1,14 +1,14 @@
 //! Decides about lookups in progress: request budgets and memory.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use tokio::sync::SetOnce;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SetOnce};
 
 use super::config::ServiceConfig;
 use super::token_buckets::TokenBuckets;
-use hf_meta::{CallMeter, LargeCallLimit};
+use hf_meta::{CallMeter, Demand, LargeCallLimit};
 
 /// The expected number of requests of a lookup before its files are known.
 pub(super) const FIRST_REQUESTS: u64 = 2;
@@ -27,6 +27,9 @@ pub(super) struct LookupLimits {
     /// The limit of lookups that use a lot of memory. Waits for it count towards the lookup's timeout, so that large
     /// lookups that wait for each other end and make room for others.
     pub(super) large_calls: LargeCallLimit,
+    /// A permit for each lookup that waits for that limit. The waits occupy at most half of the lookups, so that large
+    /// repositories never stop the others.
+    large_waits: Arc<Semaphore>,
 }
 
 impl LookupLimits {
@@ -43,6 +46,7 @@ impl LookupLimits {
             refreshes: of_client(),
             max_requests,
             large_calls: LargeCallLimit::new(1),
+            large_waits: Arc::new(Semaphore::new(config.max_concurrent_lookups / 2)),
         }
     }
 
@@ -109,13 +113,15 @@ pub(super) struct LookupBudget {
     pub(super) exit: SetOnce<EarlyExit>,
     /// The number of requests charged so far.
     charged: AtomicU64,
+    /// The permit of a large lookup that had to wait.
+    large_wait: OnceLock<OwnedSemaphorePermit>,
 }
 
 impl LookupBudget {
     /// Returns the budget of a lookup. [`FIRST_REQUESTS`] must have been charged.
     pub(super) fn new(limits: Arc<LookupLimits>, cause: LookupCause, meter: CallMeter) -> Self {
         let (exit, charged) = (SetOnce::new(), AtomicU64::new(FIRST_REQUESTS));
-        Self { limits, cause, meter, exit, charged }
+        Self { limits, cause, meter, exit, charged, large_wait: OnceLock::new() }
     }
 
     /// Charges the requests beyond the expected number at the end of the lookup. Returns the number of all requests.
@@ -131,21 +137,32 @@ impl LookupBudget {
         self.limits.debit(self.cause, requests.saturating_sub(before));
     }
 
-    /// Charges further requests and returns true, or ends the lookup. A client without budget may send no more
-    /// requests: it could have started many lookups at once.
-    pub(super) fn allows(&self, requests: usize) -> bool {
-        let requests = self.meter.stats().endpoint_requests.saturating_add(requests as u64);
-        let exit = if requests > self.limits.max_requests as u64 {
-            EarlyExit::TooManyFiles { requests }
-        } else if !self.limits.allow(self.cause) {
-            EarlyExit::NoBudget
-        } else {
-            self.charge_up_to(requests);
-            return true;
+    /// Returns true, or ends the lookup.
+    pub(super) fn allows(&self, demand: Demand) -> bool {
+        let exit = match demand {
+            Demand::Requests(requests) => self.charge(requests),
+            Demand::LargeCall => {
+                let permit = Arc::clone(&self.limits.large_waits).try_acquire_owned();
+                permit
+                    .map_err(|_| EarlyExit::NoBudget)
+                    .map(|permit| drop(self.large_wait.set(permit)))
+            }
         };
         // The lookup may already have ended for a different reason.
-        let _ = self.exit.set(exit);
-        false
+        exit.map_err(|exit| self.exit.set(exit)).is_ok()
+    }
+
+    /// Charges further requests. A client without budget may send no more: it could have started many lookups at once.
+    fn charge(&self, requests: usize) -> Result<(), EarlyExit> {
+        let requests = self.meter.stats().endpoint_requests.saturating_add(requests as u64);
+        if requests > self.limits.max_requests as u64 {
+            Err(EarlyExit::TooManyFiles { requests })
+        } else if !self.limits.allow(self.cause) {
+            Err(EarlyExit::NoBudget)
+        } else {
+            self.charge_up_to(requests);
+            Ok(())
+        }
     }
 }
 
@@ -175,18 +192,31 @@ mod tests {
     async fn lookups_are_charged_to_their_client() {
         let limits = limits();
         let [one, other, large] = [(); 3].map(|()| budget(&limits));
-        assert!(!large.allows(21));
+        assert!(!large.allows(Demand::Requests(21)));
         assert!(matches!(large.exit.get(), Some(EarlyExit::TooManyFiles { requests: 21 })));
-        assert!(one.allows(14));
+        assert!(one.allows(Demand::Requests(14)));
         assert!(one.exit.get().is_none());
         assert!(limits.allow(NEW), "14 of 20 requests and two for each other lookup");
-        assert!(other.allows(2));
+        assert!(other.allows(Demand::Requests(2)));
         assert!(other.exit.get().is_none());
         other.charge_up_to(30);
         assert!(!limits.allow(NEW), "unexpected requests are charged at the end");
         assert!(limits.allow(LookupCause::Refresh(CLIENT)), "refreshes have their own budget");
         let late = budget(&limits);
-        assert!(!late.allows(1));
+        assert!(!late.allows(Demand::Requests(1)));
         assert!(matches!(late.exit.get(), Some(EarlyExit::NoBudget)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_lookups_that_wait_leave_room_for_others() {
+        let limits = limits();
+        let most = ServiceConfig::default().max_concurrent_lookups / 2;
+        let mut large: Vec<_> = (0..=most).map(|_| budget(&limits)).collect();
+        let last = large.pop().unwrap();
+        assert!(large.iter().all(|large| large.allows(Demand::LargeCall)));
+        assert!(!last.allows(Demand::LargeCall));
+        assert!(matches!(last.exit.get(), Some(EarlyExit::NoBudget)));
+        large.pop();
+        assert!(budget(&limits).allows(Demand::LargeCall));
     }
 }

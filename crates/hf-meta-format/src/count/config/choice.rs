@@ -52,7 +52,7 @@ impl<'a> Schemes<'a> {
     }
 
     /// Spends steps. Returns false if too few were left.
-    fn spend(&mut self, steps: usize) -> bool {
+    pub(crate) fn spend(&mut self, steps: usize) -> bool {
         let left = self.steps_left.checked_sub(steps);
         self.steps_left = left.unwrap_or_default();
         left.is_some()

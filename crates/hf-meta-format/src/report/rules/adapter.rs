@@ -1,6 +1,6 @@
 //! Compares the parts of an adapter with each other, with its configuration and with the adapted model.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::MismatchKind;
 use super::Mismatches;
@@ -250,7 +250,7 @@ fn check_targets(
     let layers =
         config.raw("layers_to_transform").filter(|_| config.raw("layers_pattern").is_none());
     let layers =
-        layers.and_then(|value| read::<Vec<u64>>(value).or_else(|| Some(vec![number(value)?])));
+        layers.and_then(|value| read(value).or_else(|| Some(BTreeSet::from([number(value)?]))));
     let mut used = HashSet::<usize>::new();
     for (name, _) in modules {
         let target = targets.matching(name).min();

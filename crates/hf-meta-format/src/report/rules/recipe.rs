@@ -7,7 +7,9 @@ use super::Mismatches;
 use crate::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
 use crate::base::model_config::ModelConfig;
 use crate::base::sort::{Ordered, sort_by_key};
-use crate::count::config::{KnownSides, MetadataShapes, Pattern, QUANTIZE_CONFIG, Schemes};
+use crate::count::config::{
+    KnownSides, MetadataShapes, ModuleEntries, Pattern, QUANTIZE_CONFIG, Schemes,
+};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{
     Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
@@ -113,7 +115,7 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
                 let (kind, expected, stored) = mismatch(kind);
                 found.add(kind, &format!("{name}{part}"), &keys, expected, stored);
             }
-            if let Some(key) = policy.ignores(|pattern| pattern.is_whole(name)) {
+            if let Some(key) = policy.ignores(name) {
                 found.add(MismatchKind::PackedIgnored, name, key, "plain", component.name);
             }
             stacks.extend(pattern.split_once('#').map(|(stack, _)| stack.to_owned()));
@@ -221,23 +223,25 @@ fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
 struct RecipePolicy<'a> {
     schemes: Schemes<'a>,
     /// Ignored modules with the key that lists them.
-    ignored: Vec<(&'static str, Pattern)>,
+    ignored: ModuleEntries<&'static str>,
     selected: Vec<String>,
     is_mlx: bool,
 }
 
 impl<'a> RecipePolicy<'a> {
     fn new(section: &JsonObject<'_>, configs: &'a Configs) -> Option<Self> {
-        let mut ignored = Vec::new();
+        let mut ignored = ModuleEntries::default();
+        let mut ignore = |entry: &str, key| match Pattern::from_name(entry) {
+            Some(pattern) => ignored.patterns.push((pattern, key)),
+            None => drop(ignored.names.insert(entry.into(), key)),
+        };
         for key in IGNORED {
-            let names = strings(section.raw(key), MAX_IGNORED)?;
-            ignored.extend(names.iter().map(|name| (key, Pattern::of_entry(name))));
+            strings(section.raw(key), MAX_IGNORED)?.iter().for_each(|name| ignore(name, key));
         }
         // GPTQModel excludes the modules that match `-:`.
         let rules = section.get::<JsonObject<'_>>("dynamic").unwrap_or_default();
         let excluded = rules.entries().filter_map(|(rule, _)| rule.strip_prefix("-:"));
-        let excluded = excluded.take(MAX_IGNORED).map(|rule| format!("re:{rule}"));
-        ignored.extend(excluded.map(|rule| ("dynamic", Pattern::of_entry(&rule))));
+        excluded.take(MAX_IGNORED).for_each(|rule| ignore(&format!("re:{rule}"), "dynamic"));
         let selected = SELECTED.iter().filter_map(|key| section.raw(key));
         let selected = selected.map(|value| value.get().to_owned());
         Some(Self {
@@ -248,20 +252,59 @@ impl<'a> RecipePolicy<'a> {
         })
     }
 
-    /// Returns the key of the first ignored entry that matches.
-    fn ignores(&self, matches: impl Fn(&Pattern) -> bool) -> Option<&'static str> {
-        let mut ignored = self.ignored.iter();
-        ignored.find(|(_, pattern)| matches(pattern)).map(|(key, _)| *key)
+    /// Returns the key of an entry because of which every library ignores a module.
+    fn ignores(&mut self, module: &str) -> Option<&'static str> {
+        let Self { schemes, ignored: ModuleEntries { names, patterns }, .. } = self;
+        names.get(module).copied().or_else(|| {
+            let mut patterns = patterns.iter();
+            let found = patterns.find(|(pattern, _)| {
+                schemes.spend(pattern.steps(module)) && pattern.is_whole(module)
+            });
+            found.map(|(_, key)| *key)
+        })
+    }
+
+    /// Returns whether a library may ignore a module, or whether it takes too long to find out.
+    fn may_ignore(&mut self, module: &str) -> bool {
+        let Self { schemes, ignored: ModuleEntries { names, patterns }, .. } = self;
+        names.keys().any(|name| !schemes.spend(module.len()) || module.contains(&**name))
+            || patterns.iter().any(|(pattern, _)| {
+                !schemes.spend(pattern.steps(module)) || pattern.may_match(module).is_some()
+            })
     }
 
     /// Returns whether the recipe certainly quantizes a linear module.
     fn selects(&mut self, module: &str) -> bool {
         let is_listed =
             |list: &String| list.split('"').any(|name| name.len() > 1 && module.contains(name));
+        let (schemes, mut selected) = (&mut self.schemes, self.selected.iter());
+        let is_selected = selected.all(|list| schemes.spend(list.len()) && is_listed(list));
         // MLX packs the modules whose scales are stored.
-        !self.is_mlx
-            && self.selected.iter().all(is_listed)
-            && self.ignores(|pattern| pattern.may_match(module).is_some()).is_none()
+        is_selected
+            && !self.is_mlx
+            && !self.may_ignore(module)
             && self.schemes.of_module(module).pack()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The patterns are many, and take long for each name.
+    #[test]
+    fn the_work_for_ignored_modules_is_limited() {
+        let pattern = format!("re:{}b", "a*".repeat(200));
+        let config = serde_json::json!({
+            "quant_method": "gptq", "bits": 4, "modules_to_not_convert": vec![pattern; 1000],
+        });
+        let json = config.to_string();
+        let configs = Configs::default();
+        let mut policy = RecipePolicy::new(&parse(json.as_bytes()).unwrap(), &configs).unwrap();
+        let module = "model.layers.0.self_attn.q_proj";
+        assert!(!policy.may_ignore("h.0") && !policy.schemes.is_exhausted());
+        assert_eq!(policy.ignores(module), None);
+        assert!(policy.schemes.is_exhausted());
+        assert!(policy.may_ignore(module) && !policy.selects(module), "nothing is certain");
     }
 }
