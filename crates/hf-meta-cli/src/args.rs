@@ -180,7 +180,8 @@ Environment:
 Exit status:
   0  every repository was read
   1  no valid weights, no such file, or several weight sets to choose from;
-     `verify` found an error; or `diff` found a difference
+     `verify` found an error; `diff` found a difference; or a model does not
+     fit, or may not fit, with `--fit`
   2  invalid arguments or environment variables
   3  the repository or revision was not found, access was denied, or the Hub or
      the network failed

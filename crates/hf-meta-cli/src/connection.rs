@@ -16,7 +16,7 @@ pub(crate) struct ConnectionArgs {
 
     /// Token for private and gated repositories
     ///
-    /// By default, it is $HF_TOKEN, or else the token from `hf auth login`.
+    /// By default, it is $HF_TOKEN, or else the token from `hf auth login`; for `serve`, it is $HF_META_TOKEN.
     #[arg(long, value_name = "TOKEN", global = true)]
     pub(crate) token: Option<String>,
 

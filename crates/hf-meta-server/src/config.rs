@@ -102,7 +102,7 @@ pub struct ServiceConfig {
     pub frame_ancestors: Option<String>,
 
     /// Folder of the built npm package, whose page is then served and linked: `crates/hf-meta-wasm/pkg` [default: none]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "FOLDER"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FOLDER", value_parser = inspector))]
     pub inspector: Option<PathBuf>,
 
     /// Secret of a Hub webhook, which refreshes badges through `/webhook` [default: no webhook]
@@ -134,6 +134,13 @@ fn positive(text: &str) -> Result<usize, std::num::ParseIntError> {
 #[cfg(feature = "clap")]
 fn seconds(duration: Duration) -> String {
     duration.as_secs_f64().to_string()
+}
+
+#[cfg(feature = "clap")]
+fn inspector(folder: &str) -> Result<PathBuf, &'static str> {
+    let folder = PathBuf::from(folder);
+    let has_page = folder.join("page/index.html").is_file();
+    has_page.then_some(folder).ok_or("the folder has no `page/index.html`")
 }
 
 impl Default for ServiceConfig {

@@ -164,6 +164,7 @@ fn invalid_options_are_usage_errors() {
         &["--max-connections", "0"],
         &["--max-concurrent-lookups", "0"],
         &["--max-requests-per-lookup", "0"],
+        &["--inspector", "src"],
     ] {
         let output = command(&hub).arg("serve").args(args).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");

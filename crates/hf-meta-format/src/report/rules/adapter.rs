@@ -245,6 +245,11 @@ fn check_targets(
         module_entries([&*text].into_iter(), |text| Some(format!("(?:{text})")))?
     };
     let parameters = config.list("target_parameters").unwrap_or_default();
+    // A parameter without its module, and tied embeddings, may be in any module.
+    let is_tied = config.raw("ensure_weight_tying").is_some_and(|value| value.get() == "true");
+    if is_tied || parameters.iter().any(|name| !name.contains('.')) {
+        return None;
+    }
     let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));
     let parents = module_entries(parents, |_| None)?;
     let layers =

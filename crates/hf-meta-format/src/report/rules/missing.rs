@@ -75,18 +75,31 @@ impl ModelCheck<'_, '_, '_> {
         places.get(at).is_some_and(|other| other[..depth] == place[..depth])
     }
 
-    /// Returns whether a model does without a module, wherever it is: without a head or a decoder, or with a tied
+    /// Returns whether a model does without a module, wherever it is: without a head, a pooler or a decoder, or with a tied
     /// embedding.
     fn is_replaced(&self, entry: usize) -> bool {
         let entry = &self.layout.entries[entry];
-        let is_decoder = || entry.path.split('.').next() == Some("decoder");
-        if entry.is_head && !self.has_head || self.is_encoder && is_decoder() {
+        let is_class = |end| self.classes.iter().any(|class| class.ends_with(end));
+        let is_left_out = match entry.path.split('.').next() {
+            // `T5EncoderModel` is the text encoder of many pipelines.
+            Some("decoder") => is_class("EncoderModel") || is_class("ForTokenClassification"),
+            Some("pooler") => !self.classes.is_empty() && !is_class("Model"),
+            _ => false,
+        };
+        if entry.is_head && !self.has_head || is_left_out {
             return true;
         }
         let name = self.name(entry, Place::default());
-        match NamePatterns::default().read(&name).embedding() {
+        let mut names = NamePatterns::default();
+        let mut embedding = |name: &str| names.read(name).embedding();
+        match embedding(&format!("{name}.weight")).or_else(|| embedding(&name)) {
             Some(Embedding::Output) => self.is_tied == Some(true) || self.stored.has_output,
-            Some(Embedding::Input) => self.is_tied != Some(false) && self.stored.has_output,
+            // Not the positions and the patches. An encoder and a decoder may share `model.shared`.
+            Some(Embedding::Input) if entry.formulas.contains("vocab_size") => {
+                let mut unknown = self.stored.unknown.iter();
+                self.is_tied != Some(false) && self.stored.has_output
+                    || unknown.any(|(name, _)| name.ends_with("shared.weight"))
+            }
             _ => false,
         }
     }

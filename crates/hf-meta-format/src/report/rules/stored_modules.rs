@@ -55,6 +55,7 @@ pub(super) struct StoredModules<'h> {
     /// The places of each entry, sorted: of a module, or of the elements of a list.
     pub(super) places: Vec<Vec<Place>>,
     pub(super) biases: Vec<Vec<Place>>,
+    /// The unpacked weights and the biases.
     pub(super) tensors: Vec<(&'h str, TensorInfo, Found)>,
     pub(super) unknown: Vec<(&'h str, TensorInfo)>,
     /// The layers with experts under names that the layout does not have.
@@ -116,7 +117,7 @@ impl<'h> StoredModules<'h> {
                 self.places[list].push(element);
             }
         }
-        if part == ModulePart::Weight && (self.is_described || is_unpacked(&tensor)) {
+        if is_bias || part == ModulePart::Weight && (self.is_described || is_unpacked(&tensor)) {
             self.tensors.push((name, tensor, found));
         }
     }

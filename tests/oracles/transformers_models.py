@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Writes fixtures of tiny models of transformers with settings that published models have, and that change the modules.
+
+    tests/oracles/transformers_models.py [FOLDER: fixtures/transformers]
+
+Needs transformers and torch.
+"""
+
+import json
+import pathlib
+import struct
+import sys
+import tempfile
+
+import torch
+import transformers
+
+from fixture import ROOT, write
+
+SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96, "max_position_embeddings": 64}
+TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2}
+DUAL = {"text_config": {**TOWER, "vocab_size": 96, "max_position_embeddings": 16}, "vision_config": {**TOWER, "image_size": 16, "patch_size": 8}}
+SEQ2SEQ = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "vocab_size": 96, "max_position_embeddings": 64, "pad_token_id": 1}
+MLA = {**SMALL, "num_key_value_heads": 4, "num_hidden_layers": 2, "q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+MAMBA = {"mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1}
+LINEAR = {"head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+BERT = {**TOWER, "vocab_size": 96, "max_position_embeddings": 64}
+
+# The class and the settings of each fixture.
+MODELS = {
+    "clip": ("CLIPModel", {**DUAL, "projection_dim": 24}),
+    "siglip": ("SiglipModel", DUAL),
+    "bart": ("BartForConditionalGeneration", SEQ2SEQ),
+    "marian": ("MarianMTModel", {**SEQ2SEQ, "decoder_start_token_id": 1}),
+    "pegasus": ("PegasusForConditionalGeneration", SEQ2SEQ),
+    "deepseek-v2-lite": ("DeepseekV2ForCausalLM", {**MLA, "n_shared_experts": 1}),
+    "moonlight": ("DeepseekV3ForCausalLM", {**MLA, "n_shared_experts": 1}),
+    "bamba": ("BambaForCausalLM", {**SMALL, **MAMBA, "num_hidden_layers": 4, "attn_layer_indices": [1]}),
+    "granite-4-h": ("GraniteMoeHybridForCausalLM", {**SMALL, **MAMBA, "num_hidden_layers": 4, "layer_types": ["mamba", "attention", "mamba", "mamba"], "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 24, "tie_word_embeddings": True}),
+    "qwen3-next": ("Qwen3NextForCausalLM", {**SMALL, **LINEAR, "num_hidden_layers": 2, "layer_types": ["full_attention", "linear_attention"], "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}),
+    "llama-4-maverick": ("Llama4ForCausalLM", {**SMALL, "head_dim": 8, "num_hidden_layers": 2, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 64, "num_local_experts": 4}),
+    "mamba2-tied": ("Mamba2ForCausalLM", {"hidden_size": 32, "num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 1, "num_hidden_layers": 2, "vocab_size": 96, "tie_word_embeddings": True}),
+    "big-bird": ("BigBirdForQuestionAnswering", BERT),
+    "t5-encoder": ("T5ForTokenClassification", {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "vocab_size": 96}),
+}
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "fixtures" / "transformers")
+    for name, (kind, settings) in MODELS.items():
+        torch.manual_seed(0)
+        model = getattr(transformers, kind)
+        with tempfile.TemporaryDirectory() as scratch:
+            model(model.config_class(**settings)).save_pretrained(scratch)
+            config = json.loads((pathlib.Path(scratch) / "config.json").read_text())
+            with (pathlib.Path(scratch) / "model.safetensors").open("rb") as file:
+                header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        header.pop("__metadata__", None)
+        tensors = [{"name": tensor, "dtype": stored["dtype"], "shape": stored["shape"]} for tensor, stored in sorted(header.items())]
+        write(folder, {"name": name, "written_by": f"transformers {transformers.__version__}", "config": config, "tensors": tensors})
+
+
+main()
