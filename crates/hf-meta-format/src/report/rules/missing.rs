@@ -96,9 +96,9 @@ impl ModelCheck<'_, '_, '_> {
             Some(Embedding::Output) => self.is_tied == Some(true) || self.stored.has_output,
             // Not the positions and the patches. An encoder and a decoder may share `model.shared`.
             Some(Embedding::Input) if entry.formulas.contains("vocab_size") => {
-                let mut unknown = self.stored.unknown.iter();
+                let is_shared = |name| ["shared.weight", "model.shared.weight"].contains(&name);
                 self.is_tied != Some(false) && self.stored.has_output
-                    || unknown.any(|(name, _)| name.ends_with("shared.weight"))
+                    || self.stored.unknown.iter().any(|(name, _)| is_shared(*name))
             }
             _ => false,
         }
