@@ -34,7 +34,8 @@ export function split(wasm, starts) {
     second.addGlobalImport(name, "", `g${at}`, type, mutable);
   }
   first.runPasses(["remove-unused-module-elements"]);
-  const kept = functions(first).filter(({ name }) => !moved.some((function_) => function_.name === name));
+  const names = new Set(moved.map(({ name }) => name));
+  const kept = functions(first).filter(({ name }) => !names.has(name));
   for (const [at, { name, params, results }] of kept.entries()) {
     second.removeFunction(name);
     second.addFunctionImport(name, "", `f${at}`, params, results);

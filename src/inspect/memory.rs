@@ -136,9 +136,12 @@ impl LargeCall {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use futures::future::FutureExt;
 
     use super::*;
+    use crate::base::Callback;
 
     #[test]
     fn memory_is_limited_per_call_and_per_client() {
@@ -176,5 +179,24 @@ mod tests {
         assert!(calls.iter().all(|call| fits(call, u64::MAX)), "a permit is enough for all bytes");
         calls.pop();
         assert!(fits(&last, 1));
+    }
+
+    #[test]
+    fn a_callback_is_asked_before_a_wait() {
+        let (asked, limit) = (Arc::new(Mutex::new(Vec::new())), LargeCallLimit::new(1));
+        let demands = Arc::clone(&asked);
+        let allows = move |demand| {
+            demands.lock().unwrap().push(demand);
+            false
+        };
+        let mut meter = CallMeter::default();
+        meter.allows = Some(Callback(Arc::new(allows)));
+        let [first, second] = [(); 2].map(|()| limit.start_call());
+        assert!(first.allocate(u64::MAX, &meter).now_or_never().is_some());
+        assert!(asked.lock().unwrap().is_empty(), "nothing to wait for");
+        assert!(second.allocate(u64::MAX, &meter).now_or_never().is_none());
+        assert_eq!(*asked.lock().unwrap(), [Demand::LargeCall]);
+        drop(first);
+        assert!(second.allocate(u64::MAX, &meter).now_or_never().is_some());
     }
 }

@@ -139,17 +139,23 @@ impl LookupBudget {
 
     /// Returns true, or ends the lookup.
     pub(super) fn allows(&self, demand: Demand) -> bool {
-        let exit = match demand {
+        let allowed = match demand {
             Demand::Requests(requests) => self.charge(requests),
-            Demand::LargeCall => {
-                let permit = Arc::clone(&self.limits.large_waits).try_acquire_owned();
-                permit
-                    .map_err(|_| EarlyExit::NoBudget)
-                    .map(|permit| drop(self.large_wait.set(permit)))
-            }
+            Demand::LargeCall => self.wait(),
         };
-        // The lookup may already have ended for a different reason.
-        exit.map_err(|exit| self.exit.set(exit)).is_ok()
+        if let Err(exit) = allowed {
+            // The lookup may already have ended for a different reason.
+            let _ = self.exit.set(exit);
+        }
+        allowed.is_ok()
+    }
+
+    /// Takes the permit of a large lookup that has to wait.
+    fn wait(&self) -> Result<(), EarlyExit> {
+        let permit = Arc::clone(&self.limits.large_waits).try_acquire_owned();
+        // A call asks once.
+        let _ = self.large_wait.set(permit.map_err(|_| EarlyExit::NoBudget)?);
+        Ok(())
     }
 
     /// Charges further requests. A client without budget may send no more: it could have started many lookups at once.

@@ -63,7 +63,7 @@ export class Http {
     // The error of `fetch` would contain the token.
     if (!/^[!-~]*$/.test(options.accessToken ?? "")) throw new HfMetaError("invalidOption", "the token contains invalid characters");
     for (const [name, least] of [["concurrency", 1], ["retries", 0], ["timeout", 1]] as const) {
-      if (!((options[name] ?? least) >= least)) throw new HfMetaError("invalidOption", `\`${name}\` is less than ${least}`);
+      if (!((options[name] ?? least) >= least)) throw new HfMetaError("invalidOption", `\`${name}\` must be at least ${least}`);
     }
   }
 

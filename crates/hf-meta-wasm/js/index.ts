@@ -260,8 +260,8 @@ async function runOn<T>(
   { onProgress, signal }: ReadOptions,
 ): Promise<T> {
   const { source, repo, commit, renamed, hubCount, files, path, weights, plan = "exact", maxHeaderBytes = 25_000_000, memory } = options;
-  const invalid = !["exact", "prefetch"].includes(plan) ? "plan" : !(maxHeaderBytes >= 0 && maxHeaderBytes <= 100_000_000) ? "maxHeaderBytes" : undefined;
-  if (invalid) throw new HfMetaError("invalidOption", `\`${invalid}\` is invalid`);
+  if (!["exact", "prefetch"].includes(plan)) throw new HfMetaError("invalidOption", "`plan` must be `exact` or `prefetch`");
+  if (!(maxHeaderBytes >= 0 && maxHeaderBytes <= 100_000_000)) throw new HfMetaError("invalidOption", "`maxHeaderBytes` must be at most 100,000,000");
   const progress = (done: number, total: number) => onProgress?.({ done, total });
   try {
     return await run(reader, progress, {

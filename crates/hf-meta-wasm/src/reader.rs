@@ -66,6 +66,7 @@ impl Failure {
         self.code().is_ok_and(|found| found.as_string().as_deref() == Some(code))
     }
 
+    /// Returns the message; empty if there is none.
     pub(crate) fn text(&self) -> String {
         self.message().ok().and_then(|message| message.as_string()).unwrap_or_default()
     }

@@ -246,7 +246,7 @@ fn check_targets(
     };
     let parameters = config.list("target_parameters").unwrap_or_default();
     // A parameter without its module, and tied embeddings, may be in any module.
-    let is_tied = config.raw("ensure_weight_tying").is_some_and(|value| value.get() == "true");
+    let is_tied = config.raw("ensure_weight_tying").and_then(read::<bool>).unwrap_or_default();
     if is_tied || parameters.iter().any(|name| !name.contains('.')) {
         return None;
     }

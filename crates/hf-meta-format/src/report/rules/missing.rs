@@ -81,7 +81,7 @@ impl ModelCheck<'_, '_, '_> {
         let entry = &self.layout.entries[entry];
         let is_class = |end| self.classes.iter().any(|class| class.ends_with(end));
         let is_left_out = match entry.path.split('.').next() {
-            // `T5EncoderModel` is the text encoder of many pipelines.
+            // `T5EncoderModel`, the text encoder of many pipelines, and `T5ForTokenClassification`.
             Some("decoder") => is_class("EncoderModel") || is_class("ForTokenClassification"),
             Some("pooler") => !self.classes.is_empty() && !is_class("Model"),
             _ => false,
