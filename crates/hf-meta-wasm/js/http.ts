@@ -88,11 +88,7 @@ export class Http {
     });
   }
 
-  private async send<T>(
-    url: string,
-    headers: Record<string, string>,
-    read: (response: Response) => Promise<T>,
-  ): Promise<T> {
+  private async send<T>(url: string, headers: Record<string, string>, read: (response: Response) => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt++) {
       try {
         return await this.attempt(url, headers, read);
@@ -106,11 +102,7 @@ export class Http {
   }
 
   /** Sends a request once there is room for it. */
-  private async attempt<T>(
-    url: string,
-    headers: Record<string, string>,
-    read: (response: Response) => Promise<T>,
-  ): Promise<T> {
+  private async attempt<T>(url: string, headers: Record<string, string>, read: (response: Response) => Promise<T>): Promise<T> {
     const { accessToken, signal, timeout = 60_000, fetch: send = globalThis.fetch } = this.options;
     if (this.free > 0) this.free--;
     else await new Promise<void>((resolve) => this.waiting.push(resolve));

@@ -54,9 +54,15 @@ export class Checkpoint {
 
   /** Returns the document of `hf-meta --json`, or the one of `--summary` if the headers were not kept. */
   json(): Weights | CountReport {
-    const document = parse<Weights>(this.inspection.json());
-    Object.assign(document.fetch, this.fetched);
-    return document;
+    const report = parse<CountReport>(this.inspection.json());
+    Object.assign(report.fetch, this.fetched);
+    const parts: unknown[] = [];
+    for (let part; (part = this.inspection.part(parts.length)) !== undefined; ) parts.push(parse(part));
+    if (!parts.length) return report;
+    const isSafetensors = report.format === "safetensors";
+    if (isSafetensors && !report.sharded) return { ...report, header: parts[0] } as unknown as Weights;
+    const index = isSafetensors && { index: parts.shift() };
+    return { ...report, ...index, headers: Object.fromEntries(parts as [string, object][]) } as unknown as Weights;
   }
 
   /** Returns the modules, with identical ones in one node. */
@@ -193,9 +199,7 @@ export interface ParseArguments extends Omit<HttpOptions, "accessToken"> {
 }
 
 /** Parses the headers of safetensors weights, with the arguments and the result of huggingface.js. */
-export async function parseSafetensorsMetadata(
-  params: ParseArguments & { computeParametersCount: true },
-): Promise<SafetensorsParseFromRepo<true>>;
+export async function parseSafetensorsMetadata(params: ParseArguments & { computeParametersCount: true }): Promise<SafetensorsParseFromRepo<true>>;
 export async function parseSafetensorsMetadata(params: ParseArguments): Promise<SafetensorsParseFromRepo<false>>;
 export async function parseSafetensorsMetadata(params: ParseArguments): Promise<SafetensorsParseFromRepo> {
   const { repo, credentials, computeParametersCount, ...options } = params;

@@ -23,6 +23,7 @@ mod read;
 mod reader;
 mod verify;
 
+use hf_meta_format::SafetensorsParseFromRepo::{Sharded, Single};
 use hf_meta_format::memory::Memory;
 use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weights};
 use serde::Serialize;
@@ -43,9 +44,21 @@ pub struct Inspection {
 
 #[wasm_bindgen]
 impl Inspection {
-    /// Returns the JSON of `hf-meta --json`, or of `hf-meta --json --summary` if the headers were not kept.
+    /// Returns the JSON of `hf-meta --json --summary`.
     pub fn json(&self) -> String {
-        self.weights.as_ref().map_or_else(|| json(&self.report), json)
+        json(&self.report)
+    }
+
+    /// Returns what the JSON of `hf-meta --json` has in addition, in parts: the index, and one header each. As one text,
+    /// the headers of a large model would take most of the memory of the call.
+    pub fn part(&self, at: usize) -> Option<String> {
+        match self.weights.as_ref()? {
+            Weights::Safetensors(Single(file)) => (at == 0).then(|| json(&file.header)),
+            Weights::Safetensors(Sharded(shards)) if at == 0 => Some(json(&shards.index)),
+            Weights::Safetensors(Sharded(shards)) => shards.headers.get(at - 1).map(json),
+            Weights::Other(files) => files.headers.get(at).map(json),
+            _ => None,
+        }
     }
 
     /// Returns the tree of modules as JSON. It is empty if the headers were not kept.
