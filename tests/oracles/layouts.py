@@ -621,7 +621,7 @@ def add_fixtures(name, data):
 def corrections(name):
     """Returns the paths and values of the corrections of an architecture."""
     lines = [line.split() for line in CORRECTIONS.read_text().splitlines() if line and not line.startswith("# ")]
-    return [(path, value) for pattern, path, value in lines if fnmatch.fnmatchcase(name, pattern)]
+    return [(path, value) for patterns, path, value in lines if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split(","))]
 
 
 def correct(words, name):
@@ -630,6 +630,9 @@ def correct(words, name):
         found = [key for key in words if fnmatch.fnmatchcase(key, path) and not is_rule(key)]
         # A path without stars is added if no sample has it.
         for key in found or [path] * ("*" not in path):
+            if value == "none":
+                words.pop(key)
+                continue
             if not value.startswith("?"):
                 words[key] = value
                 continue

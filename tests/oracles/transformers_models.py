@@ -25,6 +25,7 @@ MLA = {**SMALL, "num_key_value_heads": 4, "num_hidden_layers": 2, "q_lora_rank":
 MAMBA = {"mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1}
 LINEAR = {"head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
 BERT = {**TOWER, "vocab_size": 96, "max_position_embeddings": 64}
+WHISPER = {**SEQ2SEQ, "num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 32}
 
 # The class and the settings of each fixture.
 MODELS = {
@@ -41,6 +42,10 @@ MODELS = {
     "llama-4-maverick": ("Llama4ForCausalLM", {**SMALL, "head_dim": 8, "num_hidden_layers": 2, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 64, "num_local_experts": 4}),
     "mamba2-tied": ("Mamba2ForCausalLM", {"hidden_size": 32, "num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 1, "num_hidden_layers": 2, "vocab_size": 96, "tie_word_embeddings": True}),
     "big-bird": ("BigBirdForQuestionAnswering", BERT),
+    "bart-decoder": ("BartForCausalLM", SEQ2SEQ),
+    "whisper": ("WhisperForConditionalGeneration", WHISPER),
+    "whisper-labels": ("WhisperForAudioClassification", {**WHISPER, "num_labels": 3}),
+    "bert-labels": ("BertForSequenceClassification", {**BERT, "num_labels": 3}),
     "t5-encoder": ("T5ForTokenClassification", {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "vocab_size": 96}),
 }
 

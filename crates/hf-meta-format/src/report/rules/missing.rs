@@ -82,7 +82,11 @@ impl ModelCheck<'_, '_, '_> {
         let is_class = |end| self.classes.iter().any(|class| class.ends_with(end));
         let is_left_out = match entry.path.split('.').next() {
             // `T5EncoderModel`, the text encoder of many pipelines, and `T5ForTokenClassification`.
-            Some("decoder") => is_class("EncoderModel") || is_class("ForTokenClassification"),
+            Some("decoder") => ["EncoderModel", "ForTokenClassification", "ForAudioClassification"]
+                .into_iter()
+                .any(is_class),
+            // `BartForCausalLM` is the decoder alone.
+            Some("encoder") => is_class("ForCausalLM"),
             Some("pooler") => !self.classes.is_empty() && !is_class("Model"),
             _ => false,
         };
