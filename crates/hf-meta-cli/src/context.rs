@@ -151,15 +151,11 @@ impl CommandContext {
             failed += u64::from(found != ExitStatus::Success);
             unreadable += u64::from(found > ExitStatus::CheckFailed);
         }
-        let repos = sources.repos.len();
-        if repos > 1 && failed > 0 {
-            let unread = if [0, failed].contains(&unreadable) {
-                String::new()
-            } else {
-                format!(", {} of them could not be read", thousands(unreadable))
-            };
-            let text =
-                format!("{} of {} failed{unread}", thousands(failed), thousands(repos as u64));
+        let repos = sources.repos.len() as u64;
+        let counts = [(unreadable, "could not be read"), (failed - unreadable, "failed a check")];
+        let counts = counts.iter().filter(|(count, _)| repos > 1 && *count > 0);
+        for (count, outcome) in counts {
+            let text = format!("{} of {} {outcome}", thousands(*count), thousands(repos));
             // A failure to write to stderr must not affect the results.
             self.line.hidden_while(|| writeln!(anstream::stderr(), "{text}")).unwrap_or_default();
         }

@@ -220,6 +220,9 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
         Error::NoWeights { .. } | Error::FileNotFound { .. } if is_repo => {
             "see {page} for its files, and {select} one of them"
         }
+        Error::FileNotFound { .. } if source.is_local() && !source.display.starts_with('.') => {
+            "this is the path of a local file; for a file on the Hub, use REPO --path FILE"
+        }
         Error::ShardNotFound { .. } => {
             "run `hf-meta verify {source}` to list everything that is missing"
         }

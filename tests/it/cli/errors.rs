@@ -165,7 +165,7 @@ fn errors_explain_what_to_do_next() {
         .start()
         .unwrap();
     let endpoint = hub.endpoint();
-    let cases: [(&[&str], &str, String); 6] = [
+    let cases: [(&[&str], &str, String); 7] = [
         (
             &["org/gated"],
             "error: repository `org/gated` is gated",
@@ -177,6 +177,11 @@ fn errors_explain_what_to_do_next() {
             format!("{endpoint}/settings/tokens"),
         ),
         (&["org/none"], "error: repository `org/none` not found", "check the spelling".to_owned()),
+        (
+            &["gpt2/model.safetensors"],
+            "error: `gpt2/model.safetensors` not found",
+            "for a file on the Hub, use REPO --path FILE".to_owned(),
+        ),
         (&["src"], "error: no supported weights in `src`", "use ./src".to_owned()),
         (
             &["a b"],
@@ -212,22 +217,23 @@ fn many_failures_have_one_line_each_and_one_hint() {
         assert!(lines[line].starts_with(&expected), "{stderr}");
     }
     assert!(lines[1].starts_with("  help: check the spelling"), "{stderr}");
-    assert_eq!(lines[4], "3 of 4 failed");
+    assert_eq!(lines[4], "3 of 4 could not be read");
 }
 
 /// Invalid files are read, and then fail.
 #[test]
-fn the_last_line_of_a_list_counts_unreadable_repositories_separately() {
+fn a_list_counts_unreadable_and_invalid_repositories() {
     let invalid = Repo::new("org/invalid").file("model.safetensors", File::from_bytes("{}"));
     let hub = LocalHub::start([support::sharded("org/good"), invalid]).unwrap();
     for command in [&["--format", "csv"][..], &["verify"]] {
-        let last = |repos: &[&str]| {
+        let lines = |repos: &[&str]| {
             let ran = run(&hub, &[command, repos].concat());
-            ran.stderr.lines().last().map(str::to_owned)
+            let lines = ran.stderr.lines().filter(|line| line.contains(" of "));
+            lines.map(str::to_owned).collect::<Vec<_>>()
         };
-        let expected = "2 of 3 failed, 1 of them could not be read";
-        assert_eq!(last(&["org/good", "org/invalid", "org/none"]).as_deref(), Some(expected));
-        assert_eq!(last(&["org/good", "org/invalid"]).as_deref(), Some("1 of 2 failed"));
+        let expected = ["1 of 3 could not be read", "1 of 3 failed a check"];
+        assert_eq!(lines(&["org/good", "org/invalid", "org/none"]), expected);
+        assert_eq!(lines(&["org/good", "org/invalid"]), ["1 of 2 failed a check"]);
     }
 }
 
