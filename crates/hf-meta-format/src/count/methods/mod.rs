@@ -71,22 +71,18 @@ pub(super) static METHODS: &[Method] = &[
     groups::TORCHAO,
     bytes::SDNQ,
     groups::SINQ,
+    ENGINE_OPTIONS,
 ];
 
 /// The values of `quant_method` that select an option of vLLM 0.33 or `SGLang` 0.5.23, and no layout.
-const ENGINE_OPTIONS: [&str; 9] = [
-    "experts_int8",
-    "fp8_per_block",
-    "fp8_per_channel",
-    "fp8_per_tensor",
-    "humming",
-    "int8_per_channel_weight_only",
-    "nvfp4_online",
-    "nvfp4_per_token",
-    "online",
-];
+const ENGINE_OPTIONS: Method = Method {
+    names: "experts_int8 fp8_per_block fp8_per_channel fp8_per_tensor humming \
+        int8_per_channel_weight_only nvfp4_online nvfp4_per_token online",
+    layouts: &[],
+    others: &[],
+};
 
 /// Returns whether a method or an option with this lowercase name exists.
 pub(super) fn is_known(name: &str) -> bool {
-    ENGINE_OPTIONS.contains(&name) || METHODS.iter().any(|method| method.is_named(Some(name)))
+    METHODS.iter().any(|method| method.is_named(Some(name)))
 }

@@ -1,12 +1,12 @@
 //! The names of components: those of all layouts, and the auxiliary tensors that occur next to any of them.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::METHODS;
 use super::layout::{Method, Need, PackedLayout};
 use crate::count::AuxiliaryTensor::{self, ColumnOrder, Rotation, Scale, Shape, State, ZeroPoint};
 use crate::count::module::{AuxiliaryNames, Component, PLAIN, Role, without_star};
+use crate::count::names::components;
 
 /// The tensors that are auxiliary in every quantized model, even in modules without packed weights.
 const ALWAYS_AUXILIARY: AuxiliaryNames = &[
@@ -70,14 +70,24 @@ const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_we
 /// The name of a component, its role, and its kind if it is auxiliary.
 type NamedRole = (&'static str, Role, Option<AuxiliaryTensor>);
 
-/// Returns the names of all components.
+/// Returns the names of all components. Of several roles of a name, the first one holds.
 pub(in crate::count) fn all_names() -> impl Iterator<Item = NamedRole> {
-    let tables =
-        [(ALWAYS_AUXILIARY, Role::AlwaysAuxiliary), (QUANTIZER_STATE, Role::QuantizerState)];
-    let of_all = tables
-        .into_iter()
-        .flat_map(|(table, role)| listed(table).map(move |(name, kind)| (name, role, kind)));
-    METHODS.iter().flat_map(Method::names).chain(of_all)
+    let always = listed(ALWAYS_AUXILIARY).map(|(name, kind)| (name, Role::AlwaysAuxiliary, kind));
+    let state = listed(QUANTIZER_STATE).map(|(name, kind)| (name, Role::QuantizerState, kind));
+    let names = METHODS.iter().flat_map(Method::names);
+    always.chain(state).chain(names.map(|(name, kind)| (name, role(name, kind), kind)))
+}
+
+/// Returns the role of a name that only some methods use.
+fn role(name: &str, kind: Option<AuxiliaryTensor>) -> Role {
+    match kind {
+        None if PLAIN.contains(&name) => Role::PlainWeights,
+        None => Role::PackedWeights,
+        _ if AMBIGUOUS.split_ascii_whitespace().any(|other| other == name) => {
+            Role::AmbiguousAuxiliary
+        }
+        _ => Role::Auxiliary,
+    }
 }
 
 /// Returns all names in a table, with their kinds.
@@ -87,54 +97,32 @@ fn listed(table: AuxiliaryNames) -> impl Iterator<Item = (&'static str, Option<A
 
 impl Method {
     /// Returns the names of all components, with the kinds of those that are auxiliary.
-    fn kinds(&self) -> impl Iterator<Item = (&'static str, Option<AuxiliaryTensor>)> {
+    fn names(&self) -> impl Iterator<Item = (&'static str, Option<AuxiliaryTensor>)> {
         let parts = self.layouts.iter().flat_map(PackedLayout::parts);
         let parts = parts.filter(|part| part.need != Need::Absent);
         let parts = parts.flat_map(|part| part.names.iter().map(|name| (*name, part.kind)));
         parts.chain(listed(self.others))
     }
 
-    /// Returns the names of all components with the roles that they have for this method. Names in the tables for all
-    /// methods are left out.
-    fn names(&self) -> impl Iterator<Item = NamedRole> {
-        let is_own = |(name, _): &(&str, _)| {
-            let mut others = listed(ALWAYS_AUXILIARY).chain(listed(QUANTIZER_STATE));
-            !others.any(|(other, _)| other == *name)
-        };
-        self.kinds().filter(is_own).map(|(name, kind)| {
-            let role = match kind {
-                None if PLAIN.contains(&name) => Role::PlainWeights,
-                None => Role::PackedWeights,
-                _ if AMBIGUOUS.split_ascii_whitespace().any(|other| other == name) => {
-                    Role::AmbiguousAuxiliary
-                }
-                _ => Role::Auxiliary,
-            };
-            (name, role, kind)
-        })
-    }
-
     /// Returns whether a component belongs to this method.
     pub(in crate::count) fn has(&self, component: &Component) -> bool {
-        self.kinds().any(|(name, _)| without_star(name) == component.name)
+        self.names().any(|(name, _)| without_star(name) == component.name)
+    }
+
+    /// Returns whether this method stores weights in a component.
+    fn packs(&self, component: &Component) -> bool {
+        let mut names = self.layouts.iter().flat_map(|layout| layout.weights().names);
+        names.any(|name| without_star(name) == component.name)
     }
 }
 
-/// A map from the name of a component to the methods that store weights in it.
-static METHODS_OF: LazyLock<HashMap<&str, Vec<&Method>>> = LazyLock::new(|| {
-    let mut methods = HashMap::<&str, Vec<&'static Method>>::new();
-    for method in METHODS {
-        for (name, ..) in method.names().filter(|(.., kind)| kind.is_none()) {
-            let found = methods.entry(without_star(name)).or_default();
-            if !found.last().is_some_and(|last| std::ptr::eq(*last, method)) {
-                found.push(method);
-            }
-        }
-    }
-    methods
+/// The methods that store weights in each component.
+static METHODS_OF: LazyLock<Vec<Vec<&Method>>> = LazyLock::new(|| {
+    let of = |component| METHODS.iter().filter(|method| method.packs(component)).collect();
+    components().iter().map(of).collect()
 });
 
 /// Returns the methods whose weights may be in a component.
 pub(in crate::count) fn methods_of(component: &Component) -> &'static [&'static Method] {
-    METHODS_OF.get(component.name).map_or(&[], Vec::as_slice)
+    &METHODS_OF[usize::from(component.index)]
 }
