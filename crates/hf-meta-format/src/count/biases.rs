@@ -4,8 +4,9 @@
 //! parameters of the model, which only its configuration shows. Without it, they are suspected if only packed modules have
 //! a bias, and all of them.
 
+use super::expected_weights::ExpectedWeights;
 use super::names::TensorName;
-use super::{AuxiliaryTensor, CountedAs, TensorGroup};
+use super::{CountedAs, TensorGroup};
 use crate::formats::TensorInfo;
 
 /// The biases of a model. They are part of the total, but in no group yet.
@@ -15,17 +16,7 @@ pub(super) struct Biases {
     /// The number of all biases.
     stored: u64,
     /// The number of all packed modules.
-    pub(super) packed_modules: u64,
-}
-
-/// The bias of a module, according to the configuration and the architecture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ModelBias {
-    Unknown,
-    /// The architecture has it.
-    Present,
-    /// The configuration excludes it.
-    Excluded,
+    packed_modules: u64,
 }
 
 /// The biases whose names have a common pattern.
@@ -37,7 +28,8 @@ struct ModuleBiases {
     group: TensorGroup,
     /// True if they belong to packed modules of a layout whose writers add biases.
     is_packed: bool,
-    model: ModelBias,
+    /// True if the model has them; `None` if it is unknown.
+    are_own: Option<bool>,
 }
 
 impl Biases {
@@ -61,40 +53,33 @@ impl Biases {
         let Some((module, pattern)) = found else {
             return Some(group);
         };
-        let has_room = self.patterns.len() < Self::MAX_PATTERNS;
         let is_like =
             |biases: &&mut ModuleBiases| biases.pattern == pattern && biases.group.is_like(&group);
-        match self.patterns.iter_mut().find(is_like) {
-            Some(biases) => {
-                biases.group.count = biases.group.count.saturating_add(&group.count);
-                if module < &*biases.module {
-                    module.clone_into(&mut biases.module);
-                }
+        if let Some(biases) = self.patterns.iter_mut().find(is_like) {
+            biases.group.count = biases.group.count.saturating_add(&group.count);
+            if module < &*biases.module {
+                module.clone_into(&mut biases.module);
             }
-            None if has_room => {
-                let module = module.to_owned();
-                self.patterns.push(ModuleBiases {
-                    pattern,
-                    module,
-                    group,
-                    is_packed: false,
-                    model: ModelBias::Unknown,
-                });
-            }
-            None => return Some(group),
+        } else if self.patterns.len() < Self::MAX_PATTERNS {
+            let (module, is_packed, are_own) = (module.to_owned(), false, None);
+            self.patterns.push(ModuleBiases { pattern, module, group, is_packed, are_own });
+        } else {
+            return Some(group);
         }
         None
     }
 
-    /// Returns whether a module is the first one with a bias of its pattern.
-    pub(super) fn has(&self, module: &str) -> bool {
-        self.patterns.iter().any(|biases| biases.module == module)
-    }
-
-    /// Records what is known about the bias of a packed module and of those whose names differ only in numbers.
-    pub(super) fn set_packed(&mut self, module: &str, layout: &str, model: ModelBias) {
+    /// Adds a packed module, and what is known about its bias and those of modules whose names differ only in numbers.
+    pub(super) fn add_packed(
+        &mut self,
+        module: &str,
+        layout: &str,
+        expected: Option<&ExpectedWeights<'_>>,
+    ) {
+        self.packed_modules += 1;
         for biases in self.patterns.iter_mut().filter(|biases| biases.module == module) {
-            (biases.is_packed, biases.model) = (Self::LAYOUTS.contains(&layout), model);
+            biases.is_packed = Self::LAYOUTS.contains(&layout);
+            biases.are_own = expected.and_then(|expected| expected.has_bias(module));
         }
     }
 
@@ -108,16 +93,12 @@ impl Biases {
 
     /// Returns the first module whose bias may be the packer's.
     pub(super) fn doubt(&self) -> Option<&str> {
-        let mut unknown = self.patterns.iter().filter(|biases| biases.model == ModelBias::Unknown);
-        unknown.next().filter(|_| self.follow_packing()).map(|biases| &*biases.module)
+        let unknown = self.patterns.iter().find(|biases| biases.are_own.is_none());
+        unknown.filter(|_| self.follow_packing()).map(|biases| &*biases.module)
     }
 
-    /// Returns the groups, with the new class of those that are left out.
-    pub(super) fn finish(self) -> impl Iterator<Item = (TensorGroup, Option<CountedAs>)> {
-        let class = CountedAs::AuxiliaryTensor(AuxiliaryTensor::Bias);
-        self.patterns.into_iter().map(move |biases| {
-            let is_added = biases.model == ModelBias::Excluded;
-            (biases.group, is_added.then_some(class))
-        })
+    /// Returns the groups, with `true` for those that the packer added.
+    pub(super) fn finish(self) -> impl Iterator<Item = (TensorGroup, bool)> {
+        self.patterns.into_iter().map(|biases| (biases.group, biases.are_own == Some(false)))
     }
 }

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 
 use super::Configs;
-use super::biases::ModelBias;
 use super::module::product;
 use crate::base::json_object::{JsonObject, parse};
 use crate::tables::layout::ModelLayout;
@@ -60,19 +59,17 @@ impl<'a> ExpectedWeights<'a> {
         self.find_entry(module).is_some_and(|(entry, _)| self.layout.entries[entry].is_required)
     }
 
-    /// Returns whether a module has a bias, whatever is stored.
-    pub(super) fn bias(&self, module: &str) -> ModelBias {
-        let Some((entry, _)) = self.find_entry(module) else { return ModelBias::Unknown };
+    /// Returns whether a module has a bias, whatever is stored; `None` if it is unknown.
+    pub(super) fn has_bias(&self, module: &str) -> Option<bool> {
+        let (entry, _) = self.find_entry(module)?;
         let entry = &self.layout.entries[entry];
         // The table has no biases of lists, and a module with sides of a nested model may follow the keys of either.
         if entry.is_list || entry.formulas.contains('.') {
-            return ModelBias::Unknown;
+            return None;
         }
-        if entry.has_bias || self.find_entry(&format!("{module}.bias")).is_some() {
-            return ModelBias::Present;
-        }
-        let is_excluded = self.excludes_biases[entry.scope];
-        if is_excluded { ModelBias::Excluded } else { ModelBias::Unknown }
+        let has_bias = entry.has_bias || self.find_entry(&format!("{module}.bias")).is_some();
+        let is_known = has_bias || self.excludes_biases[entry.scope];
+        is_known.then_some(has_bias)
     }
 }
 
@@ -173,7 +170,7 @@ mod tests {
         );
         let configs = Configs::from_config_json(json.as_bytes()).unwrap();
         let expected = ExpectedWeights::new(&configs).unwrap();
-        let excludes = |module| expected.bias(&format!("model.{module}")) == ModelBias::Excluded;
+        let excludes = |module| expected.has_bias(&format!("model.{module}")) == Some(false);
         assert!(excludes("language_model.layers.0.mlp.up_proj"));
         assert!(!excludes("aligner.hidden_layers.0"));
     }
@@ -188,8 +185,7 @@ mod tests {
             let json = format!(r#"{{"model_type":"kimi_k25"{outer},"text_config":{text}}}"#);
             let configs = Configs::from_config_json(json.as_bytes()).unwrap();
             let expected = ExpectedWeights::new(&configs).unwrap();
-            expected.bias("language_model.model.layers.1.mlp.experts.3.up_proj")
-                == ModelBias::Excluded
+            expected.has_bias("language_model.model.layers.1.mlp.experts.3.up_proj") == Some(false)
         };
         assert!(excludes("", OFF));
         assert!(!excludes(OFF, ""));

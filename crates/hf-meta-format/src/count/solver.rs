@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::biases::ModelBias;
 use super::config::{Configs, KnownSides, MetadataShapes, Schemes};
 use super::counted_as::TensorUse;
 use super::doubts::Siblings;
@@ -139,12 +138,8 @@ impl<'a> Solver<'a> {
                 None => self.add_unsolved(module.name, stored)?,
             }
         }
-        self.sums.biases.packed_modules += 1;
-        if self.sums.biases.has(module.name) {
-            let expected = self.expected.as_ref();
-            let bias = expected.map_or(ModelBias::Unknown, |expected| expected.bias(module.name));
-            self.sums.biases.set_packed(module.name, solved.packing.layout, bias);
-        }
+        let (layout, expected) = (solved.packing.layout, self.expected.as_ref());
+        self.sums.biases.add_packed(module.name, layout, expected);
         if self.known.expected.is_some_and(|expected| expected != solved.parameters) {
             self.sums.add_unresolved(module.name, UnresolvedReason::ContradictsConfig, 0);
         } else if solved.is_padded {

@@ -12,8 +12,9 @@ use super::module::{Module, container_bits};
 use super::names::{TensorName, module_of};
 use super::position::Embedding;
 use super::{
-    Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind,
-    ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules, UnresolvedReason,
+    AuxiliaryTensor, Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount,
+    ModuleKind, ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules,
+    UnresolvedReason,
 };
 use crate::base::sort::sort_by;
 use crate::formats::{TensorInfo, clip};
@@ -134,13 +135,10 @@ impl CountSums {
 
     /// Adds a solved module to the sums of its kind, unless there are too many kinds.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
-        let components =
-            || module.tensors.iter().map(|(found, tensor)| (found.name, &tensor.dtype));
         let is_kind = |kind: &ModuleKind| {
-            let mut known = kind.components.iter().zip(components());
-            kind.packing == solved.packing
-                && kind.components.len() == module.tensors.len()
-                && known.all(|((name, dtype), found)| (*name, dtype) == found)
+            let known = kind.components.iter().map(|(name, dtype)| (*name, dtype));
+            let stored = module.tensors.iter().map(|(part, tensor)| (part.name, &tensor.dtype));
+            kind.packing == solved.packing && known.eq(stored)
         };
         let index = self.kinds.iter().position(is_kind).unwrap_or(self.kinds.len());
         if index == CountBreakdown::MAX_MODULE_KINDS {
@@ -148,8 +146,9 @@ impl CountSums {
         }
         if index == self.kinds.len() {
             let Solved { packing, evidence, .. } = *solved;
-            let components = components().map(|(name, dtype)| (name, dtype.clone())).collect();
-            let (modules, elements, parameters) = (0, 0, 0);
+            let components = module.tensors.iter();
+            let components = components.map(|(part, tensor)| (part.name, tensor.dtype.clone()));
+            let (components, modules, elements, parameters) = (components.collect(), 0, 0, 0);
             let kind = ModuleKind { packing, evidence, components, modules, elements, parameters };
             self.kinds.push(kind);
         }
@@ -247,8 +246,9 @@ impl CountSums {
             self.add_unresolved(&module, UnresolvedReason::UnknownBias, 0);
         }
         let table = self.add_embeddings();
-        for (mut biases, class) in std::mem::take(&mut self.biases).finish() {
-            if let Some(class) = class {
+        for (mut biases, is_added) in std::mem::take(&mut self.biases).finish() {
+            if is_added {
+                let class = CountedAs::AuxiliaryTensor(AuxiliaryTensor::Bias);
                 leave_out(&mut biases, class, &mut self.total);
             }
             self.groups.push(biases);
