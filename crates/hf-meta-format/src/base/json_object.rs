@@ -20,8 +20,8 @@ struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 impl<'a> JsonObject<'a> {
     /// Returns the value of a key. Of duplicate keys, the last one counts.
     pub(crate) fn raw(&self, key: &str) -> Option<&'a RawValue> {
-        let found = self.0.iter().rev().find(|(JsonKey(found), _)| found == key);
-        found.map(|(_, value)| *value)
+        let mut entries = self.0.iter().rev();
+        entries.find_map(|(JsonKey(found), value)| (found == key).then_some(*value))
     }
 
     /// Returns the value of a key if it is a `T`.
@@ -106,31 +106,28 @@ pub(crate) fn standard_json(json: &[u8]) -> Cow<'_, [u8]> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(JsonObjectVisitor).map(JsonObject)
+        deserializer.deserialize_map(Self::default())
     }
 }
 
 /// The maximum number of entries of an object: twice the number of modules that a configuration may name.
 const MAX_ENTRIES: usize = 100_000;
 
-struct JsonObjectVisitor;
-
-impl<'de> Visitor<'de> for JsonObjectVisitor {
-    type Value = Vec<(JsonKey<'de>, &'de RawValue)>;
+impl<'de: 'a, 'a> Visitor<'de> for JsonObject<'a> {
+    type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::new();
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
         while let Some(entry) = map.next_entry()? {
-            if entries.len() == MAX_ENTRIES {
+            if self.len() == MAX_ENTRIES {
                 return Err(serde::de::Error::custom("an object has too many entries"));
             }
-            entries.push(entry);
+            self.0.push(entry);
         }
-        Ok(entries)
+        Ok(self)
     }
 }
 

@@ -8,8 +8,8 @@ use super::json_object::{JsonObject, read};
 ///
 /// Every reader uses these objects, so each byte of a file is scanned at most [`MAX_DEPTH`](Self::MAX_DEPTH) times.
 pub(crate) struct ModelConfig<'a> {
-    /// The outermost model, then the models nested in it, then the models nested in those.
-    models: Vec<NestedModel<'a>>,
+    /// The outermost model, then the models nested in it, then the models nested in those. A model follows its outer model.
+    pub(crate) models: Vec<NestedModel<'a>>,
 }
 
 /// The configuration of one model.
@@ -71,11 +71,6 @@ impl<'a> ModelConfig<'a> {
         &self.models[0].object
     }
 
-    /// Returns all models. A model follows its outer model.
-    pub(crate) fn models(&self) -> &[NestedModel<'a>] {
-        &self.models
-    }
-
     /// Returns the outermost model, the language model in it, and the language model in that one.
     pub(crate) fn text_models(&self) -> impl Iterator<Item = &NestedModel<'a>> {
         let inner = |outer: &usize| {
@@ -122,10 +117,8 @@ impl<'a> NestedModel<'a> {
 
     /// Returns the prefix that name segments of this model have; `None` if it is not certain.
     pub(crate) fn name_prefix(&self) -> Option<&str> {
-        if self.is_expert_section() || WITHOUT_PREFIX.contains(&&*self.key) {
-            return None;
-        }
-        self.key.strip_suffix("_config")
+        let is_certain = !self.is_expert_section() && !WITHOUT_PREFIX.contains(&&*self.key);
+        self.key.strip_suffix("_config").filter(|_| is_certain)
     }
 
     /// Returns the entries that may be nested models.
@@ -196,14 +189,14 @@ mod tests {
     #[test]
     fn the_number_of_models_and_entries_is_limited() {
         let nested = r#"{"text_config":"#.repeat(1_000) + "{}" + &"}".repeat(1_000);
-        assert_eq!(config(&nested).models().len(), ModelConfig::MAX_DEPTH);
+        assert_eq!(config(&nested).models.len(), ModelConfig::MAX_DEPTH);
         let object = |value: &str, entries: usize| {
             let entries = (0..entries).map(|at| format!(r#""m{at}_config":{value}"#));
             format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
         };
         let many = object("{}", 1_000);
-        assert_eq!(config(&many).models().len(), ModelConfig::MAX_MODELS);
+        assert_eq!(config(&many).models.len(), ModelConfig::MAX_MODELS);
         let large = object(&object("1", 40_000), 4);
-        assert_eq!(config(&large).models().len(), 3);
+        assert_eq!(config(&large).models.len(), 3);
     }
 }

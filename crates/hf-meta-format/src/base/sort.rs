@@ -2,7 +2,6 @@
 //! an ordered map 5 kB, which made the npm package too large. Lists with an item per tensor are sorted as slices.
 
 use std::cmp::Ordering;
-use std::mem;
 
 /// An iterator over the items of an ordered map or set.
 pub(crate) trait Ordered: Iterator + Sized {
@@ -28,11 +27,8 @@ pub(crate) fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) 
     arrange(order, &mut |one, other| items.swap(one, other));
 }
 
-/// Returns the indexes of items in the order of the items; none if the items are sorted.
+/// Returns the indexes of items in the order of the items.
 fn order(length: usize, compare: &mut dyn FnMut(u32, u32) -> Ordering) -> Vec<u32> {
-    if (1..).take(length.saturating_sub(1)).all(|index| compare(index - 1, index).is_le()) {
-        return Vec::new();
-    }
     let mut order: Vec<u32> = (0..).take(length).collect();
     sort_indexes(&mut order, compare);
     order
@@ -46,15 +42,13 @@ pub(crate) fn sort_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
 /// Moves items into an order, by swapping two at a time.
 fn arrange(mut order: Vec<u32>, swap: &mut dyn FnMut(usize, usize)) {
     for start in (0..).take(order.len()) {
-        let mut at = start;
-        loop {
-            let next = mem::replace(&mut order[at as usize], at);
-            if next == start {
-                break;
-            }
-            swap(at as usize, next as usize);
-            at = next;
+        let mut at = order[start as usize];
+        // An earlier swap moved the item.
+        while at < start {
+            at = order[at as usize];
         }
+        order[start as usize] = at;
+        swap(start as usize, at as usize);
     }
 }
 

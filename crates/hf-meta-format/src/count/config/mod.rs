@@ -8,7 +8,7 @@ mod sides;
 use serde::Deserialize;
 
 use super::experts::ExpertConfigs;
-use crate::base::json_object::{self, JsonObject, object, standard_json};
+use crate::base::json_object::{self, JsonObject, standard_json};
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::formats::{ModelDescription, clip};
 
@@ -73,7 +73,7 @@ impl Configs {
         let model = config.outermost();
         let quantization = find_quantization(config.quantization_sections())?;
         let mut dimensions = Dimensions::default();
-        for nested in config.models() {
+        for nested in &config.models {
             dimensions.add_model(&nested.object);
         }
         // ChatGLM states the bits next to the dimensions. 0 means unquantized.
@@ -90,18 +90,15 @@ impl Configs {
 
     /// Returns the configuration described in a file's header.
     pub(super) fn from_model(model: &ModelDescription) -> Self {
-        let drafts = model.draft_layers.unwrap_or_default();
-        let numbers = [
-            ("num_experts", model.experts),
-            ("num_experts_per_tok", model.experts_per_token),
-            ("num_hidden_layers", model.layers.map(|layers| layers.saturating_sub(drafts))),
-            ("num_nextn_predict_layers", Some(drafts)),
-        ];
-        let texts =
-            numbers.into_iter().filter_map(|(key, number)| Some((key, number?.to_string())));
-        let texts: Vec<_> = texts.collect();
-        let config = object(texts.iter().map(|(key, text)| (*key, &**text)));
-        Self::from_config_json(&config).unwrap_or_default()
+        let numbers = [model.experts, model.experts_per_token, model.layers, model.draft_layers];
+        // A number that is 0 counts as missing.
+        let [experts, top_k, layers, drafts] = numbers.map(Option::unwrap_or_default);
+        let layers = layers.saturating_sub(drafts);
+        let config = format!(
+            r#"{{"num_experts":{experts},"num_experts_per_tok":{top_k},"num_hidden_layers":{layers},
+                "num_nextn_predict_layers":{drafts}}}"#
+        );
+        Self::from_config_json(config.as_bytes()).unwrap_or_default()
     }
 
     /// Parses the file named by [`Counter::other_config_file`](super::Counter::other_config_file), or

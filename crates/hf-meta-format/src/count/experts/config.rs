@@ -45,7 +45,7 @@ impl ExpertConfigs {
     /// Reads the numbers of experts of all models. Nested models inherit values that they do not set themselves.
     pub(crate) fn from_config(config: &ModelConfig<'_>) -> Self {
         let mut configs = Self::default();
-        for model in config.models() {
+        for model in &config.models {
             let outer = model.outer.and_then(|outer| configs.models.get(outer));
             let found = ExpertConfig::new(model, outer.unwrap_or(&ExpertConfig::default()));
             configs.models.push(found);
@@ -80,10 +80,8 @@ impl ExpertConfig {
         let mut top_k = PerLayer::all(model, keys_of("top_k").chain(generic));
         let model_type = model.get::<String>("model_type");
         let fixed = FIXED_TOP_K.iter().find(|(name, _)| Some(*name) == model_type.as_deref());
-        if top_k.is_empty()
-            && let Some((_, fixed)) = fixed
-        {
-            top_k.push(PerLayer(vec![*fixed]));
+        if top_k.is_empty() {
+            top_k.extend(fixed.map(|(_, fixed)| PerLayer(vec![*fixed])));
         }
         let mut experts = PerLayer::all(model, keys_of("experts"));
         if experts.is_empty() {

@@ -108,7 +108,7 @@ fn compare(
 fn check_heads(config: &ModelConfig<'_>, found: &mut Mismatches) {
     const KEYS: [&str; 3] = ["num_attention_heads", "n_head", "num_heads"];
 
-    for model in config.models() {
+    for model in &config.models {
         for key in KEYS.iter().filter(|key| model.object.number(key) == Some(0)) {
             found.add(MismatchKind::InvalidConfigValue, key, key, "a positive number", 0);
         }
