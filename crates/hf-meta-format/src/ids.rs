@@ -106,21 +106,23 @@ impl RepoId {
 /// Returns the rule that a part of a repository name breaks; `None` if it is valid.
 fn invalid_part(part: &str) -> Option<&'static str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if part.is_empty() {
-        Some("a part is empty")
-    } else if part.contains('/') {
-        Some("it has more than two parts")
-    } else if part.len() > 96 {
-        Some("a part is longer than 96 characters")
-    } else if !part.chars().all(allowed) {
-        Some("only letters, digits, `-`, `_` and `.` are allowed")
-    } else if part.contains("--") || part.contains("..") {
-        Some("`--` and `..` are not allowed")
-    } else if part.starts_with(['-', '.']) || part.ends_with(['-', '.']) {
-        Some("no part may start or end with `-` or `.`")
-    } else {
-        None
-    }
+    let ends = ['-', '.'];
+    first_broken(&[
+        (part.is_empty(), "a part is empty"),
+        (part.contains('/'), "it has more than two parts"),
+        (part.len() > 96, "a part is longer than 96 characters"),
+        (!part.chars().all(allowed), "only letters, digits, `-`, `_` and `.` are allowed"),
+        (part.contains("--") || part.contains(".."), "`--` and `..` are not allowed"),
+        (
+            part.starts_with(ends) || part.ends_with(ends),
+            "no part may start or end with `-` or `.`",
+        ),
+    ])
+}
+
+/// Returns the first rule that is broken.
+fn first_broken(rules: &[(bool, &'static str)]) -> Option<&'static str> {
+    rules.iter().find(|(is_broken, _)| *is_broken).map(|(_, rule)| *rule)
 }
 
 /// A branch, a tag, a ref such as `refs/pr/1`, or a commit. Defaults to `main`.
@@ -137,17 +139,14 @@ impl Revision {
     }
 
     fn check(text: &str) -> Result<Self, &'static str> {
-        if text.is_empty() {
-            Err("it is empty")
-        } else if text.len() > Self::MAX_BYTES {
-            Err("it is longer than 255 bytes")
-        } else if text.contains(char::is_control) {
-            Err("it contains a control character")
-        } else if text.split('/').any(|segment| matches!(segment, "." | "..")) {
-            Err("it contains a relative path")
-        } else {
-            Ok(Self(text.into()))
-        }
+        let is_relative = |segment| matches!(segment, "." | "..");
+        let invalid = first_broken(&[
+            (text.is_empty(), "it is empty"),
+            (text.len() > Self::MAX_BYTES, "it is longer than 255 bytes"),
+            (text.contains(char::is_control), "it contains a control character"),
+            (text.split('/').any(is_relative), "it contains a relative path"),
+        ]);
+        invalid.map_or_else(|| Ok(Self(text.into())), Err)
     }
 }
 
