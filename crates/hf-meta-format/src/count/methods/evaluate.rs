@@ -85,10 +85,8 @@ impl Recipe {
         let stated = |key: &str| self.numbers.get(key).copied().or_else(|| scheme.number(key));
         let sizes = layout.fixed_sizes().map(|sizes| sizes.iter().copied().map(Some).collect());
         let sizes = sizes.unwrap_or_else(|| vec![scheme.group_size]);
-        let attempts = sizes.into_iter().flat_map(|group| {
-            let attempt = Attempt { parts, bits, group, is_transposed: false, stated: &stated };
-            layout.orders().iter().map(move |&is_transposed| Attempt { is_transposed, ..attempt })
-        });
+        let attempts =
+            sizes.into_iter().map(|group| Attempt { parts, bits, group, stated: &stated });
         attempts.map(|attempt| attempt.compare(self)).collect()
     }
 
@@ -171,11 +169,7 @@ impl Attempt<'_> {
         (component, tensor): &ComponentTensor,
         ranges: &Ranges,
     ) -> Option<Difference> {
-        let (units, shape) = (self.units(tensor), part.shape.alternatives().first()?);
-        let mut terms = shape.terms().to_vec();
-        if self.is_transposed {
-            terms.reverse();
-        }
+        let (units, terms) = (self.units(tensor), part.shape.alternatives().first()?.terms());
         let start = tensor.shape.len().saturating_sub(terms.len());
         let stored = tensor.shape[start..].iter().copied().map(Some).chain(std::iter::repeat(None));
         let expected = terms.iter().zip(stored).map(|(term, stored)| {

@@ -10,12 +10,14 @@ use super::prelude::*;
 pub(super) const SCALED_BYTES: Method = Method {
     names: "bfl deepseek_v4_fp8 fp8 minimax_m3_nvfp4 modelopt modelopt_fp4 modelopt_mixed mxfp4 mxfp_w4a8 nvfp4 petit_nvfp4 quark quark_mxfp4",
     layouts: &[
-        scaled_bytes("nvfp4", FLOAT_8, &[4], &[16])
-            .recipes("compressed-tensors:nvfp4-pack-quantized modelopt:nvfp4"),
-        scaled_bytes("fp4", FLOAT_8, &[4], &[32]).recipes(NONE),
-        scaled_bytes("mxfp4", EXPONENT_OR_BYTE, &[4], &[32])
-            .recipes("compressed-tensors:mxfp4-pack-quantized modelopt:mxfp4"),
-        scaled_bytes("mxfp6", EXPONENT_OR_BYTE, &[6], &[32]).recipes(NONE),
+        scaled_bytes("nvfp4", FLOAT_8, &[4], &[16], IN_ROWS).recipes(NVFP4_RECIPES),
+        scaled_bytes("nvfp4", FLOAT_8, &[4], &[16], IN_COLUMNS).recipes(NVFP4_RECIPES),
+        scaled_bytes("fp4", FLOAT_8, &[4], &[32], IN_ROWS).recipes(NONE),
+        scaled_bytes("fp4", FLOAT_8, &[4], &[32], IN_COLUMNS).recipes(NONE),
+        scaled_bytes("mxfp4", EXPONENT_OR_BYTE, &[4], &[32], IN_ROWS).recipes(MXFP4_RECIPES),
+        scaled_bytes("mxfp4", EXPONENT_OR_BYTE, &[4], &[32], IN_COLUMNS).recipes(MXFP4_RECIPES),
+        scaled_bytes("mxfp6", EXPONENT_OR_BYTE, &[6], &[32], IN_ROWS).recipes(NONE),
+        scaled_bytes("mxfp6", EXPONENT_OR_BYTE, &[6], &[32], IN_COLUMNS).recipes(NONE),
         layout("fp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
             .with(scale(&["weight_scale"], Sides(&[OUTPUTS, GROUPS])).dtypes(EXPONENT))
             .with(absent(&["comfy_quant"]))
@@ -31,19 +33,26 @@ pub(super) const SCALED_BYTES: Method = Method {
 
 const NVFP4: &str = "compressed-tensors:nvfp4-pack-quantized";
 const MODELOPT_NVFP4: &str = "modelopt:nvfp4";
+const NVFP4_RECIPES: &str = "compressed-tensors:nvfp4-pack-quantized modelopt:nvfp4";
+const MXFP4_RECIPES: &str = "compressed-tensors:mxfp4-pack-quantized modelopt:mxfp4";
+
+/// The shapes of the weights and of the scales. Stacks of experts may store all matrices transposed.
+const IN_ROWS: [PartShape; 2] = [ROWS, Sides(&[OUTPUTS, GROUPS])];
+const IN_COLUMNS: [PartShape; 2] = [Sides(&[Packed(Inputs), OUTPUTS]), Sides(&[GROUPS, OUTPUTS])];
 
 const fn scaled_bytes(
     name: &'static str,
     scales: Dtypes,
     bits: BitChoices,
     group: &'static [u64],
+    [weights, scale_shape]: [PartShape; 2],
 ) -> PackedLayout {
     const BYTES: Names = &["weight_packed", "*_weight_packed", "*_packed", "weight", ""];
     const SCALES: Names =
         &["weight_scale", "weight_scale_inv", "scale", "*_weight_scale", "*_scale", "*_scale_inv"];
 
-    layout(name, bits, BYTES, BYTE, ROWS)
-        .with(scale(SCALES, Sides(&[OUTPUTS, GROUPS])).dtypes(scales))
+    layout(name, bits, BYTES, BYTE, weights)
+        .with(scale(SCALES, scale_shape).dtypes(scales))
         .with(scale(&["weight_global_scale"], Elements(Constant(1))).optional().stored(By(NVFP4)))
         .with(
             scale(&["weight_scale_2", "*_weight_scale_2"], UNCHECKED)
@@ -51,7 +60,7 @@ const fn scaled_bytes(
                 .stored(By(MODELOPT_NVFP4)),
         )
         .in_whole_groups(Inputs, group)
-        .flags(&[MayBeTransposed, Shared])
+        .flags(&[Shared])
 }
 
 /// MXFP4 of gpt-oss. Files by `OpenAI` use the segments `blocks` and `scales`. Source: `gpt_oss/torch/weights.py`,

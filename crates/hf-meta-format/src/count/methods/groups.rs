@@ -8,10 +8,10 @@ use super::prelude::*;
 pub(super) const HQQ: Method = Method {
     names: "hqq",
     layouts: &[
-        hqq_rows(&[3], WORD_OR_FLOAT, None),
-        hqq_columns(&[3], WORD_OR_FLOAT, None),
-        hqq_rows(&[1, 2, 4, 8], BYTE_OR_FLOAT, Some(8)),
-        hqq_columns(&[1, 2, 4, 8], BYTE_OR_FLOAT, Some(8)),
+        hqq(&[3], WORD_OR_FLOAT, HQQ_ROWS).recipes("hqq:axis_1"),
+        hqq(&[3], WORD_OR_FLOAT, HQQ_COLUMNS).recipes("hqq:axis_0"),
+        hqq(&[1, 2, 4, 8], BYTE_OR_FLOAT, HQQ_ROWS).word(Some(8)).recipes("hqq:axis_1"),
+        hqq(&[1, 2, 4, 8], BYTE_OR_FLOAT, HQQ_COLUMNS).word(Some(8)).recipes("hqq:axis_0"),
     ],
     others: &[
         (Shape, &["shape"]),
@@ -24,20 +24,14 @@ pub(super) const HQQ: Method = Method {
 const WORD_OR_FLOAT: Dtypes = |dtype| WORD(dtype) || *dtype == Dtype::F32;
 const BYTE_OR_FLOAT: Dtypes = |dtype| BYTE(dtype) || FLOAT(dtype);
 
-const fn hqq_rows(bits: BitChoices, dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
-    const GROUP: PartShape = Sides(&[GROUPS, Constant(1)]);
-    const WEIGHTS: PartShape = Sides(&[Whole(Groups), Viewed(Members)]);
-    hqq(&layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_1")
-}
+/// The shapes of the weights and of the scales.
+const HQQ_ROWS: [PartShape; 2] =
+    [Sides(&[Whole(Groups), Viewed(Members)]), Sides(&[GROUPS, Constant(1)])];
+const HQQ_COLUMNS: [PartShape; 2] =
+    [Sides(&[Whole(Members), Viewed(Groups)]), Sides(&[Constant(1), GROUPS])];
 
-const fn hqq_columns(bits: BitChoices, dtypes: Dtypes, word: Option<u64>) -> PackedLayout {
-    const GROUP: PartShape = Sides(&[Constant(1), GROUPS]);
-    const WEIGHTS: PartShape = Sides(&[Whole(Members), Viewed(Groups)]);
-    hqq(&layout("hqq", bits, &["W_q"], dtypes, WEIGHTS), GROUP).word(word).recipes("hqq:axis_0")
-}
-
-const fn hqq(weights: &PackedLayout, group: PartShape) -> PackedLayout {
-    weights
+const fn hqq(bits: BitChoices, dtypes: Dtypes, [weights, group]: [PartShape; 2]) -> PackedLayout {
+    layout("hqq", bits, &["W_q"], dtypes, weights)
         .with(scale(&["scale"], group))
         .with(zeros(&["zero"], group).need(Written))
         .size(&[Groups, Members])

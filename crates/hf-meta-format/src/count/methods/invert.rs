@@ -40,7 +40,6 @@ pub(super) struct Attempt<'a> {
     pub(super) parts: &'a StoredParts<'a>,
     pub(super) bits: u64,
     pub(super) group: Option<u64>,
-    pub(super) is_transposed: bool,
     /// The numbers that the recipe states, by their keys.
     pub(super) stated: &'a dyn Fn(&str) -> Option<u64>,
 }
@@ -90,10 +89,7 @@ impl Attempt<'_> {
         (component, tensor): &ComponentTensor,
     ) -> Option<()> {
         let (units, terms) = (self.units(tensor), shape.terms());
-        let (mut dimensions, found) = shape.dimensions(tensor)?;
-        if self.is_transposed && matches!(shape, PartShape::Sides(_)) {
-            dimensions[..terms.len()].reverse();
-        }
+        let (dimensions, found) = shape.dimensions(tensor)?;
         let stack = if is_weights { found.unwrap_or(1) } else { ranges.stack };
         // All matrices may share a vector.
         if !found.is_none_or(|found| found == stack || found == 1 && terms.len() == 1) {

@@ -58,8 +58,6 @@ pub(super) enum Flag {
     NeedsMethod,
     /// Other layouts have the same shapes, so that only the recipe can state the bits.
     NeedsRecipe,
-    /// Stacks of experts may store all matrices transposed.
-    MayBeTransposed,
     /// Experts are never stacked in one tensor.
     NeverStacked,
     /// Other methods have parts of the same names, so that shapes that do not fit prove nothing.
@@ -329,11 +327,6 @@ impl PackedLayout {
     /// Returns the group sizes of the format.
     pub(super) fn sizes(&self) -> &'static [u64] {
         self.groups.map_or(&[], |grouping| grouping.sizes)
-    }
-
-    /// Returns whether the stored matrices may be transposed, in the order of the attempts.
-    pub(super) fn orders(&self) -> &'static [bool] {
-        if self.has(Flag::MayBeTransposed) { &[false, true] } else { &[false] }
     }
 
     /// Returns whether the recipe may state a side under a key.

@@ -31,15 +31,12 @@ impl StoredParts<'_> {
         let is_certain = !layout.has(Flag::Shared)
             && (layout.has(Flag::NeedsMethod) || !self.weights.0.is_plain());
         for (part, stored) in self.all() {
+            let missing = Some(MissingComponents).filter(|_| is_certain);
+            let may_be = |dtype| part.need != Need::Absent && (part.dtypes)(dtype);
             match (stored, part.need) {
                 (None, Need::Distinctive) => return Err(None),
-                (None, Need::Required) => {
-                    return Err(Some(MissingComponents).filter(|_| is_certain));
-                }
-                (Some(_), Need::Absent) => return Err(layout.conflict()),
-                (Some((_, tensor)), _) if !(part.dtypes)(&tensor.dtype) => {
-                    return Err(layout.conflict());
-                }
+                (None, Need::Required) => return Err(missing),
+                (Some((_, tensor)), _) if !may_be(&tensor.dtype) => return Err(layout.conflict()),
                 _ => {}
             }
         }
@@ -106,9 +103,7 @@ impl Attempt<'_> {
         problem: &Problem<'_>,
     ) -> Result<Candidate, UnresolvedReason> {
         let (layout, known) = (self.parts.layout, problem.known);
-        let mut orders = layout.orders().iter();
-        let inverted = orders.find_map(|&is_transposed| Self { is_transposed, ..*self }.invert());
-        let ranges = inverted.ok_or(ConflictingComponents)?;
+        let ranges = self.invert().ok_or(ConflictingComponents)?;
         let (mut lengths, mut certainty) = ([1; Side::COUNT], Certainty::Known);
         for &side in layout.size {
             let (length, found) = self.settle(side, &ranges, known).ok_or(ConflictingComponents)?;
@@ -316,7 +311,7 @@ fn solve_layout(
     let mut failed = layout.conflict();
     let mut attempt = |bits, group: Option<u64>, scheme: &Scheme| {
         let (group, stated) = (group.or(only(layout.sizes())), |key: &str| scheme.number(key));
-        let attempt = Attempt { parts, bits, group, is_transposed: false, stated: &stated };
+        let attempt = Attempt { parts, bits, group, stated: &stated };
         let solved = attempt.solve(method, problem);
         failed = solved.err().filter(|reason| *reason != ConflictingComponents).or(failed);
         solved.ok()
