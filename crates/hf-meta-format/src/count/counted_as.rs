@@ -263,25 +263,24 @@ impl BufferName {
             names.contains(&last) && (above.is_empty() || *above == parent)
         };
         let named = || Buffer::NAMES.iter().find(is_named).map(|(kind, ..)| *kind);
-        let known = Buffer::training_state(name).or_else(named);
-        let (kind, has_shape): (_, fn(&[u64]) -> bool) = match (known, last) {
-            (Some(kind), _) => (kind, |_| true),
+        if let Some(kind) = Buffer::training_state(name).or_else(named) {
+            return Some(Self { kind, has_shape: |_| true });
+        }
+        let (kind, has_shape): (_, fn(&[u64]) -> bool) = match last {
             // A mask over positions. The bias of a layer has one dimension.
-            (None, "bias") if parent.starts_with("att") => (
+            "bias" if parent.starts_with("att") => (
                 Buffer::AttentionMask,
                 |shape| matches!(shape, [1, 1, rows, columns] if rows == columns),
             ),
             // The rows of embeddings that tokens share, in `model2vec`.
-            (None, "mapping") if module.is_empty() => (Buffer::Ids, |shape| shape.len() == 1),
+            "mapping" if module.is_empty() => (Buffer::Ids, |shape| shape.len() == 1),
             // Learned embeddings have a row per position, or a third dimension.
-            (None, "positional_embedding") => {
-                (Buffer::FixedPositions, |shape| matches!(shape, [2, _]))
-            }
+            "positional_embedding" => (Buffer::FixedPositions, |shape| matches!(shape, [2, _])),
             // VideoPrism. Other models learn embeddings with this name.
-            (None, "position_embedding") if module.ends_with("text_model.embeddings") => {
+            "position_embedding" if module.ends_with("text_model.embeddings") => {
                 (Buffer::FixedPositions, |shape| shape.len() == 2)
             }
-            (None, "freqs") if module.contains("timestep_embeddings") => {
+            "freqs" if module.contains("timestep_embeddings") => {
                 (Buffer::RotaryFrequencies, |_| true)
             }
             _ => return None,

@@ -29,9 +29,11 @@ const KNOWN_PARTS: [&str; 8] = [
     "act_fn",        // convolutions of Wan
 ];
 
-/// Returns whether a part has the name of an adapter, which may be stored next to the weights that it adapts.
-fn is_adapter_part(part: &str) -> bool {
-    part.strip_prefix("lora").is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+/// Returns whether unquantized models store a part next to weights. An adapter may be stored next to the weights that it
+/// adapts.
+fn is_known_part(part: &str) -> bool {
+    let is_adapter = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    KNOWN_PARTS.contains(&part) || part.strip_prefix("lora").is_some_and(is_adapter)
 }
 
 /// The kinds of paths: a module with a weight matrix, and the parent of another tensor.
@@ -71,7 +73,7 @@ impl Siblings {
                 return;
             }
             path = parent;
-            if KNOWN_PARTS.contains(&part) || is_adapter_part(part) {
+            if is_known_part(part) {
                 continue;
             }
             if let Some(recent) = self.recent.get_mut(recent) {
@@ -120,8 +122,8 @@ impl Siblings {
 
     /// Adds a tensor that is counted, although quantizers use the name for auxiliary tensors.
     pub(super) fn add_counted_part(&mut self, module: &str, component: &Component) {
-        let is_known = KNOWN_PARTS.contains(&component.name) || is_adapter_part(component.name);
-        if !is_known && self.paths.get(&hash(module)) == Some(&MATRIX) {
+        let is_matrix = || self.paths.get(&hash(module)) == Some(&MATRIX);
+        if !is_known_part(component.name) && is_matrix() {
             self.insert(module, PARENT);
         }
     }

@@ -110,13 +110,17 @@ pub(crate) fn parts(name: &str) -> Vec<&str> {
 
 /// Parses a part that is a number, without sign and leading zeros.
 pub(crate) fn number(part: &str) -> Option<u64> {
-    let is_plain = part == "0" || !part.starts_with('0');
-    let found = leading_number(part.as_bytes()).filter(|(_, length)| *length == part.len());
-    found.filter(|_| is_plain).map(|(value, _)| value)
+    digits(part).filter(|_| part == "0" || !part.starts_with('0'))
+}
+
+/// Parses a text that consists of digits.
+pub(super) fn digits(text: &str) -> Option<u64> {
+    let (value, length) = leading_number(text.as_bytes())?;
+    (length == text.len()).then_some(value)
 }
 
 /// Returns the number that is the first segment of a name, and its length.
-pub(super) fn leading_number(name: &[u8]) -> Option<(u64, usize)> {
+fn leading_number(name: &[u8]) -> Option<(u64, usize)> {
     let (mut value, mut length) = (0_u64, 0);
     for byte in name {
         match byte {

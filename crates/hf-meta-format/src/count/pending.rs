@@ -74,13 +74,6 @@ impl PendingTensors {
         self.starts.is_empty()
     }
 
-    /// Returns the memory use of the list in bytes.
-    #[cfg(test)]
-    pub(super) fn byte_length(&self) -> usize {
-        let names = self.runs.indices().map(|run| self.runs.get(run as usize).len());
-        names.sum::<usize>() + self.entries.byte_length() + self.starts.len() * 8
-    }
-
     /// Visits each module with its tensors, which may be anywhere in the list. Modules are sorted by name.
     pub(super) fn for_each_module<E>(
         &self,
@@ -199,7 +192,9 @@ mod tests {
                 }
             }
         }
-        let length = pending.byte_length();
+        let names = pending.runs.indices().map(|run| pending.runs.get(run as usize).len());
+        let length =
+            names.sum::<usize>() + pending.entries.byte_length() + pending.starts.len() * 8;
         assert!(length < 1_000_000, "{length} bytes");
     }
 }

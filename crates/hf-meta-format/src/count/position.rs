@@ -1,6 +1,6 @@
 //! Derives the position of a tensor in the model from the pattern of its name.
 
-use super::name_pattern::{NamePattern, leading_number};
+use super::name_pattern::{NamePattern, digits};
 
 /// The position of the tensors whose names have a common pattern. Offsets are relative to the pattern.
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,8 +140,8 @@ impl Embedding {
 
     /// Returns whether the name of a module is that of an input embedding or of another lookup table.
     pub(crate) fn is_read_by_rows(module: &str) -> bool {
-        let position = Position::of(&format!("{module}.weight"));
-        matches!(position.embedding, Some(Self::Input | Self::LookupTable))
+        let pattern = NamePattern::new(&format!("{module}.weight"));
+        matches!(Position::new(&pattern.text).embedding, Some(Self::Input | Self::LookupTable))
     }
 }
 
@@ -210,10 +210,10 @@ impl Segment {
             Self::Shared
         } else if let Some(rest) = segment.strip_prefix("expert") {
             let rest = rest.strip_prefix('s').unwrap_or(rest);
-            number(rest.strip_prefix('_').unwrap_or(rest)).map_or(Self::Other, Self::Expert)
+            digits(rest.strip_prefix('_').unwrap_or(rest)).map_or(Self::Other, Self::Expert)
         } else if segment.ends_with(is_digit) {
-            let digits = segment.rsplit('_').next().unwrap_or_default();
-            number(digits).map_or(Self::Other, |number| Self::Suffix(number, digits.len()))
+            let end = segment.rsplit('_').next().unwrap_or_default();
+            digits(end).map_or(Self::Other, |number| Self::Suffix(number, end.len()))
         } else if ends_with(&["_moe"]) {
             Self::Block
         } else if ends_with(&["_experts", "_exps", "_chexps"]) {
@@ -233,18 +233,7 @@ impl Segment {
     }
 }
 
-/// Parses the number at the end of a segment.
-fn number(digits: &str) -> Option<u64> {
-    let (value, length) = leading_number(digits.as_bytes())?;
-    (length == digits.len()).then_some(value)
-}
-
 impl Position {
-    /// Returns the position of a tensor.
-    pub(super) fn of(name: &str) -> Self {
-        Self::new(&NamePattern::new(name).text)
-    }
-
     /// Returns the position of the tensors with a pattern.
     pub(super) fn new(pattern: &str) -> Self {
         let mut found = Self::default();
@@ -372,7 +361,7 @@ mod tests {
             ("layers.0.ple.ngram_embedding.shard_3.weight", false, Some(Embedding::LookupTable)),
         ];
         for (name, is_draft, embedding) in cases {
-            let found = Position::of(name);
+            let found = Position::new(&NamePattern::new(name).text);
             assert_eq!((found.is_draft, found.embedding), (is_draft, embedding), "{name}");
         }
     }

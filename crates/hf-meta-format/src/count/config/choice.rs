@@ -26,12 +26,6 @@ impl<'a> Schemes<'a> {
         self.steps_left == 0
     }
 
-    /// Uses up all steps.
-    #[cfg(test)]
-    pub(crate) fn exhaust(&mut self) {
-        self.steps_left = 0;
-    }
-
     /// Finds the scheme that names a module.
     pub(crate) fn of_module<'s>(&'s mut self, module: &'s str) -> ModuleSchemes<'s, 'a> {
         let named = self.find_named(module);
@@ -201,6 +195,13 @@ impl<'a> ModuleSchemes<'_, 'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Schemes<'_> {
+        /// Uses up all steps.
+        pub(crate) fn exhaust(&mut self) {
+            self.steps_left = 0;
+        }
+    }
 
     fn config(json: &str) -> QuantizationConfig {
         QuantizationConfig::from_section(&serde_json::from_str(json).unwrap()).unwrap()

@@ -168,14 +168,11 @@ impl QuantizationConfig {
                 Some(least) => default.max(Some(least)),
                 None => bits_of_format(format),
             };
-            let mut names = strings(Some(list), MAX_MODULES).ok_or(TOO_MANY_MODULES)?;
-            let is_segment = |name: &&String| !name.contains(['.', '*']);
-            let segments: Vec<_> =
-                names.iter().filter(is_segment).map(|name| Pattern::any_segment(name)).collect();
-            for name in &mut names {
-                name.truncate(name.strip_suffix(".weight").unwrap_or(name).len());
-            }
-            names.extend(segments);
+            let listed = strings(Some(list), MAX_MODULES).ok_or(TOO_MANY_MODULES)?;
+            let modules = listed.iter().map(|name| name.strip_suffix(".weight").unwrap_or(name));
+            let segments = listed.iter().filter(|name| !name.contains(['.', '*']));
+            let segments = segments.map(|name| Pattern::any_segment(name));
+            let names: Vec<_> = modules.map(str::to_owned).chain(segments).collect();
             if !names.is_empty() && bits.is_some() {
                 self.add(&names, Scheme { bits, ..Scheme::default() })?;
             }
