@@ -58,7 +58,7 @@ pub(crate) fn evaluate(
         for layout in method.layouts.iter().filter(|layout| recipe.selects(method, layout)) {
             let holds = |condition: Condition| condition(problem, scheme.bits).unwrap_or(false);
             if layout.condition.is_none_or(holds)
-                && let Some(parts) = StoredParts::find(layout, module)
+                && let Some(parts) = StoredParts::find(layout, problem)
             {
                 found.extend(recipe.compare(&parts, scheme));
             }

@@ -1,28 +1,30 @@
 //! The inversion of layouts: every stored dimension restricts a side to a range, and the ranges of all parts are
 //! intersected.
 
-use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape};
+use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape, Problem};
 use super::term::{Range, Side, Term, Units};
-use crate::count::module::{ComponentTensor, Module, product};
+use crate::count::module::{ComponentTensor, product};
 use crate::formats::TensorInfo;
 
 /// The tensors of a module that a layout describes.
 pub(super) struct StoredParts<'a> {
     pub(super) layout: &'static PackedLayout,
+    pub(super) problem: &'a Problem<'a>,
     pub(super) weights: &'a ComponentTensor,
     tensors: [StoredPart<'a>; MAX_PARTS],
 }
 
 impl<'a> StoredParts<'a> {
     /// Finds the parts of a layout in a module; `None` without weights of its dtypes.
-    pub(super) fn find(layout: &'static PackedLayout, module: &Module<'a>) -> Option<Self> {
+    pub(super) fn find(layout: &'static PackedLayout, problem: &'a Problem<'a>) -> Option<Self> {
+        let module = problem.module;
         let LayoutPart { names, dtypes, .. } = layout.weights();
         let weights = module.first(names).filter(|(_, tensor)| dtypes(&tensor.dtype))?;
         let mut tensors = [None; MAX_PARTS];
         for (part, found) in layout.parts().iter().zip(&mut tensors) {
             *found = module.first(part.names);
         }
-        Some(Self { layout, weights, tensors })
+        Some(Self { layout, problem, weights, tensors })
     }
 
     /// Returns all parts of the layout with their tensors, the weights first.

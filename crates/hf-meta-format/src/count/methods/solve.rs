@@ -44,6 +44,9 @@ impl StoredParts<'_> {
     }
 }
 
+/// The lengths of all sides.
+type Lengths = [u64; Side::COUNT];
+
 /// The certainty of a length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Certainty {
@@ -97,24 +100,20 @@ impl PartialEq for Candidate {
 
 impl Attempt<'_> {
     /// Derives the number of weights, if the parts fit.
-    fn solve(
-        &self,
-        method: &'static Method,
-        problem: &Problem<'_>,
-    ) -> Result<Candidate, UnresolvedReason> {
-        let (layout, known) = (self.parts.layout, problem.known);
+    fn solve(&self, method: &'static Method) -> Result<Candidate, UnresolvedReason> {
+        let StoredParts { layout, problem: Problem { module, known, .. }, .. } = self.parts;
         let ranges = self.invert().ok_or(ConflictingComponents)?;
         let (mut lengths, mut certainty) = ([1; Side::COUNT], Certainty::Known);
         for &side in layout.size {
-            let (length, found) = self.settle(side, &ranges, known).ok_or(ConflictingComponents)?;
+            let (length, found) = self.settle(side, &ranges).ok_or(ConflictingComponents)?;
             lengths[side as usize] = length;
             certainty = certainty.min(found);
         }
         let is_whole = self.is_whole(&lengths);
-        let expected = known.expected.filter(|&weights| self.fits(weights, &ranges, problem));
+        let expected = known.expected.filter(|&weights| self.fits(weights, &ranges));
         for pad in layout.pads {
             let length = &mut lengths[pad.side as usize];
-            let (unpadded, found) = self.unpadded(*length, pad, &ranges, problem);
+            let (unpadded, found) = self.unpadded(*length, pad, &ranges);
             *length = unpadded;
             certainty = certainty.min(found);
         }
@@ -122,7 +121,7 @@ impl Attempt<'_> {
         let (weights, tensor) = self.parts.weights;
         let mut parameters =
             parameters.filter(|&size| is_plausible(size, tensor)).ok_or(ImplausibleSize)?;
-        if let Some(&stated) = known.shapes.elements.get(problem.module.name) {
+        if let Some(&stated) = known.shapes.elements.get(module.name) {
             if stated > parameters {
                 return Err(ConflictingComponents);
             }
@@ -138,8 +137,7 @@ impl Attempt<'_> {
             packing: Packing { layout: layout.name, bits },
             evidence: layout.evidence(&ranges),
             is_padded: certainty == Certainty::UpperBound
-                || certainty != Certainty::Expected
-                    && layout.may_be_padded(&lengths, &ranges, known),
+                || certainty != Certainty::Expected && self.may_be_padded(&lengths, &ranges),
         };
         Ok(Candidate { solved, certainty, is_whole })
     }
@@ -154,11 +152,11 @@ impl Attempt<'_> {
 
     /// Returns whether the writer may have stored a number of weights in these shapes: the sides that are not exact
     /// have lengths for it.
-    fn fits(&self, weights: u64, ranges: &Ranges, problem: &Problem<'_>) -> bool {
+    fn fits(&self, weights: u64, ranges: &Ranges) -> bool {
         let layout = self.parts.layout;
         let low = |side| {
             let pads = layout.pads.iter().filter(|pad| pad.side == side);
-            let multiple = pads.filter_map(|pad| self.multiple(pad, ranges, problem.module)).max();
+            let multiple = pads.filter_map(|pad| self.multiple(pad, ranges)).max();
             (ranges.get(side).low + 1).saturating_sub(multiple.unwrap_or(1)).max(1)
         };
         let high = |side| ranges.get(side).high;
@@ -172,15 +170,15 @@ impl Attempt<'_> {
 
     /// Returns the multiple to which the writer padded a side; `None` if it did not, or if the module states the length
     /// without padding.
-    fn multiple(&self, pad: &Pad, ranges: &Ranges, module: &Module<'_>) -> Option<u64> {
+    fn multiple(&self, pad: &Pad, ranges: &Ranges) -> Option<u64> {
         let groups = || ranges.get(Side::Groups).point().filter(|&groups| groups > 1);
         let implied = || divide(ranges.get(pad.side).high, groups()?);
         let block = (self.stated)("block elements");
         let multiple = pad.to.or(block).or(self.group).or_else(implied);
-        let is_padded = |multiple: &u64| ranges.get(pad.side).high.is_multiple_of(*multiple);
+        let is_stated =
+            pad.unless.is_some_and(|name| self.parts.problem.module.find(name).is_some());
         multiple
-            .filter(is_padded)
-            .filter(|_| pad.unless.is_none_or(|name| module.find(name).is_none()))
+            .filter(|&multiple| !is_stated && ranges.get(pad.side).high.is_multiple_of(multiple))
     }
 
     /// Restricts the sides by all parts; `None` if they contradict each other.
@@ -198,12 +196,8 @@ impl Attempt<'_> {
     }
 
     /// Returns the length of a side. The last word of a row may be incomplete.
-    fn settle(
-        &self,
-        side: Side,
-        ranges: &Ranges,
-        known: KnownSides<'_>,
-    ) -> Option<(u64, Certainty)> {
+    fn settle(&self, side: Side, ranges: &Ranges) -> Option<(u64, Certainty)> {
+        let known = self.parts.problem.known;
         let range = Some(ranges.get(side)).filter(|range| range.is_bounded())?;
         if let Some(length) = range.point() {
             return Some((length, Certainty::Known));
@@ -225,7 +219,7 @@ impl Attempt<'_> {
     }
 
     /// Returns whether the lengths lead to the stored dimensions without rounding.
-    fn is_whole(&self, lengths: &[u64; Side::COUNT]) -> bool {
+    fn is_whole(&self, lengths: &Lengths) -> bool {
         let layout = self.parts.layout;
         let mut groups = layout.groups.iter().zip(self.group);
         groups.all(|(grouping, group)| lengths[grouping.of as usize].is_multiple_of(group))
@@ -241,17 +235,9 @@ impl Attempt<'_> {
 
     /// Returns the length of a side before it was padded: its length if a bias or norm has the same, or the largest
     /// model dimension that would be padded to it. The outputs of the head are the vocabulary.
-    fn unpadded(
-        &self,
-        length: u64,
-        pad: &Pad,
-        ranges: &Ranges,
-        problem: &Problem<'_>,
-    ) -> (u64, Certainty) {
-        let Problem { module, known, .. } = *problem;
-        let Some(multiple) = self.multiple(pad, ranges, module) else {
-            return (length, Certainty::Known);
-        };
+    fn unpadded(&self, length: u64, pad: &Pad, ranges: &Ranges) -> (u64, Certainty) {
+        let Problem { module, known, .. } = *self.parts.problem;
+        let Some(multiple) = self.multiple(pad, ranges) else { return (length, Certainty::Known) };
         let range = length.saturating_sub(multiple - 1)..=length;
         let vocabulary = known.vocabulary(module.name).filter(|_| pad.side == Side::Outputs);
         if let Some(vocabulary) = vocabulary.filter(|vocabulary| range.contains(vocabulary)) {
@@ -272,6 +258,21 @@ impl Attempt<'_> {
         };
         let certainty = if is_certain { Certainty::Known } else { Certainty::UpperBound };
         (first.unwrap_or(length), certainty)
+    }
+
+    /// Returns whether the sides suggest padding. Each group of inputs has a scale, so packers pad the inputs to whole
+    /// groups. The configuration does not list the number of inputs, but lists a dimension that would be padded to it.
+    fn may_be_padded(&self, lengths: &Lengths, ranges: &Ranges) -> bool {
+        let known = self.parts.problem.known;
+        let [outputs, inputs] = [Side::Outputs, Side::Inputs].map(|side| lengths[side as usize]);
+        let is_matrix = self.parts.layout.size == [Side::Outputs, Side::Inputs];
+        let groups = ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
+        let group = groups.and_then(|groups| divide(inputs, groups));
+        let Some(group) = group.filter(|group| (8..=1024).contains(group)) else { return false };
+        let mut listed = known.dimensions(inputs.saturating_sub(group - 1)..=inputs);
+        known.is_dimension(outputs)
+            && !known.is_stored(inputs)
+            && listed.next().is_some_and(|side| side < inputs)
     }
 }
 
@@ -298,7 +299,7 @@ fn solve_layout(
     if layout.has(Flag::NeedsMethod) && !problem.is_configured {
         return Err(None);
     }
-    let parts = &StoredParts::find(layout, problem.module).ok_or(None)?;
+    let parts = &StoredParts::find(layout, problem).ok_or(None)?;
     parts.check()?;
     // The head has another size, and the metadata of a file lists modules.
     let is_padded = layout.pads.iter().any(|pad| pad.side == Side::Outputs);
@@ -312,7 +313,7 @@ fn solve_layout(
     let mut attempt = |bits, group: Option<u64>, scheme: &Scheme| {
         let (group, stated) = (group.or(only(layout.sizes())), |key: &str| scheme.number(key));
         let attempt = Attempt { parts, bits, group, stated: &stated };
-        let solved = attempt.solve(method, problem);
+        let solved = attempt.solve(method);
         failed = solved.err().filter(|reason| *reason != ConflictingComponents).or(failed);
         solved.ok()
     };
@@ -417,25 +418,6 @@ fn rank(reason: UnresolvedReason) -> u8 {
 }
 
 impl PackedLayout {
-    /// Returns whether the sides suggest padding. Each group of inputs has a scale, so packers pad the inputs to whole
-    /// groups. The configuration does not list the number of inputs, but lists a dimension that would be padded to it.
-    fn may_be_padded(
-        &self,
-        lengths: &[u64; Side::COUNT],
-        ranges: &Ranges,
-        known: KnownSides<'_>,
-    ) -> bool {
-        let [outputs, inputs] = [Side::Outputs, Side::Inputs].map(|side| lengths[side as usize]);
-        let is_matrix = self.size == [Side::Outputs, Side::Inputs];
-        let groups = ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
-        let group = groups.and_then(|groups| divide(inputs, groups));
-        let Some(group) = group.filter(|group| (8..=1024).contains(group)) else { return false };
-        let mut listed = known.dimensions(inputs.saturating_sub(group - 1)..=inputs);
-        known.is_dimension(outputs)
-            && !known.is_stored(inputs)
-            && listed.next().is_some_and(|side| side < inputs)
-    }
-
     /// Returns whether the format leaves a number to the recipe.
     fn is_open(&self) -> bool {
         let has_choice = self.bits.len() > 1 || !self.stated.is_empty();
