@@ -10,7 +10,9 @@ use crate::base::json_object::{JsonObject, parse, standard_json};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::base::text::named_enum;
 use crate::formats::clip;
-use crate::tables::architecture::{Definitions, FormulaError, ModelNames, UsedKeys, nested_text};
+use crate::tables::architecture::{
+    Definitions, FormulaError, FormulaResult, KeyedTexts, ModelNames, UsedKeys, nested_text,
+};
 
 named_values! {
     /// The kind of a [`LayerCache`].
@@ -218,7 +220,7 @@ fn defined(names: &ModelNames<'_>, name: &str) -> Option<u64> {
 }
 
 /// Returns the layers that store a cache, grouped.
-fn layer_caches(names: &ModelNames<'_>, layers: u64) -> Result<Vec<LayerCache>, CacheError> {
+fn layer_caches(names: &ModelNames<'_>, layers: u64) -> FormulaResult<Vec<LayerCache>> {
     let types = names.texts(names.definitions.get("list").unwrap_or_default())?;
     let mut groups = BTreeMap::new();
     for layer in 0..layers {
@@ -270,9 +272,9 @@ fn dtype_of(model: &JsonObject<'_>) -> Option<CacheDtype> {
 /// Returns the letter of the layer's kind: from the list in the configuration, or from a rule.
 fn layer_kind(
     names: &ModelNames<'_>,
-    types: Option<&(&'static str, Vec<String>)>,
+    types: Option<&KeyedTexts>,
     layers: u64,
-) -> Result<&'static str, CacheError> {
+) -> FormulaResult<&'static str> {
     let (definitions, layer) = (&names.definitions, names.layer.get());
     if layer + 1 == layers
         && let Some(last) = definitions.get("last")
@@ -284,23 +286,20 @@ fn layer_kind(
         let is_cycle = definitions.get("cycle").is_some();
         // Lists may include the layers that draft tokens, which follow.
         if length < layers && !is_cycle {
-            return Err(FormulaError::WrongLength { key }.into());
+            return Err(FormulaError::WrongLength { key });
         }
         let kind = usize::try_from(layer % length.max(1)).ok().and_then(|layer| types.get(layer));
         let kind = kind.and_then(|kind| definitions.get(&format!(":{kind}")));
-        return kind.ok_or(FormulaError::InvalidKey { key }.into());
+        return kind.ok_or(FormulaError::InvalidKey { key });
     }
     let letters = definitions.get("letters").unwrap_or("F");
     let at = names.defined("pick").transpose()?.unwrap_or(0);
     let at = usize::try_from(at).unwrap_or(usize::MAX).min(letters.len() - 1);
-    letters.get(at..=at).ok_or(FormulaError::InvalidResult { formula: "pick" }.into())
+    letters.get(at..=at).ok_or(FormulaError::InvalidResult { formula: "pick" })
 }
 
 /// Returns one part of what a layer stores: `kind:formula`, or `kind(tokens):formula`. The number of layers is 0.
-fn layer_cache(
-    names: &ModelNames<'_>,
-    part: &'static str,
-) -> Result<Option<LayerCache>, CacheError> {
+fn layer_cache(names: &ModelNames<'_>, part: &'static str) -> FormulaResult<Option<LayerCache>> {
     let invalid = || FormulaError::InvalidResult { formula: part };
     let (kind, formula) = part.split_once(':').ok_or_else(invalid)?;
     let (kind, tokens) = kind
@@ -310,15 +309,15 @@ fn layer_cache(
     let tokens = match tokens.map(|tokens| names.trace(tokens)) {
         // A window contains the current token and the ones before it.
         Some(Ok((tokens, keys))) if tokens < 1 + u64::from(kind == CacheKind::Window) => {
-            return Err(invalid_key(keys, part, tokens).into());
+            return Err(invalid_key(keys, part, tokens));
         }
         Some(Ok((tokens, _))) => Some(tokens),
         Some(Err(FormulaError::MissingKey { .. })) | None => None,
-        Some(Err(error)) => return Err(error.into()),
+        Some(Err(error)) => return Err(error),
     };
     let kind = match (kind, tokens) {
         (CacheKind::Window | CacheKind::Chunk, None) => CacheKind::Full,
-        (CacheKind::Compressed | CacheKind::Remainder, None) => return Err(invalid().into()),
+        (CacheKind::Compressed | CacheKind::Remainder, None) => return Err(invalid()),
         (kind, _) => kind,
     };
     // The elements of a definition are those of its formula, which is more useful in a result than its name.
@@ -329,7 +328,7 @@ fn layer_cache(
     let (elements, keys) = names.trace(formula)?;
     // A layer without heads stores nothing, but a model has none.
     if elements == 0 && !formula.contains('?') {
-        return Err(invalid_key(keys, formula, 0).into());
+        return Err(invalid_key(keys, formula, 0));
     }
     let cache = LayerCache { kind, layers: 0, elements, tokens, formula, keys };
     Ok((elements > 0).then_some(cache))

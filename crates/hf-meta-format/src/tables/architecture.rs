@@ -140,6 +140,9 @@ pub(crate) fn nested_text<'a>(object: &JsonObject<'a>, key: &str) -> Option<&'a 
 /// The keys that a formula used, with their values.
 pub(crate) type UsedKeys = BTreeMap<&'static str, u64>;
 
+/// A list of texts with its key.
+pub(crate) type KeyedTexts = (&'static str, Vec<String>);
+
 /// The JSON texts of keys.
 type KeyTexts<'a> = Box<dyn Fn(&str) -> Option<&'a str> + 'a>;
 
@@ -208,10 +211,7 @@ impl<'a> ModelNames<'a> {
     }
 
     /// Returns a list of texts, or the letters of a text, from the first of the keys that is present.
-    pub(crate) fn texts(
-        &self,
-        keys: &'static str,
-    ) -> Result<Option<(&'static str, Vec<String>)>, FormulaError> {
+    pub(crate) fn texts(&self, keys: &'static str) -> FormulaResult<Option<KeyedTexts>> {
         let Some(key) = self.first_present(keys) else { return Ok(None) };
         match &*self.value(key) {
             Value::Texts(texts) => Ok(Some((key, texts.clone()))),
@@ -220,14 +220,14 @@ impl<'a> ModelNames<'a> {
     }
 
     /// Evaluates a formula, and returns the keys that it used.
-    pub(crate) fn trace(&self, formula: &'static str) -> Result<(u64, UsedKeys), FormulaError> {
+    pub(crate) fn trace(&self, formula: &'static str) -> FormulaResult<(u64, UsedKeys)> {
         self.used.take();
         let value = evaluate(formula, self)?;
         Ok((value, self.used.take()))
     }
 
     /// Returns the entry of a list for the current layer.
-    fn of_layer<'v, T>(&self, key: &'static str, list: &'v [T]) -> Result<&'v T, FormulaError> {
+    fn of_layer<'v, T>(&self, key: &'static str, list: &'v [T]) -> FormulaResult<&'v T> {
         let entry = usize::try_from(self.layer.get()).ok().and_then(|layer| list.get(layer));
         entry.ok_or(FormulaError::WrongLength { key })
     }
@@ -372,10 +372,23 @@ pub enum FormulaError {
     },
 }
 
-type Number = Result<u64, FormulaError>;
+pub(crate) type FormulaResult<T> = Result<T, FormulaError>;
+
+type Number = FormulaResult<u64>;
 
 /// An operation, with `None` for a result that is out of range.
 type Operation = fn(u64, u64) -> Option<u64>;
+
+/// The operations by precedence, the lowest first.
+const OPERATIONS: [&[(&str, Operation)]; 3] = [
+    &[
+        ("==", |left, right| Some(u64::from(left == right))),
+        (">=", |left, right| Some(u64::from(left >= right))),
+        ("<", |left, right| Some(u64::from(left < right))),
+    ],
+    &[("+", u64::checked_add), ("-", u64::checked_sub)],
+    &[("*", u64::checked_mul), ("/", u64::checked_div), ("%", u64::checked_rem)],
+];
 
 /// Evaluates a formula. What follows a formula in a text is ignored.
 ///
@@ -419,9 +432,9 @@ impl Evaluator<'_, '_> {
     }
 
     fn fallback(&mut self) -> Number {
-        let mut value = self.comparison();
+        let mut value = self.operations(0);
         while self.take("|") {
-            let other = self.comparison();
+            let other = self.operations(0);
             if matches!(value, Err(FormulaError::MissingKey { .. })) {
                 value = other;
             }
@@ -429,34 +442,12 @@ impl Evaluator<'_, '_> {
         value
     }
 
-    fn comparison(&mut self) -> Number {
-        const COMPARISONS: [(&str, Operation); 3] = [
-            ("==", |left, right| Some(u64::from(left == right))),
-            (">=", |left, right| Some(u64::from(left >= right))),
-            ("<", |left, right| Some(u64::from(left < right))),
-        ];
-        self.operations(Self::sum, &COMPARISONS)
-    }
-
-    fn sum(&mut self) -> Number {
-        self.operations(Self::product, &[("+", u64::checked_add), ("-", u64::checked_sub)])
-    }
-
-    fn product(&mut self) -> Number {
-        const PRODUCTS: [(&str, Operation); 3] =
-            [("*", u64::checked_mul), ("/", u64::checked_div), ("%", u64::checked_rem)];
-        self.operations(Self::atom, &PRODUCTS)
-    }
-
-    /// Evaluates operations of equal precedence, from left to right.
-    fn operations(
-        &mut self,
-        operand: fn(&mut Self) -> Number,
-        operations: &[(&str, Operation)],
-    ) -> Number {
-        let mut value = operand(self);
+    /// Evaluates operations of this precedence or a higher one, from left to right.
+    fn operations(&mut self, precedence: usize) -> Number {
+        let Some(operations) = OPERATIONS.get(precedence) else { return self.atom() };
+        let mut value = self.operations(precedence + 1);
         while let Some((_, apply)) = operations.iter().find(|(symbol, _)| self.take(symbol)) {
-            let right = operand(self);
+            let right = self.operations(precedence + 1);
             let invalid = FormulaError::InvalidResult { formula: self.formula };
             value = value.and_then(|left| apply(left, right?).ok_or(invalid));
         }
