@@ -159,6 +159,9 @@ pub struct CountOverflow {
     pub tensor: String,
 }
 
+/// A result of counting.
+pub(super) type CountResult<T = ()> = Result<T, CountOverflow>;
+
 impl CountOverflow {
     pub(super) fn new(tensor: &str) -> Self {
         Self { tensor: clip(tensor) }

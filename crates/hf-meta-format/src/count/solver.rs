@@ -7,11 +7,12 @@ use super::counted_as::TensorUse;
 use super::doubts::Siblings;
 use super::expected_weights::ExpectedWeights;
 use super::methods::{ConfiguredMethod, Solved, methods_of, solve};
-use super::module::{Component, ComponentTensor, Module, Role, container_bits};
+use super::module::{ComponentTensor, Module, Role, container_bits};
 use super::names::NamePatterns;
+use super::parameter_count::CountResult;
 use super::pending::PendingTensors;
 use super::sums::CountSums;
-use super::{AuxiliaryTensor, CountOverflow, CountedAs, UnresolvedReason};
+use super::{CountOverflow, CountedAs, UnresolvedReason};
 use crate::formats::TensorInfo;
 
 /// Solves modules and adds their tensors to the sums.
@@ -84,7 +85,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Adds the tensors of a module.
-    pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
+    pub(super) fn add_module(&mut self, module: &Module<'_>) -> CountResult {
         self.siblings.add_module(module);
         // A tensor is stored twice, so no component of the module can be trusted.
         if module.tensors.windows(2).any(|tensors| tensors[0].0 == tensors[1].0) {
@@ -124,14 +125,15 @@ impl<'a> Solver<'a> {
         })
     }
 
-    fn add_solved(&mut self, module: &Module<'_>, solved: &Solved) -> Result<(), CountOverflow> {
+    fn add_solved(&mut self, module: &Module<'_>, solved: &Solved) -> CountResult {
         self.is_quantized = true;
         self.sums.add_kind(module, solved);
-        for stored in module.tensors {
-            let used = if stored.0 == solved.weights {
+        for stored @ (component, _) in module.tensors {
+            let is_own = |_: &_| component.is_always_auxiliary() || solved.method.has(component);
+            let used = if *component == solved.weights {
                 Some(TensorUse::Weights(solved.parameters, solved.packing))
             } else {
-                solved.auxiliary(stored.0).map(TensorUse::Auxiliary)
+                component.kind.filter(is_own).map(TensorUse::Auxiliary)
             };
             match used {
                 Some(used) => self.add(module.name, stored, used)?,
@@ -149,11 +151,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Adds a packed module of unknown size.
-    fn add_unresolved(
-        &mut self,
-        module: &Module<'_>,
-        reason: UnresolvedReason,
-    ) -> Result<(), CountOverflow> {
+    fn add_unresolved(&mut self, module: &Module<'_>, reason: UnresolvedReason) -> CountResult {
         self.is_quantized = true;
         let mut elements = 0_u64;
         for stored @ (component, tensor) in module.tensors {
@@ -168,11 +166,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Adds a component of a module without packed weights.
-    fn add_unsolved(
-        &mut self,
-        module: &str,
-        stored: &ComponentTensor,
-    ) -> Result<(), CountOverflow> {
+    fn add_unsolved(&mut self, module: &str, stored: &ComponentTensor) -> CountResult {
         let (component, tensor) = stored;
         let may_be_packed = component.is_plain() || component.needs_config();
         let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
@@ -185,12 +179,8 @@ impl<'a> Solver<'a> {
         self.add(module, stored, TensorUse::Stored(None))
     }
 
-    fn add(
-        &mut self,
-        module: &str,
-        (component, tensor): &ComponentTensor,
-        used: TensorUse,
-    ) -> Result<(), CountOverflow> {
+    fn add(&mut self, module: &str, stored: &ComponentTensor, used: TensorUse) -> CountResult {
+        let (component, tensor) = stored;
         if !component.is_weights() {
             let class = used.class(tensor);
             if class == CountedAs::AsStored {
@@ -205,9 +195,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Classifies the undecided tensors, now that it is known whether the model is quantized.
-    pub(super) fn finish(
-        mut self,
-    ) -> Result<(CountSums, Option<ExpectedWeights<'a>>), CountOverflow> {
+    pub(super) fn finish(mut self) -> CountResult<(CountSums, Option<ExpectedWeights<'a>>)> {
         let undecided = std::mem::take(&mut self.undecided);
         undecided.for_each_module(|module| {
             module.tensors.iter().try_for_each(|stored| {
@@ -237,14 +225,6 @@ impl<'a> Solver<'a> {
         };
         self.sums.add_unresolved(module, reason, tensor.elements().unwrap_or_default());
         TensorUse::Unresolved
-    }
-}
-
-impl Solved {
-    /// Returns the kind of auxiliary tensor that a component is; `None` if it contains weights.
-    fn auxiliary(&self, component: &Component) -> Option<AuxiliaryTensor> {
-        let is_own = component.is_always_auxiliary() || self.method.has(component);
-        component.kind.filter(|_| is_own)
     }
 }
 

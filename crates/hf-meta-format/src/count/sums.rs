@@ -117,8 +117,20 @@ impl CountSums {
 
     /// Adds a tensor to the total, and returns a group with only this tensor; `None` if a sum overflows.
     fn add_to_total(&mut self, tensor: &TensorInfo, used: TensorUse) -> Option<TensorGroup> {
-        let counted_as = used.class(tensor);
-        let count = count_of(tensor, used, counted_as)?;
+        let (counted_as, elements) = (used.class(tensor), tensor.elements()?);
+        let is_scalar = tensor.is_scalar();
+        let count = DtypeCount {
+            tensors: 1,
+            counted: u64::from(counted_as.is_counted()),
+            parameters: match used {
+                TensorUse::Weights(parameters, _) => parameters,
+                _ if counted_as.is_counted() => elements,
+                _ => 0,
+            },
+            elements: if is_scalar { 0 } else { elements },
+            scalars: u64::from(is_scalar),
+            bytes: tensor.byte_length(),
+        };
         // The total bounds every group, so no other sum can overflow.
         self.total = self.total.checked_add(&count)?;
         let buffer = if let TensorUse::Stored(buffer) = used { buffer } else { None };
@@ -292,24 +304,6 @@ fn leave_out(group: &mut TensorGroup, class: CountedAs, total: &mut DtypeCount) 
     total.counted -= group.count.counted;
     group.count = DtypeCount { counted: 0, parameters: 0, ..group.count };
     group.counted_as = class;
-}
-
-/// Returns the count of one tensor; `None` if it overflows.
-fn count_of(tensor: &TensorInfo, used: TensorUse, class: CountedAs) -> Option<DtypeCount> {
-    let elements = tensor.elements()?;
-    let is_scalar = tensor.is_scalar();
-    Some(DtypeCount {
-        tensors: 1,
-        counted: u64::from(class.is_counted()),
-        parameters: match used {
-            TensorUse::Weights(parameters, _) => parameters,
-            _ if class.is_counted() => elements,
-            _ => 0,
-        },
-        elements: if is_scalar { 0 } else { elements },
-        scalars: u64::from(is_scalar),
-        bytes: tensor.byte_length(),
-    })
 }
 
 #[cfg(test)]
