@@ -28,21 +28,15 @@ impl<'a> Schemes<'a> {
 
     /// Finds the scheme that names a module.
     pub(crate) fn of_module<'s>(&'s mut self, module: &'s str) -> ModuleSchemes<'s, 'a> {
-        let named = self.find_named(module);
-        let depend_on_name = self.config.has_names();
-        ModuleSchemes { module, all: self, named, matching: None, depend_on_name }
-    }
-
-    /// Returns the scheme that names a module.
-    fn find_named(&mut self, module: &str) -> Option<&'a Scheme> {
-        let ends = module.split('.').count();
-        if !self.config.has_names() || !self.spend(module.len().saturating_mul(ends)) {
-            return None;
-        }
+        let (modules, ends) = (&self.config.modules, module.split('.').count());
+        let depend_on_name = !modules.names.is_empty();
+        let may_be_named = depend_on_name && self.spend(module.len().saturating_mul(ends));
         // compressed-tensors also names classes of modules.
-        let class = Some("Embedding").filter(|_| Embedding::is_read_by_rows(module));
-        let modules = &self.config.modules;
-        std::iter::once(module).chain(class).find_map(|name| modules.named(name).next())
+        let is_embedding = || may_be_named && Embedding::is_read_by_rows(module);
+        let class = Some("Embedding").filter(|_| is_embedding());
+        let mut names = Some(module).filter(|_| may_be_named).into_iter().chain(class);
+        let named = names.find_map(|name| modules.named(name).next());
+        ModuleSchemes { module, all: self, named, matching: None, depend_on_name }
     }
 
     /// Spends steps. Returns false if too few were left.

@@ -113,21 +113,21 @@ impl Configs {
             self.adapter = Some(json.into());
             return Ok(());
         }
-        let (quantization, experts) = if name == Self::PARAMS {
-            let Self { quantization, experts, .. } = Self::from_config_json(json)?;
-            (quantization, experts)
+        let found = if name == Self::PARAMS {
+            Self::from_config_json(json)?
         } else {
             let file: JsonObject<'_> = parse(json)?;
             let section = find_quantization(quantization_sections(&file))?;
-            let quantization = section.map_or_else(|| QuantizationConfig::from_section(&file), Ok);
-            (quantization?, ExpertConfigs::default())
+            let quantization =
+                section.map_or_else(|| QuantizationConfig::from_section(&file), Ok)?;
+            Self { quantization, ..Self::default() }
         };
         if self.quantization.is_empty() {
-            self.quantization = quantization;
+            self.quantization = found.quantization;
             self.recipe = (name == QUANTIZE_CONFIG).then(|| json.into());
         }
         if self.experts.is_empty() {
-            self.experts = experts;
+            self.experts = found.experts;
         }
         Ok(())
     }

@@ -198,19 +198,15 @@ impl QuantizationConfig {
                 self.pattern_bytes = self.pattern_bytes.saturating_add(name.len());
             } else {
                 self.modules.names.insert(name.as_str().into(), scheme);
-                // The weights may omit the model around the language model.
-                for suffix in name_suffixes(name) {
+                // The weights may omit the model around the language model. At least two segments remain.
+                let ends = name.match_indices('.').map(|(at, _)| &name[at + 1..]).take(2);
+                for suffix in ends.filter(|end| end.contains('.')) {
                     self.modules.names.entry(suffix.into()).or_insert(scheme);
                 }
             }
             self.check_length()?;
         }
         Ok(())
-    }
-
-    /// Returns whether any modules are named.
-    pub(super) fn has_names(&self) -> bool {
-        !self.modules.names.is_empty()
     }
 
     fn check_length(&self) -> Result<(), ConfigError> {
@@ -223,12 +219,6 @@ impl QuantizationConfig {
         let exceeded = lengths.into_iter().find(|(length, limit, _)| length > limit);
         exceeded.map_or(Ok(()), |(_, limit, entries)| Err(ConfigError::TooMany { limit, entries }))
     }
-}
-
-/// Returns a name without its first segment and without its first two, if at least two segments remain.
-fn name_suffixes(name: &str) -> impl Iterator<Item = &str> {
-    let has_two = |suffix: &&str| suffix.contains('.');
-    name.match_indices('.').map(|(at, _)| &name[at + 1..]).take(2).filter(has_two)
 }
 
 /// The parameters of a packing; `None` if the configuration does not specify them.
