@@ -212,7 +212,7 @@ impl CacheLayout {
 }
 
 /// The reason for architectures without a line in the table of vLLM.
-const NO_VLLM_RULE: CacheError = CacheError::NoEngineRule { engine: "vllm" };
+pub(super) const NO_VLLM_RULE: CacheError = CacheError::NoEngineRule { engine: "vllm" };
 
 /// Returns the value of a definition, if it has one.
 fn defined(names: &ModelNames<'_>, name: &str) -> Option<u64> {
@@ -302,11 +302,9 @@ fn layer_kind(
 fn layer_cache(names: &ModelNames<'_>, part: &'static str) -> FormulaResult<Option<LayerCache>> {
     let invalid = || FormulaError::InvalidResult { formula: part };
     let (kind, formula) = part.split_once(':').ok_or_else(invalid)?;
-    let (kind, tokens) = kind
-        .split_once('(')
-        .map_or((kind, None), |(kind, tokens)| (kind, tokens.strip_suffix(')')));
+    let (kind, tokens) = kind.split_once('(').unwrap_or((kind, ""));
     let kind = kind.parse().map_err(|_| invalid())?;
-    let tokens = match tokens.map(|tokens| names.trace(tokens)) {
+    let tokens = match tokens.strip_suffix(')').map(|tokens| names.trace(tokens)) {
         // A window contains the current token and the ones before it.
         Some(Ok((tokens, keys))) if tokens < 1 + u64::from(kind == CacheKind::Window) => {
             return Err(invalid_key(keys, part, tokens));

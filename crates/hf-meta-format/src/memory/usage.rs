@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use super::layout::NO_VLLM_RULE;
 use super::{
     CacheDtype, CacheError, CacheKind, CacheLayout, FormulaError, LayerCache, UnknownName,
     VllmOptions, VllmPlan,
@@ -373,18 +374,17 @@ impl Memory {
 
     /// Returns the sizes in vLLM, whose blocks hold states as well.
     fn vllm_sizes(&self, layout: &CacheLayout) -> Result<Sizes, CacheError> {
-        let no_rule = CacheError::NoEngineRule { engine: Engine::Vllm.name() };
         let layers = layout.vllm.as_ref().map_err(CacheError::clone)?;
+        let sizes = || {
+            let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm)?;
+            let blocks = plan.blocks.checked_mul(self.options.batch.unwrap_or(1))?;
+            let bytes = blocks.checked_mul(plan.bytes_per_block)?;
+            let elements = u128::from(bytes) * 32 / u128::from(self.cache_dtype.block_bytes());
+            let elements = u64::try_from(elements).ok()?;
+            Some((CacheSize { elements, bytes }, CacheSize::default(), Some(plan)))
+        };
         let is_supported = Engine::Vllm.supports(self.cache_dtype, 1);
-        let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm);
-        let plan = plan.filter(|_| is_supported).ok_or_else(|| no_rule.clone())?;
-        let batch = self.options.batch.unwrap_or(1);
-        let blocks = plan.blocks.checked_mul(batch);
-        let bytes = blocks.and_then(|blocks| blocks.checked_mul(plan.bytes_per_block));
-        let bytes = bytes.ok_or_else(|| no_rule.clone())?;
-        let blocks = u128::from(bytes) * 32 / u128::from(self.cache_dtype.block_bytes());
-        let elements = u64::try_from(blocks).map_err(|_| no_rule)?;
-        Ok((CacheSize { elements, bytes }, CacheSize::default(), Some(plan)))
+        sizes().filter(|_| is_supported).ok_or(NO_VLLM_RULE)
     }
 }
 

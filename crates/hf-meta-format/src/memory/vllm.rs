@@ -123,11 +123,8 @@ impl VllmLayers {
     ) -> Option<VllmPlan> {
         let in_flight = options.tokens_in_flight();
         let numbers = [context, in_flight, options.block_size.unwrap_or(1), self.block_size];
-        if self.caches.is_empty() || numbers.iter().any(|number| !(1..MAX_NUMBER).contains(number))
-        {
-            return None;
-        }
-        let pages = self.pages(dtype, options)?;
+        let are_valid = numbers.iter().all(|number| (1..MAX_NUMBER).contains(number));
+        let pages = self.pages(dtype, options).filter(|pages| are_valid && !pages.is_empty())?;
         let request = Request::new(self, options, context, &pages);
         let groups: BTreeSet<_> = pages.keys().map(Page::group).ordered();
         let (bytes, blocks) =
