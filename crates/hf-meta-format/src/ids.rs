@@ -33,8 +33,7 @@ impl RepoKind {
     pub fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",
-            Self::Dataset => "datasets",
-            Self::Space => "spaces",
+            kind => kind.prefix().trim_end_matches('/'),
         }
     }
 }

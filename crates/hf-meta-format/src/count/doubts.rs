@@ -220,10 +220,8 @@ impl ShapeCheck {
                 known.example = clip(name);
             }
         } else if self.tensors.len() < Self::MAX_SHAPES {
-            self.tensors.insert(
-                shape,
-                Tensors { number: 1, parameters, example: clip(name), is_expected: false },
-            );
+            let (number, example, is_expected) = (1, clip(name), false);
+            self.tensors.insert(shape, Tensors { number, parameters, example, is_expected });
         }
     }
 
@@ -308,8 +306,6 @@ impl Integers {
 
         // Each bit may be a weight.
         let is_large = self.bytes.saturating_mul(8).saturating_mul(MIN_SHARE) > parameters;
-        let is_certain =
-            |found: &UnresolvedModules| self.has_file || found.modules >= MIN_TENSORS && is_large;
-        self.found.filter(is_certain)
+        self.found.filter(|found| self.has_file || found.modules >= MIN_TENSORS && is_large)
     }
 }

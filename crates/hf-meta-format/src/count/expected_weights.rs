@@ -16,8 +16,6 @@ pub(super) struct ExpectedWeights<'a> {
     /// The start of the names of all modules but the head. Files of other model classes have no head.
     prefix: &'static str,
     has_head: bool,
-    /// For each nested model, whether its configuration states that modules have no bias.
-    excludes_biases: Vec<bool>,
     /// The weights of a module in a layer, by its entry.
     known: HashMap<(usize, u32), Option<u64>>,
 }
@@ -31,12 +29,7 @@ impl<'a> ExpectedWeights<'a> {
         let is_head = |class: &String| class.ends_with(layout.head_class);
         let has_head = classes.is_empty() || classes.iter().any(is_head);
         let prefix = if has_head { layout.prefix } else { "" };
-        let has_code = layout.scopes[0].object.raw("auto_map").is_some();
-        let scopes = layout.scopes.iter();
-        let excludes_biases =
-            scopes.map(|scope| !has_code && excludes_biases(&scope.object)).collect();
-        let known = HashMap::new();
-        Some(Self { layout, prefix, has_head, excludes_biases, known })
+        Some(Self { layout, prefix, has_head, known: HashMap::new() })
     }
 
     /// Returns the entry of a module, and the number of its layer.
@@ -68,7 +61,9 @@ impl<'a> ExpectedWeights<'a> {
             return None;
         }
         let has_bias = entry.has_bias || self.find_entry(&format!("{module}.bias")).is_some();
-        let is_known = has_bias || self.excludes_biases[entry.scope];
+        let model = |scope: usize| &self.layout.scopes[scope].object;
+        let has_code = || model(0).raw("auto_map").is_some();
+        let is_known = has_bias || !has_code() && excludes_biases(model(entry.scope));
         is_known.then_some(has_bias)
     }
 }

@@ -58,9 +58,7 @@ impl PendingTensors {
     ) -> Option<()> {
         let last = self.runs.indices().next_back();
         if last.is_none_or(|last| self.runs.bytes(last) != module.as_bytes()) {
-            if !self.runs.has_room_for(module.len()) {
-                return None;
-            }
+            self.runs.has_room_for(module.len()).then_some(())?;
             self.starts.push(u32::try_from(self.entries.byte_length()).ok()?);
             self.runs.push(module);
         }

@@ -300,9 +300,8 @@ impl<'a> Words<'a> {
         for (path, word) in found.into_iter().filter(|(_, word)| !word.value.is_empty()) {
             let parent_end = path.trim_end_matches('#').rfind('#').map_or(0, |end| end + 1);
             let parent = lists.get(&path[..parent_end]).copied();
-            if let Some(letter) =
-                path.rsplit(['.', '^']).next().and_then(|end| end.strip_prefix('?'))
-            {
+            let end = path.rsplit(['.', '^']).next();
+            if let Some(letter) = end.and_then(|end| end.strip_prefix('?')) {
                 layout.rules.extend(word.rules(letter, parent));
                 continue;
             }

@@ -88,17 +88,12 @@ impl ExpertSums {
         if name.embedding() == Some(Embedding::LookupTable) {
             layer.lookup_tables = layer.lookup_tables.saturating_add(parameters);
         }
-        let add = |known: &mut Vec<u64>, size| {
-            if known.len() < Self::MAX_ROUTERS && !known.contains(&size) {
-                known.push(size);
-            }
+        let add = |known: &mut Vec<u64>, size: Option<u64>| {
+            let has_room = known.len() < Self::MAX_ROUTERS;
+            known.extend(size.filter(|size| has_room && !known.contains(size)));
         };
-        if let Some(size) = name.router_outputs(tensor) {
-            add(&mut layer.routers, size);
-        }
-        if let Some(size) = name.unnamed_stack(tensor) {
-            add(&mut layer.stacks, size);
-        }
+        add(&mut layer.routers, name.router_outputs(tensor));
+        add(&mut layer.stacks, name.unnamed_stack(tensor));
         let Some(RoutedExperts { group, part, is_proof, is_unnamed }) = experts else {
             return Some(());
         };
@@ -249,10 +244,8 @@ impl ExpertGroup {
         let before = self.numbered.len();
         let sum = match part {
             ExpertPart::Numbered(number) => {
-                let number = usize::try_from(number).ok()?;
-                if number >= ExpertSums::MAX_EXPERTS {
-                    return None;
-                }
+                let number = usize::try_from(number).ok();
+                let number = number.filter(|number| *number < ExpertSums::MAX_EXPERTS)?;
                 self.numbered.resize(before.max(number + 1), 0);
                 &mut self.numbered[number]
             }

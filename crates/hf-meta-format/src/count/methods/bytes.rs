@@ -122,12 +122,8 @@ fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, Unr
     }
     if bits == Some(4) {
         let is_packed = problem.is_method(&["chatglm", "deepseek_v4_fp8", "fp8"]);
-        let is_unpacked = problem.is_method(&["compressed-tensors", "int8", "quark"]);
-        return if is_packed || is_unpacked {
-            Ok(1 + u64::from(is_packed))
-        } else {
-            Err(AmbiguousScheme)
-        };
+        let is_known = is_packed || problem.is_method(&["compressed-tensors", "int8", "quark"]);
+        return if is_known { Ok(1 + u64::from(is_packed)) } else { Err(AmbiguousScheme) };
     }
     let shape = |names| problem.first(names).map_or(&[][..], |tensor| &tensor.shape);
     let scales = shape(BYTE_SCALES);
