@@ -192,10 +192,8 @@ impl<'a> TensorName<'a> {
     /// Returns the module and the component.
     #[inline]
     pub(super) fn split(&self) -> (&'a str, &'static Component) {
-        match self.facts.component {
-            Some(component) => split_at(self.name, component),
-            None => split(self.name),
-        }
+        let component = self.facts.component.unwrap_or_else(|| COMPONENTS.find(self.name));
+        split_at(self.name, component)
     }
 
     /// Returns the kind of buffer, or `None` if the tensor is not a buffer.

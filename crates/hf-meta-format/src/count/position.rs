@@ -181,6 +181,8 @@ const DRAFT_HEADS: [&str; 4] = ["mtp", "eagle", "speculator", "nextn"];
 
 impl Segment {
     fn new(segment: &str, parent: &str) -> Self {
+        let ends_with = |ends: &[&str]| ends.iter().any(|end| segment.ends_with(end));
+        let is_digit = |char: char| char.is_ascii_digit();
         match segment {
             "#" => Self::Number,
             "mlp" => Self::Mlp,
@@ -195,34 +197,23 @@ impl Segment {
             "embedders" if parent == "ngram_embeddings" => Self::LookupTable,
             // GGUF uses `blk`.
             "h" | "block" | "layer" | "layers" | "blocks" | "blk" => Self::Layers,
-            _ => Self::from_affix(segment),
-        }
-    }
-
-    fn from_affix(segment: &str) -> Self {
-        let ends_with = |ends: &[&str]| ends.iter().any(|end| segment.ends_with(end));
-        let is_digit = |char: char| char.is_ascii_digit();
-        if segment.starts_with(is_digit) {
-            Self::Other
-        } else if Self::is_draft(segment) {
-            Self::Draft
-        } else if segment.starts_with("share") {
-            Self::Shared
-        } else if let Some(rest) = segment.strip_prefix("expert") {
-            let rest = rest.strip_prefix('s').unwrap_or(rest);
-            digits(rest.strip_prefix('_').unwrap_or(rest)).map_or(Self::Other, Self::Expert)
-        } else if segment.ends_with(is_digit) {
-            let end = segment.rsplit('_').next().unwrap_or_default();
-            digits(end).map_or(Self::Other, |number| Self::Suffix(number, end.len()))
-        } else if ends_with(&["_moe"]) {
-            Self::Block
-        } else if ends_with(&["_experts", "_exps", "_chexps"]) {
+            _ if segment.starts_with(is_digit) => Self::Other,
+            _ if Self::is_draft(segment) => Self::Draft,
+            _ if segment.starts_with("share") => Self::Shared,
+            _ if segment.starts_with("expert") => {
+                let rest = &segment["expert".len()..];
+                let rest = rest.strip_prefix('s').unwrap_or(rest);
+                digits(rest.strip_prefix('_').unwrap_or(rest)).map_or(Self::Other, Self::Expert)
+            }
+            _ if segment.ends_with(is_digit) => {
+                let end = segment.rsplit('_').next().unwrap_or_default();
+                digits(end).map_or(Self::Other, |number| Self::Suffix(number, end.len()))
+            }
+            _ if segment.ends_with("_moe") => Self::Block,
             // `_exps` are the experts of GGUF.
-            Self::Experts
-        } else if ends_with(&["layers", "blocks"]) {
-            Self::Layers
-        } else {
-            Self::Other
+            _ if ends_with(&["_experts", "_exps", "_chexps"]) => Self::Experts,
+            _ if ends_with(&["layers", "blocks"]) => Self::Layers,
+            _ => Self::Other,
         }
     }
 
@@ -283,13 +274,14 @@ impl Position {
         // Later segments do not locate these experts more precisely.
         let is_certain = matches!(known, Some(Numbered | Listed | Stacked));
         let may_be_unnamed = self.layer.is_some() && known != Some(Unnamed);
-        let before = start.saturating_sub(1);
+        let is_gguf_layer = self.layer.is_some() && pattern.starts_with("blk.");
+        let (before, folded) = (start.saturating_sub(1), Some(Folded(numbers)));
         let list = self.experts.map_or(0, |list| list.group_end);
         let (kind, group_end, number) = match meanings {
             (Segment::Experts, _) => (Stacked, end, None),
             // `Other` is a list with one tensor per expert, such as `experts.gate_up_projs.3`.
             (Segment::Number, Segment::Experts | Segment::Other) if known == Some(Stacked) => {
-                (Numbered, list, Some(Folded(numbers)))
+                (Numbered, list, folded)
             }
             (Segment::Expert(number), Segment::Experts) if is_certain => {
                 (Numbered, list, Some(Literal(number)))
@@ -299,21 +291,15 @@ impl Position {
             (Segment::Block, _) => (Block, end, None),
             (Segment::Mlp, _) if known == Some(Block) => (BlockMlp, end, None),
             (Segment::Mlp, _) if known != Some(Unnamed) => (Mlp, end, None),
-            (Segment::Number, Segment::FeedForward)
-                if self.layer.is_some() && pattern.starts_with("blk.") =>
-            {
-                (Numbered, before, Some(Folded(numbers)))
-            }
-            (Segment::Number, Segment::List) if self.layer.is_some() => {
-                (Listed, before, Some(Folded(numbers)))
-            }
+            (Segment::Number, Segment::FeedForward) if is_gguf_layer => (Numbered, before, folded),
+            (Segment::Number, Segment::List) if self.layer.is_some() => (Listed, before, folded),
             (Segment::Number, Segment::Layers) if self.layer.is_none() => {
                 self.layer = Some(numbers);
                 return;
             }
             // The first list in a layer may contain its experts.
             (Segment::Number, Segment::Other | Segment::Block | Segment::Mlp) if may_be_unnamed => {
-                (Unnamed, before, Some(Folded(numbers)))
+                (Unnamed, before, folded)
             }
             (Segment::Suffix(number, digits), _) if may_be_unnamed => {
                 (Unnamed, end - digits, Some(Literal(number)))

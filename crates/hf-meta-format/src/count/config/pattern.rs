@@ -27,17 +27,16 @@ impl Pattern {
     /// module name. Other patterns match anywhere, as does any name after [`SEARCH`](Self::SEARCH).
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let search = name.strip_prefix(Self::SEARCH);
-        let text = if let Some(text) = search {
-            text.to_owned()
-        } else if let Some(text) = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:")) {
-            format!("^(?:{text})")
-        } else if name.starts_with('*') {
+        let from_start = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:"));
+        let text = match (search, from_start) {
+            (Some(text), _) => text.to_owned(),
+            (_, Some(text)) => format!("^(?:{text})"),
             // Quark writes shell patterns, in which a star matches any text.
-            format!("{}$", name.replace('.', "\\.").replace('*', ".*"))
-        } else if name.contains(['*', '\\', '[', '(', '^', '$', '|']) {
-            name.to_owned()
-        } else {
-            return None;
+            _ if name.starts_with('*') => {
+                format!("{}$", name.replace('.', "\\.").replace('*', ".*"))
+            }
+            _ if name.contains(['*', '\\', '[', '(', '^', '$', '|']) => name.to_owned(),
+            _ => return None,
         };
         Some(Self { text: text.into(), is_search: search.is_some(), compiled: OnceLock::new() })
     }
