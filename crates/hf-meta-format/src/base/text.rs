@@ -16,13 +16,8 @@ pub fn clip(text: &str) -> String {
 
 /// Returns the message of an error followed by those of its causes, separated by colons.
 pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
+    let errors = std::iter::successors(Some(error), |&error| Some(error.source()? as &dyn Error));
+    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Parses a whole number in JSON, written as `8`, `8.0`, `80e-1` or `"8"`. No float is involved, so none is rounded.

@@ -151,13 +151,11 @@ impl<'a> ModelLayout<'a> {
         let mut node = 0;
         for part in path.split('.') {
             let children = &self.nodes[node].children;
-            node = match (children.get(part), part.parse()) {
-                (Some(child), _) => *child,
-                (None, Ok(number)) => {
-                    return Some((self.nodes[*children.get("#")?].entry?, number));
-                }
-                _ => return None,
+            let Some(child) = children.get(part) else {
+                let list = self.nodes[*children.get("#")?].entry?;
+                return Some((list, part.parse().ok()?));
             };
+            node = *child;
         }
         None
     }

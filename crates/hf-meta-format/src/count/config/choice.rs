@@ -34,8 +34,8 @@ impl<'a> Schemes<'a> {
         // compressed-tensors also names classes of modules.
         let is_embedding = || may_be_named && Embedding::is_read_by_rows(module);
         let class = Some("Embedding").filter(|_| is_embedding());
-        let mut names = Some(module).filter(|_| may_be_named).into_iter().chain(class);
-        let named = names.find_map(|name| modules.named(name).next());
+        let mut keys = Some(module).filter(|_| may_be_named).into_iter().chain(class);
+        let named = keys.find_map(|key| modules.named(key).next());
         ModuleSchemes { module, all: self, named, matching: None, depend_on_name }
     }
 

@@ -73,9 +73,7 @@ impl Configs {
         let model = config.outermost();
         let quantization = find_quantization(config.quantization_sections())?;
         let mut dimensions = Dimensions::default();
-        for nested in &config.models {
-            dimensions.add_model(&nested.object);
-        }
+        config.models.iter().for_each(|model| dimensions.add_model(&model.object));
         // ChatGLM states the bits next to the dimensions. 0 means unquantized.
         let chatglm = || QuantizationConfig::chatglm(model.number("quantization_bit")?);
         Ok(Self {

@@ -83,10 +83,8 @@ impl ExpertConfig {
         if top_k.is_empty() {
             top_k.extend(fixed.map(|(_, fixed)| PerLayer(vec![*fixed])));
         }
-        let mut experts = PerLayer::all(model, keys_of("experts"));
-        if experts.is_empty() {
-            experts.clone_from(&outer.experts);
-        }
+        let experts = PerLayer::all(model, keys_of("experts"));
+        let experts = if experts.is_empty() { outer.experts.clone() } else { experts };
         let drafts = positive(model, "draft_layers");
         let first_draft = drafts.and_then(|_| Some(positive(model, "layers")?.1));
         let mut prefixes = outer.prefixes.clone();
@@ -102,9 +100,8 @@ impl ExpertConfig {
 
     /// Returns whether a name has a matching segment for every prefix.
     fn matches(&self, name: &str) -> bool {
-        self.prefixes
-            .iter()
-            .all(|prefix| name.split('.').any(|segment| segment.starts_with(prefix.as_str())))
+        let has = |prefix: &String| name.split('.').any(|segment| segment.starts_with(&**prefix));
+        self.prefixes.iter().all(has)
     }
 
     /// Returns whether a layer is a draft layer.
