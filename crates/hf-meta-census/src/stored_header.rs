@@ -181,7 +181,7 @@ mod tests {
         let mut hasher = LayoutHasher::default();
         for json in files {
             let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
-            hasher.add(header.as_ref());
+            hasher.add(&header);
         }
         hasher.finish().unwrap()
     }

@@ -122,12 +122,6 @@ pub(crate) fn all_tensors(headers: &Headers) -> impl Iterator<Item = (&str, Tens
     headers.iter().flat_map(|(_, header)| header.tensors())
 }
 
-impl AsRef<Self> for FileHeader {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
 /// The content of a pickle besides its stored tensors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -143,14 +143,14 @@ impl Weights {
     pub(crate) fn named_headers(&self) -> impl Iterator<Item = (&RepoPath, &FileHeader)> {
         let (single, shards, files) = match self {
             Self::Safetensors(SafetensorsParseFromRepo::Single(file)) => {
-                (Some((&file.path, file.header.as_ref())), &[][..], &[][..])
+                (Some((&file.path, &*file.header)), &[][..], &[][..])
             }
             Self::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) => {
                 (None, &shards.headers[..], &[][..])
             }
             Self::Other(files) => (None, &[][..], &files.headers[..]),
         };
-        let shards = shards.iter().map(|(name, header)| (name, header.as_ref()));
+        let shards = shards.iter().map(|(name, header)| (name, &**header));
         let files = files.iter().map(|(name, header)| (name, header));
         single.into_iter().chain(shards).chain(files)
     }

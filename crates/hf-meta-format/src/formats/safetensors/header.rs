@@ -95,12 +95,6 @@ impl SafetensorsFileHeader {
     }
 }
 
-impl AsRef<FileHeader> for SafetensorsFileHeader {
-    fn as_ref(&self) -> &FileHeader {
-        &self.0
-    }
-}
-
 impl Deref for SafetensorsFileHeader {
     type Target = FileHeader;
 
