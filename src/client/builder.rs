@@ -14,7 +14,7 @@ use crate::base::meter::CallMeter;
 use crate::cache::{Cache, DiskCache, HeaderCache};
 use crate::count::Configs;
 use crate::error::{Error, shared};
-use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
+use crate::formats::safetensors::{DEFAULT_HEADER_LIMIT, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
 use crate::http::{AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, has_tls_provider};
 use crate::hub::Endpoint;
@@ -75,7 +75,7 @@ impl Default for ClientBuilder {
             invalid: None,
             call_timeout: None,
             limits: Limits {
-                header: HeaderLength::DEFAULT_LIMIT,
+                header: DEFAULT_HEADER_LIMIT,
                 headers: 500_000_000,
                 index: SafetensorsIndexJson::DEFAULT_LIMIT,
                 config: Configs::DEFAULT_LIMIT,
@@ -120,7 +120,7 @@ impl ClientBuilder {
         Self { call_timeout: timeout.into(), ..self }
     }
 
-    /// Sets the maximum size of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
+    /// Sets the maximum size of one header, in bytes; [`DEFAULT_HEADER_LIMIT`] by default.
     pub fn max_header_bytes(mut self, bytes: u64) -> Self {
         self.limits.header = bytes;
         self

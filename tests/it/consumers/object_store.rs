@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hf_meta::count::Configs;
-use hf_meta::formats::safetensors::HeaderLength;
+use hf_meta::formats::safetensors::{DEFAULT_HEADER_LIMIT, header_range};
 use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, SafetensorsParseFromRepo};
 
 /// Any error of this program.
@@ -19,8 +19,8 @@ pub(crate) trait Store {
 fn header(store: &impl Store, path: &str) -> Result<SafetensorsFileHeader> {
     let size = store.size(path)?;
     let prefix = store.read(path, 0..8)?;
-    let length = HeaderLength::from_prefix(&prefix, Some(size), HeaderLength::DEFAULT_LIMIT)?;
-    let start = store.read(path, 0..length.range().end)?;
+    let header = header_range(&prefix, Some(size), DEFAULT_HEADER_LIMIT)?;
+    let start = store.read(path, 0..header.end)?;
     Ok(SafetensorsFileHeader::from_file_start(&start, Some(size))?)
 }
 

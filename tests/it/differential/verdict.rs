@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hf_meta::count::Counter;
-use hf_meta::formats::safetensors::{HeaderError, HeaderErrorKind, HeaderLength};
+use hf_meta::formats::safetensors::{
+    DEFAULT_HEADER_LIMIT, HeaderError, HeaderErrorKind, header_range,
+};
 use hf_meta::{SafetensorsFileHeader, TensorInfo};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, SafeTensorError};
@@ -113,8 +115,8 @@ pub(super) fn whole(header: &[u8], data: &[u8]) -> Vec<u8> {
 /// Reads a whole file with the public functions.
 fn read(file: &[u8]) -> Result<SafetensorsFileHeader, HeaderError> {
     let size = file.len() as u64;
-    let length = HeaderLength::from_prefix(file, size, HeaderLength::DEFAULT_LIMIT)?;
-    let [start, end] = [length.range().start, length.range().end].map(|at| at.try_into().unwrap());
+    let range = header_range(file, Some(size), DEFAULT_HEADER_LIMIT)?;
+    let [start, end] = [range.start, range.end].map(|at| at.try_into().unwrap());
     let header = SafetensorsFileHeader::from_json(&file[start..end])?;
     header.check_file_size(size).map(|()| header)
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use hf_meta::formats::safetensors::HeaderLength;
+use hf_meta::formats::safetensors::{DEFAULT_HEADER_LIMIT, header_range};
 use hf_meta::{
     CommitSha, Endpoint, RepoId, RepoPath, Revision, SafetensorsFileHeader, SafetensorsIndexJson,
     Source,
@@ -137,8 +137,8 @@ fn refusals_of_bytes(bytes: &[u8], number: u64) -> impl Iterator<Item = Box<dyn 
     let errors: [Option<Box<dyn Error>>; 4] = [
         SafetensorsFileHeader::from_json(bytes).err().map(Into::into),
         SafetensorsIndexJson::from_json(bytes).err().map(Into::into),
-        HeaderLength::from_prefix(bytes, number, HeaderLength::DEFAULT_LIMIT).err().map(Into::into),
-        HeaderLength::from_prefix(bytes, u64::MAX, number).err().map(Into::into),
+        header_range(bytes, Some(number), DEFAULT_HEADER_LIMIT).err().map(Into::into),
+        header_range(bytes, Some(u64::MAX), number).err().map(Into::into),
     ];
     errors.into_iter().flatten()
 }

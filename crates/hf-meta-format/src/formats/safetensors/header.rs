@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::json::{JsonError, JsonReader};
-use super::{HeaderError, HeaderErrorKind, HeaderLength, PREFIX_LENGTH};
+use super::{DEFAULT_HEADER_LIMIT, HeaderError, HeaderErrorKind, PREFIX_LENGTH, header_range};
 use crate::formats::names::MAX_TOTAL_BYTES;
 use crate::formats::{FileHeader, TensorInfo, TensorTable, TensorTableBuilder, clip};
 
@@ -79,8 +79,7 @@ impl SafetensorsFileHeader {
     /// Returns [`HeaderErrorKind::Truncated`] if the bytes end before the header does, or the first violated rule, naming
     /// the tensor that violates it.
     pub fn from_file_start(start: &[u8], file_size: Option<u64>) -> Result<Self, HeaderError> {
-        let length = HeaderLength::from_prefix(start, file_size, HeaderLength::DEFAULT_LIMIT)?;
-        let Range { start: begin, end } = length.range();
+        let Range { start: begin, end } = header_range(start, file_size, DEFAULT_HEADER_LIMIT)?;
         let [first, last] = [begin, end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
         let truncated = || HeaderError::truncated(end, start.len() as u64);
         let header = Self::from_json(start.get(first..last).ok_or_else(truncated)?)?;

@@ -81,14 +81,18 @@ impl Format for Safetensors {
 
 /// Parses the header of a file, or returns the range to read next.
 fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
-    let length = HeaderLength::from_prefix(file.detection_bytes()?, file.size, file.limit)?;
-    Ok(SafetensorsFileHeader::from_json(file.get(length.range())?)?.into())
+    let range = header_range(file.detection_bytes()?, file.size, file.limit)?;
+    Ok(SafetensorsFileHeader::from_json(file.get(range)?)?.into())
 }
 
 /// The number of bytes that encode the header length.
 pub const PREFIX_LENGTH: u64 = DETECTION_BYTES;
 
-/// The length of a header, validated against the file size and a limit.
+/// The maximum length of a header in bytes in the `safetensors` crate, which rejects files with a longer one.
+pub const DEFAULT_HEADER_LIMIT: u64 = 100_000_000;
+
+/// Returns the byte range of a header, according to the start of a file whose size is `file_size` bytes, or `None` if
+/// it is unknown.
 ///
 /// ```text
 /// byte 0          8              8 + N                      end of the file
@@ -100,66 +104,51 @@ pub const PREFIX_LENGTH: u64 = DETECTION_BYTES;
 /// ```
 ///
 /// ```
-/// use hf_meta_format::formats::safetensors::HeaderLength;
+/// use hf_meta_format::formats::safetensors::header_range;
 ///
-/// let length = HeaderLength::from_prefix(&14_283_u64.to_le_bytes(), 548_105_171, 100_000_000)?;
-/// assert_eq!(length.range(), 8..14_291);
+/// let range = header_range(&14_283_u64.to_le_bytes(), Some(548_105_171), 100_000_000)?;
+/// assert_eq!(range, 8..14_291);
 /// # Ok::<(), hf_meta_format::formats::safetensors::HeaderError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeaderLength(u64);
-
-impl HeaderLength {
-    /// The limit of the `safetensors` crate, in bytes. It rejects files with a longer header.
-    pub const DEFAULT_LIMIT: u64 = 100_000_000;
-
-    /// Reads the header length from the start of a file whose size is `file_size` bytes, or `None` if it is unknown.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file is too short to contain a length, if the header is empty, longer than `limit` or
-    /// longer than the file, or if the bytes are the start of another known format.
-    pub fn from_prefix(
-        start: &[u8],
-        file_size: impl Into<Option<u64>>,
-        limit: u64,
-    ) -> Result<Self, HeaderError> {
-        let file_size = file_size.into();
-        let Some(prefix) = start.first_chunk() else {
-            let found = start.len() as u64;
-            return Err(match file_size {
-                Some(size) if size >= PREFIX_LENGTH => HeaderError::truncated(PREFIX_LENGTH, found),
-                _ => {
-                    let size = file_size.unwrap_or(found);
-                    let message = format!(
-                        "the file has only {size} bytes; a safetensors file has at least {PREFIX_LENGTH}"
-                    );
-                    HeaderError::new(HeaderErrorKind::FileTooShort, message)
-                }
-            });
-        };
-        let length = u64::from_le_bytes(*prefix);
-        if length == 0 {
-            return Err(HeaderError::new(HeaderErrorKind::Empty, "the header is empty"));
-        }
-        if length > limit {
-            return Err(match DetectedFormat::recognize_or_text(prefix) {
-                Some(detected) => HeaderError::wrong_format(detected),
-                None => HeaderError::too_large(length, limit),
-            });
-        }
-        if let Some(file_size) = file_size
-            && length > file_size.saturating_sub(PREFIX_LENGTH)
-        {
-            return Err(HeaderError::exceeds_file(length, file_size));
-        }
-        Ok(Self(length))
+///
+/// # Errors
+///
+/// Returns an error if the file is too short to contain a length, if the header is empty, longer than `limit` or
+/// longer than the file, or if the bytes are the start of another known format.
+pub fn header_range(
+    start: &[u8],
+    file_size: Option<u64>,
+    limit: u64,
+) -> Result<Range<u64>, HeaderError> {
+    let Some(prefix) = start.first_chunk() else {
+        return Err(too_short(start.len() as u64, file_size));
+    };
+    let length = u64::from_le_bytes(*prefix);
+    if length == 0 {
+        return Err(HeaderError::new(HeaderErrorKind::Empty, "the header is empty"));
     }
-
-    /// Returns the byte range of the header within the file.
-    pub fn range(self) -> Range<u64> {
-        PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(self.0)
+    if length > limit {
+        let too_large = || HeaderError::too_large(length, limit);
+        let detected = DetectedFormat::recognize_or_text(prefix);
+        return Err(detected.map_or_else(too_large, HeaderError::wrong_format));
     }
+    match file_size {
+        Some(size) if length > size.saturating_sub(PREFIX_LENGTH) => {
+            Err(HeaderError::exceeds_file(length, size))
+        }
+        _ => Ok(PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(length)),
+    }
+}
+
+/// Returns the error for a file of which only `found` bytes could be read, which are less than a header length.
+fn too_short(found: u64, file_size: Option<u64>) -> HeaderError {
+    let size = file_size.unwrap_or(found);
+    if size >= PREFIX_LENGTH {
+        return HeaderError::truncated(PREFIX_LENGTH, found);
+    }
+    let message =
+        format!("the file has only {size} bytes; a safetensors file has at least {PREFIX_LENGTH}");
+    HeaderError::new(HeaderErrorKind::FileTooShort, message)
 }
 
 /// The size of a tensor entry in bytes, without its name: 46 for keys and punctuation, and the maximum that dtype,
@@ -275,13 +264,13 @@ mod tests {
         assert!(start(61).is_ok());
     }
 
-    const LIMIT: u64 = HeaderLength::DEFAULT_LIMIT;
+    const LIMIT: u64 = DEFAULT_HEADER_LIMIT;
 
     #[test]
     fn lengths_inside_the_file_and_the_limit_are_accepted() {
         for (length, file_size) in [(1, 9), (2, 10), (LIMIT, u64::MAX)] {
-            let found = HeaderLength::from_prefix(&u64::to_le_bytes(length), file_size, LIMIT);
-            assert_eq!(found.map(HeaderLength::range), Ok(8..8 + length));
+            let found = header_range(&u64::to_le_bytes(length), Some(file_size), LIMIT);
+            assert_eq!(found, Ok(8..8 + length));
         }
     }
 
@@ -307,7 +296,7 @@ mod tests {
             (&u64::to_le_bytes(3), 5, HeaderError::exceeds_file(3, 5)),
         ];
         for (start, file_size, error) in cases {
-            assert_eq!(HeaderLength::from_prefix(start, file_size, LIMIT), Err(error));
+            assert_eq!(header_range(start, Some(file_size), LIMIT), Err(error));
         }
     }
 
@@ -333,7 +322,7 @@ mod tests {
             (b"root:x:0:0", DetectedFormat::Text),
         ];
         for (start, detected) in cases {
-            let error = HeaderLength::from_prefix(start, 1 << 30, 10_000).unwrap_err();
+            let error = header_range(start, Some(1 << 30), 10_000).unwrap_err();
             assert_eq!(error.kind, HeaderErrorKind::WrongFormat(detected));
             assert_eq!(error.to_string(), format!("the file looks like {detected}"));
         }
