@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::mem::replace;
 use std::ops::{Deref, Range};
 
-use serde::de::IgnoredAny;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::json::{JsonError, JsonReader};
@@ -161,7 +160,11 @@ fn parse(text: &str) -> Result<(TensorTable, Metadata), JsonError> {
             if metadata.is_some() {
                 return Err(reader.invalid("`__metadata__` appears twice"));
             }
-            metadata = Some(read_metadata(reader)?);
+            let text = |reader: &mut JsonReader<'_>| {
+                Ok(Some(reader.string("expected a string")?.into_owned()))
+            };
+            // A published model contains `null` (vllm #50827).
+            metadata = Some(reader.metadata(METADATA, MAX_METADATA, text)?);
             return Ok(());
         }
         read_tensor(reader, &mut tensor).map_err(|error| {
@@ -180,13 +183,6 @@ fn parse(text: &str) -> Result<(TensorTable, Metadata), JsonError> {
     Ok((builder.finish()?, metadata.flatten()))
 }
 
-/// Reads the metadata: an object of strings, or `null`, which a published model contains (vllm #50827).
-fn read_metadata(reader: &mut JsonReader<'_>) -> Result<Metadata, JsonError> {
-    reader.metadata(METADATA, MAX_METADATA, |reader| {
-        Ok(Some(reader.string("expected a string")?.decode()?.into_owned()))
-    })
-}
-
 /// Reads a tensor entry into `tensor`, and reuses the memory of its shape.
 fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(), JsonError> {
     let start = reader.at;
@@ -200,8 +196,7 @@ fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(
         let key = reader.key()?;
         match &*key {
             "dtype" if !replace(&mut has_dtype, true) => {
-                let dtype = reader.string("expected a dtype string")?;
-                tensor.dtype = (&*dtype.decode()?).into();
+                tensor.dtype = (&*reader.string("expected a dtype string")?).into();
             }
             "shape" if !replace(&mut has_shape, true) => read_shape(reader, &mut tensor.shape)?,
             "data_offsets" if !replace(&mut has_offsets, true) => {
@@ -210,7 +205,7 @@ fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(
             "dtype" | "shape" | "data_offsets" => {
                 return Err(reader.invalid(format!("`{key}` appears twice")));
             }
-            _ => drop(reader.value::<IgnoredAny>()?),
+            _ => drop(reader.value()?),
         }
         Ok(())
     })?;

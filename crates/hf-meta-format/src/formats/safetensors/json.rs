@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use memchr::memchr2;
-use serde::Deserialize;
 use serde_json::Deserializer;
+use serde_json::value::RawValue;
 
 use crate::formats::HeaderError;
 
@@ -46,17 +46,6 @@ pub(super) struct JsonReader<'a> {
     pub(super) at: usize,
     /// True if the text contains control characters, such as line breaks. Otherwise strings need no check for them.
     has_control: bool,
-}
-
-/// The raw content of a JSON string, between the quotes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RawString<'a> {
-    pub(super) text: &'a str,
-    has_escapes: bool,
-    /// True if the whole text contains control characters, which are invalid in a string.
-    may_have_control: bool,
-    /// The offset of the opening quote.
-    at: usize,
 }
 
 impl<'a> JsonReader<'a> {
@@ -144,13 +133,13 @@ impl<'a> JsonReader<'a> {
 
     /// Reads a key and the colon after it.
     pub(super) fn key(&mut self) -> Result<Cow<'a, str>, JsonError> {
-        let key = self.string("expected a string key")?.decode()?;
+        let key = self.string("expected a string key")?;
         self.expect(b':', "expected `:`")?;
         Ok(key)
     }
 
-    /// Reads a string. `expected` is the message if another value comes next.
-    pub(super) fn string(&mut self, expected: &'static str) -> Result<RawString<'a>, JsonError> {
+    /// Reads a string and resolves its escapes. `expected` is the message if another value comes next.
+    pub(super) fn string(&mut self, expected: &'static str) -> Result<Cow<'a, str>, JsonError> {
         self.expect(b'"', expected)?;
         let start = self.at;
         let mut has_escapes = false;
@@ -161,8 +150,10 @@ impl<'a> JsonReader<'a> {
             if rest[length] == b'"' {
                 self.at = end + 1;
                 let text = self.text.get(start..end).unwrap_or_default();
-                let may_have_control = self.has_control;
-                return Ok(RawString { text, has_escapes, may_have_control, at: start - 1 });
+                if has_escapes || self.has_control && has_control(text) {
+                    return unescape(text, start - 1);
+                }
+                return Ok(Cow::Borrowed(text));
             }
             has_escapes = true;
             self.at = end + 2;
@@ -200,18 +191,18 @@ impl<'a> JsonReader<'a> {
         digits.is_some_and(|digits| digits.parse() == Ok(number))
     }
 
-    /// Reads a value of any kind.
-    pub(super) fn value<T: Deserialize<'a>>(&mut self) -> Result<T, JsonError> {
+    /// Reads a value of any kind, and returns its text.
+    pub(super) fn value(&mut self) -> Result<&'a str, JsonError> {
         self.skip_space();
         let rest = self.text.get(self.at..).unwrap_or_default();
-        let mut values = Deserializer::from_str(rest).into_iter();
+        let mut values = Deserializer::from_str(rest).into_iter::<&RawValue>();
         let value = values.next();
         let length = values.byte_offset();
         match value {
             // A number or a word at the end of the text may be incomplete.
             Some(Ok(value)) if length < rest.len() || rest.ends_with(['"', ']', '}']) => {
                 self.at += length;
-                Ok(value)
+                Ok(value.get())
             }
             Some(Err(error)) if !error.is_eof() => {
                 let lines = rest.split_inclusive('\n').take(error.line().saturating_sub(1));
@@ -232,14 +223,14 @@ impl<'a> JsonReader<'a> {
 
     /// Reads `null`, or an object of at most `max_entries` entries with distinct keys. Leaves out the entries for which
     /// `read` returns `None`. `name` is the name of the object in error messages.
-    pub(super) fn metadata<V>(
+    pub(super) fn metadata(
         &mut self,
         name: &str,
         max_entries: usize,
-        mut read: impl FnMut(&mut Self) -> Result<Option<V>, JsonError>,
-    ) -> Result<Option<BTreeMap<String, V>>, JsonError> {
+        read: fn(&mut Self) -> Result<Option<String>, JsonError>,
+    ) -> Result<Option<BTreeMap<String, String>>, JsonError> {
         if self.peek()? == b'n' {
-            return self.value::<()>().map(|()| None);
+            return self.value().map(|_| None);
         }
         self.expect(b'{', "expected an object")?;
         let mut entries = BTreeMap::new();
@@ -264,23 +255,12 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-impl<'a> RawString<'a> {
-    /// Returns the string with escapes resolved.
-    #[inline]
-    pub(super) fn decode(&self) -> Result<Cow<'a, str>, JsonError> {
-        if self.has_escapes || self.may_have_control && has_control(self.text) {
-            return self.unescape();
-        }
-        Ok(Cow::Borrowed(self.text))
-    }
-
-    #[cold]
-    fn unescape(&self) -> Result<Cow<'a, str>, JsonError> {
-        let text = serde_json::from_str(&format!("\"{}\"", self.text)).map(Cow::Owned);
-        text.map_err(|error| {
-            JsonError::Invalid(Box::new(InvalidJson { at: self.at, message: message(&error) }))
-        })
-    }
+/// Resolves the escapes of a string whose opening quote is at an offset.
+#[cold]
+fn unescape(text: &str, at: usize) -> Result<Cow<'static, str>, JsonError> {
+    serde_json::from_str(&format!("\"{text}\""))
+        .map(Cow::Owned)
+        .map_err(|error| JsonError::Invalid(Box::new(InvalidJson { at, message: message(&error) })))
 }
 
 fn has_control(text: &str) -> bool {

@@ -107,13 +107,8 @@ impl SafetensorsIndexJson {
 
     /// Returns the shard of a tensor, or `None` if the index does not list it.
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
-        self.index_of(tensor).map(|index| self.tensor_at(index as usize).1)
-    }
-
-    /// Returns the tensor at an index in the `weight_map`, with its shard.
-    pub(crate) fn tensor_at(&self, index: usize) -> (&str, &RepoPath) {
-        let WeightMap { shards, tensors, shard_indices } = &self.weight_map;
-        (tensors.list.get(index), &shards[usize::from(shard_indices[index])])
+        let index = self.index_of(tensor)? as usize;
+        Some(&self.shards()[usize::from(self.weight_map.shard_indices[index])])
     }
 
     /// Returns the index of a tensor in the `weight_map`.

@@ -1,14 +1,11 @@
 //! Parses an index that arrives in chunks.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem::take;
 use std::str::from_utf8;
 
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
-
 use super::{IndexMetadata, SafetensorsIndexJson, WeightMap};
-use crate::base::sort::{sort_by, sort_by_key};
+use crate::base::sort::sort_by;
 use crate::formats::names::{MAX_TOTAL_BYTES, NameList};
 use crate::formats::safetensors::json::{InvalidJson, JsonError, JsonReader};
 use crate::formats::safetensors::{DetectedFormat, EXTENSION, IndexError, IndexErrorKind};
@@ -179,7 +176,7 @@ pub(super) struct IndexParser {
     extension: Option<&'static str>,
     /// The distinct shards, in order of first appearance, and their indices.
     shards: Vec<RepoPath>,
-    shards_by_name: HashMap<Box<str>, u16>,
+    shards_by_name: BTreeMap<Box<str>, u16>,
     /// The index of the last shard.
     last_shard: u16,
     names: NameList,
@@ -254,7 +251,7 @@ impl IndexParser {
             "dtype" | "metadata" | "weight_map" => {
                 return Err(text.invalid(format!("`{key}` appears twice")));
             }
-            _ => drop(text.value::<IgnoredAny>()?),
+            _ => drop(text.value()?),
         }
         Ok(ParserState::Index { is_first: false })
     }
@@ -273,8 +270,8 @@ impl IndexParser {
         let shard = text.string("expected a shard name, a string")?;
         // The next tensor is usually in the same shard.
         let last = self.shards.get(usize::from(self.last_shard));
-        if last.is_none_or(|last| last.as_str() != shard.text) {
-            self.select_shard(&tensor, &shard.decode()?)?;
+        if last.is_none_or(|last| last.as_str() != shard) {
+            self.select_shard(&tensor, &shard)?;
         }
         self.push(&tensor);
         Ok(ParserState::WeightMap { is_first: false })
@@ -334,10 +331,9 @@ impl IndexParser {
         }
         let tensors = self.names.into_names();
         let tensors = tensors.map_err(|tensor| IndexError::listed_twice(&tensor))?;
-        let mut order: Vec<usize> = (0..shards.len()).collect();
-        sort_by_key(&mut order, |&index| &shards[index]);
-        let mut ranks = vec![0; order.len()];
-        (0..).zip(order).for_each(|(rank, index)| ranks[index] = rank);
+        let mut ranks = vec![0; shards.len()];
+        let sorted = self.shards_by_name.values();
+        (0..).zip(sorted).for_each(|(rank, index)| ranks[usize::from(*index)] = rank);
         self.shard_indices.iter_mut().for_each(|index| *index = ranks[usize::from(*index)]);
         sort_by(&mut shards, Ord::cmp);
         let weight_map = WeightMap { shards, tensors, shard_indices: self.shard_indices };
@@ -361,6 +357,6 @@ fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, JsonError> {
 
 /// Reads the JSON text of a value. Returns `None` for an object or an array, because no known writer produces them.
 fn scalar(text: &mut JsonReader<'_>) -> Result<Option<String>, JsonError> {
-    let json = text.value::<&RawValue>()?.get();
+    let json = text.value()?;
     Ok(Some(json).filter(|json| !json.starts_with(['{', '['])).map(str::to_owned))
 }

@@ -25,7 +25,7 @@ fn shards_are_listed_once_and_sorted() {
     assert_eq!(index.shard("m").unwrap().as_str(), "b.safetensors");
     assert_eq!(index.shard("x"), None);
     assert_eq!(index.names_per_shard(), [(1, 1), (2, 2)]);
-    assert_eq!(index.tensor_at(2).0, "m");
+    assert_eq!(index.weight_map().nth(2).unwrap().0, "m");
     assert_eq!(serde_json::to_string(&index).unwrap(), json);
 }
 
