@@ -55,43 +55,31 @@ impl TensorInfo {
     /// larger than its file allows.
     pub(super) fn check(&self, name: &str) -> Result<(), HeaderError> {
         let (begin, end) = self.data_offsets;
-        if end < begin {
+        let Some(found) = end.checked_sub(begin) else {
             let rule = format!("ends at byte {end}, before it begins at byte {begin}");
             return Err(HeaderError::of_tensor(HeaderErrorKind::ReversedOffsets, name, rule));
-        }
+        };
         let overflow = || HeaderError::overflow(name);
         let elements = self.elements().ok_or_else(overflow)?;
-        let Some(block) = self.dtype.block() else {
-            return self.check_plausible(name, elements, end - begin);
-        };
-        let bits = (elements / block.elements).checked_mul(block.bytes * 8);
-        let bytes = bits.ok_or_else(overflow)? / 8;
-        if !elements.is_multiple_of(block.elements) {
-            let rule = format!(
-                "has {elements} elements of {}, which is not a whole number of bytes",
-                self.dtype
-            );
-            return Err(HeaderError::of_tensor(HeaderErrorKind::PartialBlock, name, rule));
-        }
-        if bytes != end - begin {
-            let rule = format!(
-                "has {elements} elements of {}, which is {bytes} bytes, but spans {} bytes",
-                self.dtype,
-                end - begin
-            );
-            return Err(HeaderError::of_tensor(HeaderErrorKind::SizeMismatch, name, rule));
-        }
-        Ok(())
-    }
-
-    /// Checks that a tensor of an unknown dtype occupies at least one bit per element.
-    fn check_plausible(&self, name: &str, elements: u64, found: u64) -> Result<(), HeaderError> {
-        if elements.div_ceil(8) <= found {
+        let (kind, rule) = if let Some(block) = self.dtype.block() {
+            let bits = (elements / block.elements).checked_mul(block.bytes * 8);
+            let bytes = bits.ok_or_else(overflow)? / 8;
+            if !elements.is_multiple_of(block.elements) {
+                let rule = "which is not a whole number of bytes".to_owned();
+                (HeaderErrorKind::PartialBlock, rule)
+            } else if bytes != found {
+                let rule = format!("which is {bytes} bytes, but spans {found} bytes");
+                (HeaderErrorKind::SizeMismatch, rule)
+            } else {
+                return Ok(());
+            }
+        } else if elements.div_ceil(8) > found {
+            (HeaderErrorKind::TooManyElements, format!("too many for its {found} bytes"))
+        } else {
             return Ok(());
-        }
-        let rule =
-            format!("has {elements} elements of {}, too many for its {found} bytes", self.dtype);
-        Err(HeaderError::of_tensor(HeaderErrorKind::TooManyElements, name, rule))
+        };
+        let rule = format!("has {elements} elements of {}, {rule}", self.dtype);
+        Err(HeaderError::of_tensor(kind, name, rule))
     }
 }
 
@@ -227,31 +215,27 @@ impl<'a> IntoIterator for &'a TensorTable {
 /// assert_eq!(builder.finish()?.len(), 1);
 /// # Ok::<(), hf_meta_format::formats::HeaderError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TensorTableBuilder {
     names: NameList,
     packed: PackedTensors,
     starts: Vec<u32>,
     /// The alignment of each tensor's data in bytes, if tensors must be listed in data order.
     alignment: Option<u64>,
-    /// The end of the last tensor's data; `None` once a tensor's data has not started where the previous tensor's
-    /// ended. Most writers list tensors in data order, so no sort is needed.
-    data_end: Option<u64>,
+    /// The end of the last tensor's data.
+    data_end: u64,
+    /// True if the data of a tensor does not begin where the data before it ends. Most writers list tensors in data
+    /// order, so no sort is needed.
+    is_unordered: bool,
     /// The error of the first invalid tensor. Only `finish` returns it, because invalid JSON and duplicate names take
     /// precedence.
     error: Option<HeaderError>,
 }
 
-impl Default for TensorTableBuilder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl TensorTableBuilder {
     /// Creates a builder for tensors whose data is contiguous, without padding.
     pub fn new() -> Self {
-        Self::for_header(0)
+        Self::default()
     }
 
     /// Creates a builder with capacity for a typical header of `length` bytes.
@@ -262,16 +246,14 @@ impl TensorTableBuilder {
             names: NameList::with_capacity(tensors, length / 3),
             packed: PackedTensors { bytes: Vec::with_capacity(length / 8) },
             starts: Vec::with_capacity(tensors),
-            alignment: None,
-            data_end: Some(0),
-            error: None,
+            ..Self::default()
         }
     }
 
     /// Creates a builder for tensors that are listed in data order: the data of each must begin at the first multiple of
     /// `alignment` bytes after the data before it.
     pub(super) fn in_data_order(alignment: u64) -> Self {
-        Self { alignment: Some(alignment), ..Self::new() }
+        Self { alignment: Some(alignment), ..Self::default() }
     }
 
     /// Adds a tensor. If it is invalid, [`finish`](Self::finish) returns the error.
@@ -293,16 +275,14 @@ impl TensorTableBuilder {
     /// Checks whether the data of a tensor begins where the data before it ends.
     fn check_order(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
         let (begin, end) = tensor.data_offsets;
-        let aligned = |end: u64| match self.alignment {
-            Some(alignment) => end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX),
-            None => end,
-        };
-        let expected = self.data_end.map(aligned);
-        self.data_end = expected.filter(|expected| *expected == begin).map(|_| end);
-        match expected.filter(|expected| self.alignment.is_some() && *expected != begin) {
-            Some(expected) => Err(HeaderError::misplaced(name, begin, expected)),
-            None => Ok(()),
+        let alignment = self.alignment.unwrap_or(1);
+        let expected = self.data_end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
+        self.data_end = end;
+        self.is_unordered |= begin != expected;
+        if begin != expected && self.alignment.is_some() {
+            return Err(HeaderError::misplaced(name, begin, expected));
         }
+        Ok(())
     }
 
     /// Builds the table.
@@ -311,14 +291,14 @@ impl TensorTableBuilder {
     ///
     /// Returns the first violated rule: a duplicate name, an invalid tensor, or a gap or overlap in the data.
     pub fn finish(self) -> Result<TensorTable, HeaderError> {
-        let Self { names, mut packed, mut starts, data_end, error, .. } = self;
+        let Self { names, mut packed, mut starts, data_end, is_unordered, error, .. } = self;
         let names = names.into_names();
         let names = names.map_err(|name| HeaderError::duplicate(&name))?;
         error.map_or(Ok(()), Err)?;
         packed.bytes.shrink_to_fit();
         starts.shrink_to_fit();
         let table = TensorTable { names, packed, starts, data_length: 0 };
-        let data_length = data_end.map_or_else(|| table.check_data(), Ok)?;
+        let data_length = if is_unordered { table.check_data()? } else { data_end };
         Ok(TensorTable { data_length, ..table })
     }
 }
