@@ -114,23 +114,21 @@ impl FileParts {
     }
 }
 
+/// A function that parses the header, or returns the range to read next.
+type ParseParts = fn(&FileParts) -> Result<FileHeader, Stop>;
+
 /// A parser that keeps all parts of a file, and starts over once a missing part has arrived: another start takes less
 /// time than the request.
 pub(super) struct PartsParser {
     file: FileParts,
     /// The number of bytes to read first.
     first_range: u64,
-    /// Parses the header, or returns the range to read next.
-    parse: fn(&FileParts) -> Result<FileHeader, Stop>,
+    parse: ParseParts,
 }
 
 impl PartsParser {
     /// Creates a parser that first reads `first_range` bytes, and at most `limit` bytes of a header.
-    pub(super) fn boxed(
-        first_range: u64,
-        limit: u64,
-        parse: fn(&FileParts) -> Result<FileHeader, Stop>,
-    ) -> Box<dyn HeaderParser> {
+    pub(super) fn boxed(first_range: u64, limit: u64, parse: ParseParts) -> Box<dyn HeaderParser> {
         let file = FileParts { limit, ..FileParts::default() };
         Box::new(Self { file, first_range, parse })
     }

@@ -50,32 +50,7 @@ macro_rules! dtypes {
                 }
             }
 
-            /// Returns the size of `elements` elements in bytes, or `None` if the dtype is unknown, the elements do not
-            /// fill whole blocks, or the size overflows.
-            pub fn byte_length(&self, elements: u64) -> Option<u64> {
-                let block = self.block()?;
-                let blocks = elements.is_multiple_of(block.elements).then(|| elements / block.elements)?;
-                blocks.checked_mul(block.bytes)
-            }
 
-            /// Returns the number of bits per element, or `None` for an unknown dtype or a quantized GGML type, whose
-            /// elements share a scale per block.
-            pub fn bits(&self) -> Option<u64> {
-                match self {
-                    $(Self::$name => ($elements <= MAX_UNSCALED_BLOCK).then_some($bytes * 8 / $elements),)+
-                    Self::Other(_) => None,
-                }
-            }
-        }
-
-        /// The known dtypes without [`Dtype::Other`], numbered by their position in the table.
-        #[expect(non_camel_case_types, reason = "the names are those of the format")]
-        #[expect(clippy::upper_case_acronyms, reason = "the names are those of the format")]
-        enum KnownDtype {
-            $($name,)+
-        }
-
-        impl Dtype {
             /// Returns the index in [`Dtype::KNOWN`]; `None` for an unknown dtype.
             pub(super) fn rank(&self) -> Option<u8> {
                 match self {
@@ -91,6 +66,13 @@ macro_rules! dtypes {
                     _ => Self::from(&*format!("GGML type {number}")),
                 }
             }
+        }
+
+        /// The known dtypes without [`Dtype::Other`], numbered by their position in the table.
+        #[expect(non_camel_case_types, reason = "the names are those of the format")]
+        #[expect(clippy::upper_case_acronyms, reason = "the names are those of the format")]
+        enum KnownDtype {
+            $($name,)+
         }
 
         impl From<&str> for Dtype {
@@ -239,6 +221,21 @@ impl FromStr for Dtype {
 super::text_type!(Dtype);
 
 impl Dtype {
+    /// Returns the size of `elements` elements in bytes, or `None` if the dtype is unknown, the elements do not fill
+    /// whole blocks, or the size overflows.
+    pub fn byte_length(&self, elements: u64) -> Option<u64> {
+        let block = self.block()?;
+        let blocks = elements.is_multiple_of(block.elements).then(|| elements / block.elements)?;
+        blocks.checked_mul(block.bytes)
+    }
+
+    /// Returns the number of bits per element, or `None` for an unknown dtype or a quantized GGML type, whose elements
+    /// share a scale per block.
+    pub fn bits(&self) -> Option<u64> {
+        let BlockSize { elements, bytes } = self.block()?;
+        (elements <= MAX_UNSCALED_BLOCK).then_some(bytes * 8 / elements)
+    }
+
     /// Returns whether the elements are floats of 8 bits or less with a mantissa. Each is one weight.
     pub(crate) fn is_narrow_float(&self) -> bool {
         let is_float8 =

@@ -33,11 +33,7 @@ impl NameList {
     /// Adds a name. The total length must not exceed [`MAX_TOTAL_BYTES`].
     pub(crate) fn push(&mut self, name: &str) {
         self.text.push_str(name);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "no text is longer than MAX_TOTAL_BYTES"
-        )]
-        self.ends.push(self.text.len() as u32);
+        self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
     }
 
     /// Returns whether a name of `length` bytes can be added.
@@ -60,9 +56,7 @@ impl NameList {
 
     /// Returns the indices of all names.
     pub(crate) fn indices(&self) -> Range<u32> {
-        #[expect(clippy::cast_possible_truncation, reason = "no more names than bytes of text")]
-        let names = self.len() as u32;
-        0..names
+        0..u32::try_from(self.len()).unwrap_or(u32::MAX)
     }
 
     /// Releases unused capacity.
