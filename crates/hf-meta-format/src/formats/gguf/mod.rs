@@ -56,23 +56,19 @@ impl Format for Gguf {
         PartsParser::boxed(first_range, max_header_bytes, parse)
     }
 
+    /// Splits a name, such as `Llama-3.2-1B-UD-Q4_K_XL`, into model and quantization.
     fn split_name(&self, stem: &str) -> Option<WeightFileName> {
-        Some(split_name(stem))
+        let mut name = WeightFileName { kind: kind(stem), ..WeightFileName::new(stem) };
+        if let Some((start, end)) = quantization(stem) {
+            let model = stem[..start].trim_end_matches(['-', '.', '_']);
+            // `x-Q4_K_M-v1` and `x-Q4_K_M-v2` are two models. An importance matrix does not make another one.
+            let rest = if IMATRIX_SUFFIXES.contains(&&stem[end..]) { "" } else { &stem[end..] };
+            name.model = format!("{model}{rest}");
+            name.variant = stem[start..end].to_ascii_uppercase();
+            name.is_quantized = true;
+        }
+        Some(name)
     }
-}
-
-/// Splits a name without extension, such as `Llama-3.2-1B-UD-Q4_K_XL`, into model and quantization.
-fn split_name(stem: &str) -> WeightFileName {
-    let kind = kind(stem);
-    let Some((start, end)) = quantization(stem) else {
-        return WeightFileName { kind, ..WeightFileName::new(stem) };
-    };
-    let model = stem[..start].trim_end_matches(['-', '.', '_']);
-    // `x-Q4_K_M-v1` and `x-Q4_K_M-v2` are two models. An importance matrix does not make another one.
-    let rest = if IMATRIX_SUFFIXES.contains(&&stem[end..]) { "" } else { &stem[end..] };
-    let variant = stem[start..end].to_ascii_uppercase();
-    let model = format!("{model}{rest}");
-    WeightFileName { model, variant, is_quantized: true, kind, ..WeightFileName::default() }
 }
 
 /// Returns the kind of weights from the words in a file name.

@@ -76,7 +76,13 @@ impl Content {
                 return Err(invalid_key(key, "appears twice").into());
             }
             let value_type = ValueType::read(cursor, key)?;
-            let value = self.read_value(value_type, key, cursor)?;
+            let value = match value_type {
+                ValueType::List if key == TOKENS => {
+                    self.vocabulary.insert(List::default()).read(cursor, key)?
+                }
+                ValueType::List => self.list.read(cursor, key)?,
+                _ => value_type.read_text(cursor)?,
+            };
             if key == ALIGNMENT {
                 alignment = parse_alignment(value_type, &value)?;
             }
@@ -89,22 +95,6 @@ impl Content {
             self.tensors -= 1;
         }
         Ok(entries)
-    }
-
-    /// Reads a value as text.
-    fn read_value(
-        &mut self,
-        value_type: ValueType,
-        key: &str,
-        cursor: &mut Cursor<'_>,
-    ) -> Result<String, Stop> {
-        if value_type != ValueType::List {
-            return value_type.read_text(cursor);
-        }
-        let is_vocabulary = key == TOKENS;
-        let list =
-            if is_vocabulary { self.vocabulary.insert(List::default()) } else { &mut self.list };
-        list.read(cursor, key)
     }
 
     /// Returns the next range: at least the missing one, and up to the estimated end of the header.

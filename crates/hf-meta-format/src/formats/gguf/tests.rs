@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::Gguf;
 use super::parser::describe;
-use super::{Gguf, split_name};
 use crate::formats::{
     DetectedFormat, Dtype, FileHeader, Format, HeaderError, HeaderErrorKind, Step, WeightFileName,
     WeightsKind,
@@ -544,12 +544,12 @@ fn names_state_model_and_quantization() {
         ("Q4_0-of-Q8_0", "Q4_0-of", "Q8_0"),
     ];
     for (stem, model, variant) in cases {
-        let parts = split_name(stem);
+        let parts = Gguf.split_name(stem).unwrap();
         assert_eq!((&*parts.model, &*parts.variant), (model, variant), "{stem}");
         assert!(parts.is_quantized && parts.kind == WeightsKind::Model, "{stem}");
     }
     for stem in ["model", "Qwen-7B", "Q", "q_4", "Q9_0", "Q4_k_z", "F8", "", "a.b-c"] {
-        assert_eq!(split_name(stem), WeightFileName::new(stem));
+        assert_eq!(Gguf.split_name(stem).unwrap(), WeightFileName::new(stem));
     }
 }
 
@@ -565,6 +565,6 @@ fn non_model_files_are_recognized() {
         ("explora-7b-Q4_0", WeightsKind::Model),
     ];
     for (stem, kind) in cases {
-        assert_eq!(split_name(stem).kind, kind, "{stem}");
+        assert_eq!(Gguf.split_name(stem).unwrap().kind, kind, "{stem}");
     }
 }
