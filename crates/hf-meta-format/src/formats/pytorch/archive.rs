@@ -67,13 +67,12 @@ impl<'a> Archive<'a> {
     /// Returns the folder of the checkpoint with a trailing slash, and the entry of its pickle.
     pub(super) fn pickle(&self) -> Result<(&'a str, Entry), HeaderError> {
         let other = |content| Err(not_a_checkpoint(content));
-        let folders = self.0.iter().filter_map(|(name, _)| name.strip_suffix("data.pkl"));
-        let mut folders = folders.filter(|name| name.find('/') == name.len().checked_sub(1));
-        match (folders.next(), folders.next()) {
-            (Some(folder), None) if self.get(folder, "constants.pkl").is_none() => {
-                let entry = self.get(folder, "data.pkl");
-                entry.map_or_else(|| other("an empty ZIP archive"), |entry| Ok((folder, entry)))
-            }
+        let pickle =
+            |(name, entry): &(&'a str, Entry)| Some((name.strip_suffix("data.pkl")?, *entry));
+        let pickles = self.0.iter().filter_map(pickle);
+        let mut pickles = pickles.filter(|(name, _)| name.find('/') == name.len().checked_sub(1));
+        match (pickles.next(), pickles.next()) {
+            (Some(pickle), None) if self.get(pickle.0, "constants.pkl").is_none() => Ok(pickle),
             (Some(_), None) => other("a TorchScript program"),
             (Some(_), Some(_)) => other("a ZIP archive with several `data.pkl`"),
             (None, _) => other("a ZIP archive without `data.pkl`"),

@@ -65,13 +65,12 @@ impl OtherFile {
     /// Returns the content according to a file name without extension; `None` if it may be a checkpoint.
     pub(in crate::formats) fn from_stem(stem: &str) -> Option<Self> {
         let matches = |pattern: &str| {
-            let (inner, is_open) =
-                pattern.strip_suffix('*').map_or((pattern, false), |inner| (inner, true));
-            match (inner.strip_prefix('*'), is_open) {
-                (Some(inner), true) => stem.contains(inner),
-                (Some(inner), false) => stem.ends_with(inner),
-                (None, true) => stem.starts_with(inner),
-                (None, false) => stem == inner,
+            let inner = pattern.trim_matches('*');
+            match (pattern.starts_with('*'), pattern.ends_with('*')) {
+                (true, true) => stem.contains(inner),
+                (true, false) => stem.ends_with(inner),
+                (false, true) => stem.starts_with(inner),
+                (false, false) => stem == inner,
             }
         };
         let matches = |patterns: &str| patterns.split_whitespace().any(matches);

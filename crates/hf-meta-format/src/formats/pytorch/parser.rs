@@ -38,7 +38,7 @@ pub(super) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
             let parsed = parse_pickles(file, &mut pickle);
             parsed.map_err(|stop| with_imports(stop, &pickle.imports))
         }
-        Some(detected) => Err(wrong_format(detected)),
+        Some(detected) => Err(HeaderError::wrong_format(detected).into()),
     };
     if let Err(Stop::Missing(missing)) = &header {
         check_length(file, missing)?;
@@ -54,7 +54,7 @@ fn parse_archive(file: &FileParts) -> Result<FileHeader, Stop> {
     let (folder, entry) = archive.pickle()?;
     let mut pickle = Pickle::new(entry.data(file)?, free_memory(file, MAX_MEMORY));
     let parsed = pickle.load().and_then(|root| {
-        for Storage { key, bytes, .. } in storages(&pickle) {
+        for Storage { key, bytes, .. } in pickle.storages() {
             let key = String::from_utf8_lossy(key);
             let entry = archive.get(folder, &format!("data/{key}"));
             check_storage(&key, bytes, entry.map(|entry| entry.size))?;
@@ -84,7 +84,7 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
     let [_, _, root, keys] = [next()?, next()?, next()?, next()?];
     let keys: BTreeSet<_> = pickle.all_items(keys).map(|key| pickle.text(key)).ordered();
     let mut sizes = BTreeMap::new();
-    for Storage { key, bytes, .. } in storages(pickle) {
+    for Storage { key, bytes, .. } in pickle.storages() {
         let known = *sizes.entry(key).or_insert(bytes);
         let known = known.filter(|_| keys.contains(key));
         check_storage(&String::from_utf8_lossy(key), bytes, known)?;
@@ -112,8 +112,9 @@ fn load(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<PickleValue, Stop> 
         // Without an opcode at its start, the file is in some other format.
         Stop::Invalid(_) if pickle.opcode_at == 0 => {
             let start = file.detection_bytes().unwrap_or_default();
-            let unknown = || not_a_checkpoint(other_content(start)).into();
-            DetectedFormat::recognize_or_text(start).map_or_else(unknown, wrong_format)
+            let unknown = || not_a_checkpoint(other_content(start));
+            let detected = DetectedFormat::recognize_or_text(start);
+            detected.map_or_else(unknown, HeaderError::wrong_format).into()
         }
         Stop::Invalid(_) => stop,
     })
@@ -145,15 +146,6 @@ fn other_content(start: &[u8]) -> &'static str {
         [b'l' | b't' | b'f', b'm' | b'j', b'g', b'g', ..] => "a GGML file",
         _ => "in an unknown format",
     }
-}
-
-fn wrong_format(detected: DetectedFormat) -> Stop {
-    HeaderError::wrong_format(detected).into()
-}
-
-/// Returns all storages of a pickle that are not malformed.
-fn storages<'a>(pickle: &Pickle<'a>) -> impl Iterator<Item = Storage<'a>> {
-    pickle.storages().filter_map(|id| Storage::new(pickle, id))
 }
 
 /// Checks the number of bytes of a storage. `found` is `None` if the file does not contain it.

@@ -5,7 +5,9 @@ use std::iter::{once, successors};
 
 use memchr::memchr;
 
-use super::values::{Argument, ELEMENT_TYPES, ElementType, NodeKind, PickleValue, too_large};
+use super::values::{
+    Argument, ELEMENT_TYPES, ElementType, NodeKind, PickleValue, spend, too_large,
+};
 use crate::base::sort::sort_by;
 use crate::formats::buffer::Stop;
 use crate::formats::{HeaderError, HeaderErrorKind};
@@ -55,7 +57,6 @@ impl<'a> Pickle<'a> {
 
     /// Interprets the next pickle and returns its value.
     pub(super) fn load(&mut self) -> Result<PickleValue> {
-        (self.stack, self.memo) = (Vec::new(), Vec::new());
         loop {
             if let Some(value) = self.step()? {
                 self.free_memory += self.memo.len() * size_of::<PickleValue>();
@@ -141,12 +142,12 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Returns the persistent IDs of all storages, even those that no tensor uses.
-    pub(super) fn storages(&self) -> impl Iterator<Item = PickleValue> {
+    /// Returns all storages that are not malformed, even those that no tensor uses.
+    pub(super) fn storages(&self) -> impl Iterator<Item = Storage<'a>> {
         let next =
             |at: usize| Some((PickleValue::node(at), at + 1 + self.nodes.get(at)?.as_header().1));
         let nodes = successors(next(0), move |(_, end)| next(*end));
-        nodes.map(|(node, _)| node).filter(|node| self.kind(*node) == Some(NodeKind::Storage))
+        nodes.filter_map(|(node, _)| Storage::new(self, node))
     }
 
     /// Interprets an opcode. Returns the value of the pickle at its end.
@@ -340,19 +341,14 @@ impl<'a> Pickle<'a> {
 
     /// Counts the memory of more values.
     fn charge(&mut self, values: usize) -> Result<()> {
-        let bytes = values.saturating_mul(size_of::<PickleValue>());
-        self.free_memory = self.free_memory.checked_sub(bytes).ok_or_else(too_large)?;
-        Ok(())
+        Ok(spend(&mut self.free_memory, values.saturating_mul(size_of::<PickleValue>()))?)
     }
 
     /// Returns the position of the last values on the stack.
     fn last(&self, count: usize) -> Result<usize> {
-        let start = self.stack.len().checked_sub(count).ok_or_else(|| self.empty_stack())?;
-        if self.stack[start..].contains(&PickleValue::MARK) {
-            Err(self.empty_stack())
-        } else {
-            Ok(start)
-        }
+        let start = self.stack.len().checked_sub(count);
+        let start = start.filter(|start| !self.stack[*start..].contains(&PickleValue::MARK));
+        start.ok_or_else(|| self.empty_stack())
     }
 
     /// Removes the last mark from the stack, and returns the position of the values after it.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::iter;
 
 use super::pickle::{Pickle, Storage};
-use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, too_large};
+use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, spend, too_large};
 use super::{PickleSummary, TensorView};
 use crate::base::sort::{sort_by, sort_indexes};
 use crate::formats::{
@@ -63,7 +63,9 @@ pub(super) fn table(
     pickle: &Pickle<'_>,
     root: PickleValue,
 ) -> Result<(TensorTable, PickleSummary), HeaderError> {
-    let mut finder = TensorFinder::new(pickle, root);
+    let places = vec![Place { parent: 0, key: NO_KEY, value: root }];
+    let (steps, memory) = (MAX_STEPS, pickle.free_memory);
+    let mut finder = TensorFinder { pickle, places, steps, memory };
     let mut tensors = finder.find()?;
     find_shared(pickle, &mut tensors);
     let (mut builder, mut views, mut at) = (TensorTableBuilder::new(), Vec::new(), 0_u64);
@@ -71,11 +73,12 @@ pub(super) fn table(
         let (_, _, dtype, size) = *tensor.element;
         let dtype = Dtype::from(dtype);
         let name = finder.name(tensor.place)?;
-        let (shape, stored_shape) = (tensor.lengths(pickle, 2), tensor.stored_shape(pickle));
+        let shape: Vec<_> = tensor.lengths(pickle, 2).flatten().collect();
+        let stored_shape = tensor.stored_shape(pickle);
         if stored_shape.as_ref() != Some(&shape) {
             let stored_in = tensor.stored_in.map_or(tensor.place, |at| tensors[at as usize].place);
             let stored_in = finder.name(stored_in)?;
-            finder.charge(VIEW_BYTES + name.len() + stored_in.len())?;
+            spend(&mut finder.memory, VIEW_BYTES + name.len() + stored_in.len())?;
             views.push(TensorView { name: name.clone(), dtype: dtype.clone(), shape, stored_in });
         }
         if let Some(shape) = stored_shape {
@@ -189,15 +192,10 @@ impl Tensor {
     fn order(&self, other: &Self, pickle: &Pickle<'_>) -> Ordering {
         let position =
             |tensor: &Self| (tensor.storage_key(pickle), tensor.begin, Reverse(tensor.end));
-        let lengths = |at: usize| {
-            let [one, other] = [self, other].map(|tensor| pickle.items(tensor.arguments)[at]);
-            lengths(pickle, one).cmp(lengths(pickle, other))
-        };
+        let lengths = |at| self.lengths(pickle, at).cmp(other.lengths(pickle, at));
         let order = position(self).cmp(&position(other));
-        order
-            .then_with(|| lengths(2))
-            .then_with(|| lengths(3))
-            .then_with(|| self.element.2.cmp(other.element.2))
+        let order = order.then_with(|| lengths(2)).then_with(|| lengths(3));
+        order.then_with(|| self.element.2.cmp(other.element.2))
     }
 
     /// Returns the key of the storage.
@@ -206,14 +204,13 @@ impl Tensor {
     }
 
     /// Returns the shape, which is argument 2, or the strides, which are argument 3.
-    fn lengths(&self, pickle: &Pickle<'_>, argument: usize) -> Vec<u64> {
-        lengths(pickle, pickle.items(self.arguments)[argument]).flatten().collect()
+    fn lengths(&self, pickle: &Pickle<'_>, argument: usize) -> impl Iterator<Item = Option<u64>> {
+        lengths(pickle, pickle.items(self.arguments)[argument])
     }
 
     /// Returns the shape of the new elements; `None` if there are none. Expanded dimensions have a length of 1.
     fn stored_shape(&self, pickle: &Pickle<'_>) -> Option<Vec<u64>> {
-        let (shape, strides) = (self.lengths(pickle, 2), self.lengths(pickle, 3));
-        let dimensions = shape.into_iter().zip(strides);
+        let dimensions = self.lengths(pickle, 2).flatten().zip(self.lengths(pickle, 3).flatten());
         let shape: Vec<_> =
             dimensions.map(|(n, stride)| if stride == 0 { n.min(1) } else { n }).collect();
         let elements = shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
@@ -246,7 +243,7 @@ fn span(shape: &[u64], strides: &[u64]) -> Option<(u64, u64)> {
 struct TensorFinder<'p, 'a> {
     pickle: &'p Pickle<'a>,
     places: Vec<Place>,
-    /// The number of values to look at.
+    /// The number of values and keys that may be looked at.
     steps: usize,
     /// The number of bytes that may be allocated.
     memory: usize,
@@ -261,20 +258,16 @@ struct Place {
 }
 
 /// The key of a value in its collection.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Key {
     Index(u32),
     Value(PickleValue),
-    /// The value has the name of its collection.
-    None,
 }
 
-impl<'p, 'a> TensorFinder<'p, 'a> {
-    fn new(pickle: &'p Pickle<'a>, root: PickleValue) -> Self {
-        let places = vec![Place { parent: 0, key: Key::None, value: root }];
-        Self { pickle, places, steps: MAX_STEPS, memory: pickle.free_memory }
-    }
+/// The key of a value that has the name of its collection.
+const NO_KEY: Key = Key::Value(PickleValue::OTHER);
 
+impl TensorFinder<'_, '_> {
     /// Returns all tensors, in file order.
     fn find(&mut self) -> Result<Vec<Tensor>, HeaderError> {
         // A collection that appears twice is visited once, so that shared collections take linear time.
@@ -283,11 +276,11 @@ impl<'p, 'a> TensorFinder<'p, 'a> {
             let value = self.places[at as usize].value;
             if let Some(call) = Call::new(self.pickle, value).filter(Call::builds_tensor) {
                 let name = self.name(at)?;
-                self.charge(TENSOR_BYTES + name.len())?;
+                spend(&mut self.memory, TENSOR_BYTES + name.len())?;
                 tensors.push(Tensor::new(self.pickle, &name, at, &call)?);
             } else if visited.insert(value) {
                 let first = index(self.places.len());
-                self.charge(VISITED_BYTES)?;
+                spend(&mut self.memory, VISITED_BYTES)?;
                 self.add_children(at, value)?;
                 pending.extend((first..index(self.places.len())).rev());
             }
@@ -315,9 +308,8 @@ impl<'p, 'a> TensorFinder<'p, 'a> {
         let list = Call::new(pickle, value).and_then(|call| call.ordered_pairs(pickle));
         for pair in list.into_iter().flat_map(|list| pickle.all_items(list)) {
             let mut items = pickle.all_items(pair);
-            let (key, value) = (items.next(), items.next());
-            let key = key.map_or(Key::None, Key::Value);
-            self.add(parent, key, value.unwrap_or(PickleValue::OTHER))?;
+            let mut next = || items.next().unwrap_or(PickleValue::OTHER);
+            self.add(parent, Key::Value(next()), next())?;
         }
         let others = || pickle.all_items(value).skip(if list.is_some() { 2 } else { 1 });
         let first = self.places.len();
@@ -325,34 +317,22 @@ impl<'p, 'a> TensorFinder<'p, 'a> {
             for (key, value) in pairs(pickle, state) {
                 let is_attribute = MODULE_ATTRIBUTES.contains(&pickle.text(key));
                 let value = if is_attribute { value } else { PickleValue::OTHER };
-                self.add(parent, Key::None, value)?;
+                self.add(parent, NO_KEY, value)?;
             }
         }
         if self.places.len() > first {
             return Ok(());
         }
-        others().try_for_each(|value| self.add(parent, Key::None, value))
+        others().try_for_each(|value| self.add(parent, NO_KEY, value))
     }
 
     /// Adds a value in a collection if it can contain tensors.
     fn add(&mut self, parent: u32, key: Key, value: PickleValue) -> Result<(), HeaderError> {
-        self.step()?;
+        spend(&mut self.steps, 1)?;
         if value.as_node().is_some() {
-            self.charge(PLACE_BYTES)?;
+            spend(&mut self.memory, PLACE_BYTES)?;
             self.places.push(Place { parent, key, value });
         }
-        Ok(())
-    }
-
-    /// Counts a value or a key.
-    fn step(&mut self) -> Result<(), HeaderError> {
-        self.steps = self.steps.checked_sub(1).ok_or_else(too_large)?;
-        Ok(())
-    }
-
-    /// Counts bytes that are allocated.
-    fn charge(&mut self, bytes: usize) -> Result<(), HeaderError> {
-        self.memory = self.memory.checked_sub(bytes).ok_or_else(too_large)?;
         Ok(())
     }
 
@@ -360,11 +340,11 @@ impl<'p, 'a> TensorFinder<'p, 'a> {
     fn name(&mut self, mut at: u32) -> Result<String, HeaderError> {
         let (mut parts, mut length) = (Vec::new(), 0);
         while at > 0 {
-            self.step()?;
+            spend(&mut self.steps, 1)?;
             let Place { parent, key, .. } = self.places[at as usize];
             let part = match key {
                 Key::Index(number) => Some(number.to_string()),
-                Key::None | Key::Value(PickleValue::OTHER) => None,
+                NO_KEY => None,
                 Key::Value(key) => Some(self.pickle.integer(key).map_or_else(
                     || String::from_utf8_lossy(self.pickle.text(key)).into_owned(),
                     |number| number.to_string(),

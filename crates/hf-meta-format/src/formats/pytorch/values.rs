@@ -140,6 +140,12 @@ pub(super) fn too_large() -> HeaderError {
     HeaderError::new(HeaderErrorKind::TooLarge, limits)
 }
 
+/// Takes an amount of bytes or steps from the rest of a limit.
+pub(super) fn spend(rest: &mut usize, amount: usize) -> Result<(), HeaderError> {
+    *rest = rest.checked_sub(amount).ok_or_else(too_large)?;
+    Ok(())
+}
+
 /// The accepted names of each module, without element types. Source: `_get_allowed_globals` in
 /// `torch/_weights_only_unpickler.py` of torch 2.15.
 const ALLOWED: [(&str, &str); 9] = [
