@@ -62,10 +62,7 @@ impl RepoPath {
 
     /// Joins a folder and a file name. `None` is the root folder.
     pub fn join(folder: Option<&Self>, name: &str) -> Self {
-        match folder {
-            Some(folder) => Self(format!("{folder}/{name}").into()),
-            None => Self(name.into()),
-        }
+        folder.map_or_else(|| Self(name.into()), |folder| Self(format!("{folder}/{name}").into()))
     }
 
     /// Returns the folder of this file; `None` for the root folder.
@@ -76,7 +73,7 @@ impl RepoPath {
     /// Returns the last segment.
     #[must_use]
     pub fn file_name(&self) -> Self {
-        Self(self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name).into())
+        Self(split_folder(&self.0).1.into())
     }
 
     /// Returns whether the path is named like the index of a sharded checkpoint.
@@ -114,10 +111,15 @@ const RULES: [Rule; 7] = [
     ),
 ];
 
+/// Splits a path into its folder, which is empty for the root folder, and its last segment.
+pub(super) fn split_folder(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
 /// Returns whether a path has the file name of an index. The name may end with a variant, as in
 /// `model.safetensors.index.fp16.json`.
 pub fn is_index_name(path: &str) -> bool {
-    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+    let (_, file) = split_folder(path);
     let has_variant =
         |name: &str| [".safetensors.index.", ".bin.index."].iter().any(|end| name.contains(end));
     file.ends_with(".index.json") || file.strip_suffix(".json").is_some_and(has_variant)

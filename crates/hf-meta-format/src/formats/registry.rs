@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
+use super::path::split_folder;
 use super::{Format, RepoPath, WeightFileName, gguf, pytorch, safetensors};
 use crate::base::sort::Ordered;
 
@@ -66,7 +67,7 @@ impl Formats {
     /// Returns the index and the format of the shards of an index, and the name of the weights with their variant.
     /// Returns `None` if the path is not named like an index in some format.
     pub fn find_index(&self, path: &str) -> Option<(usize, &dyn Format, String)> {
-        let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+        let (_, file) = split_folder(path);
         let mut formats = self.0.iter().map(AsRef::as_ref).enumerate();
         formats.find_map(|(at, format)| {
             Some((at, format, safetensors::split_index(file, format.extension())?))

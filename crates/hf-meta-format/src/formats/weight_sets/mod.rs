@@ -11,8 +11,9 @@ use thiserror::Error;
 use self::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
 use crate::base::sort::{Ordered, sort_by};
 use crate::formats::gguf::Gguf;
+use crate::formats::path::split_folder;
 use crate::formats::pytorch::OtherFile;
-use crate::formats::{Format, Formats, RepoPath, WeightsKind};
+use crate::formats::{Format, Formats, RepoPath, WeightFileName, WeightsKind};
 
 pub use self::name::{is_shard_pattern, shard_number};
 pub(crate) use crate::formats::NumberedName;
@@ -60,8 +61,8 @@ pub struct WeightSet {
 
 impl WeightSet {
     fn new(format: &'static str, path: RepoPath, name: WeightsName) -> Self {
-        let quantization = name.is_quantized.then(|| name.variant.clone());
-        let kind = name.kind;
+        let quantization = name.file.is_quantized.then(|| name.file.variant.clone());
+        let kind = name.file.kind;
         Self { path, files: 0, bytes: 0, format, quantization, kind, name, members: Vec::new() }
     }
 
@@ -90,7 +91,7 @@ impl WeightSet {
 
     /// Returns whether transformers or diffusers give a file this name.
     fn has_standard_name(&self) -> bool {
-        ["model", "diffusion_pytorch_model", "pytorch_model"].contains(&&*self.name.stem)
+        ["model", "diffusion_pytorch_model", "pytorch_model"].contains(&&*self.name.file.model)
     }
 
     /// Returns the shards of a set without an index, in the order of their numbers.
@@ -124,7 +125,7 @@ impl WeightSet {
         Precedence {
             location,
             step: self.name.step.map(Reverse),
-            has_variant: !self.name.variant.is_empty(),
+            has_variant: !self.name.file.variant.is_empty(),
             quantization: name.map(|name| (name != PREFERRED_QUANTIZATION, self.bytes, name)),
             sharding: self.name.sharding,
         }
@@ -133,12 +134,12 @@ impl WeightSet {
     /// Returns whether this set may be the model, too, next to a set with a standard name: another version of it,
     /// such as `consolidated_ema` next to `consolidated`, or an adapter next to a pipeline.
     fn is_alternative_to(&self, main: &Self) -> bool {
-        let version = self.name.stem.strip_prefix(&main.name.stem);
+        let version = self.name.file.model.strip_prefix(&main.name.file.model);
         let is_version = version.is_some_and(|version| version.starts_with('_'));
-        let is_adapter = |set: &Self| set.name.stem == LORA;
-        let is_pipeline = main.name.stem == "diffusion_pytorch_model";
+        let is_adapter =
+            self.name.file.model == LORA && main.name.folder.starts_with(&self.name.folder);
         self.name.folder == main.name.folder && is_version
-            || is_pipeline && is_adapter(self) && main.name.folder.starts_with(&self.name.folder)
+            || is_adapter && main.name.file.model == "diffusion_pytorch_model"
     }
 
     /// Returns whether `files` contain the set: its own path, or all its shards.
@@ -355,7 +356,8 @@ impl Layout {
         let main = sets.iter().copied().min_by_key(precedence)?;
         let first = precedence(&main);
         let is_rival = |set: &&&'a WeightSet| {
-            let is_other_variant = set.name.variant != main.name.variant && !main.name.is_quantized;
+            let is_other_variant =
+                set.name.file.variant != main.name.file.variant && !main.name.file.is_quantized;
             precedence(set).location == first.location
                 && (!set.name.is_same_model(&main.name)
                     || precedence(set) == first
@@ -399,28 +401,21 @@ impl Layout {
 /// Joins the files that KTransformers numbers without their total: `model-00001.safetensors` and so on. Next to other
 /// files of a model, they may be something else. Source: `kt-kernel/scripts/convert_cpu_weights.py`.
 fn join_series(sets: &mut BTreeMap<RepoPath, WeightSet>) {
-    let number = |path: &RepoPath, at: u32| {
-        path.sibling(&RepoPath::new_unchecked(&format!("model-{at:05}.safetensors")))
-    };
-    let firsts: Vec<_> = sets.keys().filter(|path| **path == number(path, 1)).cloned().collect();
-    for first in firsts {
-        let names = (1..).map(|at| number(&first, at));
-        let names: Vec<_> = names.take_while(|name| sets.contains_key(name)).collect();
-        let start = first.sibling(&RepoPath::new_unchecked("model"));
-        let below = sets.range(start.clone()..).map(|(path, _)| path.as_str());
-        let models = below.map_while(|path| path.strip_prefix(start.as_str()));
-        let models = models.filter(|rest| !rest.contains('/'));
-        if names.len() == 1 || models.count() != names.len() {
+    let mut models = BTreeMap::<_, Vec<_>>::new();
+    for path in sets.keys().filter(|path| split_folder(path.as_str()).1.starts_with("model")) {
+        models.entry(path.folder()).or_default().push(path.clone());
+    }
+    for (folder, paths) in models {
+        let number =
+            |at: u32| RepoPath::join(folder.as_ref(), &format!("model-{at:05}.safetensors"));
+        if paths.len() == 1 || !paths.iter().cloned().eq((1..).map(number).take(paths.len())) {
             continue;
         }
-        let total = u32::try_from(names.len()).unwrap_or_default();
-        let files: Vec<_> = names.iter().filter_map(|name| sets.remove(name)).collect();
-        let path = first.sibling(&RepoPath::new_unchecked(SERIES));
-        let name = WeightsName {
-            stem: "model".to_owned(),
-            sharding: Sharding::Shards,
-            ..files[0].name.clone()
-        };
+        let total = u32::try_from(paths.len()).unwrap_or_default();
+        let files: Vec<_> = paths.iter().filter_map(|path| sets.remove(path)).collect();
+        let path = RepoPath::join(folder.as_ref(), SERIES);
+        let (file, sharding) = (WeightFileName::new("model"), Sharding::Shards);
+        let name = WeightsName { file, sharding, ..files[0].name.clone() };
         let mut series = WeightSet::new(files[0].format, path.clone(), name);
         for (file, number) in files.into_iter().zip(1..) {
             let file = ListedFile { path: file.path, size: file.bytes };
@@ -428,11 +423,6 @@ fn join_series(sets: &mut BTreeMap<RepoPath, WeightSet>) {
         }
         sets.insert(path, series);
     }
-}
-
-/// Splits a path into its folder, which is empty for the root folder, and its last segment.
-fn split_folder(path: &str) -> (&str, &str) {
-    path.rsplit_once('/').unwrap_or(("", path))
 }
 
 /// Returns whether a path is below a folder.

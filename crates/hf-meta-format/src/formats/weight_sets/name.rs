@@ -1,6 +1,7 @@
 //! Parses names of weights.
 
-use crate::formats::{Formats, NumberedName, RepoPath, WeightFileName, WeightsKind};
+use crate::formats::path::split_folder;
+use crate::formats::{Formats, NumberedName, RepoPath, WeightFileName};
 
 /// The distribution of weights over files. If a model has several forms, the first in this order is used, as loaders
 /// do.
@@ -19,15 +20,10 @@ pub(super) enum Sharding {
 pub(super) struct WeightsName {
     /// The folder without a trailing slash; empty for the root folder.
     pub(super) folder: String,
-    /// The name without step, shard number, variant and extension, such as `model` or `adapter_model`.
-    pub(super) stem: String,
+    /// The parts of the file name. The model name is without step, such as `model` or `adapter_model`.
+    pub(super) file: WeightFileName,
     /// The training step or epoch of the weights; `None` for the result of the run.
     pub(super) step: Option<u64>,
-    /// The variant, such as `fp16`; empty if there is none.
-    pub(super) variant: String,
-    /// True if the variant is a quantization.
-    pub(super) is_quantized: bool,
-    pub(super) kind: WeightsKind,
     pub(super) sharding: Sharding,
     /// The index of the format in the list of formats.
     pub(super) format: usize,
@@ -50,7 +46,7 @@ impl WeightsName {
         formats: &Formats,
         path: &RepoPath,
     ) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
-        let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
+        let (folder, file) = split_folder(path.as_str());
         if let Some((position, format, text)) = formats.find_index(file) {
             let name = Self::new(folder, format.split_name(&text)?, Sharding::Index, position);
             return Some((name, path.clone(), None));
@@ -70,14 +66,13 @@ impl WeightsName {
         Some((name(Sharding::Shards, &text)?, path.sibling(&common), Some(shard)))
     }
 
-    fn new(folder: &str, parts: WeightFileName, sharding: Sharding, format: usize) -> Self {
-        let WeightFileName { model, variant, is_quantized, kind } = parts;
-        let (name, step) = split_step(&model);
+    fn new(folder: &str, mut file: WeightFileName, sharding: Sharding, format: usize) -> Self {
+        let (model, step) = split_step(&file.model);
+        file.model = model.to_owned();
         // Large variants have their own folder.
-        let has_own_folder = is_quantized && is_variant_folder(folder, &variant);
-        let above = folder.rsplit_once('/').map_or("", |(above, _)| above);
-        let folder = if has_own_folder { above } else { folder }.to_owned();
-        Self { folder, stem: name.to_owned(), step, variant, is_quantized, kind, sharding, format }
+        let has_own_folder = file.is_quantized && is_variant_folder(folder, &file.variant);
+        let folder = if has_own_folder { split_folder(folder).0 } else { folder }.to_owned();
+        Self { folder, file, step, sharding, format }
     }
 
     /// Returns the name of one file with this model, variant and step, which is the same for all forms of the model.
@@ -87,7 +82,7 @@ impl WeightsName {
 
     /// Returns whether both names belong to the same model, in any form or variant and at any step.
     pub(super) fn is_same_model(&self, other: &Self) -> bool {
-        (&self.folder, &self.stem) == (&other.folder, &other.stem)
+        (&self.folder, &self.file.model) == (&other.folder, &other.file.model)
     }
 }
 
@@ -115,7 +110,7 @@ impl Location {
     pub(super) fn of(name: &WeightsName, root: &str, has_modules: bool) -> Self {
         let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
         let folder = folder.strip_prefix('/').unwrap_or(folder);
-        match (folder, &*name.stem) {
+        match (folder, &*name.file.model) {
             ("", _) if name.step.is_some() => Self::Root,
             ("", "model") => Self::Model,
             ("transformer", "diffusion_pytorch_model") => Self::Transformer,
@@ -138,8 +133,7 @@ fn is_first_module(folder: &str) -> bool {
 
 /// Returns whether the last folder of a path is named after a variant.
 fn is_variant_folder(folder: &str, variant: &str) -> bool {
-    let last = folder.rsplit('/').next().unwrap_or_default();
-    last.to_ascii_lowercase().contains(&variant.to_ascii_lowercase())
+    split_folder(folder).1.to_ascii_lowercase().contains(&variant.to_ascii_lowercase())
 }
 
 /// Returns the number of a shard and the number of shards, according to the name of a file.
@@ -198,9 +192,10 @@ mod tests {
             |(name, path, shard)| {
                 let shard = shard
                     .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
-                let WeightsName { folder, stem, step: at, variant, sharding, .. } = name;
+                let WeightsName { folder, file, step: at, sharding, .. } = name;
                 let at = at.map_or_else(String::new, |step| format!(" step {step}"));
-                format!("{path} = [{folder}] [{stem}]{at} [{variant}] {sharding:?}{shard}")
+                let WeightFileName { model, variant, .. } = file;
+                format!("{path} = [{folder}] [{model}]{at} [{variant}] {sharding:?}{shard}")
             },
         )
     }
