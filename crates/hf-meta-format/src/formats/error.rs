@@ -130,9 +130,10 @@ impl HeaderError {
         Self::new(kind, format!("tensor `{}` {rule}", clip(name))).with_tensor(name)
     }
 
-    /// Creates the error of two tensors with the same name.
-    pub(crate) fn duplicate(tensor: &str) -> Self {
-        Self::of_tensor(HeaderErrorKind::DuplicateTensor, tensor, "appears twice in the header")
+    /// Creates the error of two tensors with the same name in the header or the index.
+    pub(super) fn duplicate(tensor: &str, place: &str) -> Self {
+        let rule = format_args!("appears twice in the {place}");
+        Self::of_tensor(HeaderErrorKind::DuplicateTensor, tensor, rule)
     }
 
     /// Creates the error for a tensor whose size does not fit in 64 bits.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::clip;
+use super::HeaderError;
 
 /// Distinct names in file order, stored in one string, because a file may contain half a million.
 ///
@@ -65,12 +65,12 @@ impl NameList {
         self.ends.shrink_to_fit();
     }
 
-    /// Sorts the names for lookups.
+    /// Sorts the names of tensors for lookups.
     ///
     /// # Errors
     ///
-    /// Returns a duplicate name.
-    pub(super) fn into_names(mut self) -> Result<Names, String> {
+    /// Returns the error for a duplicate name in a `place`, which is the header or the index.
+    pub(super) fn into_names(mut self, place: &str) -> Result<Names, HeaderError> {
         self.shrink_to_fit();
         let mut sorted: Box<[u32]> = self.indices().collect();
         // Sorting compares all pairs that end up adjacent, so it finds every duplicate.
@@ -83,7 +83,7 @@ impl NameList {
         });
         let is_twice = |pair: &&[u32]| self.bytes(pair[0]) == self.bytes(pair[1]);
         match sorted.windows(2).filter(|_| has_duplicate).find(is_twice) {
-            Some(pair) => Err(clip(self.get(pair[0] as usize))),
+            Some(pair) => Err(HeaderError::duplicate(self.get(pair[0] as usize), place)),
             None => Ok(Names { list: self, sorted }),
         }
     }
@@ -121,7 +121,7 @@ mod tests {
         for name in names {
             list.push(name);
         }
-        list.into_names()
+        list.into_names("header").map_err(|error| error.tensor.unwrap())
     }
 
     #[test]

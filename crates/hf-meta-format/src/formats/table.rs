@@ -292,8 +292,7 @@ impl TensorTableBuilder {
     /// Returns the first violated rule: a duplicate name, an invalid tensor, or a gap or overlap in the data.
     pub fn finish(self) -> Result<TensorTable, HeaderError> {
         let Self { names, mut packed, mut starts, data_end, is_unordered, error, .. } = self;
-        let names = names.into_names();
-        let names = names.map_err(|name| HeaderError::duplicate(&name))?;
+        let names = names.into_names("header")?;
         error.map_or(Ok(()), Err)?;
         packed.bytes.shrink_to_fit();
         starts.shrink_to_fit();

@@ -92,7 +92,7 @@ pub(super) fn table(
     let (tensors, summary) = (builder.finish()?, PickleSummary { imports, views });
     // If a dictionary repeats a key, the name would identify a stored tensor and an alias.
     let repeated = summary.aliases().find(|alias| tensors.get(&alias.name).is_some());
-    repeated.map_or(Ok(()), |alias| Err(HeaderError::duplicate(&alias.name)))?;
+    repeated.map_or(Ok(()), |alias| Err(HeaderError::duplicate(&alias.name, "header")))?;
     Ok((tensors, summary))
 }
 

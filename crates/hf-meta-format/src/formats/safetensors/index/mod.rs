@@ -11,7 +11,7 @@ use super::SafetensorsFileHeader;
 use crate::base::json_object::raw;
 use crate::formats::names::{NameList, Names};
 pub use crate::formats::{HeaderError as IndexError, HeaderErrorKind as IndexErrorKind};
-use crate::formats::{RepoPath, clip, whole_number};
+use crate::formats::{RepoPath, whole_number};
 
 /// The validated index of a sharded checkpoint, `model.safetensors.index.json`.
 ///
@@ -89,7 +89,7 @@ impl SafetensorsIndexJson {
                 shard_indices.push(shard_index);
             }
         }
-        let tensors = names.into_names().map_err(|tensor| IndexError::listed_twice(&tensor))?;
+        let tensors = names.into_names("index")?;
         let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
         let weight_map = WeightMap { shards, tensors, shard_indices };
         Ok(Self { dtype: None, metadata: None, weight_map })
@@ -179,12 +179,6 @@ impl IndexError {
     /// Creates the error for an index whose offsets do not fit in 32 bits.
     fn index_too_long() -> Self {
         Self::malformed_index("it is longer than 4 GiB")
-    }
-
-    /// Creates the error for a tensor that an index lists twice.
-    fn listed_twice(tensor: &str) -> Self {
-        let message = format!("tensor `{}` appears twice in the index", clip(tensor));
-        Self::new(IndexErrorKind::DuplicateTensor, message).with_tensor(tensor)
     }
 
     /// Creates the error for an index of more than `limit` shards.

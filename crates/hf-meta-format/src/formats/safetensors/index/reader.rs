@@ -329,8 +329,7 @@ impl IndexParser {
             let message = "the `weight_map` of the index is empty";
             return Err(IndexError::new(IndexErrorKind::EmptyWeightMap, message));
         }
-        let tensors = self.names.into_names();
-        let tensors = tensors.map_err(|tensor| IndexError::listed_twice(&tensor))?;
+        let tensors = self.names.into_names("index")?;
         let mut ranks = vec![0; shards.len()];
         let sorted = self.shards_by_name.values();
         (0..).zip(sorted).for_each(|(rank, index)| ranks[usize::from(*index)] = rank);
