@@ -131,18 +131,13 @@ impl ValueType {
             Self::F32 => f32::from_bits(number as u32).to_string(),
             Self::F64 => f64::from_bits(number).to_string(),
             Self::Bool => (number != 0).to_string(),
-            Self::String => stored_text(cursor.string()?),
+            Self::String => match cursor.string()? {
+                long if long.len() > MAX_STORED_TEXT => format!("({} bytes)", long.len()),
+                text => String::from_utf8_lossy(text).into_owned(),
+            },
             Self::List => String::new(),
         })
     }
-}
-
-/// Returns the stored form of a string: its length if it is long.
-fn stored_text(bytes: &[u8]) -> String {
-    if bytes.len() > MAX_STORED_TEXT {
-        return format!("({} bytes)", bytes.len());
-    }
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The elements of a list that have been read so far.

@@ -54,9 +54,8 @@ impl IndexReader {
     /// Creates a reader for an index whose shards have an extension, such as `.bin`. The default reader expects
     /// `.safetensors`.
     pub fn with_extension(extension: &'static str) -> Self {
-        let mut reader = Self::default();
-        reader.parser.extension = Some(extension);
-        reader
+        let parser = IndexParser { extension: Some(extension), ..IndexParser::default() };
+        Self { parser, ..Self::default() }
     }
 
     /// Parses the next chunk.
@@ -82,9 +81,7 @@ impl IndexReader {
     ///
     /// Returns the first violated rule, naming the tensor that violates it.
     pub fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
+        self.error.take().map_or(Ok(()), Err)?;
         let tail = take(&mut self.tail);
         let parsed = self.parse(&tail)?;
         let rest = &tail[parsed..];
@@ -237,7 +234,7 @@ impl IndexParser {
         let key = text.key()?;
         match &*key {
             "dtype" if self.dtype.is_none() => {
-                self.dtype = scalar(text)?.and_then(|json| serde_json::from_str(&json).ok());
+                self.dtype = serde_json::from_str(text.value()?).ok();
             }
             "metadata" if !self.has_metadata => {
                 let metadata = text.metadata("metadata", Self::MAX_METADATA, scalar)?;
