@@ -40,6 +40,8 @@ const MODULE_ATTRIBUTES: [&[u8]; 3] = [b"_parameters", b"_buffers", b"_modules"]
 const REBUILD_FUNCTIONS: [&[u8]; 4] =
     [b"_rebuild_tensor", b"_rebuild_tensor_v2", b"_rebuild_tensor_v3", b"_rebuild_qtensor"];
 
+type Result<T> = std::result::Result<T, HeaderError>;
+
 /// A tensor in a storage. Its name and shape are decoded when they are needed, because there may be 100,000.
 struct Tensor {
     /// The index of its place.
@@ -62,7 +64,7 @@ struct Tensor {
 pub(super) fn table(
     pickle: &Pickle<'_>,
     root: PickleValue,
-) -> Result<(TensorTable, PickleSummary), HeaderError> {
+) -> Result<(TensorTable, PickleSummary)> {
     let places = vec![Place { parent: 0, key: NO_KEY, value: root }];
     let (steps, memory) = (MAX_STEPS, pickle.free_memory);
     let mut finder = TensorFinder { pickle, places, steps, memory };
@@ -150,12 +152,7 @@ impl StorageCover {
 
 impl Tensor {
     /// Creates the tensor that a function of torch builds.
-    fn new(
-        pickle: &Pickle<'_>,
-        name: &str,
-        place: u32,
-        call: &Call<'_>,
-    ) -> Result<Self, HeaderError> {
+    fn new(pickle: &Pickle<'_>, name: &str, place: u32, call: &Call<'_>) -> Result<Self> {
         let Call { name: function, arguments, .. } = *call;
         let unsupported = || {
             let function = String::from_utf8_lossy(function);
@@ -269,7 +266,7 @@ const NO_KEY: Key = Key::Value(PickleValue::OTHER);
 
 impl TensorFinder<'_, '_> {
     /// Returns all tensors, in file order.
-    fn find(&mut self) -> Result<Vec<Tensor>, HeaderError> {
+    fn find(&mut self) -> Result<Vec<Tensor>> {
         // A collection that appears twice is visited once, so that shared collections take linear time.
         let (mut visited, mut pending, mut tensors) = (HashSet::new(), vec![0], Vec::new());
         while let Some(at) = pending.pop() {
@@ -289,7 +286,7 @@ impl TensorFinder<'_, '_> {
     }
 
     /// Adds the nodes in a collection or the result of a call.
-    fn add_children(&mut self, parent: u32, value: PickleValue) -> Result<(), HeaderError> {
+    fn add_children(&mut self, parent: u32, value: PickleValue) -> Result<()> {
         match self.pickle.kind(value) {
             Some(NodeKind::Dict) => pairs(self.pickle, value)
                 .try_for_each(|(key, value)| self.add(parent, Key::Value(key), value)),
@@ -303,7 +300,7 @@ impl TensorFinder<'_, '_> {
     }
 
     /// Adds the nodes in the result of a call: the tensors of a module, or all arguments and states.
-    fn add_result(&mut self, parent: u32, value: PickleValue) -> Result<(), HeaderError> {
+    fn add_result(&mut self, parent: u32, value: PickleValue) -> Result<()> {
         let pickle = self.pickle;
         let list = Call::new(pickle, value).and_then(|call| call.ordered_pairs(pickle));
         for pair in list.into_iter().flat_map(|list| pickle.all_items(list)) {
@@ -327,7 +324,7 @@ impl TensorFinder<'_, '_> {
     }
 
     /// Adds a value in a collection if it can contain tensors.
-    fn add(&mut self, parent: u32, key: Key, value: PickleValue) -> Result<(), HeaderError> {
+    fn add(&mut self, parent: u32, key: Key, value: PickleValue) -> Result<()> {
         spend(&mut self.steps, 1)?;
         if value.as_node().is_some() {
             spend(&mut self.memory, PLACE_BYTES)?;
@@ -337,7 +334,7 @@ impl TensorFinder<'_, '_> {
     }
 
     /// Returns the name of a value: the keys from the root, joined by dots.
-    fn name(&mut self, mut at: u32) -> Result<String, HeaderError> {
+    fn name(&mut self, mut at: u32) -> Result<String> {
         let (mut parts, mut length) = (Vec::new(), 0);
         while at > 0 {
             spend(&mut self.steps, 1)?;

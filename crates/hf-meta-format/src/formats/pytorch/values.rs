@@ -98,10 +98,8 @@ pub(super) enum NodeKind {
 
 impl NodeKind {
     /// All kinds, by their number in a header of three bits.
-    const ALL: [Self; 8] = {
-        use NodeKind::{Call, Dict, Global, List, Storage, Tuple};
-        [Tuple, Global, Storage, List, Dict, Call, Call, Call]
-    };
+    const ALL: [Self; 6] =
+        [Self::Tuple, Self::Global, Self::Storage, Self::List, Self::Dict, Self::Call];
 }
 
 /// The form of the argument after an opcode that pushes a value without others.

@@ -109,10 +109,8 @@ impl<'a> JsonReader<'a> {
         }
         if !is_first {
             let is_object = close == b'}';
-            self.expect(
-                b',',
-                if is_object { "expected `,` or `}`" } else { "expected `,` or `]`" },
-            )?;
+            let expected = if is_object { "expected `,` or `}`" } else { "expected `,` or `]`" };
+            self.expect(b',', expected)?;
         }
         Ok(true)
     }

@@ -109,8 +109,7 @@ impl Location {
     /// Returns the location of a set in a folder that is searched like a repository.
     pub(super) fn of(name: &WeightsName, root: &str, has_modules: bool) -> Self {
         let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
-        let folder = folder.strip_prefix('/').unwrap_or(folder);
-        match (folder, &*name.file.model) {
+        match (folder.trim_start_matches('/'), &*name.file.model) {
             ("", _) if name.step.is_some() => Self::Root,
             ("", "model") => Self::Model,
             ("transformer", "diffusion_pytorch_model") => Self::Transformer,

@@ -37,8 +37,6 @@ pub struct IndexReader {
     reparse_at: usize,
     /// The offset of the first byte of the tail in the index.
     offset: usize,
-    /// The total length of all chunks in bytes.
-    length: usize,
     /// The error that stopped the parser. Later chunks are ignored.
     error: Option<IndexError>,
 }
@@ -94,8 +92,8 @@ impl IndexReader {
 
     /// Parses the tail followed by a chunk.
     fn take_chunk(&mut self, chunk: &[u8]) -> Result<(), IndexError> {
-        self.length = self.length.saturating_add(chunk.len());
-        if self.length > MAX_TOTAL_BYTES {
+        let length = self.offset.saturating_add(self.tail.len()).saturating_add(chunk.len());
+        if length > MAX_TOTAL_BYTES {
             return Err(IndexError::index_too_long());
         }
         let mut tail = take(&mut self.tail);
