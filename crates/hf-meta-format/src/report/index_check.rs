@@ -51,11 +51,12 @@ impl IndexCheck {
         // An index names at most 10,000 shards (`SafetensorsIndexJson::MAX_SHARDS`).
         let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
         self.shards.push(shard.clone());
-        let mut others = NameList::default();
+        let (mut others, mut next) = (NameList::default(), 0);
         for name in names {
-            match self.index.as_ref().and_then(|index| index.index_of(name)) {
+            match self.index.as_ref().and_then(|index| index.index_of(name, next)) {
                 Some(entry) if self.first_shards[entry as usize] == 0 => {
                     self.first_shards[entry as usize] = number + 1;
+                    next = entry + 1;
                 }
                 _ => others.push(name),
             }
@@ -93,7 +94,8 @@ impl IndexCheck {
         let others = self.others_by_name();
         let same_names = others.chunk_by(|one, next| self.name(*one) == self.name(*next));
         let same_names = same_names.map(|tensors| {
-            let entry = self.index.as_ref().and_then(|index| index.index_of(self.name(tensors[0])));
+            let entry =
+                self.index.as_ref().and_then(|index| index.index_of(self.name(tensors[0]), 0));
             SameName { indexed: entry.map(|entry| entry as usize), tensors }
         });
         let (unindexed, duplicates): (Vec<_>, Vec<_>) =

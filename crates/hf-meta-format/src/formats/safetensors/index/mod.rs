@@ -107,13 +107,17 @@ impl SafetensorsIndexJson {
 
     /// Returns the shard of a tensor, or `None` if the index does not list it.
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
-        let index = self.index_of(tensor)? as usize;
+        let index = self.index_of(tensor, 0)? as usize;
         Some(&self.shards()[usize::from(self.weight_map.shard_indices[index])])
     }
 
-    /// Returns the index of a tensor in the `weight_map`.
-    pub(crate) fn index_of(&self, tensor: &str) -> Option<u32> {
-        self.weight_map.tensors.index_of(tensor)
+    /// Returns the index of a tensor in the `weight_map`. `next` is tried first: most shards have the order of their
+    /// index, and a search takes longer.
+    pub(crate) fn index_of(&self, tensor: &str, next: u32) -> Option<u32> {
+        let names = &self.weight_map.tensors;
+        let is_next =
+            names.list.indices().contains(&next) && names.list.bytes(next) == tensor.as_bytes();
+        if is_next { Some(next) } else { names.index_of(tensor) }
     }
 
     /// Returns the number of tensors per shard, and the total length of their names in bytes.
