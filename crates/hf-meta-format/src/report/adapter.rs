@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
@@ -226,17 +226,14 @@ impl<'a> AdapterConfig<'a> {
         found.filter(|value| value.get() != "null")
     }
 
-    pub(super) fn text(&self, key: &str) -> Option<String> {
+    /// Returns the value of a key if it is a `T`.
+    pub(super) fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
         self.raw(key).and_then(read)
-    }
-
-    pub(super) fn object(&self, key: &str) -> JsonObject<'a> {
-        self.raw(key).and_then(read).unwrap_or_default()
     }
 
     /// Returns the method of PEFT in lowercase. MLX has none.
     pub(super) fn method(&self) -> Option<String> {
-        self.text("peft_type").map(|name| name.to_ascii_lowercase())
+        self.get::<String>("peft_type").map(|name| name.to_ascii_lowercase())
     }
 
     /// Returns the rank of each of several stacked matrices, if the adapter has such modules.
@@ -354,24 +351,23 @@ impl Adapter {
     fn add_configs(&mut self, configs: &[AdapterConfig<'_>]) {
         let mut targets = BTreeSet::new();
         for config in configs {
-            let base = config.text("base_model_name_or_path").or_else(|| config.text("model"));
-            self.base_model = self.base_model.take().or(base.map(|name| clip(&name)));
+            let base = config.get("base_model_name_or_path").or_else(|| config.get("model"));
+            self.base_model = self.base_model.take().or(base.map(|name: String| clip(&name)));
             if self.families.is_empty() {
                 let known = |name: &str| {
                     let mut families = METHODS.iter().map(|method| method.family);
                     families.find(|family| family.eq_ignore_ascii_case(name)).map(str::to_owned)
                 };
-                let name = config.text("peft_type");
+                let name = config.get::<String>("peft_type");
                 self.families.extend(name.map(|name| known(&name).unwrap_or_else(|| clip(&name))));
             }
-            let names = config
-                .list("target_modules")
-                .or_else(|| Some(vec![config.text("target_modules")?]));
+            let names =
+                config.list("target_modules").or_else(|| Some(vec![config.get("target_modules")?]));
             targets.extend(names.into_iter().flatten().map(|name| clip(&name)));
             let parameters = config.list("target_parameters").unwrap_or_default();
             targets.extend(parameters.iter().map(|name| clip(name)));
             if let Some(key) = config.alpha_key() {
-                let pattern = config.object("alpha_pattern");
+                let pattern = config.get::<JsonObject<'_>>("alpha_pattern").unwrap_or_default();
                 let pattern = pattern.entries().filter_map(|(_, value)| decimal(value));
                 let alpha = config.raw(key).and_then(decimal);
                 self.alphas.extend(alpha.into_iter().chain(pattern.take(MAX_NAMES)));
@@ -379,7 +375,7 @@ impl Adapter {
                 self.alpha_source.get_or_insert(source);
             }
             // MLX multiplies by the scale, and PEFT by alpha / rank.
-            let mlx = config.object("lora_parameters");
+            let mlx = config.get::<JsonObject<'_>>("lora_parameters").unwrap_or_default();
             let [rank, scale] = ["rank", "scale"].map(|key| mlx.raw(key).and_then(decimal));
             if let (Some(rank), Some(scale)) = (rank, scale) {
                 self.alphas.push(rank * scale);

@@ -6,7 +6,6 @@ use serde::{Serialize, Serializer};
 
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{UnresolvedModules, UnresolvedReason};
-use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::memory::CacheError;
 use crate::report::text::thousands;
@@ -69,23 +68,15 @@ macro_rules! findings {
         }
 
         impl Finding {
-            /// Returns the severity of this kind of finding.
-            pub fn severity(&self) -> Severity {
+            /// Returns the severity of this kind of finding, and its documentation in Markdown.
+            fn rule(&self) -> (Severity, &'static str) {
                 match self {
-                    $(Self::$kind { .. } => Severity::$severity,)+
-                    Self::UnresolvedModule(_) => Severity::Warning,
-                    Self::Mismatch(found) => found.kind.severity(),
-                }
-            }
-
-            /// Returns the documentation of this kind of finding, in Markdown.
-            pub fn description(&self) -> &'static str {
-                match self {
-                    $(Self::$kind { .. } => concat!($($documentation),*).trim_start(),)+
-                    Self::UnresolvedModule(_) => {
-                        "The size of some modules cannot be derived from their components."
-                    }
-                    Self::Mismatch(found) => found.kind.description(),
+                    $(Self::$kind { .. } => (Severity::$severity, concat!($($documentation),*)),)+
+                    Self::UnresolvedModule(_) => (
+                        Severity::Warning,
+                        "The size of some modules cannot be derived from their components.",
+                    ),
+                    Self::Mismatch(found) => found.kind.rule(),
                 }
             }
         }
@@ -113,20 +104,13 @@ findings! {
         file: String,
         /// The display name of the format, such as `GGUF`.
         format: &'static str,
-        #[serde(serialize_with = "as_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         reason: HeaderError
     }
     "`{file}` is not a valid {format} file: {reason}";
 
     /// The index is invalid.
-    Error MalformedIndex {
-        file: String,
-        #[serde(serialize_with = "as_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
-        reason: IndexError
-    }
-    "`{file}` is not a valid index: {reason}", reason = chain(reason);
+    Error MalformedIndex { file: String, reason: IndexError }
+    "`{file}` is not a valid index: {reason}";
 
     /// Shards without an index lack some of the shards that their names imply. `shards` is their common path, with a
     /// `*` in place of the number.
@@ -348,6 +332,16 @@ impl Serialize for Finding {
 }
 
 impl Finding {
+    /// Returns the severity of this kind of finding.
+    pub fn severity(&self) -> Severity {
+        self.rule().0
+    }
+
+    /// Returns the documentation of this kind of finding, in Markdown.
+    pub fn description(&self) -> &'static str {
+        self.rule().1.trim_start()
+    }
+
     /// Returns whether two findings have the same kind.
     pub fn is_same_kind(&self, other: &Self) -> bool {
         match (self, other) {
@@ -442,11 +436,10 @@ fn serialize_unresolved<S: Serializer>(
     UnresolvedDocument { kind, reason, modules, examples, elements }.serialize(serializer)
 }
 
-fn as_text<S: Serializer>(
-    error: &impl std::error::Error,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&chain(error))
+impl Serialize for HeaderError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// Declares the rules that tensors and the files that describe them can violate: the severity and the sentence.
@@ -469,17 +462,10 @@ macro_rules! mismatches {
         }
 
         impl MismatchKind {
-            /// Returns the severity of a violation.
-            pub fn severity(self) -> Severity {
+            /// Returns the severity of a violation, and the documentation of this rule in Markdown.
+            pub(super) fn rule(self) -> (Severity, &'static str) {
                 match self {
-                    $(Self::$kind => Severity::$severity,)+
-                }
-            }
-
-            /// Returns the documentation of this rule, in Markdown.
-            pub fn description(self) -> &'static str {
-                match self {
-                    $(Self::$kind => concat!($($documentation),*).trim_start(),)+
+                    $(Self::$kind => (Severity::$severity, concat!($($documentation),*)),)+
                 }
             }
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::count::ParameterCount;
 use crate::formats::safetensors::SafetensorsFileHeader;
-use crate::formats::{Dtype, RepoPath, TensorInfo, TensorTable};
+use crate::formats::{Dtype, HeaderError, RepoPath, TensorInfo, TensorTable};
 use crate::ids::CommitSha;
 
 /// The schema of an object whose properties are added one by one.
@@ -85,6 +85,7 @@ macro_rules! same_schema {
 same_schema! {
     CommitSha as String,
     Dtype as String,
+    HeaderError as String,
     RepoPath as String,
     ParameterCount as BTreeMap<String, u64>,
     TensorTable as BTreeMap<String, TensorInfo>,

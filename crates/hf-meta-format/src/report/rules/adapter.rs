@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::MismatchKind;
-use super::Mismatches;
 use super::recipe::mismatch;
-use crate::base::json_object::{number, read, standard_json};
+use super::{MismatchKind, Mismatches, sides_text};
+use crate::base::json_object::{JsonObject, number, read, standard_json};
 use crate::base::sort::Ordered;
 use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
@@ -69,10 +68,7 @@ fn check_parts(name: &str, module: &AdaptedModule<'_>, found: &mut Mismatches) {
         let Some(wrong) = (0..sides.len()).find(|at| !fits(*at)) else { continue };
         // The first part with a side determines its length.
         let of_other = |at: usize| sides[at].filter(|(_, other)| *other != part.name);
-        let expected = (0..sides.len()).map(|at| {
-            of_other(at).map_or_else(|| "_".to_owned(), |(length, _)| length.to_string())
-        });
-        let expected = format!("[{}]", expected.collect::<Vec<_>>().join(", "));
+        let expected = sides_text((0..sides.len()).map(|at| Some(of_other(at)?.0)));
         let key = of_other(wrong).map_or(first, |(_, other)| other);
         found.add(MismatchKind::ShapeMismatch, tensor, key, expected, format!("{shape:?}"));
     }
@@ -108,7 +104,7 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
     });
     let modules: Vec<_> = modules.collect();
     let Some(method) = method else {
-        let rank = config.object("lora_parameters").number("rank");
+        let rank = config.get("lora_parameters").and_then(|mlx: JsonObject<'_>| mlx.number("rank"));
         return check_ranks(&modules, |_| Some((rank?, "rank")), found);
     };
     check_statements(config, found);
@@ -125,7 +121,7 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         Some((_, Some(rank @ 1..))) => rank,
         Some((value, _)) => return found.add_invalid("r", value.get()),
     };
-    let pattern = config.object("rank_pattern");
+    let pattern = config.get::<JsonObject<'_>>("rank_pattern").unwrap_or_default();
     let entries: Vec<_> = pattern.entries().collect();
     let rules = module_entries(entries.iter().map(|(name, _)| *name), |entry| {
         let is_expression = entry.contains(['*', '+', '?', '\\', '[', '(', '^', '$', '|', '{']);
@@ -157,7 +153,7 @@ fn check_statements(config: &AdapterConfig<'_>, found: &mut Mismatches) {
             Some(_) => {}
         }
     }
-    let base = config.text(BASE).unwrap_or_default();
+    let base = config.get::<String>(BASE).unwrap_or_default();
     let is_path = base.starts_with(['/', '.', '~']) || base.contains('\\');
     if config.prefix.is_empty() && (base.is_empty() || is_path) {
         found.add(MismatchKind::UnnamedBaseModel, BASE, BASE, "a repository", base);
@@ -171,15 +167,12 @@ fn check_prefix(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
     }
     // Prompts have no module.
     let mut names = adapter.modules.keys().map(|(name, _)| *name).filter(|name| !name.is_empty());
-    let wrong = names.find_map(|name| {
-        let inside = name.strip_prefix(PEFT_PREFIX);
-        let is_right = inside.is_some_and(|inside| !inside.starts_with(PEFT_PREFIX));
-        (!is_right).then_some((name, inside))
-    });
-    if let Some((name, inside)) = wrong {
+    let twice = PEFT_PREFIX.repeat(2);
+    let is_wrong = |name: &&str| !name.starts_with(PEFT_PREFIX) || name.starts_with(&twice);
+    if let Some(name) = names.find(is_wrong) {
         let first = name.split_inclusive('.').next().unwrap_or_default();
-        let prefix = inside.map_or(first.to_owned(), |_| PEFT_PREFIX.repeat(2));
-        found.add_prefix(&prefix, "peft_type", PEFT_PREFIX);
+        let prefix = if name.starts_with(&twice) { &twice } else { first };
+        found.add_prefix(prefix, "peft_type", PEFT_PREFIX);
     }
 }
 
@@ -188,7 +181,7 @@ fn check_dora(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &
     const KEY: &str = "use_dora";
     const PART: &str = "lora_magnitude_vector";
 
-    let is_dora = config.raw(KEY).and_then(read::<bool>).unwrap_or_default();
+    let is_dora = config.get(KEY).unwrap_or_default();
     let kind = if is_dora { DifferenceKind::Missing } else { DifferenceKind::Spare };
     let (kind, expected, stored) = mismatch(kind);
     for ((name, _), module) in &adapter.modules {
@@ -241,12 +234,12 @@ fn check_targets(
     let targets = if let Some(names) = &names {
         module_entries(names.iter().map(String::as_str), |_| None)?
     } else {
-        let text = config.text("target_modules").filter(|text| text != "all-linear")?;
+        let text = config.get::<String>("target_modules").filter(|text| text != "all-linear")?;
         module_entries([&*text].into_iter(), |text| Some(format!("(?:{text})")))?
     };
     let parameters = config.list("target_parameters").unwrap_or_default();
     // A parameter without its module, and tied embeddings, may be in any module.
-    let is_tied = config.raw("ensure_weight_tying").and_then(read::<bool>).unwrap_or_default();
+    let is_tied = config.get("ensure_weight_tying").unwrap_or_default();
     if is_tied || parameters.iter().any(|name| !name.contains('.')) {
         return None;
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::siblings::check_siblings;
 use super::stored_modules::{ModulePart, StoredModules, first_numbers};
-use super::{MismatchKind, Mismatches};
+use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{parse, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::formats::{Headers, clip};
@@ -113,12 +113,6 @@ fn check_heads(config: &ModelConfig<'_>, found: &mut Mismatches) {
             found.add(MismatchKind::InvalidConfigValue, key, key, "a positive number", 0);
         }
     }
-}
-
-#[cfg(test)]
-thread_local! {
-    /// The number of shapes that were compared.
-    pub(super) static COMPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// A number that the configuration implies, with the keys, joined by commas.
@@ -237,11 +231,8 @@ impl ModelCheck<'_, '_, '_> {
             }
             let Some(wrong) = wrong_side(&expected, &tensor.shape) else { continue };
             let keys = wrong.as_ref().map_or("model_type", |(_, keys)| keys.as_str());
-            let text = |side: &Option<Implied>| {
-                side.as_ref().map_or_else(|| "_".to_owned(), |(value, _)| value.to_string())
-            };
-            let sides: Vec<_> = expected.iter().map(text).collect();
-            let (expected, shape) = (format!("[{}]", sides.join(", ")), shape(&tensor.shape));
+            let sides = expected.iter().map(|side| Some(side.as_ref()?.0));
+            let (expected, shape) = (sides_text(sides), shape(&tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
     }
@@ -345,7 +336,7 @@ pub(super) fn wrong_side<'s>(
     shape: &[u64],
 ) -> Option<&'s Option<Implied>> {
     #[cfg(test)]
-    COMPARED.set(COMPARED.get() + 1);
+    super::tests::COMPARED.set(super::tests::COMPARED.get() + 1);
     // The number 0 often says that a module is not used.
     let fits = |side: &Option<Implied>, length: u64| {
         side.as_ref().is_none_or(|(value, _)| *value == 0 || *value == length)

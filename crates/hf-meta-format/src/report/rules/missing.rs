@@ -69,10 +69,7 @@ impl ModelCheck<'_, '_, '_> {
 
     /// Returns whether an entry has a tensor at a place.
     fn is_stored(&self, entry: usize, place: Place) -> bool {
-        let depth = self.layout.entries[entry].depth;
-        let places = &self.stored.places[entry];
-        let at = places.partition_point(|other| *other < place);
-        places.get(at).is_some_and(|other| other[..depth] == place[..depth])
+        has_place(&self.stored.places[entry], &place[..self.layout.entries[entry].depth])
     }
 
     /// Returns whether a model does without a module, wherever it is: without a head, a pooler or a decoder, or with a tied
@@ -121,17 +118,13 @@ impl ModelCheck<'_, '_, '_> {
 
     /// Returns whether all experts of a layer have names that the layout does not have.
     fn has_other_experts(&self, layer: u32) -> bool {
-        let is_stored = |places: &Vec<Place>| {
-            let at = places.partition_point(|place| place[0] < layer);
-            places.get(at).is_some_and(|place| place[0] == layer)
-        };
         let experts = self.layout.entries.iter().zip(&self.stored.places);
         let mut experts = experts
             .filter(|(entry, _)| is_expert(&entry.path) && !entry.path.contains("shared"))
             .peekable();
         self.stored.other_experts.contains(&layer)
             && experts.peek().is_some()
-            && !experts.any(|(_, places)| is_stored(places))
+            && !experts.any(|(_, places)| has_place(places, &[layer]))
     }
 
     /// Returns whether the configuration implies a module without elements, which is not stored.
@@ -223,6 +216,12 @@ impl ModelCheck<'_, '_, '_> {
             }
         }
     }
+}
+
+/// Returns whether one of the sorted places begins with these numbers.
+fn has_place(places: &[Place], numbers: &[u32]) -> bool {
+    let at = places.partition_point(|place| place[..numbers.len()] < *numbers);
+    places.get(at).is_some_and(|place| place.starts_with(numbers))
 }
 
 /// Returns the path of the module around a module.

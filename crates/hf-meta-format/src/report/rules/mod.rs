@@ -78,3 +78,9 @@ impl Mismatches {
         kinds.into_values().flat_map(|found| bounded(found.into_iter())).collect()
     }
 }
+
+/// Formats the sides of a shape, with `_` for each unknown one.
+fn sides_text(sides: impl Iterator<Item = Option<u64>>) -> String {
+    let sides = sides.map(|side| side.map_or_else(|| "_".to_owned(), |length| length.to_string()));
+    format!("[{}]", sides.collect::<Vec<_>>().join(", "))
+}
