@@ -19,7 +19,7 @@ use crate::formats::safetensors::{
 };
 use crate::formats::weight_sets::shard_pattern;
 use crate::formats::{FileHeader, Format, Headers, ModelDescription, RepoPath, clip};
-use crate::memory::{CacheError, CacheLayout, MemoryOptions};
+use crate::memory::{CacheError, CacheLayout};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.
 ///
@@ -50,28 +50,23 @@ pub struct ReportBuilder {
     keep_headers: bool,
     headers: Vec<(RepoPath, FileHeader)>,
     pickles: PickleFindings,
-    pub(super) totals: HeaderTotals,
-    /// The number of parameters declared in the metadata of the last header.
-    declared: Option<u64>,
-    /// The description of the model, with the path of its file. The first file of a split model has the complete one.
-    model: Option<(RepoPath, ModelDescription)>,
-    cache: Option<Result<CacheLayout, CacheError>>,
-    is_adapter: bool,
-    /// The name of the file that describes the adapter, if it may exist.
-    adapter_config: Option<&'static str>,
-}
-
-/// Sums over the headers of a checkpoint.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HeaderTotals {
     /// The number of weight files.
     pub(super) files: usize,
     /// The total size of the files in bytes.
     pub(super) file_bytes: u64,
     /// The total size of the tensors' data in bytes.
-    pub(super) tensor_bytes: u64,
+    tensor_bytes: u64,
     /// The number of tensors.
     pub(super) tensors: u64,
+    /// The number of parameters declared by the index, or by a file without an index. The metadata of one shard does not
+    /// describe the model.
+    pub(super) declared_total: Option<u64>,
+    /// The description of the model, with the path of its file. The first file of a split model has the complete one.
+    model: Option<(RepoPath, ModelDescription)>,
+    pub(super) cache: Option<Result<CacheLayout, CacheError>>,
+    is_adapter: bool,
+    /// The name of the file that describes the adapter, if it may exist.
+    adapter_config: Option<&'static str>,
 }
 
 /// The result of a [`ReportBuilder`]. It may contain errors, which [`report`](Self::report) returns.
@@ -83,7 +78,7 @@ pub struct BuiltReport {
     /// The counts, or the tensor at which a sum overflowed.
     pub(super) counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
     /// The description of the weights as an adapter.
-    pub(super) adapter: Option<Adapter>,
+    pub(super) adapter: Option<Box<Adapter>>,
 }
 
 impl ReportBuilder {
@@ -99,8 +94,9 @@ impl ReportBuilder {
         index: Option<SafetensorsIndexJson>,
         keep_headers: bool,
     ) -> Self {
+        let declared_total = index.as_ref().and_then(SafetensorsIndexJson::declared_total);
         let index_check = Some(IndexCheck::new(index, path.folder()));
-        Self { index_check, keep_headers, ..Self::default() }
+        Self { index_check, keep_headers, declared_total, ..Self::default() }
     }
 
     /// Adds the header of a file. `shard` is its path as the index spells it.
@@ -109,6 +105,8 @@ impl ReportBuilder {
             let aliases = header.pickle.iter().flat_map(|pickle| pickle.aliases());
             let aliases = aliases.map(|alias| alias.name.as_str());
             check.add(&shard, header.tensors().names().chain(aliases));
+        } else {
+            self.declared_total = header.declared_total();
         }
         if let Some(pickle) = &header.pickle {
             self.pickles.add(&shard, pickle);
@@ -116,18 +114,17 @@ impl ReportBuilder {
         if self.overflow.is_none() {
             self.overflow = self.counter.add_file(&header).err();
         }
-        self.totals.files += 1;
-        self.totals.file_bytes = self.totals.file_bytes.saturating_add(header.file_size());
-        self.totals.tensor_bytes = self.totals.tensor_bytes.saturating_add(header.data_length());
-        self.totals.tensors += header.tensors().len() as u64;
-        self.declared = header.declared_total();
+        self.files += 1;
+        self.file_bytes = self.file_bytes.saturating_add(header.file_size());
+        self.tensor_bytes = self.tensor_bytes.saturating_add(header.data_length());
+        self.tensors += header.tensors().len() as u64;
         if let Some(model) = header.model.as_deref()
             && self.model.as_ref().is_none_or(|(first, _)| shard < *first)
         {
             self.model = Some((shard.clone(), model.clone()));
             self.cache = header.metadata().map(CacheLayout::from_gguf);
         }
-        if self.totals.files == 1 {
+        if self.files == 1 {
             self.is_adapter = adapter::is_adapter(&shard, &header);
             let has_config = self.is_adapter && adapter::has_config(&shard, &header);
             self.adapter_config = has_config.then_some(ADAPTER_CONFIG);
@@ -149,7 +146,7 @@ impl ReportBuilder {
 
     /// Returns the bytes of all tensors so far.
     pub fn tensor_bytes(&self) -> u64 {
-        self.totals.tensor_bytes
+        self.tensor_bytes
     }
 
     /// Returns whether `config.json` could affect the count of the headers so far.
@@ -179,32 +176,21 @@ impl ReportBuilder {
 
     /// Checks that the headers of all files were added once.
     fn check_headers(&self) -> Result<(), IndexError> {
-        match &self.index_check {
-            _ if self.totals.files == 0 => {
-                Err(IndexError::new(IndexErrorKind::NoHeaders, "no headers were given"))
-            }
-            Some(check) => check.check_shards(),
-            None if self.totals.files > 1 => {
-                let message = format!("{} headers were given for a single file", self.totals.files);
+        match (&self.index_check, self.files) {
+            (_, 0) => Err(IndexError::new(IndexErrorKind::NoHeaders, "no headers were given")),
+            (Some(check), _) => check.check_shards(),
+            (None, 1) => Ok(()),
+            (None, files) => {
+                let message = format!("{files} headers were given for a single file");
                 Err(IndexError::new(IndexErrorKind::DuplicateHeader, message))
             }
-            None => Ok(()),
         }
     }
 
     /// Returns the disagreements between the index and the headers added so far, errors first.
     pub(crate) fn index_findings(&self) -> Vec<Finding> {
         let check = self.index_check.as_ref();
-        check.map_or_else(Vec::new, |check| check.findings(self.totals.tensor_bytes))
-    }
-
-    /// Returns the number of parameters declared by the index, or by a file without an index. The metadata of one shard
-    /// does not describe the model.
-    pub(super) fn declared_total(&self) -> Option<u64> {
-        match &self.index_check {
-            Some(check) => check.index.as_ref()?.declared_total(),
-            None => self.declared,
-        }
+        check.map_or_else(Vec::new, |check| check.findings(self.tensor_bytes))
     }
 
     /// Returns the paths of all files, the index first. `path` is the path of the file or the index, or the path
@@ -223,7 +209,7 @@ impl ReportBuilder {
         let adapter = self.is_adapter.then(|| Adapter::new(configs.adapter(), &self.headers));
         let overflow = self.overflow.take();
         let counted = overflow.map_or_else(|| take(&mut self.counter).finish(), Err);
-        BuiltReport { builder: self, counted, adapter: adapter.flatten() }
+        BuiltReport { builder: self, counted, adapter: adapter.flatten().map(Box::new) }
     }
 }
 
@@ -242,14 +228,14 @@ impl BuiltReport {
         if let Some(error) = findings.first().and_then(index_check::as_error) {
             return Err(error);
         }
-        let overflow = |CountOverflow { tensor }| {
-            let message = format!("the parameter count overflows 64 bits at tensor `{tensor}`");
-            IndexError::new(IndexErrorKind::CountOverflow, message).with_tensor(&tensor)
+        let overflow = |error: CountOverflow| {
+            IndexError::new(IndexErrorKind::CountOverflow, error.to_string())
+                .with_tensor(&error.tensor)
         };
         let (parameter_count, breakdown) = self.counted.clone().map_err(overflow)?;
         findings.extend(self.header_findings(true));
-        let declared_total = self.builder.declared_total();
-        let weight_bytes = self.builder.totals.file_bytes;
+        let declared_total = self.builder.declared_total;
+        let weight_bytes = self.builder.file_bytes;
         findings.extend(check_count(&parameter_count, &breakdown, declared_total));
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),
@@ -264,35 +250,20 @@ impl BuiltReport {
             findings,
             other_sets: None,
             layout: None,
-            adapter: self.adapter.clone().map(Box::new),
+            adapter: self.adapter.clone(),
             memory: None,
             fetch: FetchStats { weight_bytes, ..FetchStats::default() },
             plan: Plan::Exact,
         })
     }
 
-    /// Returns the cache of each kind of layer, from a header that describes it or from the contents of `config.json`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the size of the cache is unknown.
-    pub fn cache(
-        &self,
-        config_json: Option<&[u8]>,
-        options: &MemoryOptions,
-    ) -> Result<CacheLayout, CacheError> {
-        let json = config_json.ok_or(CacheError::NoConfig);
-        let from_json = || json.and_then(|json| CacheLayout::for_options(json, options));
-        self.builder.cache.clone().unwrap_or_else(from_json)
-    }
-
     /// Returns the disagreements between a split model and the numbers of files and tensors in its header, if all files
     /// were read, and then the findings about pickles, errors first.
     pub(crate) fn header_findings(&self, is_complete: bool) -> Vec<Finding> {
-        let ReportBuilder { model, totals, .. } = &self.builder;
+        let ReportBuilder { model, files, tensors, .. } = &self.builder;
         let model = model.as_ref().filter(|_| is_complete);
         let declared = model.map_or([None; 2], |(_, model)| [model.files, model.tensors]);
-        let found = [("files", totals.files as u64), ("tensors", totals.tensors)];
+        let found = [("files", *files as u64), ("tensors", *tensors)];
         let wrong = declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {
             let declared = declared.filter(|declared| *declared != found)?;
             Some(Finding::SplitMismatch { unit, declared, found })

@@ -215,8 +215,11 @@ pub(super) fn check_count(
         tensors: row.tensors,
     });
     let totals = count.totals();
-    let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
-    let buffers: u64 = buffers.map(|group| group.count.parameters).fold(0, u64::saturating_add);
+    let sum_of = |is_included: &dyn Fn(Buffer) -> bool| {
+        let groups = breakdown.groups.iter().filter(|group| group.buffer.is_some_and(is_included));
+        groups.map(|group| group.count).sum::<DtypeCount>()
+    };
+    let buffers = sum_of(&|_| true).parameters;
     // transformers leaves out all buffers, and the kind of some is unknown. They are small.
     let is_wrong = |declared: &u64| {
         [totals.parameters, totals.elements].into_iter().all(|found| {
@@ -232,10 +235,8 @@ pub(super) fn check_count(
     let unresolved = breakdown.unresolved.iter().cloned().map(Finding::UnresolvedModule);
     let method = breakdown.unknown_method.clone();
     let method = method.map(|method| Finding::UnknownQuantization { method });
-    let [copies, states] = [Buffer::EmaCopy, Buffer::OptimizerState].map(|kind| {
-        let groups = breakdown.groups.iter().filter(|group| group.buffer == Some(kind));
-        groups.map(|group| group.count).sum::<DtypeCount>()
-    });
+    let [copies, states] =
+        [Buffer::EmaCopy, Buffer::OptimizerState].map(|kind| sum_of(&|buffer| buffer == kind));
     let tensors = copies.tensors.saturating_add(states.tensors);
     let state = (tensors > 0).then_some(Finding::TrainingState {
         tensors,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::CountReport;
 use super::diff::{ChangeKind, Diff};
 #[cfg(feature = "schema")]
 use super::schema::{ObjectSchema, type_of};
 use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
+use super::{CountReport, Plan};
 use crate::base::sort::Ordered;
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
@@ -98,7 +98,7 @@ serialize_as_objects! {
         "memory" ? &report.memory,
         "fetch": report.fetch,
         "plan": report.plan,
-        "checkedAgainstBytes": report.plan.reads_files(),
+        "checkedAgainstBytes": report.plan != Plan::Hub,
     }
 
     Memory, memory {

@@ -246,12 +246,10 @@ impl CountReport {
     }
 
     /// Sets the other weight sets, excluding the one that was read.
-    pub fn add_other_sets(&mut self, mut sets: Option<Vec<WeightSet>>) {
+    pub fn add_other_sets(&mut self, sets: Option<Vec<WeightSet>>) {
         let read = self.filepaths.iter().cloned().collect();
-        if let Some(sets) = &mut sets {
-            sets.retain(|set| !set.is_part_of(&read));
-        }
-        self.other_sets = sets;
+        let is_other = |set: &WeightSet| !set.is_part_of(&read);
+        self.other_sets = sets.map(|sets| sets.into_iter().filter(is_other).collect());
     }
 }
 

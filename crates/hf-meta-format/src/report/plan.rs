@@ -49,11 +49,6 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Returns whether the headers were read from the files themselves.
-    pub(crate) fn reads_files(self) -> bool {
-        self != Self::Hub
-    }
-
     /// Returns the first range of a file without an index.
     pub fn first_range(self, formats: &Formats, path: &RepoPath) -> Range<u64> {
         let needed = formats.find_or_safetensors(path).parser(path, 0).first_range();
@@ -72,17 +67,15 @@ impl Plan {
     /// Returns the first range of each shard of an index. It is estimated from the index, because tensor names make
     /// up most of a header.
     pub fn shards(self, index: &SafetensorsIndexJson) -> Vec<RangeRequest> {
-        let shards = index.shards().iter().cloned();
-        match self {
-            Self::Exact => shards.map(|shard| self.request(Formats::built_in(), shard)).collect(),
-            Self::Prefetch | Self::Hub => shards
-                .zip(index.names_per_shard())
-                .map(|(shard, names)| {
-                    let needed = Self::Exact.first_range(Formats::built_in(), &shard).end;
-                    (shard, 0..expected_header_end(names).min(MAX_PREFETCH).max(needed))
-                })
-                .collect(),
+        let shards = index.shards().iter();
+        let exact = shards.map(|shard| Self::Exact.request(Formats::built_in(), shard.clone()));
+        let mut requests: Vec<_> = exact.collect();
+        if self != Self::Exact {
+            for ((_, range), names) in requests.iter_mut().zip(index.names_per_shard()) {
+                *range = 0..expected_header_end(names).min(MAX_PREFETCH).max(range.end);
+            }
         }
+        requests
     }
 
     /// Returns the first range of each shard of a set without an index.

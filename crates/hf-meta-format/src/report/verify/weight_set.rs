@@ -35,13 +35,12 @@ pub struct ConfigFile {
 impl ConfigFile {
     /// Parses the bytes of `config.json`.
     pub fn from_json(json: Vec<u8>) -> Self {
-        let (configs, finding) = match Configs::from_config_json(&json) {
-            Ok(configs) => (configs, None),
-            Err(error) => {
-                let (file, reason) = (CONFIG.to_owned(), error.to_string());
-                (Configs::default(), Some(Finding::InvalidConfig { file, reason }))
-            }
-        };
+        let parsed = Configs::from_config_json(&json);
+        let finding = parsed.as_ref().err().map(|error| {
+            let (file, reason) = (CONFIG.to_owned(), error.to_string());
+            Finding::InvalidConfig { file, reason }
+        });
+        let configs = parsed.unwrap_or_default();
         Self { json: Some(json), configs, is_of_root: false, finding }
     }
 
@@ -75,7 +74,10 @@ impl ConfigFile {
         let filepaths = builder.filepaths(path);
         let built = builder.finish(&self.configs);
         let mut report = built.report(filepaths)?;
-        let cache = built.cache(self.json.as_deref(), &memory.unwrap_or_default());
+        let cache = built.builder.cache.clone().unwrap_or_else(|| {
+            let json = self.json.as_deref().ok_or(CacheError::NoConfig)?;
+            CacheLayout::for_options(json, &memory.unwrap_or_default())
+        });
         report.layout = cache.clone().ok().map(Box::new);
         report.findings.extend(self.finding);
         Ok((built, report, cache))
@@ -154,20 +156,18 @@ impl SetCheck {
         }
         let built = take(&mut self.assembly).finish(&config.configs);
         self.count(&built, hub);
-        if built.adapter.is_some() {
-            let found = rules::check_adapter(config.configs.adapter(), built.builder.headers());
+        let BuiltReport { builder, adapter, .. } = built;
+        if adapter.is_some() {
+            let found = rules::check_adapter(config.configs.adapter(), builder.headers());
             self.set.findings.extend(found);
         }
-        let is_adapter = built.adapter.is_some();
         self.set.config_check = if is_draft {
             ConfigCheck::skipped("the model drafts tokens for another model")
         } else {
-            self.compare_with_config(config, built.builder.headers(), is_adapter)
+            self.compare_with_config(config, builder.headers(), adapter.is_some())
         };
-        let BuiltReport { builder, adapter, .. } = built;
-        let totals = builder.totals;
         let mut set = self.set;
-        if self.is_complete && set.files > 0 && totals.tensors == 0 && adapter.is_none() {
+        if self.is_complete && set.files > 0 && builder.tensors == 0 && adapter.is_none() {
             set.findings.push(Finding::NoTensors);
         }
         let path = &set.path;
@@ -177,15 +177,14 @@ impl SetCheck {
             Finding::LeadingSpace { file: clip(file.as_str()) }
         });
         set.findings.extend(bounded(spaces));
-        (set.valid_files, set.tensors) = (totals.files, totals.tensors);
-        let fetch = FetchStats { weight_bytes: totals.file_bytes, ..FetchStats::default() };
-        let adapter = adapter.map(Box::new);
+        (set.valid_files, set.tensors) = (builder.files, builder.tensors);
+        let fetch = FetchStats { weight_bytes: builder.file_bytes, ..FetchStats::default() };
         VerifyReport { filepaths, sets: vec![set], adapter, fetch, ..VerifyReport::default() }
     }
 
     /// Adds the findings about the headers and the count. Adds the count if it is right.
     fn count(&mut self, built: &BuiltReport, hub: Result<Option<u64>, String>) {
-        let declared = built.builder.declared_total().filter(|_| self.is_countable());
+        let declared = built.builder.declared_total.filter(|_| self.is_countable());
         self.set.parameters.declared = declared;
         self.set.findings.extend(built.header_findings(self.is_complete));
         if Formats::built_in().find_or_safetensors(&self.set.path).name() == Gguf.name() {
