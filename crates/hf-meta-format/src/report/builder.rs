@@ -9,7 +9,7 @@ use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, WeightFiles, Weights, bounded,
 };
-use crate::base::sort::sort_by;
+use crate::base::sort::{Ordered, sort_by};
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
 use crate::formats::pytorch::{PickleSummary, is_allowed_import};
@@ -280,9 +280,9 @@ impl BuiltReport {
         if report.format == Safetensors.name() {
             return self.into_parsed(path, report).map(Weights::from);
         }
-        let headers =
-            self.builder.headers.into_iter().map(|(path, header)| (path.file_name(), header));
-        Ok(Weights::Other(WeightFiles { path, report, headers: headers.collect() }))
+        let headers = self.builder.headers.into_iter();
+        let headers = headers.map(|(path, header)| (path.file_name(), header)).ordered();
+        Ok(Weights::Other(WeightFiles { path, report, headers }))
     }
 
     /// Returns the result for safetensors. The headers must have been kept.
@@ -295,11 +295,11 @@ impl BuiltReport {
         path: RepoPath,
         report: CountReport,
     ) -> Result<SafetensorsParseFromRepo, IndexError> {
-        let checked = |(shard, header)| (shard, SafetensorsFileHeader(header));
-        let mut headers: Vec<(RepoPath, SafetensorsFileHeader)> =
-            self.builder.headers.into_iter().map(checked).collect();
+        let headers = self.builder.headers.into_iter();
+        let headers = headers.map(|(shard, header)| (shard, SafetensorsFileHeader(header)));
+        let mut headers: BTreeMap<_, _> = headers.ordered();
         if !report.sharded
-            && let Some((_, header)) = headers.pop()
+            && let Some((_, header)) = headers.pop_last()
         {
             return Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, report, header }));
         }

@@ -6,14 +6,14 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::diff::{ChangeKind, Diff};
 #[cfg(feature = "schema")]
-use super::schema::{ObjectSchema, type_of};
+use super::schema::{object_schema, schema_of, type_of};
 use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
 use super::{CountReport, Plan};
 use crate::base::sort::Ordered;
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };
-use crate::formats::{Dtype, FileHeader, RepoPath, TensorTable};
+use crate::formats::{Dtype, FileHeader, TensorTable};
 use crate::memory::{Engine, Memory, QuantizationFit, VLLM_VERSION, VllmPlan};
 
 /// Writes an entry. One with a `?` is left out if it has no value.
@@ -28,19 +28,21 @@ macro_rules! entry {
     };
 }
 
-/// Adds an entry to a schema. The type of its value is inferred, and the value is not computed.
+/// Returns the key of an entry, `true` if the entry is required, and the schema of its value, whose type is inferred. The
+/// value is not computed.
 #[cfg(feature = "schema")]
 macro_rules! property {
-    ($schema:ident, $object:ident: $type:ty, $key:literal : $value:expr) => {
-        $schema.add($key, true, None::<&'static $type>.map(|$object| type_of(&$value)))
-    };
-    ($schema:ident, $object:ident: $type:ty, $key:literal ? $value:expr) => {
+    ($generator:ident, $object:ident: $type:ty, $key:literal : $value:expr) => {{
+        let found = None::<&'static $type>.map(|$object| type_of(&$value));
+        ($key, true, schema_of(found, $generator))
+    }};
+    ($generator:ident, $object:ident: $type:ty, $key:literal ? $value:expr) => {{
         let found = None::<&'static $type>.and_then(|$object| match $value {
             Some(value) => Some(type_of(&value)),
             None => None,
         });
-        $schema.add($key, false, found)
-    };
+        ($key, false, schema_of(found, $generator))
+    }};
 }
 
 /// Implements `Serialize` as an object with these entries, in this order, and the schema of the object.
@@ -63,9 +65,7 @@ macro_rules! serialize_as_objects {
 
             #[allow(unused_variables, reason = "a value may be a constant")]
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                let mut schema = ObjectSchema::new(generator);
-                $(property!(schema, $object: $type, $key $mark $value);)+
-                schema.finish()
+                object_schema([$(property!(generator, $object: $type, $key $mark $value)),+])
             }
         }
     )+};
@@ -269,15 +269,6 @@ impl Serialize for TensorTable {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self)
     }
-}
-
-/// Serializes headers as a map with file names as keys.
-pub(super) fn serialize_headers<H: Serialize, S: Serializer>(
-    headers: &[(RepoPath, H)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let headers = headers.iter().map(|(name, header)| (name, header));
-    headers.ordered::<BTreeMap<_, _>>().serialize(serializer)
 }
 
 /// Returns the elements per dtype, for all dtypes with at least one non-scalar tensor.

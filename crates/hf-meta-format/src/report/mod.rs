@@ -82,9 +82,7 @@ pub struct SafetensorsShards {
     /// The index. If the shards have none, it is built from their headers.
     pub index: SafetensorsIndexJson,
     /// The shards and their headers, sorted by their names in the index. Names are relative to the index.
-    #[serde(serialize_with = "json::serialize_headers")]
-    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, SafetensorsFileHeader>"))]
-    pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+    pub headers: BTreeMap<RepoPath, SafetensorsFileHeader>,
 }
 
 /// The validated headers of weights in any format, with their parameter counts.
@@ -113,9 +111,7 @@ pub struct WeightFiles {
     #[serde(flatten)]
     pub report: CountReport,
     /// The files and their headers, sorted by name. Names are relative to the folder of `path`.
-    #[serde(serialize_with = "json::serialize_headers")]
-    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, FileHeader>"))]
-    pub headers: Vec<(RepoPath, FileHeader)>,
+    pub headers: BTreeMap<RepoPath, FileHeader>,
 }
 
 impl Weights {
@@ -143,16 +139,15 @@ impl Weights {
     pub(crate) fn named_headers(&self) -> impl Iterator<Item = (&RepoPath, &FileHeader)> {
         let (single, shards, files) = match self {
             Self::Safetensors(SafetensorsParseFromRepo::Single(file)) => {
-                (Some((&file.path, &*file.header)), &[][..], &[][..])
+                (Some((&file.path, &*file.header)), None, None)
             }
             Self::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) => {
-                (None, &shards.headers[..], &[][..])
+                (None, Some(&shards.headers), None)
             }
-            Self::Other(files) => (None, &[][..], &files.headers[..]),
+            Self::Other(files) => (None, None, Some(&files.headers)),
         };
-        let shards = shards.iter().map(|(name, header)| (name, &**header));
-        let files = files.iter().map(|(name, header)| (name, header));
-        single.into_iter().chain(shards).chain(files)
+        let shards = shards.into_iter().flatten().map(|(name, header)| (name, &**header));
+        single.into_iter().chain(shards).chain(files.into_iter().flatten())
     }
 }
 

@@ -12,33 +12,21 @@ use crate::formats::safetensors::SafetensorsFileHeader;
 use crate::formats::{Dtype, HeaderError, RepoPath, TensorInfo, TensorTable};
 use crate::ids::CommitSha;
 
-/// The schema of an object whose properties are added one by one.
-pub(super) struct ObjectSchema<'a> {
-    generator: &'a mut SchemaGenerator,
-    properties: Map<String, Value>,
-    required: Vec<&'static str>,
+/// Returns the schema of an object with these properties: their names, `true` for required ones, and their schemas.
+pub(super) fn object_schema<const N: usize>(entries: [(&str, bool, Schema); N]) -> Schema {
+    let required = entries.iter().filter(|(_, is_required, _)| *is_required);
+    let required: Vec<_> = required.map(|(name, ..)| (*name).to_owned()).collect();
+    let properties = entries.into_iter().map(|(name, _, schema)| (name.to_owned(), schema.into()));
+    let properties: Map<String, Value> = properties.collect();
+    json_schema!({ "type": "object", "properties": properties, "required": required })
 }
 
-impl<'a> ObjectSchema<'a> {
-    pub(super) fn new(generator: &'a mut SchemaGenerator) -> Self {
-        Self { generator, properties: Map::new(), required: Vec::new() }
-    }
-
-    /// Adds a property of a type.
-    pub(super) fn add<T: JsonSchema>(
-        &mut self,
-        name: &'static str,
-        is_required: bool,
-        _: Option<PhantomData<T>>,
-    ) {
-        self.properties.insert(name.to_owned(), self.generator.subschema_for::<T>().into());
-        self.required.extend(is_required.then_some(name));
-    }
-
-    pub(super) fn finish(self) -> Schema {
-        let Self { properties, required, .. } = self;
-        json_schema!({ "type": "object", "properties": properties, "required": required })
-    }
+/// Returns the schema of a type.
+pub(super) fn schema_of<T: JsonSchema>(
+    _: Option<PhantomData<T>>,
+    generator: &mut SchemaGenerator,
+) -> Schema {
+    generator.subschema_for::<T>()
 }
 
 /// Returns the type of a value.

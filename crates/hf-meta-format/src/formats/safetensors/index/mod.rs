@@ -77,7 +77,7 @@ impl SafetensorsIndexJson {
 
     /// Creates an index from the headers of unindexed shards. There must be at most [`Self::MAX_SHARDS`].
     pub(crate) fn from_headers(
-        headers: &[(RepoPath, SafetensorsFileHeader)],
+        headers: &BTreeMap<RepoPath, SafetensorsFileHeader>,
     ) -> Result<Self, IndexError> {
         let (mut names, mut shard_indices) = (NameList::default(), Vec::new());
         for (shard_index, (_, header)) in (0_u16..).zip(headers) {
@@ -90,7 +90,7 @@ impl SafetensorsIndexJson {
             }
         }
         let tensors = names.into_names("index")?;
-        let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
+        let shards = headers.keys().cloned().collect();
         let weight_map = WeightMap { shards, tensors, shard_indices };
         Ok(Self { dtype: None, metadata: None, weight_map })
     }
