@@ -149,14 +149,23 @@ async fn a_result_can_be_read_from_its_json() {
     let hub = support::fixtures_hub();
     for repo in ["bigscience/bloom", "openai/gpt-oss-20b", "example/Llama-3.2-1B-GGUF"] {
         let weights = support::client(&hub).model(repo).inspect().await.unwrap();
-        let expected = CountSummary::from(weights.report());
-        let texts = [
-            serde_json::to_string(weights.report()).unwrap(),
-            serde_json::to_string(&weights).unwrap(),
-            serde_json::to_string(&expected).unwrap(),
-        ];
+        let report = weights.report();
+        let json = serde_json::to_string(report).unwrap();
+        let expected: CountSummary = serde_json::from_str(&json).unwrap();
+        assert_eq!(expected.source, report.source);
+        assert_eq!(expected.commit, report.commit);
+        assert_eq!((&*expected.format, expected.sharded), (report.format, report.sharded));
+        let counts = expected.parameter_count.iter().map(|(dtype, count)| (dtype, *count));
+        assert!(counts.eq(report.parameter_count.iter()));
+        let totals = report.parameter_count.totals();
+        assert_eq!(expected.parameter_total, totals.parameters);
+        assert_eq!(expected.parameter_exact, report.is_exact());
+        assert_eq!((expected.element_total, expected.byte_total), (totals.elements, totals.bytes));
+        assert_eq!(expected.filepaths, report.filepaths);
+        assert_eq!(expected.fetch.requests, report.fetch.requests);
+        let texts = [serde_json::to_string(&weights), serde_json::to_string(&expected)];
         for text in texts {
-            let mut read: CountSummary = serde_json::from_str(&text).unwrap();
+            let mut read: CountSummary = serde_json::from_str(&text.unwrap()).unwrap();
             read.fetch.elapsed = expected.fetch.elapsed;
             assert_eq!(read, expected);
         }

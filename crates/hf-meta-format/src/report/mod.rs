@@ -289,25 +289,6 @@ pub struct CountSummary {
     pub fetch: FetchStats,
 }
 
-impl From<&CountReport> for CountSummary {
-    fn from(report: &CountReport) -> Self {
-        let (count, totals) = (&report.parameter_count, report.parameter_count.totals());
-        Self {
-            source: report.source.clone(),
-            commit: report.commit.clone(),
-            format: report.format.to_owned(),
-            sharded: report.sharded,
-            parameter_count: count.iter().map(|(dtype, count)| (dtype.clone(), count)).collect(),
-            parameter_total: count.total(),
-            parameter_exact: report.is_exact(),
-            element_total: totals.elements,
-            byte_total: totals.bytes,
-            filepaths: report.filepaths.clone(),
-            fetch: report.fetch,
-        }
-    }
-}
-
 /// The requests, bytes and time spent on a call, or on the equal concurrent call that it joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
