@@ -73,7 +73,7 @@ fn remove(checkpoint: &mut Checkpoint) {
 
 async fn diff(hub: &LocalHub, before: &str, after: &str) -> Diff {
     let (before, after) = (support::parse(hub, before).await, support::parse(hub, after).await);
-    Diff::new(&before.unwrap().into(), &after.unwrap().into())
+    Diff::new(&before.unwrap().into(), &after.unwrap().into(), false)
 }
 
 #[tokio::test]
@@ -106,9 +106,9 @@ async fn single_files_of_different_names_are_equal() {
         model.inspect().await.unwrap()
     };
     let (a, b) = (file("a.safetensors").await, file("b.safetensors").await);
-    assert!(Diff::new(&a, &b).is_empty());
+    assert!(Diff::new(&a, &b, false).is_empty());
     let sharded = support::client(&hub).model("org/sharded").inspect().await.unwrap();
-    let moved = Diff::new(&a, &sharded).changes;
+    let moved = Diff::new(&a, &sharded, false).changes;
     let moved: Vec<_> = moved.iter().map(|change| (&*change.tensor, &change.kinds[..])).collect();
     assert_eq!(moved, [("y", &[ChangeKind::Moved][..])]);
 }

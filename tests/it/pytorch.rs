@@ -231,7 +231,7 @@ async fn a_conversion_does_not_differ() {
         let client = support::client(&hub);
         let before = client.model("org/pickle").inspect().await.unwrap();
         let after = client.model("org/converted").inspect().await.unwrap();
-        for diff in [Diff::new(&before, &after), Diff::new(&after, &before)] {
+        for diff in [Diff::new(&before, &after, false), Diff::new(&after, &before, false)] {
             assert!(diff.is_empty(), "{name}: {:?}", diff.changes);
         }
     }
@@ -261,7 +261,7 @@ async fn compare(name: &str, pickle: Vec<u8>, converted: &Header, config: &str) 
     let client = support::client(&hub);
     let before = client.model("org/pickle").inspect().await.unwrap();
     let after = client.model("org/converted").inspect().await.unwrap();
-    for diff in [Diff::new(&before, &after), Diff::new(&after, &before)] {
+    for diff in [Diff::new(&before, &after, false), Diff::new(&after, &before, false)] {
         assert!(diff.is_empty(), "{name}: {:?}", diff.changes);
     }
     let mut totals = [0; 2];

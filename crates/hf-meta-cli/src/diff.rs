@@ -83,8 +83,7 @@ pub(crate) async fn run(
     let (sides, status) = context.inspect_all(&repos, args.json).await?;
     // As in other programs of this name, 1 means only that there are differences.
     let [(_, before), (_, after)] = &sides[..] else { return Ok(status.max(ExitStatus::Usage)) };
-    let compare = if args.ignore_shards { Diff::ignoring_shards } else { Diff::new };
-    let diff = compare(before, after);
+    let diff = Diff::new(before, after, args.ignore_shards);
     if args.json {
         print_json(&diff)?;
     } else {

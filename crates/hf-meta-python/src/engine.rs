@@ -225,8 +225,7 @@ impl Engine {
         self.start(request, &[before.clone(), after.clone()], move |client, _| async move {
             let [before, after] = [before, after].map(|source| model(&client, &source, timeout));
             let (before, after) = tokio::try_join!(before?.inspect(), after?.inspect())?;
-            let compare = if ignore_shards { Diff::ignoring_shards } else { Diff::new };
-            to_json(&compare(&before, &after))
+            to_json(&Diff::new(&before, &after, ignore_shards))
         })
     }
 

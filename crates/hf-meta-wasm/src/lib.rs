@@ -79,8 +79,7 @@ impl Inspection {
 
     /// Returns the JSON of `hf-meta diff --json`. Returns `undefined` if the headers were not kept.
     pub fn diff(&self, after: &Self, ignore_shards: bool) -> Option<String> {
-        let compare = if ignore_shards { Diff::ignoring_shards } else { Diff::new };
-        Some(json(&compare(self.weights.as_ref()?, after.weights.as_ref()?)))
+        Some(json(&Diff::new(self.weights.as_ref()?, after.weights.as_ref()?, ignore_shards)))
     }
 }
 

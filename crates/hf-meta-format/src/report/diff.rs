@@ -29,7 +29,7 @@ use crate::report::{CountReport, Weights};
 ///
 /// let before = weights(r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#)?;
 /// let after = weights(r#"{"w":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#)?;
-/// let diff = Diff::new(&before, &after);
+/// let diff = Diff::new(&before, &after, false);
 /// assert_eq!(diff.changes[0].tensor, "w");
 /// assert_eq!(diff.changes[0].kinds, [ChangeKind::Retyped]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -98,18 +98,11 @@ pub struct TensorState {
 }
 
 impl Diff {
-    /// Compares two checkpoints.
-    pub fn new(before: &Weights, after: &Weights) -> Self {
-        let has_shards = before.report().sharded || after.report().sharded;
-        Self::compare(before, after, has_shards)
-    }
-
-    /// Compares two checkpoints, but not the files that contain each tensor, so resharding makes no difference.
-    pub fn ignoring_shards(before: &Weights, after: &Weights) -> Self {
-        Self::compare(before, after, false)
-    }
-
-    fn compare(before: &Weights, after: &Weights, has_shards: bool) -> Self {
+    /// Compares two checkpoints. With `ignore_shards`, it does not compare the files that contain each tensor, so
+    /// resharding makes no difference.
+    pub fn new(before: &Weights, after: &Weights, ignore_shards: bool) -> Self {
+        let is_sharded = before.report().sharded || after.report().sharded;
+        let has_shards = is_sharded && !ignore_shards;
         let [mut old, mut new] = [before, after].map(loaded_tensors);
         let renamed = RenamedPrefix::rename(&mut old, &new, |one, other| one.shape == other.shape);
         remove_dropped_aliases(&mut old, before, &new);
