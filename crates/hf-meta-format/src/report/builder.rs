@@ -18,7 +18,7 @@ use crate::formats::safetensors::{
     SafetensorsIndexJson,
 };
 use crate::formats::weight_sets::shard_pattern;
-use crate::formats::{FileHeader, Format, Headers, ModelDescription, RepoPath, clip};
+use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
 use crate::memory::{CacheError, CacheLayout};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.
@@ -48,7 +48,8 @@ pub struct ReportBuilder {
     has_configs: bool,
     overflow: Option<CountOverflow>,
     keep_headers: bool,
-    headers: Vec<(RepoPath, FileHeader)>,
+    /// The headers in the order in which they were added, and then of their paths; empty if they are not kept.
+    pub(super) headers: Vec<(RepoPath, FileHeader)>,
     pickles: PickleFindings,
     /// The number of weight files.
     pub(super) files: usize,
@@ -167,11 +168,6 @@ impl ReportBuilder {
     /// Returns the index, or `None` if there is none.
     pub fn index(&self) -> Option<&SafetensorsIndexJson> {
         self.index_check.as_ref()?.index.as_ref()
-    }
-
-    /// Returns the headers in the order in which they were added; empty if they are not kept.
-    pub fn headers(&self) -> &Headers {
-        &self.headers
     }
 
     /// Checks that the headers of all files were added once.

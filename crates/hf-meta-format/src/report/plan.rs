@@ -67,9 +67,9 @@ impl Plan {
     /// Returns the first range of each shard of an index. It is estimated from the index, because tensor names make
     /// up most of a header.
     pub fn shards(self, index: &SafetensorsIndexJson) -> Vec<RangeRequest> {
+        let exact = |shard| Self::Exact.first_range(Formats::built_in(), shard);
         let shards = index.shards().iter();
-        let exact = shards.map(|shard| Self::Exact.request(Formats::built_in(), shard.clone()));
-        let mut requests: Vec<_> = exact.collect();
+        let mut requests: Vec<_> = shards.map(|shard| (shard.clone(), exact(shard))).collect();
         if self != Self::Exact {
             for ((_, range), names) in requests.iter_mut().zip(index.names_per_shard()) {
                 *range = 0..expected_header_end(names).min(MAX_PREFETCH).max(range.end);
@@ -92,12 +92,8 @@ impl Plan {
         if shards.len() > limit {
             return Err(IndexError::too_many_shards(limit));
         }
-        Ok(shards.iter().map(|shard| self.request(formats, shard.file_name())).collect())
-    }
-
-    fn request(self, formats: &Formats, shard: RepoPath) -> RangeRequest {
-        let first = self.first_range(formats, &shard);
-        (shard, first)
+        let names = shards.iter().map(RepoPath::file_name);
+        Ok(names.map(|name| (name.clone(), self.first_range(formats, &name))).collect())
     }
 }
 

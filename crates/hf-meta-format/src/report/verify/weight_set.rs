@@ -111,7 +111,7 @@ impl SetCheck {
         failures: Vec<Finding>,
         is_whole: bool,
     ) -> Self {
-        let headers = assembly.headers();
+        let headers = &assembly.headers;
         let is_complete = is_whole && headers.len() == files;
         let is_described = headers.iter().any(|(_, header)| header.is_self_describing);
         // A file that was not read could contain the output embedding.
@@ -126,7 +126,7 @@ impl SetCheck {
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
-        let recipe = rules::recipe_file(configs, self.assembly.headers());
+        let recipe = rules::recipe_file(configs, &self.assembly.headers);
         recipe.or_else(|| self.assembly.other_config_file(configs))
     }
 
@@ -145,33 +145,33 @@ impl SetCheck {
     pub fn finish(mut self, config: &ConfigFile, hub: Result<Option<u64>, String>) -> VerifyReport {
         let filepaths = self.assembly.filepaths(&self.set.path);
         self.set.findings.extend(config.finding.clone());
-        let is_draft = is_draft(self.assembly.headers());
+        let is_draft = is_draft(&self.assembly.headers);
         // The index may list a tied embedding that is not stored. The count is right in that case.
         if self.needs_config
             && !is_draft
             && self.is_at_root()
             && let Some(json) = &config.json
         {
-            check_embeddings(json, self.assembly.headers(), &mut self.set.findings);
+            check_embeddings(json, &self.assembly.headers, &mut self.set.findings);
         }
         let built = take(&mut self.assembly).finish(&config.configs);
         self.count(&built, hub);
         let BuiltReport { builder, adapter, .. } = built;
         if adapter.is_some() {
-            let found = rules::check_adapter(config.configs.adapter(), builder.headers());
+            let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
             self.set.findings.extend(found);
         }
         self.set.config_check = if is_draft {
             ConfigCheck::skipped("the model drafts tokens for another model")
         } else {
-            self.compare_with_config(config, builder.headers(), adapter.is_some())
+            self.compare_with_config(config, &builder.headers, adapter.is_some())
         };
         let mut set = self.set;
         if self.is_complete && set.files > 0 && builder.tensors == 0 && adapter.is_none() {
             set.findings.push(Finding::NoTensors);
         }
         let path = &set.path;
-        let spaces = builder.headers().iter().filter(|(_, header)| header.has_leading_space);
+        let spaces = builder.headers.iter().filter(|(_, header)| header.has_leading_space);
         let spaces = spaces.map(|(file, _)| {
             let file = if file == path { file.clone() } else { path.sibling(file) };
             Finding::LeadingSpace { file: clip(file.as_str()) }
@@ -188,7 +188,7 @@ impl SetCheck {
         self.set.parameters.declared = declared;
         self.set.findings.extend(built.header_findings(self.is_complete));
         if Formats::built_in().find_or_safetensors(&self.set.path).name() == Gguf.name() {
-            let found = check_gguf(&self.set.path, built.builder.headers(), self.is_complete);
+            let found = check_gguf(&self.set.path, &built.builder.headers, self.is_complete);
             self.set.findings.extend(found);
         }
         let Ok((count, breakdown)) = &built.counted else {
