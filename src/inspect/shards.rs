@@ -131,8 +131,7 @@ impl Call {
         Box::pin(self.assemble(path.clone(), None, &shards, reads)).await
     }
 
-    /// Adds shards to a set as they arrive, and the configuration as soon as it is known, because the tensors that
-    /// wait for it take memory.
+    /// Adds shards to a set as they arrive.
     async fn assemble(
         &self,
         path: RepoPath,
@@ -146,9 +145,6 @@ impl Call {
         while let Some((shard, read)) = reads.next().await {
             match read {
                 Ok(UncountedHeader { header, permit }) => {
-                    if let Some(Ok(config)) = self.state.config.get() {
-                        assembly.set_configs(&config.configs);
-                    }
                     assembly = self.add_header(assembly, shard, header).await;
                     drop(permit);
                 }

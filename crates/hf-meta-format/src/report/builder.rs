@@ -45,7 +45,6 @@ pub struct ReportBuilder {
     /// `None` for a single file, which has no index.
     index_check: Option<IndexCheck>,
     counter: Counter,
-    has_configs: bool,
     overflow: Option<CountOverflow>,
     keep_headers: bool,
     /// The headers in the order in which they were added, and then of their paths; empty if they are not kept.
@@ -136,15 +135,6 @@ impl ReportBuilder {
         }
     }
 
-    /// Sets the configuration of the model as soon as it is known, which releases the tensors that wait for it. Only
-    /// the first call has an effect.
-    pub fn set_configs(&mut self, configs: &Configs) {
-        if !self.has_configs {
-            self.has_configs = true;
-            self.counter.set_configs(configs.clone());
-        }
-    }
-
     /// Returns the bytes of all tensors so far.
     pub fn tensor_bytes(&self) -> u64 {
         self.tensor_bytes
@@ -200,7 +190,7 @@ impl ReportBuilder {
 
     /// Finishes the count with the model's configuration.
     pub fn finish(mut self, configs: &Configs) -> BuiltReport {
-        self.set_configs(configs);
+        self.counter.set_configs(configs.clone());
         sort_by(&mut self.headers, |(one, _), (other, _)| one.cmp(other));
         let adapter = self.is_adapter.then(|| Adapter::new(configs.adapter(), &self.headers));
         let overflow = self.overflow.take();
