@@ -32,10 +32,7 @@ fn severities() -> BTreeMap<String, String> {
         let is_severity = matches!(severity, "Error" | "Warning" | "Note");
         is_severity.then(|| (camel_case(identifier(kind)), camel_case(severity)))
     });
-    // The reasons of unresolved modules have one severity.
-    let unresolved = ["unresolvedModule", "conflictingComponents", "suspectedPacking"];
-    let unresolved = unresolved.map(|kind| (kind.to_owned(), "warning".to_owned()));
-    declared.chain(unresolved).collect()
+    declared.collect()
 }
 
 #[test]

@@ -57,11 +57,6 @@ macro_rules! findings {
                 #[doc = concat!("> ", $sentence)]
                 $kind $({ $($(#[$attribute])* $field: $type),+ })?,
             )+
-            /// The size of some modules cannot be derived from their components. In JSON, `kind` is
-            /// `conflictingComponents` or `suspectedPacking` for these reasons.
-            #[serde(untagged, serialize_with = "serialize_unresolved")]
-            #[cfg_attr(feature = "schema", schemars(with = "UnresolvedDocument<'static>"))]
-            UnresolvedModule(UnresolvedModules),
             /// Tensors contradict a file that describes them. In JSON, `kind` is the name of the violated rule.
             #[serde(untagged)]
             Mismatch(Mismatch),
@@ -72,10 +67,6 @@ macro_rules! findings {
             fn rule(&self) -> (Severity, &'static str) {
                 match self {
                     $(Self::$kind { .. } => (Severity::$severity, concat!($($documentation),*)),)+
-                    Self::UnresolvedModule(_) => (
-                        Severity::Warning,
-                        "The size of some modules cannot be derived from their components.",
-                    ),
                     Self::Mismatch(found) => found.kind.rule(),
                 }
             }
@@ -88,9 +79,6 @@ macro_rules! findings {
                     $(Self::$kind $({ $($field),+ })? => {
                         write!(f, $sentence $(, $value = $expression)*)
                     })+
-                    Self::UnresolvedModule(found) => {
-                        write!(f, "{}: {}", modules_text(found), found.reason)
-                    }
                     Self::Mismatch(found) => found.fmt(f),
                 }
             }
@@ -257,6 +245,20 @@ findings! {
     Warning UnknownQuantization { method: String }
     "unknown quantization method `{method}`; modules are counted by their components";
 
+    /// The size of some modules cannot be derived from their components.
+    Warning UnresolvedModule { reason: UnresolvedReason, modules: u64, examples: Vec<String>, elements: u64 }
+    "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples);
+
+    /// The size of some modules cannot be derived from their components.
+    Warning ConflictingComponents { modules: u64, examples: Vec<String>, elements: u64 }
+    "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples),
+    reason = UnresolvedReason::ConflictingComponents;
+
+    /// The size of some modules cannot be derived from their components.
+    Warning SuspectedPacking { modules: u64, examples: Vec<String>, elements: u64 }
+    "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples),
+    reason = UnresolvedReason::SuspectedPacking;
+
     /// The output embedding is not stored because it is tied to the input embedding.
     Note TiedEmbedding { stored: String }
     "the output embedding is not stored: it is tied to `{stored}` (`tie_word_embeddings`)";
@@ -315,6 +317,21 @@ findings! {
 
 impl std::error::Error for Finding {}
 
+impl From<UnresolvedModules> for Finding {
+    fn from(found: UnresolvedModules) -> Self {
+        let UnresolvedModules { reason, modules, examples, elements } = found;
+        match reason {
+            UnresolvedReason::ConflictingComponents => {
+                Self::ConflictingComponents { modules, examples, elements }
+            }
+            UnresolvedReason::SuspectedPacking => {
+                Self::SuspectedPacking { modules, examples, elements }
+            }
+            _ => Self::UnresolvedModule { reason, modules, examples, elements },
+        }
+    }
+}
+
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         /// The JSON form of a finding. Severity and message serve readers that do not know its kind.
@@ -346,9 +363,6 @@ impl Finding {
     pub fn is_same_kind(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Mismatch(one), Self::Mismatch(other)) => one.kind == other.kind,
-            (Self::UnresolvedModule(one), Self::UnresolvedModule(other)) => {
-                unresolved_kind(one.reason) == unresolved_kind(other.reason)
-            }
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
@@ -392,48 +406,17 @@ fn shared_text(tensor: &str, stored_in: &str) -> String {
     }
 }
 
-fn modules_text(found: &UnresolvedModules) -> String {
-    let example = found.examples.first().filter(|name| !name.is_empty());
+/// Returns the beginning of the sentence about unresolved modules.
+fn uncertain_text(modules: u64, examples: &[String]) -> String {
+    let example = examples.first().filter(|name| !name.is_empty());
     let name = example.map_or("the weights", String::as_str);
-    match found.modules {
+    match modules {
         0 | 1 => format!("the parameter count of `{name}` is uncertain"),
-        modules => {
+        _ => {
             let modules = thousands(modules);
             format!("the parameter counts of {modules} modules, such as `{name}`, are uncertain")
         }
     }
-}
-
-/// Returns the kind of a finding about unresolved modules in JSON. Two reasons have a separate kind.
-fn unresolved_kind(reason: UnresolvedReason) -> &'static str {
-    match reason {
-        UnresolvedReason::ConflictingComponents => "conflictingComponents",
-        UnresolvedReason::SuspectedPacking => "suspectedPacking",
-        _ => "unresolvedModule",
-    }
-}
-
-/// The JSON form of unresolved modules.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct UnresolvedDocument<'a> {
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<UnresolvedReason>,
-    modules: u64,
-    examples: &'a [String],
-    elements: u64,
-}
-
-fn serialize_unresolved<S: Serializer>(
-    found: &UnresolvedModules,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let UnresolvedModules { reason, modules, examples, elements, .. } = found;
-    let kind = unresolved_kind(*reason);
-    let reason = Some(*reason).filter(|_| kind == "unresolvedModule");
-    let (modules, elements) = (*modules, *elements);
-    UnresolvedDocument { kind, reason, modules, examples, elements }.serialize(serializer)
 }
 
 impl Serialize for HeaderError {

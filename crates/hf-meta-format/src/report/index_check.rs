@@ -232,7 +232,7 @@ pub(super) fn check_count(
     let wrong = declared
         .filter(is_wrong)
         .map(|declared| Finding::TotalParametersMismatch { declared, found });
-    let unresolved = breakdown.unresolved.iter().cloned().map(Finding::UnresolvedModule);
+    let unresolved = breakdown.unresolved.iter().cloned().map(Finding::from);
     let method = breakdown.unknown_method.clone();
     let method = method.map(|method| Finding::UnknownQuantization { method });
     let [copies, states] =
