@@ -55,8 +55,10 @@ impl Inspection {
         match self.weights.as_ref()? {
             Weights::Safetensors(Single(file)) => (at == 0).then(|| json(&file.header)),
             Weights::Safetensors(Sharded(shards)) if at == 0 => Some(json(&shards.index)),
-            Weights::Safetensors(Sharded(shards)) => shards.headers.get(at - 1).map(json),
-            Weights::Other(files) => files.headers.get(at).map(json),
+            Weights::Safetensors(Sharded(shards)) => {
+                shards.headers.iter().nth(at - 1).map(|header| json(&header))
+            }
+            Weights::Other(files) => files.headers.iter().nth(at).map(|header| json(&header)),
             _ => None,
         }
     }

@@ -488,6 +488,8 @@ mismatches! {
     Error OddShape "the shape of {module} is {found}, but {expected} in the other layers";
     /// A language model has no tensor with as many rows as its vocabulary has tokens.
     Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
+    /// A model class that assigns labels has no tensor with as many rows as there are labels.
+    Error MissingHead "no tensor has the {expected} rows of the head of {module} (`{key}`)";
     /// All modules with the same start of their names are missing.
     Error MissingModules "{module} is missing, with its {found}";
     /// The recipe implies another shape of a part of a packed module.

@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::siblings::check_siblings;
 use super::stored_modules::{ModulePart, StoredModules, first_numbers};
 use super::{MismatchKind, Mismatches, sides_text};
-use crate::base::json_object::{parse, standard_json};
+use crate::base::json_object::{JsonObject, parse, standard_json};
 use crate::base::model_config::ModelConfig;
-use crate::formats::{Headers, clip};
+use crate::formats::{Headers, TensorInfo, clip};
 use crate::report::Finding;
 use crate::report::text::{counted, shape};
 use crate::tables::architecture::{FormulaError, positive};
@@ -176,7 +176,39 @@ impl ModelCheck<'_, '_, '_> {
         let missing = self.missing_modules();
         self.add_missing(&missing);
         self.check_biases();
+        self.check_labels(config);
         self.check_parts(config);
+    }
+
+    /// Finds a model that assigns labels, but stores no head with one row per label.
+    fn check_labels(&mut self, config: &ModelConfig<'_>) {
+        const CLASSES: [&str; 4] = [
+            "ForAudioClassification",
+            "ForImageClassification",
+            "ForSequenceClassification",
+            "ForTokenClassification",
+        ];
+
+        let assigns_labels = |class: &&String| CLASSES.iter().any(|end| class.ends_with(end));
+        let Some(class) = self.classes.iter().find(assigns_labels) else { return };
+        let object = config.outermost();
+        let names = object.get::<JsonObject<'_>>("id2label").map(|names| names.len() as u64);
+        // The default is 2 in most classes.
+        let labels = names.or_else(|| object.number("num_labels"));
+        let has_rows = |tensor: &TensorInfo| {
+            tensor.shape.len() > 1 && labels.is_none_or(|labels| tensor.shape[0] == labels)
+        };
+        let is_outside = |entry: &LayoutEntry| entry.depth == 0 && !entry.path.contains("embed");
+        let known = self.stored.tensors.iter().filter(|(_, tensor, found)| {
+            is_outside(&self.layout.entries[found.entry]) && has_rows(tensor)
+        });
+        let has_head =
+            known.count() > 0 || self.stored.unknown.iter().any(|(_, tensor)| has_rows(tensor));
+        // A packed head has another shape.
+        if labels != Some(0) && !has_head && self.stored.packed.is_empty() {
+            let labels = labels.unwrap_or(2);
+            self.mismatches.add(MismatchKind::MissingHead, class, "id2label", labels, "");
+        }
     }
 
     /// Returns the name of an entry at a place.
