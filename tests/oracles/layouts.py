@@ -628,8 +628,8 @@ def correct(words, name):
     """Applies what the samples do not show."""
     for path, value in corrections(name):
         found = [key for key in words if fnmatch.fnmatchcase(key, path) and not is_rule(key)]
-        # A path without stars is added if no sample has it.
-        for key in found or [path] * ("*" not in path):
+        # A path without stars, or of a nested model, is added if no sample has it.
+        for key in found or [path] * ("*" not in path.removesuffix(".*")):
             if value == "none":
                 words.pop(key)
                 continue

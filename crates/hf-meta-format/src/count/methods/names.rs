@@ -1,12 +1,12 @@
 //! The names of components: those of all layouts, and the auxiliary tensors that occur next to any of them.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::METHODS;
 use super::layout::{Method, Need, PackedLayout};
 use crate::count::AuxiliaryTensor::{self, ColumnOrder, Rotation, Scale, Shape, State, ZeroPoint};
 use crate::count::module::{AuxiliaryNames, Component, PLAIN, Role, without_star};
-use crate::count::names::components;
 
 /// The tensors that are auxiliary in every quantized model, even in modules without packed weights.
 const ALWAYS_AUXILIARY: AuxiliaryNames = &[
@@ -109,20 +109,23 @@ impl Method {
         self.names().any(|(name, _)| without_star(name) == component.name)
     }
 
-    /// Returns whether this method stores weights in a component.
-    fn packs(&self, component: &Component) -> bool {
-        let mut names = self.layouts.iter().flat_map(|layout| layout.weights().names);
-        names.any(|name| without_star(name) == component.name)
+    /// Returns the names of the components in which this method stores weights.
+    fn packed_names(&self) -> impl Iterator<Item = &'static str> {
+        let names = self.layouts.iter().flat_map(|layout| layout.weights().names);
+        names.map(|name| without_star(name))
     }
 }
 
-/// The methods that store weights in each component.
-static METHODS_OF: LazyLock<Vec<Vec<&Method>>> = LazyLock::new(|| {
-    let of = |component| METHODS.iter().filter(|method| method.packs(component)).collect();
-    components().iter().map(of).collect()
+/// A map from the name of a component to the methods that store weights in it.
+static METHODS_OF: LazyLock<HashMap<&str, Vec<&Method>>> = LazyLock::new(|| {
+    let packing = |name| {
+        let methods = METHODS.iter().filter(|method| method.packed_names().any(|own| own == name));
+        (name, methods.collect())
+    };
+    METHODS.iter().flat_map(Method::packed_names).map(packing).collect()
 });
 
 /// Returns the methods whose weights may be in a component.
 pub(in crate::count) fn methods_of(component: &Component) -> &'static [&'static Method] {
-    &METHODS_OF[usize::from(component.index)]
+    METHODS_OF.get(component.name).map_or(&[], Vec::as_slice)
 }

@@ -83,7 +83,9 @@ impl ModelCheck<'_, '_, '_> {
                 .into_iter()
                 .any(is_class),
             // `BartForCausalLM` is the decoder alone.
-            Some("encoder") => is_class("ForCausalLM"),
+            Some("encoder") => is_class("ForCausalLM") && self.layout.has_root("decoder"),
+            // `CLIPForImageClassification` is the vision tower alone.
+            Some("text_model") => is_class("ForImageClassification"),
             Some("pooler") => !self.classes.is_empty() && !is_class("Model"),
             _ => false,
         };
