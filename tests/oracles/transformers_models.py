@@ -45,6 +45,8 @@ MODELS = {
     "bart-decoder": ("BartForCausalLM", SEQ2SEQ),
     "whisper": ("WhisperForConditionalGeneration", WHISPER),
     "whisper-labels": ("WhisperForAudioClassification", {**WHISPER, "num_labels": 3}),
+    "roberta-decoder": ("RobertaForCausalLM", {**BERT, "is_decoder": True}),
+    "vit-labels": ("ViTForImageClassification", {**TOWER, "image_size": 16, "patch_size": 8, "num_labels": 3}),
     "bert-labels": ("BertForSequenceClassification", {**BERT, "num_labels": 3}),
     "t5-encoder": ("T5ForTokenClassification", {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "vocab_size": 96}),
 }
