@@ -5,15 +5,14 @@ use std::sync::LazyLock;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
-use super::connection::{ConnectionArgs, without_connection};
+use super::connection::{ConnectionArgs, hiding};
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
 use super::local_commands::{CacheArgs, CompletionsArgs, ManArgs};
-use super::terminal::ColorArgs;
 use super::verify::{self, VerifyArgs};
 
 /// Inspect safetensors, GGUF and PyTorch models on the Hugging Face Hub without downloading them
@@ -68,9 +67,10 @@ impl Args {
         let command = command.mut_subcommand("serve", super::serve::define);
         let command = command.mut_subcommand("verify", verify::define);
         command.mut_subcommands(|command| match command.get_name() {
-            "cache" | "completions" | "man" => without_connection(command),
+            // Subcommands that send no requests have no options for the connection.
+            "cache" | "completions" | "man" => hiding(command, Arg::is_global_set),
             "census" => command.mut_subcommands(|command| match command.get_name() {
-                "count" | "pack" | "diff" | "publish" => without_connection(command),
+                "count" | "pack" | "diff" | "publish" => hiding(command, Arg::is_global_set),
                 _ => command,
             }),
             _ => command,
@@ -78,26 +78,25 @@ impl Args {
     }
 
     /// Returns the color option of the subcommand, or else the one before it.
-    pub(super) fn color(&self) -> ColorArgs {
+    pub(super) fn color(&self) -> Option<ColorChoice> {
         let color = match &self.command {
-            _ if self.no_color => Some(ColorArgs { color: Some(ColorChoice::Never) }),
-            Some(Command::Verify(verify)) => Some(verify.color),
-            Some(Command::Diff(diff)) => Some(diff.color),
+            _ if self.no_color => Some(ColorChoice::Never),
+            Some(Command::Verify(verify)) => verify.color.color,
+            Some(Command::Diff(diff)) => diff.color.color,
             _ => None,
         };
-        color.filter(|color| color.color.is_some()).unwrap_or(self.inspect.color)
+        color.or(self.inspect.color.color)
     }
 
-    /// Parses the process arguments, including the program name. Exits if they are invalid or request help.
-    pub(crate) fn parse_or_exit(arguments: impl IntoIterator<Item = OsString>) -> Self {
+    /// Parses the process arguments, including the program name. A request for help is an error, too.
+    pub(crate) fn from_arguments(
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<Self, clap::Error> {
         let mut command = Self::definition();
-        let matches = command.try_get_matches_from_mut(arguments);
-        let matches = matches.unwrap_or_else(|error| error.exit());
-        let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command));
-        match args.and_then(|args| check_order(&mut command, &matches).map(|()| args)) {
-            Ok(args) => args,
-            Err(error) => error.exit(),
-        }
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        check_order(&mut command, &matches)?;
+        Ok(args)
     }
 }
 
@@ -105,12 +104,12 @@ impl Args {
 /// because `badge` has another `--color`.
 fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some(name) = matches.subcommand_name() else { return Ok(()) };
-    let is_typed = |arg: &&clap::Arg| {
-        matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+    let is_misplaced = |arg: &&Arg| {
+        let source = matches.value_source(arg.get_id().as_str());
+        let is_accepted = arg.is_global_set() || arg.get_id() == "color";
+        source == Some(ValueSource::CommandLine) && !is_accepted
     };
-    let is_accepted = |arg: &&clap::Arg| arg.is_global_set() || arg.get_id() == "color";
-    let misplaced = command.get_arguments().filter(|arg| !is_accepted(arg)).find(is_typed);
-    let Some(arg) = misplaced else { return Ok(()) };
+    let Some(arg) = command.get_arguments().find(is_misplaced) else { return Ok(()) };
     let message = format!("`{arg}` must come after `{name}`");
     Err(command.error(ErrorKind::ArgumentConflict, message))
 }
@@ -118,14 +117,11 @@ fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), 
 /// The version, with the features of this build and the counting rules. The commit is known in clones, from
 /// the build script, and in releases, which set `HF_META_COMMIT`.
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
-    let features =
-        [("cli", true), ("census", cfg!(feature = "census")), ("server", cfg!(feature = "server"))];
-    let features: Vec<_> =
-        features.into_iter().filter_map(|(name, is_on)| is_on.then_some(name)).collect();
+    let census = if cfg!(feature = "census") { ", census" } else { "" };
+    let server = if cfg!(feature = "server") { ", server" } else { "" };
     format!(
-        "{}\nfeatures: {}\ncommit: {}\ncounting rules: {}",
+        "{}\nfeatures: cli{census}{server}\ncommit: {}\ncounting rules: {}",
         env!("CARGO_PKG_VERSION"),
-        features.join(", "),
         option_env!("HF_META_COMMIT").unwrap_or("unknown"),
         RuleSet::CURRENT,
     )
@@ -212,10 +208,7 @@ mod tests {
     }
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
-        let mut command = Args::definition();
-        let matches = command.try_get_matches_from_mut(line.split(' '))?;
-        check_order(&mut command, &matches)?;
-        Args::from_arg_matches(&matches)
+        Args::from_arguments(line.split(' ').map(OsString::from))
     }
 
     #[test]

@@ -56,12 +56,10 @@ impl ConnectionArgs {
         if let Some(cache) = self.cache() {
             builder = builder.header_cache(cache);
         }
-        let error = match builder.clone().build() {
-            Ok(client) => return Ok((client, None)),
-            Err(error) => error,
-        };
-        let local = builder.offline(true).build().map_err(|_| error.clone())?;
-        Ok((local, Some(error)))
+        builder.clone().build().map(|client| (client, None)).or_else(|error| {
+            let local = builder.offline(true).build().map_err(|_| error.clone())?;
+            Ok((local, Some(error)))
+        })
     }
 
     /// Returns the header cache, unless it is disabled.
@@ -89,11 +87,6 @@ impl ConnectionArgs {
     pub(crate) fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy::default().max_attempts(usize::from(self.retries.unwrap_or(4)) + 1)
     }
-}
-
-/// Hides the connection options of subcommands that send no requests.
-pub(super) fn without_connection(command: clap::Command) -> clap::Command {
-    hiding(command, clap::Arg::is_global_set)
 }
 
 /// Hides some arguments of a command and its subcommands.

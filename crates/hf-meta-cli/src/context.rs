@@ -13,7 +13,7 @@ use hf_meta::report::text::thousands;
 use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 
-use super::error_report::{ErrorReport, HintContext, print_warnings};
+use super::error_report::{ErrorReport, print_warnings};
 use super::exit::{CommandError, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::RepoArg;
@@ -94,7 +94,12 @@ pub(crate) struct CommandContext {
     /// The error for sources that are not local, if the client cannot read them.
     pub(crate) unusable: Option<Error>,
     pub(crate) line: ProgressLine,
-    pub(crate) hints: HintContext,
+    /// The origin of the token.
+    pub(crate) token_source: Option<String>,
+    /// True if the subcommand has the option `--path`.
+    pub(crate) has_path: bool,
+    /// True if the subcommand reads cached headers.
+    pub(crate) uses_cache: bool,
     /// True if a second run reads the headers from the cache.
     pub(crate) keeps_headers: bool,
     /// True after the first page was printed.
@@ -196,7 +201,7 @@ impl CommandContext {
             // A failure to write to stderr must not affect the results or the exit status.
             let _ = writeln!(anstream::stderr());
         }
-        let report = ErrorReport::for_source(source, error, &self.hints);
+        let report = ErrorReport::for_source(source, error, self);
         // A failure to write to stderr must not affect the results or the exit status.
         let _ = if sources.repos.len() > 1 {
             let is_new = self.explained.borrow_mut().insert(error.kind());

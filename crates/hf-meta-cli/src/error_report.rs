@@ -10,10 +10,11 @@ use hf_meta::formats::safetensors::{
 use hf_meta::report::text::{duration, escape, thousands};
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{
-    Endpoint, Error, ErrorKind, HttpErrorKind, HubCacheMiss, QuantizationNotFound, Source,
-    UnsupportedWeights,
+    Error, ErrorKind, HttpErrorKind, HubCacheMiss, QuantizationNotFound, Source, UnsupportedWeights,
 };
 
+use super::args::Args;
+use super::context::CommandContext;
 use super::exit::CommandError;
 use super::output::{causes, joined};
 use super::repos::RepoArg;
@@ -42,19 +43,6 @@ const WEB_PAGE: &str =
 const DOWNLOAD: &str = "run `hf download {repo}` to download it; to read it from the Hub, omit --offline and unset \
                         HF_HUB_OFFLINE";
 
-/// The settings of the command that hints refer to.
-pub(crate) struct HintContext {
-    pub(crate) endpoint: Endpoint,
-    /// The origin of the token.
-    pub(crate) token_source: Option<String>,
-    /// The subcommands and the options.
-    pub(crate) definition: clap::Command,
-    /// True if the subcommand has the option `--path`.
-    pub(crate) has_path: bool,
-    /// True if the subcommand reads cached headers.
-    pub(crate) uses_cache: bool,
-}
-
 /// An error with its causes and a hint.
 pub(crate) struct ErrorReport {
     /// The place of the source in a list.
@@ -66,7 +54,7 @@ pub(crate) struct ErrorReport {
 
 impl ErrorReport {
     /// Creates the report of an error about one source.
-    pub(crate) fn for_source(source: &RepoArg, error: &Error, context: &HintContext) -> Self {
+    pub(crate) fn for_source(source: &RepoArg, error: &Error, context: &CommandContext) -> Self {
         let (mut message, mut causes) = (error.to_string(), causes(error));
         if source.source.is_err() {
             causes.insert(0, message);
@@ -74,7 +62,7 @@ impl ErrorReport {
         }
         let position = source.line.map(|line| format!("line {line}"));
         let hint = local_path(source, error)
-            .or_else(|| misspelled_command(source, error, context))
+            .or_else(|| misspelled_command(source, error))
             .or_else(|| hint(source, error, context));
         Self { position, message, causes, hint }
     }
@@ -166,7 +154,7 @@ fn client_hint(error: &Error) -> Option<&'static str> {
 }
 
 /// Returns the hint for an error about a source: from its details, or else from its kind.
-fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
+fn hint(source: &RepoArg, error: &Error, context: &CommandContext) -> Option<String> {
     choices(source, error, context).or_else(|| {
         let hint = detail_hint(source, error).or_else(|| kind_hint(source, error, context))?;
         Some(filled(hint, source, error, context))
@@ -174,7 +162,7 @@ fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String
 }
 
 /// Replaces the names in braces by values of the call.
-fn filled(hint: &str, source: &RepoArg, error: &Error, context: &HintContext) -> String {
+fn filled(hint: &str, source: &RepoArg, error: &Error, context: &CommandContext) -> String {
     let repo = match &source.source {
         Ok(Source::Repo { repo, .. }) => repo.to_string(),
         _ => String::new(),
@@ -182,12 +170,12 @@ fn filled(hint: &str, source: &RepoArg, error: &Error, context: &HintContext) ->
     let wait = error.retry_after().map(|wait| format!("in {}", duration(wait)));
     // The last value comes from the user and may contain any name.
     let values = [
-        ("{endpoint}", context.endpoint.to_string()),
+        ("{endpoint}", context.client.endpoint().to_string()),
         ("{repo}", repo),
         ("{token}", context.token_source.as_deref().unwrap_or("--token").to_owned()),
         ("{wait}", wait.unwrap_or_else(|| "later".to_owned())),
         ("{select}", select(source, context)),
-        ("{page}", source.file_url(None, &context.endpoint)),
+        ("{page}", source.file_url(None, context.client.endpoint())),
         ("{source}", source.display.clone()),
     ];
     values.into_iter().fold(hint.to_owned(), |hint, (name, value)| hint.replace(name, &value))
@@ -260,7 +248,7 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
 }
 
 /// Returns the hint for a kind of error.
-fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<&'static str> {
+fn kind_hint(source: &RepoArg, error: &Error, context: &CommandContext) -> Option<&'static str> {
     let has_token = context.token_source.is_some();
     Some(match error.kind() {
         ErrorKind::InvalidSource if source.source.is_ok() => return None,
@@ -306,7 +294,7 @@ fn kind_hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<&
 }
 
 /// Begins a hint that selects a part of a source.
-fn select(source: &RepoArg, context: &HintContext) -> String {
+fn select(source: &RepoArg, context: &CommandContext) -> String {
     match &source.source {
         Ok(Source::Repo { repo, .. }) if !context.has_path => {
             format!("use hf://{repo}/PATH with")
@@ -317,7 +305,7 @@ fn select(source: &RepoArg, context: &HintContext) -> String {
 }
 
 /// Lists values of `--path` up to a limit, if one has to be chosen.
-fn choices(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
+fn choices(source: &RepoArg, error: &Error, context: &CommandContext) -> Option<String> {
     let (names, alternative) = match error {
         Error::SeveralSets { sets, .. } => {
             let paths = sets.iter().map(|set| set.path.to_string());
@@ -352,12 +340,13 @@ fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
 }
 
 /// Suggests the subcommand that the user probably meant, if a repository is missing.
-fn misspelled_command(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String> {
+fn misspelled_command(source: &RepoArg, error: &Error) -> Option<String> {
     if error.kind() != ErrorKind::RepoNotFound {
         return None;
     }
     let name = &source.display;
-    let mut options = context.definition.get_arguments().filter_map(clap::Arg::get_long);
+    let definition = Args::definition();
+    let mut options = definition.get_arguments().filter_map(clap::Arg::get_long);
     if options.any(|option| option == name) {
         return Some(format!("did you mean the option `--{name}`?"));
     }
@@ -365,7 +354,7 @@ fn misspelled_command(source: &RepoArg, error: &Error, context: &HintContext) ->
         return Some("to inspect a repository, omit the command: `hf-meta REPO`".to_owned());
     }
     let is_meant = |command: &&str| strsim::damerau_levenshtein(command, name) <= MAX_TYPOS;
-    let mut commands = context.definition.get_subcommands().map(clap::Command::get_name);
+    let mut commands = definition.get_subcommands().map(clap::Command::get_name);
     let command = commands.find(is_meant)?;
     Some(format!("did you mean the command `hf-meta {command}`?"))
 }

@@ -32,9 +32,10 @@ use std::ffi::OsString;
 
 use self::args::{Args, Command};
 use self::context::CommandContext;
-use self::error_report::{ErrorReport, HintContext};
+use self::error_report::ErrorReport;
 use self::exit::{CommandError, ExitStatus, failed_to};
 use self::stderr::{ProgressLine, init_log};
+use self::terminal::apply_color;
 
 /// Runs the command and returns its exit code. The first argument is the program name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
@@ -42,7 +43,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     if let Some(answered) = local_commands::answer_shell(Args::definition, &arguments) {
         return answered.map_or(ExitStatus::LocalIo, |()| ExitStatus::Success) as u8;
     }
-    let args = Args::parse_or_exit(arguments);
+    let args = Args::from_arguments(arguments).unwrap_or_else(|error| error.exit());
     let status = run(&args).unwrap_or_else(|error| {
         if error.is_closed_pipe() {
             return ExitStatus::Success;
@@ -56,7 +57,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 fn run(args: &Args) -> Result<ExitStatus, CommandError> {
-    args.color().apply();
+    apply_color(args.color());
     let line = ProgressLine::new(args.quiet);
     init_log(args.connection.verbose, &line);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -88,20 +89,15 @@ async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, Command
 /// Sets up a subcommand that reads repositories.
 fn context(args: &Args, line: ProgressLine) -> Result<CommandContext, CommandError> {
     let (client, unusable) = args.connection.client()?;
-    let hints = HintContext {
-        endpoint: client.endpoint().clone(),
-        token_source: args.connection.token_source(),
-        definition: Args::definition(),
-        has_path: !matches!(args.command, Some(Command::Diff(_))),
-        uses_cache: !matches!(args.command, Some(Command::Verify(_))),
-    };
-    let keeps_headers = hints.uses_cache && args.connection.cache().is_some();
+    let uses_cache = !matches!(args.command, Some(Command::Verify(_)));
     Ok(CommandContext {
         client,
         unusable,
         line,
-        hints,
-        keeps_headers,
+        token_source: args.connection.token_source(),
+        has_path: !matches!(args.command, Some(Command::Diff(_))),
+        uses_cache,
+        keeps_headers: uses_cache && args.connection.cache().is_some(),
         has_printed: Cell::new(false),
         ends_with_page: Cell::new(false),
         explained: RefCell::default(),

@@ -29,19 +29,17 @@ pub(crate) struct ColorArgs {
     pub(crate) color: Option<ColorChoice>,
 }
 
-impl ColorArgs {
-    /// Applies the option to stdout and stderr. By default, `anstream` removes styles from text that is not written to
-    /// a terminal.
-    pub(crate) fn apply(self) {
-        let choice = match self.color {
-            Some(ColorChoice::Always) => anstream::ColorChoice::Always,
-            Some(ColorChoice::Never) => anstream::ColorChoice::Never,
-            _ if *IS_AGENT => anstream::ColorChoice::Never,
-            // The environment decides.
-            _ => return,
-        };
-        choice.write_global();
-    }
+/// Applies a choice to stdout and stderr. By default, `anstream` removes styles from text that is not written to a
+/// terminal.
+pub(crate) fn apply_color(choice: Option<ColorChoice>) {
+    let choice = match choice {
+        Some(ColorChoice::Always) => anstream::ColorChoice::Always,
+        Some(ColorChoice::Never) => anstream::ColorChoice::Never,
+        _ if *IS_AGENT => anstream::ColorChoice::Never,
+        // The environment decides.
+        _ => return,
+    };
+    choice.write_global();
 }
 
 /// The size of a terminal, in columns and lines.
