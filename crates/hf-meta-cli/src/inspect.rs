@@ -121,17 +121,6 @@ enum View {
     Overview(OutputFormat),
 }
 
-impl View {
-    fn is_json(self) -> bool {
-        matches!(self, Self::Json | Self::JsonSummary)
-    }
-
-    /// Returns whether the view shows headers. Otherwise, none are kept in memory.
-    fn needs_headers(self) -> bool {
-        matches!(self, Self::Tensors | Self::Tree | Self::Metadata | Self::Json)
-    }
-}
-
 impl InspectArgs {
     fn view(&self, repos: usize) -> View {
         let ViewArgs { json, tensors, tree, explain, metadata, format } = self.view;
@@ -184,15 +173,16 @@ pub(crate) async fn run(
         return Err(CommandError::usage(message));
     }
     let view = args.view(repos.len());
-    let sources = Sources { repos: &repos, selection: &args.selection, is_json: view.is_json() };
+    let is_json = matches!(view, View::Json | View::JsonSummary);
+    let sources = Sources { repos: &repos, selection: &args.selection, is_json };
     if let View::Overview(format) = view {
         return overview(args, format, sources, context).await;
     }
     let (list_sets, memory) = (args.sets, args.memory);
-    if view.needs_headers() {
-        let read = move |model: Model| async move {
-            memory.apply(model.other_sets(list_sets)).inspect().await
-        };
+    let with_options = move |model: Model| memory.apply(model.other_sets(list_sets));
+    // Other views show no headers, so none are kept in memory.
+    if matches!(view, View::Tensors | View::Tree | View::Metadata | View::Json) {
+        let read = move |model| async move { with_options(model).inspect().await };
         let print = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
             Ok(weights) => {
                 write_headers(args, view, repos.len() > 1, &weights, context)?;
@@ -204,8 +194,7 @@ pub(crate) async fn run(
         };
         return context.for_each(sources, read, print).await;
     }
-    let read =
-        move |model: Model| async move { memory.apply(model.other_sets(list_sets)).count().await };
+    let read = move |model| async move { with_options(model).count().await };
     let print = |source: &RepoArg, report: Result<CountReport, Error>| match report {
         Ok(report) => {
             match view {
@@ -250,8 +239,8 @@ fn unmatched(args: &InspectArgs, source: &RepoArg, weights: &Weights) -> Option<
         return None;
     }
     let is_part = names().any(|(name, _)| name.contains(filter.as_str()));
-    let hint =
-        if is_part { format!("; use `*{filter}*` for a part of a name") } else { String::new() };
+    let hint = is_part.then(|| format!("; use `*{filter}*` for a part of a name"));
+    let hint = hint.unwrap_or_default();
     // A failure to write to stderr must not affect the exit status.
     let _ = print_warning(&format!("{}: no tensor matches `{filter}`{hint}", source.display));
     Some(ExitStatus::CheckFailed)
