@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io;
 
 use glob::Pattern;
-use hf_meta::formats::FileHeader;
 use hf_meta::report::text::{self, counted, escape, shape, thousands};
 use hf_meta::{RepoPath, SafetensorsParseFromRepo, TensorInfo, Weights};
 use serde::Serialize;
@@ -144,8 +143,14 @@ pub(crate) fn write_metadata(page: &mut Page<'_>, weights: &Weights) -> io::Resu
             writeln!(page.out, "{} = {}", escape(key), escape(value))?;
         }
     }
+    let mut entries = BTreeMap::<_, Vec<String>>::new();
+    for (path, header) in weights.files() {
+        for (key, value) in header.metadata().into_iter().flatten() {
+            entries.entry((key, value)).or_default().push(path.to_string());
+        }
+    }
     let files = weights.files().count();
-    for ((key, value), paths) in paths_by_entry(weights.files()) {
+    for ((key, value), paths) in entries {
         write!(page.out, "{} = {}", escape(key), escape(value))?;
         if paths.len() < files {
             write!(page.out, "  {DIM}({}){DIM:#}", escape(&paths.join(", ")))?;
@@ -153,17 +158,4 @@ pub(crate) fn write_metadata(page: &mut Page<'_>, weights: &Weights) -> io::Resu
         writeln!(page.out)?;
     }
     Ok(())
-}
-
-/// Returns each key and value with the paths of the files that contain it.
-fn paths_by_entry<'a>(
-    files: impl Iterator<Item = (RepoPath, &'a FileHeader)>,
-) -> BTreeMap<(&'a str, &'a str), Vec<String>> {
-    let mut entries = BTreeMap::<_, Vec<String>>::new();
-    for (path, header) in files {
-        for (key, value) in header.metadata().into_iter().flatten() {
-            entries.entry((key.as_str(), value.as_str())).or_default().push(path.to_string());
-        }
-    }
-    entries
 }

@@ -5,7 +5,7 @@ use std::io;
 use glob::Pattern;
 use hf_meta::report::text::{escape, shape, share, thousands};
 use hf_meta::report::tree::{TreeContent, TreeModule};
-use hf_meta::{Dtype, Tree, Weights};
+use hf_meta::{Tree, Weights};
 
 use super::parameters;
 use crate::output::Page;
@@ -151,25 +151,16 @@ fn inner_rows(module: &TreeModule) -> &[TreeModule] {
 /// Formats the tensors that the row of a module lists.
 fn content(module: &TreeModule) -> String {
     match &module.content {
-        TreeContent::Tensor { dtype, shape } => dtype_and_shape(dtype, shape),
+        TreeContent::Tensor { dtype, shape: lengths } => {
+            format!("{} {}", escape(dtype.as_str()), shape(lengths))
+        }
         TreeContent::Modules(inner) if inner_rows(module).is_empty() => {
-            inner.iter().map(inline).collect::<Vec<_>>().join(", ")
+            let tensor =
+                |tensor: &TreeModule| format!("{} {}", escape(&tensor.name), content(tensor));
+            inner.iter().map(tensor).collect::<Vec<_>>().join(", ")
         }
         TreeContent::Modules(_) => String::new(),
     }
-}
-
-/// Formats a tensor for the row of its module.
-fn inline(module: &TreeModule) -> String {
-    let name = escape(&module.name);
-    match &module.content {
-        TreeContent::Tensor { dtype, shape } => format!("{name} {}", dtype_and_shape(dtype, shape)),
-        TreeContent::Modules(_) => name,
-    }
-}
-
-fn dtype_and_shape(dtype: &Dtype, lengths: &[u64]) -> String {
-    format!("{} {}", escape(dtype.as_str()), shape(lengths))
 }
 
 #[cfg(test)]
