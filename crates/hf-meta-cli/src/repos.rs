@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use hf_meta::{Endpoint, Source, SourceError};
+#[cfg(feature = "census")]
+use hf_meta_census::read_names;
 use hf_meta_repo_list::ListedName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -56,12 +58,6 @@ impl RepoListArgs {
         }
         Ok(repos)
     }
-}
-
-/// Returns the names in a file, or in stdin if its name is `-`.
-#[cfg(feature = "census")]
-fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<ListedName>, CommandError> {
-    Ok(hf_meta_census::read_names(file, column)?)
 }
 
 /// Returns the names in a text file, or in stdin if its name is `-`.
