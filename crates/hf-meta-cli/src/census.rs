@@ -1,5 +1,6 @@
 //! `hf-meta census`: reads many repositories into tables.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::mem::replace;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::connection::ConnectionArgs;
 use super::exit::{CommandError, ExitStatus, failed_to};
-use super::output::{Page, print_json};
+use super::output::{Page, if_any, print_json};
 use super::signal::{end_by, end_on_interrupt, signal};
 use super::stderr::{ListCounts, PRINT_INTERVAL, ProgressLine, ShownProgress, lock};
 use super::table::{OutputFormat, Shrink, Table};
@@ -347,10 +348,9 @@ async fn read_manifest(
 
 /// Describes a manifest before the first repository is read.
 fn describe(manifest: &Manifest) -> String {
-    let duplicates = match manifest.duplicates() as u64 {
-        0 => String::new(),
-        names => format!("; {} ignored", counted(names, "duplicate name")),
-    };
+    let duplicates = if_any(manifest.duplicates() as u64, |names| {
+        format!("; {} ignored", counted(names, "duplicate name"))
+    });
     let parts = counted(manifest.parts() as u64, "part");
     format!("{} in {parts}{duplicates}", repositories(manifest.repos()))
 }
@@ -433,12 +433,11 @@ async fn until_signal(
 
 /// Prints the number of rows per status.
 fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
-    let rows: Vec<_> = summary.rows.iter().collect();
     let table = Table::new()
         .text("status", |((status, _), _): &(&(String, String), &usize)| status.clone())
         .text("error", |((_, kind), _)| escape(kind))
         .number("repositories", |(_, rows)| thousands(**rows as u64));
-    Page::print(|page| page.table(&table, || rows.iter().copied()))?;
+    Page::print(|page| page.table(&table, || &summary.rows))?;
     if summary.not_recounted > 0 {
         let rows = counted(summary.not_recounted as u64, "row");
         // A failure to write to stderr must not affect the exit status.
@@ -491,13 +490,13 @@ fn output(
     others: &'static [&'static str],
 ) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |path| {
-        let extension = path.extension().unwrap_or_default();
-        match others.iter().find(|other| extension == **other) {
-            Some(other) => {
-                Err(format!("the output is {format}, so its name cannot end with .{other}"))
-            }
-            None => Ok(path),
+        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        if others.contains(&extension) {
+            return Err(format!(
+                "the output is {format}, so its name cannot end with .{extension}"
+            ));
         }
+        Ok(path)
     })
 }
 

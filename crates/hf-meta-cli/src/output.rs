@@ -65,6 +65,11 @@ impl Page<'_> {
     }
 }
 
+/// Formats a number; an empty text for zero.
+pub(crate) fn if_any(number: u64, format: impl FnOnce(u64) -> String) -> String {
+    if number == 0 { String::new() } else { format(number) }
+}
+
 /// Joins the first texts with commas, and the number of the other texts.
 pub(crate) fn joined(texts: impl ExactSizeIterator<Item = String>, max: usize) -> String {
     let more = texts.len().saturating_sub(max) as u64;

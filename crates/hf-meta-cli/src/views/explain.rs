@@ -7,7 +7,7 @@ use hf_meta::CountReport;
 use hf_meta::count::{CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, TensorGroup};
 use hf_meta::report::text::{counted, escape, size_of_model, thousands};
 
-use crate::output::Page;
+use crate::output::{Page, if_any};
 use crate::table::{Shrink, Table};
 
 /// The minimum useful width of the text column.
@@ -67,10 +67,8 @@ fn write_modules(page: &mut Page<'_>, breakdown: &CountBreakdown) -> io::Result<
     }
     for found in &breakdown.unresolved {
         let names: Vec<_> = found.examples.iter().map(|name| escape(name)).collect();
-        let more = match found.modules.saturating_sub(names.len() as u64) {
-            0 => String::new(),
-            more => format!(", and {} more", thousands(more)),
-        };
+        let more = found.modules.saturating_sub(names.len() as u64);
+        let more = if_any(more, |more| format!(", and {} more", thousands(more)));
         let modules = counted(found.modules, "module");
         page.line(&format!("{modules} uncertain: {}: {}{more}", found.reason, names.join(", ")))?;
     }
@@ -113,9 +111,6 @@ fn formula(moe: &MixtureOfExperts) -> String {
         Some(expert) => format!("{used} of {experts} experts × {}", thousands(expert)),
         None => format!("{routed} in at most {used} of {experts} experts per layer"),
     };
-    let draft = match moe.draft {
-        0 => String::new(),
-        draft => format!("; {} more only draft tokens", thousands(draft)),
-    };
+    let draft = if_any(moe.draft, |draft| format!("; {} more only draft tokens", thousands(draft)));
     format!("{active} = {always} always + {routed}{draft}")
 }

@@ -8,7 +8,7 @@ use hf_meta::{CountReport, Error};
 
 use super::parameters::{bits_per_parameter, scalar_bytes};
 use crate::memory::answer;
-use crate::output::Page;
+use crate::output::{Page, if_any};
 use crate::table::{OutputFormat, Shrink, Table};
 
 /// The minimum useful width of the repository column.
@@ -63,10 +63,9 @@ impl OverviewRow {
             active: breakdown.moe.map(|moe| moe.active()),
             dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
             bytes: Some(count.totals().bytes),
-            bits: match count.total() {
-                0 => String::new(),
-                total => bits_per_parameter(count.totals().bytes - scalar_bytes(count), total),
-            },
+            bits: if_any(count.total(), |total| {
+                bits_per_parameter(count.totals().bytes - scalar_bytes(count), total)
+            }),
             memory: report.memory.as_ref().and_then(|memory| memory.total_bytes),
             fit: fit.map(|fit| (fit.fits, fit.longest_context)),
             quantization: method.map_or_else(String::new, escape),
@@ -80,16 +79,6 @@ impl OverviewRow {
     }
 }
 
-/// Sorts the rows. Failed repositories come last.
-fn sort(rows: &mut [OverviewRow], key: SortKey) {
-    match key {
-        SortKey::Name => rows.sort_by(|a, b| a.repo.cmp(&b.repo)),
-        SortKey::Parameters => rows.sort_by_key(|row| Reverse(row.parameters)),
-        SortKey::Active => rows.sort_by_key(|row| Reverse(row.active.or(row.parameters))),
-        SortKey::Bytes => rows.sort_by_key(|row| Reverse(row.bytes)),
-    }
-}
-
 /// Writes the rows in a format for other programs, or as a table for people. Tables for people, including Markdown, omit
 /// failed repositories, whose errors are on stderr.
 pub(crate) fn write(
@@ -98,8 +87,13 @@ pub(crate) fn write(
     format: OutputFormat,
     key: Option<SortKey>,
 ) -> io::Result<()> {
-    if let Some(key) = key {
-        sort(&mut rows, key);
+    // Failed repositories come last, because they have no values.
+    match key {
+        Some(SortKey::Name) => rows.sort_by(|a, b| a.repo.cmp(&b.repo)),
+        Some(SortKey::Parameters) => rows.sort_by_key(|row| Reverse(row.parameters)),
+        Some(SortKey::Active) => rows.sort_by_key(|row| Reverse(row.active.or(row.parameters))),
+        Some(SortKey::Bytes) => rows.sort_by_key(|row| Reverse(row.bytes)),
+        None => {}
     }
     if matches!(format, OutputFormat::Tsv | OutputFormat::Csv) {
         return columns(None).write_rows(page.out, format, &rows);

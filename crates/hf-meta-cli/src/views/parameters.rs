@@ -13,7 +13,7 @@ use hf_meta::report::text::{bytes, counted, escape, share, short, thousands};
 use hf_meta::{CountReport, ParameterCount, WeightSet};
 
 use super::explain;
-use crate::output::{Page, joined};
+use crate::output::{Page, if_any, joined};
 use crate::table::{Shrink, Table};
 use crate::terminal::{BOLD, DIM};
 
@@ -89,10 +89,8 @@ fn size(report: &CountReport) -> Option<String> {
     let parameters = Some(totals.parameters).filter(|parameters| *parameters > 0)?;
     let mark = if breakdown.is_exact() { "" } else { "~" };
     let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
-    let buffers = match buffers.map(|group| group.count.parameters).fold(0, u64::saturating_add) {
-        0 => String::new(),
-        buffers => format!(", of which {} are buffers", short(buffers)),
-    };
+    let buffers = buffers.map(|group| group.count.parameters).fold(0, u64::saturating_add);
+    let buffers = if_any(buffers, |buffers| format!(", of which {} are buffers", short(buffers)));
     let is_state = |group: &&TensorGroup| group.buffer == Some(Buffer::OptimizerState);
     let states = breakdown.groups.iter().filter(is_state).map(|group| group.count.bytes);
     let states = states.fold(scalar_bytes(&report.parameter_count), u64::saturating_add);
@@ -169,10 +167,8 @@ pub(super) fn files_and_tensors(report: &CountReport) -> String {
     let totals = report.parameter_count.totals();
     let noun = if report.sharded { "shard" } else { "file" };
     let files = counted(report.file_count() as u64, noun);
-    let scalars = match totals.scalars {
-        0 => String::new(),
-        scalars => format!(" ({} not counted)", counted(scalars, "scalar")),
-    };
+    let scalars =
+        if_any(totals.scalars, |scalars| format!(" ({} not counted)", counted(scalars, "scalar")));
     let commit = report.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
     format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
