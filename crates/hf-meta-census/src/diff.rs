@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use itertools::{EitherOrBoth, Itertools};
+use itertools::EitherOrBoth::{Both, Left, Right};
+use itertools::Itertools;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -88,15 +89,9 @@ pub async fn diff(before: &str, after: &str) -> Result<Vec<CensusChange>> {
     let mut changes = Vec::new();
     for rows in before.merge_join_by(after, order) {
         match rows {
-            EitherOrBoth::Both(before, after) => {
-                changes.extend(CensusChange::between(&before?, &after?));
-            }
-            EitherOrBoth::Left(row) => {
-                changes.push(CensusChange::whole_row(ChangeKind::Removed, row?.repo));
-            }
-            EitherOrBoth::Right(row) => {
-                changes.push(CensusChange::whole_row(ChangeKind::Added, row?.repo));
-            }
+            Both(before, after) => changes.extend(CensusChange::between(&before?, &after?)),
+            Left(row) => changes.push(CensusChange::whole_row(ChangeKind::Removed, row?.repo)),
+            Right(row) => changes.push(CensusChange::whole_row(ChangeKind::Added, row?.repo)),
         }
     }
     Ok(changes)

@@ -108,12 +108,10 @@ impl Listing {
     /// Returns an error if the file cannot be read or [`write`](Self::write) did not write it.
     pub fn update(self, file: &Path) -> Result<Self> {
         let opened = File::open(file).map_err(failed_to("read", file))?;
-        match read_footer::<ListingFooter>(&opened) {
-            Some(footer) => {
-                Ok(Self { earlier: Some(file.to_owned()), ..self.since(footer.started_at) })
-            }
-            None => Err(unusable(file, "is not a listing written by `census list`")),
-        }
+        let Some(footer) = read_footer::<ListingFooter>(&opened) else {
+            return Err(unusable(file, "is not a listing written by `census list`"));
+        };
+        Ok(Self { earlier: Some(file.to_owned()), ..self.since(footer.started_at) })
     }
 
     /// Lists at most this many models: the newest ones or, with [`since`](Self::since), those changed last.
@@ -159,8 +157,7 @@ impl Listing {
             footer.next = next.map(|next| with_limit(&next, |_| MODELS_PER_PAGE).unwrap_or(next));
             footer.listed += models.len();
             self.progress.update(|progress| progress.done = footer.listed);
-            let models = models.into_iter().map(Ok);
-            publish(&page_file(&folder, pages), &footer, models)?;
+            publish(&page_file(&folder, pages), &footer, models.into_iter().map(Ok))?;
             pages += 1;
         }
         let files = (0..pages).map(|page| page_file(&folder, page));

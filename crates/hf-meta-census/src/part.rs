@@ -1,6 +1,6 @@
 //! Parts: the files of a census. Each has the rows of 256 repositories.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::fs::File;
 
@@ -130,12 +130,11 @@ impl PendingPart {
         footer: &PartFooter,
         rows: Vec<CensusRow>,
     ) -> Result<()> {
-        let commits = rows.iter().map(|row| (&row.repo, row.commit.as_ref()));
-        let commits: HashMap<_, _> = commits.collect();
-        let is_copied =
-            |header: &StoredHeader| commits.get(&header.repo) == Some(&Some(&header.commit));
+        let commits = rows.iter().filter_map(|row| Some((&row.repo, row.commit.as_ref()?)));
+        let commits: HashSet<_> = commits.collect();
         let headers = part.read_headers(storage, footer).await?;
-        let headers = headers.filter_ok(is_copied).chunk_by(|header| {
+        let headers = headers.filter_ok(|header| commits.contains(&(&header.repo, &header.commit)));
+        let headers = headers.chunk_by(|header| {
             header.as_ref().map_or_else(|_| String::new(), |header| header.repo.clone())
         });
         for (repo, of_repo) in &headers {

@@ -51,13 +51,7 @@ pub(super) async fn read_repo(
     };
     let main = model(listed.commit.as_deref()).other_sets(listed.files.is_some());
     let mut sets = SetReader::default();
-    let mut result = sets.count_main(main).await;
-    if let Ok(counted) = &mut result {
-        let others = model(counted.report.commit.as_ref().map(CommitSha::as_str));
-        if let Err(error) = add_others(&mut sets, counted, &others, listed).await {
-            result = Err(error);
-        }
-    }
+    let mut result = sets.count_loaded(main, model, listed.files.as_deref()).await;
     let mut row = CensusRow::new(listed.clone());
     match &result {
         Ok(counted) if counted.has_too_many_components => {
@@ -78,33 +72,6 @@ pub(super) async fn read_repo(
     }
     let (requests, ended) = (meter.stats().requests, Instant::now());
     RepoRead { row, headers: sets.headers, requests, error: result.err(), began, ended }
-}
-
-/// Reads the other components of a model.
-async fn add_others(
-    sets: &mut SetReader,
-    counted: &mut Counted,
-    model: &Model,
-    listed: &ListedRepo,
-) -> Result<(), Error> {
-    let Some(main) = &counted.path else { return Ok(()) };
-    // Components are in folders, or below the folder of the file that lists them.
-    let is_listed = |file: &String| file.ends_with(PIPELINE) || file.ends_with(MODULES);
-    let has_components = match &listed.files {
-        Some(files) => files.iter().any(is_listed),
-        None => main.folder().is_some(),
-    };
-    if has_components {
-        let components = model.loaded_with(main).await?;
-        counted.has_too_many_components = components.len() > MAX_COMPONENTS;
-        if counted.has_too_many_components {
-            sets.headers = None;
-            return Ok(());
-        }
-        let components = components.into_iter().map(|set| set.path);
-        sets.add_components(counted, model, components).await?;
-    }
-    Ok(())
 }
 
 /// The counts of a set of weights, or of several that are loaded together.
@@ -137,6 +104,33 @@ impl SetReader {
         self.headers = headers;
         let report = result?;
         Ok(Counted { report, path, components: None, has_too_many_components: false })
+    }
+
+    /// Counts the main set and the other components of a model, which are read at the same commit.
+    async fn count_loaded(
+        &mut self,
+        main: Model,
+        at_commit: impl Fn(Option<&str>) -> Model,
+        listed_files: Option<&[String]>,
+    ) -> Result<Counted, Error> {
+        let mut counted = self.count_main(main).await?;
+        let Some(main) = &counted.path else { return Ok(counted) };
+        // Components are in folders, or below the folder of the file that lists them.
+        let is_list = |file: &String| file.ends_with(PIPELINE) || file.ends_with(MODULES);
+        let has_components =
+            listed_files.map_or_else(|| main.folder().is_some(), |files| files.iter().any(is_list));
+        if has_components {
+            let model = at_commit(counted.report.commit.as_ref().map(CommitSha::as_str));
+            let components = model.loaded_with(main).await?;
+            counted.has_too_many_components = components.len() > MAX_COMPONENTS;
+            if counted.has_too_many_components {
+                self.headers = None;
+                return Ok(counted);
+            }
+            let components = components.into_iter().map(|set| set.path);
+            self.add_components(&mut counted, &model, components).await?;
+        }
+        Ok(counted)
     }
 
     /// Counts the weights of a row again.

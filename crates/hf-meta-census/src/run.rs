@@ -1,5 +1,6 @@
 //! Runs: reads the incomplete parts of a census, and describes what a run did.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::mem::take;
@@ -173,11 +174,10 @@ impl<'a> ReadRun<'a> {
     }
 
     async fn store_if_complete(&mut self, part: usize) -> Result<()> {
-        if self.pending.get(&part).is_none_or(|pending| pending.missing > 0) {
-            return Ok(());
-        }
-        if let Some(pending) = self.pending.remove(&part) {
-            let rows = pending.write(self.storage).await?;
+        if let Entry::Occupied(pending) = self.pending.entry(part)
+            && pending.get().missing == 0
+        {
+            let rows = pending.remove().write(self.storage).await?;
             self.summary.add_rows(&rows);
         }
         Ok(())

@@ -46,11 +46,8 @@ impl Storage {
 
     /// Returns the folder and the name of an object, if the text is its URL.
     pub(super) fn open_object(target: &str) -> Result<Option<(Self, String)>> {
-        let Some((folder, name)) = target.rsplit_once('/').filter(|_| parse_url(target).is_some())
-        else {
-            return Ok(None);
-        };
-        Ok(Some((Self::create_or_open(folder)?, name.to_owned())))
+        let parts = target.rsplit_once('/').filter(|_| parse_url(target).is_some());
+        parts.map(|(folder, name)| Ok((Self::create_or_open(folder)?, name.to_owned()))).transpose()
     }
 
     /// Opens an existing local folder, or a URL.
