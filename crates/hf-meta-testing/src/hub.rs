@@ -155,7 +155,12 @@ impl HubState {
                 ResponseSpec::json(200, headers.ok_or_else(ErrorResponse::entry_not_found)?)
             }
             Action::Raw => raw(file()?, path),
-            Action::StoredFile => small(file()?, request.range.as_deref()),
+            Action::StoredFile => {
+                let file = file()?;
+                ResponseSpec::file(file, request.range.as_deref())
+                    .with(CONTENT_TYPE, "text/plain; charset=utf-8")
+                    .with(ETAG, format!("\"{}\"", file.git_hash()))
+            }
             Action::Resolve => self.resolve(request, route, commit, file()?),
         })
     }
@@ -257,12 +262,6 @@ fn check_access(repo: &Repo, caller: Caller) -> Result<(), ErrorResponse> {
         _ => return Ok(()),
     };
     Err(ErrorResponse::new(status, code, reason))
-}
-
-fn small(file: &File, range: Option<&str>) -> ResponseSpec {
-    ResponseSpec::file(file, range)
-        .with(CONTENT_TYPE, "text/plain; charset=utf-8")
-        .with(ETAG, format!("\"{}\"", file.git_hash()))
 }
 
 /// Returns the file as stored in git. Large files are Git LFS pointers.

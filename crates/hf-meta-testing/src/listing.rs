@@ -20,17 +20,10 @@ pub(crate) struct Page {
 
 impl Page {
     /// Takes the entries from the start of a query up to its limit.
-    fn new(entries: impl Iterator<Item = (usize, Value)>, query: &ListQuery) -> Self {
-        let mut page = Vec::new();
-        let mut next = None;
-        for (at, entry) in entries {
-            if page.len() == query.limit {
-                next = Some(query.next(at));
-                break;
-            }
-            page.push(entry);
-        }
-        Self { json: Value::from(page).to_string(), next }
+    fn new(mut entries: impl Iterator<Item = (usize, Value)>, query: &ListQuery) -> Self {
+        let page: Value = entries.by_ref().take(query.limit).map(|(_, entry)| entry).collect();
+        let next = entries.next().map(|(at, _)| query.next(at));
+        Self { json: page.to_string(), next }
     }
 }
 
@@ -186,17 +179,14 @@ fn tree_entries(repo: &Repo, commit: &str, folder: &str) -> BTreeMap<String, Val
     let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
     for (path, file) in repo.files(commit).filter(|(path, _)| path.starts_with(&prefix)) {
         for (at, _) in path[prefix.len()..].match_indices('/') {
-            let folder = &path[..prefix.len() + at];
-            entries.insert(folder.to_owned(), folder_entry(folder));
+            let path = &path[..prefix.len() + at];
+            let oid = &placeholder_hash(path)[..GIT_HASH_LENGTH];
+            let folder = json!({ "type": "directory", "oid": oid, "size": 0, "path": path });
+            entries.insert(path.to_owned(), folder);
         }
         entries.insert(path.clone(), file_entry(path, file));
     }
     entries
-}
-
-fn folder_entry(path: &str) -> Value {
-    let hash = placeholder_hash(path);
-    json!({ "type": "directory", "oid": hash[..GIT_HASH_LENGTH], "size": 0, "path": path })
 }
 
 fn file_entry(path: &str, file: &File) -> Value {
