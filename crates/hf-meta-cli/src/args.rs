@@ -12,7 +12,7 @@ use super::badge::BadgeArgs;
 use super::connection::{ConnectionArgs, hiding};
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
-use super::local_commands::{CacheArgs, CompletionsArgs, ManArgs};
+use super::local_commands::{CacheCommand, CompletionsArgs, ManArgs};
 use super::verify::{self, VerifyArgs};
 
 /// Inspect safetensors, GGUF and PyTorch models on the Hugging Face Hub without downloading them
@@ -49,8 +49,10 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     Diff(DiffArgs),
     #[cfg(feature = "census")]
-    Census(super::census::CensusArgs),
-    Cache(CacheArgs),
+    #[command(subcommand)]
+    Census(super::census::CensusCommand),
+    #[command(subcommand)]
+    Cache(CacheCommand),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[cfg(feature = "server")]

@@ -32,25 +32,9 @@ use super::table::{OutputFormat, Shrink, Table};
 /// The minimum useful width of a value in a table of differences.
 const MIN_VALUE_WIDTH: usize = 12;
 
-/// Read many repositories into tables of parameters, dtypes, quantization and headers
-///
-/// A census has one row per repository, with its counts or the reason why there are none, and stores the headers that
-/// the counts are derived from. Tables are Parquet files in a folder or an object store.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  hf-meta census list --filter safetensors -o repos.parquet
-  hf-meta census read repos.parquet -o census
-  hf-meta census pack census -o all.parquet
-  duckdb -c \"SELECT sum(parameter_total) FROM 'all.parquet' WHERE is_complete\"")]
-pub(crate) struct CensusArgs {
-    #[command(subcommand)]
-    command: CensusCommand,
-}
-
 /// The options of subcommands that send requests.
 #[derive(Debug, clap::Args)]
-struct QuotaArgs {
+pub(crate) struct QuotaArgs {
     /// Email address or URL for the User-Agent header, so that the Hub can contact you
     #[arg(long, value_name = "CONTACT")]
     contact: Option<String>,
@@ -62,7 +46,7 @@ struct QuotaArgs {
 
 /// The options of subcommands that read repositories.
 #[derive(Debug, clap::Args)]
-struct CommonReadArgs {
+pub(crate) struct CommonReadArgs {
     #[command(flatten)]
     quota: QuotaArgs,
 
@@ -76,8 +60,18 @@ struct CommonReadArgs {
     max_outage: Duration,
 }
 
+/// Read many repositories into tables of parameters, dtypes, quantization and headers
+///
+/// A census has one row per repository, with its counts or the reason why there are none, and stores the headers that
+/// the counts are derived from. Tables are Parquet files in a folder or an object store.
 #[derive(Debug, Subcommand)]
-enum CensusCommand {
+#[command(after_help = "\
+Examples:
+  hf-meta census list --filter safetensors -o repos.parquet
+  hf-meta census read repos.parquet -o census
+  hf-meta census pack census -o all.parquet
+  duckdb -c \"SELECT sum(parameter_total) FROM 'all.parquet' WHERE is_complete\"")]
+pub(crate) enum CensusCommand {
     /// List the models on the Hub in a Parquet file; resumes if interrupted
     List(ListArgs),
     /// Read all repositories in a list; resumes if interrupted
@@ -163,7 +157,7 @@ enum CensusCommand {
 }
 
 #[derive(Debug, clap::Args)]
-struct ListArgs {
+pub(crate) struct ListArgs {
     /// List only models with this tag, such as safetensors
     #[arg(long, value_name = "TAG")]
     filter: Option<String>,
@@ -190,7 +184,7 @@ struct ListArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct ReadArgs {
+pub(crate) struct ReadArgs {
     /// List of repositories: the output of `census list`, any other Parquet file, a CSV or JSON Lines file, or one name
     /// per line; `-` reads it from stdin
     #[arg(value_name = "LIST")]
@@ -232,16 +226,16 @@ impl From<CensusError> for CommandError {
 }
 
 pub(crate) async fn run(
-    args: &CensusArgs,
+    command: &CensusCommand,
     connection: &ConnectionArgs,
     line: &ProgressLine,
 ) -> Result<ExitStatus, CommandError> {
     use CensusCommand::{Count, Read, Retry};
 
-    if !matches!(args.command, Count { .. } | Read(_) | Retry { .. }) {
+    if !matches!(command, Count { .. } | Read(_) | Retry { .. }) {
         end_on_interrupt(line, || None);
     }
-    match &args.command {
+    match command {
         CensusCommand::List(list) => {
             write_list(list, &client(&list.quota, connection)?, line).await
         }

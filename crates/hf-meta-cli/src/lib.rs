@@ -40,7 +40,7 @@ use self::terminal::apply_color;
 /// Runs the command and returns its exit code. The first argument is the program name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    if let Some(answered) = local_commands::answer_shell(Args::definition, &arguments) {
+    if let Some(answered) = local_commands::answer_shell(&arguments) {
         return answered.map_or(ExitStatus::LocalIo, |()| ExitStatus::Success) as u8;
     }
     let args = Args::from_arguments(arguments).unwrap_or_else(|error| error.exit());
@@ -75,12 +75,12 @@ async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, Command
         Some(Command::Verify(verify)) => verify::run(verify, &context(args, line)?).await,
         Some(Command::Diff(diff)) => diff::run(diff, &context(args, line)?).await,
         #[cfg(feature = "census")]
-        Some(Command::Census(census)) => {
-            Box::pin(census::run(census, &args.connection, &line)).await
+        Some(Command::Census(command)) => {
+            Box::pin(census::run(command, &args.connection, &line)).await
         }
-        Some(Command::Cache(cache)) => local_commands::cache(cache),
+        Some(Command::Cache(command)) => local_commands::cache(command),
         Some(Command::Completions(shell)) => local_commands::completions(shell),
-        Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
+        Some(Command::Man(man)) => local_commands::man(man),
         #[cfg(feature = "server")]
         Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await,
     }

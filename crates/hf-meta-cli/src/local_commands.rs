@@ -17,20 +17,15 @@ use clap_mangen::Man;
 use hf_meta::report::text::{bytes, counted, escape};
 use hf_meta::{DiskCache, DiskUsage};
 
+use super::args::Args;
 use super::connection::hiding;
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::output::{Page, print_bytes};
 use super::table::with_backslashes;
 
 /// Inspect or clear the local header cache
-#[derive(Debug, clap::Args)]
-pub(crate) struct CacheArgs {
-    #[command(subcommand)]
-    command: CacheCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum CacheCommand {
+pub(crate) enum CacheCommand {
     /// Print the location and size of the cache
     Info,
     /// Delete all cached headers; they are fetched again when needed
@@ -46,11 +41,11 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints the location and the size of the cache, or clears it.
-pub(crate) fn cache(args: &CacheArgs) -> Result<ExitStatus, CommandError> {
+pub(crate) fn cache(command: &CacheCommand) -> Result<ExitStatus, CommandError> {
     let text = match DiskCache::from_env() {
         None => "no disk cache: it is disabled by HF_META_CACHE, or there is no home directory"
             .to_owned(),
-        Some(cache) => manage(&cache, &args.command)?,
+        Some(cache) => manage(&cache, command)?,
     };
     Page::print(|page| writeln!(page.out, "{text}"))?;
     Ok(ExitStatus::Success)
@@ -75,8 +70,8 @@ fn manage(cache: &DiskCache, command: &CacheCommand) -> io::Result<String> {
 }
 
 /// Prints the manual page of the command, or writes all pages.
-pub(crate) fn man(args: &ManArgs, command: clap::Command) -> Result<ExitStatus, CommandError> {
-    let command = without_help(command);
+pub(crate) fn man(args: &ManArgs) -> Result<ExitStatus, CommandError> {
+    let command = without_help(Args::definition());
     if let Some(folder) = &args.output {
         let mut command = command.disable_help_subcommand(true);
         command.build();
@@ -158,10 +153,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitStatus, CommandE
 }
 
 /// Prints the candidates for the last word if a shell requests them. Returns `None` if it does not.
-pub(crate) fn answer_shell(
-    definition: impl FnOnce() -> clap::Command,
-    arguments: &[OsString],
-) -> Option<io::Result<()>> {
+pub(crate) fn answer_shell(arguments: &[OsString]) -> Option<io::Result<()>> {
     let name = env::var(SHELL_VARIABLE).ok()?;
     let shells = Shells::builtins();
     let shell = shells.completer(&name)?;
@@ -172,7 +164,7 @@ pub(crate) fn answer_shell(
     let word = words.get(index.unwrap_or(words.len().saturating_sub(1)));
     // Offers options only for words that begin with `-`, or if nothing else fits.
     let is_option = word.is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
-    let mut command = definition();
+    let mut command = Args::definition();
     if !is_option {
         command = hiding(command, |arg| !arg.is_positional());
     }
