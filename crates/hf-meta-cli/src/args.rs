@@ -91,9 +91,7 @@ impl Args {
     }
 
     /// Parses the process arguments, including the program name. A request for help is an error, too.
-    pub(crate) fn from_arguments(
-        arguments: impl IntoIterator<Item = OsString>,
-    ) -> Result<Self, clap::Error> {
+    pub(crate) fn from_arguments(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let mut command = Self::definition();
         let matches = command.try_get_matches_from_mut(arguments)?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
@@ -210,7 +208,7 @@ mod tests {
     }
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
-        Args::from_arguments(line.split(' ').map(OsString::from))
+        Args::from_arguments(line.split(' ').map(OsString::from).collect())
     }
 
     #[test]

@@ -13,7 +13,7 @@ use hf_meta::{CountReport, Error, Model};
 use hf_meta_badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
-use super::exit::{CommandError, ExitStatus, failed_to};
+use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::memory::parse_tokens;
 use super::output::print_bytes;
 use super::repos::RepoArg;
@@ -86,7 +86,7 @@ impl BadgeArgs {
     }
 
     /// Checks that the name of the output fits the number of badges and their format.
-    fn validate(&self) -> Result<(), CommandError> {
+    fn validate(&self) -> CommandResult<()> {
         let Some(output) = self.file().filter(|output| !output.is_dir()) else { return Ok(()) };
         let (expected, several) = (self.extension(), self.repos.len() > 1);
         let message = match output.extension() {
@@ -102,10 +102,7 @@ impl BadgeArgs {
     }
 }
 
-pub(crate) async fn run(
-    args: &BadgeArgs,
-    context: &CommandContext,
-) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> CommandResult {
     args.validate()?;
     let folder = args.file().filter(|output| args.repos.len() > 1 && !output.is_dir());
     if let Some(folder) = folder {

@@ -23,7 +23,7 @@ use hf_meta_census::{
 use serde_json::{Value, json};
 
 use super::connection::ConnectionArgs;
-use super::exit::{CommandError, ExitStatus, failed_to};
+use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::output::{Page, if_any, print_json};
 use super::signal::{end_by, end_on_interrupt, signal};
 use super::stderr::{ListCounts, PRINT_INTERVAL, ProgressLine, ShownProgress, lock};
@@ -229,7 +229,7 @@ pub(crate) async fn run(
     command: &CensusCommand,
     connection: &ConnectionArgs,
     line: &ProgressLine,
-) -> Result<ExitStatus, CommandError> {
+) -> CommandResult {
     use CensusCommand::{Count, Read, Retry};
 
     if !matches!(command, Count { .. } | Read(_) | Retry { .. }) {
@@ -279,18 +279,14 @@ pub(crate) async fn run(
 }
 
 /// Builds a client that waits for quotas, identifies itself, and has no cache, because the census stores the headers.
-fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
+fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> CommandResult<Client> {
     let contact = args.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
     let retry = connection.retry_policy().max_wait(MAX_QUOTA_WAIT);
     let builder = connection.builder().user_agent(format!("census{contact}")).retry_policy(retry);
     Ok(builder.quota_share(args.quota_share).max_total_header_bytes(MAX_HEADER_BYTES).build()?)
 }
 
-async fn write_list(
-    args: &ListArgs,
-    client: &Client,
-    line: &ProgressLine,
-) -> Result<ExitStatus, CommandError> {
+async fn write_list(args: &ListArgs, client: &Client, line: &ProgressLine) -> CommandResult {
     let mut listing = Listing::new().filter(args.filter.as_deref()).author(args.author.as_deref());
     listing = listing.limit(args.limit);
     if let Some(since) = &args.since {
@@ -330,7 +326,7 @@ async fn read_manifest(
     args: &ReadArgs,
     connection: &ConnectionArgs,
     line: &ProgressLine,
-) -> Result<ExitStatus, CommandError> {
+) -> CommandResult {
     let manifest = Manifest::open(&args.manifest, args.column.as_deref())?;
     let client = client(&args.reading.quota, connection)?;
     let (slice, slices) = args.slice;
@@ -406,7 +402,7 @@ async fn until_signal(
     _shown: ShownProgress,
     census: &Census,
     run: impl Future<Output = Result<CensusSummary, CensusError>>,
-) -> Result<CensusSummary, CommandError> {
+) -> CommandResult<CensusSummary> {
     let listen = || signal().map_err(failed_to("wait for signals"));
     let (run, first) = (pin!(run), pin!(listen()?));
     let (signal, run) = match select(run, first).await {
@@ -426,7 +422,7 @@ async fn until_signal(
 }
 
 /// Prints the number of rows per status.
-fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
+fn print(summary: &CensusSummary) -> CommandResult {
     let table = Table::new()
         .text("status", |((status, _), _): &(&(String, String), &usize)| status.clone())
         .text("error", |((_, kind), _)| escape(kind))
@@ -442,11 +438,7 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
 }
 
 /// Prints the differences between two censuses.
-fn print_changes(
-    changes: &[CensusChange],
-    format: OutputFormat,
-    none: &str,
-) -> Result<ExitStatus, CommandError> {
+fn print_changes(changes: &[CensusChange], format: OutputFormat, none: &str) -> CommandResult {
     let text = |value: &Value| match value {
         Value::Null => String::new(),
         Value::String(text) => escape(text),
@@ -469,7 +461,7 @@ fn print_changes(
     Ok(if changes.is_empty() { ExitStatus::Success } else { ExitStatus::CheckFailed })
 }
 
-fn print_written(rows: &str, target: &Path) -> Result<ExitStatus, CommandError> {
+fn print_written(rows: &str, target: &Path) -> CommandResult {
     let file = escape(&target.display().to_string());
     Page::print(|page| writeln!(page.out, "wrote {rows} to {file}"))?;
     Ok(ExitStatus::Success)

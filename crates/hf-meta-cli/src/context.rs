@@ -14,7 +14,7 @@ use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 
 use super::error_report::{ErrorReport, print_warnings};
-use super::exit::{CommandError, ExitStatus};
+use super::exit::{CommandResult, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::RepoArg;
 use super::signal;
@@ -118,7 +118,7 @@ impl CommandContext {
         sources: Sources<'_>,
         read: impl Fn(Model) -> Reading + Copy + Send + Sync + 'static,
         mut print: impl FnMut(&RepoArg, Result<T, Error>) -> io::Result<ExitStatus>,
-    ) -> Result<ExitStatus, CommandError>
+    ) -> CommandResult
     where
         T: Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send,
@@ -172,7 +172,7 @@ impl CommandContext {
         &self,
         repos: &[RepoArg],
         is_json: bool,
-    ) -> Result<(Vec<(RepoArg, Weights)>, ExitStatus), CommandError> {
+    ) -> CommandResult<(Vec<(RepoArg, Weights)>, ExitStatus)> {
         let sources = Sources { repos, selection: &SelectionArgs::default(), is_json };
         let mut inspected = Vec::new();
         let collect = |source: &RepoArg, weights: Result<Weights, Error>| match weights {

@@ -14,7 +14,7 @@ use hf_meta::report::diff::{
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 
 use super::context::CommandContext;
-use super::exit::{CommandError, ExitStatus};
+use super::exit::{CommandResult, ExitStatus};
 use super::output::{Page, joined, print_json};
 use super::repos::RepoArg;
 use super::table::{Shrink, Table};
@@ -74,10 +74,7 @@ Exit status:
      the network failed
   4  a local file could not be read";
 
-pub(crate) async fn run(
-    args: &DiffArgs,
-    context: &CommandContext,
-) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> CommandResult {
     let endpoint = context.client.endpoint();
     let repos = [&args.before, &args.after].map(|repo| RepoArg::new(repo, None, endpoint));
     let (sides, status) = context.inspect_all(&repos, args.json).await?;

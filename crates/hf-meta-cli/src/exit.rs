@@ -13,6 +13,9 @@ pub(crate) struct CommandError {
     pub(crate) error: Box<dyn StdError + Send + Sync>,
 }
 
+/// The exit status of a subcommand, or another value that a command needs.
+pub(crate) type CommandResult<T = ExitStatus> = Result<T, CommandError>;
+
 impl CommandError {
     pub(crate) fn new(
         status: ExitStatus,

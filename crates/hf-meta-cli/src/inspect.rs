@@ -6,7 +6,7 @@ use hf_meta::{CountReport, Error, Model, Weights};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::error_report::print_warning;
-use super::exit::{CommandError, ExitStatus};
+use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::memory::{self, MemoryArgs};
 use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
@@ -143,7 +143,7 @@ impl InspectArgs {
     }
 
     /// Checks the combinations that clap cannot express.
-    fn validate(&self) -> Result<(), CommandError> {
+    fn validate(&self) -> CommandResult<()> {
         self.memory.validate()?;
         let format = self.view.format;
         let message = if self.view.tensors && self.sort == Some(SortKey::Active) {
@@ -162,10 +162,7 @@ impl InspectArgs {
     }
 }
 
-pub(crate) async fn run(
-    args: &InspectArgs,
-    context: &CommandContext,
-) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> CommandResult {
     args.validate()?;
     let repos = args.repos.list(context.client.endpoint())?;
     if let Some(name @ ("census" | "serve")) = repos.first().map(|repo| &*repo.display) {
@@ -253,7 +250,7 @@ async fn overview(
     format: OutputFormat,
     sources: Sources<'_>,
     context: &CommandContext,
-) -> Result<ExitStatus, CommandError> {
+) -> CommandResult {
     let is_streamed =
         matches!(format, OutputFormat::Tsv | OutputFormat::Csv) && args.sort.is_none();
     if is_streamed {

@@ -33,7 +33,7 @@ use std::ffi::OsString;
 use self::args::{Args, Command};
 use self::context::CommandContext;
 use self::error_report::ErrorReport;
-use self::exit::{CommandError, ExitStatus, failed_to};
+use self::exit::{CommandResult, ExitStatus, failed_to};
 use self::stderr::{ProgressLine, init_log};
 use self::terminal::apply_color;
 
@@ -56,7 +56,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     status as u8
 }
 
-fn run(args: &Args) -> Result<ExitStatus, CommandError> {
+fn run(args: &Args) -> CommandResult {
     apply_color(args.color());
     let line = ProgressLine::new(args.quiet);
     init_log(args.connection.verbose, &line);
@@ -68,7 +68,7 @@ fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     status
 }
 
-async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, CommandError> {
+async fn dispatch(args: &Args, line: ProgressLine) -> CommandResult {
     match &args.command {
         None => inspect::run(&args.inspect, &context(args, line)?).await,
         Some(Command::Badge(badge)) => badge::run(badge, &context(args, line)?).await,
@@ -87,7 +87,7 @@ async fn dispatch(args: &Args, line: ProgressLine) -> Result<ExitStatus, Command
 }
 
 /// Sets up a subcommand that reads repositories.
-fn context(args: &Args, line: ProgressLine) -> Result<CommandContext, CommandError> {
+fn context(args: &Args, line: ProgressLine) -> CommandResult<CommandContext> {
     let (client, unusable) = args.connection.client()?;
     let uses_cache = !matches!(args.command, Some(Command::Verify(_)));
     Ok(CommandContext {

@@ -19,7 +19,7 @@ use hf_meta::{DiskCache, DiskUsage};
 
 use super::args::Args;
 use super::connection::hiding;
-use super::exit::{CommandError, ExitStatus, failed_to};
+use super::exit::{CommandResult, ExitStatus, failed_to};
 use super::output::{Page, print_bytes};
 use super::table::with_backslashes;
 
@@ -41,7 +41,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints the location and the size of the cache, or clears it.
-pub(crate) fn cache(command: &CacheCommand) -> Result<ExitStatus, CommandError> {
+pub(crate) fn cache(command: &CacheCommand) -> CommandResult {
     let text = match DiskCache::from_env() {
         None => "no disk cache: it is disabled by HF_META_CACHE, or there is no home directory"
             .to_owned(),
@@ -70,7 +70,7 @@ fn manage(cache: &DiskCache, command: &CacheCommand) -> io::Result<String> {
 }
 
 /// Prints the manual page of the command, or writes all pages.
-pub(crate) fn man(args: &ManArgs) -> Result<ExitStatus, CommandError> {
+pub(crate) fn man(args: &ManArgs) -> CommandResult {
     let command = without_help(Args::definition());
     if let Some(folder) = &args.output {
         let mut command = command.disable_help_subcommand(true);
@@ -137,7 +137,7 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Prints the script for a shell.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitStatus, CommandError> {
+pub(crate) fn completions(args: &CompletionsArgs) -> CommandResult {
     let mut script = Vec::new();
     if let Some(shell) = Shells::builtins().completer(&args.shell.to_string()) {
         shell.write_registration(SHELL_VARIABLE, "hf-meta", "hf-meta", "hf-meta", &mut script)?;

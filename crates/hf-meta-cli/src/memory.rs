@@ -11,7 +11,7 @@ use hf_meta::memory::{
 use hf_meta::report::text::{bytes, counted, escape, thousands};
 use hf_meta::{CountReport, Model};
 
-use super::exit::{CommandError, ExitStatus};
+use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::output::Page;
 use super::table::Table;
 use super::terminal::DIM;
@@ -76,7 +76,7 @@ impl MemoryArgs {
     }
 
     /// Checks the combinations that clap cannot express.
-    pub(crate) fn validate(&self) -> Result<(), CommandError> {
+    pub(crate) fn validate(&self) -> CommandResult<()> {
         let has_vllm_options = self.max_num_batched_tokens.is_some() || self.tp.is_some();
         if has_vllm_options && self.engine != Some(Engine::Vllm) {
             let message = "`--max-num-batched-tokens` and `--tp` require `--engine vllm`";

@@ -50,14 +50,11 @@ impl Page<'_> {
     }
 
     /// Writes a table, with tabs for an agent. Calls `rows` twice.
-    pub(crate) fn table<R, I>(
+    pub(crate) fn table<R, I: IntoIterator<Item = R>>(
         &mut self,
         table: &Table<'_, R>,
         rows: impl Fn() -> I,
-    ) -> io::Result<()>
-    where
-        I: IntoIterator<Item = R>,
-    {
+    ) -> io::Result<()> {
         if *IS_AGENT {
             return table.write_rows(self.out, OutputFormat::Tsv, rows());
         }

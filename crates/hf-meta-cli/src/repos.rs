@@ -10,7 +10,7 @@ use hf_meta_census::read_names;
 use hf_meta_repo_list::ListedName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::exit::CommandError;
+use super::exit::{CommandError, CommandResult};
 
 /// The options that name repositories.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub(crate) struct RepoListArgs {
 
 impl RepoListArgs {
     /// Returns the repositories from the arguments, followed by those from the file.
-    pub(crate) fn list(&self, endpoint: &Endpoint) -> Result<Vec<RepoArg>, CommandError> {
+    pub(crate) fn list(&self, endpoint: &Endpoint) -> CommandResult<Vec<RepoArg>> {
         let listed = |name: ListedName| RepoArg::new(name.name.as_ref(), name.line, endpoint);
         let mut repos = Vec::new();
         for repo in &self.repos {
@@ -62,7 +62,7 @@ impl RepoListArgs {
 
 /// Returns the names in a text file, or in stdin if its name is `-`.
 #[cfg(not(feature = "census"))]
-fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<ListedName>, CommandError> {
+fn read_names(file: &Path, column: Option<&str>) -> CommandResult<Vec<ListedName>> {
     use hf_meta_repo_list::{open, parse, read};
 
     let text = open(file).and_then(read);

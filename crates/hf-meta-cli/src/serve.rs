@@ -13,7 +13,7 @@ use hf_meta_server::{RedisCache, Service, ServiceConfig};
 use tokio::net::TcpListener;
 
 use super::connection::ConnectionArgs;
-use super::exit::{CommandError, ExitStatus, failed_to};
+use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::output::Page;
 use super::repos::expand_home;
 use super::signal::signal;
@@ -132,10 +132,7 @@ pub(crate) fn define(serve: clap::Command) -> clap::Command {
     })
 }
 
-pub(crate) async fn run(
-    args: &ServeArgs,
-    connection: &ConnectionArgs,
-) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn run(args: &ServeArgs, connection: &ConnectionArgs) -> CommandResult {
     if variable("PORT").is_some() && PLATFORM_ADDRESS.is_none() {
         return Err(CommandError::usage("PORT is not a port number"));
     }
@@ -162,7 +159,7 @@ pub(crate) async fn run(
 const LOOKUP_RETRIES: Duration = Duration::from_secs(30);
 
 /// Builds a client for untrusted requests: public addresses only, with tight limits and timeouts.
-fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
+fn client(args: &ServeArgs, connection: &ConnectionArgs) -> CommandResult<Client> {
     let token = connection.token.clone().or_else(|| variable("HF_META_TOKEN"));
     let token = token.unwrap_or_default();
     let retries = usize::from(connection.retries.unwrap_or(2));

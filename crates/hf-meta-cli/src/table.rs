@@ -82,11 +82,14 @@ pub(crate) fn with_backslashes(text: &str, special: &str) -> String {
     text.chars().flat_map(escaped).collect()
 }
 
+/// A function that formats the cell of a row of type `R`.
+type Cell<'a, R> = Box<dyn Fn(&R) -> String + 'a>;
+
 /// A column of a table with rows of type `R`.
 struct Column<'a, R> {
     heading: &'static str,
     alignment: Alignment,
-    cell: Box<dyn Fn(&R) -> String + 'a>,
+    cell: Cell<'a, R>,
     shrink: Shrink,
 }
 
@@ -125,12 +128,7 @@ impl<'a, R> Table<'a, R> {
         self.number(heading, cell).shrink(Shrink::Drop)
     }
 
-    fn column(
-        mut self,
-        heading: &'static str,
-        alignment: Alignment,
-        cell: Box<dyn Fn(&R) -> String + 'a>,
-    ) -> Self {
+    fn column(mut self, heading: &'static str, alignment: Alignment, cell: Cell<'a, R>) -> Self {
         self.columns.push(Column { heading, alignment, cell, shrink: Shrink::Never });
         self
     }
@@ -204,15 +202,12 @@ impl<'a, R> Table<'a, R> {
 
     /// Writes the headings, unless all are empty, and the rows. Narrows columns until the rows fit `max_width`;
     /// without it, nothing is truncated. Calls `rows` twice.
-    pub(crate) fn write<I>(
+    pub(crate) fn write<I: IntoIterator<Item = R>>(
         &self,
         out: &mut dyn Write,
         max_width: Option<usize>,
         rows: impl Fn() -> I,
-    ) -> io::Result<()>
-    where
-        I: IntoIterator<Item = R>,
-    {
+    ) -> io::Result<()> {
         let headings = self.columns.iter().map(|column| column.heading);
         let has_headings = headings.clone().any(|heading| !heading.is_empty());
         let mut widths: Vec<_> = headings.map(width).collect();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
 use super::error_report::{print_warning, severity_label};
-use super::exit::{CommandError, ExitStatus};
+use super::exit::{CommandResult, ExitStatus};
 use super::output::{Page, joined, message_with_causes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::terminal::{ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
@@ -93,10 +93,7 @@ pub(crate) fn define(verify: clap::Command) -> clap::Command {
     })
 }
 
-pub(crate) async fn run(
-    args: &VerifyArgs,
-    context: &CommandContext,
-) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandResult {
     let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
     let repos = args.repos.list(endpoint)?;
     let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };

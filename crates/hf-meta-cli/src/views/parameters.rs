@@ -233,10 +233,15 @@ struct Variant<'a> {
 /// Writes the file that was read and the other sets of weights. Their bits per weight follow from their size, because
 /// all sets have the same parameters.
 fn write_variants(page: &mut Page<'_>, report: &CountReport, sets: &[WeightSet]) -> io::Result<()> {
-    let parameters = report.parameter_count.total();
-    let read = read_path(report);
-    let mut variants: Vec<_> = sets.iter().map(|set| Variant::new(set, parameters)).collect();
-    variants.push(Variant::from_report(report, &read));
+    let (totals, read) = (report.parameter_count.totals(), read_path(report));
+    let others = sets.iter().map(|set| Variant::new(set, totals.parameters));
+    let mut variants: Vec<_> = others.collect();
+    variants.push(Variant {
+        path: &read,
+        kind: report.model.as_ref().and_then(|model| model.file_type.as_deref()).unwrap_or(""),
+        bytes: report.fetch.weight_bytes,
+        bits: bits_per_parameter(totals.bytes, totals.parameters),
+    });
     variants.sort_by_key(|variant| (variant.bits.is_empty(), variant.bytes));
     let table = Table::new()
         .text("file", |variant: &&Variant<'_>| escape(variant.path))
@@ -267,16 +272,6 @@ impl<'a> Variant<'a> {
         let bits = format!("~{}", bits_per_parameter(set.bytes, parameters));
         let bits = if has_bits { bits } else { String::new() };
         Self { path: set.path.as_str(), kind, bytes: set.bytes, bits }
-    }
-
-    fn from_report(report: &'a CountReport, path: &'a str) -> Self {
-        let totals = report.parameter_count.totals();
-        Self {
-            path,
-            kind: report.model.as_ref().and_then(|model| model.file_type.as_deref()).unwrap_or(""),
-            bytes: report.fetch.weight_bytes,
-            bits: bits_per_parameter(totals.bytes, totals.parameters),
-        }
     }
 }
 
