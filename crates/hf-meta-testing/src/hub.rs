@@ -9,12 +9,15 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::file::File;
-use crate::listing::{self, Page};
+use crate::listing::{self, ListQuery, Page};
 use crate::log::{Host, Log, LoggedRequest, lock};
 use crate::quota::Quotas;
 use crate::repo::{Caller, LazyRepos, Repo, Visibility};
 use crate::response::{ErrorResponse, Fault, FaultInjector, ResponseSpec};
 use crate::url::{self, Action, Route, UrlSigner};
+
+/// A response of the Hub, or another value that the response needs.
+type HubResult<T = ResponseSpec> = Result<T, ErrorResponse>;
 
 const REPO_COMMIT: &str = "x-repo-commit";
 const LINKED_SIZE: &str = "x-linked-size";
@@ -102,18 +105,17 @@ impl HubState {
         }
     }
 
-    fn list_models(&self, request: &LoggedRequest) -> Result<ResponseSpec, ErrorResponse> {
+    fn list_models(&self, request: &LoggedRequest) -> HubResult {
         let caller = self.caller(request)?;
         let stored = self.repos().values().cloned().collect();
-        let query = request.query.as_deref().unwrap_or_default();
         let lazy = self.lazy_repos.as_deref();
-        let page = listing::model_page(stored, lazy, caller, query, self.page_size());
+        let page = listing::model_page(stored, lazy, caller, &self.list_query(request));
         Ok(self.page_response(request, page))
     }
 
     /// Checks the token, then the repository, then its contents. This order decides which error is returned if
     /// several apply.
-    fn serve(&self, request: &LoggedRequest, route: &Route) -> Result<ResponseSpec, ErrorResponse> {
+    fn serve(&self, request: &LoggedRequest, route: &Route) -> HubResult {
         let caller = self.caller(request)?;
         let named = self.find_repo(&route.repo).filter(|repo| repo.is_visible_to(caller));
         let Some(repo) = named else {
@@ -137,7 +139,7 @@ impl HubState {
         route: &Route,
         repo: &Repo,
         commit: &str,
-    ) -> Result<ResponseSpec, ErrorResponse> {
+    ) -> HubResult {
         let path = &route.path;
         let file = || repo.find_file(commit, path).ok_or_else(ErrorResponse::entry_not_found);
         Ok(match route.action {
@@ -146,8 +148,7 @@ impl HubState {
                 ResponseSpec::json(200, properties.to_string())
             }
             Action::Tree => {
-                let query = request.query.as_deref().unwrap_or_default();
-                let page = listing::tree_page(repo, commit, path, query, self.page_size())?;
+                let page = listing::tree_page(repo, commit, path, &self.list_query(request))?;
                 self.page_response(request, page)
             }
             Action::Headers => {
@@ -165,7 +166,7 @@ impl HubState {
         })
     }
 
-    fn caller(&self, request: &LoggedRequest) -> Result<Caller, ErrorResponse> {
+    fn caller(&self, request: &LoggedRequest) -> HubResult<Caller> {
         let Some(authorization) = &request.authorization else {
             return Ok(Caller::Anonymous);
         };
@@ -189,12 +190,7 @@ impl HubState {
     }
 
     /// Redirects from a former name of a repository, or from its name in another letter case.
-    fn redirect_alias(
-        &self,
-        request: &LoggedRequest,
-        id: &str,
-        caller: Caller,
-    ) -> Result<ResponseSpec, ErrorResponse> {
+    fn redirect_alias(&self, request: &LoggedRequest, id: &str, caller: Caller) -> HubResult {
         let repos = self.repos();
         let renamed = repos.values().find(|repo| repo.is_visible_to(caller) && repo.has_alias(id));
         let repo = renamed.ok_or_else(|| repo_not_found(caller))?;
@@ -235,8 +231,9 @@ impl HubState {
         }
     }
 
-    fn page_size(&self) -> usize {
-        self.page_size.unwrap_or(1000).max(1)
+    fn list_query<'a>(&self, request: &'a LoggedRequest) -> ListQuery<'a> {
+        let page_size = self.page_size.unwrap_or(1000).max(1);
+        ListQuery::parse(request.query.as_deref().unwrap_or_default(), page_size)
     }
 }
 
@@ -250,7 +247,7 @@ fn repo_not_found(caller: Caller) -> ErrorResponse {
 }
 
 /// Checks that the caller may read the files.
-fn check_access(repo: &Repo, caller: Caller) -> Result<(), ErrorResponse> {
+fn check_access(repo: &Repo, caller: Caller) -> HubResult<()> {
     let (status, code, reason) = match (repo.visibility, caller) {
         (Visibility::Disabled, _) => (403, None, "Access to this resource is disabled."),
         (Visibility::Gated, Caller::Anonymous) => {

@@ -29,7 +29,7 @@ impl Page {
 
 /// The parameters of a listing.
 #[derive(Default)]
-struct ListQuery<'a> {
+pub(crate) struct ListQuery<'a> {
     text: &'a str,
     filters: Vec<String>,
     author: Option<String>,
@@ -41,7 +41,7 @@ struct ListQuery<'a> {
 
 impl<'a> ListQuery<'a> {
     /// Parses a query. Ignores unknown parameters, like the Hub, and invalid values.
-    fn parse(text: &'a str, page_size: usize) -> Self {
+    pub(crate) fn parse(text: &'a str, page_size: usize) -> Self {
         let mut query = Self { text, limit: page_size, ..Self::default() };
         for (key, value) in form_urlencoded::parse(text.as_bytes()) {
             match key.trim_end_matches("[]") {
@@ -89,10 +89,8 @@ pub(crate) fn model_page(
     mut stored: Vec<Arc<Repo>>,
     lazy: Option<&dyn LazyRepos>,
     caller: Caller,
-    query: &str,
-    page_size: usize,
+    query: &ListQuery<'_>,
 ) -> Page {
-    let query = ListQuery::parse(query, page_size);
     let sort = if query.is_by_time_of_change { "lastModified" } else { "createdAt" };
     stored.retain(|repo| !repo.id().starts_with("datasets/") && !repo.id().starts_with("spaces/"));
     stored.sort_by_cached_key(|repo| {
@@ -101,13 +99,13 @@ pub(crate) fn model_page(
     });
     let skipped = query.start.saturating_sub(stored.len());
     let lazy = lazy.into_iter().flat_map(|lazy| {
-        let indices = lazy_indices(lazy, &query).skip(skipped);
+        let indices = lazy_indices(lazy, query).skip(skipped);
         indices.map(|index| Arc::new(lazy.repo(index)))
     });
     let models = stored.into_iter().rev().skip(query.start).chain(lazy);
     let entries = (query.start..).zip(models);
     let entries = entries.filter(|(_, repo)| repo.is_visible_to(caller) && query.accepts(repo));
-    Page::new(entries.map(|(at, repo)| (at, query.entry(&repo))), &query)
+    Page::new(entries.map(|(at, repo)| (at, query.entry(&repo))), query)
 }
 
 /// Returns the indices of generated models in the order of a query.
@@ -162,15 +160,13 @@ pub(crate) fn tree_page(
     repo: &Repo,
     commit: &str,
     folder: &str,
-    query: &str,
-    page_size: usize,
+    query: &ListQuery<'_>,
 ) -> Result<Page, ErrorResponse> {
-    let query = ListQuery::parse(query, page_size);
     let entries = tree_entries(repo, commit, folder);
     if entries.is_empty() && !folder.is_empty() {
         return Err(ErrorResponse::entry_not_found());
     }
-    Ok(Page::new(entries.into_values().enumerate().skip(query.start), &query))
+    Ok(Page::new(entries.into_values().enumerate().skip(query.start), query))
 }
 
 /// Returns the files and folders in a folder and its subfolders, by path.
