@@ -144,9 +144,10 @@ impl InspectArgs {
 
     /// Checks the combinations that clap cannot express.
     fn validate(&self) -> CommandResult<()> {
-        self.memory.validate()?;
         let format = self.view.format;
-        let message = if self.view.tensors && self.sort == Some(SortKey::Active) {
+        let message = if self.memory.has_misplaced_option() {
+            "`--max-num-batched-tokens` and `--tp` require `--engine vllm`"
+        } else if self.view.tensors && self.sort == Some(SortKey::Active) {
             "`--tensors` can only be sorted by `name`, `parameters` or `bytes`"
         } else if format == Some(OutputFormat::Json) && self.sort.is_some() {
             "`--sort` cannot be combined with JSON output"

@@ -5,13 +5,13 @@ use std::io;
 
 use clap::ArgGroup;
 use hf_meta::memory::{
-    self, CacheDtype, CacheError, CacheSize, ContextSource, Engine, Fit, Memory, MemoryComponent,
+    self, CacheDtype, CacheError, ContextSource, Engine, Fit, Memory, MemoryComponent,
     MemoryOptions, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan,
 };
 use hf_meta::report::text::{bytes, counted, escape, thousands};
 use hf_meta::{CountReport, Model};
 
-use super::exit::{CommandError, CommandResult, ExitStatus};
+use super::exit::ExitStatus;
 use super::output::Page;
 use super::table::Table;
 use super::terminal::DIM;
@@ -75,14 +75,10 @@ impl MemoryArgs {
         self.memory || self.fit.is_some()
     }
 
-    /// Checks the combinations that clap cannot express.
-    pub(crate) fn validate(&self) -> CommandResult<()> {
-        let has_vllm_options = self.max_num_batched_tokens.is_some() || self.tp.is_some();
-        if has_vllm_options && self.engine != Some(Engine::Vllm) {
-            let message = "`--max-num-batched-tokens` and `--tp` require `--engine vllm`";
-            return Err(CommandError::usage(message));
-        }
-        Ok(())
+    /// Returns whether an option of vLLM is given for another engine.
+    pub(crate) fn has_misplaced_option(&self) -> bool {
+        let has_vllm_option = self.max_num_batched_tokens.is_some() || self.tp.is_some();
+        has_vllm_option && self.engine != Some(Engine::Vllm)
     }
 
     /// Adds the options to a model.
@@ -128,9 +124,9 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
         .number("context", |row: &&Memory| thousands(row.context))
         .shown_if(has_cache)
         .number("weights", |row| bytes(row.weight_bytes))
-        .number("cache", |row| size(row.cache))
+        .number("cache", |row| known(row.cache.map(|size| size.bytes)))
         .shown_if(has_cache)
-        .number("state", |row| size(row.state))
+        .number("state", |row| known(row.state.map(|size| size.bytes)))
         .shown_if(memory.state.is_none_or(|size| size.bytes > 0))
         .number("total", |row| known(row.total_bytes));
     page.table(&table, || &rows)?;
@@ -169,10 +165,6 @@ fn contexts(memory: &Memory) -> BTreeSet<u64> {
 
 fn known(number: Option<u64>) -> String {
     number.map_or_else(|| "?".to_owned(), bytes)
-}
-
-fn size(size: Option<CacheSize>) -> String {
-    known(size.map(|size| size.bytes))
 }
 
 /// Returns the word for an answer.

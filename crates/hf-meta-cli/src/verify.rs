@@ -187,17 +187,13 @@ fn write(
     match &report.sets[..] {
         _ if is_brief => return Ok(()),
         [only] => write_parameters(page, only.parameters)?,
-        sets => write_set_counts(page, sets, failure)?,
+        sets => page.line(&set_counts(sets, failure))?,
     }
     write_unchecked(page, report.unchecked.as_deref().unwrap_or_default())
 }
 
-/// Writes the number of sets, and of those with errors.
-fn write_set_counts(
-    page: &mut Page<'_>,
-    sets: &[VerifiedSet],
-    failure: Severity,
-) -> io::Result<()> {
+/// Describes the number of sets, and of those with errors.
+fn set_counts(sets: &[VerifiedSet], failure: Severity) -> String {
     let count = |failure| sets.iter().filter(|set| fails(&set.findings, failure)).count() as u64;
     let invalid = count(Severity::Error);
     let (style, word) = match (invalid, count(failure)) {
@@ -206,7 +202,7 @@ fn write_set_counts(
         _ => (RED, "not valid"),
     };
     let (sets, invalid) = (counted(sets.len() as u64, "weight set"), thousands(invalid));
-    page.line(&format!("{style}{word}{style:#}: {sets} checked, {invalid} with errors"))
+    format!("{style}{word}{style:#}: {sets} checked, {invalid} with errors")
 }
 
 /// Writes the names of the sets that were not checked: quantizations, or paths.
