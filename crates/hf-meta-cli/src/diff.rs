@@ -178,22 +178,18 @@ fn times(tensors: u64) -> String {
 
 /// Formats the dtype and shape, or the shards, before and after.
 fn difference(group: &ChangeGroup<'_>) -> String {
-    let tensor = |tensor: &TensorState| (escape(tensor.dtype.as_str()), shape(&tensor.shape));
-    let TensorChange { before, after, .. } = group.changes[0];
-    match (before, after) {
-        (Some(_), Some(_)) if group.kinds == [ChangeKind::Moved] => {
-            arrow(&files(group, |change| &change.before), &files(group, |change| &change.after))
-        }
-        (Some(before), Some(after)) => {
-            let ((dtype, shape), (new_dtype, new_shape)) = (tensor(before), tensor(after));
-            format!("{} {}", arrow(&dtype, &new_dtype), arrow(&shape, &new_shape))
-        }
-        (Some(only), None) | (None, Some(only)) => {
-            let (dtype, shape) = tensor(only);
-            format!("{dtype} {shape}")
-        }
-        (None, None) => String::new(),
+    if group.kinds == [ChangeKind::Moved] {
+        return arrow(
+            &files(group, |change| &change.before),
+            &files(group, |change| &change.after),
+        );
     }
+    let TensorChange { before, after, .. } = group.changes[0];
+    // A tensor that was added or removed has one side.
+    let sides: Vec<_> = [before, after].into_iter().flatten().collect();
+    let (Some(before), Some(after)) = (sides.first(), sides.last()) else { return String::new() };
+    let dtypes = arrow(&escape(before.dtype.as_str()), &escape(after.dtype.as_str()));
+    format!("{dtypes} {}", arrow(&shape(&before.shape), &shape(&after.shape)))
 }
 
 fn arrow(before: &str, after: &str) -> String {

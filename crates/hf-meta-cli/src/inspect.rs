@@ -255,12 +255,12 @@ async fn overview(
     let is_streamed =
         matches!(format, OutputFormat::Tsv | OutputFormat::Csv) && args.sort.is_none();
     if is_streamed {
-        Page::print(|page| columns(None).write_headings(page.out, format))?;
+        Page::print(|page| write!(page.out, "{}", columns(None).headings(format)))?;
     }
     let mut rows = Vec::new();
     let mut add = |row: OverviewRow| {
         if is_streamed {
-            return Page::print(|page| columns(None).write_lines(page.out, format, [&row]));
+            return Page::print(|page| writeln!(page.out, "{}", columns(None).line(format, &&row)));
         }
         rows.push(row);
         Ok(())

@@ -156,48 +156,34 @@ impl<'a, R> Table<'a, R> {
         format: OutputFormat,
         rows: impl IntoIterator<Item = R>,
     ) -> io::Result<()> {
-        self.write_headings(out, format)?;
-        self.write_lines(out, format, rows)
+        write!(out, "{}", self.headings(format))?;
+        rows.into_iter().try_for_each(|row| writeln!(out, "{}", self.line(format, &row)))
     }
 
-    /// Writes the headings for other programs, unless all are empty.
-    pub(crate) fn write_headings(
-        &self,
-        out: &mut dyn Write,
-        format: OutputFormat,
-    ) -> io::Result<()> {
+    /// Formats the headings for other programs, with line ends. Returns an empty text if all headings are empty.
+    pub(crate) fn headings(&self, format: OutputFormat) -> String {
         if self.columns.iter().all(|column| column.heading.is_empty()) {
-            return Ok(());
+            return String::new();
         }
-        self.write_cells(out, format, |column| column.heading.to_owned())?;
+        let headings = self.cells(format, |column| column.heading.to_owned());
         if format != OutputFormat::Md {
-            return Ok(());
+            return headings + "\n";
         }
-        self.write_cells(out, format, |column| match column.alignment {
+        let alignments = self.cells(format, |column| match column.alignment {
             Alignment::Left => "---".to_owned(),
             Alignment::Right => "---:".to_owned(),
-        })
+        });
+        format!("{headings}\n{alignments}\n")
     }
 
-    /// Writes rows without headings for other programs.
-    pub(crate) fn write_lines(
-        &self,
-        out: &mut dyn Write,
-        format: OutputFormat,
-        rows: impl IntoIterator<Item = R>,
-    ) -> io::Result<()> {
-        let mut rows = rows.into_iter();
-        rows.try_for_each(|row| self.write_cells(out, format, |column| (column.cell)(&row)))
+    /// Formats a row for other programs.
+    pub(crate) fn line(&self, format: OutputFormat, row: &R) -> String {
+        self.cells(format, |column| (column.cell)(row))
     }
 
-    fn write_cells(
-        &self,
-        out: &mut dyn Write,
-        format: OutputFormat,
-        cell: impl Fn(&Column<'a, R>) -> String,
-    ) -> io::Result<()> {
+    fn cells(&self, format: OutputFormat, cell: impl Fn(&Column<'a, R>) -> String) -> String {
         let cells: Vec<_> = self.columns.iter().map(cell).collect();
-        writeln!(out, "{}", format.line(&cells))
+        format.line(&cells)
     }
 
     /// Writes the headings, unless all are empty, and the rows. Narrows columns until the rows fit `max_width`;

@@ -68,13 +68,14 @@ pub(crate) fn write_tensors(
             page.line(&format!("{tensors} matched, {elements}, {}", text::bytes(bytes)))?;
         }
     } else if is_first {
-        table.write_headings(page.out, OutputFormat::Tsv)?;
+        write!(page.out, "{}", table.headings(OutputFormat::Tsv))?;
     }
+    let write_line = |row| writeln!(page.out, "{}", table.line(OutputFormat::Tsv, &row));
     match (sorted, is_terminal) {
         (Some(rows), true) => page.table(&table, || rows.iter().cloned()),
-        (Some(rows), false) => table.write_lines(page.out, OutputFormat::Tsv, rows),
+        (Some(rows), false) => rows.into_iter().try_for_each(write_line),
         (None, true) => page.table(&table, rows),
-        (None, false) => table.write_lines(page.out, OutputFormat::Tsv, rows()),
+        (None, false) => rows().try_for_each(write_line),
     }
 }
 
