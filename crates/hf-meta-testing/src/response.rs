@@ -64,7 +64,7 @@ impl ResponseSpec {
         };
         match parse_range(range, size) {
             Some(range) => {
-                Self::part(StatusCode::PARTIAL_CONTENT, file, range).with_content_range()
+                Self::part(StatusCode::PARTIAL_CONTENT, file, range).with_content_range(None)
             }
             None => Self::text(416, "").with(CONTENT_RANGE, format!("bytes */{size}")),
         }
@@ -90,9 +90,20 @@ impl ResponseSpec {
         self
     }
 
-    fn with_content_range(self) -> Self {
-        let Range { start, end } = self.range;
-        let value = format!("bytes {start}-{}/{}", end.saturating_sub(1), self.file.size());
+    /// Sets the `Content-Range` that belongs to the body, or a wrong one.
+    fn with_content_range(mut self, fault: Option<ContentRangeFault>) -> Self {
+        let (first, last) = (self.range.start, self.range.end.saturating_sub(1));
+        let size = self.file.size();
+        let value = match fault {
+            None => format!("bytes {first}-{last}/{size}"),
+            Some(ContentRangeFault::Shifted) => format!("bytes {}-{}/{size}", first + 1, last + 1),
+            Some(ContentRangeFault::OtherSize) => format!("bytes {first}-{last}/{}", size + 1),
+            Some(ContentRangeFault::UnknownSize) => format!("bytes {first}-{last}/*"),
+            Some(ContentRangeFault::Missing) => {
+                self.headers.remove(CONTENT_RANGE);
+                return self;
+            }
+        };
         self.with(CONTENT_RANGE, value)
     }
 
@@ -118,8 +129,8 @@ impl ResponseSpec {
                 response.headers.remove(CONTENT_RANGE);
                 response.with_range(0..size).chunked(is_chunked)
             }
-            Fault::WrongContentRange(fault) => self.with_wrong_content_range(fault),
-            Fault::Clamped { length } => self.truncated(length).with_content_range(),
+            Fault::WrongContentRange(fault) => self.with_content_range(Some(fault)),
+            Fault::Clamped { length } => self.truncated(length).with_content_range(None),
             Fault::Truncated { length } => self.truncated(length),
             Fault::ExtraBytes { count, is_chunked } => {
                 let content_length = self.content_length.map(|length| length.saturating_add(count));
@@ -146,21 +157,6 @@ impl ResponseSpec {
 
     fn with_range(self, range: Range<u64>) -> Self {
         Self { content_length: Some(range.end - range.start), range, ..self }
-    }
-
-    fn with_wrong_content_range(mut self, fault: ContentRangeFault) -> Self {
-        let (first, end, size) = (self.range.start, self.range.end, self.file.size());
-        let last = end.saturating_sub(1);
-        let value = match fault {
-            ContentRangeFault::Shifted => format!("bytes {}-{}/{size}", first + 1, last + 1),
-            ContentRangeFault::OtherSize => format!("bytes {first}-{last}/{}", size + 1),
-            ContentRangeFault::UnknownSize => format!("bytes {first}-{last}/*"),
-            ContentRangeFault::Missing => {
-                self.headers.remove(CONTENT_RANGE);
-                return self;
-            }
-        };
-        self.with(CONTENT_RANGE, value)
     }
 
     /// Creates the HTTP response. The response to `HEAD` has the same headers and no body.
