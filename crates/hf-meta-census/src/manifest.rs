@@ -341,20 +341,17 @@ static PUBLIC_HUB: LazyLock<Endpoint> = LazyLock::new(Endpoint::default);
 pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> Result<String> {
     let columns = candidates.iter().filter_map(|name| found.field_with_name(name).ok());
     let is_text = |field: &&Field| is_similar(field.data_type(), &DataType::Utf8);
-    let names = match columns.clone().find(is_text).or_else(|| columns.clone().next()) {
-        Some(field) if is_text(&field) => field.name().clone(),
-        Some(field) => {
-            return Err(unusable(table, &format!("has no text in column `{}`", field.name())));
-        }
-        None => {
-            let existing: Vec<_> =
-                found.fields().iter().map(|field| field.name().as_str()).collect();
-            let [wanted, existing] = [candidates, &existing].map(|names| names.join("`, `"));
-            return Err(unusable(table, &format!("has no column `{wanted}`, only `{existing}`")));
-        }
+    let Some(names) = columns.clone().find(is_text).or_else(|| columns.clone().next()) else {
+        let existing: Vec<_> = found.fields().iter().map(|field| field.name().as_str()).collect();
+        let [wanted, existing] = [candidates, &existing].map(|names| names.join("`, `"));
+        return Err(unusable(table, &format!("has no column `{wanted}`, only `{existing}`")));
     };
+    if !is_text(&names) {
+        return Err(unusable(table, &format!("has no text in column `{}`", names.name())));
+    }
+    let names = names.name();
     for field in schema::<ListedRepo>().fields() {
-        let Some(at) = find_column(found, field, &names) else { continue };
+        let Some(at) = find_column(found, field, names) else { continue };
         let (column, expected) = (found.field(at), field.data_type());
         if !is_similar(column.data_type(), expected) {
             let (name, data_type) = (column.name(), column.data_type());
@@ -362,7 +359,7 @@ pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> R
             return Err(unusable(table, &reason));
         }
     }
-    Ok(names)
+    Ok(names.clone())
 }
 
 /// Returns the repositories of a table. `names` is the column with their names. Values of missing columns are unknown.

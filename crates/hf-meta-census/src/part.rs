@@ -61,10 +61,6 @@ struct HeaderSpool {
 }
 
 impl HeaderSpool {
-    fn new() -> Result<Self> {
-        Ok(Self { writer: TableWriter::unsorted()?, groups: Vec::new() })
-    }
-
     /// Adds the headers of a repository.
     fn add(
         &mut self,
@@ -103,8 +99,8 @@ impl PendingPart {
     pub(super) fn new(part: CensusPart, parts: usize, repos: &[ListedRepo]) -> Result<Self> {
         let unread = repos.iter().map(|repo| (repo.repo.clone(), repo.clone())).collect();
         let footer = PartFooter { unread, ..PartFooter::new(&part, parts) };
-        let (rows, headers) = (Vec::new(), HeaderSpool::new()?);
-        Ok(Self { part, footer, rows, headers, missing: repos.len() })
+        let headers = HeaderSpool { writer: TableWriter::unsorted()?, groups: Vec::new() };
+        Ok(Self { part, footer, rows: Vec::new(), headers, missing: repos.len() })
     }
 
     /// Continues an existing part. The rows of `repos` are removed.

@@ -252,13 +252,10 @@ impl CensusRow {
 
     /// Sets the status and, on success, the counts.
     pub(super) fn set_result(&mut self, result: Result<&CountReport, &Error>) {
-        match result {
-            Ok(report) => self.set_report(report),
-            Err(error) => self.set_error(error),
-        }
-    }
-
-    fn set_error(&mut self, error: &Error) {
+        let error = match result {
+            Ok(report) => return self.set_report(report),
+            Err(error) => error,
+        };
         self.set_failure(status(error), error.code(), clip(&chain(error)));
         self.http_status = error.status().map(i64::from);
         if let Error::SeveralSets { sets, .. } = error {

@@ -199,15 +199,12 @@ impl<Row: TableRow> TableWriter<File, Row> {
     /// Starts a table in a temporary file, for rows in any order. It has no Bloom filters: filling one of 1 MB per row
     /// group would take longer than writing the rows.
     pub(super) fn unsorted() -> Result<Self> {
-        Self::temporary(&(), writer_properties())
+        Self::new(temporary_file()?, std::env::temp_dir(), &(), writer_properties())
     }
 
     /// Starts a sorted table in a temporary file.
     pub(super) fn sorted(footer: &impl Serialize) -> Result<Self> {
-        Self::temporary(footer, sorted_properties::<Row>())
-    }
-
-    fn temporary(footer: &impl Serialize, properties: WriterPropertiesBuilder) -> Result<Self> {
+        let properties = sorted_properties::<Row>();
         Self::new(temporary_file()?, std::env::temp_dir(), footer, properties)
     }
 
