@@ -332,17 +332,13 @@ async fn read_manifest(
     let (slice, slices) = args.slice;
     let census = Census::create(client.clone(), &args.output)?.slice(slice, slices);
     let census = with_limits(census.previous(args.previous.as_deref()), &args.reading);
-    let (census, shown) = show_progress(census, client, line, Some(describe(&manifest)));
-    print(&until_signal(line, shown, &census, census.read(&manifest).boxed()).await?)
-}
-
-/// Describes a manifest before the first repository is read.
-fn describe(manifest: &Manifest) -> String {
     let duplicates = if_any(manifest.duplicates() as u64, |names| {
         format!("; {} ignored", counted(names, "duplicate name"))
     });
     let parts = counted(manifest.parts() as u64, "part");
-    format!("{} in {parts}{duplicates}", repositories(manifest.repos()))
+    let listed = format!("{} in {parts}{duplicates}", repositories(manifest.repos()));
+    let (census, shown) = show_progress(census, client, line, Some(listed));
+    print(&until_signal(line, shown, &census, census.read(&manifest).boxed()).await?)
 }
 
 fn repositories(count: usize) -> String {

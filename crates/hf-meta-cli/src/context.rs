@@ -209,7 +209,7 @@ impl CommandContext {
         } else {
             report.print()
         };
-        Ok(error.kind().into())
+        Ok(error.into())
     }
 
     /// Prints the text about a source, after an empty line if it is not the first one.

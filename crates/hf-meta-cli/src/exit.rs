@@ -38,7 +38,7 @@ impl CommandError {
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
-        Self::new(error.kind().into(), error)
+        Self::new(ExitStatus::from(&error), error)
     }
 }
 
@@ -76,21 +76,14 @@ pub(crate) enum ExitStatus {
     LocalIo = 4,
 }
 
-impl From<ErrorKind> for ExitStatus {
-    fn from(kind: ErrorKind) -> Self {
-        match kind {
-            ErrorKind::FileNotFound
-            | ErrorKind::NoWeights
-            | ErrorKind::SeveralSets
-            | ErrorKind::MissingShards
-            | ErrorKind::MalformedHeader
-            | ErrorKind::MalformedIndex
-            | ErrorKind::TooLarge => Self::CheckFailed,
-            ErrorKind::InvalidSource
-            | ErrorKind::InvalidOption
-            | ErrorKind::InvalidSettings
-            | ErrorKind::Offline => Self::Usage,
-            ErrorKind::LocalIo => Self::LocalIo,
+impl From<&Error> for ExitStatus {
+    fn from(error: &Error) -> Self {
+        use ErrorKind::{FileNotFound, LocalIo, NoWeights, SeveralSets};
+        match error.kind() {
+            FileNotFound | NoWeights | SeveralSets => Self::CheckFailed,
+            LocalIo => Self::LocalIo,
+            _ if error.is_malformed() => Self::CheckFailed,
+            _ if error.is_usage() => Self::Usage,
             _ => Self::Remote,
         }
     }

@@ -138,17 +138,15 @@ pub(crate) async fn run(args: &ServeArgs, connection: &ConnectionArgs) -> Comman
     }
     let client = client(args, connection)?;
     let shutdown = signal()?.map(drop);
-    let listen = args.listen;
-    let failed_to_listen = || failed_to(format!("listen on {listen}"));
-    let listener = TcpListener::bind(listen).await.map_err(failed_to_listen())?;
-    let address = listener.local_addr().map_err(failed_to_listen())?;
+    let failed_to_listen = |address| failed_to(format!("listen on {address}"));
+    let listener = TcpListener::bind(args.listen).await.map_err(failed_to_listen(args.listen))?;
+    let address = listener.local_addr().map_err(failed_to_listen(args.listen))?;
     Page::print(|page| writeln!(page.out, "listening on http://{address}"))?;
     let mut config = args.service.clone();
     config.serve_metrics = args.metrics_listen.is_none();
     let service = Service::new(client, config);
     if let Some(address) = args.metrics_listen {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(failed_to(format!("listen on {address}")))?;
+        let listener = TcpListener::bind(address).await.map_err(failed_to_listen(address))?;
         tokio::spawn(service.clone().serve_metrics(listener));
     }
     service.serve(listener, shutdown).await;

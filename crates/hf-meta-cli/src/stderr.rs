@@ -260,7 +260,9 @@ impl ReadProgress {
         });
         let wait = self.client.paused_for();
         let wait = wait.map(|left| format!("waiting for the rate limit, {}", duration(left)));
-        let text = wait.or(shards).or_else(|| self.time()).unwrap_or_default();
+        let time = Duration::from_secs(self.started.elapsed().as_secs());
+        let time = (time >= MIN_SHOWN_TIME).then(|| duration(time));
+        let text = wait.or(shards).or(time).unwrap_or_default();
         name_and_text(&self.name, &text, max_width)
     }
 
@@ -271,12 +273,6 @@ impl ReadProgress {
         let kept =
             if keeps_headers { "a second run reads them from the cache" } else { "none are kept" };
         (total > 1).then(|| format!("interrupted after {read} of {repos} repositories; {kept}"))
-    }
-
-    /// Formats the time since the start, if it is long.
-    fn time(&self) -> Option<String> {
-        let time = Duration::from_secs(self.started.elapsed().as_secs());
-        (time >= MIN_SHOWN_TIME).then(|| duration(time))
     }
 }
 
