@@ -37,7 +37,20 @@ const MIN_DIFFERENCE_WIDTH: usize = 24;
 /// Compares the names, dtypes, shapes and shards of all tensors, and the totals. Values are not compared,
 /// because only headers are read.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = "\
+Examples:
+  hf-meta diff org/name@v1 org/name             two revisions
+  hf-meta diff gpt2 ./model.safetensors         a repository and a local file
+  hf-meta diff hf://org/name/7b hf://org/name/13b
+
+Exit status:
+  0  no differences
+  1  differences were found
+  2  invalid arguments or environment variables, or one of the two sources has
+     no valid weights
+  3  a repository or revision was not found, access was denied, or the Hub or
+     the network failed
+  4  a local file could not be read")]
 pub(crate) struct DiffArgs {
     /// Old checkpoint: anything that `hf-meta` can read, such as `org/name@revision`
     #[arg(value_name = "BEFORE", value_hint = ValueHint::AnyPath)]
@@ -58,21 +71,6 @@ pub(crate) struct DiffArgs {
     #[arg(long, short)]
     json: bool,
 }
-
-const AFTER_HELP: &str = "\
-Examples:
-  hf-meta diff org/name@v1 org/name             two revisions
-  hf-meta diff gpt2 ./model.safetensors         a repository and a local file
-  hf-meta diff hf://org/name/7b hf://org/name/13b
-
-Exit status:
-  0  no differences
-  1  differences were found
-  2  invalid arguments or environment variables, or one of the two sources has
-     no valid weights
-  3  a repository or revision was not found, access was denied, or the Hub or
-     the network failed
-  4  a local file could not be read";
 
 pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> CommandResult {
     let endpoint = context.client.endpoint();

@@ -6,21 +6,20 @@ use std::io;
 use hf_meta::{Error, ErrorKind};
 use thiserror::Error as ThisError;
 
+type BoxError = Box<dyn StdError + Send + Sync>;
+
 /// An error that ends the command, as opposed to the error of one source.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     pub(crate) status: ExitStatus,
-    pub(crate) error: Box<dyn StdError + Send + Sync>,
+    pub(crate) error: BoxError,
 }
 
 /// The exit status of a subcommand, or another value that a command needs.
 pub(crate) type CommandResult<T = ExitStatus> = Result<T, CommandError>;
 
 impl CommandError {
-    pub(crate) fn new(
-        status: ExitStatus,
-        error: impl Into<Box<dyn StdError + Send + Sync>>,
-    ) -> Self {
+    pub(crate) fn new(status: ExitStatus, error: impl Into<BoxError>) -> Self {
         Self { status, error: error.into() }
     }
 

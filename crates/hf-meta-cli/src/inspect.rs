@@ -144,15 +144,14 @@ impl InspectArgs {
 
     /// Checks the combinations that clap cannot express.
     fn validate(&self) -> CommandResult<()> {
-        let format = self.view.format;
+        let ViewArgs { json, tensors, tree, format, .. } = self.view;
         let message = if self.memory.has_misplaced_option() {
             "`--max-num-batched-tokens` and `--tp` require `--engine vllm`"
-        } else if self.view.tensors && self.sort == Some(SortKey::Active) {
+        } else if tensors && self.sort == Some(SortKey::Active) {
             "`--tensors` can only be sorted by `name`, `parameters` or `bytes`"
         } else if format == Some(OutputFormat::Json) && self.sort.is_some() {
             "`--sort` cannot be combined with JSON output"
-        } else if self.filter.is_some() && !(self.view.tensors || self.view.tree || self.view.json)
-        {
+        } else if self.filter.is_some() && !(tensors || tree || json) {
             "`--filter` requires `--tensors`, `--tree` or `--json`"
         } else if self.sets && format.is_some_and(|format| format != OutputFormat::Json) {
             "`--sets` cannot be combined with `--format`, except with `json`"

@@ -12,7 +12,7 @@ use serde_json::ser::Formatter;
 
 use super::exit::failed_to;
 use super::table::{OutputFormat, Table};
-use super::terminal::{BOLD, IS_AGENT, TerminalSize, wrap};
+use super::terminal::{BOLD, IS_AGENT, TerminalSize, wrap, wrap_after_label};
 
 /// Text for people, written to stdout.
 pub(crate) struct Page<'a> {
@@ -47,6 +47,12 @@ impl Page<'_> {
     pub(crate) fn styled_line(&mut self, style: Style, text: &str) -> io::Result<()> {
         let max_width = self.terminal.map_or(usize::MAX, |size| size.width);
         writeln!(self.out, "{style}{}{style:#}", wrap(text, max_width).join("\n"))
+    }
+
+    /// Writes a text after a label. Long ones are wrapped.
+    pub(crate) fn labeled(&mut self, style: Style, label: &str, text: &str) -> io::Result<()> {
+        let text = wrap_after_label(label.len() + 2, text, self.terminal);
+        writeln!(self.out, "{style}{label}{style:#}: {text}")
     }
 
     /// Writes a table, with tabs for an agent. Calls `rows` twice.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 
+use anstyle::Style;
 use clap::ValueHint;
 use hf_meta::formats::gguf::Gguf;
 use hf_meta::formats::{Format, WeightsKind};
@@ -18,7 +19,7 @@ use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandResult, ExitStatus};
 use super::output::{Page, joined, message_with_causes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
-use super::terminal::{ColorArgs, GREEN, RED, YELLOW, wrap_after_label};
+use super::terminal::{ColorArgs, GREEN, RED, YELLOW};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
 const MAX_FINDINGS_PER_KIND: usize = 10;
@@ -41,7 +42,15 @@ const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/docs")
 /// from a missing one, and the configuration of an adapter. Compares the parameter count with the one that config.json implies and the one that
 /// the Hub reports.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_STATUS)]
+#[command(after_help = "\
+Exit status:
+  0  no errors; there may be notes and, without --strict, warnings
+  1  there are errors, no weights or, with --strict, warnings
+  2  invalid arguments or environment variables
+  3  the repository or revision was not found, access was denied, or the Hub or
+     the network failed, so not everything was checked
+  4  a local file could not be read or written, so not everything was checked
+With several repositories, the highest of these codes.")]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
@@ -73,16 +82,6 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 }
-
-const EXIT_STATUS: &str = "\
-Exit status:
-  0  no errors; there may be notes and, without --strict, warnings
-  1  there are errors, no weights or, with --strict, warnings
-  2  invalid arguments or environment variables
-  3  the repository or revision was not found, access was denied, or the Hub or
-     the network failed, so not everything was checked
-  4  a local file could not be read or written, so not everything was checked
-With several repositories, the highest of these codes.";
 
 /// Removes the plan `hub` and the cache, with which the files are not read.
 pub(crate) fn define(verify: clap::Command) -> clap::Command {
@@ -178,9 +177,8 @@ fn write(
         write_findings(page, &set.findings, least)?;
         // An error names a missing file.
         let text = not_compared(set).filter(|_| !is_brief && set.valid_files == set.files);
-        if let (label, Some(text)) = ("note: ", text) {
-            let text = wrap_after_label(label.len(), &escape(&text), page.terminal);
-            writeln!(page.out, "{label}{text}")?;
+        if let Some(text) = text {
+            page.labeled(Style::new(), "note", &escape(&text))?;
         }
         write_summary(page, set, failure)?;
     }
@@ -222,15 +220,12 @@ fn write_unchecked(page: &mut Page<'_>, sets: &[WeightSet]) -> io::Result<()> {
 fn write_findings(page: &mut Page<'_>, findings: &[Finding], least: Severity) -> io::Result<()> {
     for kind in by_kind(findings).filter(|kind| kind[0].severity() >= least) {
         let (style, label) = severity_label(kind[0].severity());
-        let mut line = |text: &str| {
-            let text = wrap_after_label(label.len() + 2, text, page.terminal);
-            writeln!(page.out, "{style}{label}{style:#}: {text}")
-        };
         for finding in kind.iter().take(MAX_FINDINGS_PER_KIND) {
-            line(&escape(&finding.to_string()))?;
+            page.labeled(style, label, &escape(&finding.to_string()))?;
         }
         if let more @ 1.. = count(kind).saturating_sub(MAX_FINDINGS_PER_KIND as u64) {
-            line(&format!("{} more of this kind; --json lists more", thousands(more)))?;
+            let text = format!("{} more of this kind; --json lists more", thousands(more));
+            page.labeled(style, label, &text)?;
         }
     }
     Ok(())
