@@ -104,8 +104,7 @@ impl BadgeArgs {
 
 pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> CommandResult {
     args.validate()?;
-    let folder = args.file().filter(|output| args.repos.len() > 1 && !output.is_dir());
-    if let Some(folder) = folder {
+    if let Some(folder) = args.file().filter(|file| args.repos.len() > 1 && !file.is_dir()) {
         fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
     }
     let memory = MemoryOptions { context: args.context, ..MemoryOptions::default() };
@@ -131,17 +130,17 @@ pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> CommandRe
 fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
     let BadgeArgs { style, theme, logo, color, .. } = *args;
     let options = BadgeOptions { style, theme, logo, color, label: args.label.clone() };
-    let text = if args.json {
-        serde_json::to_string(&badge.shields_endpoint(&options))?
-    } else {
-        badge.svg(&options)
-    };
+    let json = || serde_json::to_string(&badge.shields_endpoint(&options));
+    let text = if args.json { json()? } else { badge.svg(&options) };
     Ok(text + "\n")
 }
 
 fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
     let Some(file) = args.file() else { return print_bytes(text.as_bytes()) };
-    let file = if file.is_dir() { file.join(file_name(args, source)) } else { file.to_owned() };
+    // `--` cannot occur in a repository name. The badge of `./folder` must not become a hidden file.
+    let stem = source.display.replace(['/', '\\', ':'], "--");
+    let name = format!("{}.{}", stem.trim_start_matches(['.', '-']), args.extension());
+    let file = if file.is_dir() { file.join(name) } else { file.to_owned() };
     fs::write(&file, text).map_err(|error| {
         // A full disk leaves an empty file, which would look like a badge.
         if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
@@ -149,12 +148,4 @@ fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
         }
         failed_to(format!("write `{}`", file.display()))(error)
     })
-}
-
-/// Returns the file name of a badge in a folder. `--` cannot occur in a repository name. The badge of `./folder` must
-/// not become a hidden file.
-fn file_name(args: &BadgeArgs, source: &RepoArg) -> String {
-    let stem = source.display.replace(['/', '\\', ':'], "--");
-    let visible = stem.trim_start_matches(['.', '-']);
-    format!("{visible}.{}", args.extension())
 }

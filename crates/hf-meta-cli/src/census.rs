@@ -26,8 +26,11 @@ use super::connection::ConnectionArgs;
 use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::output::{Page, if_any, print_json};
 use super::signal::{end_by, end_on_interrupt, signal};
-use super::stderr::{ListCounts, PRINT_INTERVAL, ProgressLine, ShownProgress, lock};
+use super::stderr::{ListCounts, ProgressLine, ShownProgress, lock};
 use super::table::{OutputFormat, Shrink, Table};
+
+/// The interval between lines about the progress without a terminal.
+const PRINT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The minimum useful width of a value in a table of differences.
 const MIN_VALUE_WIDTH: usize = 12;
@@ -386,9 +389,8 @@ fn with_limits(census: Census, args: &CommonReadArgs) -> Census {
 
 /// Returns the name, the version and the commit of this program.
 fn tool() -> String {
-    let version = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
-    option_env!("HF_META_COMMIT")
-        .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
+    let commit = option_env!("HF_META_COMMIT").map(|commit| format!(" {commit}"));
+    format!("hf-meta {}{}", env!("CARGO_PKG_VERSION"), commit.unwrap_or_default())
 }
 
 /// Runs a census until its end or a signal, and shows its progress. The signal ends the process after all complete rows

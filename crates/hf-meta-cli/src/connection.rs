@@ -77,10 +77,7 @@ impl ConnectionArgs {
             builder = builder.token(token);
         }
         builder = builder.retry_policy(self.retry_policy()).call_timeout(self.timeout);
-        if self.offline {
-            builder = builder.offline(true);
-        }
-        builder
+        if self.offline { builder.offline(true) } else { builder }
     }
 
     /// Returns the retry policy for requests.

@@ -45,8 +45,8 @@ const DOWNLOAD: &str = "run `hf download {repo}` to download it; to read it from
 
 /// An error with its causes and a hint.
 pub(crate) struct ErrorReport {
-    /// The place of the source in a list.
-    position: Option<String>,
+    /// The place of the source in a list, such as `line 3: `; may be empty.
+    position: String,
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
@@ -60,9 +60,10 @@ impl ErrorReport {
             causes.insert(0, message);
             message = format!("`{}` is not a repository, URL or path", source.display);
         }
-        let position = source.line.map(|line| format!("line {line}"));
+        let position = source.line.map_or_else(String::new, |line| format!("line {line}: "));
         let hint = local_path(source, error)
             .or_else(|| misspelled_command(source, error))
+            .or_else(|| choices(source, error, context))
             .or_else(|| hint(source, error, context));
         Self { position, message, causes, hint }
     }
@@ -73,14 +74,12 @@ impl ErrorReport {
         let hint = hint.map(|hint| hint.replace("{token}", token_source.unwrap_or("--token")));
         let error = &*error.error;
         let (message, causes) = (error.to_string(), causes(error));
-        Self { position: None, message, causes, hint }
+        Self { position: String::new(), message, causes, hint }
     }
 
     /// Prints the report to stderr.
     pub(crate) fn print(&self) -> io::Result<()> {
-        let texts: Vec<_> =
-            self.position.iter().chain([&self.message]).map(String::as_str).collect();
-        print_labeled("", RED, "error", &texts.join(": "))?;
+        print_labeled("", RED, "error", &format!("{}{}", self.position, self.message))?;
         let mut causes = self.causes.iter();
         causes.try_for_each(|cause| print_labeled("  ", Style::new(), "caused by", cause))?;
         self.print_hint()
@@ -89,9 +88,9 @@ impl ErrorReport {
     /// Prints the report about one of many sources to stderr: one line, and the hint if it is new.
     pub(crate) fn print_line(&self, source: &RepoArg, has_hint: bool) -> io::Result<()> {
         let name = source.source.is_ok().then(|| source.display.clone());
-        let texts = self.position.iter().chain(&name).chain([&self.message]).chain(&self.causes);
+        let texts = name.iter().chain([&self.message]).chain(&self.causes);
         let texts: Vec<_> = texts.map(String::as_str).collect();
-        print_labeled("", RED, "error", &texts.join(": "))?;
+        print_labeled("", RED, "error", &format!("{}{}", self.position, texts.join(": ")))?;
         if has_hint { self.print_hint() } else { Ok(()) }
     }
 
@@ -153,16 +152,10 @@ fn client_hint(error: &Error) -> Option<&'static str> {
     })
 }
 
-/// Returns the hint for an error about a source: from its details, or else from its kind.
+/// Returns the hint for an error about a source: from its details, or else from its kind. Its names in braces are
+/// replaced by values of the call.
 fn hint(source: &RepoArg, error: &Error, context: &CommandContext) -> Option<String> {
-    choices(source, error, context).or_else(|| {
-        let hint = detail_hint(source, error).or_else(|| kind_hint(source, error, context))?;
-        Some(filled(hint, source, error, context))
-    })
-}
-
-/// Replaces the names in braces by values of the call.
-fn filled(hint: &str, source: &RepoArg, error: &Error, context: &CommandContext) -> String {
+    let hint = detail_hint(source, error).or_else(|| kind_hint(source, error, context))?;
     let repo = match &source.source {
         Ok(Source::Repo { repo, .. }) => repo.to_string(),
         _ => String::new(),
@@ -178,7 +171,8 @@ fn filled(hint: &str, source: &RepoArg, error: &Error, context: &CommandContext)
         ("{page}", source.file_url(None, context.client.endpoint())),
         ("{source}", source.display.clone()),
     ];
-    values.into_iter().fold(hint.to_owned(), |hint, (name, value)| hint.replace(name, &value))
+    let fill = |hint: String, (name, value): (&str, String)| hint.replace(name, &value);
+    Some(values.into_iter().fold(hint.to_owned(), fill))
 }
 
 /// Returns the hint for the details of an error.

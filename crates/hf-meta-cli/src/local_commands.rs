@@ -62,9 +62,8 @@ fn manage(cache: &DiskCache, command: &CacheCommand) -> io::Result<String> {
             format!("{folder}\n{} (limit: {limit})", size(usage))
         }
         CacheCommand::Clear => {
-            let deleted =
-                cache.clear().map_err(failed_to(format!("clear the cache `{folder}`")))?;
-            format!("deleted {} from {folder}", size(deleted))
+            let usage = cache.clear().map_err(failed_to(format!("clear the cache `{folder}`")))?;
+            format!("deleted {} from {folder}", size(usage))
         }
     })
 }

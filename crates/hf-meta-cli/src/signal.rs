@@ -1,15 +1,12 @@
 //! Signals that end the process.
 
-#[cfg(any(feature = "census", feature = "server"))]
-use std::io;
-
 use signal_hook::consts::SIGINT;
 
 use super::stderr::ProgressLine;
 
 /// Returns the next signal: Ctrl-C, or SIGTERM.
 #[cfg(any(feature = "census", feature = "server"))]
-pub(crate) fn signal() -> io::Result<impl Future<Output = i32>> {
+pub(crate) fn signal() -> std::io::Result<impl Future<Output = i32>> {
     #[cfg(unix)]
     let mut terminate = {
         use tokio::signal::unix::{SignalKind, signal};

@@ -25,10 +25,6 @@ use super::terminal::{
 /// The interval at which the line is redrawn. Shorter calls draw nothing.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The interval between lines without a terminal.
-#[cfg(feature = "census")]
-pub(crate) const PRINT_INTERVAL: Duration = Duration::from_secs(30);
-
 /// The columns that no text takes: the spinner takes two, and so does the `^C` that a terminal prints. At the edge it
 /// would move the cursor to the next line, so the line would remain. The last column stays free for the cursor.
 const RESERVED_COLUMNS: usize = 5;
@@ -312,8 +308,7 @@ impl<S: Subscriber> Layer<S> for Log {
         };
         let mut line = LogLine::default();
         event.record(&mut line);
-        let LogLine { message, fields } = line;
-        let fields = fields.join(", ");
+        let (message, fields) = (line.message, line.fields.join(", "));
         let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
         let line = format!("{style}{label}{style:#}: {message}{fields}\n");
         // A failure to write to stderr must not affect the results.

@@ -334,8 +334,7 @@ impl SarifLog {
     /// Adds a source that could not be read.
     fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
         let (code, message) = (error.code(), message_with_causes(error));
-        let rule = rule(code, error.kind().description(), "errors.md");
-        self.rules.insert(code.to_owned(), rule);
+        self.rules.insert(code.to_owned(), rule(code, error.kind().description(), "errors.md"));
         self.add(code, "error", &message, &location(source, None, endpoint));
     }
 
