@@ -79,15 +79,13 @@ impl HubState {
         if request.query != Some(self.signer.sign(&request.path, range)) {
             return ResponseSpec::text(403, "The signature does not cover this request");
         }
-        let route = Route::parse_storage_path(&request.path);
-        let Some((file, route)) = route.and_then(|route| Some((self.stored_file(&route)?, route)))
-        else {
+        let Some((commit, file)) = self.stored_file(&request.path) else {
             return ResponseSpec::text(404, "No such object");
         };
         let response = ResponseSpec::file(&file, range)
             .with(CONTENT_TYPE, "application/octet-stream")
             .with(ETAG, format!("\"{}\"", file.lfs_hash()));
-        if self.is_mirror { response.with(REPO_COMMIT, route.revision) } else { response }
+        if self.is_mirror { response.with(REPO_COMMIT, commit) } else { response }
     }
 
     fn respond_as_hub(&self, request: &LoggedRequest) -> ResponseSpec {
@@ -97,12 +95,11 @@ impl HubState {
             let models = self.list_models(request);
             return models.unwrap_or_else(|error| error.into_response(true));
         }
-        match path.and_then(Route::parse) {
-            Some(route) => self
-                .serve(request, &route)
-                .unwrap_or_else(|error| error.into_response(route.action.is_api())),
-            None => ErrorResponse::new(404, None, "Not Found").into_response(false),
-        }
+        let Some(route) = path.and_then(Route::parse) else {
+            return ErrorResponse::new(404, None, "Not Found").into_response(false);
+        };
+        let response = self.serve(request, &route);
+        response.unwrap_or_else(|error| error.into_response(route.action.is_api()))
     }
 
     fn list_models(&self, request: &LoggedRequest) -> HubResult {
@@ -184,9 +181,11 @@ impl HubState {
         })
     }
 
-    /// Returns a file by the path of its commit. Access must already have been checked.
-    fn stored_file(&self, route: &Route) -> Option<File> {
-        self.find_repo(&route.repo)?.find_file(&route.revision, &route.path).cloned()
+    /// Returns the commit and the file at a path of the CDN. Access must already have been checked.
+    fn stored_file(&self, path: &str) -> Option<(String, File)> {
+        let Route { repo, revision, path, .. } = Route::parse_storage_path(path)?;
+        let file = self.find_repo(&repo)?.find_file(&revision, &path)?.clone();
+        Some((revision, file))
     }
 
     /// Redirects from a former name of a repository, or from its name in another letter case.
@@ -194,7 +193,8 @@ impl HubState {
         let repos = self.repos();
         let renamed = repos.values().find(|repo| repo.is_visible_to(caller) && repo.has_alias(id));
         let repo = renamed.ok_or_else(|| repo_not_found(caller))?;
-        let url = request.path_and_query().replacen(id, repo.id(), 1);
+        let query = request.query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
+        let url = format!("{}{query}", request.path).replacen(id, repo.id(), 1);
         Ok(ResponseSpec::redirect(StatusCode::TEMPORARY_REDIRECT, &url))
     }
 

@@ -62,14 +62,6 @@ impl LoggedRequest {
             sent: BytesSent::default(),
         }
     }
-
-    /// Returns the path and the query as sent.
-    pub(crate) fn path_and_query(&self) -> String {
-        match &self.query {
-            Some(query) => format!("{}?{query}", self.path),
-            None => self.path.clone(),
-        }
-    }
 }
 
 /// A counter of body bytes, which increases while the body is being sent.
