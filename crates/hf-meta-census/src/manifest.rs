@@ -365,20 +365,18 @@ pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> R
 /// Returns the repositories of a table. `names` is the column with their names. Values of missing columns are unknown.
 pub(super) fn from_columns(batch: &RecordBatch, names: &str) -> Result<Vec<ListedRepo>, BoxError> {
     let (found, wanted) = (batch.schema(), schema::<ListedRepo>());
-    let columns = wanted.fields().iter().filter_map(|field| {
-        let at = find_column(&found, field, names)?;
-        let column = converted(found.field(at).name(), batch.column(at));
-        Some(column.map(|column| match &**field.name() {
+    let mut columns = Vec::new();
+    for field in wanted.fields() {
+        let Some(at) = find_column(&found, field, names) else { continue };
+        let mut column = converted(found.field(at).name(), batch.column(at))?;
+        if field.name() == "repo" {
             // A missing name becomes a row with an error.
-            "repo" => {
-                let names = text(&column);
-                let names = names.iter().map(|name| Some(name.unwrap_or_default()));
-                (field.name(), Arc::new(names.collect::<StringArray>()) as ArrayRef)
-            }
-            _ => (field.name(), column),
-        }))
-    });
-    let columns: Vec<_> = columns.try_collect()?;
+            let repos = text(&column);
+            let repos = repos.iter().map(|repo| Some(repo.unwrap_or_default()));
+            column = Arc::new(repos.collect::<StringArray>());
+        }
+        columns.push((field.name(), column));
+    }
     Ok(serde_arrow::from_record_batch(&RecordBatch::try_from_iter(columns)?)?)
 }
 

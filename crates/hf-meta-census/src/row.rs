@@ -1,6 +1,5 @@
 //! The rows of the census: one per repository.
 
-use std::collections::BTreeSet;
 use std::mem::swap;
 
 use bytes::Bytes;
@@ -456,7 +455,7 @@ fn is_cache_miss(error: &Error) -> bool {
 /// Returns the distinct kinds of findings, sorted.
 fn kinds(findings: &[Finding]) -> Vec<String> {
     let kind = |finding| Some(serde_json::to_value(finding).ok()?["kind"].as_str()?.to_owned());
-    findings.iter().filter_map(kind).collect::<BTreeSet<_>>().into_iter().collect()
+    findings.iter().filter_map(kind).sorted().dedup().collect()
 }
 
 impl From<(&hf_meta::formats::Dtype, &hf_meta::count::DtypeCount)> for DtypeSums {
