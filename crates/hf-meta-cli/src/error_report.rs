@@ -335,10 +335,10 @@ fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
 
 /// Suggests the subcommand that the user probably meant, if a repository is missing.
 fn misspelled_command(source: &RepoArg, error: &Error) -> Option<String> {
-    if error.kind() != ErrorKind::RepoNotFound {
+    let name = &source.display;
+    if error.kind() != ErrorKind::RepoNotFound || name.contains('/') {
         return None;
     }
-    let name = &source.display;
     let definition = Args::definition();
     let mut options = definition.get_arguments().filter_map(clap::Arg::get_long);
     if options.any(|option| option == name) {
