@@ -11,7 +11,7 @@ use super::part::CensusPart;
 use super::read_repo::recount;
 use super::reads::{CensusProgress, CensusStop, ProgressReporter, ReadSettings, Reads};
 use super::row::{SCHEMA_VERSION, TOOL};
-use super::run::{CensusRun, CensusSummary, ReadRun, unix_millis};
+use super::run::{CensusRun, CensusSummary, PreviousCensus, ReadRun, unix_millis};
 use super::storage::Storage;
 use super::stored_header::StoredHeader;
 use super::table::integer;
@@ -43,7 +43,7 @@ pub struct Census {
     pub(super) storage: Storage,
     pub(super) settings: ReadSettings,
     slice: (usize, usize),
-    pub(super) previous: Option<String>,
+    previous: Option<String>,
     pub(super) tool: String,
 }
 
@@ -164,7 +164,13 @@ impl Census {
         parts: &[CensusPart],
         manifest: Option<&Manifest>,
     ) -> Result<CensusSummary> {
-        let mut run = ReadRun::start(self, manifest, parts, &existing).await?;
+        let previous = match &self.previous {
+            Some(target) => Some(PreviousCensus::open(target).await?),
+            None => None,
+        };
+        let progress = self.settings.progress.clone();
+        let run = ReadRun::start(&self.storage, manifest, parts, &existing, previous, progress);
+        let mut run = run.await?;
         let reads = Reads::new(&self.client, self.settings.clone());
         // On the heap, because it contains the state of a file that is written.
         let read = Box::pin(run.read_parts(reads)).await;

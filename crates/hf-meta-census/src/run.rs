@@ -9,7 +9,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
-use super::census::Census;
 use super::error::{CensusError, Result};
 use super::manifest::{ListedRepo, Manifest};
 use super::part::{CensusPart, PendingPart};
@@ -78,16 +77,13 @@ pub(super) struct ReadRun<'a> {
 impl<'a> ReadRun<'a> {
     /// Starts a run that reads the repositories without a row in some parts; without a manifest, those that failed, too.
     pub(super) async fn start(
-        census: &'a Census,
+        storage: &'a Storage,
         manifest: Option<&'a Manifest>,
         parts: &[CensusPart],
         existing: &BTreeSet<CensusPart>,
+        previous: Option<PreviousCensus>,
+        progress: ProgressReporter,
     ) -> Result<Self> {
-        let (storage, progress) = (&census.storage, census.settings.progress.clone());
-        let previous = match &census.previous {
-            Some(target) => Some(PreviousCensus::open(target).await?),
-            None => None,
-        };
         let (mut total, mut incomplete) = (0, VecDeque::new());
         let mut summary = CensusSummary::default();
         let checks = stream::iter(parts.to_vec()).map(|part| {
@@ -201,7 +197,7 @@ impl<'a> ReadRun<'a> {
 ///
 /// Takes about 32 bytes per row: repositories are identified by the first 16 bytes of a hash of name and commit.
 #[derive(Debug)]
-struct PreviousCensus {
+pub(super) struct PreviousCensus {
     storage: Storage,
     parts: Vec<CensusPart>,
     /// The indexes in `parts`.
@@ -210,7 +206,7 @@ struct PreviousCensus {
 
 impl PreviousCensus {
     /// Reads the names of all rows.
-    async fn open(target: &str) -> Result<Self> {
+    pub(super) async fn open(target: &str) -> Result<Self> {
         let storage = Storage::open_existing(target)?;
         let parts: Vec<_> = CensusPart::list_existing(&storage).await?.into_iter().collect();
         let mut rows = HashMap::new();
@@ -224,7 +220,7 @@ impl PreviousCensus {
     }
 
     /// Copies the rows and headers of all repositories with an unchanged commit. Returns the other repositories.
-    async fn carry_over(
+    pub(super) async fn carry_over(
         &self,
         pending: &mut PendingPart,
         mut repos: Vec<ListedRepo>,
