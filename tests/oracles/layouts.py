@@ -631,7 +631,7 @@ def correct(words, name):
         # A path without stars, or of a nested model, is added if no sample has it.
         for key in found or [path] * ("*" not in path.removesuffix(".*")):
             if value == "none":
-                words.pop(key)
+                words.pop(key, None)
                 continue
             if not value.startswith("?"):
                 words[key] = value

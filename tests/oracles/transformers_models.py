@@ -25,6 +25,8 @@ MLA = {**SMALL, "num_key_value_heads": 4, "num_hidden_layers": 2, "q_lora_rank":
 MAMBA = {"mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1}
 LINEAR = {"head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
 BERT = {**TOWER, "vocab_size": 96, "max_position_embeddings": 64}
+VIT = {**TOWER, "image_size": 16, "patch_size": 8}
+CROSS = {"is_decoder": True, "add_cross_attention": True}
 WHISPER = {**SEQ2SEQ, "num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 32}
 
 # The class and the settings of each fixture.
@@ -46,8 +48,10 @@ MODELS = {
     "whisper": ("WhisperForConditionalGeneration", WHISPER),
     "whisper-labels": ("WhisperForAudioClassification", {**WHISPER, "num_labels": 3}),
     "roberta-decoder": ("RobertaForCausalLM", {**BERT, "is_decoder": True}),
-    "vit-labels": ("ViTForImageClassification", {**TOWER, "image_size": 16, "patch_size": 8, "num_labels": 3}),
+    "vit-labels": ("ViTForImageClassification", {**VIT, "num_labels": 3}),
     "bert-labels": ("BertForSequenceClassification", {**BERT, "num_labels": 3}),
+    "vit-gpt2": ("VisionEncoderDecoderModel", {"encoder": {**VIT, "model_type": "vit"}, "decoder": {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "vocab_size": 96, "n_positions": 64, **CROSS}}),
+    "donut": ("VisionEncoderDecoderModel", {"encoder": {"model_type": "donut-swin", "image_size": 64, "embed_dim": 8, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 2], "window_size": 2}, "decoder": {**SEQ2SEQ, "model_type": "mbart", "is_encoder_decoder": False, **CROSS}}),
     "t5-encoder": ("T5ForTokenClassification", {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "vocab_size": 96}),
 }
 

@@ -151,10 +151,11 @@ impl CommandContext {
         let mut reads = self.client.run_many(stream::iter(repos), jobs, ResultOrder::Input, reads);
         let (mut status, mut failed, mut unreadable) = (ExitStatus::Success, 0, 0);
         while let Some((source, result)) = reads.next().await {
+            let is_read = result.is_ok();
             let found = self.line.hidden_while(|| print(&source, result))?;
             status = status.max(found);
             failed += u64::from(found != ExitStatus::Success);
-            unreadable += u64::from(found > ExitStatus::CheckFailed);
+            unreadable += u64::from(!is_read);
         }
         let repos = sources.repos.len() as u64;
         let counts = [(unreadable, "could not be read"), (failed - unreadable, "failed a check")];

@@ -27,8 +27,11 @@ pub(crate) fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) 
     arrange(order, &mut |one, other| items.swap(one, other));
 }
 
-/// Returns the indexes of items in the order of the items.
+/// Returns the indexes of items in the order of the items; none if the items are sorted.
 fn order(length: usize, compare: &mut dyn FnMut(u32, u32) -> Ordering) -> Vec<u32> {
+    if (1..).take(length.saturating_sub(1)).all(|index| compare(index - 1, index).is_le()) {
+        return Vec::new();
+    }
     let mut order: Vec<u32> = (0..).take(length).collect();
     sort_indexes(&mut order, compare);
     order

@@ -60,7 +60,10 @@ impl<'a> ExpectedWeights<'a> {
         if entry.is_list || entry.formulas.contains('.') {
             return None;
         }
-        let has_bias = entry.has_bias || self.find_entry(&format!("{module}.bias")).is_some();
+        // A bias in a group depends on the configuration.
+        let bias = self.find_entry(&format!("{module}.bias"));
+        let has_own = bias.is_some_and(|(bias, _)| self.layout.entries[bias].group.is_none());
+        let has_bias = entry.has_bias || has_own;
         let model = |scope: usize| &self.layout.scopes[scope].object;
         let has_code = || model(0).raw("auto_map").is_some();
         let is_known = has_bias || !has_code() && excludes_biases(model(entry.scope));

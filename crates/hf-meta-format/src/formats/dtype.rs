@@ -50,7 +50,6 @@ macro_rules! dtypes {
                 }
             }
 
-
             /// Returns the index in [`Dtype::KNOWN`]; `None` for an unknown dtype.
             pub(super) fn rank(&self) -> Option<u8> {
                 match self {

@@ -41,7 +41,6 @@ macro_rules! named_values {
 }
 
 use crate::base::text::named_enum;
-use crate::formats::Dtype;
 
 mod layout;
 #[cfg(test)]
@@ -159,11 +158,16 @@ named_values! {
 impl CacheDtype {
     /// Returns the size of 32 elements in bytes.
     fn block_bytes(self) -> u64 {
-        let dtype = match self {
-            Self::Fp8 => Dtype::F8_E4M3,
-            known => Dtype::from(&*known.name().to_ascii_uppercase()),
-        };
-        dtype.byte_length(32).unwrap_or_default()
+        match self {
+            Self::F32 => 128,
+            Self::F16 | Self::Bf16 => 64,
+            Self::Fp8 => 32,
+            Self::Q8_0 => 34,
+            Self::Q5_1 => 24,
+            Self::Q5_0 => 22,
+            Self::Q4_1 => 20,
+            Self::Q4_0 | Self::Iq4Nl => 18,
+        }
     }
 
     /// Returns whether elements are stored in blocks.

@@ -47,7 +47,7 @@ pub struct ReportBuilder {
     counter: Counter,
     overflow: Option<CountOverflow>,
     keep_headers: bool,
-    /// The headers in the order in which they were added, and then of their paths; empty if they are not kept.
+    /// The headers, sorted by path once all were added; empty if they are not kept.
     pub(super) headers: Vec<(RepoPath, FileHeader)>,
     pickles: PickleFindings,
     /// The number of weight files.

@@ -249,12 +249,12 @@ findings! {
     Warning UnresolvedModule { reason: UnresolvedReason, modules: u64, examples: Vec<String>, elements: u64 }
     "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples);
 
-    /// The size of some modules cannot be derived from their components.
+    /// The components of some modules imply different sizes.
     Warning ConflictingComponents { modules: u64, examples: Vec<String>, elements: u64 }
     "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples),
     reason = UnresolvedReason::ConflictingComponents;
 
-    /// The size of some modules cannot be derived from their components.
+    /// Some modules may be packed, although nothing describes their layout.
     Warning SuspectedPacking { modules: u64, examples: Vec<String>, elements: u64 }
     "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples),
     reason = UnresolvedReason::SuspectedPacking;

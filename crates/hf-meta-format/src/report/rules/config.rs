@@ -176,7 +176,10 @@ impl ModelCheck<'_, '_, '_> {
         let missing = self.missing_modules();
         self.add_missing(&missing);
         self.check_biases();
-        self.check_labels(config);
+        let is_outside = |(entry, _): &(usize, Place)| self.layout.entries[*entry].depth == 0;
+        if !missing.iter().any(is_outside) {
+            self.check_labels(config);
+        }
         self.check_parts(config);
     }
 
@@ -189,25 +192,23 @@ impl ModelCheck<'_, '_, '_> {
             "ForTokenClassification",
         ];
 
-        let assigns_labels = |class: &&String| CLASSES.iter().any(|end| class.ends_with(end));
-        let Some(class) = self.classes.iter().find(assigns_labels) else { return };
+        let [class] = self.classes else { return };
+        if !CLASSES.iter().any(|end| class.ends_with(end)) {
+            return;
+        }
         let object = config.outermost();
         let names = object.get::<JsonObject<'_>>("id2label").map(|names| names.len() as u64);
-        // The default is 2 in most classes.
-        let labels = names.or_else(|| object.number("num_labels"));
-        let has_rows = |tensor: &TensorInfo| {
-            tensor.shape.len() > 1 && labels.is_none_or(|labels| tensor.shape[0] == labels)
-        };
+        let names = names.map(|labels| (labels, "id2label"));
+        let stated = names.or_else(|| Some((object.number("num_labels")?, "num_labels")));
+        // A class that states no number has a default, and a packed head has other rows.
+        let Some((labels, key)) = stated.filter(|_| !self.stored.has_packed) else { return };
+        let has_rows = |tensor: &TensorInfo| tensor.shape.len() > 1 && tensor.shape[0] == labels;
         let is_outside = |entry: &LayoutEntry| entry.depth == 0 && !entry.path.contains("embed");
-        let known = self.stored.tensors.iter().filter(|(_, tensor, found)| {
-            is_outside(&self.layout.entries[found.entry]) && has_rows(tensor)
-        });
-        let has_head =
-            known.count() > 0 || self.stored.unknown.iter().any(|(_, tensor)| has_rows(tensor));
-        // A packed head has another shape.
-        if labels != Some(0) && !has_head && self.stored.packed.is_empty() {
-            let labels = labels.unwrap_or(2);
-            self.mismatches.add(MismatchKind::MissingHead, class, "id2label", labels, "");
+        let mut known = self.stored.tensors.iter().filter(|(_, tensor, _)| has_rows(tensor));
+        let has_head = known.any(|(.., found)| is_outside(&self.layout.entries[found.entry]))
+            || self.stored.unknown.iter().any(|(_, tensor)| has_rows(tensor));
+        if labels > 0 && !has_head {
+            self.mismatches.add(MismatchKind::MissingHead, class, key, labels, "");
         }
     }
 

@@ -72,8 +72,8 @@ impl ModelCheck<'_, '_, '_> {
         has_place(&self.stored.places[entry], &place[..self.layout.entries[entry].depth])
     }
 
-    /// Returns whether a model does without a module, wherever it is: without a head, a pooler or a decoder, or with a tied
-    /// embedding.
+    /// Returns whether a model does without a module, wherever it is: its class has no head, pooler, encoder, decoder or text
+    /// tower, or an embedding is tied.
     fn is_replaced(&self, entry: usize) -> bool {
         let entry = &self.layout.entries[entry];
         let is_class = |end| self.classes.iter().any(|class| class.ends_with(end));

@@ -48,6 +48,7 @@ impl Found {
 
 /// The modules in the files.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct StoredModules<'h> {
     /// The prefix of the model, and the one of its head.
     pub(super) prefix: String,
@@ -64,6 +65,8 @@ pub(super) struct StoredModules<'h> {
     pub(super) with_others: BTreeSet<(usize, u64)>,
     /// The modules with packed weights that the layout does not have. They may contain several of its modules.
     pub(super) packed: BTreeSet<&'h str>,
+    /// True if any weight is packed.
+    pub(super) has_packed: bool,
     pub(super) has_drafts: bool,
     pub(super) has_output: bool,
     /// True if the shapes count weights, whatever the dtype.
@@ -107,6 +110,7 @@ impl<'h> StoredModules<'h> {
         };
         let Found { entry, place, part } = found;
         let is_bias = part == ModulePart::Bias;
+        self.has_packed |= part == ModulePart::Packed;
         let places = if is_bias { &mut self.biases } else { &mut self.places };
         places[entry].push(place);
         let mut at = &layout.entries[entry];
@@ -127,6 +131,7 @@ impl<'h> StoredModules<'h> {
         const MAX_UNKNOWN: usize = 10_000;
 
         let (module, component) = split_name(name);
+        self.has_packed |= !component.is_plain();
         if !component.is_plain() && self.packed.len() < MAX_UNKNOWN {
             self.packed.insert(module);
         }
