@@ -177,6 +177,21 @@ async fn shards_are_read_from_their_index() {
     assert_eq!(files.headers.len(), 2);
 }
 
+/// Shards in different folders may have the same file name.
+#[tokio::test]
+async fn shards_in_folders_keep_their_headers() {
+    let first = ["q", "k", "v"].map(|name| (name, "x/model.bin"));
+    let second = ["wte.weight", "h.weight", "lm_head.weight"].map(|name| (name, "y/model.bin"));
+    let repo = Repo::new("org/model")
+        .file("pytorch_model.bin.index.json", support::index(&[first, second].concat()))
+        .file("x/model.bin", File::from_bytes(fixture("slices.bin")))
+        .file("y/model.bin", File::from_bytes(fixture("legacy-tied.bin")));
+    let hub = LocalHub::start([repo]).unwrap();
+    let weights = support::client(&hub).model("org/model").inspect().await.unwrap();
+    let paths: Vec<_> = weights.files().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(paths, ["x/model.bin", "y/model.bin"]);
+}
+
 /// A text that begins with `error:` is never the end of a command that succeeds.
 #[tokio::test]
 async fn unsafe_imports_are_errors_of_verify() {

@@ -173,6 +173,17 @@ mod tests {
         assert!(!excludes("aligner.hidden_layers.0"));
     }
 
+    /// The table has the biases of GPT-NeoX in a group that depends on a key.
+    #[test]
+    fn a_bias_that_depends_on_the_configuration_is_not_certain() {
+        for (stated, expected) in [("false", Some(false)), ("true", None)] {
+            let json = format!(r#"{{"model_type":"gpt_neox","attention_bias":{stated}}}"#);
+            let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            let weights = ExpectedWeights::new(&configs).unwrap();
+            assert_eq!(weights.has_bias("gpt_neox.layers.1.attention.dense"), expected);
+        }
+    }
+
     /// The key of another nested model says nothing.
     #[test]
     fn each_nested_model_states_whether_it_has_biases() {

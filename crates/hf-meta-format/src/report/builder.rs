@@ -266,8 +266,12 @@ impl BuiltReport {
         if report.format == Safetensors.name() {
             return self.into_parsed(path, report).map(Weights::from);
         }
+        let folder = path.folder().map_or_else(String::new, |folder| format!("{folder}/"));
+        let name = |file: &RepoPath| {
+            RepoPath::new_unchecked(file.as_str().strip_prefix(&*folder).unwrap_or(file.as_str()))
+        };
         let headers = self.builder.headers.into_iter();
-        let headers = headers.map(|(path, header)| (path.file_name(), header)).ordered();
+        let headers = headers.map(|(file, header)| (name(&file), header)).ordered();
         Ok(Weights::Other(WeightFiles { path, report, headers }))
     }
 
