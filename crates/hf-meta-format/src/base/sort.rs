@@ -46,7 +46,7 @@ pub(crate) fn sort_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
 fn arrange(mut order: Vec<u32>, swap: &mut dyn FnMut(usize, usize)) {
     for start in (0..).take(order.len()) {
         let mut at = order[start as usize];
-        // An earlier swap moved the item.
+        // An earlier swap moved the item to the place that it recorded here.
         while at < start {
             at = order[at as usize];
         }

@@ -22,7 +22,7 @@ macro_rules! dtypes {
         /// assert_eq!(Dtype::from("F3").to_string(), "F3");
         /// ```
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[expect(non_camel_case_types, reason = "the names are those of the format")]
+        #[expect(non_camel_case_types, reason = "the format defines the names")]
         #[non_exhaustive]
         pub enum Dtype {
             $($(#[$doc])+ $name,)+
@@ -68,8 +68,8 @@ macro_rules! dtypes {
         }
 
         /// The known dtypes without [`Dtype::Other`], numbered by their position in the table.
-        #[expect(non_camel_case_types, reason = "the names are those of the format")]
-        #[expect(clippy::upper_case_acronyms, reason = "the names are those of the format")]
+        #[expect(non_camel_case_types, reason = "the format defines the names")]
+        #[expect(clippy::upper_case_acronyms, reason = "the format defines the names")]
         enum KnownDtype {
             $($name,)+
         }

@@ -61,25 +61,31 @@ impl TensorInfo {
         };
         let overflow = || HeaderError::overflow(name);
         let elements = self.elements().ok_or_else(overflow)?;
-        let (kind, rule) = if let Some(block) = self.dtype.block() {
-            let bits = (elements / block.elements).checked_mul(block.bytes * 8);
-            let bytes = bits.ok_or_else(overflow)? / 8;
-            if !elements.is_multiple_of(block.elements) {
-                let rule = "which is not a whole number of bytes".to_owned();
-                (HeaderErrorKind::PartialBlock, rule)
-            } else if bytes != found {
-                let rule = format!("which is {bytes} bytes, but spans {found} bytes");
-                (HeaderErrorKind::SizeMismatch, rule)
-            } else {
+        let invalid = |kind, rule: String| {
+            let rule = format!("has {elements} elements of {}, {rule}", self.dtype);
+            Err(HeaderError::of_tensor(kind, name, rule))
+        };
+        let Some(block) = self.dtype.block() else {
+            // An unknown dtype has at least one bit per element.
+            if elements.div_ceil(8) <= found {
                 return Ok(());
             }
-        } else if elements.div_ceil(8) > found {
-            (HeaderErrorKind::TooManyElements, format!("too many for its {found} bytes"))
-        } else {
-            return Ok(());
+            return invalid(
+                HeaderErrorKind::TooManyElements,
+                format!("too many for its {found} bytes"),
+            );
         };
-        let rule = format!("has {elements} elements of {}, {rule}", self.dtype);
-        Err(HeaderError::of_tensor(kind, name, rule))
+        let bits = (elements / block.elements).checked_mul(block.bytes * 8);
+        let bytes = bits.ok_or_else(overflow)? / 8;
+        if !elements.is_multiple_of(block.elements) {
+            let rule = "which is not a whole number of bytes".to_owned();
+            return invalid(HeaderErrorKind::PartialBlock, rule);
+        }
+        if bytes != found {
+            let rule = format!("which is {bytes} bytes, but spans {found} bytes");
+            return invalid(HeaderErrorKind::SizeMismatch, rule);
+        }
+        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Sharding {
 pub(super) struct WeightsName {
     /// The folder without a trailing slash; empty for the root folder.
     pub(super) folder: String,
-    /// The parts of the file name. The model name is without step, such as `model` or `adapter_model`.
+    /// The parts of the file name. The model name, such as `adapter_model`, has no step.
     pub(super) file: WeightFileName,
     /// The training step or epoch of the weights; `None` for the result of the run.
     pub(super) step: Option<u64>,

@@ -176,8 +176,9 @@ impl ModelCheck<'_, '_, '_> {
         let missing = self.missing_modules();
         self.add_missing(&missing);
         self.check_biases();
-        let is_outside = |(entry, _): &(usize, Place)| self.layout.entries[*entry].depth == 0;
-        if !missing.iter().any(is_outside) {
+        // A head that the layout has is a missing module.
+        let is_in_list = |(entry, _): &(usize, Place)| self.layout.entries[*entry].depth > 0;
+        if missing.iter().all(is_in_list) {
             self.check_labels(config);
         }
         self.check_parts(config);

@@ -131,9 +131,11 @@ impl<'h> StoredModules<'h> {
         const MAX_UNKNOWN: usize = 10_000;
 
         let (module, component) = split_name(name);
-        self.has_packed |= !component.is_plain();
-        if !component.is_plain() && self.packed.len() < MAX_UNKNOWN {
-            self.packed.insert(module);
+        if !component.is_plain() {
+            self.has_packed = true;
+            if self.packed.len() < MAX_UNKNOWN {
+                self.packed.insert(module);
+            }
         }
         let inside = name.strip_prefix(&self.prefix).unwrap_or(name);
         if let Some((list, number)) = layout.element(inside) {
