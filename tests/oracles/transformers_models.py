@@ -12,6 +12,7 @@ import struct
 import sys
 import tempfile
 
+import safetensors.torch
 import torch
 import transformers
 
@@ -29,7 +30,9 @@ VIT = {**TOWER, "image_size": 16, "patch_size": 8}
 CROSS = {"is_decoder": True, "add_cross_attention": True}
 WHISPER = {**SEQ2SEQ, "num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 32}
 
-# The class and the settings of each fixture.
+LLAMA = {**SMALL, "model_type": "llama", "num_hidden_layers": 2}
+
+# The class and the settings of each fixture. Those with `-in-memory` have the names that training programs store.
 MODELS = {
     "clip": ("CLIPModel", {**DUAL, "projection_dim": 24}),
     "siglip": ("SiglipModel", DUAL),
@@ -52,6 +55,11 @@ MODELS = {
     "bert-labels": ("BertForSequenceClassification", {**BERT, "num_labels": 3}),
     "vit-gpt2": ("VisionEncoderDecoderModel", {"encoder": {**VIT, "model_type": "vit"}, "decoder": {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "vocab_size": 96, "n_positions": 64, **CROSS}}),
     "donut": ("VisionEncoderDecoderModel", {"encoder": {"model_type": "donut-swin", "image_size": 64, "embed_dim": 8, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 2], "window_size": 2}, "decoder": {**SEQ2SEQ, "model_type": "mbart", "is_encoder_decoder": False, **CROSS}}),
+    "funnel-labels": ("FunnelForSequenceClassification", {"vocab_size": 96, "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48, "block_sizes": [1, 1], "num_labels": 3}),
+    "convnext-backbone": ("ConvNextBackbone", {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1], "out_features": ["stage4"]}),
+    "llava-in-memory": ("LlavaForConditionalGeneration", {"text_config": LLAMA, "vision_config": {**VIT, "model_type": "clip_vision_model"}}),
+    "qwen2.5-vl-in-memory": ("Qwen2_5_VLForConditionalGeneration", {"text_config": {**SMALL, "num_hidden_layers": 2}, "vision_config": {"depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48, "out_hidden_size": 32}}),
+    "dinov2-in-memory": ("Dinov2ForImageClassification", {**VIT, "num_labels": 3}),
     "t5-encoder": ("T5ForTokenClassification", {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "vocab_size": 96}),
 }
 
@@ -60,9 +68,12 @@ def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "fixtures" / "transformers")
     for name, (kind, settings) in MODELS.items():
         torch.manual_seed(0)
-        model = getattr(transformers, kind)
+        model_class = getattr(transformers, kind)
+        model = model_class(model_class.config_class(**settings))
         with tempfile.TemporaryDirectory() as scratch:
-            model(model.config_class(**settings)).save_pretrained(scratch)
+            model.save_pretrained(scratch)
+            if name.endswith("-in-memory"):
+                safetensors.torch.save_model(model, f"{scratch}/model.safetensors")
             config = json.loads((pathlib.Path(scratch) / "config.json").read_text())
             with (pathlib.Path(scratch) / "model.safetensors").open("rb") as file:
                 header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))

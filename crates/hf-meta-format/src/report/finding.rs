@@ -490,6 +490,8 @@ mismatches! {
     Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
     /// A model class that assigns labels has no tensor with as many rows as there are labels.
     Error MissingHead "no tensor has the {expected} rows of the head of {module} (`{key}`)";
+    /// A model class has a head, and all tensors are those of its base model.
+    Error NoHead "the head of {module} is missing: all tensors belong to its base model";
     /// All modules with the same start of their names are missing.
     Error MissingModules "{module} is missing, with its {found}";
     /// The recipe implies another shape of a part of a packed module.

@@ -179,24 +179,42 @@ impl ModelCheck<'_, '_, '_> {
         // A head that the layout has is a missing module.
         let is_in_list = |(entry, _): &(usize, Place)| self.layout.entries[*entry].depth > 0;
         if missing.iter().all(is_in_list) {
-            self.check_labels(config);
+            self.check_head(config);
         }
         self.check_parts(config);
     }
 
-    /// Finds a model that assigns labels, but stores no head with one row per label.
-    fn check_labels(&mut self, config: &ModelConfig<'_>) {
-        const CLASSES: [&str; 4] = [
-            "ForAudioClassification",
-            "ForImageClassification",
-            "ForSequenceClassification",
-            "ForTokenClassification",
+    /// Finds a model without a head that its class has, or without one row of it per label.
+    fn check_head(&mut self, config: &ModelConfig<'_>) {
+        const LABELS: &str = "Classification";
+        /// The ends of names of classes whose heads are no layer of the base model, and never tied.
+        const ENDS: [&str; 7] = [
+            LABELS,
+            "ForCTC",
+            "ForMultipleChoice",
+            "ForNextSentencePrediction",
+            "ForPreTraining",
+            "ForQuestionAnswering",
+            "ForXVector",
         ];
 
         let [class] = self.classes else { return };
-        if !CLASSES.iter().any(|end| class.ends_with(end)) {
+        if !ENDS.iter().any(|end| class.ends_with(end)) {
             return;
         }
+        let mut known = self.layout.entries.iter().zip(&self.stored.places);
+        let has_head = known.any(|(entry, places)| entry.is_head && !places.is_empty());
+        // The layout of BERT is that of a class without a pooler.
+        let is_base = |(name, _): &(&str, TensorInfo)| name.contains("pooler.");
+        if !has_head && self.stored.unknown.iter().all(is_base) {
+            self.mismatches.add(MismatchKind::NoHead, class, "architectures", "", "");
+        } else if class.ends_with(LABELS) {
+            self.check_labels(class, config);
+        }
+    }
+
+    /// Finds a class that assigns labels, and of which no tensor has a row per label.
+    fn check_labels(&mut self, class: &str, config: &ModelConfig<'_>) {
         let object = config.outermost();
         let names = object.get::<JsonObject<'_>>("id2label").map(|names| names.len() as u64);
         let names = names.map(|labels| (labels, "id2label"));

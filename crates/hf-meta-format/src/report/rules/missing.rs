@@ -11,6 +11,33 @@ use crate::count::{Embedding, NamePatterns};
 use crate::report::text::counted;
 use crate::tables::layout::{Group, GroupRule, LayoutEntry, Place};
 
+/// The parts that model classes leave out, by the ends of their names.
+const LEFT_OUT: [(&str, &[&str]); 3] = [
+    // The first class is the text encoder of many pipelines.
+    (
+        "decoder",
+        &[
+            "EncoderModel",
+            "ForTokenClassification",
+            "ForAudioClassification",
+            "FunnelBaseModel",
+            "FunnelForMultipleChoice",
+            "FunnelForSequenceClassification",
+        ],
+    ),
+    (
+        "language_model",
+        &[
+            "ForImageTextRetrieval",
+            "ModelWithProjection",
+            "InstructBlipModel",
+            "InstructBlipVideoModel",
+        ],
+    ),
+    // The vision tower alone.
+    ("text_model", &["ForImageClassification"]),
+];
+
 impl ModelCheck<'_, '_, '_> {
     /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
     pub(super) fn missing_modules(&mut self) -> Vec<(usize, Place)> {
@@ -76,19 +103,18 @@ impl ModelCheck<'_, '_, '_> {
     /// tower, or an embedding is tied.
     fn is_replaced(&self, entry: usize) -> bool {
         let entry = &self.layout.entries[entry];
-        let is_class = |end| self.classes.iter().any(|class| class.ends_with(end));
-        let is_left_out = match entry.path.split('.').next() {
-            // `T5EncoderModel`, the text encoder of many pipelines, and `T5ForTokenClassification`.
-            Some("decoder") => ["EncoderModel", "ForTokenClassification", "ForAudioClassification"]
-                .into_iter()
-                .any(is_class),
-            // `BartForCausalLM` is the decoder alone.
-            Some("encoder") => is_class("ForCausalLM") && self.layout.has_root("decoder"),
-            // `CLIPForImageClassification` is the vision tower alone.
-            Some("text_model") => is_class("ForImageClassification"),
-            Some("pooler") => !self.classes.is_empty() && !is_class("Model"),
-            _ => false,
-        };
+        let is_class = |end: &str| self.classes.iter().any(|class| class.ends_with(end));
+        let first = entry.path.split('.').next();
+        let is_left_out = LEFT_OUT
+            .iter()
+            .any(|(part, ends)| first == Some(*part) && ends.iter().any(|end| is_class(end)))
+            || match first {
+                // `BartForCausalLM` is the decoder alone.
+                Some("encoder") => is_class("ForCausalLM") && self.layout.has_root("decoder"),
+                Some("pooler") => !self.classes.is_empty() && !is_class("Model"),
+                // Backbones return what their blocks compute, without the layers after the last one.
+                _ => entry.depth == 0 && !entry.is_list && is_class("Backbone"),
+            };
         if entry.is_head && !self.has_head || is_left_out {
             return true;
         }
@@ -122,7 +148,8 @@ impl ModelCheck<'_, '_, '_> {
     fn has_other_experts(&self, layer: u32) -> bool {
         let experts = self.layout.entries.iter().zip(&self.stored.places);
         let mut experts = experts
-            .filter(|(entry, _)| is_expert(&entry.path) && !entry.path.contains("shared"))
+            .filter(|(entry, _)| is_expert(&entry.path))
+            .filter(|(entry, _)| !entry.path.contains("shared") && !entry.path.ends_with("bias"))
             .peekable();
         self.stored.other_experts.contains(&layer)
             && experts.peek().is_some()

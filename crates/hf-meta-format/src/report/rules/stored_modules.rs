@@ -22,13 +22,27 @@ pub(super) enum ModulePart {
     Packed,
 }
 
+/// Parts of names, with what the table has in their place.
+const OTHER_NAMES: [(&str, &str); 7] = [
+    // transformers 4 stores vision towers with this segment, which version 5 removes.
+    ("vision_model.", ""),
+    // Training programs store the names that transformers has in memory: of LLaVA and its like, of Qwen2.5-VL, of DINOv2.
+    ("language_model.", "language_model.model."),
+    ("language_model.", "model."),
+    (".attention.q_proj", ".attention.attention.query"),
+    (".attention.k_proj", ".attention.attention.key"),
+    (".attention.v_proj", ".attention.attention.value"),
+    (".attention.o_proj", ".attention.output.dense"),
+];
+
 impl Found {
-    /// Finds the module of a tensor that is not a head. transformers 4 stores vision towers with the segment
-    /// `vision_model`, which version 5 removes.
+    /// Finds the module of a tensor that is not a head, also by another name.
     fn in_model(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
         Self::new(layout, name, false).or_else(|| {
-            let (outer, inner) = name.split_once("vision_model.")?;
-            Self::new(layout, &format!("{outer}{inner}"), false)
+            OTHER_NAMES.iter().find_map(|(other, known)| {
+                let (outer, inner) = name.split_once(other)?;
+                Self::new(layout, &format!("{outer}{known}{inner}"), false)
+            })
         })
     }
 
