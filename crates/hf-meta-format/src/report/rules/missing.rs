@@ -12,7 +12,7 @@ use crate::report::text::counted;
 use crate::tables::layout::{Group, GroupRule, LayoutEntry, Place};
 
 /// The parts that model classes leave out, by the ends of their names.
-const LEFT_OUT: [(&str, &[&str]); 3] = [
+const LEFT_OUT: [(&str, &[&str]); 4] = [
     // The first class is the text encoder of many pipelines.
     (
         "decoder",
@@ -34,6 +34,7 @@ const LEFT_OUT: [(&str, &[&str]); 3] = [
             "InstructBlipVideoModel",
         ],
     ),
+    ("text_encoder", &["ForSpeechToSpeech", "ForSpeechToText"]),
     // The vision tower alone.
     ("text_model", &["ForImageClassification"]),
 ];

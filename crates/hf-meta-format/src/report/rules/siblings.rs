@@ -75,8 +75,8 @@ impl<'h> Lists<'h> {
         lists
     }
 
-    /// Finds layers with fewer tensors than most others, where no other layer has just these. The first or the last layer
-    /// may be of another kind, which also has another shape, such as the last layer of SD3.
+    /// Finds layers with fewer tensors than most others, where no other layer has just these. The first layer may be of
+    /// another kind, as in `ModernBERT` and DPT, and so may the last one, which then has another shape, as in SD3.
     fn check_missing(&self, path: &str, elements: &Elements, found: &mut Mismatches) {
         let mut kinds = BTreeMap::<BTreeSet<usize>, Vec<u64>>::new();
         for (number, tensors) in elements {
@@ -85,14 +85,15 @@ impl<'h> Lists<'h> {
         let Some((usual, layers)) = kinds.iter().max_by_key(|(_, layers)| layers.len()) else {
             return;
         };
+        let (first, last) = (elements.keys().next(), elements.keys().next_back());
         for (tensors, numbers) in kinds.iter().filter(|(tensors, _)| tensors.is_subset(usual)) {
-            if numbers.len() > 1 || layers.len() < MIN_LAYERS - 1 {
+            let is_usual = numbers.len() > 1 || layers.len() < MIN_LAYERS - 1;
+            if is_usual || numbers.first() == first {
                 continue;
             }
-            let ends = [elements.keys().next(), elements.keys().next_back()];
             let (layer, other) = (&elements[&numbers[0]], &elements[&layers[0]]);
             let is_odd = layer.iter().any(|(rest, shape)| other.get(rest) != Some(shape));
-            if is_odd && ends.contains(&numbers.first()) {
+            if is_odd && numbers.first() == last {
                 continue;
             }
             for rest in usual.difference(tensors) {

@@ -545,7 +545,8 @@ fn models_inside_each_other_are_read_once() {
     }
 }
 
-/// The last layer of SD3 has no output of the text and a shorter modulation, which no other layer shows.
+/// The last layer of SD3 has no output of the text and a shorter modulation, which no other layer shows. The first layer of
+/// `ModernBERT` has no norm.
 #[test]
 fn layers_of_unknown_architectures_are_compared_with_each_other() {
     let mut model = llama();
@@ -571,5 +572,6 @@ fn layers_of_unknown_architectures_are_compared_with_each_other() {
     };
     assert_eq!(found(&["-blocks.3.add."]), missing(3));
     assert_eq!(found(&["-blocks.5.add."]), missing(5));
+    assert_eq!(found(&["-blocks.0.norm."]), [""; 0]);
     assert_eq!(found(&["-blocks.5.add.", "blocks.5.modulation.weight:[32, 64]"]), [""; 0]);
 }
