@@ -11,6 +11,7 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 
 use super::store::{Cache, CacheKey};
+use crate::base::blocking::spawn_blocking_with;
 
 /// The subfolder for entries of this version.
 const VERSION: &str = "v1";
@@ -21,8 +22,8 @@ const UNFINISHED: &str = "unfinished";
 /// The age at which an unfinished file is deleted. The process that wrote it must have ended by then.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3_600);
 
-/// The maximum number of threads that wait for the disk.
-const MAX_THREADS: usize = 32;
+/// One permit for each thread that waits for the disk.
+static DISK_PERMITS: Semaphore = Semaphore::const_new(32);
 
 /// The maximum size of an entry to read or write, in bytes.
 const MAX_ENTRY_BYTES: u64 = 128 << 20;
@@ -55,8 +56,6 @@ struct CacheFolder {
     limit: u64,
     /// The number of bytes written since this process last checked the size of the folder.
     written: AtomicU64,
-    /// One permit per thread that waits for the disk.
-    threads: Arc<Semaphore>,
     has_warned: AtomicBool,
 }
 
@@ -88,7 +87,6 @@ impl DiskCache {
             path: folder.into(),
             limit: bytes,
             written: AtomicU64::new(0),
-            threads: Arc::new(Semaphore::new(MAX_THREADS)),
             has_warned: AtomicBool::new(false),
         }))
     }
@@ -129,30 +127,14 @@ impl DiskUsage {
 impl Cache for DiskCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         let (folder, path) = (Arc::clone(&self.0), self.0.entry(key));
-        let read = self.blocking(move || folder.warn_once(read_entry(&path)).flatten());
-        read.map(Option::flatten).boxed()
+        let read = move || folder.warn_once(read_entry(&path)).flatten();
+        spawn_blocking_with(&DISK_PERMITS, read).boxed()
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
         let (folder, key) = (Arc::clone(&self.0), *key);
-        self.blocking(move || folder.warn_once(folder.write(&key, &entry))).map(|_| ()).boxed()
-    }
-}
-
-impl DiskCache {
-    /// Runs blocking disk access on a separate thread. If the caller stops waiting, the work still occupies its thread,
-    /// so the number of threads is limited.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let thread = Arc::clone(&self.0.threads).acquire_owned().await.ok()?;
-        let work = move || {
-            let result = work();
-            drop(thread);
-            result
-        };
-        tokio::task::spawn_blocking(work).await.ok()
+        let write = move || folder.warn_once(folder.write(&key, &entry)).unwrap_or_default();
+        spawn_blocking_with(&DISK_PERMITS, write).boxed()
     }
 }
 
@@ -215,8 +197,7 @@ impl CacheFolder {
 
     fn remove_unfinished(&self) -> io::Result<()> {
         for unfinished in list_files(&self.path.join(VERSION).join(UNFINISHED))? {
-            let is_old = unfinished.used.elapsed().is_ok_and(|age| age > UNFINISHED_AGE);
-            if is_old {
+            if unfinished.used.elapsed().is_ok_and(|age| age > UNFINISHED_AGE) {
                 remove_file(&unfinished.path)?;
             }
         }
@@ -288,8 +269,7 @@ fn open_entry(path: &Path) -> io::Result<File> {
 
 /// Writes an entry to a unique temporary file, and renames it when it is complete.
 fn write_entry(path: &Path, temporary: &Path, entry: &[u8]) -> io::Result<()> {
-    create_folder(path.parent())?;
-    create_folder(temporary.parent())?;
+    [path, temporary].into_iter().filter_map(Path::parent).try_for_each(create_folder)?;
     let written = create_file(temporary).and_then(|mut file| file.write_all(entry));
     let written = written.and_then(|()| fs::rename(temporary, path));
     if written.is_err() {
@@ -331,8 +311,7 @@ fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Creates a folder that only this user can read, because entries may contain file names of private repositories.
-fn create_folder(path: Option<&Path>) -> io::Result<()> {
-    let Some(path) = path else { return Ok(()) };
+fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
