@@ -429,19 +429,13 @@ impl ClientBuilder {
     /// [`header_cache`](Self::header_cache) is set; see [`DiskCache::from_env`].
     pub fn from_env() -> Self {
         let offline = text("HF_HUB_OFFLINE").or_else(|| text("TRANSFORMERS_OFFLINE"));
-        let mut builder = Self { proxy_from_env: true, ..Self::default() }
+        let is_offline = offline.is_some_and(|value| is_true(&value));
+        let endpoint = text("HF_ENDPOINT").unwrap_or_else(|| Endpoint::HUGGING_FACE.to_owned());
+        let (token, _) = environment_token().unwrap_or_default();
+        Self { proxy_from_env: true, is_offline, hub_cache: hub_cache(), ..Self::default() }
             .system_certificates(true)
-            .offline(offline.is_some_and(|value| is_true(&value)));
-        if let Some(endpoint) = text("HF_ENDPOINT") {
-            builder = builder.endpoint(endpoint);
-        }
-        if let Some(folder) = hub_cache() {
-            builder = builder.hub_cache(folder);
-        }
-        if let Some((token, _)) = environment_token() {
-            builder = builder.token(token);
-        }
-        builder
+            .endpoint(endpoint)
+            .token(token)
     }
 }
 
