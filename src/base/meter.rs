@@ -87,11 +87,6 @@ impl CallMeter {
         Self { deadline, ..self }
     }
 
-    /// Returns whether a callback limits the requests.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.allows.is_some()
-    }
-
     /// Waits forever if the call may not go on.
     pub(crate) async fn before(&self, demand: Demand) {
         if let Some(Callback(allows)) = &self.allows

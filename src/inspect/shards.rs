@@ -216,7 +216,7 @@ impl Call {
                     self.check_commit(path, Fetched::new((), commit))?;
                     arrived = ArrivingIndex::new(path);
                     // A call with a budget waits for it once, for all shards.
-                    is_early = !self.context.meter.is_limited()
+                    is_early = self.context.meter.allows.is_none()
                         && self.context.large.is_none()
                         && self.context.options.plan.reads_shards_early(content_length);
                 }
