@@ -87,18 +87,18 @@ impl CacheLookup {
             || (self.context.options.cache_mode == CacheMode::Default
                 && cached.is_fresh(self.cache.branch_ttl));
         if self.is_online && !is_current {
-            return self.request_commit(&cached).await;
+            return self.request_commit(cached).await;
         }
         let age = (!self.is_commit()).then(|| cached.age(false));
-        Ok(self.use_ref(&cached).map(|commit| (commit, age)))
+        Ok(Some((self.use_ref(cached), age)))
     }
 
     /// Returns the commit of a cached revision, and restores the name that the repository was redirected to.
-    fn use_ref(&self, cached: &CachedRef) -> Option<CommitSha> {
-        if let Some(Ok(name)) = cached.canonical_name.as_deref().map(str::parse) {
+    fn use_ref(&self, cached: CachedRef) -> CommitSha {
+        if let Some(name) = cached.canonical_name {
             self.repo.canonical.get_or_init(|| name);
         }
-        cached.commit.parse().ok()
+        cached.commit
     }
 
     /// Returns the headers of a commit. The caller must know that this reader may read it.
@@ -120,7 +120,7 @@ impl CacheLookup {
     /// Returns `None` if the server rejects the request or the token, as it then rejects the call.
     async fn request_commit(
         &self,
-        cached: &CachedRef,
+        cached: CachedRef,
     ) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
         let HeaderCache { branch_ttl, stale_if_error, .. } = self.cache;
         let path = probe_path(&self.context.target);
@@ -140,7 +140,8 @@ impl CacheLookup {
                 let error = chain(&error);
                 let file = self.repo.file_name(&path);
                 tracing::warn!(file, error, "the Hub is unavailable; using the cached commit");
-                return Ok(self.use_ref(cached).map(|commit| (commit, Some(cached.age(true)))));
+                let age = cached.age(true);
+                return Ok(Some((self.use_ref(cached), Some(age))));
             }
             Err(error) => match error.kind() {
                 ErrorKind::RejectedToken | ErrorKind::FileNotFound | ErrorKind::Forbidden => None,
@@ -155,7 +156,7 @@ impl CacheLookup {
         };
         let uses_time = !branch_ttl.is_zero() || !stale_if_error.is_zero();
         if let Some(commit) = &commit
-            && (uses_time || commit.as_str() != cached.commit)
+            && (uses_time || *commit != cached.commit)
         {
             self.store_ref(commit).await;
         }
@@ -170,7 +171,7 @@ impl CacheLookup {
     /// Stores that this reader may read a commit, and that it is the commit of the revision.
     pub(super) async fn store_ref(&self, commit: &CommitSha) {
         let keys = [self.keys.revision(&self.repo.revision), self.keys.revision(&commit.into())];
-        let cached = CachedRef::new(commit, self.repo.canonical_name());
+        let cached = CachedRef::new(commit.clone(), self.repo.canonical.get().cloned());
         let keys = if self.is_commit() { &keys[..1] } else { &keys[..] };
         join_all(keys.iter().map(|key| self.cache.put(&self.context.meter, key, &cached))).await;
     }

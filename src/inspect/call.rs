@@ -181,7 +181,8 @@ impl Call {
     /// Returns the findings about the source itself: it was renamed, its files may come from different commits, or it
     /// is one shard.
     pub(super) fn source_findings(&self) -> impl Iterator<Item = Finding> {
-        let renamed = self.files.canonical_name().map(|repo| Finding::Renamed { repo });
+        let renamed = self.files.canonical_name();
+        let renamed = renamed.map(|repo| Finding::Renamed { repo: repo.to_string() });
         let is_pinned = self.state.commit.is_some() || !self.files.has_commits();
         let found = renamed.into_iter().chain((!is_pinned).then_some(Finding::NotPinned));
         found.chain(self.context.target.single_shard())

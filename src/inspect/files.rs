@@ -12,7 +12,7 @@ use crate::cache::{Deflater, HeaderBytes, Recorder};
 use crate::error::Error;
 use crate::formats::weight_sets::{IncompleteShards, WeightSet};
 use crate::formats::{FileHeader, RepoPath};
-use crate::hub::{CommitSha, HubReportedCount};
+use crate::hub::{CommitSha, HubReportedCount, RepoId};
 
 /// The files of a call. Clones share the recorder.
 #[derive(Clone, Debug)]
@@ -171,8 +171,8 @@ impl CallFiles {
     }
 
     /// Returns the canonical name of the repository if it differs from the requested one.
-    pub(super) fn canonical_name(&self) -> Option<String> {
-        self.origin.repo()?.canonical_name()
+    pub(super) fn canonical_name(&self) -> Option<RepoId> {
+        self.origin.repo()?.canonical.get().cloned()
     }
 
     /// Returns the error for a set that lacks some of its shards.
