@@ -11,13 +11,12 @@ use tracing::Instrument;
 
 use super::context::{CallKey, ClientContext};
 use super::model::Model;
-use crate::backends::{FileListing, Origin, StoreFolder, WebFolder, local_folder};
+use crate::backends::{Origin, StoreFolder, WebFolder, local_folder};
 use crate::base::meter::CallMeter;
 use crate::cache::CacheMode;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
-use crate::formats::weight_sets::ListedFile;
-use crate::formats::{Formats, RepoPath, clip};
+use crate::formats::{Formats, clip};
 use crate::hub::Source;
 use crate::inspect::{
     Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, file_of, on_disk,
@@ -144,8 +143,6 @@ impl Model {
     async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<Call, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
-        let known_files =
-            self.options.known_files.as_deref().map(|files| known_files(&source, files));
         let (origin, target) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
@@ -181,7 +178,6 @@ impl Model {
             options: self.options.clone(),
             limits: client.limits,
             cache: client.header_cache.clone(),
-            known_files,
             on_progress: self.on_progress.clone(),
             on_header: self.on_header.clone(),
             started: std::time::Instant::now(),
@@ -196,18 +192,6 @@ impl Model {
             state: CallState::default(),
         })
     }
-}
-
-/// Returns a listing of known files, without their sizes.
-fn known_files(source: &Source, files: &[RepoPath]) -> FileListing {
-    let commit = match source {
-        Source::Repo { revision, .. } => {
-            revision.as_ref().and_then(|name| name.as_str().parse().ok())
-        }
-        Source::Url(_) | Source::Local(_) => None,
-    };
-    let files = files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
-    FileListing { files, commit, is_complete: true }
 }
 
 /// Runs a call for at most `limit`, not counting the waits that its meter excludes. Returns `None` if the time runs out.

@@ -14,7 +14,7 @@ use url::Url;
 use super::Limits;
 use super::files::CallFiles;
 use super::memory::{CallMemory, LargeCall};
-use crate::backends::{Fetched, FileListing};
+use crate::backends::Fetched;
 use crate::base::blocking::CallWork;
 use crate::base::meter::{CallMeter, Demand};
 use crate::base::{OnHeader, OnProgress};
@@ -51,8 +51,6 @@ pub(crate) struct CallContext {
     pub(crate) limits: Limits,
     /// The cache that may serve the call.
     pub(crate) cache: Option<HeaderCache>,
-    /// The files of the source, if the caller knows them.
-    pub(crate) known_files: Option<FileListing>,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) on_header: Option<OnHeader>,
     pub(crate) started: Instant,

@@ -18,12 +18,11 @@ use crate::report::{CountReport, Target};
 impl Call {
     /// Returns the sets that a loader of the main set loads, without the main set itself.
     pub(crate) async fn loaded_with(&self, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
-        let listed = match &self.context.known_files {
-            Some(known) => Some(known.clone()),
-            None => self.files.list(None).await?,
+        let listing = match self.known_files() {
+            Some(known) => known,
+            None => self.files.list(None).await?.unwrap_or_default(),
         };
-        let layout = Layout::new(&self.context.formats, None, &listed.unwrap_or_default().files);
-        self.loaded_from(&layout, main).await
+        self.loaded_from(&self.listed(None, listing).layout, main).await
     }
 
     /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.

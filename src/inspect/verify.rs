@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 use super::call::{Call, CallState, OnFailure, ReadMode};
-use super::locate::{FoundWeights, Located};
+use super::locate::{FoundWeights, Listed, Located};
 use super::shards::SetReads;
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::weight_sets::{Layout, WeightSet};
@@ -58,11 +58,9 @@ impl Call {
         if !self.context.options.all_sets || !matches!(self.context.target, Target::Folder(_)) {
             return Ok(None);
         }
-        let listed = self.list_layout().await?;
-        let Some((layout, commit)) = listed.filter(|(layout, _)| !layout.sets.is_empty()) else {
-            return Ok(None);
-        };
-        self.pin(commit);
+        let listed = self.list_target().await?.filter(|listed| !listed.layout.sets.is_empty());
+        let Some(Listed { layout, listing }) = listed else { return Ok(None) };
+        self.pin(listing.commit);
         Ok(Some(layout))
     }
 
@@ -74,10 +72,10 @@ impl Call {
         let is_listed = matches!(target, Target::Folder(_))
             || matches!(target, Target::File(path) if path.is_index());
         if is_listed && located.layout.is_none() {
-            let (found, listed) = located.poll_alongside(self.list_layout()).await;
+            let (found, listed) = located.poll_alongside(self.list_target()).await;
             located = found;
             match listed {
-                Ok(listed) => located.layout = listed.map(|(layout, _)| layout),
+                Ok(listed) => located.layout = listed.map(|listed| listed.layout),
                 Err(error) => failed = Some(error),
             }
         }
