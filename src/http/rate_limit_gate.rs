@@ -233,9 +233,7 @@ impl RateLimitGate {
 
     /// Puts the requests of a key on hold.
     pub(super) fn hold(&self, key: &GateKey, wait: Duration) {
-        self.with_state(key, |state| {
-            state.hold(wait);
-        });
+        self.with_state(key, |state| state.hold(wait));
     }
 
     /// Returns the time until the last hold of the token ends; `None` if there is none.
