@@ -111,18 +111,10 @@ impl Model {
     /// Returns the identity of a call; `None` if it must not be shared, because the caller observes or controls it, or
     /// because `Read` captures a value, which equal calls could differ in.
     fn key<Read: 'static>(&self) -> Option<CallKey> {
-        let Self {
-            on_progress: None,
-            on_header: None,
-            large_calls: None,
-            meter: None,
-            store: None,
-            ..
-        } = self
-        else {
-            return None;
-        };
-        if size_of::<Read>() > 0 {
+        let is_observed = self.on_progress.is_some() || self.on_header.is_some();
+        let is_controlled =
+            self.large_calls.is_some() || self.meter.is_some() || self.store.is_some();
+        if is_observed || is_controlled || size_of::<Read>() > 0 {
             return None;
         }
         let (operation, source) = (TypeId::of::<Read>(), self.source.clone().ok()?);
