@@ -67,13 +67,12 @@ impl OfflineRepo {
 
     /// Returns the error for a set of weights that was not downloaded completely.
     pub(crate) fn missing_shards(&self, set: &WeightSet) -> Error {
-        let snapshot = match self.snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(error) => return error,
+        let reason = "does not contain all shards; only downloaded files can be read";
+        let not_downloaded = |snapshot: &Snapshot| {
+            let source = shared(missing(&snapshot.folder, reason));
+            Error::FileNotFound { file: self.file_name(&set.path), source }
         };
-        let source = "does not contain all shards; only downloaded files can be read";
-        let source = shared(missing(&snapshot.folder, source));
-        Error::FileNotFound { file: self.file_name(&set.path), source }
+        self.snapshot().map_or_else(|error| error, not_downloaded)
     }
 
     fn snapshot(&self) -> Result<&Snapshot, Error> {
