@@ -216,17 +216,15 @@ impl CacheFolder {
     /// Returns the result of a disk access, and logs errors: the first per folder as a warning, later ones at debug
     /// level.
     fn warn_once<T>(&self, result: io::Result<T>) -> Option<T> {
-        let error = match result {
-            Ok(value) => return Some(value),
-            Err(error) => error,
+        let log = |error: &io::Error| {
+            let folder = self.path.display();
+            if self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::debug!(%folder, %error, "failed to access the cache");
+            } else {
+                tracing::warn!(%folder, %error, "failed to access the cache");
+            }
         };
-        let folder = self.path.display();
-        if self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%folder, %error, "failed to access the cache");
-        } else {
-            tracing::warn!(%folder, %error, "failed to access the cache");
-        }
-        None
+        result.inspect_err(log).ok()
     }
 }
 

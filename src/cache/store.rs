@@ -168,11 +168,8 @@ impl HeaderCache {
 /// neither a hanging cache nor the next operation exceeds the timeout of the call.
 async fn within_limit<T>(meter: &CallMeter, operation: impl Future<Output = T>) -> Option<T> {
     let limit = meter.time_left().map_or(CACHE_TIMEOUT, |left| CACHE_TIMEOUT.min(left / 4));
-    let done = timeout(limit, operation).await.ok();
-    if done.is_none() {
-        tracing::warn!(?limit, "the cache does not respond");
-    }
-    done
+    let done = timeout(limit, operation).await;
+    done.inspect_err(|_elapsed| tracing::warn!(?limit, "the cache does not respond")).ok()
 }
 
 impl CachedRef {

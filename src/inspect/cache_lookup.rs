@@ -1,6 +1,5 @@
 //! The cache entries that may serve a call.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -126,10 +125,10 @@ impl CacheLookup {
         let path = probe_path(&self.context.target);
         let request = self.repo.current_commit(&path);
         let may_be_stale = cached.is_fresh(stale_if_error);
-        let found = match self.context.meter.time_left().filter(|_| may_be_stale) {
-            // A server that hangs must leave time for the cached commit.
-            Some(left) => {
-                let limit = left / 2;
+        // A server that hangs must leave time for the cached commit.
+        let limit = self.context.meter.time_left().filter(|_| may_be_stale).map(|left| left / 2);
+        let found = match limit {
+            Some(limit) => {
                 timeout(limit, request).await.unwrap_or(Err(Error::DeadlineExceeded { limit }))
             }
             None => request.await,
@@ -178,7 +177,7 @@ impl CacheLookup {
 
     /// Logs that the headers of a commit are corrupt. The call reads the files again and replaces them.
     pub(super) fn warn_of_corrupt_headers(&self, commit: &CommitSha, error: &Error) {
-        warn_of_corrupt_entry(&self.keys.commit(commit), error);
+        tracing::warn!(key = %self.keys.commit(commit), %error, "a cache entry is corrupt");
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
@@ -187,15 +186,10 @@ impl CacheLookup {
         self.context.before_allocation(2 * entry.len() as u64).await;
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
         if value.is_none() {
-            warn_of_corrupt_entry(&key, &"it cannot be decoded");
+            tracing::warn!(%key, error = %"it cannot be decoded", "a cache entry is corrupt");
         }
         value
     }
-}
-
-/// Logs a corrupt entry. The call reads the files again and replaces it.
-fn warn_of_corrupt_entry(key: &CacheKey, error: &dyn Display) {
-    tracing::warn!(%key, %error, "a cache entry is corrupt");
 }
 
 /// Returns whether the server or the network failed, rather than the request itself.
