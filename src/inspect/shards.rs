@@ -148,12 +148,14 @@ impl Call {
                     assembly = self.add_header(assembly, shard, header).await;
                     drop(permit);
                 }
-                Err(error) if on_failure == OnFailure::Continue => {
-                    failures.push((path.sibling(&shard), error));
-                }
                 Err(error) => {
                     let error = error.of_shard();
-                    if on_failure == OnFailure::Stop || !error.is_malformed() {
+                    let is_final = match on_failure {
+                        OnFailure::Stop => true,
+                        OnFailure::StopAfterAll => !error.is_malformed(),
+                        OnFailure::Continue => false,
+                    };
+                    if is_final {
                         return Err(error);
                     }
                     failures.push((path.sibling(&shard), error));

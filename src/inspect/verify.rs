@@ -7,9 +7,10 @@ use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 use super::call::{Call, CallState, OnFailure, ReadMode};
+use super::config_file::CONFIG;
 use super::locate::{FoundWeights, Listed, Located};
 use super::shards::SetReads;
-use crate::error::{Error, HubCacheMiss};
+use crate::error::Error;
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
@@ -203,7 +204,7 @@ impl Call {
     fn config_or_finding(&mut self, findings: &mut Vec<Finding>) -> ConfigFile {
         let config = self.state.config.take().unwrap_or_else(|| Ok(ConfigFile::default()));
         config.unwrap_or_else(|error| {
-            findings.insert(0, file_finding(&self.config_path(), error));
+            findings.insert(0, file_finding(&self.next_to_weights(CONFIG), error));
             ConfigFile::default()
         })
     }
@@ -231,15 +232,12 @@ fn failed_set(set: &WeightSet, error: &Error) -> VerifyReport {
 /// Converts the error of a file to a finding.
 fn file_finding(path: &RepoPath, error: Error) -> Finding {
     let file = clip(path.as_str());
-    match error {
+    match error.of_shard() {
         Error::InvalidHeader { format, source, .. } => {
             Finding::MalformedHeader { file, format, reason: source }
         }
         Error::InvalidIndex { source, .. } => Finding::MalformedIndex { file, reason: source },
-        // A file that was not downloaded may exist in the repository.
-        Error::FileNotFound { source, .. } if !source.is::<HubCacheMiss>() => {
-            Finding::MissingShard { file }
-        }
+        Error::ShardNotFound { .. } => Finding::MissingShard { file },
         error => Finding::Unreadable { file, reason: chain(&error) },
     }
 }
