@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use super::header_bytes::{CachedFile, CachedHeaders, Deflated, HeaderBytes, encode_listing};
 use crate::base::blocking::spawn_blocking_if_large;
@@ -19,9 +19,9 @@ const MAX_BYTES_PER_COMMIT: u64 = 128 << 20;
 /// is not cached, such as that of a large `PyTorch` checkpoint, which is read at its start and at its end.
 const MAX_GAP: u64 = 16 << 20;
 
-/// Records the header bytes that a call reads. Clones share the recording.
+/// Records the header bytes that a call reads, or nothing by default. Clones share the recording.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorder(Arc<Mutex<Recording>>);
+pub(crate) struct Recorder(Option<Arc<Mutex<Recording>>>);
 
 /// The header bytes that a call has read so far.
 #[derive(Debug, Default)]
@@ -36,16 +36,28 @@ pub(crate) struct Recording {
 }
 
 impl Recorder {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Recording> {
-        lock(&self.0)
+    /// Creates an empty recording.
+    pub(crate) fn start() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Returns whether bytes are recorded.
+    pub(crate) fn is_active(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Changes the recording, if there is one.
+    pub(crate) fn update<T: Default>(&self, change: impl FnOnce(&mut Recording) -> T) -> T {
+        self.0.as_ref().map(|recording| change(&mut lock(recording))).unwrap_or_default()
     }
 
     /// Ends the header of a file. Bytes past it are dropped, and the rest is compressed, so that the uncompressed
     /// headers of a call are never all in memory.
     pub(crate) async fn end_header(&self, path: &RepoPath, end: u64) {
-        let Some(start) = self.lock().take_start(path, end) else { return };
+        let start = self.update(|recording| recording.take_start(path, end));
+        let Some(start) = start else { return };
         let file = spawn_blocking_if_large(start.start.len(), move || start.compress()).await;
-        self.lock().add_start(path, file);
+        self.update(|recording| recording.add_start(path, file));
     }
 }
 

@@ -181,7 +181,7 @@ impl Call {
     pub(super) fn source_findings(&self) -> impl Iterator<Item = Finding> {
         let renamed = self.files.canonical_name();
         let renamed = renamed.map(|repo| Finding::Renamed { repo: repo.to_string() });
-        let is_pinned = self.state.commit.is_some() || !self.files.has_commits();
+        let is_pinned = self.state.commit.is_some() || self.files.origin.repo().is_none();
         let found = renamed.into_iter().chain((!is_pinned).then_some(Finding::NotPinned));
         found.chain(self.context.target.single_shard())
     }
