@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::file::File;
 use crate::listing::{self, ListQuery, Page};
-use crate::log::{Host, Log, LoggedRequest, lock};
+use crate::log::{Host, LoggedRequest, lock};
 use crate::quota::Quotas;
 use crate::repo::{Caller, LazyRepos, Repo, Visibility};
 use crate::response::{ErrorResponse, Fault, FaultInjector, ResponseSpec};
@@ -35,7 +35,9 @@ pub(crate) struct HubState {
     pub page_size: Option<usize>,
     pub is_mirror: bool,
     pub faults: FaultInjector,
-    pub log: Log,
+    /// The requests in order of arrival.
+    pub log: Mutex<Vec<LoggedRequest>>,
+    pub is_log_disabled: bool,
     pub quotas: Quotas,
     repos: Mutex<HashMap<String, Arc<Repo>>>,
     signer: UrlSigner,
