@@ -53,7 +53,7 @@ impl Call {
             let loaded = self.loaded_from(layout, path).await?;
             cache = cache_of_all(cache, layout, path, loaded.len(), &options);
             if !loaded.is_empty() && loaded.len() < CountReport::MAX_COMPONENTS {
-                others = self.component_sizes(report, loaded).await?;
+                others = self.component_sizes(loaded).await?;
                 report.fetch = self.fetch_stats(report.fetch.weight_bytes);
             }
         }
@@ -62,15 +62,11 @@ impl Call {
     }
 
     /// Reads the headers of components. Returns the bytes of their weights.
-    async fn component_sizes(
-        &self,
-        report: &CountReport,
-        sets: Vec<WeightSet>,
-    ) -> Result<Vec<MemoryComponent>, Error> {
+    async fn component_sizes(&self, sets: Vec<WeightSet>) -> Result<Vec<MemoryComponent>, Error> {
         let reads = sets.into_iter().map(|set| {
-            let (mut call, commit) = (self.for_set(CONCURRENT_SETS as u64), report.commit.clone());
-            call.state.commit.clone_from(&commit);
+            let mut call = self.for_set(CONCURRENT_SETS as u64);
             async move {
+                let commit = call.state.commit.clone();
                 let Located { weights, .. } = call.find_set(&set, commit).await?;
                 let weight_bytes = call.read_set(weights).await?.assembly.tensor_bytes();
                 Ok(MemoryComponent { path: set.path, weight_bytes })

@@ -212,7 +212,7 @@ impl Call {
         report.fetch = self.fetch_stats(report.fetch.weight_bytes);
         report.format = self.format(&path).name();
         report.source.clone_from(&self.context.source);
-        report.commit = self.state.commit.take();
+        report.commit.clone_from(&self.state.commit);
         // Without the Hub's response, the files were read with the next best plan.
         report.plan = if plan == Plan::Hub { Plan::Prefetch } else { plan };
         Ok(Inspected { path, assembled, report, cache })
