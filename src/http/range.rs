@@ -125,11 +125,8 @@ fn parse_content_range(content_range: &str) -> Option<(u64, u64, u64)> {
     let (unit, rest) = content_range.trim().split_once(' ')?;
     let (span, size) = rest.split_once('/')?;
     let (first, last) = span.split_once('-')?;
-    let (first, last, size) = (
-        parse_digits_saturating(first)?,
-        parse_digits_saturating(last)?,
-        parse_digits_saturating(size)?,
-    );
+    let [first, last, size] = [first, last, size].map(parse_digits_saturating);
+    let (first, last, size) = (first?, last?, size?);
     (unit.eq_ignore_ascii_case("bytes") && first <= last && last < size)
         .then_some((first, last, size))
 }
