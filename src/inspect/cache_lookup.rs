@@ -121,6 +121,7 @@ impl CacheLookup {
         &self,
         cached: CachedRef,
     ) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
+        use ErrorKind::{FileNotFound, Forbidden, RateLimited, Refused, RejectedToken};
         let HeaderCache { branch_ttl, stale_if_error, .. } = self.cache;
         let path = probe_path(&self.context.target);
         let request = self.repo.current_commit(&path);
@@ -142,14 +143,10 @@ impl CacheLookup {
                 let age = cached.age(true);
                 return Ok(Some((self.use_ref(cached), Some(age))));
             }
-            Err(error) => match error.kind() {
-                ErrorKind::RejectedToken | ErrorKind::FileNotFound | ErrorKind::Forbidden => None,
+            Err(error) => match (error.kind(), error.status()) {
+                (RejectedToken | FileNotFound | Forbidden, _)
                 // Some servers do not support `HEAD`.
-                ErrorKind::Refused | ErrorKind::RateLimited
-                    if matches!(error.status(), Some(400..=499 | 501)) =>
-                {
-                    None
-                }
+                | (Refused | RateLimited, Some(400..=499 | 501)) => None,
                 _ => return Err(error),
             },
         };
