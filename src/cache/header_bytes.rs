@@ -170,7 +170,7 @@ impl CachedFile {
     /// Returns a range, truncated at the end of the cached bytes; `None` if it starts after them.
     pub(crate) fn range(&self, range: &Range<u64>) -> Option<RangeBytes> {
         let (start, file_size) = (range.start, self.file_size);
-        let bytes = self.start.inflate_range(start..range.end.min(self.start.length()))?;
+        let bytes = self.start.inflate_range(start..range.end.min(self.start.length))?;
         let is_behind = bytes.is_empty() && start < file_size;
         (!is_behind).then_some(RangeBytes { bytes, file_size })
     }
@@ -194,19 +194,14 @@ const MAX_RATIO: u64 = 1_040;
 pub(crate) struct Deflated {
     bytes: Bytes,
     /// The number of bytes before compression.
-    length: u64,
+    pub(crate) length: u64,
 }
 
 impl Deflated {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        let mut deflater = Deflater::default();
+        let mut deflater = Deflater::new();
         deflater.add(bytes);
         deflater.finish()
-    }
-
-    /// Returns the number of bytes before compression.
-    pub(crate) fn length(&self) -> u64 {
-        self.length
     }
 
     /// Decompresses all bytes; `None` if they are corrupt.
@@ -232,13 +227,11 @@ impl Deflated {
 #[derive(Debug)]
 pub(crate) struct Deflater(DeflateEncoder<Vec<u8>>);
 
-impl Default for Deflater {
-    fn default() -> Self {
+impl Deflater {
+    pub(crate) fn new() -> Self {
         Self(DeflateEncoder::new(Vec::new(), Compression::fast()))
     }
-}
 
-impl Deflater {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         // Writing to a `Vec` never fails.
         self.0.write_all(bytes).ok();
@@ -291,7 +284,7 @@ mod tests {
     fn compression_round_trips() {
         for text in [vec![], b"x".to_vec(), text()] {
             let deflated = Deflated::from_bytes(&text);
-            assert_eq!(deflated.length(), text.len() as u64);
+            assert_eq!(deflated.length, text.len() as u64);
             assert_eq!(deflated.inflate().as_ref(), Some(&text));
         }
     }

@@ -111,7 +111,7 @@ impl Recording {
 
     /// Adds a whole file.
     pub(crate) fn add_file(&mut self, path: &RepoPath, start: Deflated) {
-        let file_size = start.length();
+        let file_size = start.length;
         if self.has_room_for(file_size) {
             let file = CachedFile { start, file_size, sha256: None };
             self.headers.files.insert(path.clone(), file);

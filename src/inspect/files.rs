@@ -136,10 +136,8 @@ impl CallFiles {
 
     /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
     pub(crate) async fn reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
-        match self.origin.online() {
-            Some(repo) => repo.reported_count().await,
-            None => Ok(None),
-        }
+        let Some(repo) = self.origin.online() else { return Ok(None) };
+        repo.reported_count().await
     }
 
     /// Returns the name of a file for messages.
@@ -155,7 +153,7 @@ impl CallFiles {
     /// Returns the length of a cached file, which is decompressed as a whole; 0 if it is not cached.
     pub(super) fn cached_length(&self, path: &RepoPath) -> u64 {
         let Origin::Cached(cached) = &self.origin else { return 0 };
-        cached.bytes.headers.file(path).map_or(0, |file| file.start.length())
+        cached.bytes.headers.file(path).map_or(0, |file| file.start.length)
     }
 
     /// Returns the canonical name of the repository if it differs from the requested one.
@@ -183,7 +181,7 @@ fn record_stream(recorder: Recorder, path: RepoPath, events: FileStream) -> File
     let events = events.map(Some).chain(stream::iter([None]));
     let events = events.filter_map(move |event| {
         match &event {
-            Some(Ok(BodyEvent::Start { .. })) => file = Some(Deflater::default()),
+            Some(Ok(BodyEvent::Start { .. })) => file = Some(Deflater::new()),
             Some(Ok(BodyEvent::Bytes(bytes))) => {
                 if let Some(file) = &mut file {
                     file.add(bytes);
