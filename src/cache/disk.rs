@@ -1,6 +1,7 @@
 //! Cache entries as files in a folder. Other processes may write or delete them at any time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,13 +155,10 @@ impl CacheFolder {
         self.check_size(key, disk_space(entry.len() as u64))
     }
 
-    /// Returns a unique temporary path. Process IDs alone are not unique across containers.
+    /// Returns a temporary path with a random name. Process IDs are not unique across containers.
     fn temporary(&self) -> PathBuf {
-        static WRITTEN: AtomicU64 = AtomicU64::new(0);
-        let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let name = format!("{}-{count}-{nanos}", std::process::id());
-        self.path.join(VERSION).join(UNFINISHED).join(name)
+        let name = RandomState::new().build_hasher().finish();
+        self.path.join(VERSION).join(UNFINISHED).join(format!("{name:016x}"))
     }
 
     /// Deletes old entries from time to time. A process checks after each sixteenth of the limit that it writes, and
