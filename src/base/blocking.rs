@@ -67,9 +67,8 @@ pub(crate) async fn spawn_blocking_with<T: Send + 'static>(
     // The semaphore is never closed.
     let permit = permits.acquire().await;
     let work = move || {
-        let done = work();
-        drop(permit);
-        done
+        let _permit = permit;
+        work()
     };
     output(spawn_blocking(work).await).await
 }
