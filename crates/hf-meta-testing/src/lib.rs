@@ -148,7 +148,7 @@ impl MockHub {
     ///
     /// Panics if the repository does not exist.
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) {
-        match self.state.repos().get_mut(repo) {
+        match lock(&self.state.repos).get_mut(repo) {
             Some(repo) => {
                 Arc::make_mut(repo).references.insert(branch.to_owned(), commit.to_owned())
             }
@@ -192,7 +192,7 @@ impl MockHubBuilder {
     /// Adds repositories.
     pub fn repos(self, repos: impl IntoIterator<Item = Repo>) -> Self {
         let repos = repos.into_iter().map(|repo| (repo.id().to_owned(), Arc::new(repo)));
-        self.state.repos().extend(repos);
+        lock(&self.state.repos).extend(repos);
         self
     }
 
