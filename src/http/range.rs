@@ -59,7 +59,8 @@ pub(super) fn check(
     }
 }
 
-fn check_encoding(headers: &HeaderMap) -> Result<(), Defect> {
+/// Checks that a body is not compressed.
+pub(super) fn check_encoding(headers: &HeaderMap) -> Result<(), Defect> {
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
             Err(wrong_headers(UNEXPECTED_ENCODING))
