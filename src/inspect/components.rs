@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::memory::MemoryComponent;
+use crate::report::CountReport;
 use crate::report::loaded::cache_of_all;
 use crate::report::verify::pipeline_components;
-use crate::report::{CountReport, Target};
 
 impl Call {
     /// Returns the sets that a loader of the main set loads, without the main set itself.
@@ -49,7 +49,7 @@ impl Call {
         let Inspected { path, report, cache, .. } = inspected;
         let (mut others, mut cache) = (Vec::new(), cache.clone());
         // A caller who selects one set wants that set.
-        if let Some(layout) = layout.filter(|_| matches!(self.context.target, Target::Folder(_))) {
+        if let Some(layout) = layout.filter(|_| self.context.target.is_folder()) {
             let loaded = self.loaded_from(layout, path).await?;
             cache = cache_of_all(cache, layout, path, loaded.len(), &options);
             if !loaded.is_empty() && loaded.len() < CountReport::MAX_COMPONENTS {

@@ -56,7 +56,7 @@ impl Call {
 
     /// Lists the files if all sets are verified. Returns `None` if one set was selected, or if there are none.
     async fn list_all(&mut self) -> Result<Option<Layout>, Error> {
-        if !self.context.options.all_sets || !matches!(self.context.target, Target::Folder(_)) {
+        if !self.context.options.all_sets || !self.context.target.is_folder() {
             return Ok(None);
         }
         let listed = self.list_target().await?.filter(|listed| !listed.layout.sets.is_empty());
@@ -67,18 +67,16 @@ impl Call {
 
     /// Verifies the main set, or the selected one, and lists the files.
     async fn verify_main(&mut self) -> Result<(VerifyReport, Option<Layout>), Error> {
-        let mut located = self.locate().await?;
-        let mut failed = None;
+        let (mut located, mut failed) = (self.locate().await?, None);
         let target = &self.context.target;
-        let is_listed = matches!(target, Target::Folder(_))
-            || matches!(target, Target::File(path) if path.is_index());
-        if is_listed && located.layout.is_none() {
+        let is_index = matches!(target, Target::File(path) if path.is_index());
+        if (target.is_folder() || is_index) && located.layout.is_none() {
             let (found, listed) = located.poll_alongside(self.list_target()).await;
-            located = found;
-            match listed {
-                Ok(listed) => located.layout = listed.map(|listed| listed.layout),
-                Err(error) => failed = Some(error),
-            }
+            let listed = listed.unwrap_or_else(|error| {
+                failed = Some(error);
+                None
+            });
+            located = Located { layout: listed.map(|listed| listed.layout), ..found };
         }
         let mut call = self.for_set(1);
         let weights = call.verify_weights(located.weights, located.layout.as_ref(), true);
