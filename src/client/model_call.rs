@@ -151,11 +151,9 @@ impl Model {
                 return Err(Error::Offline { url: source.to_string() });
             }
             Source::Url(url) => {
-                let file = file_of(url);
-                let target = Target::File(file.clone());
-                let (http, url) = (client.http.with_meter(meter.clone()), url.clone());
-                let folder = WebFolder { http, url, file };
-                (Origin::Folder(Arc::new(folder)), target)
+                let (http, file) = (client.http.with_meter(meter.clone()), file_of(url));
+                let folder = WebFolder { http, url: url.clone(), file: file.clone() };
+                (Origin::Folder(Arc::new(folder)), Target::File(file))
             }
             Source::Local(path) => {
                 let (folder, target) = on_disk(&formats, path).await?;
