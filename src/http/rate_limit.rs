@@ -90,18 +90,15 @@ pub(super) fn quotas(headers: &HeaderMap, requested: RateLimitBucket) -> Vec<Quo
 /// <https://huggingface.co/docs/hub/rate-limits>.
 fn parse_quota(text: &str, requested: RateLimitBucket) -> Option<Quota> {
     let (name, parameters) = text.split_once(';')?;
-    let (mut remaining, mut reset) = (None, None);
-    for (key, value) in parameters.split(';').filter_map(|pair| pair.trim().split_once('=')) {
-        match key {
-            "r" => remaining = Some(parse_digits_saturating(value)?),
-            "t" => reset = Some(parse_digits_saturating(value)?),
-            _ => {}
-        }
-    }
+    let parameter = |name: &str| {
+        let mut pairs = parameters.split(';').filter_map(|pair| pair.trim().split_once('='));
+        let (_, value) = pairs.find(|(key, _)| *key == name)?;
+        parse_digits_saturating(value)
+    };
     Some(Quota {
         bucket: RateLimitBucket::from_name(name).unwrap_or(requested),
-        remaining: remaining?,
-        reset: Duration::from_secs(reset?.saturating_add(1)),
+        remaining: parameter("r")?,
+        reset: Duration::from_secs(parameter("t")?.saturating_add(1)),
     })
 }
 
