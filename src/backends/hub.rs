@@ -76,11 +76,6 @@ impl HubRepo {
         Self { revision: commit.into(), ..self.clone() }
     }
 
-    /// Returns the canonical name of the repository if it differs from the requested one.
-    pub(crate) fn canonical_name(&self) -> Option<String> {
-        self.canonical.get().map(ToString::to_string)
-    }
-
     /// Requests the current commit of the revision with one request for `path`, which need not exist. Returns `None` if
     /// the server does not report a commit.
     pub(crate) async fn current_commit(&self, path: &RepoPath) -> Result<Option<CommitSha>, Error> {

@@ -67,13 +67,12 @@ impl OfflineRepo {
 
     /// Returns the error for a set of weights that was not downloaded completely.
     pub(crate) fn missing_shards(&self, set: &WeightSet) -> Error {
-        let snapshot = match self.snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(error) => return error,
+        let reason = "does not contain all shards; only downloaded files can be read";
+        let not_downloaded = |snapshot: &Snapshot| {
+            let source = shared(missing(&snapshot.folder, reason));
+            Error::FileNotFound { file: self.file_name(&set.path), source }
         };
-        let source = "does not contain all shards; only downloaded files can be read";
-        let source = shared(missing(&snapshot.folder, source));
-        Error::FileNotFound { file: self.file_name(&set.path), source }
+        self.snapshot().map_or_else(|error| error, not_downloaded)
     }
 
     fn snapshot(&self) -> Result<&Snapshot, Error> {
@@ -87,22 +86,20 @@ impl OfflineRepo {
     /// Returns the commit and the path of a file, with all links resolved.
     async fn file(&self, path: &RepoPath) -> Result<(CommitSha, PathBuf), Error> {
         let Snapshot { commit, folder, roots, .. } = self.snapshot()?;
-        let file = fs::canonicalize(folder.join(path.as_str())).await;
-        match file.map_err(|error| Error::from_io(self.file_name(path), error)) {
-            Ok(file) if roots.iter().any(|root| file.starts_with(root)) => {
-                Ok((commit.clone(), file))
-            }
-            Ok(_) => {
+        let resolved = match fs::canonicalize(folder.join(path.as_str())).await {
+            Ok(file) if !roots.iter().any(|root| file.starts_with(root)) => {
                 let reason = "it is a link that leads outside the cache";
-                let error = io::Error::new(io::ErrorKind::PermissionDenied, reason);
-                Err(Error::from_io(self.file_name(path), error))
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
             }
+            resolved => resolved,
+        };
+        match resolved.map_err(|error| Error::from_io(self.file_name(path), error)) {
             // The repository itself may still have the file.
             Err(Error::FileNotFound { file, .. }) => {
                 let source = "does not contain it; only downloaded files can be read";
                 Err(Error::FileNotFound { file, source: shared(missing(folder, source)) })
             }
-            Err(error) => Err(error),
+            resolved => resolved.map(|file| (commit.clone(), file)),
         }
     }
 }
@@ -217,7 +214,7 @@ impl FileSource for CachedCommit {
         async move {
             let missing = || not_cached(self.file_name(path));
             let file = self.bytes.headers.file(path).ok_or_else(missing)?;
-            let length = range.end.min(file.start.length());
+            let length = range.end.min(file.start.length);
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             let read = spawn_blocking_if_large(length, move || file.range(&range)).await;
             Ok(Fetched::new(read.ok_or_else(missing)?, Some(self.bytes.commit.clone())))

@@ -114,15 +114,13 @@ pub(super) async fn from_http(
         Ok(BodyEvent::Bytes(bytes)) => Ok(BodyEvent::Bytes(bytes)),
         Err(failure) => Err(explain(failure)),
     });
-    let mut events = Box::pin(events.peekable());
-    if let Some(Err(error)) = events.as_mut().next_if(Result::is_err).await {
-        return Err(error);
-    }
-    let commit = match events.as_mut().peek().await {
-        Some(Ok(BodyEvent::Start { response, .. })) => response.clone(),
+    let (first, rest) = events.boxed().into_future().await;
+    let first = first.transpose()?;
+    let commit = match &first {
+        Some(BodyEvent::Start { response, .. }) => response.clone(),
         _ => None,
     };
-    Ok(Fetched::new(events, commit))
+    Ok(Fetched::new(stream::iter(first.map(Ok)).chain(rest).boxed(), commit))
 }
 
 /// Drives a future while a file arrives, and buffers the file. A stream that is open but not polled would block the

@@ -55,17 +55,22 @@ pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
     }
     // Run as a separate task: a future that acquired a permit but is not polled would block the work its caller waits
     // for.
-    in_task(async {
-        // The semaphore is never closed.
-        let permit = BLOCKING_PERMITS.acquire().await;
-        let work = move || {
-            let done = work();
-            drop(permit);
-            done
-        };
-        output(spawn_blocking(work).await).await
-    })
-    .await
+    in_task(spawn_blocking_with(&BLOCKING_PERMITS, work)).await
+}
+
+/// Runs work on a thread of the blocking pool, with one of the permits. If the caller stops waiting, the work still
+/// occupies its thread, so it keeps the permit.
+pub(crate) async fn spawn_blocking_with<T: Send + 'static>(
+    permits: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    // The semaphore is never closed.
+    let permit = permits.acquire().await;
+    let work = move || {
+        let _permit = permit;
+        work()
+    };
+    output(spawn_blocking(work).await).await
 }
 
 /// Runs a future in a separate task, which is cancelled if the returned future is dropped.

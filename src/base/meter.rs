@@ -87,11 +87,6 @@ impl CallMeter {
         Self { deadline, ..self }
     }
 
-    /// Returns whether a callback limits the requests.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.allows.is_some()
-    }
-
     /// Waits forever if the call may not go on.
     pub(crate) async fn before(&self, demand: Demand) {
         if let Some(Callback(allows)) = &self.allows
@@ -126,14 +121,9 @@ impl CallMeter {
         });
     }
 
-    /// Returns the time in which at least one request has waited for a rate limit.
-    pub(crate) fn waited(&self) -> Duration {
-        lock(&self.call).waited()
-    }
-
     /// Returns the waits that do not count towards the timeout of the call.
     pub(crate) fn excluded_from_timeout(&self) -> Duration {
-        self.deadline.map_or_else(|| self.waited(), |_| Duration::ZERO)
+        self.deadline.map_or_else(|| self.stats().waited, |_| Duration::ZERO)
     }
 
     /// Returns the time left until the deadline of the call; `None` if it has none.
@@ -143,7 +133,7 @@ impl CallMeter {
 
     /// Returns whether the call may wait for a rate limit: before its deadline, and `max_wait` in total.
     pub(crate) fn may_wait(&self, wait: Duration, max_wait: Duration) -> bool {
-        let total = self.waited().saturating_add(wait);
+        let total = self.stats().waited.saturating_add(wait);
         let is_in_time = self.time_left().is_none_or(|left| wait <= left);
         is_in_time && total <= max_wait
     }

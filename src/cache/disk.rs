@@ -1,6 +1,7 @@
 //! Cache entries as files in a folder. Other processes may write or delete them at any time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 
 use super::store::{Cache, CacheKey};
+use crate::base::blocking::spawn_blocking_with;
 
 /// The subfolder for entries of this version.
 const VERSION: &str = "v1";
@@ -21,8 +23,8 @@ const UNFINISHED: &str = "unfinished";
 /// The age at which an unfinished file is deleted. The process that wrote it must have ended by then.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3_600);
 
-/// The maximum number of threads that wait for the disk.
-const MAX_THREADS: usize = 32;
+/// One permit for each thread that waits for the disk.
+static DISK_PERMITS: Semaphore = Semaphore::const_new(32);
 
 /// The maximum size of an entry to read or write, in bytes.
 const MAX_ENTRY_BYTES: u64 = 128 << 20;
@@ -55,8 +57,6 @@ struct CacheFolder {
     limit: u64,
     /// The number of bytes written since this process last checked the size of the folder.
     written: AtomicU64,
-    /// One permit per thread that waits for the disk.
-    threads: Arc<Semaphore>,
     has_warned: AtomicBool,
 }
 
@@ -88,7 +88,6 @@ impl DiskCache {
             path: folder.into(),
             limit: bytes,
             written: AtomicU64::new(0),
-            threads: Arc::new(Semaphore::new(MAX_THREADS)),
             has_warned: AtomicBool::new(false),
         }))
     }
@@ -129,30 +128,14 @@ impl DiskUsage {
 impl Cache for DiskCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         let (folder, path) = (Arc::clone(&self.0), self.0.entry(key));
-        let read = self.blocking(move || folder.warn_once(read_entry(&path)).flatten());
-        read.map(Option::flatten).boxed()
+        let read = move || folder.warn_once(read_entry(&path)).flatten();
+        spawn_blocking_with(&DISK_PERMITS, read).boxed()
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
         let (folder, key) = (Arc::clone(&self.0), *key);
-        self.blocking(move || folder.warn_once(folder.write(&key, &entry))).map(|_| ()).boxed()
-    }
-}
-
-impl DiskCache {
-    /// Runs blocking disk access on a separate thread. If the caller stops waiting, the work still occupies its thread,
-    /// so the number of threads is limited.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let thread = Arc::clone(&self.0.threads).acquire_owned().await.ok()?;
-        let work = move || {
-            let result = work();
-            drop(thread);
-            result
-        };
-        tokio::task::spawn_blocking(work).await.ok()
+        let write = move || folder.warn_once(folder.write(&key, &entry)).unwrap_or_default();
+        spawn_blocking_with(&DISK_PERMITS, write).boxed()
     }
 }
 
@@ -172,13 +155,10 @@ impl CacheFolder {
         self.check_size(key, disk_space(entry.len() as u64))
     }
 
-    /// Returns a unique temporary path. Process IDs alone are not unique across containers.
+    /// Returns a temporary path with a random name. Process IDs are not unique across containers.
     fn temporary(&self) -> PathBuf {
-        static WRITTEN: AtomicU64 = AtomicU64::new(0);
-        let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let name = format!("{}-{count}-{nanos}", std::process::id());
-        self.path.join(VERSION).join(UNFINISHED).join(name)
+        let name = RandomState::new().build_hasher().finish();
+        self.path.join(VERSION).join(UNFINISHED).join(format!("{name:016x}"))
     }
 
     /// Deletes old entries from time to time. A process checks after each sixteenth of the limit that it writes, and
@@ -215,8 +195,7 @@ impl CacheFolder {
 
     fn remove_unfinished(&self) -> io::Result<()> {
         for unfinished in list_files(&self.path.join(VERSION).join(UNFINISHED))? {
-            let is_old = unfinished.used.elapsed().is_ok_and(|age| age > UNFINISHED_AGE);
-            if is_old {
+            if unfinished.used.elapsed().is_ok_and(|age| age > UNFINISHED_AGE) {
                 remove_file(&unfinished.path)?;
             }
         }
@@ -235,17 +214,15 @@ impl CacheFolder {
     /// Returns the result of a disk access, and logs errors: the first per folder as a warning, later ones at debug
     /// level.
     fn warn_once<T>(&self, result: io::Result<T>) -> Option<T> {
-        let error = match result {
-            Ok(value) => return Some(value),
-            Err(error) => error,
+        let log = |error: &io::Error| {
+            let folder = self.path.display();
+            if self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::debug!(%folder, %error, "failed to access the cache");
+            } else {
+                tracing::warn!(%folder, %error, "failed to access the cache");
+            }
         };
-        let folder = self.path.display();
-        if self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%folder, %error, "failed to access the cache");
-        } else {
-            tracing::warn!(%folder, %error, "failed to access the cache");
-        }
-        None
+        result.inspect_err(log).ok()
     }
 }
 
@@ -288,8 +265,7 @@ fn open_entry(path: &Path) -> io::Result<File> {
 
 /// Writes an entry to a unique temporary file, and renames it when it is complete.
 fn write_entry(path: &Path, temporary: &Path, entry: &[u8]) -> io::Result<()> {
-    create_folder(path.parent())?;
-    create_folder(temporary.parent())?;
+    [path, temporary].into_iter().filter_map(Path::parent).try_for_each(create_folder)?;
     let written = create_file(temporary).and_then(|mut file| file.write_all(entry));
     let written = written.and_then(|()| fs::rename(temporary, path));
     if written.is_err() {
@@ -331,8 +307,7 @@ fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Creates a folder that only this user can read, because entries may contain file names of private repositories.
-fn create_folder(path: Option<&Path>) -> io::Result<()> {
-    let Some(path) = path else { return Ok(()) };
+fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

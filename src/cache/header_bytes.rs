@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::RangeBytes;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::hub::CommitSha;
+use crate::hub::{CommitSha, RepoId};
 
 /// The bytes from which the parameters of a commit are counted: the header of each weight file, and whole small files
 /// such as the index.
@@ -45,7 +45,7 @@ pub struct HeaderBytes {
     pub(crate) commit: CommitSha,
     pub(crate) headers: CachedHeaders,
     /// The canonical name of the repository if it differs from the requested one.
-    pub(crate) canonical_name: Option<String>,
+    pub(crate) canonical_name: Option<RepoId>,
 }
 
 /// The stored bytes of a file; see [`HeaderBytes`].
@@ -73,7 +73,7 @@ impl HeaderBytes {
     pub fn add(&mut self, file: HeaderFile) {
         let HeaderFile { path, size: file_size, sha256, start } = file;
         let start = Deflated::from_bytes(&start);
-        self.headers.files.insert(path.to_string(), CachedFile { start, file_size, sha256 });
+        self.headers.files.insert(path, CachedFile { start, file_size, sha256 });
     }
 
     /// Returns the commit.
@@ -83,20 +83,19 @@ impl HeaderBytes {
 
     /// Returns the canonical name of the repository if it differs from the requested one.
     pub fn canonical_name(&self) -> Option<&str> {
-        self.canonical_name.as_deref()
+        self.canonical_name.as_ref().map(RepoId::as_str)
     }
 
     /// Returns the SHA-256 hash of a whole file in hexadecimal, if the Hub reported it.
     pub fn sha256(&self, path: &RepoPath) -> Option<&str> {
-        self.headers.files.get(path.as_str())?.sha256.as_deref()
+        self.headers.files.get(path)?.sha256.as_deref()
     }
 
     /// Decompresses the files one at a time.
     pub fn into_files(self) -> impl Iterator<Item = HeaderFile> {
         self.headers.files.into_iter().filter_map(|(path, file)| {
-            let start = file.start.inflate()?.into();
-            let (path, size) = (path.parse().ok()?, file.file_size);
-            Some(HeaderFile { path, size, sha256: file.sha256, start })
+            let CachedFile { start, file_size: size, sha256 } = file;
+            Some(HeaderFile { path, size, sha256, start: start.inflate()?.into() })
         })
     }
 }
@@ -105,7 +104,7 @@ impl HeaderBytes {
 /// header, whole small files, and listings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CachedHeaders {
-    pub(super) files: BTreeMap<String, CachedFile>,
+    pub(super) files: BTreeMap<RepoPath, CachedFile>,
     /// By folder. The root folder has an empty name.
     listings: BTreeMap<String, CachedListing>,
     /// True if `files` is the complete listing. Never true in a cache.
@@ -114,9 +113,9 @@ pub(crate) struct CachedHeaders {
 }
 
 /// The start of a file. Files are compressed separately, so that a call decompresses one at a time.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct CachedFile {
-    pub(crate) start: Deflated,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct CachedFile<Start = Deflated> {
+    pub(crate) start: Start,
     pub(crate) file_size: u64,
     /// The SHA-256 hash of the whole file in hexadecimal, if the server sent it.
     pub(crate) sha256: Option<String>,
@@ -132,7 +131,7 @@ struct CachedListing {
 impl CachedHeaders {
     /// Returns a file; `None` if it is not cached.
     pub(crate) fn file(&self, path: &RepoPath) -> Option<CachedFile> {
-        self.files.get(path.as_str()).cloned()
+        self.files.get(path).cloned()
     }
 
     /// Adds the listing of a folder, encoded by [`encode_listing`].
@@ -149,18 +148,21 @@ impl CachedHeaders {
     /// Returns the listing of a folder, and true if it is complete.
     pub(crate) fn listing(&self, folder: Option<&RepoPath>) -> Option<(Vec<ListedFile>, bool)> {
         if self.is_listing {
-            let files = self.files.iter().filter_map(|(path, file)| {
-                Some(ListedFile { path: path.parse().ok()?, size: file.file_size })
+            let files = self.files.iter().map(|(path, file)| {
+                let (path, size) = (path.clone(), file.file_size);
+                ListedFile { path, size }
             });
             return Some((files.filter(|file| file.is_below(folder)).collect(), true));
         }
         let CachedListing { files, is_complete } = self.listings.get(&folder_name(folder))?;
-        let files: Vec<(String, u64)> = postcard::from_bytes(&files.inflate()?).ok()?;
-        let files = files.into_iter().map(|(path, size)| {
-            let path = path.parse().ok()?;
-            Some(ListedFile { path, size })
-        });
-        Some((files.collect::<Option<_>>()?, *is_complete))
+        Some((postcard::from_bytes(&files.inflate()?).ok()?, *is_complete))
+    }
+}
+
+impl CachedFile<Vec<u8>> {
+    pub(super) fn compress(self) -> CachedFile {
+        let Self { start, file_size, sha256 } = self;
+        CachedFile { start: Deflated::from_bytes(&start), file_size, sha256 }
     }
 }
 
@@ -168,7 +170,7 @@ impl CachedFile {
     /// Returns a range, truncated at the end of the cached bytes; `None` if it starts after them.
     pub(crate) fn range(&self, range: &Range<u64>) -> Option<RangeBytes> {
         let (start, file_size) = (range.start, self.file_size);
-        let bytes = self.start.inflate_range(start..range.end.min(self.start.length()))?;
+        let bytes = self.start.inflate_range(start..range.end.min(self.start.length))?;
         let is_behind = bytes.is_empty() && start < file_size;
         (!is_behind).then_some(RangeBytes { bytes, file_size })
     }
@@ -176,7 +178,7 @@ impl CachedFile {
 
 /// Encodes the paths and sizes of files; `None` if they cannot be encoded.
 pub(super) fn encode_listing(files: &[ListedFile]) -> Option<Vec<u8>> {
-    let entries: Vec<_> = files.iter().map(|file| (file.path.to_string(), file.size)).collect();
+    let entries: Vec<_> = files.iter().map(|file| (&file.path, file.size)).collect();
     postcard::to_allocvec(&entries).ok()
 }
 
@@ -192,19 +194,14 @@ const MAX_RATIO: u64 = 1_040;
 pub(crate) struct Deflated {
     bytes: Bytes,
     /// The number of bytes before compression.
-    length: u64,
+    pub(crate) length: u64,
 }
 
 impl Deflated {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        let mut deflater = Deflater::default();
+        let mut deflater = Deflater::new();
         deflater.add(bytes);
         deflater.finish()
-    }
-
-    /// Returns the number of bytes before compression.
-    pub(crate) fn length(&self) -> u64 {
-        self.length
     }
 
     /// Decompresses all bytes; `None` if they are corrupt.
@@ -230,13 +227,11 @@ impl Deflated {
 #[derive(Debug)]
 pub(crate) struct Deflater(DeflateEncoder<Vec<u8>>);
 
-impl Default for Deflater {
-    fn default() -> Self {
+impl Deflater {
+    pub(crate) fn new() -> Self {
         Self(DeflateEncoder::new(Vec::new(), Compression::fast()))
     }
-}
 
-impl Deflater {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         // Writing to a `Vec` never fails.
         self.0.write_all(bytes).ok();
@@ -289,7 +284,7 @@ mod tests {
     fn compression_round_trips() {
         for text in [vec![], b"x".to_vec(), text()] {
             let deflated = Deflated::from_bytes(&text);
-            assert_eq!(deflated.length(), text.len() as u64);
+            assert_eq!(deflated.length, text.len() as u64);
             assert_eq!(deflated.inflate().as_ref(), Some(&text));
         }
     }

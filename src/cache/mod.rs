@@ -13,7 +13,7 @@ mod store;
 pub use disk::{DiskCache, DiskUsage};
 pub(crate) use header_bytes::{CachedHeaders, Deflater};
 pub use header_bytes::{HeaderBytes, HeaderFile};
-pub(crate) use recorder::Recorder;
+pub(crate) use recorder::{Recorder, Recording};
 pub use store::{Cache, CacheKey, MemoryCache};
 pub(crate) use store::{CacheKeys, CachedRef, CachedRefAge, HeaderCache, decode};
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use super::header_bytes::{CachedFile, CachedHeaders, Deflated, HeaderBytes, encode_listing};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::base::{RangeBytes, lock};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::hub::CommitSha;
+use crate::hub::{CommitSha, RepoId};
 
 /// The maximum number of bytes to cache per commit, before compression. The largest known set of weights has 120 MB
 /// of headers and index.
@@ -19,9 +19,9 @@ const MAX_BYTES_PER_COMMIT: u64 = 128 << 20;
 /// is not cached, such as that of a large `PyTorch` checkpoint, which is read at its start and at its end.
 const MAX_GAP: u64 = 16 << 20;
 
-/// Records the header bytes that a call reads. Clones share the recording.
+/// Records the header bytes that a call reads, or nothing by default. Clones share the recording.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorder(Arc<Mutex<Recording>>);
+pub(crate) struct Recorder(Option<Arc<Mutex<Recording>>>);
 
 /// The header bytes that a call has read so far.
 #[derive(Debug, Default)]
@@ -30,37 +30,34 @@ pub(crate) struct Recording {
     /// The commit of the call, once it is known.
     pub(crate) commit: Option<CommitSha>,
     /// Files whose header is still incomplete.
-    starts: BTreeMap<String, FileStart>,
+    starts: BTreeMap<RepoPath, CachedFile<Vec<u8>>>,
     /// The number of bytes added so far.
     length: u64,
 }
 
 impl Recorder {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Recording> {
-        lock(&self.0)
+    /// Creates an empty recording.
+    pub(crate) fn start() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Returns whether bytes are recorded.
+    pub(crate) fn is_active(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Changes the recording, if there is one.
+    pub(crate) fn update<T: Default>(&self, change: impl FnOnce(&mut Recording) -> T) -> T {
+        self.0.as_ref().map(|recording| change(&mut lock(recording))).unwrap_or_default()
     }
 
     /// Ends the header of a file. Bytes past it are dropped, and the rest is compressed, so that the uncompressed
     /// headers of a call are never all in memory.
     pub(crate) async fn end_header(&self, path: &RepoPath, end: u64) {
-        let Some(start) = self.lock().take_start(path, end) else { return };
-        let file = spawn_blocking_if_large(start.bytes.len(), move || start.compress()).await;
-        self.lock().add_start(path, file);
-    }
-}
-
-/// The bytes read so far from the start of a file.
-#[derive(Debug, Default)]
-struct FileStart {
-    bytes: Vec<u8>,
-    file_size: u64,
-    sha256: Option<String>,
-}
-
-impl FileStart {
-    fn compress(self) -> CachedFile {
-        let start = Deflated::from_bytes(&self.bytes);
-        CachedFile { start, file_size: self.file_size, sha256: self.sha256 }
+        let start = self.update(|recording| recording.take_start(path, end));
+        let Some(start) = start else { return };
+        let file = spawn_blocking_if_large(start.start.len(), move || start.compress()).await;
+        self.update(|recording| recording.add_start(path, file));
     }
 }
 
@@ -74,8 +71,8 @@ impl Recording {
         range: &RangeBytes,
         sha256: Option<&str>,
     ) {
-        let known = match self.starts.get(path.as_str()) {
-            Some(file) => file.bytes.len() as u64,
+        let known = match self.starts.get(path) {
+            Some(file) => file.start.len() as u64,
             None if start == 0 => 0,
             None => return,
         };
@@ -88,36 +85,36 @@ impl Recording {
         };
         let Some(new) = range.bytes.get(skip..) else { return };
         if self.has_room_for(gap.saturating_add(new.len() as u64)) {
-            let file = self.starts.entry(path.to_string()).or_default();
+            let file = self.starts.entry(path.clone()).or_default();
             file.file_size = range.file_size;
             file.sha256 = sha256.map(str::to_owned).or_else(|| file.sha256.take());
-            file.bytes.resize(gap_end, 0);
-            file.bytes.extend_from_slice(new);
+            file.start.resize(gap_end, 0);
+            file.start.extend_from_slice(new);
         }
     }
 
     /// Takes the start of a file, truncated at the end of its header. The caller compresses it and adds it back.
-    fn take_start(&mut self, path: &RepoPath, end: u64) -> Option<FileStart> {
-        let mut start = self.starts.remove(path.as_str())?;
+    fn take_start(&mut self, path: &RepoPath, end: u64) -> Option<CachedFile<Vec<u8>>> {
+        let mut file = self.starts.remove(path)?;
         let end = usize::try_from(end).unwrap_or(usize::MAX);
-        self.length -= start.bytes.len().saturating_sub(end) as u64;
-        start.bytes.truncate(end);
-        Some(start)
+        self.length -= file.start.len().saturating_sub(end) as u64;
+        file.start.truncate(end);
+        Some(file)
     }
 
     /// Adds a compressed start after [`Self::take_start`].
     fn add_start(&mut self, path: &RepoPath, file: CachedFile) {
         if !self.is_discarded() {
-            self.headers.files.insert(path.to_string(), file);
+            self.headers.files.insert(path.clone(), file);
         }
     }
 
     /// Adds a whole file.
     pub(crate) fn add_file(&mut self, path: &RepoPath, start: Deflated) {
-        let file_size = start.length();
+        let file_size = start.length;
         if self.has_room_for(file_size) {
             let file = CachedFile { start, file_size, sha256: None };
-            self.headers.files.insert(path.to_string(), file);
+            self.headers.files.insert(path.clone(), file);
         }
     }
 
@@ -153,14 +150,12 @@ impl Recording {
     }
 
     /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
-    pub(crate) fn finish(&mut self, canonical_name: Option<String>) -> Option<HeaderBytes> {
+    pub(crate) fn finish(&mut self, canonical_name: Option<RepoId>) -> Option<HeaderBytes> {
         if self.is_discarded() {
             return None;
         }
         let Self { mut headers, commit, starts, .. } = take(self);
-        for (path, start) in starts {
-            headers.files.insert(path, start.compress());
-        }
+        headers.files.extend(starts.into_iter().map(|(path, file)| (path, file.compress())));
         Some(HeaderBytes { commit: commit?, headers, canonical_name })
     }
 }
@@ -232,7 +227,7 @@ mod tests {
         recorded.add_range(&file, 0, &range(b"start"), None);
         recorded.add_range(&file, 7, &range(b"end"), None);
         let start = recorded.take_start(&file, 10).unwrap();
-        assert_eq!(start.bytes, b"start\0\0end");
+        assert_eq!(start.start, b"start\0\0end");
         recorded.add_range(&file, 0, &range(b"start"), None);
         recorded.add_range(&file, MAX_GAP + 5, &range(b""), None);
         assert!(!recorded.is_discarded());

@@ -135,9 +135,9 @@ pub(crate) struct HeaderCache {
 /// The commit that a revision pointed to.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CachedRef {
-    pub(crate) commit: String,
+    pub(crate) commit: CommitSha,
     /// The canonical name of the repository, if the requested one was redirected to it.
-    pub(crate) canonical_name: Option<String>,
+    pub(crate) canonical_name: Option<RepoId>,
     /// Unix time of the request, in seconds.
     seconds: u64,
 }
@@ -168,17 +168,14 @@ impl HeaderCache {
 /// neither a hanging cache nor the next operation exceeds the timeout of the call.
 async fn within_limit<T>(meter: &CallMeter, operation: impl Future<Output = T>) -> Option<T> {
     let limit = meter.time_left().map_or(CACHE_TIMEOUT, |left| CACHE_TIMEOUT.min(left / 4));
-    let done = timeout(limit, operation).await.ok();
-    if done.is_none() {
-        tracing::warn!(?limit, "the cache does not respond");
-    }
-    done
+    let done = timeout(limit, operation).await;
+    done.inspect_err(|_elapsed| tracing::warn!(?limit, "the cache does not respond")).ok()
 }
 
 impl CachedRef {
     /// Creates the entry for a commit that was requested just now.
-    pub(crate) fn new(commit: &CommitSha, canonical_name: Option<String>) -> Self {
-        Self { commit: commit.to_string(), canonical_name, seconds: unix_seconds() }
+    pub(crate) fn new(commit: CommitSha, canonical_name: Option<RepoId>) -> Self {
+        Self { commit, canonical_name, seconds: unix_seconds() }
     }
 
     pub(crate) fn age(&self, is_stale: bool) -> CachedRefAge {
@@ -309,7 +306,7 @@ mod tests {
     fn a_cached_branch_is_fresh_for_its_time_to_live() {
         let seen = |seconds| CachedRef {
             seconds,
-            ..CachedRef::new(&"1".repeat(40).parse().unwrap(), None)
+            ..CachedRef::new("1".repeat(40).parse().unwrap(), None)
         };
         let minute = Duration::from_secs(60);
         assert!(seen(unix_seconds()).is_fresh(minute));

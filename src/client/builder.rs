@@ -334,23 +334,19 @@ impl ClientBuilder {
     /// Checks the settings that have a range.
     fn check_ranges(&self) -> Result<(), Error> {
         let http = &self.http;
-        let timeouts = [
-            ("connect_timeout", http.connect_timeout),
-            ("read_timeout", http.read_timeout),
-            ("request_timeout", http.request_timeout),
-            ("call_timeout", self.call_timeout.unwrap_or(MAX_TIMEOUT)),
-        ];
-        let is_in_range = |timeout: Duration| !timeout.is_zero() && timeout <= MAX_TIMEOUT;
-        let timeouts = timeouts.map(|(setting, timeout)| {
-            (setting, is_in_range(timeout), "it must be longer than zero and at most 365 days")
-        });
+        let is_timeout = |timeout: Duration| !timeout.is_zero() && timeout <= MAX_TIMEOUT;
+        let reason = "it must be longer than zero and at most 365 days";
         let is_share = http.quota_share > 0.0 && http.quota_share <= 1.0;
-        let others = [
+        let settings = [
+            ("connect_timeout", is_timeout(http.connect_timeout), reason),
+            ("read_timeout", is_timeout(http.read_timeout), reason),
+            ("request_timeout", is_timeout(http.request_timeout), reason),
+            ("call_timeout", self.call_timeout.is_none_or(is_timeout), reason),
             ("max_concurrent_requests", http.max_concurrent_requests > 0, "it must be at least 1"),
             ("quota_share", is_share, "it must be above 0 and at most 1"),
             ("format", self.formats.are_distinct(), "another format has this name or extension"),
         ];
-        match timeouts.into_iter().chain(others).find(|(_, is_valid, _)| !is_valid) {
+        match settings.into_iter().find(|(_, is_valid, _)| !is_valid) {
             Some((setting, _, reason)) => Err(out_of_range(setting, reason)),
             None => Ok(()),
         }
@@ -429,19 +425,13 @@ impl ClientBuilder {
     /// [`header_cache`](Self::header_cache) is set; see [`DiskCache::from_env`].
     pub fn from_env() -> Self {
         let offline = text("HF_HUB_OFFLINE").or_else(|| text("TRANSFORMERS_OFFLINE"));
-        let mut builder = Self { proxy_from_env: true, ..Self::default() }
+        let is_offline = offline.is_some_and(|value| is_true(&value));
+        let endpoint = text("HF_ENDPOINT").unwrap_or_else(|| Endpoint::HUGGING_FACE.to_owned());
+        let (token, _) = environment_token().unwrap_or_default();
+        Self { proxy_from_env: true, is_offline, hub_cache: hub_cache(), ..Self::default() }
             .system_certificates(true)
-            .offline(offline.is_some_and(|value| is_true(&value)));
-        if let Some(endpoint) = text("HF_ENDPOINT") {
-            builder = builder.endpoint(endpoint);
-        }
-        if let Some(folder) = hub_cache() {
-            builder = builder.hub_cache(folder);
-        }
-        if let Some((token, _)) = environment_token() {
-            builder = builder.token(token);
-        }
-        builder
+            .endpoint(endpoint)
+            .token(token)
     }
 }
 

@@ -219,9 +219,8 @@ impl Client {
                 // The semaphore is never closed.
                 let permit = permits.acquire_owned().await;
                 let call = async move {
-                    let result = read(client, item).await;
-                    drop(permit);
-                    result
+                    let _permit = permit;
+                    read(client, item).await
                 };
                 in_task(call).await
             }

@@ -11,13 +11,12 @@ use tracing::Instrument;
 
 use super::context::{CallKey, ClientContext};
 use super::model::Model;
-use crate::backends::{FileListing, Origin, StoreFolder, WebFolder, local_folder};
+use crate::backends::{Origin, StoreFolder, WebFolder, local_folder};
 use crate::base::meter::CallMeter;
 use crate::cache::CacheMode;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
-use crate::formats::weight_sets::ListedFile;
-use crate::formats::{Formats, RepoPath, clip};
+use crate::formats::{Formats, clip};
 use crate::hub::Source;
 use crate::inspect::{
     Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, file_of, on_disk,
@@ -112,18 +111,10 @@ impl Model {
     /// Returns the identity of a call; `None` if it must not be shared, because the caller observes or controls it, or
     /// because `Read` captures a value, which equal calls could differ in.
     fn key<Read: 'static>(&self) -> Option<CallKey> {
-        let Self {
-            on_progress: None,
-            on_header: None,
-            large_calls: None,
-            meter: None,
-            store: None,
-            ..
-        } = self
-        else {
-            return None;
-        };
-        if size_of::<Read>() > 0 {
+        let is_observed = self.on_progress.is_some() || self.on_header.is_some();
+        let is_controlled =
+            self.large_calls.is_some() || self.meter.is_some() || self.store.is_some();
+        if is_observed || is_controlled || size_of::<Read>() > 0 {
             return None;
         }
         let (operation, source) = (TypeId::of::<Read>(), self.source.clone().ok()?);
@@ -144,8 +135,6 @@ impl Model {
     async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<Call, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
-        let known_files =
-            self.options.known_files.as_deref().map(|files| known_files(&source, files));
         let (origin, target) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
@@ -162,11 +151,9 @@ impl Model {
                 return Err(Error::Offline { url: source.to_string() });
             }
             Source::Url(url) => {
-                let file = file_of(url);
-                let target = Target::File(file.clone());
-                let (http, url) = (client.http.with_meter(meter.clone()), url.clone());
-                let folder = WebFolder { http, url, file };
-                (Origin::Folder(Arc::new(folder)), target)
+                let (http, file) = (client.http.with_meter(meter.clone()), file_of(url));
+                let folder = WebFolder { http, url: url.clone(), file: file.clone() };
+                (Origin::Folder(Arc::new(folder)), Target::File(file))
             }
             Source::Local(path) => {
                 let (folder, target) = on_disk(&formats, path).await?;
@@ -181,7 +168,6 @@ impl Model {
             options: self.options.clone(),
             limits: client.limits,
             cache: client.header_cache.clone(),
-            known_files,
             on_progress: self.on_progress.clone(),
             on_header: self.on_header.clone(),
             started: std::time::Instant::now(),
@@ -196,18 +182,6 @@ impl Model {
             state: CallState::default(),
         })
     }
-}
-
-/// Returns a listing of known files, without their sizes.
-fn known_files(source: &Source, files: &[RepoPath]) -> FileListing {
-    let commit = match source {
-        Source::Repo { revision, .. } => {
-            revision.as_ref().and_then(|name| name.as_str().parse().ok())
-        }
-        Source::Url(_) | Source::Local(_) => None,
-    };
-    let files = files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
-    FileListing { files, commit, is_complete: true }
 }
 
 /// Runs a call for at most `limit`, not counting the waits that its meter excludes. Returns `None` if the time runs out.

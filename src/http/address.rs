@@ -65,42 +65,28 @@ impl NonPublicAddress {
     }
 
     fn from_v4(address: Ipv4Addr) -> Option<Self> {
-        let [a, b, c, _] = address.octets();
-        if address.is_loopback() {
-            Some(Self::Loopback)
-        } else if address.is_link_local() {
-            Some(Self::LinkLocal)
-        } else if address.is_private() || (a == 100 && b & 0xc0 == 64) {
-            // 100.64.0.0/10 is shared address space behind carrier-grade NAT (RFC 6598).
-            Some(Self::Private)
-        } else if a == 0
-            || a >= 224
-            || address.is_documentation()
-            || [a, b, c] == [192, 0, 0]
-            // 198.18.0.0/15, network benchmarks (RFC 2544).
-            || (a == 198 && b & 0xfe == 18)
-        {
-            Some(Self::Reserved)
-        } else {
-            None
+        match address.octets() {
+            [127, ..] => Some(Self::Loopback),
+            [169, 254, ..] => Some(Self::LinkLocal),
+            // Shared address space behind carrier-grade NAT (RFC 6598).
+            [100, 64..=127, ..] => Some(Self::Private),
+            _ if address.is_private() => Some(Self::Private),
+            // 198.18.0.0/15 is for network benchmarks (RFC 2544).
+            [0 | 224.., ..] | [192, 0, 0, _] | [198, 18 | 19, ..] => Some(Self::Reserved),
+            _ => address.is_documentation().then_some(Self::Reserved),
         }
     }
 
     fn from_v6(address: Ipv6Addr) -> Option<Self> {
-        let first = address.segments()[0];
-        if address.is_loopback() {
-            Some(Self::Loopback)
-        } else if address.is_unicast_link_local() {
-            Some(Self::LinkLocal)
-        } else if address.is_unique_local() || first & 0xffc0 == 0xfec0 {
-            // fec0::/10 is the deprecated site-local range (RFC 3879).
-            Some(Self::Private)
-        } else if first & 0xe000 != 0x2000 || address.segments()[..2] == [0x2001, 0xdb8] {
+        match address.segments() {
+            _ if address.is_loopback() => Some(Self::Loopback),
+            [0xfe80..=0xfebf, ..] => Some(Self::LinkLocal),
+            // Unique local addresses (RFC 4193), and the deprecated site-local addresses (RFC 3879).
+            [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Some(Self::Private),
             // IANA assigns global unicast addresses from 2000::/3 only. 2001:db8::/32 is for documentation (RFC
             // 3849).
-            Some(Self::Reserved)
-        } else {
-            None
+            [first @ 0x2000..=0x3fff, second, ..] if (first, second) != (0x2001, 0xdb8) => None,
+            _ => Some(Self::Reserved),
         }
     }
 }

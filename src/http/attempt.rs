@@ -23,10 +23,10 @@ pub(super) enum Requested<'a> {
 }
 
 impl Requested<'_> {
-    /// Returns the range in the form of a `Range` header.
+    /// Returns the range in the form of a `Range` header, with an inclusive end: `0-7`.
     pub(super) fn range(&self) -> Option<String> {
         match self {
-            Self::Range(range) => Some(format_range(range)),
+            Self::Range(range) => Some(format!("{}-{}", range.start, range.end.saturating_sub(1))),
             Self::File | Self::Header(_) => None,
         }
     }
@@ -106,9 +106,4 @@ impl ResponseChain {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
     }
-}
-
-/// Formats a range with an inclusive end: `0-7`.
-pub(super) fn format_range(range: &Range<u64>) -> String {
-    format!("{}-{}", range.start, range.end.saturating_sub(1))
 }

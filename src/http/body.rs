@@ -14,7 +14,7 @@ use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use super::SafeUrl;
 use super::attempt::{Attempt, ResponseChain};
 use super::error::{Defect, HttpError, HttpErrorKind};
-use super::range::{BodySlice, UNEXPECTED_ENCODING, wrong_headers, wrong_length};
+use super::range::{BodySlice, check_encoding, wrong_length};
 use crate::base::BodyEvent;
 
 /// The sending half of a stream of body events.
@@ -123,10 +123,7 @@ impl BodyDecoder {
             Some(name) if name.eq_ignore_ascii_case(b"gzip") => {
                 Ok(Self::Gzip(Box::new(GzDecoder::new(file))))
             }
-            Some(name) if !name.eq_ignore_ascii_case(b"identity") => {
-                Err(wrong_headers(UNEXPECTED_ENCODING))
-            }
-            _ => Ok(Self::Identity(file)),
+            _ => check_encoding(headers).map(|()| Self::Identity(file)),
         }
     }
 
@@ -169,6 +166,7 @@ impl Write for LimitedBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::range::{UNEXPECTED_ENCODING, wrong_headers};
     use flate2::Compression;
     use flate2::write::GzEncoder;
 

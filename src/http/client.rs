@@ -191,10 +191,8 @@ impl Http {
         let meter = CallMeter::default();
         let mut attempt = Attempt::start(1, &url, Requested::Header("server"), &meter);
         let request = self.send(url.clone(), &mut attempt);
-        match timeout(self.settings.connect_timeout, request).await {
-            Ok(response) => response.map(drop),
-            Err(_elapsed) => Ok(()),
-        }
+        let sent = timeout(self.settings.connect_timeout, request).await;
+        sent.map_or(Ok(()), |response| response.map(drop))
     }
 
     /// Records the origin that the endpoint redirected a range request to.

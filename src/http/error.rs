@@ -233,23 +233,20 @@ impl HubError {
     /// `X-Error-Code` takes precedence, because the status is ambiguous: a missing repository is a 401 without a
     /// token and a 404 with one.
     pub(crate) fn kind(&self) -> Option<ErrorKind> {
-        match self.code.as_deref() {
-            Some("RepoNotFound") => return Some(ErrorKind::RepoNotFound),
-            Some("RevisionNotFound") => return Some(ErrorKind::RevisionNotFound),
-            Some("EntryNotFound") => return Some(ErrorKind::FileNotFound),
-            Some("GatedRepo") => return Some(ErrorKind::Gated),
-            _ => {}
-        }
         let has_bad_token =
             self.message.as_deref() == Some("Invalid credentials in Authorization header");
-        match self.status {
+        match (self.code.as_deref(), self.status) {
+            (Some("RepoNotFound"), _) => Some(ErrorKind::RepoNotFound),
+            (Some("RevisionNotFound"), _) => Some(ErrorKind::RevisionNotFound),
+            (Some("EntryNotFound"), _) => Some(ErrorKind::FileNotFound),
+            (Some("GatedRepo"), _) => Some(ErrorKind::Gated),
             // A CDN knows neither repositories nor tokens.
             _ if self.is_cross_origin => None,
-            401 if has_bad_token => Some(ErrorKind::RejectedToken),
-            401 => Some(ErrorKind::RepoNotFound),
-            403 => Some(ErrorKind::Forbidden),
+            (_, 401) if has_bad_token => Some(ErrorKind::RejectedToken),
+            (_, 401) => Some(ErrorKind::RepoNotFound),
+            (_, 403) => Some(ErrorKind::Forbidden),
             // Servers other than the Hub send no error codes.
-            404 | 410 => Some(ErrorKind::FileNotFound),
+            (_, 404 | 410) => Some(ErrorKind::FileNotFound),
             _ => None,
         }
     }

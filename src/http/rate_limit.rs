@@ -43,19 +43,12 @@ impl RateLimitBucket {
 /// A quota in a `RateLimit` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
-    /// The bucket the quota applies to; `None` if the name is unknown.
-    bucket: Option<RateLimitBucket>,
+    /// The bucket the quota applies to. If its name is unknown, it is the bucket of the request.
+    pub(super) bucket: RateLimitBucket,
     /// The number of remaining requests.
     pub(super) remaining: u64,
     /// The time until the quota is reset.
     pub(super) reset: Duration,
-}
-
-impl Quota {
-    /// Returns the bucket of the quota, or `requested`, the bucket of the request, if the name is unknown.
-    pub(super) fn bucket(&self, requested: RateLimitBucket) -> RateLimitBucket {
-        self.bucket.unwrap_or(requested)
-    }
 }
 
 /// Returns the wait that a response requires before the next request to the same bucket, if any.
@@ -68,8 +61,8 @@ pub(super) fn required_wait(
     bucket: RateLimitBucket,
     now: SystemTime,
 ) -> Option<Duration> {
-    let is_exhausted = |quota: &Quota| quota.remaining == 0 && quota.bucket(bucket) == bucket;
-    let exhausted = quotas(headers).into_iter().filter(is_exhausted);
+    let is_exhausted = |quota: &Quota| quota.remaining == 0 && quota.bucket == bucket;
+    let exhausted = quotas(headers, bucket).into_iter().filter(is_exhausted);
     exhausted.map(|quota| quota.reset).max().or_else(|| {
         let value = headers.get(RETRY_AFTER).filter(|_| is_retryable(status));
         // A date that is past on our clock is ignored, so the policy's own delay applies.
@@ -82,10 +75,11 @@ pub(super) fn is_retryable(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Returns the quotas of a `RateLimit` header.
-pub(super) fn quotas(headers: &HeaderMap) -> Vec<Quota> {
+/// Returns the quotas of a `RateLimit` header. `requested` is the bucket of the request.
+pub(super) fn quotas(headers: &HeaderMap, requested: RateLimitBucket) -> Vec<Quota> {
     let text = headers.get("ratelimit").and_then(|value| value.to_str().ok());
-    text.unwrap_or_default().split(',').filter_map(parse_quota).collect()
+    let quotas = text.unwrap_or_default().split(',');
+    quotas.filter_map(|quota| parse_quota(quota, requested)).collect()
 }
 
 /// Parses a quota with `r`, the remaining requests, and `t`, the seconds until the reset:
@@ -94,20 +88,17 @@ pub(super) fn quotas(headers: &HeaderMap) -> Vec<Quota> {
 /// One second is added because `t` is rounded. Formats:
 /// <https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-09> and
 /// <https://huggingface.co/docs/hub/rate-limits>.
-fn parse_quota(text: &str) -> Option<Quota> {
+fn parse_quota(text: &str, requested: RateLimitBucket) -> Option<Quota> {
     let (name, parameters) = text.split_once(';')?;
-    let (mut remaining, mut reset) = (None, None);
-    for (key, value) in parameters.split(';').filter_map(|pair| pair.trim().split_once('=')) {
-        match key {
-            "r" => remaining = Some(parse_digits_saturating(value)?),
-            "t" => reset = Some(parse_digits_saturating(value)?),
-            _ => {}
-        }
-    }
+    let parameter = |name: &str| {
+        let mut pairs = parameters.split(';').filter_map(|pair| pair.trim().split_once('='));
+        let (_, value) = pairs.find(|(key, _)| *key == name)?;
+        parse_digits_saturating(value)
+    };
     Some(Quota {
-        bucket: RateLimitBucket::from_name(name),
-        remaining: remaining?,
-        reset: Duration::from_secs(reset?.saturating_add(1)),
+        bucket: RateLimitBucket::from_name(name).unwrap_or(requested),
+        remaining: parameter("r")?,
+        reset: Duration::from_secs(parameter("t")?.saturating_add(1)),
     })
 }
 
@@ -207,7 +198,7 @@ mod tests {
 
     /// Returns the wait until the last exhausted quota of a `RateLimit` header is reset.
     fn exhausted_quota(text: &str) -> Option<Duration> {
-        let quotas = text.split(',').filter_map(parse_quota);
+        let quotas = text.split(',').filter_map(|quota| parse_quota(quota, RateLimitBucket::Pages));
         quotas.filter(|quota| quota.remaining == 0).map(|quota| quota.reset).max()
     }
 

@@ -233,9 +233,7 @@ impl RateLimitGate {
 
     /// Puts the requests of a key on hold.
     pub(super) fn hold(&self, key: &GateKey, wait: Duration) {
-        self.with_state(key, |state| {
-            state.hold(wait);
-        });
+        self.with_state(key, |state| state.hold(wait));
     }
 
     /// Returns the time until the last hold of the token ends; `None` if there is none.
@@ -322,11 +320,11 @@ impl GatePermit<'_> {
     /// Applies the rate limits of the response.
     pub(super) fn record(self, status: u16, headers: &HeaderMap) {
         let Self { gate, key } = &self;
-        let quotas = rate_limit::quotas(headers);
+        let quotas = rate_limit::quotas(headers, key.bucket);
         let wait = rate_limit::required_wait(status, headers, key.bucket, SystemTime::now());
         gate.with_state(key, |state| state.record(status, wait, !quotas.is_empty()));
         for quota in quotas {
-            let key = GateKey { bucket: quota.bucket(key.bucket), ..key.clone() };
+            let key = GateKey { bucket: quota.bucket, ..key.clone() };
             gate.with_state(&key, |state| state.set_quota(quota, gate.quota_share));
         }
     }

@@ -128,7 +128,7 @@ impl Http {
         requested: Requested<'a>,
         run: impl for<'b> Fn(&'b mut Attempt<'a>) -> BoxFuture<'b, Result<T, HttpError>>,
     ) -> Result<T, HttpError> {
-        let (started, waited_before) = (Instant::now(), self.meter.waited());
+        let (started, waited_before) = (Instant::now(), self.meter.stats().waited);
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -139,7 +139,7 @@ impl Http {
                 Err(error) => error,
             };
             error.attempts = attempts;
-            let waited = self.meter.waited().saturating_sub(waited_before);
+            let waited = self.meter.stats().waited.saturating_sub(waited_before);
             self.back_off(url, started.elapsed().saturating_sub(waited), error).await?;
         }
     }

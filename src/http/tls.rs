@@ -26,10 +26,9 @@ mod with_tls {
     ) -> Result<Vec<Certificate>, Box<dyn StdError + Send + Sync>> {
         let parsed = Certificate::from_pem_bundle(pem)?;
         if parsed.is_empty() {
-            Err("the PEM text contains no certificate".into())
-        } else {
-            Ok(parsed)
+            return Err("the PEM text contains no certificate".into());
         }
+        Ok(parsed)
     }
 
     /// Makes a client trust some certificates and the system's or, if `is_system` is false, Mozilla's, which are

@@ -261,16 +261,12 @@ fn parse_hf(text: &str) -> Result<Source, SourceError> {
 /// Parses an HTTP URL: a page or file on a Hub, or a file on another server.
 fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     let url = Url::parse(text).map_err(|_| SourceError::Url { reason: "it is malformed" })?;
-    match hub_path(&url, endpoint) {
-        Some(path) => {
-            let page = path.trim_matches('/');
-            let source = if is_bucket(page) { Err(BUCKET) } else { parse_page(page) }?;
-            match shown_file(&url) {
-                Some(file) => source.with_path(&file),
-                None => Ok(source),
-            }
-        }
-        None => Ok(Source::Url(url)),
+    let Some(path) = hub_path(&url, endpoint) else { return Ok(Source::Url(url)) };
+    let page = path.trim_matches('/');
+    let source = if is_bucket(page) { Err(BUCKET) } else { parse_page(page) }?;
+    match shown_file(&url) {
+        Some(file) => source.with_path(&file),
+        None => Ok(source),
     }
 }
 

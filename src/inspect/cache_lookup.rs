@@ -1,6 +1,5 @@
 //! The cache entries that may serve a call.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -87,18 +86,18 @@ impl CacheLookup {
             || (self.context.options.cache_mode == CacheMode::Default
                 && cached.is_fresh(self.cache.branch_ttl));
         if self.is_online && !is_current {
-            return self.request_commit(&cached).await;
+            return self.request_commit(cached).await;
         }
         let age = (!self.is_commit()).then(|| cached.age(false));
-        Ok(self.use_ref(&cached).map(|commit| (commit, age)))
+        Ok(Some((self.use_ref(cached), age)))
     }
 
     /// Returns the commit of a cached revision, and restores the name that the repository was redirected to.
-    fn use_ref(&self, cached: &CachedRef) -> Option<CommitSha> {
-        if let Some(Ok(name)) = cached.canonical_name.as_deref().map(str::parse) {
+    fn use_ref(&self, cached: CachedRef) -> CommitSha {
+        if let Some(name) = cached.canonical_name {
             self.repo.canonical.get_or_init(|| name);
         }
-        cached.commit.parse().ok()
+        cached.commit
     }
 
     /// Returns the headers of a commit. The caller must know that this reader may read it.
@@ -120,16 +119,17 @@ impl CacheLookup {
     /// Returns `None` if the server rejects the request or the token, as it then rejects the call.
     async fn request_commit(
         &self,
-        cached: &CachedRef,
+        cached: CachedRef,
     ) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
+        use ErrorKind::{FileNotFound, Forbidden, RateLimited, Refused, RejectedToken};
         let HeaderCache { branch_ttl, stale_if_error, .. } = self.cache;
         let path = probe_path(&self.context.target);
         let request = self.repo.current_commit(&path);
         let may_be_stale = cached.is_fresh(stale_if_error);
-        let found = match self.context.meter.time_left().filter(|_| may_be_stale) {
-            // A server that hangs must leave time for the cached commit.
-            Some(left) => {
-                let limit = left / 2;
+        // A server that hangs must leave time for the cached commit.
+        let limit = self.context.meter.time_left().filter(|_| may_be_stale).map(|left| left / 2);
+        let found = match limit {
+            Some(limit) => {
                 timeout(limit, request).await.unwrap_or(Err(Error::DeadlineExceeded { limit }))
             }
             None => request.await,
@@ -140,22 +140,19 @@ impl CacheLookup {
                 let error = chain(&error);
                 let file = self.repo.file_name(&path);
                 tracing::warn!(file, error, "the Hub is unavailable; using the cached commit");
-                return Ok(self.use_ref(cached).map(|commit| (commit, Some(cached.age(true)))));
+                let age = cached.age(true);
+                return Ok(Some((self.use_ref(cached), Some(age))));
             }
-            Err(error) => match error.kind() {
-                ErrorKind::RejectedToken | ErrorKind::FileNotFound | ErrorKind::Forbidden => None,
+            Err(error) => match (error.kind(), error.status()) {
+                (RejectedToken | FileNotFound | Forbidden, _)
                 // Some servers do not support `HEAD`.
-                ErrorKind::Refused | ErrorKind::RateLimited
-                    if matches!(error.status(), Some(400..=499 | 501)) =>
-                {
-                    None
-                }
+                | (Refused | RateLimited, Some(400..=499 | 501)) => None,
                 _ => return Err(error),
             },
         };
         let uses_time = !branch_ttl.is_zero() || !stale_if_error.is_zero();
         if let Some(commit) = &commit
-            && (uses_time || commit.as_str() != cached.commit)
+            && (uses_time || *commit != cached.commit)
         {
             self.store_ref(commit).await;
         }
@@ -170,14 +167,14 @@ impl CacheLookup {
     /// Stores that this reader may read a commit, and that it is the commit of the revision.
     pub(super) async fn store_ref(&self, commit: &CommitSha) {
         let keys = [self.keys.revision(&self.repo.revision), self.keys.revision(&commit.into())];
-        let cached = CachedRef::new(commit, self.repo.canonical_name());
+        let cached = CachedRef::new(commit.clone(), self.repo.canonical.get().cloned());
         let keys = if self.is_commit() { &keys[..1] } else { &keys[..] };
         join_all(keys.iter().map(|key| self.cache.put(&self.context.meter, key, &cached))).await;
     }
 
     /// Logs that the headers of a commit are corrupt. The call reads the files again and replaces them.
     pub(super) fn warn_of_corrupt_headers(&self, commit: &CommitSha, error: &Error) {
-        warn_of_corrupt_entry(&self.keys.commit(commit), error);
+        tracing::warn!(key = %self.keys.commit(commit), %error, "a cache entry is corrupt");
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
@@ -186,15 +183,10 @@ impl CacheLookup {
         self.context.before_allocation(2 * entry.len() as u64).await;
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
         if value.is_none() {
-            warn_of_corrupt_entry(&key, &"it cannot be decoded");
+            tracing::warn!(%key, error = %"it cannot be decoded", "a cache entry is corrupt");
         }
         value
     }
-}
-
-/// Logs a corrupt entry. The call reads the files again and replaces it.
-fn warn_of_corrupt_entry(key: &CacheKey, error: &dyn Display) {
-    tracing::warn!(%key, %error, "a cache entry is corrupt");
 }
 
 /// Returns whether the server or the network failed, rather than the request itself.

@@ -14,7 +14,7 @@ use url::Url;
 use super::Limits;
 use super::files::CallFiles;
 use super::memory::{CallMemory, LargeCall};
-use crate::backends::{Fetched, FileListing};
+use crate::backends::Fetched;
 use crate::base::blocking::CallWork;
 use crate::base::meter::{CallMeter, Demand};
 use crate::base::{OnHeader, OnProgress};
@@ -51,8 +51,6 @@ pub(crate) struct CallContext {
     pub(crate) limits: Limits,
     /// The cache that may serve the call.
     pub(crate) cache: Option<HeaderCache>,
-    /// The files of the source, if the caller knows them.
-    pub(crate) known_files: Option<FileListing>,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) on_header: Option<OnHeader>,
     pub(crate) started: Instant,
@@ -181,8 +179,9 @@ impl Call {
     /// Returns the findings about the source itself: it was renamed, its files may come from different commits, or it
     /// is one shard.
     pub(super) fn source_findings(&self) -> impl Iterator<Item = Finding> {
-        let renamed = self.files.canonical_name().map(|repo| Finding::Renamed { repo });
-        let is_pinned = self.state.commit.is_some() || !self.files.has_commits();
+        let renamed = self.files.canonical_name();
+        let renamed = renamed.map(|repo| Finding::Renamed { repo: repo.to_string() });
+        let is_pinned = self.state.commit.is_some() || self.files.origin.repo().is_none();
         let found = renamed.into_iter().chain((!is_pinned).then_some(Finding::NotPinned));
         found.chain(self.context.target.single_shard())
     }

@@ -11,19 +11,18 @@ use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::memory::MemoryComponent;
+use crate::report::CountReport;
 use crate::report::loaded::cache_of_all;
 use crate::report::verify::pipeline_components;
-use crate::report::{CountReport, Target};
 
 impl Call {
     /// Returns the sets that a loader of the main set loads, without the main set itself.
     pub(crate) async fn loaded_with(&self, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
-        let listed = match &self.context.known_files {
-            Some(known) => Some(known.clone()),
-            None => self.files.list(None).await?,
+        let listing = match self.known_files() {
+            Some(known) => known,
+            None => self.files.list(None).await?.unwrap_or_default(),
         };
-        let layout = Layout::new(&self.context.formats, None, &listed.unwrap_or_default().files);
-        self.loaded_from(&layout, main).await
+        self.loaded_from(&self.listed(None, listing).layout, main).await
     }
 
     /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.
@@ -50,11 +49,11 @@ impl Call {
         let Inspected { path, report, cache, .. } = inspected;
         let (mut others, mut cache) = (Vec::new(), cache.clone());
         // A caller who selects one set wants that set.
-        if let Some(layout) = layout.filter(|_| matches!(self.context.target, Target::Folder(_))) {
+        if let Some(layout) = layout.filter(|_| self.context.target.is_folder()) {
             let loaded = self.loaded_from(layout, path).await?;
             cache = cache_of_all(cache, layout, path, loaded.len(), &options);
             if !loaded.is_empty() && loaded.len() < CountReport::MAX_COMPONENTS {
-                others = self.component_sizes(report, loaded).await?;
+                others = self.component_sizes(loaded).await?;
                 report.fetch = self.fetch_stats(report.fetch.weight_bytes);
             }
         }
@@ -63,15 +62,11 @@ impl Call {
     }
 
     /// Reads the headers of components. Returns the bytes of their weights.
-    async fn component_sizes(
-        &self,
-        report: &CountReport,
-        sets: Vec<WeightSet>,
-    ) -> Result<Vec<MemoryComponent>, Error> {
+    async fn component_sizes(&self, sets: Vec<WeightSet>) -> Result<Vec<MemoryComponent>, Error> {
         let reads = sets.into_iter().map(|set| {
-            let (mut call, commit) = (self.for_set(CONCURRENT_SETS as u64), report.commit.clone());
-            call.state.commit.clone_from(&commit);
+            let mut call = self.for_set(CONCURRENT_SETS as u64);
             async move {
+                let commit = call.state.commit.clone();
                 let Located { weights, .. } = call.find_set(&set, commit).await?;
                 let weight_bytes = call.read_set(weights).await?.assembly.tensor_bytes();
                 Ok(MemoryComponent { path: set.path, weight_bytes })

@@ -8,7 +8,7 @@ use crate::formats::RepoPath;
 use crate::report::verify::ConfigFile;
 
 /// The name of the configuration file, which is next to the weights or at the root of the repository.
-const CONFIG: &str = "config.json";
+pub(super) const CONFIG: &str = "config.json";
 
 impl Call {
     /// Reads the configuration of the commit, once per call.
@@ -19,19 +19,14 @@ impl Call {
         self.state.config.get_or_init(|| Box::pin(self.read_config())).await
     }
 
-    /// Returns the path of the configuration next to the weights.
-    pub(super) fn config_path(&self) -> RepoPath {
-        let config = RepoPath::new_unchecked(CONFIG);
-        self.state.weights.as_ref().map_or(config.clone(), |weights| weights.sibling(&config))
-    }
-
-    /// Returns the path of another file in the folder of the weights.
+    /// Returns the path of a file in the folder of the weights.
     pub(super) fn next_to_weights(&self, name: &str) -> RepoPath {
-        self.config_path().sibling(&RepoPath::new_unchecked(name))
+        let folder = self.state.weights.as_ref().and_then(RepoPath::folder);
+        RepoPath::join(folder.as_ref(), name)
     }
 
     async fn read_config(&self) -> Result<ConfigFile, Error> {
-        let (path, root) = (self.config_path(), RepoPath::new_unchecked(CONFIG));
+        let (path, root) = (self.next_to_weights(CONFIG), RepoPath::new_unchecked(CONFIG));
         match self.read_config_at(&path).await? {
             None if path != root => {
                 let found = self.read_config_at(&root).await?.unwrap_or_default();

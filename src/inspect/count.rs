@@ -1,12 +1,9 @@
 //! Counts the weights of a call: from the header cache, or from what its source sends.
 
-use std::mem::{replace, take};
-
 use futures::future::{BoxFuture, FutureExt};
 
 use super::cache_lookup::CacheLookup;
 use super::call::{Call, CallState, OnFailure};
-use super::files::CallFiles;
 use super::locate::FoundWeights;
 use super::shards::SetReads;
 use crate::cache::HeaderBytes;
@@ -60,7 +57,7 @@ impl Call {
 
     /// Like [`Call::count`], but without the cache. Also returns the bytes that were read.
     pub(crate) async fn record(mut self) -> Result<RecordedCount, Error> {
-        self.files = CallFiles::recorded(self.files.origin.clone());
+        self.files = self.files.recorded();
         self.mode.on_failure = OnFailure::StopAfterAll;
         let (path, result) = match self.read(None).await {
             Ok(Inspected { path, report, .. }) => (Some(path), Ok(report)),
@@ -75,7 +72,7 @@ impl Call {
 
     /// Recomputes a report from the bytes of an earlier call, without any requests.
     pub(crate) async fn recount(mut self, bytes: HeaderBytes) -> Result<CountReport, Error> {
-        self.files = CallFiles::from_bytes(self.files.origin.clone(), bytes);
+        self.files = self.files.cached(bytes);
         Ok(self.read(None).await?.report)
     }
 
@@ -104,7 +101,7 @@ impl Call {
             self.context.meter.count_lookup(true);
             return Ok(found);
         }
-        self.files = CallFiles::recorded(self.files.origin.clone());
+        self.files = self.files.recorded();
         let read = self.read(Some(lookup)).await;
         self.context.meter.count_lookup(self.files.is_cached());
         let read = read?;
@@ -119,8 +116,7 @@ impl Call {
     async fn find_cached(&mut self, lookup: &CacheLookup) -> Result<Option<Inspected>, Error> {
         let Some((commit, age)) = lookup.readable_commit().await? else { return Ok(None) };
         self.state.cached_ref = age;
-        self.state.commit = Some(commit.clone());
-        self.files = CallFiles::new(self.files.origin.pinned(Some(&commit)));
+        self.files = self.files.pinned(Some(&commit));
         self.read_cached(lookup, &commit).await
     }
 
@@ -132,24 +128,18 @@ impl Call {
         commit: &CommitSha,
     ) -> Result<Option<Inspected>, Error> {
         let Some(headers) = lookup.headers(commit).await else { return Ok(None) };
-        let origin = self.files.origin.pinned(Some(commit));
-        let cached = CallFiles::from_bytes(
-            origin,
-            HeaderBytes { commit: commit.clone(), headers, canonical_name: None },
-        );
-        let (files, state) = (replace(&mut self.files, cached), take(&mut self.state));
-        self.state.cached_ref = state.cached_ref;
-        let error = match self.read(None).await {
-            Ok(found) => return Ok(Some(found)),
-            Err(error) => error,
-        };
-        (self.files, self.state) = (files, state);
-        match error {
+        let bytes = HeaderBytes { commit: commit.clone(), headers, canonical_name: None };
+        let mut call = Self { files: self.files.cached(bytes), ..self.clone() };
+        match call.read(None).await {
+            Ok(found) => {
+                *self = call;
+                Ok(Some(found))
+            }
             // The call that stored the entry may have had higher limits.
-            error if error.is_over_limit() => Err(error),
+            Err(error) if error.is_over_limit() => Err(error),
             // It may also have read other formats.
-            Error::NoWeights { .. } => Ok(None),
-            error => {
+            Err(Error::NoWeights { .. }) => Ok(None),
+            Err(error) => {
                 lookup.warn_of_corrupt_headers(commit, &error);
                 Ok(None)
             }
@@ -222,7 +212,7 @@ impl Call {
         report.fetch = self.fetch_stats(report.fetch.weight_bytes);
         report.format = self.format(&path).name();
         report.source.clone_from(&self.context.source);
-        report.commit = self.state.commit.take();
+        report.commit.clone_from(&self.state.commit);
         // Without the Hub's response, the files were read with the next best plan.
         report.plan = if plan == Plan::Hub { Plan::Prefetch } else { plan };
         Ok(Inspected { path, assembled, report, cache })

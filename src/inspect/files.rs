@@ -8,44 +8,45 @@ use futures::stream::{self, StreamExt};
 
 use crate::backends::{CachedCommit, Fetched, FileListing, FileStream, Origin};
 use crate::base::{BodyEvent, RangeBytes};
-use crate::cache::{Deflater, HeaderBytes, Recorder};
+use crate::cache::{Deflater, HeaderBytes, Recorder, Recording};
 use crate::error::Error;
 use crate::formats::weight_sets::{IncompleteShards, WeightSet};
 use crate::formats::{FileHeader, RepoPath};
-use crate::hub::{CommitSha, HubReportedCount};
+use crate::hub::{CommitSha, HubReportedCount, RepoId};
 
 /// The files of a call. Clones share the recorder.
 #[derive(Clone, Debug)]
 pub(crate) struct CallFiles {
     pub(super) origin: Origin,
     /// Records the bytes that are read.
-    recorder: Option<Recorder>,
+    recorder: Recorder,
 }
 
 impl CallFiles {
     pub(crate) fn new(origin: Origin) -> Self {
-        Self { origin, recorder: None }
+        Self { origin, recorder: Recorder::default() }
     }
 
-    /// Creates files that are read from cached bytes only. The origin provides their names.
-    pub(super) fn from_bytes(origin: Origin, bytes: HeaderBytes) -> Self {
+    /// Returns the same files, read from cached bytes only. The origin provides their names.
+    pub(super) fn cached(&self, bytes: HeaderBytes) -> Self {
+        let origin = self.origin.clone();
         Self::new(Origin::Cached(Arc::new(CachedCommit { origin, bytes })))
     }
 
-    /// Creates files that are read from their origin and recorded.
-    pub(super) fn recorded(origin: Origin) -> Self {
-        Self { origin, recorder: Some(Recorder::default()) }
+    /// Returns the same files, with a new recording.
+    pub(super) fn recorded(&self) -> Self {
+        Self { origin: self.origin.clone(), recorder: Recorder::start() }
     }
 
     /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
     pub(super) fn take_recorded(&self) -> Option<HeaderBytes> {
-        self.recorder.as_ref()?.lock().finish(self.canonical_name())
+        self.recorder.update(|recording| recording.finish(self.canonical_name()))
     }
 
     /// Returns the files at a commit, if the commit is known.
     pub(super) fn pinned(&self, commit: Option<&CommitSha>) -> Self {
-        if let (Some(recorder), Some(commit)) = (&self.recorder, commit) {
-            recorder.lock().commit = Some(commit.clone());
+        if let Some(commit) = commit {
+            self.recorder.update(|recording| recording.commit = Some(commit.clone()));
         }
         Self { origin: self.origin.pinned(commit), ..self.clone() }
     }
@@ -58,9 +59,8 @@ impl CallFiles {
     ) -> Result<Fetched<RangeBytes>, Error> {
         let start = range.start;
         let read = self.origin.files().read_range(path, range).await?;
-        if let Some(recorder) = &self.recorder {
-            recorder.lock().add_range(path, start, &read.value, read.sha256.as_deref());
-        }
+        let sha256 = read.sha256.as_deref();
+        self.recorder.update(|recording| recording.add_range(path, start, &read.value, sha256));
         Ok(read)
     }
 
@@ -77,10 +77,10 @@ impl CallFiles {
         };
         // Boxed, because callers embed the future in larger futures.
         let read = read.boxed().await;
-        if let (Some(recorder), Err(error)) = (&self.recorder, &read)
+        if let Err(error) = &read
             && (error.is_denied() || matches!(error, Error::TooLarge { .. }))
         {
-            recorder.lock().discard();
+            self.recorder.update(Recording::discard);
         }
         read.map(|(bytes, commit)| Fetched::new(bytes, commit))
     }
@@ -92,11 +92,7 @@ impl CallFiles {
         limit: u64,
     ) -> Result<Fetched<FileStream>, Error> {
         let Fetched { value, commit, .. } = self.origin.files().stream(path, limit).await?;
-        let events = match &self.recorder {
-            Some(recorder) => record_stream(recorder.clone(), path.clone(), value),
-            None => value,
-        };
-        Ok(Fetched::new(events, commit))
+        Ok(Fetched::new(record_stream(self.recorder.clone(), path.clone(), value), commit))
     }
 
     /// Lists files. A missing listing may be temporary, so the commit is then not cached.
@@ -109,21 +105,18 @@ impl CallFiles {
             // A server may list files that were not requested.
             listing.files.retain(|file| file.is_below(folder));
         }
-        match (&self.recorder, &listed) {
-            (Some(recorder), Some(FileListing { files, is_complete, .. })) => {
-                recorder.lock().add_listing(folder, files, *is_complete);
+        self.recorder.update(|recording| match &listed {
+            Some(FileListing { files, is_complete, .. }) => {
+                recording.add_listing(folder, files, *is_complete);
             }
-            (Some(recorder), None) => recorder.lock().discard(),
-            (None, _) => {}
-        }
+            None => recording.discard(),
+        });
         Ok(listed)
     }
 
     /// Ends the recording of a header that was parsed.
     pub(super) async fn header_read(&self, path: &RepoPath, header: &FileHeader) {
-        if let Some(recorder) = &self.recorder {
-            recorder.end_header(path, header.header_range().end).await;
-        }
+        self.recorder.end_header(path, header.header_range().end).await;
     }
 
     /// Requests all headers of an index at once, as parsed by the Hub. They contain no header bytes, so the commit is
@@ -135,28 +128,21 @@ impl CallFiles {
     ) -> Result<Option<Fetched<Vec<u8>>>, Error> {
         let Some(repo) = self.origin.online() else { return Ok(None) };
         let read = repo.parsed_headers(index, limit).await?;
-        if let (Some(recorder), Some(_)) = (&self.recorder, &read) {
-            recorder.lock().discard();
+        if read.is_some() {
+            self.recorder.update(Recording::discard);
         }
         Ok(read)
     }
 
     /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
     pub(crate) async fn reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
-        match self.origin.online() {
-            Some(repo) => repo.reported_count().await,
-            None => Ok(None),
-        }
+        let Some(repo) = self.origin.online() else { return Ok(None) };
+        repo.reported_count().await
     }
 
     /// Returns the name of a file for messages.
     pub(super) fn file_name(&self, path: &RepoPath) -> String {
         self.origin.files().file_name(path)
-    }
-
-    /// Returns whether files belong to commits.
-    pub(super) fn has_commits(&self) -> bool {
-        self.origin.repo().is_some()
     }
 
     /// Returns whether files come from the header cache and cost no requests.
@@ -167,12 +153,12 @@ impl CallFiles {
     /// Returns the length of a cached file, which is decompressed as a whole; 0 if it is not cached.
     pub(super) fn cached_length(&self, path: &RepoPath) -> u64 {
         let Origin::Cached(cached) = &self.origin else { return 0 };
-        cached.bytes.headers.file(path).map_or(0, |file| file.start.length())
+        cached.bytes.headers.file(path).map_or(0, |file| file.start.length)
     }
 
     /// Returns the canonical name of the repository if it differs from the requested one.
-    pub(super) fn canonical_name(&self) -> Option<String> {
-        self.origin.repo()?.canonical_name()
+    pub(super) fn canonical_name(&self) -> Option<RepoId> {
+        self.origin.repo()?.canonical.get().cloned()
     }
 
     /// Returns the error for a set that lacks some of its shards.
@@ -188,11 +174,14 @@ impl CallFiles {
 
 /// Records a file while it is streamed.
 fn record_stream(recorder: Recorder, path: RepoPath, events: FileStream) -> FileStream {
+    if !recorder.is_active() {
+        return events;
+    }
     let mut file = None;
     let events = events.map(Some).chain(stream::iter([None]));
     let events = events.filter_map(move |event| {
         match &event {
-            Some(Ok(BodyEvent::Start { .. })) => file = Some(Deflater::default()),
+            Some(Ok(BodyEvent::Start { .. })) => file = Some(Deflater::new()),
             Some(Ok(BodyEvent::Bytes(bytes))) => {
                 if let Some(file) = &mut file {
                     file.add(bytes);
@@ -201,7 +190,7 @@ fn record_stream(recorder: Recorder, path: RepoPath, events: FileStream) -> File
             Some(Err(_)) => file = None,
             None => {
                 if let Some(file) = file.take() {
-                    recorder.lock().add_file(&path, file.finish());
+                    recorder.update(|recording| recording.add_file(&path, file.finish()));
                 }
             }
         }

@@ -101,9 +101,8 @@ impl Call {
         let more = self.read_at_commit(path, range).await?;
         if more.file_size != file_size {
             let (file, after) = (self.files.file_name(path), more.file_size);
-            let message = format!(
-                "`{file}` changed while being read: its size was {file_size} bytes, then {after} bytes"
-            );
+            let sizes = format!("its size was {file_size} bytes, then {after} bytes");
+            let message = format!("`{file}` changed while being read: {sizes}");
             return Err(Error::Changed { message });
         }
         Ok(more.bytes)

@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 use super::call::Call;
 use super::shards::SetReads;
 use crate::backends::Fetched;
-use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
@@ -21,7 +20,7 @@ const MAX_RESPONSE_BYTES: u64 = 64_000_000;
 #[derive(Deserialize)]
 struct HubHeaders<'a> {
     #[serde(borrow)]
-    headers: BTreeMap<String, &'a RawValue>,
+    headers: BTreeMap<RepoPath, &'a RawValue>,
 }
 
 impl Call {
@@ -51,20 +50,20 @@ impl Call {
         self.state.weights = Some(path.clone());
         let mut assembly = ReportBuilder::new_sharded(&path, None, self.mode.keep_headers);
         for (shard, header) in headers {
-            let (header, needs_config) =
+            let header =
                 header.map_err(|source| self.header_error(&path.sibling(&shard), source))?;
-            if needs_config {
-                // The result is used when all headers are complete.
-                let _ = self.config().await;
-            }
             assembly = self.add_header(assembly, shard, header).await;
+        }
+        if assembly.needs_config() {
+            // The result is used when the headers are counted.
+            let _ = self.config().await;
         }
         Ok(Some(SetReads { path, assembly, shards: Vec::new(), failures: Vec::new() }))
     }
 }
 
-/// A header by its shard, and whether the configuration could change the count of a tensor.
-type ParsedHeader = (RepoPath, Result<(FileHeader, bool), HeaderError>);
+/// A header by its shard.
+type ParsedHeader = (RepoPath, Result<FileHeader, HeaderError>);
 
 /// Parses the response; `None` if it is invalid.
 fn parse(json: &[u8], limit: u64) -> Option<Vec<ParsedHeader>> {
@@ -73,14 +72,9 @@ fn parse(json: &[u8], limit: u64) -> Option<Vec<ParsedHeader>> {
     if headers.is_empty() || headers.values().any(|header| is_too_long(header)) {
         return None;
     }
-    let parse = |(shard, header): (String, &RawValue)| {
+    let parse = |(shard, header): (RepoPath, &RawValue)| {
         let header = SafetensorsFileHeader::from_json(header.get().as_bytes());
-        let header = header.map(|header| {
-            let header = header.into();
-            let needs_config = needs_config(&header);
-            (header, needs_config)
-        });
-        Some((shard.parse().ok()?, header))
+        (shard, header.map(FileHeader::from))
     };
-    headers.into_iter().map(parse).collect()
+    Some(headers.into_iter().map(parse).collect())
 }

@@ -10,11 +10,17 @@ use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
 use crate::base::RangeBytes;
 use crate::error::{Error, QuantizationNotFound, SharedError, shared};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
-use crate::formats::weight_sets::{Layout, WeightSet};
+use crate::formats::weight_sets::{Layout, ListedFile, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::http::HubError;
 use crate::hub::CommitSha;
 use crate::report::{Plan, Target};
+
+/// A listing of files, and the weight sets in it.
+pub(super) struct Listed {
+    pub(super) layout: Layout,
+    pub(super) listing: FileListing,
+}
 
 /// The weights that a target resolves to.
 pub(super) struct Located {
@@ -31,6 +37,11 @@ impl Located {
     /// Creates the result for weights that were found without a listing.
     fn new(weights: FoundWeights, commit: Option<CommitSha>) -> Self {
         Self { weights, commit, layout: None, is_complete: true }
+    }
+
+    /// Adds the listing that contains the weights.
+    fn with_listing(self, Listed { layout, listing }: Listed) -> Self {
+        Self { layout: Some(layout), is_complete: listing.is_complete, ..self }
     }
 
     /// Drives another future while the weights arrive.
@@ -69,8 +80,8 @@ impl Call {
             let mut located = self.find().await?;
             self.pin(located.commit.take());
             if self.context.options.list_sets && located.layout.is_none() {
-                let (found, layout) = located.poll_alongside(self.list_layout()).await;
-                let layout = layout?.map(|(layout, _)| layout);
+                let (found, listed) = located.poll_alongside(self.list_target()).await;
+                let layout = listed?.map(|listed| listed.layout);
                 if layout.is_none() {
                     tracing::warn!(source = %self.context.source, "the files cannot be listed");
                 }
@@ -109,10 +120,9 @@ impl Call {
     pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
         let names = [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name));
         if self.context.formats.safetensors().is_none() {
-            let listed = self.files.list(folder).await?;
-            return self.find_main(folder, listed, |layout| layout).await;
+            return self.find_main(folder).await;
         }
-        if let Some(listing) = &self.context.known_files {
+        if let Some(listing) = self.known_files() {
             return self.search_known(folder, &names, listing).await;
         }
         match self.find_either(&names).await {
@@ -128,19 +138,19 @@ impl Call {
         &self,
         folder: Option<&RepoPath>,
         names: &[RepoPath; 2],
-        listing: &FileListing,
+        listing: FileListing,
     ) -> Result<Located, Error> {
-        let layout = Layout::new(&self.context.formats, folder, &listing.files);
-        let not_found = || self.no_safetensors(names, &layout, shared("it is not listed"));
-        let standard = names.iter().find_map(|name| layout.find(name));
-        let set = standard.map_or_else(|| self.main_set(&layout, not_found), Ok)?;
+        let listed = self.listed(folder, listing);
+        let standard = names.iter().find_map(|name| listed.layout.find(name));
+        let main = standard.map_or_else(|| self.main_set(&listed.layout), |set| Ok(Some(set)))?;
+        let not_found = || self.no_safetensors(names, &listed.layout, shared("it is not listed"));
+        let set = main.ok_or_else(not_found)?;
         if set.quantization.is_some() {
             // Choosing between quantizations needs file sizes, and only a listing from the Hub has them.
-            let listed = self.files.list(folder).await?;
-            return self.find_main(folder, listed, |layout| layout).await;
+            return self.find_main(folder).await;
         }
-        let found = self.find_set(set, listing.commit.clone()).await?;
-        Ok(Located { layout: Some(layout), ..found })
+        let found = self.find_set(set, listed.listing.commit.clone()).await?;
+        Ok(found.with_listing(listed))
     }
 
     /// Requests both standard names concurrently: doing so sequentially would cost every sharded repository a round
@@ -170,31 +180,27 @@ impl Call {
         source: SharedError,
     ) -> Result<Located, Error> {
         let response = source.downcast_ref::<HubError>();
-        let known = response.and_then(|response| response.commit.as_ref());
-        let listed = self.files.pinned(known).list(folder).await?;
-        let FileListing { files, commit, is_complete } = listed.unwrap_or_default();
-        let layout = Layout::new(&self.context.formats, folder, &files);
-        let known = known.cloned();
-        match layout.main() {
-            // Files with these names cannot be read: the requests for them have just failed.
-            Some(set) if !missing.contains(&set.path) => {
-                let found = self.find_set(set, known.or(commit)).await?;
-                Ok(Located { layout: Some(layout), is_complete, ..found })
-            }
-            None if !layout.sets.is_empty() => Err(self.several_sets(&layout)),
-            _ => Err(self.no_safetensors(missing, &layout, source)),
-        }
+        let known = response.and_then(|response| response.commit.clone());
+        let listing = self.files.pinned(known.as_ref()).list(folder).await?;
+        let listed = self.listed(folder, listing.unwrap_or_default());
+        // Files with these names cannot be read: the requests for them have just failed.
+        let main = self.main_set(&listed.layout)?.filter(|set| !missing.contains(&set.path));
+        let Some(set) = main else {
+            return Err(self.no_safetensors(missing, &listed.layout, source));
+        };
+        let commit = known.or_else(|| listed.listing.commit.clone());
+        let found = self.find_set(set, commit).await?;
+        Ok(found.with_listing(listed))
     }
 
     /// Finds a quantization, or else the weights in a folder with that name, such as `fp16`.
     async fn find_quantization(&self, name: &RepoPath) -> Result<Located, Error> {
-        let listed = self.files.list(None).await?;
-        let files = listed.as_ref().map_or(&[][..], |listing| &listing.files);
-        let layout = Layout::new(&self.context.formats, None, files);
-        if layout.of_quantization(name.as_str()).sets.is_empty() {
-            return self.find_folder(name).await;
-        }
-        self.find_main(None, listed, |layout| layout.of_quantization(name.as_str())).await
+        let listing = self.files.list(None).await?.unwrap_or_default();
+        let layout = Layout::new(&self.context.formats, None, &listing.files);
+        let layout = layout.of_quantization(name.as_str());
+        let Some(set) = self.main_set(&layout)? else { return self.find_folder(name).await };
+        let found = self.find_set(set, listing.commit.clone()).await?;
+        Ok(found.with_listing(self.listed(None, listing)))
     }
 
     /// Finds the weights in a folder. If it has none, the path may be that of a file without its extension, or a
@@ -204,55 +210,44 @@ impl Call {
             Err(error @ (Error::NoWeights { .. } | Error::FileNotFound { .. })) => error,
             found => return found,
         };
-        let Ok(Some(FileListing { files, commit, .. })) = self.files.list(None).await else {
+        let Ok(Some(Listed { layout, listing })) = self.list(None).await else {
             return Err(error);
         };
-        let layout = Layout::new(&self.context.formats, None, &files);
         if let Some(set) = layout.find_stem(&self.context.formats, path) {
-            let found = self.find_set(set, commit).await?;
+            let found = self.find_set(set, listing.commit).await?;
             return Ok(Located { layout: Some(layout), ..found });
         }
         let quantizations = layout.quantizations();
         // Quantization names contain neither dots nor slashes.
         let is_file = path.as_str().contains(['/', '.']);
-        if is_file || quantizations.is_empty() || files.iter().any(|file| file.is_below(Some(path)))
-        {
+        let is_folder = listing.files.iter().any(|file| file.is_below(Some(path)));
+        if is_file || is_folder || quantizations.is_empty() {
             return Err(error);
         }
         let source = QuantizationNotFound { name: clip(path.as_str()), quantizations };
         Err(Error::FileNotFound { file: self.files.file_name(path), source: shared(source) })
     }
 
-    /// Finds the main set among the listed sets that `choose` keeps. The other sets have the same format.
-    async fn find_main(
-        &self,
-        folder: Option<&RepoPath>,
-        listed: Option<FileListing>,
-        choose: impl FnOnce(Layout) -> Layout + Send,
-    ) -> Result<Located, Error> {
+    /// Finds the main set in a listing.
+    async fn find_main(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
         let not_found = || Error::FileNotFound {
             file: format!("{}/{}", self.context.source, self.context.formats.pattern()),
             source: shared("no such file is listed"),
         };
-        let FileListing { files, commit, is_complete } = listed.ok_or_else(not_found)?;
-        let all = Layout::new(&self.context.formats, folder, &files);
-        let layout = choose(Layout::new(&self.context.formats, folder, &files));
-        let set = self.main_set(&layout, not_found)?;
-        let found = self.find_set(set, commit).await?;
-        Ok(Located { layout: Some(all), is_complete, ..found })
+        let listed = self.list(folder).await?.ok_or_else(not_found)?;
+        let set = self.main_set(&listed.layout)?.ok_or_else(not_found)?;
+        let found = self.find_set(set, listed.listing.commit.clone()).await?;
+        Ok(found.with_listing(listed))
     }
 
-    /// Returns the main set of a layout.
-    fn main_set<'a>(
-        &self,
-        layout: &'a Layout,
-        not_found: impl FnOnce() -> Error,
-    ) -> Result<&'a WeightSet, Error> {
-        match layout.main() {
-            Some(set) => Ok(set),
-            None if layout.sets.is_empty() => Err(not_found()),
-            None => Err(self.several_sets(layout)),
+    /// Returns the main set of a layout; `None` if it has no sets.
+    fn main_set<'a>(&self, layout: &'a Layout) -> Result<Option<&'a WeightSet>, Error> {
+        let main = layout.main();
+        if main.is_none() && !layout.sets.is_empty() {
+            let (location, sets) = (self.context.source.clone(), layout.sets.clone());
+            return Err(Error::SeveralSets { location, sets });
         }
+        Ok(main)
     }
 
     /// Finds the shards of a path that has a `*` in place of the shard number.
@@ -262,27 +257,42 @@ impl Call {
             file: self.files.file_name(path),
             source: shared("no such shards are listed"),
         };
-        let listed = self.files.list(folder.as_ref()).await?.ok_or_else(not_found)?;
-        let layout = Layout::new(&self.context.formats, folder.as_ref(), &listed.files);
-        let set = layout.find(path).ok_or_else(not_found)?;
-        self.find_set(set, listed.commit).await
+        let listed = self.list(folder.as_ref()).await?.ok_or_else(not_found)?;
+        let set = listed.layout.find(path).ok_or_else(not_found)?;
+        self.find_set(set, listed.listing.commit).await
     }
 
     /// Lists all sets of weights in the target's folder. Returns `None` if files cannot be listed.
     pub(crate) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
-        Ok(self.list_layout().await?.map(|(layout, _)| layout.sets))
+        Ok(self.list_target().await?.map(|listed| listed.layout.sets))
     }
 
-    /// Lists the target's folder, or the folder of an index. Also returns the commit if the listing reports it. Returns
-    /// `None` if files cannot be listed.
-    pub(super) async fn list_layout(&self) -> Result<Option<(Layout, Option<CommitSha>)>, Error> {
+    /// Lists the target's folder, or the folder of an index. Returns `None` if files cannot be listed.
+    pub(super) async fn list_target(&self) -> Result<Option<Listed>, Error> {
         let above = match &self.context.target {
             Target::File(path) if path.is_index() => path.folder(),
             target => target.folder().cloned(),
         };
-        let listed = self.files.list(above.as_ref()).await?;
-        let layout = |files: &[_]| Layout::new(&self.context.formats, above.as_ref(), files);
-        Ok(listed.map(|listed| (layout(&listed.files), listed.commit)))
+        self.list(above.as_ref()).await
+    }
+
+    async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<Listed>, Error> {
+        let listing = self.files.list(folder).await?;
+        Ok(listing.map(|listing| self.listed(folder, listing)))
+    }
+
+    /// Returns a listing of a folder with its weight sets.
+    pub(super) fn listed(&self, folder: Option<&RepoPath>, listing: FileListing) -> Listed {
+        let layout = Layout::new(&self.context.formats, folder, &listing.files);
+        Listed { layout, listing }
+    }
+
+    /// Returns a listing of the files that the caller knows, without their sizes; `None` if it knows none.
+    pub(super) fn known_files(&self) -> Option<FileListing> {
+        let paths = self.context.options.known_files.as_deref()?;
+        let files = paths.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
+        let commit = self.files.origin.repo().and_then(|repo| repo.revision.as_str().parse().ok());
+        Some(FileListing { files, commit, is_complete: true })
     }
 
     /// Starts reading a set, at a commit if it is known.
@@ -309,10 +319,6 @@ impl Call {
         Ok(Located { commit: found.commit.or(known), ..found })
     }
 
-    fn several_sets(&self, layout: &Layout) -> Error {
-        Error::SeveralSets { location: self.context.source.clone(), sets: layout.sets.clone() }
-    }
-
     fn no_safetensors(
         &self,
         [single, index]: &[RepoPath; 2],
@@ -320,13 +326,7 @@ impl Call {
         source: SharedError,
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
-        let other_formats = layout.others.clone();
-        Error::NoWeights {
-            location: self.context.source.clone(),
-            single,
-            index,
-            other_formats,
-            source,
-        }
+        let (location, other_formats) = (self.context.source.clone(), layout.others.clone());
+        Error::NoWeights { location, single, index, other_formats, source }
     }
 }

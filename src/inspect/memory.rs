@@ -96,14 +96,12 @@ pub struct LargeCallLimit(Arc<Semaphore>);
 impl LargeCallLimit {
     /// Creates a limit of `calls` concurrent large calls, at least one.
     pub fn new(calls: usize) -> Self {
-        let permits = Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS));
-        Self(Arc::new(permits))
+        Self(Arc::new(Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS))))
     }
 
     /// Starts a call under this limit.
     pub(crate) fn start_call(&self) -> LargeCall {
-        let (bytes, permit) = (AtomicU64::new(0), OnceCell::new());
-        LargeCall { limit: self.clone(), bytes, permit }
+        LargeCall { limit: self.clone(), bytes: AtomicU64::new(0), permit: OnceCell::new() }
     }
 }
 

@@ -148,12 +148,14 @@ impl Call {
                     assembly = self.add_header(assembly, shard, header).await;
                     drop(permit);
                 }
-                Err(error) if on_failure == OnFailure::Continue => {
-                    failures.push((path.sibling(&shard), error));
-                }
                 Err(error) => {
                     let error = error.of_shard();
-                    if on_failure == OnFailure::Stop || !error.is_malformed() {
+                    let is_final = match on_failure {
+                        OnFailure::Stop => true,
+                        OnFailure::StopAfterAll => !error.is_malformed(),
+                        OnFailure::Continue => false,
+                    };
+                    if is_final {
                         return Err(error);
                     }
                     failures.push((path.sibling(&shard), error));
@@ -216,7 +218,7 @@ impl Call {
                     self.check_commit(path, Fetched::new((), commit))?;
                     arrived = ArrivingIndex::new(path);
                     // A call with a budget waits for it once, for all shards.
-                    is_early = !self.context.meter.is_limited()
+                    is_early = self.context.meter.allows.is_none()
                         && self.context.large.is_none()
                         && self.context.options.plan.reads_shards_early(content_length);
                 }

@@ -7,9 +7,10 @@ use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 use super::call::{Call, CallState, OnFailure, ReadMode};
-use super::locate::{FoundWeights, Located};
+use super::config_file::CONFIG;
+use super::locate::{FoundWeights, Listed, Located};
 use super::shards::SetReads;
-use crate::error::{Error, HubCacheMiss};
+use crate::error::Error;
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
@@ -55,31 +56,27 @@ impl Call {
 
     /// Lists the files if all sets are verified. Returns `None` if one set was selected, or if there are none.
     async fn list_all(&mut self) -> Result<Option<Layout>, Error> {
-        if !self.context.options.all_sets || !matches!(self.context.target, Target::Folder(_)) {
+        if !self.context.options.all_sets || !self.context.target.is_folder() {
             return Ok(None);
         }
-        let listed = self.list_layout().await?;
-        let Some((layout, commit)) = listed.filter(|(layout, _)| !layout.sets.is_empty()) else {
-            return Ok(None);
-        };
-        self.pin(commit);
+        let listed = self.list_target().await?.filter(|listed| !listed.layout.sets.is_empty());
+        let Some(Listed { layout, listing }) = listed else { return Ok(None) };
+        self.pin(listing.commit);
         Ok(Some(layout))
     }
 
     /// Verifies the main set, or the selected one, and lists the files.
     async fn verify_main(&mut self) -> Result<(VerifyReport, Option<Layout>), Error> {
-        let mut located = self.locate().await?;
-        let mut failed = None;
+        let (mut located, mut failed) = (self.locate().await?, None);
         let target = &self.context.target;
-        let is_listed = matches!(target, Target::Folder(_))
-            || matches!(target, Target::File(path) if path.is_index());
-        if is_listed && located.layout.is_none() {
-            let (found, listed) = located.poll_alongside(self.list_layout()).await;
-            located = found;
-            match listed {
-                Ok(listed) => located.layout = listed.map(|(layout, _)| layout),
-                Err(error) => failed = Some(error),
-            }
+        let is_index = matches!(target, Target::File(path) if path.is_index());
+        if (target.is_folder() || is_index) && located.layout.is_none() {
+            let (found, listed) = located.poll_alongside(self.list_target()).await;
+            let listed = listed.unwrap_or_else(|error| {
+                failed = Some(error);
+                None
+            });
+            located = Located { layout: listed.map(|listed| listed.layout), ..found };
         }
         let mut call = self.for_set(1);
         let weights = call.verify_weights(located.weights, located.layout.as_ref(), true);
@@ -205,7 +202,7 @@ impl Call {
     fn config_or_finding(&mut self, findings: &mut Vec<Finding>) -> ConfigFile {
         let config = self.state.config.take().unwrap_or_else(|| Ok(ConfigFile::default()));
         config.unwrap_or_else(|error| {
-            findings.insert(0, file_finding(&self.config_path(), error));
+            findings.insert(0, file_finding(&self.next_to_weights(CONFIG), error));
             ConfigFile::default()
         })
     }
@@ -233,15 +230,12 @@ fn failed_set(set: &WeightSet, error: &Error) -> VerifyReport {
 /// Converts the error of a file to a finding.
 fn file_finding(path: &RepoPath, error: Error) -> Finding {
     let file = clip(path.as_str());
-    match error {
+    match error.of_shard() {
         Error::InvalidHeader { format, source, .. } => {
             Finding::MalformedHeader { file, format, reason: source }
         }
         Error::InvalidIndex { source, .. } => Finding::MalformedIndex { file, reason: source },
-        // A file that was not downloaded may exist in the repository.
-        Error::FileNotFound { source, .. } if !source.is::<HubCacheMiss>() => {
-            Finding::MissingShard { file }
-        }
+        Error::ShardNotFound { .. } => Finding::MissingShard { file },
         error => Finding::Unreadable { file, reason: chain(&error) },
     }
 }

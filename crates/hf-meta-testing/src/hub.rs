@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use hyper::header::{CONTENT_TYPE, ETAG, LINK};
 use hyper::{Method, StatusCode};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::file::File;
 use crate::listing::{self, ListQuery, Page};
-use crate::log::{Host, Log, LoggedRequest, lock};
+use crate::log::{Host, LoggedRequest, lock};
 use crate::quota::Quotas;
 use crate::repo::{Caller, LazyRepos, Repo, Visibility};
 use crate::response::{ErrorResponse, Fault, FaultInjector, ResponseSpec};
@@ -35,18 +35,16 @@ pub(crate) struct HubState {
     pub page_size: Option<usize>,
     pub is_mirror: bool,
     pub faults: FaultInjector,
-    pub log: Log,
+    /// The requests in order of arrival.
+    pub log: Mutex<Vec<LoggedRequest>>,
+    pub is_log_disabled: bool,
     pub quotas: Quotas,
-    repos: Mutex<HashMap<String, Arc<Repo>>>,
+    pub repos: Mutex<HashMap<String, Arc<Repo>>>,
     signer: UrlSigner,
     request_count: AtomicU64,
 }
 
 impl HubState {
-    pub(crate) fn repos(&self) -> MutexGuard<'_, HashMap<String, Arc<Repo>>> {
-        lock(&self.repos)
-    }
-
     /// Returns the response to a request to either server. Applies faults.
     ///
     /// Like some mirrors, a mirror sends the metadata headers with the final response and not with the redirect.
@@ -104,7 +102,7 @@ impl HubState {
 
     fn list_models(&self, request: &LoggedRequest) -> HubResult {
         let caller = self.caller(request)?;
-        let stored = self.repos().values().cloned().collect();
+        let stored = lock(&self.repos).values().cloned().collect();
         let lazy = self.lazy_repos.as_deref();
         let page = listing::model_page(stored, lazy, caller, &self.list_query(request));
         Ok(self.page_response(request, page))
@@ -174,7 +172,7 @@ impl HubState {
     }
 
     fn find_repo(&self, id: &str) -> Option<Arc<Repo>> {
-        let stored = self.repos().get(id).cloned();
+        let stored = lock(&self.repos).get(id).cloned();
         stored.or_else(|| {
             let lazy = self.lazy_repos.as_ref()?;
             Some(Arc::new(lazy.repo(lazy.index_of(id)?)))
@@ -190,7 +188,7 @@ impl HubState {
 
     /// Redirects from a former name of a repository, or from its name in another letter case.
     fn redirect_alias(&self, request: &LoggedRequest, id: &str, caller: Caller) -> HubResult {
-        let repos = self.repos();
+        let repos = lock(&self.repos);
         let renamed = repos.values().find(|repo| repo.is_visible_to(caller) && repo.has_alias(id));
         let repo = renamed.ok_or_else(|| repo_not_found(caller))?;
         let query = request.query.as_ref().map_or_else(String::new, |query| format!("?{query}"));

@@ -55,6 +55,7 @@ pub use file::File;
 use hub::HubState;
 /// The third-party types in [`LoggedRequest`].
 pub use hyper::{HeaderMap, Method};
+use log::lock;
 pub use log::{BytesSent, Host, LoggedRequest};
 pub use quota::RequestCounts;
 use repo::Caller;
@@ -107,12 +108,12 @@ impl MockHub {
 
     /// Returns all requests so far to the Hub and the CDN, in order of arrival.
     pub fn log(&self) -> Vec<LoggedRequest> {
-        self.state.log.entries().clone()
+        lock(&self.state.log).clone()
     }
 
     /// Clears the request log.
     pub fn clear_log(&self) {
-        self.state.log.entries().clear();
+        lock(&self.state.log).clear();
     }
 
     /// Returns the number of requests since the start. This works [without the log](MockHubBuilder::without_log), too.
@@ -147,7 +148,7 @@ impl MockHub {
     ///
     /// Panics if the repository does not exist.
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) {
-        match self.state.repos().get_mut(repo) {
+        match lock(&self.state.repos).get_mut(repo) {
             Some(repo) => {
                 Arc::make_mut(repo).references.insert(branch.to_owned(), commit.to_owned())
             }
@@ -191,7 +192,7 @@ impl MockHubBuilder {
     /// Adds repositories.
     pub fn repos(self, repos: impl IntoIterator<Item = Repo>) -> Self {
         let repos = repos.into_iter().map(|repo| (repo.id().to_owned(), Arc::new(repo)));
-        self.state.repos().extend(repos);
+        lock(&self.state.repos).extend(repos);
         self
     }
 
@@ -212,7 +213,7 @@ impl MockHubBuilder {
 
     /// Disables the log, for tests whose requests do not fit into memory. [`MockHub::counts`] still counts them.
     pub fn without_log(mut self) -> Self {
-        self.state.log.is_disabled = true;
+        self.state.is_log_disabled = true;
         self
     }
 

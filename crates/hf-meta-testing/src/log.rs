@@ -79,25 +79,6 @@ impl BytesSent {
     }
 }
 
-/// The requests in order of arrival.
-#[derive(Default)]
-pub(crate) struct Log {
-    entries: Mutex<Vec<LoggedRequest>>,
-    pub is_disabled: bool,
-}
-
-impl Log {
-    pub(crate) fn push(&self, request: LoggedRequest) {
-        if !self.is_disabled {
-            self.entries().push(request);
-        }
-    }
-
-    pub(crate) fn entries(&self) -> MutexGuard<'_, Vec<LoggedRequest>> {
-        lock(&self.entries)
-    }
-}
-
 /// Locks data that a panicked thread leaves usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

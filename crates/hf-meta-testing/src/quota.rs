@@ -1,7 +1,7 @@
 //! Quotas: requests per fixed window, counted per caller and kind of request. Also counts all requests.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use hyper::header::RETRY_AFTER;
@@ -73,7 +73,7 @@ struct QuotaUsage {
 
 impl Quotas {
     pub(crate) fn counts(&self) -> RequestCounts {
-        RequestCounts { bytes: self.sent.bytes(), ..self.usage().counts }
+        RequestCounts { bytes: self.sent.bytes(), ..lock(&self.usage).counts }
     }
 
     /// Counts a request, and responds to it if its quota allows that.
@@ -83,7 +83,7 @@ impl Quotas {
         respond: impl FnOnce() -> ResponseSpec,
     ) -> ResponseSpec {
         if request.host == Host::Cdn {
-            self.usage().counts.cdn += 1;
+            lock(&self.usage).counts.cdn += 1;
             return respond();
         }
         let (kind, remaining, reset) = self.try_take(request);
@@ -106,7 +106,7 @@ impl Quotas {
     /// Counts a request to the Hub and takes it from the caller's quota. Returns the kind of the quota, the remaining
     /// requests in this window (`None` if this request exceeds the quota), and the time until the next window.
     fn try_take(&self, request: &LoggedRequest) -> (&'static str, Option<u64>, Duration) {
-        let mut usage = self.usage();
+        let mut usage = lock(&self.usage);
         let kind = usage.counts.count(&request.path);
         let Some((requests, window)) = self.limit else {
             return (kind, Some(ADVERTISED.0), ADVERTISED.1);
@@ -123,9 +123,5 @@ impl Quotas {
         usage.counts.refused += u64::from(remaining.is_none());
         let reset = u64::try_from(length - elapsed % length).unwrap_or(u64::MAX);
         (kind, remaining, Duration::from_nanos(reset))
-    }
-
-    fn usage(&self) -> MutexGuard<'_, QuotaUsage> {
-        lock(&self.usage)
     }
 }

@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use crate::file::{File, GIT_HASH_LENGTH, placeholder_hash};
 
 /// The access to a repository.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Visibility {
+    #[default]
     Public,
     Gated,
     Private,
@@ -45,7 +46,7 @@ pub trait LazyRepos: Send + Sync {
 }
 
 /// A repository: its files at each commit, its branches, and its visibility.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct Repo {
     id: String,
@@ -64,16 +65,7 @@ pub struct Repo {
 impl Repo {
     /// Creates an empty public repository named `name`, `org/name`, `datasets/org/name` or `spaces/org/name`.
     pub fn new(id: &str) -> Self {
-        let repo = Self {
-            id: id.to_owned(),
-            former_ids: Vec::new(),
-            visibility: Visibility::Public,
-            listed: Map::new(),
-            fake_headers: None,
-            current: String::new(),
-            references: HashMap::new(),
-            commits: HashMap::new(),
-        };
+        let repo = Self { id: id.to_owned(), ..Self::default() };
         repo.commit(&placeholder_hash(id)[..GIT_HASH_LENGTH])
     }
 

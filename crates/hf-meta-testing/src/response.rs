@@ -33,8 +33,6 @@ pub(crate) struct ResponseSpec {
     pub headers: HeaderMap,
     file: File,
     range: Range<u64>,
-    /// The `Content-Length`; without it, the body is chunked.
-    content_length: Option<u64>,
     /// The fault that decides how the response is sent.
     pub fault: Option<Fault>,
 }
@@ -71,14 +69,8 @@ impl ResponseSpec {
     }
 
     fn part(status: StatusCode, file: &File, range: Range<u64>) -> Self {
-        let response = Self {
-            status,
-            headers: HeaderMap::new(),
-            file: file.clone(),
-            content_length: Some(range.end - range.start),
-            range,
-            fault: None,
-        };
+        let response =
+            Self { status, headers: HeaderMap::new(), file: file.clone(), range, fault: None };
         response.with(ACCEPT_RANGES, "bytes")
     }
 
@@ -117,28 +109,25 @@ impl ResponseSpec {
                 headers.into_iter().fold(injected(status), add)
             }
             Fault::ForeignStatus(status) => injected(status),
-            Fault::HtmlPage { is_chunked } => Self::text(200, LOGIN_PAGE)
-                .with(CONTENT_TYPE, "text/html; charset=utf-8")
-                .chunked(is_chunked),
+            Fault::HtmlPage { .. } => {
+                Self::text(200, LOGIN_PAGE).with(CONTENT_TYPE, "text/html; charset=utf-8")
+            }
             Fault::RangeNotSatisfiable => {
                 injected(416).with(CONTENT_RANGE, format!("bytes */{size}"))
             }
             Fault::Header(name, value) => self.with(name, value),
-            Fault::WholeFile { is_chunked } => {
-                let mut response = Self { status: StatusCode::OK, ..self };
+            Fault::WholeFile { .. } => {
+                let mut response = Self { status: StatusCode::OK, range: 0..size, ..self };
                 response.headers.remove(CONTENT_RANGE);
-                response.with_range(0..size).chunked(is_chunked)
+                response
             }
             Fault::WrongContentRange(fault) => self.with_content_range(Some(fault)),
             Fault::Clamped { length } => self.truncated(length).with_content_range(None),
             Fault::Truncated { length } => self.truncated(length),
-            Fault::ExtraBytes { count, is_chunked } => {
-                let content_length = self.content_length.map(|length| length.saturating_add(count));
-                Self { content_length, ..self }.chunked(is_chunked)
-            }
-            Fault::Gzip => self.with(CONTENT_ENCODING, "gzip").chunked(true),
+            Fault::Gzip => self.with(CONTENT_ENCODING, "gzip"),
             Fault::ConnectionReset
             | Fault::ResetInBody { .. }
+            | Fault::ExtraBytes { .. }
             | Fault::Stall
             | Fault::StallInBody { .. }
             | Fault::Trickle { .. } => self,
@@ -146,17 +135,24 @@ impl ResponseSpec {
         Self { fault: Some(fault), ..response }
     }
 
-    fn chunked(self, is_chunked: bool) -> Self {
-        Self { content_length: self.content_length.filter(|_| !is_chunked), ..self }
-    }
-
     fn truncated(self, length: u64) -> Self {
         let Range { start, end } = self.range;
-        self.with_range(start..end.min(start + length))
+        Self { range: start..end.min(start + length), ..self }
     }
 
-    fn with_range(self, range: Range<u64>) -> Self {
-        Self { content_length: Some(range.end - range.start), range, ..self }
+    /// Returns the `Content-Length`; without it, the body is chunked.
+    fn content_length(&self) -> Option<u64> {
+        let length = self.range.end - self.range.start;
+        match self.fault {
+            Some(
+                Fault::HtmlPage { is_chunked: true }
+                | Fault::WholeFile { is_chunked: true }
+                | Fault::ExtraBytes { is_chunked: true, .. }
+                | Fault::Gzip,
+            ) => None,
+            Some(Fault::ExtraBytes { count, .. }) => Some(length.saturating_add(count)),
+            _ => Some(length),
+        }
     }
 
     /// Creates the HTTP response. The response to `HEAD` has the same headers and no body.
@@ -168,15 +164,12 @@ impl ResponseSpec {
         let mut response = Response::new(());
         *response.status_mut() = self.status;
         *response.headers_mut() = std::mem::take(&mut self.headers);
-        if let Some(length) = self.content_length {
+        if let Some(length) = self.content_length() {
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         let body = if *method == Method::HEAD { stream::empty().boxed() } else { self.body() };
-        let body = body.inspect_ok(move |bytes| {
-            for counter in &counters {
-                counter.add(bytes.len());
-            }
-        });
+        let count = move |bytes: &Bytes| counters.iter().for_each(|sent| sent.add(bytes.len()));
+        let body = body.inspect_ok(count);
         response.map(|()| StreamBody::new(body.map_ok(Frame::data)).boxed_unsync())
     }
 

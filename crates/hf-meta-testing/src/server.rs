@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::hub::HubState;
-use crate::log::{Host, LoggedRequest};
+use crate::log::{Host, LoggedRequest, lock};
 use crate::response::{Body, Fault};
 
 /// The maximum number of concurrent HTTP/2 streams per connection, as on Amazon `CloudFront`.
@@ -114,7 +114,9 @@ impl Server {
         logged.status = if is_started { spec.status.as_u16() } else { 0 };
         let counters = [logged.sent.clone(), self.state.quotas.sent.clone()];
         let response = spec.into_response(request.method(), counters);
-        self.state.log.push(logged);
+        if !self.state.is_log_disabled {
+            lock(&self.state.log).push(logged);
+        }
         async move {
             match fault {
                 Some(Fault::Stall) => pending().await,

@@ -95,7 +95,7 @@ async fn at_most_a_quarter_of_the_remaining_quota_is_in_flight() {
         }
         assert_eq!(passes.len(), expected, "{remaining} remaining");
     }
-    assert_eq!(meter.waited(), Duration::ZERO, "only a hold is a wait");
+    assert_eq!(meter.stats().waited, Duration::ZERO, "only a hold is a wait");
 }
 
 /// One response may admit many waiting requests.
