@@ -1,6 +1,6 @@
 //! Formats errors and findings for people: `error: what failed`, `caused by: why`, `help: what to do next`.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use anstyle::Style;
@@ -18,6 +18,7 @@ use super::context::CommandContext;
 use super::exit::CommandError;
 use super::output::{causes, joined};
 use super::repos::RepoArg;
+use super::stderr::print_to_stderr;
 use super::terminal::{BOLD, CYAN, RED, TerminalSize, YELLOW, wrap_after_label};
 
 /// The maximum number of findings to print. The JSON has all of them.
@@ -78,50 +79,50 @@ impl ErrorReport {
     }
 
     /// Prints the report to stderr.
-    pub(crate) fn print(&self) -> io::Result<()> {
-        print_labeled("", RED, "error", &format!("{}{}", self.position, self.message))?;
-        let mut causes = self.causes.iter();
-        causes.try_for_each(|cause| print_labeled("  ", Style::new(), "caused by", cause))?;
-        self.print_hint()
+    pub(crate) fn print(&self) {
+        print_labeled("", RED, "error", &format!("{}{}", self.position, self.message));
+        self.causes.iter().for_each(|cause| print_labeled("  ", Style::new(), "caused by", cause));
+        self.print_hint();
     }
 
     /// Prints the report about one of many sources to stderr: one line, and the hint if it is new.
-    pub(crate) fn print_line(&self, source: &RepoArg, has_hint: bool) -> io::Result<()> {
+    pub(crate) fn print_line(&self, source: &RepoArg, has_hint: bool) {
         let name = source.source.is_ok().then(|| source.display.clone());
         let texts = name.iter().chain([&self.message]).chain(&self.causes);
         let texts: Vec<_> = texts.map(String::as_str).collect();
-        print_labeled("", RED, "error", &format!("{}{}", self.position, texts.join(": ")))?;
-        if has_hint { self.print_hint() } else { Ok(()) }
+        print_labeled("", RED, "error", &format!("{}{}", self.position, texts.join(": ")));
+        if has_hint {
+            self.print_hint();
+        }
     }
 
-    fn print_hint(&self) -> io::Result<()> {
-        self.hint.iter().try_for_each(|hint| print_labeled("  ", BOLD, "help", hint))
+    fn print_hint(&self) {
+        self.hint.iter().for_each(|hint| print_labeled("  ", BOLD, "help", hint));
     }
 }
 
 /// Prints the findings of a source to stderr. What is an error of a checkpoint is a warning about its count.
-pub(crate) fn print_warnings(source: &RepoArg, findings: &[Finding]) -> io::Result<()> {
+pub(crate) fn print_warnings(source: &RepoArg, findings: &[Finding]) {
     for finding in findings.iter().take(MAX_FINDINGS) {
         let (style, label) = severity_label(finding.severity().min(Severity::Warning));
-        print_labeled("", style, label, &format!("{}: {finding}", source.display))?;
+        print_labeled("", style, label, &format!("{}: {finding}", source.display));
     }
-    let name = &source.display;
-    match findings.len().saturating_sub(MAX_FINDINGS) as u64 {
-        0 => Ok(()),
-        more => print_warning(&format!("{name}: {} more; --json lists them all", thousands(more))),
+    if let more @ 1.. = findings.len().saturating_sub(MAX_FINDINGS) as u64 {
+        let more = thousands(more);
+        print_warning(&format!("{}: {more} more; --json lists them all", source.display));
     }
 }
 
 /// Prints a warning to stderr.
-pub(crate) fn print_warning(text: &str) -> io::Result<()> {
-    print_labeled("", YELLOW, "warning", text)
+pub(crate) fn print_warning(text: &str) {
+    print_labeled("", YELLOW, "warning", text);
 }
 
 /// Prints a text after a label to stderr, wrapped to the terminal.
-fn print_labeled(indent: &str, style: Style, label: &str, text: &str) -> io::Result<()> {
+fn print_labeled(indent: &str, style: Style, label: &str, text: &str) {
     let width = indent.len() + label.len() + 2;
     let text = wrap_after_label(width, &escape(text), TerminalSize::of(&io::stderr()));
-    writeln!(anstream::stderr(), "{indent}{style}{label}{style:#}: {text}")
+    print_to_stderr(&format!("{indent}{style}{label}{style:#}: {text}"));
 }
 
 /// Returns the label of a severity.

@@ -180,30 +180,26 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
     // Other views show no headers, so none are kept in memory.
     if matches!(view, View::Tensors | View::Tree | View::Metadata | View::Json) {
         let read = move |model| async move { with_options(model).inspect().await };
-        let print = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
-            Ok(weights) => {
-                write_headers(args, view, repos.len() > 1, &weights, context)?;
-                context.warn(source, &weights.report().findings);
-                let status = unmatched(args, source, &weights);
-                Ok(status.unwrap_or_else(|| memory::status(weights.report())))
-            }
-            Err(error) => context.report(source, sources, &error),
+        let print = |source: &RepoArg, weights: Result<Weights, Error>| {
+            let weights = weights?;
+            write_headers(args, view, repos.len() > 1, &weights, context)?;
+            context.warn(source, &weights.report().findings);
+            let status = unmatched(args, source, &weights);
+            Ok(status.unwrap_or_else(|| memory::status(weights.report())))
         };
         return context.for_each(sources, read, print).await;
     }
     let read = move |model| async move { with_options(model).count().await };
-    let print = |source: &RepoArg, report: Result<CountReport, Error>| match report {
-        Ok(report) => {
-            match view {
-                View::JsonSummary => print_json(&report)?,
-                View::Explain => context.print(|page| explain::write(page, &report))?,
-                View::Memory => context.print(|page| memory::write(page, &report))?,
-                _ => context.print(|page| parameters::write(page, &report))?,
-            }
-            context.warn(source, &report.findings);
-            Ok(memory::status(&report))
+    let print = |source: &RepoArg, report: Result<CountReport, Error>| {
+        let report = report?;
+        match view {
+            View::JsonSummary => print_json(&report)?,
+            View::Explain => context.print(|page| explain::write(page, &report))?,
+            View::Memory => context.print(|page| memory::write(page, &report))?,
+            _ => context.print(|page| parameters::write(page, &report))?,
         }
-        Err(error) => context.report(source, sources, &error),
+        context.warn(source, &report.findings);
+        Ok(memory::status(&report))
     };
     context.for_each(sources, read, print).await
 }
@@ -238,8 +234,7 @@ fn unmatched(args: &InspectArgs, source: &RepoArg, weights: &Weights) -> Option<
     let is_part = names().any(|(name, _)| name.contains(filter.as_str()));
     let hint = is_part.then(|| format!("; use `*{filter}*` for a part of a name"));
     let hint = hint.unwrap_or_default();
-    // A failure to write to stderr must not affect the exit status.
-    let _ = print_warning(&format!("{}: no tensor matches `{filter}`{hint}", source.display));
+    print_warning(&format!("{}: no tensor matches `{filter}`{hint}", source.display));
     Some(ExitStatus::CheckFailed)
 }
 
@@ -266,16 +261,14 @@ async fn overview(
     };
     let memory = args.memory;
     let read = move |model: Model| async move { memory.apply(model).count().await };
-    let collect = |source: &RepoArg, result: Result<CountReport, Error>| match result {
-        Ok(report) => {
-            add(OverviewRow::from_report(&report))?;
-            context.warn(source, &report.findings);
-            Ok(memory::status(&report))
-        }
-        Err(error) => {
-            add(OverviewRow::from_error(&source.display, &error))?;
-            context.report(source, sources, &error)
-        }
+    let collect = |source: &RepoArg, result: Result<CountReport, Error>| {
+        add(match &result {
+            Ok(report) => OverviewRow::from_report(report),
+            Err(error) => OverviewRow::from_error(&source.display, error),
+        })?;
+        let report = result?;
+        context.warn(source, &report.findings);
+        Ok(memory::status(&report))
     };
     let status = context.for_each(sources, read, collect).await?;
     if !is_streamed {

@@ -49,8 +49,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return ExitStatus::Success;
         }
         let token_source = args.connection.token_source();
-        // A failure to write to stderr must not affect the exit status.
-        let _ = ErrorReport::for_command(&error, token_source.as_deref()).print();
+        ErrorReport::for_command(&error, token_source.as_deref()).print();
         error.status
     });
     status as u8

@@ -151,10 +151,14 @@ impl ProgressLine {
     /// Prints a text, unless the command is quiet.
     pub(crate) fn print(&self, text: &str) {
         if !self.is_quiet {
-            // A failure to write to stderr must not affect the results.
-            let _ = self.hidden_while(|| writeln!(anstream::stderr(), "{text}"));
+            self.hidden_while(|| print_to_stderr(text));
         }
     }
+}
+
+/// Prints a line to stderr. A failure must not affect the results or the exit status, so it is ignored.
+pub(crate) fn print_to_stderr(line: &str) {
+    let _ = anstream::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Returns whether an output is a pipe.
@@ -310,9 +314,8 @@ impl<S: Subscriber> Layer<S> for Log {
         event.record(&mut line);
         let (message, fields) = (line.message, line.fields.join(", "));
         let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
-        let line = format!("{style}{label}{style:#}: {message}{fields}\n");
-        // A failure to write to stderr must not affect the results.
-        let _ = self.0.hidden_while(|| anstream::stderr().write_all(line.as_bytes()));
+        let line = format!("{style}{label}{style:#}: {message}{fields}");
+        self.0.hidden_while(|| print_to_stderr(&line));
     }
 }
 

@@ -105,32 +105,24 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
         return Ok(status);
     }
     let read = move |model: Model| async move { model.all_sets(all).verify().await };
-    let print = |source: &RepoArg, report: Result<VerifyReport, Error>| match report {
-        Ok(mut report) => {
-            if let [(_, base)] = &bases[..] {
-                report.check_base(base);
-                if report.adapter.is_none() {
-                    let text = "is not an adapter, so `--base` has no effect";
-                    // A failure to write to stderr must not affect the results.
-                    let _ = print_warning(&format!("{} {text}", source.display));
-                }
+    let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
+        let mut report = report.inspect_err(|error| sarif.add_error(source, endpoint, error))?;
+        if let [(_, base)] = &bases[..] {
+            report.check_base(base);
+            if report.adapter.is_none() {
+                let text = "is not an adapter, so `--base` has no effect";
+                print_warning(&format!("{} {text}", source.display));
             }
-            let status = exit_status(failure, source, &report);
-            if args.sarif {
-                sarif.add_report(source, endpoint, &report);
-            } else if args.json {
-                print_json(&report)?;
-            } else if status != ExitStatus::Success || !context.line.is_quiet {
-                context.print(|page| write(page, &report, failure, least))?;
-            }
-            Ok(status)
         }
-        Err(error) => {
-            if args.sarif {
-                sarif.add_error(source, endpoint, &error);
-            }
-            context.report(source, sources, &error)
+        let status = exit_status(failure, source, &report);
+        if args.sarif {
+            sarif.add_report(source, endpoint, &report);
+        } else if args.json {
+            print_json(&report)?;
+        } else if status != ExitStatus::Success || !context.line.is_quiet {
+            context.print(|page| write(page, &report, failure, least))?;
         }
+        Ok(status)
     };
     let status = context.for_each(sources, read, print).await?;
     if args.sarif {
