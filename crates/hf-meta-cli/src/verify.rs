@@ -306,33 +306,38 @@ impl SarifLog {
     fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
         for set in &report.sets {
             if let Some(text) = not_compared(set) {
-                let location = location(source, existing(set.path.as_str(), report), endpoint);
-                let mut notification = result("note", &text, &location);
+                let file = existing(set.path.as_str(), report);
+                let mut notification = result("note", &text, &location(source, file, endpoint));
                 notification["properties"] = json!({ "configCheck": set.config_check });
                 self.notifications.push(notification);
             }
             for finding in &set.findings {
                 let (_, level) = severity_label(finding.severity());
                 let (kind, file) = kind_and_file(finding);
-                let file = file.as_deref().unwrap_or(set.path.as_str());
-                let rule = rule(&kind, finding.description(), "validity.md#findings");
-                self.rules.insert(kind.clone(), rule);
-                let location = location(source, existing(file, report), endpoint);
-                self.add(&kind, level, &finding.to_string(), &location);
+                let file = existing(file.as_deref().unwrap_or(set.path.as_str()), report);
+                let location = location(source, file, endpoint);
+                let found = result(level, &finding.to_string(), &location);
+                self.add(found, &kind, finding.description(), "validity.md#findings");
             }
         }
     }
 
     /// Adds a source that could not be read.
     fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
-        let (code, message) = (error.code(), message_with_causes(error));
-        self.rules.insert(code.to_owned(), rule(code, error.kind().description(), "errors.md"));
-        self.add(code, "error", &message, &location(source, None, endpoint));
+        let location = location(source, None, endpoint);
+        let found = result("error", &message_with_causes(error), &location);
+        self.add(found, error.code(), error.kind().description(), "errors.md");
     }
 
-    fn add(&mut self, rule: &str, level: &str, message: &str, location: &Value) {
-        let mut found = result(level, message, location);
-        found["ruleId"] = rule.into();
+    /// Adds a result, and the description of its kind with the page about it.
+    fn add(&mut self, mut found: Value, kind: &str, description: &str, page: &str) {
+        let rule = json!({
+            "id": kind,
+            "shortDescription": { "text": description },
+            "helpUri": format!("{PAGES}/{page}"),
+        });
+        self.rules.insert(kind.to_owned(), rule);
+        found["ruleId"] = kind.into();
         self.results.push(found);
     }
 
@@ -371,12 +376,6 @@ fn result(level: &str, message: &str, location: &Value) -> Value {
 fn existing<'a>(path: &'a str, report: &'a VerifyReport) -> Option<&'a str> {
     let Some((start, _)) = path.split_once('*') else { return Some(path) };
     report.filepaths.iter().map(RepoPath::as_str).find(|path| path.starts_with(start))
-}
-
-/// Returns the description of a kind of finding or error, with the page about it.
-fn rule(id: &str, description: &str, page: &str) -> Value {
-    let description = json!({ "text": description });
-    json!({ "id": id, "shortDescription": description, "helpUri": format!("{PAGES}/{page}") })
 }
 
 /// Returns the address of a file. Its description is the path without the escapes of a URI, for annotations of a log.
