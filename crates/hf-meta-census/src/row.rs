@@ -427,9 +427,13 @@ fn status(error: &Error) -> &'static str {
         FileNotFound, Forbidden, Gated, InvalidSource, MalformedHeader, MalformedIndex,
         MissingShards, NoWeights, RepoNotFound, RevisionNotFound, SeveralSets, TooLarge,
     };
-    match error.kind() {
+    if let Error::FileNotFound { source, .. } | Error::NoWeights { source, .. } = error
+        && source.is::<HubCacheMiss>()
+    {
         // The client is offline, and a later download may add the files.
-        FileNotFound | NoWeights if is_cache_miss(error) => "failed",
+        return "failed";
+    }
+    match error.kind() {
         NoWeights => "no_weights",
         SeveralSets => "several_sets",
         Gated => "gated",
@@ -440,15 +444,6 @@ fn status(error: &Error) -> &'static str {
         TooLarge => "too_large",
         // None of the others, such as an expired token, is a property of the repository.
         _ => "failed",
-    }
-}
-
-fn is_cache_miss(error: &Error) -> bool {
-    match error {
-        Error::FileNotFound { source, .. } | Error::NoWeights { source, .. } => {
-            source.is::<HubCacheMiss>()
-        }
-        _ => false,
     }
 }
 
