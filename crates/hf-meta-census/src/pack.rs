@@ -42,13 +42,13 @@ impl Census {
         let found = CensusPart::list_existing(&self.storage).await?;
         for part in &found {
             self.settings.stop.check()?;
-            let (footer, rows) = part.read(&self.storage).await?;
-            let incomplete = usize::from(footer.unread(&rows, false).next().is_some());
-            if let missing @ 1.. = footer.parts.saturating_sub(found.len()) + incomplete {
-                return Err(self.incomplete(missing, footer.parts));
+            let stored = part.read(&self.storage).await?;
+            let (parts, incomplete) = (stored.footer.parts, stored.unread(false).next().is_some());
+            if let missing @ 1.. = parts.saturating_sub(found.len()) + usize::from(incomplete) {
+                return Err(self.incomplete(missing, parts));
             }
-            rules.extend(rows.iter().map(|row| row.rules.clone()));
-            merger.add(sorted(rows))?;
+            rules.extend(stored.rows.iter().map(|row| row.rules.clone()));
+            merger.add(sorted(stored.rows))?;
         }
         let rows = self.until_stopped(merger.finish());
         let (version, tool) = (SCHEMA_VERSION, &self.tool);
@@ -75,8 +75,8 @@ impl Census {
         let mut merger = Merger::default();
         for part in CensusPart::list_existing(&self.storage).await? {
             self.settings.stop.check()?;
-            let (footer, _) = part.read(&self.storage).await?;
-            merger.add(Box::new(part.read_headers(&self.storage, &footer).await?))?;
+            let stored = part.read(&self.storage).await?;
+            merger.add(Box::new(stored.read_headers(&self.storage).await?))?;
         }
         Ok(self.until_stopped(merger.finish()))
     }
@@ -111,7 +111,7 @@ pub(super) async fn for_each_part(
     }
     let storage = Storage::open_existing(census)?;
     for part in CensusPart::list_existing(&storage).await? {
-        on_rows(part.read(&storage).await?.1)?;
+        on_rows(part.read(&storage).await?.rows)?;
     }
     Ok(())
 }
