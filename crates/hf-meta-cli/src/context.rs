@@ -13,7 +13,7 @@ use hf_meta::report::text::thousands;
 use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 
-use super::error_report::{ErrorReport, print_warnings};
+use super::error_report::{print_source_error, print_warnings};
 use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::RepoArg;
@@ -200,12 +200,7 @@ impl CommandContext {
         if self.ends_with_page.take() && io::stdout().is_terminal() {
             print_to_stderr("");
         }
-        let report = ErrorReport::for_source(source, error, self);
-        if sources.repos.len() > 1 {
-            report.print_line(source, self.explained.borrow_mut().insert(error.kind()));
-        } else {
-            report.print();
-        }
+        print_source_error(source, error, sources.repos.len() > 1, self);
         Ok(failed.status)
     }
 

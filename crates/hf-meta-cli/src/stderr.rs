@@ -90,11 +90,8 @@ impl ProgressLine {
     ) -> ShownProgress {
         let text: ProgressText = Arc::new(text);
         lock(&self.state).text = Some(Arc::clone(&text));
-        let interval = match print_interval {
-            _ if self.is_quiet => None,
-            _ if self.is_on_terminal => Some(REDRAW_INTERVAL),
-            interval => interval,
-        };
+        let print_interval = print_interval.filter(|_| !self.is_quiet);
+        let interval = self.is_on_terminal.then_some(REDRAW_INTERVAL).or(print_interval);
         if let Some(interval) = interval {
             let line = self.clone();
             let redraw = move || {
