@@ -109,18 +109,20 @@ impl PendingPart {
         Ok(Self { content, headers, missing: repos.len() })
     }
 
-    /// Continues an existing part. The rows of `repos` are removed.
+    /// Continues an existing part, and returns the repositories to read: those without a row, and the failed ones if
+    /// `failed` is true.
     pub(super) async fn resume(
         storage: &Storage,
         mut stored: StoredPart,
-        repos: &[ListedRepo],
-    ) -> Result<Self> {
-        let mut pending = Self::new(stored.part.clone(), stored.footer.parts, repos)?;
+        failed: bool,
+    ) -> Result<(Self, Vec<ListedRepo>)> {
+        let repos: Vec<_> = stored.unread(failed).cloned().collect();
+        let mut pending = Self::new(stored.part.clone(), stored.footer.parts, &repos)?;
         pending.content.footer = stored.footer.clone();
         let unread: HashSet<_> = repos.iter().map(|repo| &repo.repo).collect();
         stored.rows.retain(|row| !unread.contains(&row.repo));
         pending.copy_rows(storage, stored).await?;
-        Ok(pending)
+        Ok((pending, repos))
     }
 
     /// Adds the rows of an existing part, and copies their headers.

@@ -143,10 +143,7 @@ impl<'a> ReadRun<'a> {
         let (storage, manifest) = (self.storage, self.manifest);
         let stored = part.find(storage, manifest.is_some()).await?;
         let (mut pending, mut repos) = match (stored, manifest) {
-            (Some(stored), _) => {
-                let repos: Vec<_> = stored.unread(manifest.is_none()).cloned().collect();
-                (PendingPart::resume(storage, stored, &repos).await?, repos)
-            }
+            (Some(stored), _) => PendingPart::resume(storage, stored, manifest.is_none()).await?,
             (None, Some(manifest)) => {
                 let repos = manifest.part(number)?;
                 (PendingPart::new(part, manifest.parts(), &repos)?, repos)
