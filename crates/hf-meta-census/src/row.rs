@@ -292,12 +292,10 @@ impl CensusRow {
         (self.cache_token_bytes, self.cache_fixed_bytes) =
             cache.map(|(token, fixed)| (integer(token), integer(fixed))).unzip();
         self.findings = Some(kinds(&report.findings));
-        if let Some(sets) = &report.other_sets {
-            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
-        }
-        if let Some(model) = &report.model {
-            self.architecture = self.architecture.take().or_else(|| model.architecture.clone());
-        }
+        let others = report.other_sets.as_ref().map(|sets| sets.iter().take(MAX_SETS));
+        self.other_sets = others.map(|sets| sets.map(OtherWeightSet::from).collect());
+        let architecture = report.model.as_ref().and_then(|model| model.architecture.clone());
+        self.architecture = self.architecture.take().or(architecture);
     }
 
     /// Sets the hashes of the layout and the shapes; `None` for a repository without counts.
