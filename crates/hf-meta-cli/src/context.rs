@@ -56,19 +56,12 @@ pub(crate) struct SelectionArgs {
 }
 
 /// Returns a parser that accepts only these names of plans.
-fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Value = Plan> {
+pub(crate) fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Value = Plan> {
     PossibleValuesParser::new(names).map(|name| match &*name {
         "hub" => Plan::Hub,
         "prefetch" => Plan::Prefetch,
         _ => Plan::Exact,
     })
-}
-
-/// Restricts the option `--plan` to the plans that read files.
-pub(crate) fn file_plans(plan: clap::Arg) -> clap::Arg {
-    plan.value_parser(plans(&["exact", "prefetch"])).help(
-        "Requests for headers: two ranges per file (exact) or one (prefetch) [default: exact]",
-    )
 }
 
 impl SelectionArgs {

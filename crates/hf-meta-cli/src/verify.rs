@@ -14,7 +14,7 @@ use hf_meta::report::{Finding, Severity};
 use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet};
 use serde_json::{Value, json};
 
-use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
+use super::context::{CommandContext, SelectionArgs, Sources, plans};
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandResult, ExitStatus};
 use super::output::{Page, joined, message_with_causes, print_json};
@@ -86,7 +86,9 @@ pub(crate) struct VerifyArgs {
 /// Removes the plan `hub` and the cache, with which the files are not read.
 pub(crate) fn define(verify: clap::Command) -> clap::Command {
     verify.mut_args(|arg| match arg.get_id().as_str() {
-        "plan" => file_plans(arg),
+        "plan" => arg.value_parser(plans(&["exact", "prefetch"])).help(
+            "Requests for headers: two ranges per file (exact) or one (prefetch) [default: exact]",
+        ),
         "offline" => arg.help("Read only downloaded files"),
         _ => arg,
     })
