@@ -348,12 +348,8 @@ impl CensusRow {
         (self.kind, self.is_complete) = (Some(kind.to_owned()), Some(is_complete));
     }
 
-    /// Returns the row with a new count of the same bytes.
-    pub(super) fn recounted(
-        &self,
-        result: Result<&CountReport, &Error>,
-        components: Option<Vec<ComponentCount>>,
-    ) -> Self {
+    /// Returns the row with a new count of the same bytes, without its components.
+    pub(super) fn recounted(&self, result: Result<&CountReport, &Error>) -> Self {
         let mut counted = Self::new(self.clone().into_listing());
         counted.set_result(result);
         if counted.error_kind == self.error_kind {
@@ -375,7 +371,6 @@ impl CensusRow {
             is_complete: row.is_complete.filter(|_| has_counts),
             http_status: row.http_status,
             other_sets: row.other_sets,
-            components,
             file_sha256: row.file_sha256,
             layout_digest: row.layout_digest.filter(|_| has_counts),
             shape_digest: row.shape_digest.filter(|_| has_counts),
