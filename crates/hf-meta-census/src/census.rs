@@ -133,7 +133,7 @@ impl Census {
     pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary> {
         let existing = CensusPart::list(&self.storage).await?;
         if existing.iter().any(|part| !part.belongs_to(manifest)) {
-            return Err(CensusError::ManifestMismatch { target: self.storage.name().to_owned() });
+            return Err(CensusError::ManifestMismatch { target: self.storage.name.clone() });
         }
         let (slice, slices) = self.slice;
         let in_slice = manifest.part_numbers().filter(|number| number % slices == slice);
@@ -216,7 +216,7 @@ impl Census {
     }
 
     pub(super) fn incomplete(&self, missing: usize, parts: usize) -> CensusError {
-        CensusError::Incomplete { target: self.storage.name().to_owned(), missing, parts }
+        CensusError::Incomplete { target: self.storage.name.clone(), missing, parts }
     }
 
     /// Recounts all rows from the stored headers with the current rules, without sending a request.

@@ -40,7 +40,8 @@ const MAGIC: &[u8] = b"PAR1";
 pub struct Manifest {
     repos: Repos,
     rows: usize,
-    digest: String,
+    /// A short hash of all names and commits.
+    pub(super) digest: String,
     /// The indexes of repeated names.
     duplicates: HashSet<usize>,
 }
@@ -148,11 +149,6 @@ impl Manifest {
 
     fn part_rows(&self, part: usize) -> Range<usize> {
         part * REPOS_PER_PART..self.rows.min((part + 1) * REPOS_PER_PART)
-    }
-
-    /// Returns a short hash of all names and commits.
-    pub(super) fn digest(&self) -> &str {
-        &self.digest
     }
 
     /// Returns the repositories in a part.
@@ -499,7 +495,7 @@ mod tests {
         assert_eq!(read, repos);
         assert!(names(&table).iter().eq(repos.iter().map(|repo| &repo.repo)));
         let other = open("list", &encode("list", &repos[1..], &()).unwrap(), None).unwrap();
-        assert_ne!(other.digest(), table.digest());
+        assert_ne!(other.digest, table.digest);
     }
 
     #[test]

@@ -74,8 +74,7 @@ impl HeaderSpool {
 
     /// Returns a table that is sorted by repository and file.
     fn into_sorted(self, footer: &PartFooter) -> Result<File> {
-        let groups = self.groups.into_iter().enumerate().map(|(group, repo)| (repo, group));
-        let groups: Vec<_> = groups.sorted_unstable().map(|(_, group)| group).collect();
+        let groups = (0..self.groups.len()).sorted_by_key(|group| &self.groups[*group]).collect();
         let mut sorted = TableWriter::<_, StoredHeader>::sorted(footer)?;
         let name = std::env::temp_dir().display().to_string();
         sorted.write_all(each_row(&name, self.writer.into_reader()?, Some(groups))?)?;
@@ -213,7 +212,7 @@ impl StoredPart {
 
 impl CensusPart {
     pub(super) fn new(manifest: &Manifest, number: usize) -> Self {
-        Self { digest: manifest.digest().to_owned(), number }
+        Self { digest: manifest.digest.clone(), number }
     }
 
     /// Parses the file name of a table of rows.
@@ -225,7 +224,7 @@ impl CensusPart {
 
     /// Returns whether the part belongs to a manifest.
     pub(super) fn belongs_to(&self, manifest: &Manifest) -> bool {
-        self.digest == manifest.digest()
+        self.digest == manifest.digest
     }
 
     /// Lists the parts of a census.
@@ -274,7 +273,7 @@ impl CensusPart {
 
 /// Returns the error for a target without a census.
 fn no_census(storage: &Storage) -> CensusError {
-    CensusError::NoCensus { target: storage.name().to_owned() }
+    CensusError::NoCensus { target: storage.name.clone() }
 }
 
 impl PartFooter {
