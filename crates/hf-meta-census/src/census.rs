@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::future::OptionFuture;
 use itertools::Itertools;
 
 use super::error::{CensusError, Result};
@@ -132,7 +133,7 @@ impl Census {
     pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary> {
         let existing = CensusPart::list(&self.storage).await?;
         if existing.iter().any(|part| !part.belongs_to(manifest)) {
-            return Err(CensusError::ManifestMismatch { target: self.storage.name().to_owned() });
+            return Err(CensusError::ManifestMismatch { target: self.storage.name.clone() });
         }
         let (slice, slices) = self.slice;
         let in_slice = manifest.part_numbers().filter(|number| number % slices == slice);
@@ -164,10 +165,8 @@ impl Census {
         parts: &[CensusPart],
         manifest: Option<&Manifest>,
     ) -> Result<CensusSummary> {
-        let previous = match &self.previous {
-            Some(target) => Some(PreviousCensus::open(target).await?),
-            None => None,
-        };
+        let previous = self.previous.as_deref().map(PreviousCensus::open);
+        let previous = OptionFuture::from(previous).await.transpose()?;
         let progress = self.settings.progress.clone();
         let run = ReadRun::start(&self.storage, manifest, parts, &existing, previous, progress);
         let mut run = run.await?;
@@ -217,7 +216,7 @@ impl Census {
     }
 
     pub(super) fn incomplete(&self, missing: usize, parts: usize) -> CensusError {
-        CensusError::Incomplete { target: self.storage.name().to_owned(), missing, parts }
+        CensusError::Incomplete { target: self.storage.name.clone(), missing, parts }
     }
 
     /// Recounts all rows from the stored headers with the current rules, without sending a request.
@@ -235,9 +234,9 @@ impl Census {
         progress.update(|progress| progress.total = parts.len() * REPOS_PER_PART);
         for part in &parts {
             self.settings.stop.check()?;
-            let (footer, mut rows) = part.read(&self.storage).await?;
-            let mut headers = part.read_headers(&self.storage, &footer).await?.peekable();
-            for row in &mut rows {
+            let mut stored = part.read(&self.storage).await?;
+            let mut headers = stored.read_headers(&self.storage).await?.peekable();
+            for row in &mut stored.rows {
                 // Both tables are sorted by repository.
                 let is_next = |next: &Result<StoredHeader>| {
                     next.as_ref().map_or(true, |next| next.repo <= row.repo)
@@ -253,8 +252,8 @@ impl Census {
                     summary.not_recounted += 1;
                 }
             }
-            part.write_rows(&self.storage, &rows, footer).await?;
-            summary.add_rows(&rows);
+            stored.write(&self.storage).await?;
+            summary.add_rows(&stored.rows);
             progress.update(|progress| {
                 (progress.done, progress.failed) = (summary.repos(), summary.failed());
             });

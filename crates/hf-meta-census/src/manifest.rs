@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -40,7 +40,8 @@ const MAGIC: &[u8] = b"PAR1";
 pub struct Manifest {
     repos: Repos,
     rows: usize,
-    digest: String,
+    /// A short hash of all names and commits.
+    pub(super) digest: String,
     /// The indexes of repeated names.
     duplicates: HashSet<usize>,
 }
@@ -50,8 +51,6 @@ enum Repos {
     Names(Vec<ListedName>),
     Parquet(ParquetTable),
 }
-
-type TableReader = ParquetRecordBatchReaderBuilder<File>;
 
 /// A Parquet file and its name column.
 #[derive(Debug)]
@@ -152,17 +151,12 @@ impl Manifest {
         part * REPOS_PER_PART..self.rows.min((part + 1) * REPOS_PER_PART)
     }
 
-    /// Returns a short hash of all names and commits.
-    pub(super) fn digest(&self) -> &str {
-        &self.digest
-    }
-
     /// Returns the repositories in a part.
     pub(super) fn part(&self, part: usize) -> Result<Vec<ListedRepo>> {
         let rows = self.part_rows(part);
         let repos: Vec<_> = match &self.repos {
             Repos::Names(names) => names[rows.clone()].iter().map(ListedRepo::from).collect(),
-            Repos::Parquet(table) => table.rows(&rows)?.try_collect()?,
+            Repos::Parquet(table) => table.read(Some(&rows))?.try_collect()?,
         };
         let repos = rows.zip(repos).filter(|(at, _)| !self.duplicates.contains(at));
         Ok(repos.map(|(_, repo)| repo).update(|repo| _ = repo.normalize()).collect())
@@ -172,18 +166,14 @@ impl Manifest {
 impl Repos {
     fn open(path: &Path, column: Option<&str>) -> Result<Self> {
         let cannot_read = failed_to("read", path);
-        let text = if path == Path::new("-") {
-            repo_list::read(io::stdin().lock())
-        } else {
-            let mut file = File::open(path).map_err(&cannot_read)?;
-            let mut start = Vec::new();
-            (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(&cannot_read)?;
-            if start == MAGIC {
-                return Ok(Self::Parquet(ParquetTable::open(path, file, column)?));
-            }
-            repo_list::read(start.chain(file))
-        };
-        let names = repo_list::parse(path, &text.map_err(cannot_read)?, column);
+        let (mut file, mut start) = (repo_list::open(path).map_err(&cannot_read)?, Vec::new());
+        let is_file = path != Path::new("-");
+        file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut start).map_err(&cannot_read)?;
+        if is_file && start == MAGIC {
+            return Ok(Self::Parquet(ParquetTable::open(path, column)?));
+        }
+        let text = repo_list::read(start.chain(file)).map_err(cannot_read)?;
+        let names = repo_list::parse(path, &text, column);
         names.map(Self::Names).map_err(|error| unusable(path, &error.to_string()))
     }
 
@@ -191,7 +181,7 @@ impl Repos {
     fn listed_names(&self) -> Result<Vec<ListedName>> {
         let table = match self {
             Self::Names(names) => return Ok(names.clone()),
-            Self::Parquet(table) => table.names()?,
+            Self::Parquet(table) => table.read(None)?,
         };
         let names = table.map_ok(|repo| ListedName::from(repo.repo));
         names.filter_ok(|repo| !repo.name.is_empty()).collect()
@@ -201,49 +191,40 @@ impl Repos {
     fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
         Ok(match self {
             Self::Names(names) => Either::Left(names.iter().map(ListedRepo::from).map(Ok)),
-            Self::Parquet(table) => Either::Right(table.names()?),
+            Self::Parquet(table) => Either::Right(table.read(None)?),
         })
     }
 }
 
 impl ParquetTable {
-    fn open(path: &Path, file: File, column: Option<&str>) -> Result<Self> {
-        let name = path.display().to_string();
+    fn open(path: &Path, column: Option<&str>) -> Result<Self> {
+        let (name, file) = (path.display().to_string(), File::open(path));
+        let file = file.map_err(failed_to("read", path))?;
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
         let metadata = metadata.map_err(table_failed(&name))?;
         let column = name_column(&name, metadata.schema(), &repo_list::columns(column))?;
         Ok(Self { name, file, metadata, column })
     }
 
-    /// Iterates over all rows, of which only the names and commits are read.
-    fn names(&self) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
-        self.read(|field| matches!(field, "repo" | "commit"), |reader| reader)
-    }
-
-    /// Iterates over the rows that `choose` selects, of which only some columns are read.
+    /// Iterates over a range of rows; without one, over all rows, of which only the names and commits are read.
     fn read(
         &self,
-        is_read: impl Fn(&str) -> bool,
-        choose: impl FnOnce(TableReader) -> TableReader,
-    ) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
+        range: Option<&Range<usize>>,
+    ) -> Result<impl Iterator<Item = Result<ListedRepo>> + use<'_>> {
         let file = self.file.try_clone().map_err(failed_to("read", &self.name))?;
-        let reader = TableReader::new_with_metadata(file, self.metadata.clone());
+        let mut reader =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+        if let Some(rows) = range {
+            reader = reader.with_offset(rows.start).with_limit(rows.len());
+            reader = reader.with_batch_size(rows.len());
+        }
+        let is_read = |name: &str| range.is_some() || matches!(name, "repo" | "commit");
         let (found, wanted) = (self.metadata.schema(), schema::<ListedRepo>());
         let fields = wanted.fields().iter().filter(|field| is_read(field.name()));
         let columns = fields.filter_map(|field| find_column(found, field, &self.column));
         let mask = ProjectionMask::roots(reader.parquet_schema(), columns);
-        let batches = choose(reader.with_projection(mask)).build();
-        let batches = batches.map_err(table_failed(&self.name))?;
+        let batches = reader.with_projection(mask).build().map_err(table_failed(&self.name))?;
         Ok(rows_of(&self.name, batches, |batch| from_columns(batch, &self.column)))
-    }
-
-    /// Iterates over a range of rows. The others are skipped.
-    fn rows(&self, rows: &Range<usize>) -> Result<impl Iterator<Item = Result<ListedRepo>>> {
-        let (start, count) = (rows.start, rows.len());
-        let choose = move |reader: TableReader| {
-            reader.with_offset(start).with_limit(count).with_batch_size(count)
-        };
-        self.read(|_| true, choose)
     }
 }
 
@@ -514,7 +495,7 @@ mod tests {
         assert_eq!(read, repos);
         assert!(names(&table).iter().eq(repos.iter().map(|repo| &repo.repo)));
         let other = open("list", &encode("list", &repos[1..], &()).unwrap(), None).unwrap();
-        assert_ne!(other.digest(), table.digest());
+        assert_ne!(other.digest, table.digest);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde_json::json;
 use super::census::Census;
 use super::error::{Result, failed_to};
 use super::part::CensusPart;
+use super::reads::CensusStop;
 use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
 use super::stored_header::StoredHeader;
@@ -42,15 +43,15 @@ impl Census {
         let found = CensusPart::list_existing(&self.storage).await?;
         for part in &found {
             self.settings.stop.check()?;
-            let (footer, rows) = part.read(&self.storage).await?;
-            let incomplete = usize::from(footer.unread(&rows, false).next().is_some());
-            if let missing @ 1.. = footer.parts.saturating_sub(found.len()) + incomplete {
-                return Err(self.incomplete(missing, footer.parts));
+            let stored = part.read(&self.storage).await?;
+            let (parts, incomplete) = (stored.footer.parts, stored.unread(false).next().is_some());
+            if let missing @ 1.. = parts.saturating_sub(found.len()) + usize::from(incomplete) {
+                return Err(self.incomplete(missing, parts));
             }
-            rules.extend(rows.iter().map(|row| row.rules.clone()));
-            merger.add(sorted(rows))?;
+            rules.extend(stored.rows.iter().map(|row| row.rules.clone()));
+            merger.add(sorted(stored.rows))?;
         }
-        let rows = self.until_stopped(merger.finish());
+        let rows = merger.finish(self.settings.stop.clone());
         let (version, tool) = (SCHEMA_VERSION, &self.tool);
         let footer = json!({ "rules": rules, "schemaVersion": version, "tool": tool });
         let object = Storage::open_object(file)?;
@@ -75,19 +76,10 @@ impl Census {
         let mut merger = Merger::default();
         for part in CensusPart::list_existing(&self.storage).await? {
             self.settings.stop.check()?;
-            let (footer, _) = part.read(&self.storage).await?;
-            merger.add(Box::new(part.read_headers(&self.storage, &footer).await?))?;
+            let stored = part.read(&self.storage).await?;
+            merger.add(Box::new(stored.read_headers(&self.storage).await?))?;
         }
-        Ok(self.until_stopped(merger.finish()))
-    }
-
-    /// Ends rows with an error if the run is stopped.
-    fn until_stopped<Row>(
-        &self,
-        rows: impl Iterator<Item = Result<Row>> + Send,
-    ) -> impl Iterator<Item = Result<Row>> + Send {
-        let stop = self.settings.stop.clone();
-        rows.map(move |row| stop.check().and(row))
+        Ok(merger.finish(self.settings.stop.clone()))
     }
 }
 
@@ -97,7 +89,7 @@ pub(super) async fn sorted_rows(
 ) -> Result<impl Iterator<Item = Result<CensusRow>> + Send> {
     let mut merger = Merger::default();
     for_each_part(census, |rows| merger.add(sorted(rows))).await?;
-    Ok(merger.finish())
+    Ok(merger.finish(CensusStop::default()))
 }
 
 /// Calls a function with the rows of a census: a folder, a URL, or a packed file.
@@ -111,7 +103,7 @@ pub(super) async fn for_each_part(
     }
     let storage = Storage::open_existing(census)?;
     for part in CensusPart::list_existing(&storage).await? {
-        on_rows(part.read(&storage).await?.1)?;
+        on_rows(part.read(&storage).await?.rows)?;
     }
     Ok(())
 }
@@ -142,8 +134,11 @@ impl<Row: SortedRow> Merger<Row> {
         Ok(())
     }
 
-    fn finish(self) -> impl Iterator<Item = Result<Row>> + Send {
-        self.levels.into_iter().flatten().kmerge_by(|one, other| order(one, other).is_lt())
+    /// Merges all runs. The rows end with an error if the census is stopped.
+    fn finish(self, stop: CensusStop) -> impl Iterator<Item = Result<Row>> + Send {
+        let runs = self.levels.into_iter().flatten();
+        let rows = runs.kmerge_by(|one, other| order(one, other).is_lt());
+        rows.map(move |row| stop.check().and(row))
     }
 }
 
@@ -183,7 +178,7 @@ mod tests {
                 |n| CensusRow { repo: repo(run, n), tensors: Some(1), ..CensusRow::default() };
             merger.add(sorted((0..3).rev().map(row).collect())).unwrap();
         }
-        let rows: Vec<_> = merger.finish().map(Result::unwrap).collect();
+        let rows: Vec<_> = merger.finish(CensusStop::default()).map(Result::unwrap).collect();
         let mut expected: Vec<_> =
             (0..3).flat_map(|n| (0..runs).map(move |run| repo(run, n))).collect();
         expected.sort_unstable();

@@ -74,8 +74,7 @@ impl HeaderSpool {
 
     /// Returns a table that is sorted by repository and file.
     fn into_sorted(self, footer: &PartFooter) -> Result<File> {
-        let groups = self.groups.into_iter().enumerate().map(|(group, repo)| (repo, group));
-        let groups: Vec<_> = groups.sorted_unstable().map(|(_, group)| group).collect();
+        let groups = (0..self.groups.len()).sorted_by_key(|group| &self.groups[*group]).collect();
         let mut sorted = TableWriter::<_, StoredHeader>::sorted(footer)?;
         let name = std::env::temp_dir().display().to_string();
         sorted.write_all(each_row(&name, self.writer.into_reader()?, Some(groups))?)?;
@@ -83,12 +82,17 @@ impl HeaderSpool {
     }
 }
 
+/// The content of a part without its headers.
+pub(super) struct StoredPart {
+    pub(super) part: CensusPart,
+    pub(super) footer: PartFooter,
+    pub(super) rows: Vec<CensusRow>,
+}
+
 /// A part before it is written.
 pub(super) struct PendingPart {
-    part: CensusPart,
-    footer: PartFooter,
-    pub(super) rows: Vec<CensusRow>,
-    /// The headers of `rows`.
+    pub(super) content: StoredPart,
+    /// The headers of the rows.
     headers: HeaderSpool,
     /// The number of repositories that are being read.
     pub(super) missing: usize,
@@ -100,35 +104,31 @@ impl PendingPart {
         let unread = repos.iter().map(|repo| (repo.repo.clone(), repo.clone())).collect();
         let footer = PartFooter { unread, ..PartFooter::new(&part, parts) };
         let headers = HeaderSpool { writer: TableWriter::unsorted()?, groups: Vec::new() };
-        Ok(Self { part, footer, rows: Vec::new(), headers, missing: repos.len() })
+        let content = StoredPart { part, footer, rows: Vec::new() };
+        Ok(Self { content, headers, missing: repos.len() })
     }
 
-    /// Continues an existing part. The rows of `repos` are removed.
+    /// Continues an existing part, and returns the repositories to read: those without a row, and the failed ones if
+    /// `failed` is true.
     pub(super) async fn resume(
         storage: &Storage,
-        part: CensusPart,
-        (footer, mut rows): (PartFooter, Vec<CensusRow>),
-        repos: &[ListedRepo],
-    ) -> Result<Self> {
-        let pending = Self::new(part.clone(), footer.parts, repos)?;
-        let mut pending = Self { footer: footer.clone(), ..pending };
+        mut stored: StoredPart,
+        failed: bool,
+    ) -> Result<(Self, Vec<ListedRepo>)> {
+        let repos: Vec<_> = stored.unread(failed).cloned().collect();
+        let mut pending = Self::new(stored.part.clone(), stored.footer.parts, &repos)?;
+        pending.content.footer = stored.footer.clone();
         let unread: HashSet<_> = repos.iter().map(|repo| &repo.repo).collect();
-        rows.retain(|row| !unread.contains(&row.repo));
-        pending.copy_rows(storage, &part, &footer, rows).await?;
-        Ok(pending)
+        stored.rows.retain(|row| !unread.contains(&row.repo));
+        pending.copy_rows(storage, stored).await?;
+        Ok((pending, repos))
     }
 
-    /// Adds rows of an existing part, and copies their headers.
-    pub(super) async fn copy_rows(
-        &mut self,
-        storage: &Storage,
-        part: &CensusPart,
-        footer: &PartFooter,
-        rows: Vec<CensusRow>,
-    ) -> Result<()> {
-        let commits = rows.iter().filter_map(|row| Some((&row.repo, row.commit.as_ref()?)));
+    /// Adds the rows of an existing part, and copies their headers.
+    pub(super) async fn copy_rows(&mut self, storage: &Storage, stored: StoredPart) -> Result<()> {
+        let commits = stored.rows.iter().filter_map(|row| Some((&row.repo, row.commit.as_ref()?)));
         let commits: HashSet<_> = commits.collect();
-        let headers = part.read_headers(storage, footer).await?;
+        let headers = stored.read_headers(storage).await?;
         let headers = headers.filter_ok(|header| commits.contains(&(&header.repo, &header.commit)));
         let headers = headers.chunk_by(|header| {
             header.as_ref().map_or_else(|_| String::new(), |header| header.repo.clone())
@@ -136,9 +136,7 @@ impl PendingPart {
         for (repo, of_repo) in &headers {
             self.headers.add(&repo, of_repo)?;
         }
-        for row in rows {
-            self.add_row(row);
-        }
+        stored.rows.into_iter().for_each(|row| self.add_row(row));
         Ok(())
     }
 
@@ -153,34 +151,68 @@ impl PendingPart {
 
     fn add_row(&mut self, row: CensusRow) {
         if !row.has_failed() {
-            self.footer.unread.remove(&row.repo);
+            self.content.footer.unread.remove(&row.repo);
         }
-        self.rows.push(row);
+        self.content.rows.push(row);
     }
 
     /// Writes the headers and then the rows, because a part exists once its rows do. An incomplete part is written without
     /// failed rows. A part with as many rows is kept: another process wrote it, or no repository could be read. Returns the
     /// rows.
     pub(super) async fn write(self, storage: &Storage) -> Result<Vec<CensusRow>> {
-        let Self { part, mut footer, mut rows, headers, missing } = self;
+        let Self { mut content, headers, missing } = self;
+        let StoredPart { part, footer, rows } = &mut content;
         rows.retain(|row| missing == 0 || !row.has_failed());
         rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
         let found = part.find(storage, true).await?;
-        let is_kept = found.is_some_and(|(found, found_rows)| {
-            found.unread.len() <= footer.unread.len() && found_rows.len() >= rows.len()
+        let is_kept = found.is_some_and(|found| {
+            found.footer.unread.len() <= footer.unread.len() && found.rows.len() >= rows.len()
         });
         if !rows.is_empty() && !is_kept {
-            let headers = headers.into_sorted(&PartFooter::new(&part, footer.parts))?;
+            let headers = headers.into_sorted(&PartFooter::new(part, footer.parts))?;
             footer.header_bytes = storage.upload(&part.files(), headers).await?;
-            part.write_rows(storage, &rows, footer).await?;
+            content.write(storage).await?;
         }
-        Ok(rows)
+        Ok(content.rows)
+    }
+}
+
+impl StoredPart {
+    /// Returns all headers of the part, sorted by repository and file.
+    pub(super) async fn read_headers(
+        &self,
+        storage: &Storage,
+    ) -> Result<impl Iterator<Item = Result<StoredHeader>> + use<>> {
+        let headers = self.part.files();
+        match storage.download(&headers).await? {
+            Some((file, bytes)) if bytes == self.footer.header_bytes => {
+                each_row(&headers, file, None)
+            }
+            found => Err(CensusError::Headers {
+                file: storage.display_path(&headers),
+                problem: if found.is_some() { "has been changed" } else { "is missing" },
+            }),
+        }
+    }
+
+    /// Writes the rows of the part, whose headers are stored.
+    pub(super) async fn write(&mut self, storage: &Storage) -> Result<()> {
+        let Self { part, footer, rows } = self;
+        footer.set_rules(rows);
+        storage.write(&part.repos(), encode(&part.repos(), rows, footer)?).await
+    }
+
+    /// Returns the repositories without a row, and those with a failed row if `failed` is true.
+    pub(super) fn unread(&self, failed: bool) -> impl Iterator<Item = &ListedRepo> {
+        let rows = self.rows.iter().filter(|_| !failed).map(|row| &*row.repo);
+        let rows: HashSet<_> = rows.collect();
+        self.footer.unread.values().filter(move |repo| !rows.contains(&*repo.repo))
     }
 }
 
 impl CensusPart {
     pub(super) fn new(manifest: &Manifest, number: usize) -> Self {
-        Self { digest: manifest.digest().to_owned(), number }
+        Self { digest: manifest.digest.clone(), number }
     }
 
     /// Parses the file name of a table of rows.
@@ -192,7 +224,7 @@ impl CensusPart {
 
     /// Returns whether the part belongs to a manifest.
     pub(super) fn belongs_to(&self, manifest: &Manifest) -> bool {
-        self.digest == manifest.digest()
+        self.digest == manifest.digest
     }
 
     /// Lists the parts of a census.
@@ -212,7 +244,7 @@ impl CensusPart {
         &self,
         storage: &Storage,
         is_current: bool,
-    ) -> Result<Option<(PartFooter, Vec<CensusRow>)>> {
+    ) -> Result<Option<StoredPart>> {
         let Some(file) = storage.read(&self.repos()).await? else { return Ok(None) };
         let footer: PartFooter = read_footer(&file).unwrap_or_default();
         if is_current {
@@ -222,40 +254,12 @@ impl CensusPart {
             }
         }
         let rows = each_row(&self.repos(), file, None)?.try_collect()?;
-        Ok(Some((footer, rows)))
+        Ok(Some(StoredPart { part: self.clone(), footer, rows }))
     }
 
     /// Reads the part without its headers.
-    pub(super) async fn read(&self, storage: &Storage) -> Result<(PartFooter, Vec<CensusRow>)> {
+    pub(super) async fn read(&self, storage: &Storage) -> Result<StoredPart> {
         self.find(storage, false).await?.ok_or_else(|| no_census(storage))
-    }
-
-    /// Returns all headers of the part, sorted by repository and file.
-    pub(super) async fn read_headers(
-        &self,
-        storage: &Storage,
-        footer: &PartFooter,
-    ) -> Result<impl Iterator<Item = Result<StoredHeader>> + use<>> {
-        let headers = self.files();
-        match storage.download(&headers).await? {
-            Some((file, bytes)) if bytes == footer.header_bytes => each_row(&headers, file, None),
-            found => Err(CensusError::Headers {
-                file: storage.display_path(&headers),
-                problem: if found.is_some() { "has been changed" } else { "is missing" },
-            }),
-        }
-    }
-
-    /// Writes the rows of a part whose headers are stored.
-    pub(super) async fn write_rows(
-        &self,
-        storage: &Storage,
-        rows: &[CensusRow],
-        footer: PartFooter,
-    ) -> Result<()> {
-        let footer = footer.with_rules(rows);
-        let rows = encode(&self.repos(), rows, &footer)?;
-        storage.write(&self.repos(), rows).await
     }
 
     fn repos(&self) -> String {
@@ -269,22 +273,23 @@ impl CensusPart {
 
 /// Returns the error for a target without a census.
 fn no_census(storage: &Storage) -> CensusError {
-    CensusError::NoCensus { target: storage.name().to_owned() }
+    CensusError::NoCensus { target: storage.name.clone() }
 }
 
 impl PartFooter {
     /// Creates the footer of a part without rows.
     fn new(part: &CensusPart, parts: usize) -> Self {
-        let footer = Self { part: part.to_string(), parts, ..Self::default() };
-        footer.with_rules(&[])
+        let mut footer = Self { part: part.to_string(), parts, ..Self::default() };
+        footer.set_rules(&[]);
+        footer
     }
 
     /// States the schema, and the counting rules of the oldest row.
-    fn with_rules(self, rows: &[CensusRow]) -> Self {
+    fn set_rules(&mut self, rows: &[CensusRow]) {
         let current = RuleSet::CURRENT.to_string();
         let older = rows.iter().map(|row| &row.rules).find(|rules| **rules != current);
-        let rules = older.cloned().unwrap_or(current);
-        Self { rules, schema_version: SCHEMA_VERSION, ..self }
+        self.rules = older.cloned().unwrap_or(current);
+        self.schema_version = SCHEMA_VERSION;
     }
 
     /// Returns whether the part was written with the current counting rules and columns.
@@ -296,16 +301,5 @@ impl PartFooter {
 
     pub(super) fn has_current_columns(&self) -> bool {
         self.schema_version == SCHEMA_VERSION
-    }
-
-    /// Returns the repositories without a row, and those with a failed row if `failed` is true.
-    pub(super) fn unread<'a>(
-        &'a self,
-        rows: &'a [CensusRow],
-        failed: bool,
-    ) -> impl Iterator<Item = &'a ListedRepo> {
-        let rows = rows.iter().filter(|_| !failed).map(|row| &*row.repo);
-        let rows: HashSet<_> = rows.collect();
-        self.unread.values().filter(move |repo| !rows.contains(&*repo.repo))
     }
 }

@@ -260,6 +260,7 @@ pub(super) async fn recount(
 
 /// Returns a row with new counts.
 fn recounted(row: &CensusRow, result: &Result<Counted, Error>) -> CensusRow {
-    let components = result.as_ref().ok().and_then(|counted| counted.components.clone());
-    row.recounted(result.as_ref().map(|counted| &counted.report), components)
+    let mut found = row.recounted(result.as_ref().map(|counted| &counted.report));
+    found.components = result.as_ref().ok().and_then(|counted| counted.components.clone());
+    found
 }

@@ -292,12 +292,10 @@ impl CensusRow {
         (self.cache_token_bytes, self.cache_fixed_bytes) =
             cache.map(|(token, fixed)| (integer(token), integer(fixed))).unzip();
         self.findings = Some(kinds(&report.findings));
-        if let Some(sets) = &report.other_sets {
-            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
-        }
-        if let Some(model) = &report.model {
-            self.architecture = self.architecture.take().or_else(|| model.architecture.clone());
-        }
+        let others = report.other_sets.as_ref().map(|sets| sets.iter().take(MAX_SETS));
+        self.other_sets = others.map(|sets| sets.map(OtherWeightSet::from).collect());
+        let architecture = report.model.as_ref().and_then(|model| model.architecture.clone());
+        self.architecture = self.architecture.take().or(architecture);
     }
 
     /// Sets the hashes of the layout and the shapes; `None` for a repository without counts.
@@ -350,12 +348,8 @@ impl CensusRow {
         (self.kind, self.is_complete) = (Some(kind.to_owned()), Some(is_complete));
     }
 
-    /// Returns the row with a new count of the same bytes.
-    pub(super) fn recounted(
-        &self,
-        result: Result<&CountReport, &Error>,
-        components: Option<Vec<ComponentCount>>,
-    ) -> Self {
+    /// Returns the row with a new count of the same bytes, without its components.
+    pub(super) fn recounted(&self, result: Result<&CountReport, &Error>) -> Self {
         let mut counted = Self::new(self.clone().into_listing());
         counted.set_result(result);
         if counted.error_kind == self.error_kind {
@@ -377,7 +371,6 @@ impl CensusRow {
             is_complete: row.is_complete.filter(|_| has_counts),
             http_status: row.http_status,
             other_sets: row.other_sets,
-            components,
             file_sha256: row.file_sha256,
             layout_digest: row.layout_digest.filter(|_| has_counts),
             shape_digest: row.shape_digest.filter(|_| has_counts),
@@ -427,9 +420,13 @@ fn status(error: &Error) -> &'static str {
         FileNotFound, Forbidden, Gated, InvalidSource, MalformedHeader, MalformedIndex,
         MissingShards, NoWeights, RepoNotFound, RevisionNotFound, SeveralSets, TooLarge,
     };
-    match error.kind() {
+    if let Error::FileNotFound { source, .. } | Error::NoWeights { source, .. } = error
+        && source.is::<HubCacheMiss>()
+    {
         // The client is offline, and a later download may add the files.
-        FileNotFound | NoWeights if is_cache_miss(error) => "failed",
+        return "failed";
+    }
+    match error.kind() {
         NoWeights => "no_weights",
         SeveralSets => "several_sets",
         Gated => "gated",
@@ -440,15 +437,6 @@ fn status(error: &Error) -> &'static str {
         TooLarge => "too_large",
         // None of the others, such as an expired token, is a property of the repository.
         _ => "failed",
-    }
-}
-
-fn is_cache_miss(error: &Error) -> bool {
-    match error {
-        Error::FileNotFound { source, .. } | Error::NoWeights { source, .. } => {
-            source.is::<HubCacheMiss>()
-        }
-        _ => false,
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{CensusError, Result};
 use super::manifest::{ListedRepo, Manifest};
-use super::part::{CensusPart, PendingPart};
+use super::part::{CensusPart, PendingPart, StoredPart};
 use super::read_repo::RepoRead;
 use super::reads::{ProgressReporter, Reads};
 use super::row::CensusRow;
@@ -97,15 +97,15 @@ impl<'a> ReadRun<'a> {
         let mut checks = checks.buffered(MAX_CONCURRENT_CHECKS);
         while let Some((part, stored)) = checks.try_next().await? {
             let unread = match &stored {
-                Some((footer, rows)) => footer.unread(rows, manifest.is_none()).count(),
+                Some(stored) => stored.unread(manifest.is_none()).count(),
                 None => manifest.map_or(0, |manifest| manifest.part_len(part.number)),
             };
             total += unread;
             if unread > 0 {
                 incomplete.push_back(part);
-            } else if let Some((_, rows)) = stored {
-                summary.already_read += rows.len();
-                summary.add_rows(&rows);
+            } else if let Some(stored) = stored {
+                summary.already_read += stored.rows.len();
+                summary.add_rows(&stored.rows);
             }
         }
         progress.update(|progress| progress.total = total);
@@ -143,21 +143,18 @@ impl<'a> ReadRun<'a> {
         let (storage, manifest) = (self.storage, self.manifest);
         let stored = part.find(storage, manifest.is_some()).await?;
         let (mut pending, mut repos) = match (stored, manifest) {
-            (Some((footer, rows)), _) => {
-                let repos: Vec<_> = footer.unread(&rows, manifest.is_none()).cloned().collect();
-                (PendingPart::resume(storage, part, (footer, rows), &repos).await?, repos)
-            }
+            (Some(stored), _) => PendingPart::resume(storage, stored, manifest.is_none()).await?,
             (None, Some(manifest)) => {
                 let repos = manifest.part(number)?;
                 (PendingPart::new(part, manifest.parts(), &repos)?, repos)
             }
             (None, None) => return Ok(()),
         };
-        let already_read = pending.rows.len();
+        let already_read = pending.content.rows.len();
         self.summary.already_read += already_read;
         if let Some(previous) = &self.previous {
             repos = previous.carry_over(&mut pending, repos).await?;
-            let carried_over = pending.rows.len() - already_read;
+            let carried_over = pending.content.rows.len() - already_read;
             self.summary.carried_over += carried_over;
             self.progress.update(|progress| progress.done += carried_over);
         }
@@ -211,10 +208,11 @@ impl PreviousCensus {
         let parts: Vec<_> = CensusPart::list_existing(&storage).await?.into_iter().collect();
         let mut rows = HashMap::new();
         for (at, part) in parts.iter().enumerate() {
-            let (footer, read) = part.read(&storage).await?;
-            let copied =
-                read.iter().filter(|row| footer.has_current_columns() && can_carry_over(row));
-            rows.extend(copied.map(|row| (key(&row.repo, row.commit.as_deref()), at)));
+            let stored = part.read(&storage).await?;
+            if stored.footer.has_current_columns() {
+                let copied = stored.rows.iter().filter(|row| can_carry_over(row));
+                rows.extend(copied.map(|row| (key(&row.repo, row.commit.as_deref()), at)));
+            }
         }
         Ok(Self { storage, parts, rows })
     }
@@ -228,15 +226,15 @@ impl PreviousCensus {
         let keys = repos.iter().map(|repo| key(&repo.repo, repo.commit.as_deref()));
         let parts: BTreeSet<_> = keys.filter_map(|key| self.rows.get(&key)).collect();
         for part in parts.into_iter().filter_map(|part| self.parts.get(*part)) {
-            let (footer, rows) = part.read(&self.storage).await?;
-            let copied = rows.into_iter().filter(can_carry_over).filter_map(|row| {
+            let stored = part.read(&self.storage).await?;
+            let copied = stored.rows.into_iter().filter(can_carry_over).filter_map(|row| {
                 let is_same =
                     |repo: &ListedRepo| repo.repo == row.repo && repo.commit == row.commit;
                 let at = repos.iter().position(is_same)?;
                 Some(row.carried_over(repos.swap_remove(at)))
             });
-            let copied = copied.collect();
-            pending.copy_rows(&self.storage, part, &footer, copied).await?;
+            let copied = StoredPart { rows: copied.collect(), ..stored };
+            pending.copy_rows(&self.storage, copied).await?;
         }
         pending.missing = repos.len();
         Ok(repos)

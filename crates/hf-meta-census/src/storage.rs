@@ -25,7 +25,8 @@ use super::table::temporary_file;
 pub(super) struct Storage {
     objects: Arc<dyn ObjectStore>,
     folder: Path,
-    name: String,
+    /// The folder or URL as given by the user.
+    pub(super) name: String,
 }
 
 impl Storage {
@@ -56,11 +57,6 @@ impl Storage {
             return Err(CensusError::NoCensus { target: target.to_owned() });
         }
         Self::create_or_open(target)
-    }
-
-    /// Returns the folder or URL as given by the user.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Returns the names of all files in a folder.

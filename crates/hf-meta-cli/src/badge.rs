@@ -115,14 +115,12 @@ pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> CommandRe
     let endpoint = context.client.endpoint();
     let repos: Vec<_> = args.repos.iter().map(|repo| RepoArg::new(repo, None, endpoint)).collect();
     let sources = Sources { repos: &repos, selection: &args.selection, is_json: false };
-    let print = |source: &RepoArg, report: Result<CountReport, Error>| match report {
-        Ok(report) => {
-            let text = render(args, &Badge::from_report(&report, args.show))?;
-            write(args, source, &text)?;
-            context.warn(source, &report.findings);
-            Ok(ExitStatus::Success)
-        }
-        Err(error) => context.report(source, sources, &error),
+    let print = |source: &RepoArg, report: Result<CountReport, Error>| {
+        let report = report?;
+        let text = render(args, &Badge::from_report(&report, args.show))?;
+        write(args, source, &text)?;
+        context.warn(source, &report.findings);
+        Ok(ExitStatus::Success)
     };
     context.for_each(sources, read, print).await
 }

@@ -1,7 +1,6 @@
 //! `hf-meta census`: reads many repositories into tables.
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::mem::replace;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -26,7 +25,7 @@ use super::connection::ConnectionArgs;
 use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::output::{Page, if_any, print_json};
 use super::signal::{end_by, end_on_interrupt, signal};
-use super::stderr::{ListCounts, ProgressLine, ShownProgress, lock};
+use super::stderr::{ListCounts, ProgressLine, ShownProgress, lock, print_to_stderr};
 use super::table::{OutputFormat, Shrink, Table};
 
 /// The interval between lines about the progress without a terminal.
@@ -428,9 +427,8 @@ fn print(summary: &CensusSummary) -> CommandResult {
     Page::print(|page| page.table(&table, || &summary.rows))?;
     if summary.not_recounted > 0 {
         let rows = counted(summary.not_recounted as u64, "row");
-        // A failure to write to stderr must not affect the exit status.
         let reason = "because their headers are not stored";
-        let _ = writeln!(anstream::stderr(), "{rows} kept their earlier counts, {reason}");
+        print_to_stderr(&format!("{rows} kept their earlier counts, {reason}"));
     }
     Ok(if summary.failed() == 0 { ExitStatus::Success } else { ExitStatus::Remote })
 }

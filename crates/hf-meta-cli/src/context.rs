@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
@@ -13,12 +13,12 @@ use hf_meta::report::text::thousands;
 use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 
-use super::error_report::{ErrorReport, print_warnings};
-use super::exit::{CommandResult, ExitStatus};
+use super::error_report::{print_source_error, print_warnings};
+use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::RepoArg;
 use super::signal;
-use super::stderr::{ProgressLine, ReadProgress, lock};
+use super::stderr::{ProgressLine, ReadProgress, lock, print_to_stderr};
 
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
@@ -56,19 +56,12 @@ pub(crate) struct SelectionArgs {
 }
 
 /// Returns a parser that accepts only these names of plans.
-fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Value = Plan> {
+pub(crate) fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Value = Plan> {
     PossibleValuesParser::new(names).map(|name| match &*name {
         "hub" => Plan::Hub,
         "prefetch" => Plan::Prefetch,
         _ => Plan::Exact,
     })
-}
-
-/// Restricts the option `--plan` to the plans that read files.
-pub(crate) fn file_plans(plan: clap::Arg) -> clap::Arg {
-    plan.value_parser(plans(&["exact", "prefetch"])).help(
-        "Requests for headers: two ranges per file (exact) or one (prefetch) [default: exact]",
-    )
 }
 
 impl SelectionArgs {
@@ -111,13 +104,13 @@ pub(crate) struct CommandContext {
 }
 
 impl CommandContext {
-    /// Reads all sources concurrently and passes each result to `print`, in the order of the sources. Returns the most
-    /// severe exit status.
+    /// Reads all sources concurrently and passes each result to `print`, in the order of the sources. If `print` returns
+    /// the error of a source, it is reported, and the other sources are still read. Returns the most severe exit status.
     pub(crate) async fn for_each<T, Reading>(
         &self,
         sources: Sources<'_>,
         read: impl Fn(Model) -> Reading + Copy + Send + Sync + 'static,
-        mut print: impl FnMut(&RepoArg, Result<T, Error>) -> io::Result<ExitStatus>,
+        mut print: impl FnMut(&RepoArg, Result<T, Error>) -> CommandResult,
     ) -> CommandResult
     where
         T: Send + 'static,
@@ -152,7 +145,9 @@ impl CommandContext {
         let (mut status, mut failed, mut unreadable) = (ExitStatus::Success, 0, 0);
         while let Some((source, result)) = reads.next().await {
             let is_read = result.is_ok();
-            let found = self.line.hidden_while(|| print(&source, result))?;
+            let found = self.line.hidden_while(|| {
+                print(&source, result).or_else(|failed| self.report(&source, sources, failed))
+            })?;
             status = status.max(found);
             failed += u64::from(found != ExitStatus::Success);
             unreadable += u64::from(!is_read);
@@ -162,8 +157,7 @@ impl CommandContext {
         let counts = counts.iter().filter(|(count, _)| repos > 1 && *count > 0);
         for (count, outcome) in counts {
             let text = format!("{} of {} {outcome}", thousands(*count), thousands(repos));
-            // A failure to write to stderr must not affect the results.
-            self.line.hidden_while(|| writeln!(anstream::stderr(), "{text}")).unwrap_or_default();
+            self.line.hidden_while(|| print_to_stderr(&text));
         }
         Ok(status)
     }
@@ -176,41 +170,31 @@ impl CommandContext {
     ) -> CommandResult<(Vec<(RepoArg, Weights)>, ExitStatus)> {
         let sources = Sources { repos, selection: &SelectionArgs::default(), is_json };
         let mut inspected = Vec::new();
-        let collect = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
-            Ok(weights) => {
-                inspected.push((source.clone(), weights));
-                Ok(ExitStatus::Success)
-            }
-            Err(error) => self.report(source, sources, &error),
+        let collect = |source: &RepoArg, weights: Result<Weights, Error>| {
+            inspected.push((source.clone(), weights?));
+            Ok(ExitStatus::Success)
         };
         let read = |model: Model| async move { model.inspect().await };
         let status = self.for_each(sources, read, collect).await?;
         Ok((inspected, status))
     }
 
-    /// Reports the error of a source. The others are still read.
-    pub(crate) fn report(
+    /// Reports the error of a source, and returns any other error.
+    fn report(
         &self,
         source: &RepoArg,
         sources: Sources<'_>,
-        error: &Error,
-    ) -> io::Result<ExitStatus> {
+        failed: CommandError,
+    ) -> CommandResult {
+        let Some(error) = failed.error.downcast_ref::<Error>() else { return Err(failed) };
         if sources.is_json {
             print_json(&FailedSource::new(&source.display, error))?;
         }
         if self.ends_with_page.take() && io::stdout().is_terminal() {
-            // A failure to write to stderr must not affect the results or the exit status.
-            let _ = writeln!(anstream::stderr());
+            print_to_stderr("");
         }
-        let report = ErrorReport::for_source(source, error, self);
-        // A failure to write to stderr must not affect the results or the exit status.
-        let _ = if sources.repos.len() > 1 {
-            let is_new = self.explained.borrow_mut().insert(error.kind());
-            report.print_line(source, is_new)
-        } else {
-            report.print()
-        };
-        Ok(error.into())
+        print_source_error(source, error, sources.repos.len() > 1, self);
+        Ok(failed.status)
     }
 
     /// Prints the text about a source, after an empty line if it is not the first one.
@@ -239,8 +223,7 @@ impl CommandContext {
     /// Prints the findings of a source.
     pub(crate) fn warn(&self, source: &RepoArg, findings: &[Finding]) {
         if !self.line.is_quiet {
-            // A failure to write to stderr must not affect the results or the exit status.
-            let _ = print_warnings(source, findings);
+            print_warnings(source, findings);
         }
     }
 }

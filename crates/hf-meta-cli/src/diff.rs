@@ -204,6 +204,9 @@ fn files(group: &ChangeGroup<'_>, side: fn(&TensorChange) -> &Option<TensorState
     }
 }
 
+/// The name of a number, its values before and after, and their format.
+type TotalsRow<'a> = (&'a str, [u64; 2], fn(u64) -> String);
+
 /// Writes the parameters per dtype, the total, and the bytes of both checkpoints.
 fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     let sides = [&diff.before, &diff.after].map(|side| &side.parameter_count);
@@ -213,26 +216,23 @@ fn write_totals(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
             dtypes.entry(dtype).or_default()[side] = row.parameters;
         }
     }
-    let row = |name: &str, [before, after]: [u64; 2], format: fn(u64) -> String| {
-        [escape(name), format(before), format(after), change(before, after, format)]
-    };
-    let mut rows: Vec<_> =
-        dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts, thousands)).collect();
+    let mut rows: Vec<TotalsRow<'_>> =
+        dtypes.iter().map(|(dtype, counts)| (dtype.as_str(), *counts, thousands as _)).collect();
     let totals = sides.map(hf_meta::ParameterCount::totals);
     let parameters = totals.map(|totals| totals.parameters);
     if dtypes.len() > 1 {
-        rows.push(row("total", parameters, thousands));
+        rows.push(("total", parameters, thousands));
     }
     let elements = totals.map(|totals| totals.elements);
     if elements != parameters {
-        rows.push(row("elements", elements, thousands));
+        rows.push(("elements", elements, thousands));
     }
-    rows.push(row("bytes", totals.map(|totals| totals.bytes), bytes));
+    rows.push(("bytes", totals.map(|totals| totals.bytes), bytes));
     let table = Table::new()
-        .text("parameters", |row: &&[String; 4]| row[0].clone())
-        .optional_number("before", |row| row[1].clone())
-        .number("after", |row| row[2].clone())
-        .number("change", |row| row[3].clone());
+        .text("parameters", |(name, ..): &&TotalsRow<'_>| escape(name))
+        .optional_number("before", |(_, [before, _], format)| format(*before))
+        .number("after", |(_, [_, after], format)| format(*after))
+        .number("change", |(_, [before, after], format)| change(*before, *after, *format));
     page.table(&table, || &rows)
 }
 

@@ -1,6 +1,7 @@
 //! Formats errors and findings for people: `error: what failed`, `caused by: why`, `help: what to do next`.
 
-use std::io::{self, Write};
+use std::io;
+use std::mem::take;
 use std::path::Path;
 
 use anstyle::Style;
@@ -18,6 +19,7 @@ use super::context::CommandContext;
 use super::exit::CommandError;
 use super::output::{causes, joined};
 use super::repos::RepoArg;
+use super::stderr::print_to_stderr;
 use super::terminal::{BOLD, CYAN, RED, TerminalSize, YELLOW, wrap_after_label};
 
 /// The maximum number of findings to print. The JSON has all of them.
@@ -43,85 +45,74 @@ const WEB_PAGE: &str =
 const DOWNLOAD: &str = "run `hf download {repo}` to download it; to read it from the Hub, omit --offline and unset \
                         HF_HUB_OFFLINE";
 
-/// An error with its causes and a hint.
-pub(crate) struct ErrorReport {
-    /// The place of the source in a list, such as `line 3: `; may be empty.
-    position: String,
-    message: String,
-    causes: Vec<String>,
-    hint: Option<String>,
+/// Prints the error of a source to stderr, in one line if there are several sources. The hint is printed only for the first
+/// error of a kind.
+pub(crate) fn print_source_error(
+    source: &RepoArg,
+    error: &Error,
+    several: bool,
+    context: &CommandContext,
+) {
+    let (mut message, mut causes) = (error.to_string(), causes(error));
+    if source.source.is_err() {
+        causes.insert(0, message);
+        message = format!("`{}` is not a repository, URL or path", source.display);
+    } else if several {
+        message = format!("{}: {message}", source.display);
+    }
+    if several {
+        message = [vec![message], take(&mut causes)].concat().join(": ");
+    }
+    if let Some(line) = source.line {
+        message = format!("line {line}: {message}");
+    }
+    let hint = local_path(source, error)
+        .or_else(|| misspelled_command(source, error))
+        .or_else(|| choices(source, error, context))
+        .or_else(|| hint(source, error, context));
+    let is_new = context.explained.borrow_mut().insert(error.kind());
+    print_error(&message, &causes, hint.as_deref().filter(|_| is_new));
 }
 
-impl ErrorReport {
-    /// Creates the report of an error about one source.
-    pub(crate) fn for_source(source: &RepoArg, error: &Error, context: &CommandContext) -> Self {
-        let (mut message, mut causes) = (error.to_string(), causes(error));
-        if source.source.is_err() {
-            causes.insert(0, message);
-            message = format!("`{}` is not a repository, URL or path", source.display);
-        }
-        let position = source.line.map_or_else(String::new, |line| format!("line {line}: "));
-        let hint = local_path(source, error)
-            .or_else(|| misspelled_command(source, error))
-            .or_else(|| choices(source, error, context))
-            .or_else(|| hint(source, error, context));
-        Self { position, message, causes, hint }
-    }
+/// Prints an error that is not about a source to stderr.
+pub(crate) fn print_command_error(error: &CommandError, token_source: Option<&str>) {
+    let hint = error.error.downcast_ref().and_then(client_hint);
+    let hint = hint.map(|hint| hint.replace("{token}", token_source.unwrap_or("--token")));
+    print_error(&error.error.to_string(), &causes(&*error.error), hint.as_deref());
+}
 
-    /// Creates the report of an error that is not about a source.
-    pub(crate) fn for_command(error: &CommandError, token_source: Option<&str>) -> Self {
-        let hint = error.error.downcast_ref().and_then(client_hint);
-        let hint = hint.map(|hint| hint.replace("{token}", token_source.unwrap_or("--token")));
-        let error = &*error.error;
-        let (message, causes) = (error.to_string(), causes(error));
-        Self { position: String::new(), message, causes, hint }
+fn print_error(message: &str, causes: &[String], hint: Option<&str>) {
+    print_labeled("", RED, "error", message);
+    for cause in causes {
+        print_labeled("  ", Style::new(), "caused by", cause);
     }
-
-    /// Prints the report to stderr.
-    pub(crate) fn print(&self) -> io::Result<()> {
-        print_labeled("", RED, "error", &format!("{}{}", self.position, self.message))?;
-        let mut causes = self.causes.iter();
-        causes.try_for_each(|cause| print_labeled("  ", Style::new(), "caused by", cause))?;
-        self.print_hint()
-    }
-
-    /// Prints the report about one of many sources to stderr: one line, and the hint if it is new.
-    pub(crate) fn print_line(&self, source: &RepoArg, has_hint: bool) -> io::Result<()> {
-        let name = source.source.is_ok().then(|| source.display.clone());
-        let texts = name.iter().chain([&self.message]).chain(&self.causes);
-        let texts: Vec<_> = texts.map(String::as_str).collect();
-        print_labeled("", RED, "error", &format!("{}{}", self.position, texts.join(": ")))?;
-        if has_hint { self.print_hint() } else { Ok(()) }
-    }
-
-    fn print_hint(&self) -> io::Result<()> {
-        self.hint.iter().try_for_each(|hint| print_labeled("  ", BOLD, "help", hint))
+    if let Some(hint) = hint {
+        print_labeled("  ", BOLD, "help", hint);
     }
 }
 
 /// Prints the findings of a source to stderr. What is an error of a checkpoint is a warning about its count.
-pub(crate) fn print_warnings(source: &RepoArg, findings: &[Finding]) -> io::Result<()> {
+pub(crate) fn print_warnings(source: &RepoArg, findings: &[Finding]) {
     for finding in findings.iter().take(MAX_FINDINGS) {
         let (style, label) = severity_label(finding.severity().min(Severity::Warning));
-        print_labeled("", style, label, &format!("{}: {finding}", source.display))?;
+        print_labeled("", style, label, &format!("{}: {finding}", source.display));
     }
-    let name = &source.display;
-    match findings.len().saturating_sub(MAX_FINDINGS) as u64 {
-        0 => Ok(()),
-        more => print_warning(&format!("{name}: {} more; --json lists them all", thousands(more))),
+    if let more @ 1.. = findings.len().saturating_sub(MAX_FINDINGS) as u64 {
+        let more = thousands(more);
+        print_warning(&format!("{}: {more} more; --json lists them all", source.display));
     }
 }
 
 /// Prints a warning to stderr.
-pub(crate) fn print_warning(text: &str) -> io::Result<()> {
-    print_labeled("", YELLOW, "warning", text)
+pub(crate) fn print_warning(text: &str) {
+    print_labeled("", YELLOW, "warning", text);
 }
 
 /// Prints a text after a label to stderr, wrapped to the terminal.
-fn print_labeled(indent: &str, style: Style, label: &str, text: &str) -> io::Result<()> {
+fn print_labeled(indent: &str, style: Style, label: &str, text: &str) {
     let width = indent.len() + label.len() + 2;
     let text = wrap_after_label(width, &escape(text), TerminalSize::of(&io::stderr()));
-    writeln!(anstream::stderr(), "{indent}{style}{label}{style:#}: {text}")
+    print_to_stderr(&format!("{indent}{style}{label}{style:#}: {text}"));
 }
 
 /// Returns the label of a severity.

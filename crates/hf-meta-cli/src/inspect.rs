@@ -105,40 +105,18 @@ struct ViewArgs {
     format: Option<OutputFormat>,
 }
 
-/// The view that the options select.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum View {
-    Parameters,
-    Explain,
-    Tensors,
-    Tree,
-    Metadata,
-    Memory,
-    Json,
-    /// JSON without headers.
-    JsonSummary,
-    /// One row per repository.
-    Overview(OutputFormat),
-}
-
 impl InspectArgs {
-    fn view(&self, repos: usize) -> View {
+    /// Returns the format of the overview; `None` for the other views.
+    fn overview_format(&self, repos: usize) -> Option<OutputFormat> {
         let ViewArgs { json, tensors, tree, explain, metadata, format } = self.view;
         // Only an overview has rows to sort.
         let has_rows = (repos > 1 || self.sort.is_some()) && !self.sets;
         match format {
-            Some(OutputFormat::Json) => View::JsonSummary,
-            Some(format) => View::Overview(format),
-            None if json && self.summary => View::JsonSummary,
-            None if json => View::Json,
-            None if tensors => View::Tensors,
-            None if tree => View::Tree,
-            None if explain => View::Explain,
-            None if metadata => View::Metadata,
-            None if has_rows && *IS_AGENT => View::Overview(OutputFormat::Tsv),
-            None if has_rows => View::Overview(OutputFormat::Table),
-            None if self.memory.is_selected() => View::Memory,
-            None => View::Parameters,
+            Some(OutputFormat::Json) => None,
+            Some(format) => Some(format),
+            None if json || tensors || tree || explain || metadata || !has_rows => None,
+            None if *IS_AGENT => Some(OutputFormat::Tsv),
+            None => Some(OutputFormat::Table),
         }
     }
 
@@ -169,41 +147,43 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
         let message = format!("`hf-meta {name}` needs a build with the features `census,server`");
         return Err(CommandError::usage(message));
     }
-    let view = args.view(repos.len());
-    let is_json = matches!(view, View::Json | View::JsonSummary);
+    let ViewArgs { json, tensors, tree, explain, metadata, format } = args.view;
+    let is_json = json || format == Some(OutputFormat::Json);
     let sources = Sources { repos: &repos, selection: &args.selection, is_json };
-    if let View::Overview(format) = view {
+    if let Some(format) = args.overview_format(repos.len()) {
         return overview(args, format, sources, context).await;
     }
     let (list_sets, memory) = (args.sets, args.memory);
     let with_options = move |model: Model| memory.apply(model.other_sets(list_sets));
     // Other views show no headers, so none are kept in memory.
-    if matches!(view, View::Tensors | View::Tree | View::Metadata | View::Json) {
+    if tensors || tree || metadata || (json && !args.summary) {
         let read = move |model| async move { with_options(model).inspect().await };
-        let print = |source: &RepoArg, weights: Result<Weights, Error>| match weights {
-            Ok(weights) => {
-                write_headers(args, view, repos.len() > 1, &weights, context)?;
-                context.warn(source, &weights.report().findings);
-                let status = unmatched(args, source, &weights);
-                Ok(status.unwrap_or_else(|| memory::status(weights.report())))
-            }
-            Err(error) => context.report(source, sources, &error),
+        let print = |source: &RepoArg, weights: Result<Weights, Error>| {
+            let weights = weights?;
+            write_headers(args, repos.len() > 1, &weights, context)?;
+            context.warn(source, &weights.report().findings);
+            let status = unmatched(args, source, &weights);
+            Ok(status.unwrap_or_else(|| memory::status(weights.report())))
         };
         return context.for_each(sources, read, print).await;
     }
+    let write = if explain {
+        explain::write
+    } else if memory.is_selected() {
+        memory::write
+    } else {
+        parameters::write
+    };
     let read = move |model| async move { with_options(model).count().await };
-    let print = |source: &RepoArg, report: Result<CountReport, Error>| match report {
-        Ok(report) => {
-            match view {
-                View::JsonSummary => print_json(&report)?,
-                View::Explain => context.print(|page| explain::write(page, &report))?,
-                View::Memory => context.print(|page| memory::write(page, &report))?,
-                _ => context.print(|page| parameters::write(page, &report))?,
-            }
-            context.warn(source, &report.findings);
-            Ok(memory::status(&report))
+    let print = |source: &RepoArg, report: Result<CountReport, Error>| {
+        let report = report?;
+        if is_json {
+            print_json(&report)?;
+        } else {
+            context.print(|page| write(page, &report))?;
         }
-        Err(error) => context.report(source, sources, &error),
+        context.warn(source, &report.findings);
+        Ok(memory::status(&report))
     };
     context.for_each(sources, read, print).await
 }
@@ -211,18 +191,21 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
 /// Prints the headers of a source.
 fn write_headers(
     args: &InspectArgs,
-    view: View,
     several: bool,
     weights: &Weights,
     context: &CommandContext,
 ) -> io::Result<()> {
     let (filter, depth) = (args.filter.as_ref(), args.depth.map(usize::from));
-    match (view, filter) {
-        (View::Tensors, _) => context.print_rows(|page, is_first| {
+    match (args.view, filter) {
+        (ViewArgs { tensors: true, .. }, _) => context.print_rows(|page, is_first| {
             headers::write_tensors(page, weights, filter, args.sort, several, is_first)
         }),
-        (View::Tree, _) => context.print(|page| tree::write(page, weights, filter, depth)),
-        (View::Metadata, _) => context.print(|page| headers::write_metadata(page, weights)),
+        (ViewArgs { tree: true, .. }, _) => {
+            context.print(|page| tree::write(page, weights, filter, depth))
+        }
+        (ViewArgs { metadata: true, .. }, _) => {
+            context.print(|page| headers::write_metadata(page, weights))
+        }
         (_, Some(filter)) => print_json(&headers::filtered_json(weights, filter)?),
         (_, None) => print_json(weights),
     }
@@ -238,8 +221,7 @@ fn unmatched(args: &InspectArgs, source: &RepoArg, weights: &Weights) -> Option<
     let is_part = names().any(|(name, _)| name.contains(filter.as_str()));
     let hint = is_part.then(|| format!("; use `*{filter}*` for a part of a name"));
     let hint = hint.unwrap_or_default();
-    // A failure to write to stderr must not affect the exit status.
-    let _ = print_warning(&format!("{}: no tensor matches `{filter}`{hint}", source.display));
+    print_warning(&format!("{}: no tensor matches `{filter}`{hint}", source.display));
     Some(ExitStatus::CheckFailed)
 }
 
@@ -266,16 +248,14 @@ async fn overview(
     };
     let memory = args.memory;
     let read = move |model: Model| async move { memory.apply(model).count().await };
-    let collect = |source: &RepoArg, result: Result<CountReport, Error>| match result {
-        Ok(report) => {
-            add(OverviewRow::from_report(&report))?;
-            context.warn(source, &report.findings);
-            Ok(memory::status(&report))
-        }
-        Err(error) => {
-            add(OverviewRow::from_error(&source.display, &error))?;
-            context.report(source, sources, &error)
-        }
+    let collect = |source: &RepoArg, result: Result<CountReport, Error>| {
+        add(match &result {
+            Ok(report) => OverviewRow::from_report(report),
+            Err(error) => OverviewRow::from_error(&source.display, error),
+        })?;
+        let report = result?;
+        context.warn(source, &report.findings);
+        Ok(memory::status(&report))
     };
     let status = context.for_each(sources, read, collect).await?;
     if !is_streamed {

@@ -32,7 +32,7 @@ use std::ffi::OsString;
 
 use self::args::{Args, Command};
 use self::context::CommandContext;
-use self::error_report::ErrorReport;
+use self::error_report::print_command_error;
 use self::exit::{CommandResult, ExitStatus, failed_to};
 use self::stderr::{ProgressLine, init_log};
 use self::terminal::apply_color;
@@ -49,8 +49,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return ExitStatus::Success;
         }
         let token_source = args.connection.token_source();
-        // A failure to write to stderr must not affect the exit status.
-        let _ = ErrorReport::for_command(&error, token_source.as_deref()).print();
+        print_command_error(&error, token_source.as_deref());
         error.status
     });
     status as u8

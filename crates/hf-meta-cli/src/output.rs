@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::io::{self, BufWriter, Write};
+use std::iter::successors;
 
 use anstyle::Style;
 use hf_meta::report::text::{escape, thousands};
@@ -175,14 +176,8 @@ fn needs_escape(c: char) -> bool {
 
 /// Returns the first cause and the root cause. The causes between them are layers of the HTTP library.
 pub(crate) fn causes(error: &dyn StdError) -> Vec<String> {
-    let mut causes = Vec::new();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        causes.truncate(1);
-        causes.push(cause.to_string());
-        next = cause.source();
-    }
-    causes
+    let mut all = successors(error.source(), |&cause| cause.source());
+    [all.next(), all.last()].into_iter().flatten().map(ToString::to_string).collect()
 }
 
 /// Formats an error in one line, with its first cause and its root cause.

@@ -1,30 +1,31 @@
 //! Signals that end the process.
 
 use signal_hook::consts::SIGINT;
+use tokio::signal::ctrl_c;
 
 use super::stderr::ProgressLine;
 
 /// Returns the next signal: Ctrl-C, or SIGTERM.
 #[cfg(any(feature = "census", feature = "server"))]
 pub(crate) fn signal() -> std::io::Result<impl Future<Output = i32>> {
+    use std::pin::pin;
+
+    use futures::future::{Either, select};
+
     #[cfg(unix)]
     let mut terminate = {
         use tokio::signal::unix::{SignalKind, signal};
         signal(SignalKind::terminate())?
     };
     Ok(async move {
-        let interrupt = std::pin::pin!(tokio::signal::ctrl_c());
         #[cfg(unix)]
-        {
-            use futures::future::{Either, select};
-            let terminate = std::pin::pin!(terminate.recv());
-            if let Either::Right(_) = select(interrupt, terminate).await {
-                return signal_hook::consts::SIGTERM;
-            }
-        }
+        let terminate = terminate.recv();
         #[cfg(not(unix))]
-        let _ = interrupt.await;
-        SIGINT
+        let terminate = std::future::pending::<()>();
+        match select(pin!(ctrl_c()), pin!(terminate)).await {
+            Either::Left(_) => SIGINT,
+            Either::Right(_) => signal_hook::consts::SIGTERM,
+        }
     })
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn end_on_interrupt(
 ) {
     let line = line.clone();
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
+        if ctrl_c().await.is_ok() {
             if let Some(text) = text() {
                 line.print(&text);
             }

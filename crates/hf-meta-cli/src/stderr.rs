@@ -90,11 +90,8 @@ impl ProgressLine {
     ) -> ShownProgress {
         let text: ProgressText = Arc::new(text);
         lock(&self.state).text = Some(Arc::clone(&text));
-        let interval = match print_interval {
-            _ if self.is_quiet => None,
-            _ if self.is_on_terminal => Some(REDRAW_INTERVAL),
-            interval => interval,
-        };
+        let print_interval = print_interval.filter(|_| !self.is_quiet);
+        let interval = self.is_on_terminal.then_some(REDRAW_INTERVAL).or(print_interval);
         if let Some(interval) = interval {
             let line = self.clone();
             let redraw = move || {
@@ -151,10 +148,14 @@ impl ProgressLine {
     /// Prints a text, unless the command is quiet.
     pub(crate) fn print(&self, text: &str) {
         if !self.is_quiet {
-            // A failure to write to stderr must not affect the results.
-            let _ = self.hidden_while(|| writeln!(anstream::stderr(), "{text}"));
+            self.hidden_while(|| print_to_stderr(text));
         }
     }
+}
+
+/// Prints a line to stderr. A failure must not affect the results or the exit status, so it is ignored.
+pub(crate) fn print_to_stderr(line: &str) {
+    let _ = anstream::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Returns whether an output is a pipe.
@@ -310,9 +311,8 @@ impl<S: Subscriber> Layer<S> for Log {
         event.record(&mut line);
         let (message, fields) = (line.message, line.fields.join(", "));
         let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
-        let line = format!("{style}{label}{style:#}: {message}{fields}\n");
-        // A failure to write to stderr must not affect the results.
-        let _ = self.0.hidden_while(|| anstream::stderr().write_all(line.as_bytes()));
+        let line = format!("{style}{label}{style:#}: {message}{fields}");
+        self.0.hidden_while(|| print_to_stderr(&line));
     }
 }
 

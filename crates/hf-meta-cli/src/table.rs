@@ -11,13 +11,6 @@ const GAP: usize = 2;
 /// The maximum width of a column, in terminal columns. A longer cell shifts only the rest of its row.
 const MAX_CELL_WIDTH: usize = 80;
 
-/// The side of a column on which its cells line up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alignment {
-    Left,
-    Right,
-}
-
 /// The change of a column in a table that is wider than the terminal. First columns are narrowed from right to left, and
 /// then they are dropped from right to left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +81,8 @@ type Cell<'a, R> = Box<dyn Fn(&R) -> String + 'a>;
 /// A column of a table with rows of type `R`.
 struct Column<'a, R> {
     heading: &'static str,
-    alignment: Alignment,
+    /// True if the cells line up on the right.
+    is_number: bool,
     cell: Cell<'a, R>,
     shrink: Shrink,
 }
@@ -111,12 +105,12 @@ impl<'a, R> Table<'a, R> {
 
     /// Adds a column of text.
     pub(crate) fn text(self, heading: &'static str, cell: impl Fn(&R) -> String + 'a) -> Self {
-        self.column(heading, Alignment::Left, Box::new(cell))
+        self.column(heading, false, Box::new(cell))
     }
 
     /// Adds a right-aligned column of numbers.
     pub(crate) fn number(self, heading: &'static str, cell: impl Fn(&R) -> String + 'a) -> Self {
-        self.column(heading, Alignment::Right, Box::new(cell))
+        self.column(heading, true, Box::new(cell))
     }
 
     /// Adds a column of numbers that a narrow terminal does not show.
@@ -128,8 +122,8 @@ impl<'a, R> Table<'a, R> {
         self.number(heading, cell).shrink(Shrink::Drop)
     }
 
-    fn column(mut self, heading: &'static str, alignment: Alignment, cell: Cell<'a, R>) -> Self {
-        self.columns.push(Column { heading, alignment, cell, shrink: Shrink::Never });
+    fn column(mut self, heading: &'static str, is_number: bool, cell: Cell<'a, R>) -> Self {
+        self.columns.push(Column { heading, is_number, cell, shrink: Shrink::Never });
         self
     }
 
@@ -169,10 +163,8 @@ impl<'a, R> Table<'a, R> {
         if format != OutputFormat::Md {
             return headings + "\n";
         }
-        let alignments = self.cells(format, |column| match column.alignment {
-            Alignment::Left => "---".to_owned(),
-            Alignment::Right => "---:".to_owned(),
-        });
+        let alignments =
+            self.cells(format, |column| if column.is_number { "---:" } else { "---" }.to_owned());
         format!("{headings}\n{alignments}\n")
     }
 
@@ -251,24 +243,20 @@ impl<'a, R> Table<'a, R> {
         for (index, (column, &width)) in self.columns.iter().zip(widths).enumerate() {
             let mut text = cell(column);
             match column.shrink {
-                Shrink::WrapTo(_) if fits => {
-                    let mut lines = wrap(&text, width);
-                    text = lines.remove(0);
-                    rest = lines;
-                }
+                _ if !fits => {}
                 Shrink::Never => {}
+                Shrink::WrapTo(_) => {
+                    rest = wrap(&text, width);
+                    text = rest.remove(0);
+                }
                 // The last column contains details, which often come last.
-                Shrink::TruncateTo(_) if fits && index + 1 == self.columns.len() => {
+                Shrink::TruncateTo(_) if index + 1 == self.columns.len() => {
                     truncate_end(&mut text, width);
                 }
-                _ if fits => truncate(&mut text, width),
-                _ => {}
+                _ => truncate(&mut text, width),
             }
             let padding = width.saturating_sub(self::width(&text));
-            let (before, after) = match column.alignment {
-                Alignment::Left => (0, padding),
-                Alignment::Right => (padding, 0),
-            };
+            let (before, after) = if column.is_number { (padding, 0) } else { (0, padding) };
             spaces += before + if index == 0 || width == 0 { 0 } else { GAP };
             if !text.is_empty() {
                 write!(out, "{:spaces$}{text}", "")?;

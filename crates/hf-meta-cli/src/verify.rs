@@ -14,7 +14,7 @@ use hf_meta::report::{Finding, Severity};
 use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet};
 use serde_json::{Value, json};
 
-use super::context::{CommandContext, SelectionArgs, Sources, file_plans};
+use super::context::{CommandContext, SelectionArgs, Sources, plans};
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandResult, ExitStatus};
 use super::output::{Page, joined, message_with_causes, print_json};
@@ -86,7 +86,9 @@ pub(crate) struct VerifyArgs {
 /// Removes the plan `hub` and the cache, with which the files are not read.
 pub(crate) fn define(verify: clap::Command) -> clap::Command {
     verify.mut_args(|arg| match arg.get_id().as_str() {
-        "plan" => file_plans(arg),
+        "plan" => arg.value_parser(plans(&["exact", "prefetch"])).help(
+            "Requests for headers: two ranges per file (exact) or one (prefetch) [default: exact]",
+        ),
         "offline" => arg.help("Read only downloaded files"),
         _ => arg,
     })
@@ -105,32 +107,24 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
         return Ok(status);
     }
     let read = move |model: Model| async move { model.all_sets(all).verify().await };
-    let print = |source: &RepoArg, report: Result<VerifyReport, Error>| match report {
-        Ok(mut report) => {
-            if let [(_, base)] = &bases[..] {
-                report.check_base(base);
-                if report.adapter.is_none() {
-                    let text = "is not an adapter, so `--base` has no effect";
-                    // A failure to write to stderr must not affect the results.
-                    let _ = print_warning(&format!("{} {text}", source.display));
-                }
+    let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
+        let mut report = report.inspect_err(|error| sarif.add_error(source, endpoint, error))?;
+        if let [(_, base)] = &bases[..] {
+            report.check_base(base);
+            if report.adapter.is_none() {
+                let text = "is not an adapter, so `--base` has no effect";
+                print_warning(&format!("{} {text}", source.display));
             }
-            let status = exit_status(failure, source, &report);
-            if args.sarif {
-                sarif.add_report(source, endpoint, &report);
-            } else if args.json {
-                print_json(&report)?;
-            } else if status != ExitStatus::Success || !context.line.is_quiet {
-                context.print(|page| write(page, &report, failure, least))?;
-            }
-            Ok(status)
         }
-        Err(error) => {
-            if args.sarif {
-                sarif.add_error(source, endpoint, &error);
-            }
-            context.report(source, sources, &error)
+        let status = exit_status(failure, source, &report);
+        if args.sarif {
+            sarif.add_report(source, endpoint, &report);
+        } else if args.json {
+            print_json(&report)?;
+        } else if status != ExitStatus::Success || !context.line.is_quiet {
+            context.print(|page| write(page, &report, failure, least))?;
         }
+        Ok(status)
     };
     let status = context.for_each(sources, read, print).await?;
     if args.sarif {
@@ -314,33 +308,38 @@ impl SarifLog {
     fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
         for set in &report.sets {
             if let Some(text) = not_compared(set) {
-                let location = location(source, existing(set.path.as_str(), report), endpoint);
-                let mut notification = result("note", &text, &location);
+                let file = existing(set.path.as_str(), report);
+                let mut notification = result("note", &text, &location(source, file, endpoint));
                 notification["properties"] = json!({ "configCheck": set.config_check });
                 self.notifications.push(notification);
             }
             for finding in &set.findings {
                 let (_, level) = severity_label(finding.severity());
                 let (kind, file) = kind_and_file(finding);
-                let file = file.as_deref().unwrap_or(set.path.as_str());
-                let rule = rule(&kind, finding.description(), "validity.md#findings");
-                self.rules.insert(kind.clone(), rule);
-                let location = location(source, existing(file, report), endpoint);
-                self.add(&kind, level, &finding.to_string(), &location);
+                let file = existing(file.as_deref().unwrap_or(set.path.as_str()), report);
+                let location = location(source, file, endpoint);
+                let found = result(level, &finding.to_string(), &location);
+                self.add(found, &kind, finding.description(), "validity.md#findings");
             }
         }
     }
 
     /// Adds a source that could not be read.
     fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
-        let (code, message) = (error.code(), message_with_causes(error));
-        self.rules.insert(code.to_owned(), rule(code, error.kind().description(), "errors.md"));
-        self.add(code, "error", &message, &location(source, None, endpoint));
+        let location = location(source, None, endpoint);
+        let found = result("error", &message_with_causes(error), &location);
+        self.add(found, error.code(), error.kind().description(), "errors.md");
     }
 
-    fn add(&mut self, rule: &str, level: &str, message: &str, location: &Value) {
-        let mut found = result(level, message, location);
-        found["ruleId"] = rule.into();
+    /// Adds a result, and the description of its kind with the page about it.
+    fn add(&mut self, mut found: Value, kind: &str, description: &str, page: &str) {
+        let rule = json!({
+            "id": kind,
+            "shortDescription": { "text": description },
+            "helpUri": format!("{PAGES}/{page}"),
+        });
+        self.rules.insert(kind.to_owned(), rule);
+        found["ruleId"] = kind.into();
         self.results.push(found);
     }
 
@@ -379,12 +378,6 @@ fn result(level: &str, message: &str, location: &Value) -> Value {
 fn existing<'a>(path: &'a str, report: &'a VerifyReport) -> Option<&'a str> {
     let Some((start, _)) = path.split_once('*') else { return Some(path) };
     report.filepaths.iter().map(RepoPath::as_str).find(|path| path.starts_with(start))
-}
-
-/// Returns the description of a kind of finding or error, with the page about it.
-fn rule(id: &str, description: &str, page: &str) -> Value {
-    let description = json!({ "text": description });
-    json!({ "id": id, "shortDescription": description, "helpUri": format!("{PAGES}/{page}") })
 }
 
 /// Returns the address of a file. Its description is the path without the escapes of a URI, for annotations of a log.

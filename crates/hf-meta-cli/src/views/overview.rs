@@ -53,8 +53,6 @@ impl OverviewRow {
     pub(crate) fn from_report(report: &CountReport) -> Self {
         let (count, breakdown) = (&report.parameter_count, &report.breakdown);
         let main = count.iter().max_by_key(|(_, parameters)| *parameters);
-        let file_type = report.model.as_ref().and_then(|model| model.file_type.as_deref());
-        let method = breakdown.method.as_deref().or(file_type);
         let fit = report.memory.as_ref().and_then(|memory| memory.fit.as_ref());
         Self {
             repo: escape(&report.source),
@@ -68,7 +66,7 @@ impl OverviewRow {
             }),
             memory: report.memory.as_ref().and_then(|memory| memory.total_bytes),
             fit: fit.map(|fit| (fit.fits, fit.longest_context)),
-            quantization: method.map_or_else(String::new, escape),
+            quantization: report.quantization().map_or_else(String::new, escape),
             commit: report.commit.as_ref().map_or_else(String::new, ToString::to_string),
             error: "",
         }
