@@ -5,7 +5,7 @@ use std::mem::replace;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use chrono::DateTime;
@@ -365,11 +365,12 @@ fn show_progress(
         let outage = if outage.is_some() { ", paused by an outage" } else { "" };
         ListCounts { done, failed, total }.describe(started, &client) + outage
     });
-    let line = line.clone();
+    let (line, described) = (line.clone(), Once::new());
     let census = census.on_progress(move |now| {
         let before = replace(&mut *lock(&progress), now);
-        if let (Some(manifest), 0) = (&manifest, now.done) {
-            line.print(&format!("{manifest}; {} to read", thousands(now.total as u64)));
+        if let Some(manifest) = &manifest {
+            let text = || format!("{manifest}; {} to read", thousands(now.total as u64));
+            described.call_once(|| line.print(&text()));
         }
         match (before.outage, now.outage) {
             (None, Some(error)) => line.print(&format!(

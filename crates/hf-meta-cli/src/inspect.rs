@@ -143,7 +143,10 @@ impl InspectArgs {
 pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> CommandResult {
     args.validate()?;
     let repos = args.repos.list(context.client.endpoint())?;
-    if let Some(name @ ("census" | "serve")) = repos.first().map(|repo| &*repo.display) {
+    let is_complete = cfg!(all(feature = "census", feature = "server"));
+    if let (false, Some(name @ ("census" | "serve"))) =
+        (is_complete, repos.first().map(|repo| &*repo.display))
+    {
         let message = format!("`hf-meta {name}` needs a build with the features `census,server`");
         return Err(CommandError::usage(message));
     }

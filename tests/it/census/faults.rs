@@ -177,6 +177,18 @@ async fn a_hub_that_stays_down_ends_the_census_and_the_next_run_continues() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_at_the_start_is_described_once() {
+    let generated = GeneratedHub::new(40);
+    let (list, target) = (generated.path("repos.parquet"), generated.path("census"));
+    generated.list("repos.parquet").await;
+    generated.hub.inject(|_, _| Some(Fault::ConnectionReset));
+    let args = ["census", "read", &list, "-o", &target, "--retries", "0", "--max-outage", "1"];
+    let read = run(&generated.hub, &args);
+    assert_eq!(read.stderr.matches(" to read\n").count(), 1, "{}", read.stderr);
+    assert!(read.stderr.contains("waiting for the end of the outage"), "{}", read.stderr);
+}
+
 /// Repositories that failed at the beginning of an outage are read again after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_that_ends_leaves_no_trace() {

@@ -14,11 +14,12 @@ fn each_kind_of_error_has_its_exit_status() {
         .repo(support::sharded("org/gated").gated())
         .start()
         .unwrap();
-    let cases: [(&[&str], i32); 16] = [
+    let cases: [(&[&str], i32); 17] = [
         (&["org/good"], 0),
         (&["-v", "verify", "org/good"], 0),
         (&["--json", "verify", "org/good"], 2),
         (&["--", "verify"], 3),
+        (&["--", "census"], 3),
         (&["hf://verify"], 3),
         (&["org/empty"], 1),
         (&["org/bad"], 1),
