@@ -369,8 +369,8 @@ fn show_progress(
     let census = census.on_progress(move |now| {
         let before = replace(&mut *lock(&progress), now);
         if let Some(manifest) = &manifest {
-            let text = || format!("{manifest}; {} to read", thousands(now.total as u64));
-            described.call_once(|| line.print(&text()));
+            let total = thousands(now.total as u64);
+            described.call_once(|| line.print(&format!("{manifest}; {total} to read")));
         }
         match (before.outage, now.outage) {
             (None, Some(error)) => line.print(&format!(

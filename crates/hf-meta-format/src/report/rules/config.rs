@@ -187,9 +187,7 @@ impl ModelCheck<'_, '_, '_> {
     /// Finds a model without a head that its class has, or without one row of it per label.
     fn check_head(&mut self, config: &ModelConfig<'_>) {
         const LABELS: &str = "Classification";
-        /// The class that classifies with its tied output embedding.
-        const TIED: &str = "ShieldGemma2ForImageClassification";
-        /// The ends of names of the other classes whose heads are never tied.
+        /// The ends of names of classes whose heads are never tied.
         const ENDS: [&str; 7] = [
             LABELS,
             "ForCTC",
@@ -201,14 +199,16 @@ impl ModelCheck<'_, '_, '_> {
         ];
 
         let [class] = self.classes else { return };
-        if class == TIED || !ENDS.iter().any(|end| class.ends_with(end)) {
+        if !ENDS.iter().any(|end| class.ends_with(end)) {
             return;
         }
         let mut known = self.layout.entries.iter().zip(&self.stored.places);
-        let has_head = known.any(|(entry, places)| entry.is_head && !places.is_empty());
+        let is_stored = known.any(|(entry, places)| entry.is_head && !places.is_empty());
         // The layout of BERT is that of a class without a pooler.
         let is_base = |(name, _): &(&str, TensorInfo)| name.contains("pooler.");
-        if !has_head && self.stored.unknown.iter().all(is_base) {
+        // Of its own class, the layout has the head, which may be tied.
+        let is_own = self.has_head && !self.layout.head_class.is_empty();
+        if !is_own && !is_stored && self.stored.unknown.iter().all(is_base) {
             self.mismatches.add(MismatchKind::NoHead, class, "architectures", "", "");
         } else if class.ends_with(LABELS) {
             self.check_labels(class, config);
