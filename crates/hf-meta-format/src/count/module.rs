@@ -14,9 +14,9 @@ pub(super) type AuxiliaryNames = &'static [(AuxiliaryTensor, Names)];
 pub(super) const PLAIN: [&str; 2] = ["weight", ""];
 
 /// A name that quantizers give to a tensor of a module.
-#[derive(Debug, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Component {
-    /// The position among all components, which identifies and orders them.
+    /// The position among all components, which identifies and orders them. It is compared first.
     pub(super) index: u16,
     /// The last segments of the tensor name, or a suffix of the last segment. Empty if the tensor has the name of the
     /// module.
@@ -42,13 +42,6 @@ pub(crate) enum Role {
     AlwaysAuxiliary,
     /// A tensor that only quantizers store, even next to weights that are not packed.
     QuantizerState,
-}
-
-/// Components are equal if their positions are. Numbers are faster to compare than names, once per tensor.
-impl PartialEq for Component {
-    fn eq(&self, other: &Self) -> bool {
-        self.index == other.index
-    }
 }
 
 impl Component {
