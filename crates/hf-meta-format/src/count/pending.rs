@@ -1,7 +1,7 @@
 //! Stores tensors until all components of their modules have arrived.
 
 use super::module::{Component, ComponentTensor, Module};
-use super::names::components;
+use super::names::COMPONENTS;
 use crate::formats::{NameList, PackedTensors, TensorInfo};
 
 /// A compact list of tensors. The 208,550 tensors of Kimi-K2.5 take about 7 MB.
@@ -100,7 +100,7 @@ impl PendingTensors {
         let mut reader = self.entries.reader(self.starts[run] as usize..end);
         while reader.byte_length() > 0 {
             let index = usize::try_from(reader.number()).unwrap_or_default();
-            let tensor = found.push(&components()[index]);
+            let tensor = found.push(&COMPONENTS[index]);
             reader.read_layout(tensor);
             tensor.data_offsets = (0, reader.number());
         }

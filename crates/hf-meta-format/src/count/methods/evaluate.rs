@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::count::config::{Dimensions, MetadataShapes, QuantizationConfig, Schemes};
     use crate::count::methods::{ConfiguredMethod, solve};
-    use crate::count::names::components;
+    use crate::count::names::COMPONENTS;
     use crate::formats::TensorInfo;
 
     /// No shape may overflow, divide by zero or take long.
@@ -250,7 +250,7 @@ mod tests {
                     let shape = (0..random(5)).map(|_| lengths[random(lengths.len())]).collect();
                     let tensor =
                         TensorInfo::new(dtypes[random(dtypes.len())].into(), shape, (0, 0));
-                    (&components()[random(components().len())], tensor)
+                    (&COMPONENTS[random(COMPONENTS.len())], tensor)
                 })
                 .collect();
             tensors.sort_by_key(|(component, _)| *component);
