@@ -20,6 +20,11 @@ pub fn chain(error: &dyn Error) -> String {
     errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
+/// Returns the first rule that is violated.
+pub(crate) fn first_violated(rules: &[(bool, &'static str)]) -> Option<&'static str> {
+    rules.iter().find(|(is_violated, _)| *is_violated).map(|(_, rule)| *rule)
+}
+
 /// Parses a whole number in JSON, written as `8`, `8.0`, `80e-1` or `"8"`. No float is involved, so none is rounded.
 pub(crate) fn whole_number(json: &str) -> Option<u64> {
     /// The maximum length of the text in bytes.
