@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 
 use memchr::memrchr;
 
+use super::Buffer;
+use super::counted_as::HasShape;
 use super::methods::all_names;
 use super::module::{Component, container_bits, without_star};
 use super::name_pattern::{NameNumber, NamePattern, name_offset};
 use super::position::{Embedding, ExpertKind, ExpertNumber, ExpertPart, ExpertPosition, Position};
-use super::{Buffer, BufferName};
 use crate::base::sort::sort_by_key;
 use crate::formats::{Dtype, TensorInfo};
 
@@ -76,7 +77,7 @@ struct NameFacts {
     pattern: NamePattern,
     /// The component; `None` if it depends on a number.
     component: Option<&'static Component>,
-    buffer: Option<BufferName>,
+    buffer: Option<(Buffer, HasShape)>,
     is_bias: bool,
     position: Position,
     /// The pattern that most recently followed, by its index.
@@ -88,7 +89,7 @@ impl NameFacts {
         let text = &*pattern.text;
         Self {
             component: (!text.contains(NUMBERED)).then(|| find_component(text)),
-            buffer: BufferName::new(text),
+            buffer: Buffer::from_name(text),
             is_bias: text.ends_with(BIAS),
             position: Position::new(text),
             pattern,
@@ -180,7 +181,8 @@ impl<'a> TensorName<'a> {
 
     /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
     pub(super) fn buffer(&self, tensor: &TensorInfo) -> Option<Buffer> {
-        self.facts.buffer?.kind(&tensor.shape)
+        let (kind, has_shape) = self.facts.buffer?;
+        has_shape(&tensor.shape).then_some(kind)
     }
 
     pub(super) fn is_bias(&self) -> bool {
