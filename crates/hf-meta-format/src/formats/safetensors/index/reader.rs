@@ -30,7 +30,6 @@ use crate::formats::{RepoPath, clip};
 /// ```
 #[derive(Debug, Default)]
 pub struct IndexReader {
-    parser: IndexParser,
     /// The bytes of an incomplete entry.
     pub(super) tail: Vec<u8>,
     /// The tail is parsed again once it has this many bytes.
@@ -39,11 +38,43 @@ pub struct IndexReader {
     offset: usize,
     /// The error that stopped the parser. Later chunks are ignored.
     error: Option<IndexError>,
+    state: ParserState,
+    pub(super) dtype: Option<String>,
+    pub(super) has_metadata: bool,
+    pub(super) metadata: Option<IndexMetadata>,
+    pub(super) has_weight_map: bool,
+    /// The extension of the shards, if it is not that of safetensors.
+    extension: Option<&'static str>,
+    /// The distinct shards, in order of first appearance, and their indices.
+    shards: Vec<RepoPath>,
+    shards_by_name: BTreeMap<Box<str>, u16>,
+    /// The index of the last shard.
+    last_shard: u16,
+    names: NameList,
+    /// For each tensor, the index of its shard in `shards`.
+    shard_indices: Vec<u16>,
+}
+
+/// The next expected token.
+#[derive(Clone, Copy, Debug, Default)]
+enum ParserState {
+    /// The start of the index.
+    #[default]
+    Start,
+    /// An entry of the index, or its end.
+    Index { is_first: bool },
+    /// An entry of the `weight_map`, or its end.
+    WeightMap { is_first: bool },
+    /// Whitespace only.
+    End,
 }
 
 /// An incomplete entry of up to this many bytes is parsed again with every chunk. A longer one is parsed again when
 /// its length has doubled, because otherwise many small chunks would take quadratic time.
 const MAX_REPARSED_TAIL: usize = 1 << 12;
+
+/// The maximum number of entries in `metadata`. huggingface.js has the same limit.
+const MAX_METADATA: usize = 1_000;
 
 /// The start of the line that git puts before conflicting lines.
 const CONFLICT: &[u8] = b"<<<<<<< ";
@@ -52,8 +83,7 @@ impl IndexReader {
     /// Creates a reader for an index whose shards have an extension, such as `.bin`. The default reader expects
     /// `.safetensors`.
     pub fn with_extension(extension: &'static str) -> Self {
-        let parser = IndexParser { extension: Some(extension), ..IndexParser::default() };
-        Self { parser, ..Self::default() }
+        Self { extension: Some(extension), ..Self::default() }
     }
 
     /// Parses the next chunk.
@@ -70,7 +100,7 @@ impl IndexReader {
 
     /// Returns the shards known so far, in index order.
     pub fn shards(&self) -> &[RepoPath] {
-        &self.parser.shards
+        &self.shards
     }
 
     /// Finishes parsing after the last chunk and returns the index.
@@ -83,11 +113,11 @@ impl IndexReader {
         let tail = take(&mut self.tail);
         let parsed = self.parse(&tail)?;
         let rest = &tail[parsed..];
-        let is_complete = matches!(self.parser.state, ParserState::End);
+        let is_complete = matches!(self.state, ParserState::End);
         if !is_complete || !rest.trim_ascii_start().is_empty() {
             return Err(self.invalid(rest.len(), "unexpected end"));
         }
-        self.parser.finish()
+        self.into_index()
     }
 
     /// Parses the tail followed by a chunk.
@@ -126,7 +156,7 @@ impl IndexReader {
             ),
         };
         let mut reader = JsonReader::new(text);
-        match self.parser.parse(&mut reader) {
+        match self.parse_entries(&mut reader) {
             JsonError::Rule(error) => return Err(*error),
             JsonError::Invalid(invalid) => self.check_conflict(text, &invalid)?,
             JsonError::Incomplete => {}
@@ -157,49 +187,10 @@ impl IndexReader {
     fn invalid(&self, at: usize, reason: &str) -> IndexError {
         IndexError::malformed_index(&format!("{reason} at byte {}", self.offset + at))
     }
-}
-
-/// The state of the parser and the entries parsed so far.
-#[derive(Debug, Default)]
-pub(super) struct IndexParser {
-    state: ParserState,
-    pub(super) dtype: Option<String>,
-    pub(super) has_metadata: bool,
-    pub(super) metadata: Option<IndexMetadata>,
-    pub(super) has_weight_map: bool,
-    /// The extension of the shards, if it is not that of safetensors.
-    extension: Option<&'static str>,
-    /// The distinct shards, in order of first appearance, and their indices.
-    shards: Vec<RepoPath>,
-    shards_by_name: BTreeMap<Box<str>, u16>,
-    /// The index of the last shard.
-    last_shard: u16,
-    names: NameList,
-    /// For each tensor, the index of its shard in `shards`.
-    shard_indices: Vec<u16>,
-}
-
-/// The next expected token.
-#[derive(Clone, Copy, Debug, Default)]
-enum ParserState {
-    /// The start of the index.
-    #[default]
-    Start,
-    /// An entry of the index, or its end.
-    Index { is_first: bool },
-    /// An entry of the `weight_map`, or its end.
-    WeightMap { is_first: bool },
-    /// Whitespace only.
-    End,
-}
-
-impl IndexParser {
-    /// The maximum number of entries in `metadata`. huggingface.js has the same limit.
-    const MAX_METADATA: usize = 1_000;
 
     /// Parses all complete entries of a text, leaves the reader before the space after the last one, and returns the
     /// reason why it stops. Only space may follow the end of an index, so that it is always incomplete.
-    fn parse(&mut self, text: &mut JsonReader<'_>) -> JsonError {
+    fn parse_entries(&mut self, text: &mut JsonReader<'_>) -> JsonError {
         loop {
             let start = text.at;
             text.skip_space();
@@ -235,7 +226,7 @@ impl IndexParser {
                 self.dtype = serde_json::from_str(text.value()?).ok();
             }
             "metadata" if !self.has_metadata => {
-                let metadata = text.metadata("metadata", Self::MAX_METADATA, scalar)?;
+                let metadata = text.metadata("metadata", MAX_METADATA, scalar)?;
                 (self.has_metadata, self.metadata) = (true, metadata.map(IndexMetadata));
             }
             "weight_map" if !self.has_weight_map => {
@@ -314,7 +305,7 @@ impl IndexParser {
     /// # Errors
     ///
     /// Returns an error if there are no tensors or a tensor is listed twice.
-    pub(super) fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
+    pub(super) fn into_index(mut self) -> Result<SafetensorsIndexJson, IndexError> {
         if !self.has_weight_map {
             let message = "the index has no `weight_map`";
             return Err(IndexError::new(IndexErrorKind::NoWeightMap, message));
