@@ -75,7 +75,7 @@ impl Component {
         let module = tensor.strip_suffix(self.name)?;
         if self.is_suffix {
             (!module.is_empty() && !module.ends_with('.')).then_some(module)
-        } else if module.is_empty() {
+        } else if module.is_empty() || self.is_bare() {
             Some(module)
         } else {
             module.strip_suffix('.')

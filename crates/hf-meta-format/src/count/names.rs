@@ -29,24 +29,13 @@ pub(super) static COMPONENTS: LazyLock<Vec<Component>> = LazyLock::new(|| {
     components.collect()
 });
 
-/// Returns the component of a tensor.
-fn find_component(name: &str) -> &'static Component {
-    // Most components end differently, and bytes are compared without a call.
-    let end = name.as_bytes().last();
-    let found = COMPONENTS[1..].iter().find(|component| {
-        component.name.as_bytes().last() == end && component.module_of(name).is_some()
-    });
-    found.unwrap_or(&COMPONENTS[0])
-}
-
 /// Splits the name of a tensor into its module and its component.
 pub(crate) fn split(name: &str) -> (&str, &'static Component) {
-    split_at(name, find_component(name))
-}
-
-fn split_at<'a>(name: &'a str, component: &'static Component) -> (&'a str, &'static Component) {
-    let module = if component.is_bare() { None } else { component.module_of(name) };
-    (module.unwrap_or(name), component)
+    // Most components end differently, and bytes are compared without a call.
+    let end = name.as_bytes().last();
+    let ends_alike = COMPONENTS[1..].iter().filter(|part| part.name.as_bytes().last() == end);
+    let mut found = ends_alike.filter_map(|part| Some((part.module_of(name)?, part)));
+    found.next().unwrap_or((name, &COMPONENTS[0]))
 }
 
 /// Returns the module of a tensor: its name without the name that quantizers or unquantized models give to a part.
@@ -88,7 +77,7 @@ impl NameFacts {
     fn new(pattern: NamePattern) -> Self {
         let text = &*pattern.text;
         Self {
-            component: (!text.contains(NUMBERED)).then(|| find_component(text)),
+            component: (!text.contains(NUMBERED)).then(|| split(text).1),
             buffer: Buffer::from_name(text),
             is_bias: text.ends_with(BIAS),
             position: Position::new(text),
@@ -175,8 +164,8 @@ impl<'a> TensorName<'a> {
     /// Returns the module and the component.
     #[inline]
     pub(super) fn split(&self) -> (&'a str, &'static Component) {
-        let component = self.facts.component.unwrap_or_else(|| find_component(self.name));
-        split_at(self.name, component)
+        let Some(component) = self.facts.component else { return split(self.name) };
+        (component.module_of(self.name).unwrap_or(self.name), component)
     }
 
     /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
