@@ -117,11 +117,6 @@ impl<'a> Module<'a> {
     }
 }
 
-/// Returns a product; `None` if it does not fit in 64 bits.
-pub(super) fn product(factors: &[u64]) -> Option<u64> {
-    factors.iter().try_fold(1_u64, |product, &factor| product.checked_mul(factor))
-}
-
 /// Divides; `None` if there is a remainder, or the divisor is 0.
 pub(super) fn divide(number: u64, divisor: u64) -> Option<u64> {
     (divisor > 0 && number.is_multiple_of(divisor)).then(|| number / divisor)

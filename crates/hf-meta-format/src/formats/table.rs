@@ -31,10 +31,8 @@ impl TensorInfo {
 
     /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0, or `None` if it overflows 64 bits.
     pub fn elements(&self) -> Option<u64> {
-        let product =
-            self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
         // With a dimension of 0 the product is 0, even if other dimensions overflow.
-        product.or_else(|| self.shape.contains(&0).then_some(0))
+        product(&self.shape).or_else(|| self.shape.contains(&0).then_some(0))
     }
 
     /// Returns the size of the tensor's data in bytes, according to its offsets.
@@ -80,6 +78,11 @@ impl TensorInfo {
         }
         Ok(())
     }
+}
+
+/// Returns a product; `None` if it does not fit in 64 bits.
+pub(crate) fn product(factors: &[u64]) -> Option<u64> {
+    factors.iter().try_fold(1_u64, |product, &factor| product.checked_mul(factor))
 }
 
 /// The tensors in a file, in header order.

@@ -3,8 +3,8 @@
 
 use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape, Problem};
 use super::term::{Range, Side, Units};
-use crate::count::module::{ComponentTensor, product};
-use crate::formats::TensorInfo;
+use crate::count::module::ComponentTensor;
+use crate::formats::{TensorInfo, product};
 
 /// The tensors of a module that a layout describes.
 pub(super) struct StoredParts<'a> {
