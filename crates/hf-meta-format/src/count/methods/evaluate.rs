@@ -7,7 +7,7 @@ use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
 use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Problem, Stored, only};
 use super::names::methods_of;
-use super::term::{Side, Term};
+use super::term::Term;
 use crate::base::sort::Ordered;
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, ComponentTensor, Module, without_star};
@@ -101,14 +101,6 @@ impl Recipe {
             (Stored::AsNeeded, Need::Optional) => None,
             (Stored::AsNeeded, Need::Required | Need::Distinctive | Need::Written) => Some(true),
         }
-    }
-}
-
-impl PackedLayout {
-    /// Returns the group sizes if the format states them, and not the recipe.
-    fn fixed_sizes(&self) -> Option<&'static [u64]> {
-        let (sizes, of) = (self.sizes(), self.groups?.of);
-        (sizes.len() == 1 || !sizes.is_empty() && of != Side::Inputs).then_some(sizes)
     }
 }
 

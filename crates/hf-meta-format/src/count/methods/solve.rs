@@ -16,13 +16,6 @@ use crate::formats::TensorInfo;
 /// The reason why a layout does not fit; `None` if the module may belong to another one.
 type Failure = Option<UnresolvedReason>;
 
-impl PackedLayout {
-    /// Returns the reason if the shapes of the parts contradict each other.
-    fn conflict(&self) -> Failure {
-        Some(ConflictingComponents).filter(|_| !self.has(Flag::Shared))
-    }
-}
-
 impl StoredParts<'_> {
     /// Checks that the needed parts are stored with possible dtypes. Plain weights of unquantized models lack the other
     /// parts.
@@ -412,6 +405,11 @@ fn rank(reason: UnresolvedReason) -> u8 {
 }
 
 impl PackedLayout {
+    /// Returns the reason if the shapes of the parts contradict each other.
+    fn conflict(&self) -> Failure {
+        Some(ConflictingComponents).filter(|_| !self.has(Flag::Shared))
+    }
+
     /// Returns whether the format leaves a number to the recipe.
     fn is_open(&self) -> bool {
         let has_choice = self.bits.len() > 1 || !self.stated.is_empty();
