@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::base::text::{clip, text_type};
+use crate::base::text::{clip, first_violated, text_type};
 
 /// The kind of a repository. Each kind has its own URL path on the Hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +106,7 @@ impl RepoId {
 fn invalid_part(part: &str) -> Option<&'static str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let ends = ['-', '.'];
-    first_broken(&[
+    first_violated(&[
         (part.is_empty(), "a part is empty"),
         (part.contains('/'), "it has more than two parts"),
         (part.len() > 96, "a part is longer than 96 characters"),
@@ -117,11 +117,6 @@ fn invalid_part(part: &str) -> Option<&'static str> {
             "no part may start or end with `-` or `.`",
         ),
     ])
-}
-
-/// Returns the first rule that is broken.
-fn first_broken(rules: &[(bool, &'static str)]) -> Option<&'static str> {
-    rules.iter().find(|(is_broken, _)| *is_broken).map(|(_, rule)| *rule)
 }
 
 /// A branch, a tag, a ref such as `refs/pr/1`, or a commit. Defaults to `main`.
@@ -139,7 +134,7 @@ impl Revision {
 
     fn check(text: &str) -> Result<Self, &'static str> {
         let is_relative = |segment| matches!(segment, "." | "..");
-        let invalid = first_broken(&[
+        let invalid = first_violated(&[
             (text.is_empty(), "it is empty"),
             (text.len() > Self::MAX_BYTES, "it is longer than 255 bytes"),
             (text.contains(char::is_control), "it contains a control character"),

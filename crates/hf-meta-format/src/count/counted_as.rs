@@ -230,6 +230,39 @@ impl Buffer {
         (Self::OptimizerState, "", &["momentum_buffer", "exp_avg_sq_row", "exp_avg_sq_col"]),
     ];
 
+    /// Returns the kind of buffer that a name shows, and the shapes that such a buffer has; `None` if no buffer has this
+    /// name.
+    pub(super) fn from_name(name: &str) -> Option<(Self, HasShape)> {
+        let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
+        let parent = module.rsplit('.').next().unwrap_or_default();
+        let is_named = |(_, above, names): &&(_, &str, &[&str])| {
+            names.contains(&last) && (above.is_empty() || *above == parent)
+        };
+        let named = || Self::NAMES.iter().find(is_named).map(|(kind, ..)| *kind);
+        if let Some(kind) = Self::training_state(name).or_else(named) {
+            return Some((kind, |_| true));
+        }
+        Some(match last {
+            // A mask over positions. The bias of a layer has one dimension.
+            "bias" if parent.starts_with("att") => (
+                Self::AttentionMask,
+                |shape| matches!(shape, [1, 1, rows, columns] if rows == columns),
+            ),
+            // The rows of embeddings that tokens share, in `model2vec`.
+            "mapping" if module.is_empty() => (Self::Ids, |shape| shape.len() == 1),
+            // Learned embeddings have a row per position, or a third dimension.
+            "positional_embedding" => (Self::FixedPositions, |shape| matches!(shape, [2, _])),
+            // VideoPrism. Other models learn embeddings with this name.
+            "position_embedding" if module.ends_with("text_model.embeddings") => {
+                (Self::FixedPositions, |shape| shape.len() == 2)
+            }
+            "freqs" if module.contains("timestep_embeddings") => {
+                (Self::RotaryFrequencies, |_| true)
+            }
+            _ => return None,
+        })
+    }
+
     /// Returns the kind of training state if a name begins like the names of EMA copies or optimizer states. Source:
     /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning, `BasicSR`, diffusers, `stylegan2-pytorch`.
     fn training_state(name: &str) -> Option<Self> {
@@ -247,52 +280,8 @@ impl Buffer {
     }
 }
 
-/// The kind of buffer that a name shows, if the tensor has a suitable shape.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BufferName {
-    kind: Buffer,
-    has_shape: fn(&[u64]) -> bool,
-}
-
-impl BufferName {
-    /// Returns `None` if no buffer has this name.
-    pub(super) fn new(name: &str) -> Option<Self> {
-        let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
-        let parent = module.rsplit('.').next().unwrap_or_default();
-        let is_named = |(_, above, names): &&(_, &str, &[&str])| {
-            names.contains(&last) && (above.is_empty() || *above == parent)
-        };
-        let named = || Buffer::NAMES.iter().find(is_named).map(|(kind, ..)| *kind);
-        if let Some(kind) = Buffer::training_state(name).or_else(named) {
-            return Some(Self { kind, has_shape: |_| true });
-        }
-        let (kind, has_shape): (_, fn(&[u64]) -> bool) = match last {
-            // A mask over positions. The bias of a layer has one dimension.
-            "bias" if parent.starts_with("att") => (
-                Buffer::AttentionMask,
-                |shape| matches!(shape, [1, 1, rows, columns] if rows == columns),
-            ),
-            // The rows of embeddings that tokens share, in `model2vec`.
-            "mapping" if module.is_empty() => (Buffer::Ids, |shape| shape.len() == 1),
-            // Learned embeddings have a row per position, or a third dimension.
-            "positional_embedding" => (Buffer::FixedPositions, |shape| matches!(shape, [2, _])),
-            // VideoPrism. Other models learn embeddings with this name.
-            "position_embedding" if module.ends_with("text_model.embeddings") => {
-                (Buffer::FixedPositions, |shape| shape.len() == 2)
-            }
-            "freqs" if module.contains("timestep_embeddings") => {
-                (Buffer::RotaryFrequencies, |_| true)
-            }
-            _ => return None,
-        };
-        Some(Self { kind, has_shape })
-    }
-
-    /// Returns the kind of buffer, or `None` if a buffer has another shape.
-    pub(super) fn kind(self, shape: &[u64]) -> Option<Buffer> {
-        (self.has_shape)(shape).then_some(self.kind)
-    }
-}
+/// Returns whether a buffer may have a shape. A weight with the same name has another one.
+pub(super) type HasShape = fn(&[u64]) -> bool;
 
 #[cfg(test)]
 mod tests {
@@ -363,9 +352,8 @@ mod tests {
             ("", &[1], None),
         ];
         for (name, shape, expected) in cases {
-            let info =
-                TensorInfo { dtype: Dtype::F32, shape: shape.to_vec(), data_offsets: (0, 0) };
-            let found = BufferName::new(name).and_then(|found| found.kind(&info.shape));
+            let found = Buffer::from_name(name);
+            let found = found.and_then(|(kind, has_shape)| has_shape(shape).then_some(kind));
             assert_eq!(found, expected, "{name} {shape:?}");
         }
     }

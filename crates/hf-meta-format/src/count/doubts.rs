@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use memchr::memrchr;
 
 use super::expected_weights::ExpectedWeights;
-use super::module::{Component, Module, Role, container_bits, product};
+use super::module::{Component, Module, Role, container_bits};
 use super::name_pattern::MAX_PARTS;
 use super::names::{hash, last_segment, split};
 use super::{UnresolvedModules, UnresolvedReason};
 use crate::base::sort::Ordered;
-use crate::formats::{Dtype, TensorInfo, clip};
+use crate::formats::{Dtype, TensorInfo, clip, product};
 
 /// The names of tensors and modules, besides buffers, that unquantized architectures store next to or below a weight
 /// matrix.

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use super::Configs;
-use super::module::product;
 use crate::base::json_object::{JsonObject, parse};
+use crate::formats::product;
 use crate::tables::layout::ModelLayout;
 
 /// The number of weights of each module, by the layout of the model.

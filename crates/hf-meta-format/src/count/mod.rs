@@ -65,7 +65,6 @@ pub use breakdown::{
     UnresolvedReason,
 };
 pub use config::{ConfigError, Configs};
-use counted_as::BufferName;
 pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Evidence, Packing};
 pub use counter::{Counter, needs_config};
 pub use experts::{MixtureOfExperts, UnknownActive};

@@ -14,9 +14,9 @@ pub(super) type AuxiliaryNames = &'static [(AuxiliaryTensor, Names)];
 pub(super) const PLAIN: [&str; 2] = ["weight", ""];
 
 /// A name that quantizers give to a tensor of a module.
-#[derive(Debug, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Component {
-    /// The position among all components, which identifies and orders them.
+    /// The position among all components, which identifies and orders them. It is compared first.
     pub(super) index: u16,
     /// The last segments of the tensor name, or a suffix of the last segment. Empty if the tensor has the name of the
     /// module.
@@ -42,13 +42,6 @@ pub(crate) enum Role {
     AlwaysAuxiliary,
     /// A tensor that only quantizers store, even next to weights that are not packed.
     QuantizerState,
-}
-
-/// Components are equal if their positions are. Numbers are faster to compare than names, once per tensor.
-impl PartialEq for Component {
-    fn eq(&self, other: &Self) -> bool {
-        self.index == other.index
-    }
 }
 
 impl Component {
@@ -82,7 +75,7 @@ impl Component {
         let module = tensor.strip_suffix(self.name)?;
         if self.is_suffix {
             (!module.is_empty() && !module.ends_with('.')).then_some(module)
-        } else if module.is_empty() {
+        } else if module.is_empty() || self.is_bare() {
             Some(module)
         } else {
             module.strip_suffix('.')
@@ -122,11 +115,6 @@ impl<'a> Module<'a> {
     pub(super) fn find(&self, name: &str) -> Option<&'a ComponentTensor> {
         self.tensors.iter().find(|(component, _)| component.name == name)
     }
-}
-
-/// Returns a product; `None` if it does not fit in 64 bits.
-pub(super) fn product(factors: &[u64]) -> Option<u64> {
-    factors.iter().try_fold(1_u64, |product, &factor| product.checked_mul(factor))
 }
 
 /// Divides; `None` if there is a remainder, or the divisor is 0.

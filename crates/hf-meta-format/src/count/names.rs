@@ -5,61 +5,37 @@ use std::sync::LazyLock;
 
 use memchr::memrchr;
 
+use super::Buffer;
+use super::counted_as::HasShape;
 use super::methods::all_names;
 use super::module::{Component, container_bits, without_star};
 use super::name_pattern::{NameNumber, NamePattern, name_offset};
 use super::position::{Embedding, ExpertKind, ExpertNumber, ExpertPart, ExpertPosition, Position};
-use super::{Buffer, BufferName};
 use crate::base::sort::sort_by_key;
 use crate::formats::{Dtype, TensorInfo};
 
-static COMPONENTS: LazyLock<ComponentIndex> = LazyLock::new(ComponentIndex::new);
-
-/// The components of all methods.
-struct ComponentIndex {
-    /// The components, the bare module name first, then longer names before shorter ones.
-    components: Vec<Component>,
-    /// The patterns of the names that contain a number, such as `weight_quantizer.#._amax`.
-    numbered: Vec<String>,
-}
-
-impl ComponentIndex {
-    fn new() -> Self {
-        let mut names: Vec<_> = all_names().collect();
-        // Sorted so that the longest of several names matches first.
-        sort_by_key(&mut names, |(name, ..)| {
-            (!name.is_empty(), usize::MAX - without_star(name).len(), *name)
-        });
-        names.dedup_by_key(|(name, ..)| *name);
-        let patterns = names.iter().map(|(name, ..)| NamePattern::new(name));
-        let numbered = patterns.filter(|pattern| !pattern.numbers.is_empty());
-        let numbered = numbered.map(|pattern| pattern.text).collect();
-        let components = names.into_iter().zip(0..).map(|((name, role, kind), index)| {
-            let is_suffix = name.starts_with('*');
-            Component { index, name: without_star(name), is_suffix, role, kind }
-        });
-        Self { components: components.collect(), numbered }
-    }
-
-    /// Returns the component of a tensor.
-    fn find(&'static self, name: &str) -> &'static Component {
-        // Most components end differently, and bytes are compared without a call.
-        let end = name.as_bytes().last();
-        let found = self.components[1..].iter().find(|component| {
-            component.name.as_bytes().last() == end && component.module_of(name).is_some()
-        });
-        found.unwrap_or(&self.components[0])
-    }
-}
+/// The components of all methods, the bare module name first, then longer names before shorter ones.
+pub(super) static COMPONENTS: LazyLock<Vec<Component>> = LazyLock::new(|| {
+    let mut names: Vec<_> = all_names().collect();
+    // Sorted so that the longest of several names matches first.
+    sort_by_key(&mut names, |(name, ..)| {
+        (!name.is_empty(), usize::MAX - without_star(name).len(), *name)
+    });
+    names.dedup_by_key(|(name, ..)| *name);
+    let components = names.into_iter().zip(0..).map(|((name, role, kind), index)| {
+        let is_suffix = name.starts_with('*');
+        Component { index, name: without_star(name), is_suffix, role, kind }
+    });
+    components.collect()
+});
 
 /// Splits the name of a tensor into its module and its component.
 pub(crate) fn split(name: &str) -> (&str, &'static Component) {
-    split_at(name, COMPONENTS.find(name))
-}
-
-fn split_at<'a>(name: &'a str, component: &'static Component) -> (&'a str, &'static Component) {
-    let module = if component.is_bare() { None } else { component.module_of(name) };
-    (module.unwrap_or(name), component)
+    // Most components end differently, and bytes are compared without a call.
+    let end = name.as_bytes().last();
+    let ends_alike = COMPONENTS[1..].iter().filter(|part| part.name.as_bytes().last() == end);
+    let mut found = ends_alike.filter_map(|part| Some((part.module_of(name)?, part)));
+    found.next().unwrap_or((name, &COMPONENTS[0]))
 }
 
 /// Returns the module of a tensor: its name without the name that quantizers or unquantized models give to a part.
@@ -74,11 +50,6 @@ pub(crate) fn is_packed_weight(name: &str, dtype: &Dtype) -> bool {
     component.is_weights() && (is_packed || !component.is_plain())
 }
 
-/// Returns all components, ordered by index.
-pub(super) fn components() -> &'static [Component] {
-    &COMPONENTS.components
-}
-
 /// Returns the last segment of a name.
 pub(super) fn last_segment(name: &str) -> &str {
     memrchr(b'.', name.as_bytes()).map_or(name, |dot| &name[dot + 1..])
@@ -86,13 +57,16 @@ pub(super) fn last_segment(name: &str) -> &str {
 
 const BIAS: &str = ".bias";
 
+/// The only segments before a number in the names of components, such as `weight_quantizer.0._amax`.
+const NUMBERED: &str = "weight_quantizer.#.";
+
 /// The facts that the names with a common pattern show.
 #[derive(Clone, Debug)]
 struct NameFacts {
     pattern: NamePattern,
     /// The component; `None` if it depends on a number.
     component: Option<&'static Component>,
-    buffer: Option<BufferName>,
+    buffer: Option<(Buffer, HasShape)>,
     is_bias: bool,
     position: Position,
     /// The pattern that most recently followed, by its index.
@@ -102,11 +76,9 @@ struct NameFacts {
 impl NameFacts {
     fn new(pattern: NamePattern) -> Self {
         let text = &*pattern.text;
-        let has_number = !pattern.numbers.is_empty()
-            && COMPONENTS.numbered.iter().any(|numbered| text.ends_with(&**numbered));
         Self {
-            component: (!has_number).then(|| COMPONENTS.find(text)),
-            buffer: BufferName::new(text),
+            component: (!text.contains(NUMBERED)).then(|| split(text).1),
+            buffer: Buffer::from_name(text),
             is_bias: text.ends_with(BIAS),
             position: Position::new(text),
             pattern,
@@ -192,13 +164,14 @@ impl<'a> TensorName<'a> {
     /// Returns the module and the component.
     #[inline]
     pub(super) fn split(&self) -> (&'a str, &'static Component) {
-        let component = self.facts.component.unwrap_or_else(|| COMPONENTS.find(self.name));
-        split_at(self.name, component)
+        let Some(component) = self.facts.component else { return split(self.name) };
+        (component.module_of(self.name).unwrap_or(self.name), component)
     }
 
     /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
     pub(super) fn buffer(&self, tensor: &TensorInfo) -> Option<Buffer> {
-        self.facts.buffer?.kind(&tensor.shape)
+        let (kind, has_shape) = self.facts.buffer?;
+        has_shape(&tensor.shape).then_some(kind)
     }
 
     pub(super) fn is_bias(&self) -> bool {
@@ -326,7 +299,7 @@ mod tests {
             let is_same = |found: &&Component| {
                 found.name == without_star(name) && found.is_suffix == name.starts_with('*')
             };
-            let found = components().iter().find(is_same).unwrap();
+            let found = COMPONENTS.iter().find(is_same).unwrap();
             let is_equal = (found.role, found.kind) == (role, kind);
             // The tables for all methods take precedence.
             assert!(is_equal || found.is_always_auxiliary() && !is_always(role), "{name}");
@@ -337,7 +310,7 @@ mod tests {
     #[test]
     fn each_name_has_the_facts_that_it_has_alone() {
         let mut names = NamePatterns::default();
-        for component in components() {
+        for component in COMPONENTS.iter() {
             for module in ["h.0.experts.1.q", "h.12.experts.34.q", "embed_tokens", "att", "1"] {
                 let mut name = String::new();
                 component.write_tensor_name(module, &mut name);

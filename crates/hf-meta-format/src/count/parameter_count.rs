@@ -69,16 +69,14 @@ pub struct ParameterCount {
 }
 
 impl ParameterCount {
-    /// Creates a count from parts of rows and their total.
-    pub(super) fn new<'a>(
-        rows: impl Iterator<Item = (&'a Dtype, &'a DtypeCount)>,
-        total: DtypeCount,
-    ) -> Self {
+    /// Creates a count from parts of rows.
+    pub(super) fn new<'a>(rows: impl Iterator<Item = (&'a Dtype, &'a DtypeCount)>) -> Self {
         let mut by_dtype = BTreeMap::<Dtype, DtypeCount>::new();
         for (dtype, count) in rows {
             let row = by_dtype.entry(dtype.clone()).or_default();
             *row = row.saturating_add(count);
         }
+        let total = by_dtype.values().copied().sum();
         Self { by_dtype, total }
     }
 
@@ -131,9 +129,7 @@ impl<'a> IntoIterator for &'a ParameterCount {
 /// ```
 impl<'a> Sum<&'a Self> for ParameterCount {
     fn sum<I: Iterator<Item = &'a Self>>(counts: I) -> Self {
-        let counts: Vec<_> = counts.collect();
-        let total = counts.iter().map(|count| count.total).sum();
-        Self::new(counts.into_iter().flat_map(Self::rows), total)
+        Self::new(counts.flat_map(Self::rows))
     }
 }
 

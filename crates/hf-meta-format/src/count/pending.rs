@@ -1,15 +1,15 @@
 //! Stores tensors until all components of their modules have arrived.
 
 use super::module::{Component, ComponentTensor, Module};
-use super::names::components;
-use crate::formats::{NameList, PackedTensors, TensorInfo};
+use super::names::COMPONENTS;
+use crate::formats::{NameList, TensorInfo, push_layout, push_number, read_layout, read_number};
 
 /// A compact list of tensors. The 208,550 tensors of Kimi-K2.5 take about 7 MB.
 ///
 /// An entry consists of the component's index, the dtype, the shape and the data length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingTensors {
-    entries: PackedTensors,
+    entries: Vec<u8>,
     /// The modules of consecutive entries. The entries of a module may be in several runs.
     runs: NameList,
     /// The start of the first entry of each run. Offsets have 32 bits, because a hostile file can create millions of
@@ -59,12 +59,12 @@ impl PendingTensors {
         let last = self.runs.indices().next_back();
         if last.is_none_or(|last| self.runs.bytes(last) != module.as_bytes()) {
             self.runs.has_room_for(module.len()).then_some(())?;
-            self.starts.push(u32::try_from(self.entries.byte_length()).ok()?);
+            self.starts.push(u32::try_from(self.entries.len()).ok()?);
             self.runs.push(module);
         }
-        self.entries.push_number(component.index.into());
-        self.entries.push_layout(tensor);
-        self.entries.push_number(tensor.byte_length());
+        push_number(&mut self.entries, component.index.into());
+        push_layout(&mut self.entries, tensor);
+        push_number(&mut self.entries, tensor.byte_length());
         Some(())
     }
 
@@ -96,13 +96,13 @@ impl PendingTensors {
     /// Reads the entries of a run.
     fn read_tensors(&self, run: usize, found: &mut ModuleTensors) {
         let next = self.starts.get(run + 1).map(|next| *next as usize);
-        let end = next.unwrap_or(self.entries.byte_length());
-        let mut reader = self.entries.reader(self.starts[run] as usize..end);
-        while reader.byte_length() > 0 {
-            let index = usize::try_from(reader.number()).unwrap_or_default();
-            let tensor = found.push(&components()[index]);
-            reader.read_layout(tensor);
-            tensor.data_offsets = (0, reader.number());
+        let end = next.unwrap_or(self.entries.len());
+        let mut rest = &self.entries[self.starts[run] as usize..end];
+        while !rest.is_empty() {
+            let index = usize::try_from(read_number(&mut rest)).unwrap_or_default();
+            let tensor = found.push(&COMPONENTS[index]);
+            read_layout(&mut rest, tensor);
+            tensor.data_offsets = (0, read_number(&mut rest));
         }
     }
 }
@@ -191,8 +191,7 @@ mod tests {
             }
         }
         let names = pending.runs.indices().map(|run| pending.runs.get(run as usize).len());
-        let length =
-            names.sum::<usize>() + pending.entries.byte_length() + pending.starts.len() * 8;
+        let length = names.sum::<usize>() + pending.entries.len() + pending.starts.len() * 8;
         assert!(length < 1_000_000, "{length} bytes");
     }
 }

@@ -280,7 +280,7 @@ impl CountSums {
         let named = configs.method();
         // No row can overflow, because the total is larger and did not.
         let rows = self.groups.iter().map(|group| (&group.dtype, &group.count));
-        let parameters = ParameterCount::new(rows, self.total);
+        let parameters = ParameterCount::new(rows);
         let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
             method: named.or(largest).map(str::to_owned),

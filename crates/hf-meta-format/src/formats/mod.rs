@@ -39,4 +39,4 @@ pub use table::{TensorInfo, TensorTable, TensorTableBuilder};
 pub use crate::base::text::{chain, clip};
 pub(crate) use crate::base::text::{text_type, whole_number};
 pub(crate) use names::NameList;
-pub(crate) use table::PackedTensors;
+pub(crate) use table::{product, push_layout, push_number, read_layout, read_number};

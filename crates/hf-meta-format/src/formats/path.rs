@@ -5,6 +5,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::clip;
+use crate::base::text::first_violated;
 
 /// A relative path within a repository, with `/` as separator.
 ///
@@ -88,28 +89,22 @@ impl FromStr for RepoPath {
     type Err = PathError;
 
     fn from_str(path: &str) -> Result<Self, PathError> {
-        match RULES.iter().find(|(is_violated, _)| is_violated(path)) {
-            None => Ok(Self(path.into())),
-            Some((_, reason)) => Err(PathError { path: clip(path), reason }),
-        }
+        let is_relative = |segment| matches!(segment, "" | "." | "..");
+        let violated = first_violated(&[
+            (path.is_empty(), "is empty"),
+            (path.len() > Self::MAX_BYTES, "is longer than 1,024 bytes"),
+            (path.starts_with('/'), "is absolute"),
+            (path.contains('\\'), "contains a backslash"),
+            (path.contains(':'), "contains a colon, like a URL or a drive letter"),
+            (path.contains(char::is_control), "contains a control character"),
+            (path.split('/').any(is_relative), "contains an empty, `.` or `..` segment"),
+        ]);
+        violated.map_or_else(
+            || Ok(Self(path.into())),
+            |reason| Err(PathError { path: clip(path), reason }),
+        )
     }
 }
-
-/// A test that a path violates a rule, and the rule.
-type Rule = (fn(&str) -> bool, &'static str);
-
-const RULES: [Rule; 7] = [
-    (str::is_empty, "is empty"),
-    (|path| path.len() > RepoPath::MAX_BYTES, "is longer than 1,024 bytes"),
-    (|path| path.starts_with('/'), "is absolute"),
-    (|path| path.contains('\\'), "contains a backslash"),
-    (|path| path.contains(':'), "contains a colon, like a URL or a drive letter"),
-    (|path| path.contains(char::is_control), "contains a control character"),
-    (
-        |path| path.split('/').any(|segment| matches!(segment, "" | "." | "..")),
-        "contains an empty, `.` or `..` segment",
-    ),
-];
 
 /// Splits a path into its folder, which is empty for the root folder, and its last segment.
 pub(super) fn split_folder(path: &str) -> (&str, &str) {

@@ -1,7 +1,5 @@
 //! Tensors, and tables of them in a compact binary form.
 
-use std::slice::SliceIndex;
-
 use serde::Serialize;
 
 use super::names::{NameList, Names};
@@ -33,10 +31,8 @@ impl TensorInfo {
 
     /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0, or `None` if it overflows 64 bits.
     pub fn elements(&self) -> Option<u64> {
-        let product =
-            self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
         // With a dimension of 0 the product is 0, even if other dimensions overflow.
-        product.or_else(|| self.shape.contains(&0).then_some(0))
+        product(&self.shape).or_else(|| self.shape.contains(&0).then_some(0))
     }
 
     /// Returns the size of the tensor's data in bytes, according to its offsets.
@@ -57,36 +53,36 @@ impl TensorInfo {
         let (begin, end) = self.data_offsets;
         let Some(found) = end.checked_sub(begin) else {
             let rule = format!("ends at byte {end}, before it begins at byte {begin}");
-            return Err(HeaderError::of_tensor(HeaderErrorKind::ReversedOffsets, name, rule));
+            return Err(HeaderError::of_tensor(HeaderErrorKind::SizeMismatch, name, rule));
         };
         let overflow = || HeaderError::overflow(name);
         let elements = self.elements().ok_or_else(overflow)?;
-        let invalid = |kind, rule: String| {
+        let invalid = |rule: &str| {
             let rule = format!("has {elements} elements of {}, {rule}", self.dtype);
-            Err(HeaderError::of_tensor(kind, name, rule))
+            Err(HeaderError::of_tensor(HeaderErrorKind::SizeMismatch, name, rule))
         };
         let Some(block) = self.dtype.block() else {
             // An unknown dtype has at least one bit per element.
             if elements.div_ceil(8) <= found {
                 return Ok(());
             }
-            return invalid(
-                HeaderErrorKind::TooManyElements,
-                format!("too many for its {found} bytes"),
-            );
+            return invalid(&format!("too many for its {found} bytes"));
         };
         let bits = (elements / block.elements).checked_mul(block.bytes * 8);
         let bytes = bits.ok_or_else(overflow)? / 8;
         if !elements.is_multiple_of(block.elements) {
-            let rule = "which is not a whole number of bytes".to_owned();
-            return invalid(HeaderErrorKind::PartialBlock, rule);
+            return invalid("which is not a whole number of bytes");
         }
         if bytes != found {
-            let rule = format!("which is {bytes} bytes, but spans {found} bytes");
-            return invalid(HeaderErrorKind::SizeMismatch, rule);
+            return invalid(&format!("which is {bytes} bytes, but spans {found} bytes"));
         }
         Ok(())
     }
+}
+
+/// Returns a product; `None` if it does not fit in 64 bits.
+pub(crate) fn product(factors: &[u64]) -> Option<u64> {
+    factors.iter().try_fold(1_u64, |product, &factor| product.checked_mul(factor))
 }
 
 /// The tensors in a file, in header order.
@@ -111,7 +107,7 @@ impl TensorInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorTable {
     names: Names,
-    packed: PackedTensors,
+    packed: Vec<u8>,
     /// The offset of each tensor in `packed`.
     starts: Vec<u32>,
     data_length: u64,
@@ -163,21 +159,21 @@ impl TensorTable {
         mut function: impl FnMut(&str, &TensorInfo) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut tensor = TensorInfo::EMPTY;
-        let mut reader = self.packed.reader(..);
+        let mut rest = &self.packed[..];
         self.names.list.iter().try_for_each(|name| {
-            reader.read_tensor(&mut tensor);
+            read_tensor(&mut rest, &mut tensor);
             function(name, &tensor)
         })
     }
 
     /// Returns the memory use of the table in bytes.
     pub fn memory(&self) -> usize {
-        self.names.memory() + self.packed.byte_length() + self.starts.len() * size_of::<u32>()
+        self.names.memory() + self.packed.len() + self.starts.len() * size_of::<u32>()
     }
 
     fn tensor(&self, start: u32) -> TensorInfo {
         let mut tensor = TensorInfo::EMPTY;
-        self.packed.reader(start as usize..).read_tensor(&mut tensor);
+        read_tensor(&mut &self.packed[start as usize..], &mut tensor);
         tensor
     }
 
@@ -224,7 +220,7 @@ impl<'a> IntoIterator for &'a TensorTable {
 #[derive(Debug, Default)]
 pub struct TensorTableBuilder {
     names: NameList,
-    packed: PackedTensors,
+    packed: Vec<u8>,
     starts: Vec<u32>,
     /// The alignment of each tensor's data in bytes, if tensors must be listed in data order.
     alignment: Option<u64>,
@@ -250,7 +246,7 @@ impl TensorTableBuilder {
         let tensors = length / 128;
         Self {
             names: NameList::with_capacity(tensors, length / 3),
-            packed: PackedTensors { bytes: Vec::with_capacity(length / 8) },
+            packed: Vec::with_capacity(length / 8),
             starts: Vec::with_capacity(tensors),
             ..Self::default()
         }
@@ -265,7 +261,7 @@ impl TensorTableBuilder {
     /// Adds a tensor. If it is invalid, [`finish`](Self::finish) returns the error.
     pub fn push(&mut self, name: &str, tensor: &TensorInfo) {
         // Offsets have 32 bits.
-        let start = u32::try_from(self.packed.byte_length()).ok();
+        let start = u32::try_from(self.packed.len()).ok();
         let Some(start) = start.filter(|_| self.names.has_room_for(name.len())) else {
             self.error.get_or_insert_with(|| HeaderError::overflow(name));
             return;
@@ -274,7 +270,7 @@ impl TensorTableBuilder {
         if self.error.is_none() {
             self.error = self.check_order(name, tensor).and_then(|()| tensor.check(name)).err();
             self.starts.push(start);
-            self.packed.push(tensor);
+            push_tensor(&mut self.packed, tensor);
         }
     }
 
@@ -300,7 +296,7 @@ impl TensorTableBuilder {
         let Self { names, mut packed, mut starts, data_end, is_unordered, error, .. } = self;
         let names = names.into_names("header")?;
         error.map_or(Ok(()), Err)?;
-        packed.bytes.shrink_to_fit();
+        packed.shrink_to_fit();
         starts.shrink_to_fit();
         let table = TensorTable { names, packed, starts, data_length: 0 };
         let data_length = if is_unordered { table.check_data()? } else { data_end };
@@ -308,126 +304,79 @@ impl TensorTableBuilder {
     }
 }
 
-/// A buffer of tensors, mixed with numbers and strings.
-///
-/// A tensor is stored as its dtype, its rank, its dimensions, and the start and length of its data. All numbers are
-/// LEB128, with seven bits per byte, and so never longer than their decimal digits: any header takes less memory than
-/// its JSON. With a `Vec` per shape, a hostile header could take many times more. [`push_layout`](Self::push_layout)
-/// adds only the dtype and the dimensions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PackedTensors {
-    bytes: Vec<u8>,
-}
-
 /// The tag of an unknown dtype, which is followed by its name.
 const OTHER: u8 = u8::MAX;
 
-impl PackedTensors {
-    /// Returns the length of the buffer in bytes.
-    pub(crate) fn byte_length(&self) -> usize {
-        self.bytes.len()
-    }
+/// Appends a tensor in a compact form: its dtype, its rank, its dimensions, and the start and length of its data.
+///
+/// All numbers are LEB128, with seven bits per byte, and so never longer than their decimal digits: any header takes less
+/// memory than its JSON. With a `Vec` per shape, a hostile header could take many times more.
+fn push_tensor(packed: &mut Vec<u8>, tensor: &TensorInfo) {
+    push_layout(packed, tensor);
+    push_number(packed, tensor.data_offsets.0);
+    push_number(packed, tensor.byte_length());
+}
 
-    /// Returns a reader of a part of the buffer.
-    pub(crate) fn reader(&self, range: impl SliceIndex<[u8], Output = [u8]>) -> PackedReader<'_> {
-        PackedReader { rest: &self.bytes[range] }
+/// Appends the dtype and the shape of a tensor.
+pub(crate) fn push_layout(packed: &mut Vec<u8>, tensor: &TensorInfo) {
+    packed.push(tensor.dtype.rank().unwrap_or(OTHER));
+    if let Dtype::Other(_) = &tensor.dtype {
+        let name = tensor.dtype.as_str().as_bytes();
+        push_number(packed, name.len() as u64);
+        packed.extend_from_slice(name);
     }
-
-    /// Adds a tensor.
-    fn push(&mut self, tensor: &TensorInfo) {
-        self.push_layout(tensor);
-        self.push_number(tensor.data_offsets.0);
-        self.push_number(tensor.byte_length());
-    }
-
-    /// Adds the dtype and the shape of a tensor.
-    pub(crate) fn push_layout(&mut self, tensor: &TensorInfo) {
-        if let Some(rank) = tensor.dtype.rank() {
-            self.bytes.push(rank);
-        } else {
-            self.bytes.push(OTHER);
-            self.push_text(tensor.dtype.as_str());
-        }
-        self.push_number(tensor.shape.len() as u64);
-        for &length in &tensor.shape {
-            self.push_number(length);
-        }
-    }
-
-    /// Adds a length-prefixed string.
-    pub(crate) fn push_text(&mut self, text: &str) {
-        self.push_number(text.len() as u64);
-        self.bytes.extend_from_slice(text.as_bytes());
-    }
-
-    /// Adds a number.
-    pub(crate) fn push_number(&mut self, mut number: u64) {
-        while number > 0x7f {
-            self.bytes.push(number.to_le_bytes()[0] | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number.to_le_bytes()[0]);
+    push_number(packed, tensor.shape.len() as u64);
+    for &length in &tensor.shape {
+        push_number(packed, length);
     }
 }
 
-/// The unread part of a [`PackedTensors`]. It was written by this module, so it is valid.
-#[derive(Clone, Debug)]
-pub(crate) struct PackedReader<'a> {
-    rest: &'a [u8],
+/// Appends a number.
+pub(crate) fn push_number(packed: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        packed.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    packed.push(number.to_le_bytes()[0]);
 }
 
-impl<'a> PackedReader<'a> {
-    /// Returns the number of unread bytes.
-    pub(crate) fn byte_length(&self) -> usize {
-        self.rest.len()
-    }
+/// Takes a tensor from the start of `rest`, and reuses the memory of its shape.
+fn read_tensor(rest: &mut &[u8], tensor: &mut TensorInfo) {
+    read_layout(rest, tensor);
+    let begin = read_number(rest);
+    tensor.data_offsets = (begin, begin + read_number(rest));
+}
 
-    /// Reads a tensor into `tensor`, and reuses the memory of its shape.
-    pub(crate) fn read_tensor(&mut self, tensor: &mut TensorInfo) {
-        self.read_layout(tensor);
-        let begin = self.number();
-        tensor.data_offsets = (begin, begin + self.number());
-    }
-
-    /// Reads a dtype and a shape into a tensor.
-    pub(crate) fn read_layout(&mut self, tensor: &mut TensorInfo) {
-        match self.rest.split_first() {
-            // Most tensors have the same dtype as the previous one.
-            Some((&rank, rest)) if tensor.dtype.rank() == Some(rank) => self.rest = rest,
-            _ => tensor.dtype = self.dtype(),
-        }
-        tensor.shape.clear();
-        for _ in 0..self.number() {
-            tensor.shape.push(self.number());
+/// Takes a dtype and a shape from the start of `rest`. [`push_layout`] wrote them, so they are valid.
+pub(crate) fn read_layout(rest: &mut &[u8], tensor: &mut TensorInfo) {
+    match rest.split_off_first() {
+        // Most tensors have the same dtype as the previous one.
+        Some(&rank) if tensor.dtype.rank() == Some(rank) => {}
+        Some(&rank) if rank != OTHER => tensor.dtype = Dtype::KNOWN[usize::from(rank)].clone(),
+        _ => {
+            let length = usize::try_from(read_number(rest)).unwrap_or_default();
+            let name = rest.split_off(..length).unwrap_or_default();
+            tensor.dtype = std::str::from_utf8(name).unwrap_or_default().into();
         }
     }
+    tensor.shape.clear();
+    for _ in 0..read_number(rest) {
+        tensor.shape.push(read_number(rest));
+    }
+}
 
-    #[inline]
-    pub(crate) fn number(&mut self) -> u64 {
-        let (mut number, mut shift) = (0, 0);
-        while let Some((&byte, rest)) = self.rest.split_first() {
-            self.rest = rest;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                break;
-            }
-            shift += 7;
+/// Takes a number from the start of `rest`.
+#[inline]
+pub(crate) fn read_number(rest: &mut &[u8]) -> u64 {
+    let (mut number, mut shift) = (0, 0);
+    while let Some(&byte) = rest.split_off_first() {
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
         }
-        number
+        shift += 7;
     }
-
-    /// Reads a length-prefixed string.
-    pub(crate) fn text(&mut self) -> &'a str {
-        let length = usize::try_from(self.number()).unwrap_or_default();
-        std::str::from_utf8(self.rest.split_off(..length).unwrap_or_default()).unwrap_or_default()
-    }
-
-    fn dtype(&mut self) -> Dtype {
-        match self.rest.split_off_first() {
-            Some(&rank) if rank != OTHER => Dtype::KNOWN[usize::from(rank)].clone(),
-            _ => self.text().into(),
-        }
-    }
+    number
 }
 
 #[cfg(test)]
@@ -508,16 +457,16 @@ mod tests {
             info("dtype of the future, ß", &[1 << 63, 0, u64::MAX], (u64::MAX - 1, u64::MAX)),
             info("", &[0x7f, 0x80, 0x3fff, 0x4000], (1 << 35, 1 << 36)),
         ];
-        let mut packed = PackedTensors::default();
+        let mut packed = Vec::new();
         for tensor in &tensors {
-            packed.push(tensor);
+            push_tensor(&mut packed, tensor);
         }
-        let (mut reader, mut read) = (packed.reader(..), TensorInfo::EMPTY);
+        let (mut rest, mut read) = (&packed[..], TensorInfo::EMPTY);
         for tensor in &tensors {
-            reader.read_tensor(&mut read);
+            read_tensor(&mut rest, &mut read);
             assert_eq!(read, *tensor);
         }
-        assert_eq!(reader.byte_length(), 0);
+        assert!(rest.is_empty());
     }
 
     /// A header that is cached must not keep the capacity that its parser reserved.
@@ -527,8 +476,8 @@ mod tests {
         builder.push("w", &TensorInfo::new(Dtype::BF16, vec![50_257, 768], (0, 77_194_752)));
         let table = builder.finish().unwrap();
         // Dtype, rank, two dimensions of 3 and 2 bytes, start and length of 1 and 4.
-        assert_eq!(table.packed.byte_length(), 1 + 1 + 3 + 2 + 1 + 4);
-        assert!(table.starts.capacity() < 1_000 && table.packed.bytes.capacity() < 1_000);
+        assert_eq!(table.packed.len(), 1 + 1 + 3 + 2 + 1 + 4);
+        assert!(table.starts.capacity() < 1_000 && table.packed.capacity() < 1_000);
     }
 
     #[test]

@@ -165,24 +165,20 @@ impl<'a> ModuleSchemes<'_, 'a> {
 
     fn matching(&mut self) -> &[(&'a Pattern, &'a Scheme)] {
         self.depend_on_name = true;
-        if self.matching.is_none() {
-            self.matching = Some(self.match_patterns());
-        }
-        self.matching.as_deref().unwrap_or_default()
-    }
-
-    fn match_patterns(&mut self) -> Vec<(&'a Pattern, &'a Scheme)> {
-        let mut matching = Vec::new();
-        for (pattern, scheme) in &self.all.config.modules.patterns {
-            if !self.all.spend(pattern.steps(self.module)) {
-                break;
+        let (module, all) = (self.module, &mut *self.all);
+        self.matching.get_or_insert_with(|| {
+            let mut matching = Vec::new();
+            for (pattern, scheme) in &all.config.modules.patterns {
+                if !all.spend(pattern.steps(module)) {
+                    break;
+                }
+                if let Some(precedence) = pattern.may_match(module) {
+                    matching.push((precedence, pattern, scheme));
+                }
             }
-            if let Some(precedence) = pattern.may_match(self.module) {
-                matching.push((precedence, pattern, scheme));
-            }
-        }
-        sort_by_key(&mut matching, |(precedence, ..)| *precedence);
-        matching.into_iter().map(|(_, pattern, scheme)| (pattern, scheme)).collect()
+            sort_by_key(&mut matching, |(precedence, ..)| *precedence);
+            matching.into_iter().map(|(_, pattern, scheme)| (pattern, scheme)).collect()
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use serde_json::value::RawValue;
 
 use crate::base::json_object::{JsonObject, number, read};
-use crate::count::module::product;
+use crate::formats::product;
 
 /// Everything that is known about the sides of matrices besides the shapes of the packed tensors.
 #[derive(Clone, Copy)]

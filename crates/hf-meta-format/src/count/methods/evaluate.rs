@@ -7,7 +7,7 @@ use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
 use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Problem, Stored, only};
 use super::names::methods_of;
-use super::term::{Side, Term};
+use super::term::Term;
 use crate::base::sort::Ordered;
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, ComponentTensor, Module, without_star};
@@ -101,14 +101,6 @@ impl Recipe {
             (Stored::AsNeeded, Need::Optional) => None,
             (Stored::AsNeeded, Need::Required | Need::Distinctive | Need::Written) => Some(true),
         }
-    }
-}
-
-impl PackedLayout {
-    /// Returns the group sizes if the format states them, and not the recipe.
-    fn fixed_sizes(&self) -> Option<&'static [u64]> {
-        let (sizes, of) = (self.sizes(), self.groups?.of);
-        (sizes.len() == 1 || !sizes.is_empty() && of != Side::Inputs).then_some(sizes)
     }
 }
 
@@ -227,7 +219,7 @@ mod tests {
     use super::*;
     use crate::count::config::{Dimensions, MetadataShapes, QuantizationConfig, Schemes};
     use crate::count::methods::{ConfiguredMethod, solve};
-    use crate::count::names::components;
+    use crate::count::names::COMPONENTS;
     use crate::formats::TensorInfo;
 
     /// No shape may overflow, divide by zero or take long.
@@ -250,7 +242,7 @@ mod tests {
                     let shape = (0..random(5)).map(|_| lengths[random(lengths.len())]).collect();
                     let tensor =
                         TensorInfo::new(dtypes[random(dtypes.len())].into(), shape, (0, 0));
-                    (&components()[random(components().len())], tensor)
+                    (&COMPONENTS[random(COMPONENTS.len())], tensor)
                 })
                 .collect();
             tensors.sort_by_key(|(component, _)| *component);

@@ -2,9 +2,9 @@
 //! intersected.
 
 use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape, Problem};
-use super::term::{Range, Side, Term, Units};
-use crate::count::module::{ComponentTensor, product};
-use crate::formats::TensorInfo;
+use super::term::{Range, Side, Units};
+use crate::count::module::ComponentTensor;
+use crate::formats::{TensorInfo, product};
 
 /// The tensors of a module that a layout describes.
 pub(super) struct StoredParts<'a> {
@@ -102,10 +102,6 @@ impl Attempt<'_> {
             let Range { low, high } = term.invert(dimension, &units)?;
             let Some(side) = term.side() else { continue };
             let known = ranges.get(side);
-            let is_divided = |known: u64| known.is_multiple_of(dimension);
-            if matches!(term, Term::Divisor(_)) && !known.point().is_none_or(is_divided) {
-                return None;
-            }
             // A stack of experts has one order of the inputs per expert.
             let may_be_order = found.is_none() && side == Side::Inputs;
             let orders = if may_be_order && low.is_multiple_of(stack) { stack } else { 1 };

@@ -329,6 +329,12 @@ impl PackedLayout {
         self.groups.map_or(&[], |grouping| grouping.sizes)
     }
 
+    /// Returns the group sizes if the format states them, and not the recipe.
+    pub(super) fn fixed_sizes(&self) -> Option<&'static [u64]> {
+        let (sizes, of) = (self.sizes(), self.groups?.of);
+        (sizes.len() == 1 || !sizes.is_empty() && of != Side::Inputs).then_some(sizes)
+    }
+
     /// Returns whether the recipe may state a side under a key.
     pub(super) fn is_stated(&self, key: &str) -> bool {
         self.stated.iter().any(|(_, stated)| *stated == key)

@@ -16,13 +16,6 @@ use crate::formats::TensorInfo;
 /// The reason why a layout does not fit; `None` if the module may belong to another one.
 type Failure = Option<UnresolvedReason>;
 
-impl PackedLayout {
-    /// Returns the reason if the shapes of the parts contradict each other.
-    fn conflict(&self) -> Failure {
-        Some(ConflictingComponents).filter(|_| !self.has(Flag::Shared))
-    }
-}
-
 impl StoredParts<'_> {
     /// Checks that the needed parts are stored with possible dtypes. Plain weights of unquantized models lack the other
     /// parts.
@@ -72,18 +65,12 @@ pub(in crate::count) struct Solved {
     pub(in crate::count) evidence: Evidence,
     /// True if the packer may have padded the weights by an unknown amount.
     pub(in crate::count) is_padded: bool,
-}
-
-/// The size that follows from a number of bits and a group size that fit the shapes.
-#[derive(Clone, Copy)]
-struct Candidate {
-    solved: Solved,
     certainty: Certainty,
     /// True if no dimension was rounded.
     is_whole: bool,
 }
 
-impl Candidate {
+impl Solved {
     /// Returns the order of preference: a size that the configuration implies, then one without rounding.
     fn preference(&self) -> (bool, bool) {
         (self.certainty == Certainty::Expected, self.is_whole)
@@ -91,16 +78,15 @@ impl Candidate {
 }
 
 /// Schemes agree if they imply the same size and bits.
-impl PartialEq for Candidate {
+impl PartialEq for Solved {
     fn eq(&self, other: &Self) -> bool {
-        let [one, other] = [self.solved, other.solved];
-        (one.packing, one.parameters) == (other.packing, other.parameters)
+        (self.packing, self.parameters) == (other.packing, other.parameters)
     }
 }
 
 impl Attempt<'_> {
     /// Derives the number of weights, if the parts fit.
-    fn solve(&self, method: &'static Method) -> Result<Candidate, UnresolvedReason> {
+    fn solve(&self, method: &'static Method) -> Result<Solved, UnresolvedReason> {
         let StoredParts { layout, problem: Problem { module, known, .. }, .. } = self.parts;
         let ranges = self.invert().ok_or(ConflictingComponents)?;
         let (mut lengths, mut certainty) = ([1; Side::COUNT], Certainty::Known);
@@ -130,7 +116,7 @@ impl Attempt<'_> {
             (parameters, certainty) = (expected, Certainty::Expected);
         }
         let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
-        let solved = Solved {
+        Ok(Solved {
             method,
             weights,
             parameters,
@@ -138,8 +124,9 @@ impl Attempt<'_> {
             evidence: layout.evidence(&ranges),
             is_padded: certainty == Certainty::UpperBound
                 || certainty != Certainty::Expected && self.may_be_padded(&lengths, &ranges),
-        };
-        Ok(Candidate { solved, certainty, is_whole })
+            certainty,
+            is_whole,
+        })
     }
 
     /// Returns the number of weights for the lengths of the sides; `None` if it overflows.
@@ -295,7 +282,7 @@ fn solve_layout(
     layout: &'static PackedLayout,
     problem: &Problem<'_>,
     schemes: &mut ModuleSchemes<'_, '_>,
-) -> Result<Candidate, Failure> {
+) -> Result<Solved, Failure> {
     if layout.has(Flag::NeedsMethod) && !problem.is_configured {
         return Err(None);
     }
@@ -333,13 +320,13 @@ fn solve_layout(
     }
     // Candidates that the configuration implies or that round no dimension are preferred, and those that remain must
     // agree.
-    let (mut best, mut is_ambiguous) = (None::<Candidate>, false);
+    let (mut best, mut is_ambiguous) = (None::<Solved>, false);
     for &bits in layout.bits {
         let Some(new) = attempt(bits, None, &Scheme::default()) else { continue };
         match &best {
             Some(best) if best.preference() > new.preference() => {}
             Some(best) if best.preference() == new.preference() => {
-                is_ambiguous |= best.solved.parameters != new.solved.parameters;
+                is_ambiguous |= best.parameters != new.parameters;
             }
             _ => (best, is_ambiguous) = (Some(new), false),
         }
@@ -385,7 +372,7 @@ pub(in crate::count) fn solve(
     let (mut failed, mut solved) = (None, None);
     for (method, is_configured) in methods {
         let problem = Problem { module, known, configured: configured.name, is_configured };
-        let mut best: Option<Candidate> = None;
+        let mut best: Option<Solved> = None;
         for layout in method.layouts {
             match solve_layout(method, layout, &problem, schemes) {
                 Ok(found) if best.is_none_or(|best| best.certainty < found.certainty) => {
@@ -397,9 +384,9 @@ pub(in crate::count) fn solve(
         }
         if let Some(best) = best {
             if known.expected.is_none() || best.certainty == Certainty::Expected {
-                return Ok(Some(best.solved));
+                return Ok(Some(best));
             }
-            solved.get_or_insert(best.solved);
+            solved.get_or_insert(best);
         }
     }
     match failed {
@@ -418,6 +405,11 @@ fn rank(reason: UnresolvedReason) -> u8 {
 }
 
 impl PackedLayout {
+    /// Returns the reason if the shapes of the parts contradict each other.
+    fn conflict(&self) -> Failure {
+        Some(ConflictingComponents).filter(|_| !self.has(Flag::Shared))
+    }
+
     /// Returns whether the format leaves a number to the recipe.
     fn is_open(&self) -> bool {
         let has_choice = self.bits.len() > 1 || !self.stated.is_empty();

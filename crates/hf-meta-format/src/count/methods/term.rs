@@ -64,8 +64,6 @@ pub(crate) enum Term {
     Viewed(Side),
     /// At most the side.
     AtMost(Side),
-    /// A divisor of the side.
-    Divisor(Side),
     /// `n · bits`.
     Bits(u64),
     /// `2 ^ n`, for a number under this key of the recipe.
@@ -136,8 +134,7 @@ impl Term {
             | Self::Plus(side, _)
             | Self::Mixed(side)
             | Self::Viewed(side)
-            | Self::AtMost(side)
-            | Self::Divisor(side) => Some(side),
+            | Self::AtMost(side) => Some(side),
             Self::Bits(_) | Self::Entries(_) | Self::Constant(_) | Self::Anything => None,
         }
     }
@@ -205,7 +202,6 @@ impl Term {
                 let fits = self.number(units).is_none_or(|number| number == dimension);
                 return fits.then_some(Range::ANY);
             }
-            Self::Divisor(_) => return Some(Range::ANY),
             Self::AtMost(_) => return Some(Range { low: dimension, ..Range::ANY }),
             Self::Plus(_, number) => return dimension.checked_sub(number).map(Range::exactly),
             Self::RoundUp(_, number) => {

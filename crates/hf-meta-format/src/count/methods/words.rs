@@ -122,7 +122,7 @@ const PACKED_NAMES: Names = &["weight_packed", "*_weight_packed", "*_packed"];
 /// Creates the layout of words in rows. There is one scale per group, per block of rows and columns, or in total.
 const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
     let scales =
-        &[Sides(&[OUTPUTS, GROUPS]), Sides(&[Divisor(Outputs), Anything]), Elements(Constant(1))];
+        &[Sides(&[OUTPUTS, GROUPS]), Sides(&[AtMost(Outputs), Anything]), Elements(Constant(1))];
     layout("pack-quantized", ALL_BITS, PACKED_NAMES, WORD, words)
         .with(absent(&["scale_packed"]))
         .with(scale(&["weight_scale", "*_weight_scale", "*_scale"], OneOf(scales)))

@@ -6,7 +6,7 @@ mod oracles;
 mod packers;
 
 use super::methods::METHODS;
-use super::names::components;
+use super::names::COMPONENTS;
 use super::*;
 use crate::formats::{Dtype, FileHeader, ModelDescription, TensorInfo, TensorTableBuilder};
 
@@ -417,7 +417,7 @@ fn an_unneeded_config_changes_nothing() {
         .collect();
     let mut unchanged = 0;
     let mut name = String::new();
-    for component in components() {
+    for component in COMPONENTS.iter() {
         component.write_tensor_name("model.layers.0.q", &mut name);
         for (dtype, shape) in dtypes.iter().flat_map(|dtype| shapes.map(|shape| (dtype, shape))) {
             let mut counter = Counter::new();
@@ -521,10 +521,10 @@ fn the_documentation_lists_the_parts_of_all_layouts() {
         .map(|text| text.trim_start_matches('…'))
         .filter(|text| matches!(Dtype::from(*text), Dtype::Other(_)))
         .collect();
-    let known: Vec<_> = components().iter().map(|component| component.name).collect();
+    let known: Vec<_> = COMPONENTS.iter().map(|component| component.name).collect();
     let unknown: Vec<_> = names.iter().filter(|name| !known.contains(name)).collect();
     assert_eq!(unknown, Vec::<&&str>::new());
-    let weights = components().iter().filter(|component| component.is_weights());
+    let weights = COMPONENTS.iter().filter(|component| component.is_weights());
     let missing =
         weights.filter(|component| !component.is_bare() && !names.contains(&component.name));
     assert_eq!(missing.map(|component| component.name).collect::<Vec<_>>(), Vec::<&str>::new());

@@ -61,16 +61,13 @@ fn parse_archive(file: &FileParts) -> Result<FileHeader, Stop> {
         }
         // The entries take as much memory as the tensors.
         drop(archive);
-        Ok(tensors::table(&pickle, root)?)
+        Ok(tensors::header(&pickle, root, file_size)?.with_file_size(file_size))
     });
     let parsed = parsed.map_err(|stop| match stop {
         Stop::Missing(_) => pickle.invalid("it is truncated"),
         Stop::Invalid(_) => stop,
     });
-    let (tensors, summary) = parsed.map_err(|stop| with_imports(stop, &pickle.imports))?;
-    let mut header = FileHeader::new(tensors, 0..file_size).with_file_size(file_size);
-    header.pickle = Some(Box::new(summary));
-    Ok(header)
+    parsed.map_err(|stop| with_imports(stop, &pickle.imports))
 }
 
 /// Parses a file of torch before 1.6: pickles of a magic number, a version, properties of the machine, the value and
@@ -93,10 +90,8 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
     let add = |end: u64, bytes: &Option<u64>| end.checked_add((*bytes)?)?.checked_add(8);
     let end = sizes.values().try_fold(start, add);
     let end = end.ok_or_else(|| HeaderError::overflow("storage"))?;
-    let (tensors, summary) = tensors::table(pickle, root)?;
-    let mut header = FileHeader::new(tensors, 0..start).with_file_size(end);
+    let header = tensors::header(pickle, root, start)?.with_file_size(end);
     file.size.map_or(Ok(()), |size| header.check_file_size(size))?;
-    header.pickle = Some(Box::new(summary));
     Ok(header)
 }
 

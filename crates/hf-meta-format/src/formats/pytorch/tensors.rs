@@ -9,7 +9,7 @@ use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, spend, to
 use super::{PickleSummary, TensorView};
 use crate::base::sort::{sort_by, sort_indexes};
 use crate::formats::{
-    Dtype, HeaderError, HeaderErrorKind, TensorInfo, TensorTable, TensorTableBuilder,
+    Dtype, FileHeader, HeaderError, HeaderErrorKind, TensorInfo, TensorTableBuilder, product,
 };
 
 /// The maximum number of values in collections and of keys in names to look at. A tensor in a dictionary takes three.
@@ -60,11 +60,9 @@ struct Tensor {
     stored_in: Option<u32>,
 }
 
-/// Returns the tensors in the value of a pickle: each stored element once, and the views of them.
-pub(super) fn table(
-    pickle: &Pickle<'_>,
-    root: PickleValue,
-) -> Result<(TensorTable, PickleSummary)> {
+/// Returns the header of a file with a pickle, which ends at byte `end`: its tensors, with each stored element once, and
+/// the views of them.
+pub(super) fn header(pickle: &Pickle<'_>, root: PickleValue, end: u64) -> Result<FileHeader> {
     let places = vec![Place { parent: 0, key: NO_KEY, value: root }];
     let (steps, memory) = (MAX_STEPS, pickle.free_memory);
     let mut finder = TensorFinder { pickle, places, steps, memory };
@@ -91,11 +89,13 @@ pub(super) fn table(
     }
     sort_by(&mut views, |one, other| one.name.cmp(&other.name));
     let imports = pickle.imports.iter().cloned().collect();
-    let (tensors, summary) = (builder.finish()?, PickleSummary { imports, views });
+    let summary = PickleSummary { imports, views };
+    let mut header = FileHeader::new(builder.finish()?, 0..end);
     // If a dictionary repeats a key, the name would identify a stored tensor and an alias.
-    let repeated = summary.aliases().find(|alias| tensors.get(&alias.name).is_some());
+    let repeated = summary.aliases().find(|alias| header.tensors().get(&alias.name).is_some());
     repeated.map_or(Ok(()), |alias| Err(HeaderError::duplicate(&alias.name, "header")))?;
-    Ok((tensors, summary))
+    header.pickle = Some(Box::new(summary));
+    Ok(header)
 }
 
 /// Finds the elements that several tensors share, so that each element is new in one tensor only.
@@ -210,8 +210,7 @@ impl Tensor {
         let dimensions = self.lengths(pickle, 2).flatten().zip(self.lengths(pickle, 3).flatten());
         let shape: Vec<_> =
             dimensions.map(|(n, stride)| if stride == 0 { n.min(1) } else { n }).collect();
-        let elements = shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
-        let is_whole = self.stored == 0 || elements == Some(self.new);
+        let is_whole = self.stored == 0 || product(&shape) == Some(self.new);
         (self.stored == 0 || self.new > 0).then(|| if is_whole { shape } else { vec![self.new] })
     }
 }

@@ -1,17 +1,18 @@
-//! The index of a sharded checkpoint.
-
-mod reader;
+//! The index of a sharded checkpoint, which is parsed while it arrives.
 
 use std::collections::BTreeMap;
+use std::mem::take;
+use std::str::from_utf8;
 
 use serde::{Serialize, Serializer};
 
-pub use self::reader::IndexReader;
-use super::SafetensorsFileHeader;
+use super::json::{InvalidJson, JsonError, JsonReader};
+use super::{DetectedFormat, EXTENSION, SafetensorsFileHeader};
 use crate::base::json_object::raw;
-use crate::formats::names::{NameList, Names};
+use crate::base::sort::sort_by;
+use crate::formats::names::{MAX_TOTAL_BYTES, NameList, Names};
 pub use crate::formats::{HeaderError as IndexError, HeaderErrorKind as IndexErrorKind};
-use crate::formats::{RepoPath, whole_number};
+use crate::formats::{RepoPath, clip, whole_number};
 
 /// The validated index of a sharded checkpoint, `model.safetensors.index.json`.
 ///
@@ -190,6 +191,341 @@ impl IndexError {
         let message = format!("the index lists more than {limit} shards");
         Self::new(IndexErrorKind::TooManyShards, message)
     }
+}
+
+/// An incremental parser for an index that arrives in chunks of any size.
+///
+/// Each entry is parsed as soon as it is complete, so shards become known before the rest of the index has arrived.
+/// Apart from the result, only the incomplete entry is buffered. The chunk sizes affect neither the result nor the
+/// error.
+///
+/// ```
+/// use hf_meta_format::formats::safetensors::IndexReader;
+///
+/// let mut reader = IndexReader::default();
+/// reader.feed(br#"{"weight_map":{"v":"a.safetensors","w":"b.safe"#)?;
+/// assert_eq!(reader.shards().len(), 1);
+/// reader.feed(br#"tensors"}}"#)?;
+/// let index = reader.finish()?;
+/// assert_eq!(index.shards()[1].as_str(), "b.safetensors");
+/// # Ok::<(), hf_meta_format::formats::safetensors::IndexError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct IndexReader {
+    /// The bytes of an incomplete entry.
+    tail: Vec<u8>,
+    /// The tail is parsed again once it has this many bytes.
+    reparse_at: usize,
+    /// The offset of the first byte of the tail in the index.
+    offset: usize,
+    /// The error that stopped the parser. Later chunks are ignored.
+    error: Option<IndexError>,
+    state: ParserState,
+    dtype: Option<String>,
+    has_metadata: bool,
+    metadata: Option<IndexMetadata>,
+    has_weight_map: bool,
+    /// The extension of the shards, if it is not that of safetensors.
+    extension: Option<&'static str>,
+    /// The distinct shards, in order of first appearance, and their indices.
+    shards: Vec<RepoPath>,
+    shards_by_name: BTreeMap<Box<str>, u16>,
+    /// The index of the last shard.
+    last_shard: u16,
+    names: NameList,
+    /// For each tensor, the index of its shard in `shards`.
+    shard_indices: Vec<u16>,
+}
+
+/// The next expected token.
+#[derive(Clone, Copy, Debug, Default)]
+enum ParserState {
+    /// The start of the index.
+    #[default]
+    Start,
+    /// An entry of the index, or its end.
+    Index { is_first: bool },
+    /// An entry of the `weight_map`, or its end.
+    WeightMap { is_first: bool },
+    /// Whitespace only.
+    End,
+}
+
+/// An incomplete entry of up to this many bytes is parsed again with every chunk. A longer one is parsed again when
+/// its length has doubled, because otherwise many small chunks would take quadratic time.
+const MAX_REPARSED_TAIL: usize = 1 << 12;
+
+/// The maximum number of entries in `metadata`. huggingface.js has the same limit.
+const MAX_METADATA: usize = 1_000;
+
+/// The start of the line that git puts before conflicting lines.
+const CONFLICT: &[u8] = b"<<<<<<< ";
+
+impl IndexReader {
+    /// Creates a reader for an index whose shards have an extension, such as `.bin`. The default reader expects
+    /// `.safetensors`.
+    pub fn with_extension(extension: &'static str) -> Self {
+        Self { extension: Some(extension), ..Self::default() }
+    }
+
+    /// Parses the next chunk.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first violated rule, naming the tensor that violates it.
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), IndexError> {
+        if self.error.is_none() {
+            self.error = self.take_chunk(chunk).err();
+        }
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Returns the shards known so far, in index order.
+    pub fn shards(&self) -> &[RepoPath] {
+        &self.shards
+    }
+
+    /// Finishes parsing after the last chunk and returns the index.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first violated rule, naming the tensor that violates it.
+    pub fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
+        self.error.take().map_or(Ok(()), Err)?;
+        let tail = take(&mut self.tail);
+        let parsed = self.parse(&tail)?;
+        let rest = &tail[parsed..];
+        let is_complete = matches!(self.state, ParserState::End);
+        if !is_complete || !rest.trim_ascii_start().is_empty() {
+            return Err(self.invalid(rest.len(), "unexpected end"));
+        }
+        self.into_index()
+    }
+
+    /// Parses the tail followed by a chunk.
+    fn take_chunk(&mut self, chunk: &[u8]) -> Result<(), IndexError> {
+        let length = self.offset.saturating_add(self.tail.len()).saturating_add(chunk.len());
+        if length > MAX_TOTAL_BYTES {
+            return Err(IndexError::index_too_long());
+        }
+        let mut tail = take(&mut self.tail);
+        // An index that arrives as a whole is parsed in place, because a copy would take its memory twice.
+        let text = if tail.is_empty() {
+            chunk
+        } else {
+            tail.extend_from_slice(chunk);
+            &tail
+        };
+        if text.len() < self.reparse_at {
+            self.tail = tail;
+            return Ok(());
+        }
+        let parsed = self.parse(text)?;
+        self.tail = text[parsed..].to_vec();
+        let length = self.tail.len();
+        self.reparse_at = if length < MAX_REPARSED_TAIL { 0 } else { length.saturating_mul(2) };
+        Ok(())
+    }
+
+    /// Parses the complete entries of a text, and returns the number of bytes parsed.
+    fn parse(&mut self, bytes: &[u8]) -> Result<usize, IndexError> {
+        let (text, is_utf8) = match from_utf8(bytes) {
+            Ok(text) => (text, true),
+            // The rest of a character at the end of the text has not arrived.
+            Err(error) => (
+                from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+                error.error_len().is_none(),
+            ),
+        };
+        let mut reader = JsonReader::new(text);
+        match self.parse_entries(&mut reader) {
+            JsonError::Rule(error) => return Err(*error),
+            JsonError::Invalid(invalid) => self.check_conflict(text, &invalid)?,
+            JsonError::Incomplete => {}
+        }
+        if !is_utf8 {
+            return Err(self.invalid(text.len(), "invalid UTF-8"));
+        }
+        self.offset += reader.at;
+        Ok(reader.at)
+    }
+
+    /// Returns the error for an unexpected text: a merge conflict, or invalid JSON. Returns no error if more of the text
+    /// must arrive to tell them apart.
+    fn check_conflict(&self, text: &str, invalid: &InvalidJson) -> Result<(), IndexError> {
+        let found = text.as_bytes().get(invalid.at..).unwrap_or_default();
+        if found.starts_with(CONFLICT) {
+            let at = self.offset + invalid.at;
+            let message = format!("the index contains an unresolved merge conflict at byte {at}");
+            return Err(IndexError::new(IndexErrorKind::MergeConflict, message));
+        }
+        if !found.is_empty() && CONFLICT.starts_with(found) {
+            return Ok(());
+        }
+        Err(self.invalid(invalid.at, &clip(&invalid.message)))
+    }
+
+    /// Returns the error for malformed JSON, at an offset from the tail.
+    fn invalid(&self, at: usize, reason: &str) -> IndexError {
+        IndexError::malformed_index(&format!("{reason} at byte {}", self.offset + at))
+    }
+
+    /// Parses all complete entries of a text, leaves the reader before the space after the last one, and returns the
+    /// reason why it stops. Only space may follow the end of an index, so that it is always incomplete.
+    fn parse_entries(&mut self, text: &mut JsonReader<'_>) -> JsonError {
+        loop {
+            let start = text.at;
+            text.skip_space();
+            let next = match self.state {
+                ParserState::Start => start_of_index(text),
+                ParserState::Index { is_first } => self.index_entry(text, is_first),
+                ParserState::WeightMap { is_first } => self.weight_map_entry(text, is_first),
+                ParserState::End if text.rest().is_empty() => Err(JsonError::Incomplete),
+                ParserState::End => Err(text.invalid("expected nothing more")),
+            };
+            match next {
+                Ok(state) => self.state = state,
+                Err(stop) => {
+                    text.at = start;
+                    return stop;
+                }
+            }
+        }
+    }
+
+    /// Parses one field of the index.
+    fn index_entry(
+        &mut self,
+        text: &mut JsonReader<'_>,
+        is_first: bool,
+    ) -> Result<ParserState, JsonError> {
+        if !text.next_item(is_first, b'}')? {
+            return Ok(ParserState::End);
+        }
+        let key = text.key()?;
+        match &*key {
+            "dtype" if self.dtype.is_none() => {
+                self.dtype = serde_json::from_str(text.value()?).ok();
+            }
+            "metadata" if !self.has_metadata => {
+                let metadata = text.metadata("metadata", MAX_METADATA, scalar)?;
+                (self.has_metadata, self.metadata) = (true, metadata.map(IndexMetadata));
+            }
+            "weight_map" if !self.has_weight_map => {
+                text.expect(b'{', "expected a `weight_map` object")?;
+                self.has_weight_map = true;
+                return Ok(ParserState::WeightMap { is_first: true });
+            }
+            "dtype" | "metadata" | "weight_map" => {
+                return Err(text.invalid(format!("`{key}` appears twice")));
+            }
+            _ => drop(text.value()?),
+        }
+        Ok(ParserState::Index { is_first: false })
+    }
+
+    /// Parses one entry of the `weight_map`.
+    #[inline]
+    fn weight_map_entry(
+        &mut self,
+        text: &mut JsonReader<'_>,
+        is_first: bool,
+    ) -> Result<ParserState, JsonError> {
+        if !text.next_item(is_first, b'}')? {
+            return Ok(ParserState::Index { is_first: false });
+        }
+        let tensor = text.key()?;
+        let shard = text.string("expected a shard name, a string")?;
+        // The next tensor is usually in the same shard.
+        let last = self.shards.get(usize::from(self.last_shard));
+        if last.is_none_or(|last| last.as_str() != shard) {
+            self.select_shard(&tensor, &shard)?;
+        }
+        self.push(&tensor);
+        Ok(ParserState::WeightMap { is_first: false })
+    }
+
+    /// Adds a tensor of the last shard.
+    fn push(&mut self, tensor: &str) {
+        self.names.push(tensor);
+        self.shard_indices.push(self.last_shard);
+    }
+
+    /// Makes a shard the last one, and adds it if it is new. `tensor` is named in errors.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is unsafe or lacks the expected extension, or if there are too many shards.
+    fn select_shard(&mut self, tensor: &str, shard: &str) -> Result<(), IndexError> {
+        if let Some(index) = self.shards_by_name.get(shard) {
+            self.last_shard = *index;
+            return Ok(());
+        }
+        let invalid = |kind, reason: &str| {
+            let message = format!("the index lists tensor `{}` in {reason}", clip(tensor));
+            IndexError::new(kind, message).with_tensor(tensor)
+        };
+        let path: RepoPath = shard.parse().map_err(|error| {
+            let reason = format!("a shard with an unsafe name: {error}");
+            invalid(IndexErrorKind::UnsafeShardName, &reason)
+        })?;
+        let extension = self.extension.unwrap_or(EXTENSION);
+        if !shard.ends_with(extension) {
+            let reason = format!("`{}`, which is not a `{extension}` file", clip(shard));
+            return Err(invalid(IndexErrorKind::UnexpectedExtension, &reason));
+        }
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        let index = u16::try_from(self.shards.len()).ok().filter(|at| usize::from(*at) < limit);
+        self.last_shard = index.ok_or_else(|| IndexError::too_many_shards(limit))?;
+        self.shards.push(path);
+        self.shards_by_name.insert(shard.into(), self.last_shard);
+        Ok(())
+    }
+
+    /// Returns the index, with sorted shards. An index is sorted by tensor name, so its shards are in no useful order.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no tensors or a tensor is listed twice.
+    fn into_index(mut self) -> Result<SafetensorsIndexJson, IndexError> {
+        if !self.has_weight_map {
+            let message = "the index has no `weight_map`";
+            return Err(IndexError::new(IndexErrorKind::NoWeightMap, message));
+        }
+        let mut shards = self.shards;
+        if shards.is_empty() {
+            let message = "the `weight_map` of the index is empty";
+            return Err(IndexError::new(IndexErrorKind::EmptyWeightMap, message));
+        }
+        let tensors = self.names.into_names("index")?;
+        let mut ranks = vec![0; shards.len()];
+        let sorted = self.shards_by_name.values();
+        (0..).zip(sorted).for_each(|(rank, index)| ranks[usize::from(*index)] = rank);
+        self.shard_indices.iter_mut().for_each(|index| *index = ranks[usize::from(*index)]);
+        sort_by(&mut shards, Ord::cmp);
+        let weight_map = WeightMap { shards, tensors, shard_indices: self.shard_indices };
+        Ok(SafetensorsIndexJson { dtype: self.dtype, metadata: self.metadata, weight_map })
+    }
+}
+
+/// Parses the `{` at the start of an index, or recognizes another format.
+fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, JsonError> {
+    if text.peek()? == b'{' {
+        text.at += 1;
+        return Ok(ParserState::Index { is_first: true });
+    }
+    let rest = text.rest().trim_ascii_start();
+    match DetectedFormat::recognize(rest) {
+        Some(detected) => Err(IndexError::wrong_format(detected).into()),
+        None if DetectedFormat::is_possible(rest) => Err(JsonError::Incomplete),
+        None => Err(text.invalid("expected an index object with a `weight_map`")),
+    }
+}
+
+/// Reads the JSON text of a value. Returns `None` for an object or an array, because no known writer produces them.
+fn scalar(text: &mut JsonReader<'_>) -> Result<Option<String>, JsonError> {
+    let json = text.value()?;
+    Ok(Some(json).filter(|json| !json.starts_with(['{', '['])).map(str::to_owned))
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-use super::reader::IndexParser;
-use super::{IndexMetadata, SafetensorsIndexJson};
+use super::{IndexMetadata, IndexReader, SafetensorsIndexJson};
 use crate::formats::clip;
 use crate::formats::safetensors::{DetectedFormat, IndexError, IndexErrorKind};
 
@@ -23,7 +22,7 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
     if text.len() < json.len() {
         return Err(IndexError::malformed_index("invalid UTF-8"));
     }
-    visitor.index.finish()
+    visitor.index.into_index()
 }
 
 /// Returns the likely cause of a parser error.
@@ -37,7 +36,7 @@ fn diagnose(text: &str, error: &serde_json::Error) -> IndexError {
 
 #[derive(Default)]
 struct OracleVisitor {
-    index: IndexParser,
+    index: IndexReader,
     /// The broken rule that ended the parsing.
     refusal: Option<IndexError>,
 }
