@@ -11,7 +11,7 @@ use hf_meta::report::CountReport;
 use hf_meta::report::diff::{
     ChangeGroup, ChangeKind, Diff, QuantizedLinear, RenamedPrefix, TensorChange, TensorState,
 };
-use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
+use hf_meta::report::text::{bytes, counted, escape, thousands};
 
 use super::context::CommandContext;
 use super::exit::{CommandResult, ExitStatus};
@@ -187,7 +187,7 @@ fn difference(group: &ChangeGroup<'_>) -> String {
     let sides: Vec<_> = [before, after].into_iter().flatten().collect();
     let (Some(before), Some(after)) = (sides.first(), sides.last()) else { return String::new() };
     let dtypes = arrow(&escape(before.dtype.as_str()), &escape(after.dtype.as_str()));
-    format!("{dtypes} {}", arrow(&shape(&before.shape), &shape(&after.shape)))
+    format!("{dtypes} {}", arrow(&format!("{:?}", before.shape), &format!("{:?}", after.shape)))
 }
 
 fn arrow(before: &str, after: &str) -> String {

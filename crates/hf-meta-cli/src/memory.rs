@@ -86,8 +86,8 @@ impl MemoryArgs {
         if !self.is_selected() {
             return model;
         }
-        let Self { context, batch, cache_dtype, engine, fit: budget, .. } = *self;
-        let default = VllmOptions::default();
+        let Self { context, batch, cache_dtype, fit: budget, .. } = *self;
+        let (engine, default) = (self.engine.unwrap_or_default(), VllmOptions::default());
         let vllm = VllmOptions {
             max_batched_tokens: self.max_num_batched_tokens.unwrap_or(default.max_batched_tokens),
             gpus: self.tp.unwrap_or(default.gpus),
@@ -192,7 +192,6 @@ fn summary(memory: &Memory) -> Vec<String> {
     });
     let unknown = memory.unknown.as_ref();
     let unknown = unknown.map(|error| format!("cache unknown: {}", escape(&error.to_string())));
-    let engine = memory.options.engine.unwrap_or(Engine::Stored).name();
     let batch = match memory.options.batch.unwrap_or(1) {
         1 => String::new(),
         batch => format!(", {batch} sequences"),
@@ -201,7 +200,8 @@ fn summary(memory: &Memory) -> Vec<String> {
         ContextSource::Default => "; no maximum context is stated",
         _ => "",
     };
-    let options = format!("cache in {}{batch}, engine {engine}{assumed}", memory.cache_dtype);
+    let (dtype, engine) = (memory.cache_dtype, memory.options.engine);
+    let options = format!("cache in {dtype}{batch}, engine {engine}{assumed}");
     let options = Some(options).filter(|_| stores_cache(memory));
     let vllm = memory.plan.map(|plan| assumptions(memory, plan));
     [layers, unknown, options].into_iter().flatten().chain(vllm.into_iter().flatten()).collect()

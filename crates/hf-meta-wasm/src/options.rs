@@ -48,7 +48,7 @@ pub(crate) fn set_memory(options: &mut MemoryOptions, name: &str, value: &str) -
         "context" => options.context = Some(parse_tokens(value)?),
         "batch" => options.batch = Some(value.parse().ok().filter(|batch| *batch > 0)?),
         "cacheDtype" => options.cache_dtype = Some(value.parse().ok()?),
-        "engine" => options.engine = Some(value.parse().ok()?),
+        "engine" => options.engine = value.parse().ok()?,
         "maxNumBatchedTokens" => options.vllm.max_batched_tokens = parse_tokens(value)?,
         "tp" => options.vllm.gpus = value.parse().ok().filter(|gpus| (1..=1024).contains(gpus))?,
         "budget" => options.budget = Some(parse_size(value)?),

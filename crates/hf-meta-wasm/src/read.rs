@@ -83,7 +83,7 @@ impl Call {
             set.ok_or_else(|| invalid(&format!("`{}` is invalid", clip(name))))?;
         }
         let needs_vllm = |memory: &MemoryOptions| memory.vllm != VllmOptions::default();
-        if memory.is_some_and(|memory| needs_vllm(&memory) && memory.engine != Some(Engine::Vllm)) {
+        if memory.is_some_and(|memory| needs_vllm(&memory) && memory.engine != Engine::Vllm) {
             return Err(invalid("`maxNumBatchedTokens` and `tp` require the engine `vllm`"));
         }
         options.other_sets |= memory.is_some();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use glob::Pattern;
-use hf_meta::report::text::{self, counted, escape, shape, thousands};
+use hf_meta::report::text::{self, counted, escape, thousands};
 use hf_meta::{RepoPath, SafetensorsParseFromRepo, TensorInfo, Weights};
 use serde::Serialize;
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub(crate) fn write_tensors(
         .text("name", |(name, _, _)| escape(name))
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
         .text("dtype", |(_, tensor, _)| escape(tensor.dtype.as_str()))
-        .text("shape", |(_, tensor, _)| shape(&tensor.shape))
+        .text("shape", |(_, tensor, _)| format!("{:?}", tensor.shape))
         .optional_number("bytes", |(_, tensor, _)| match tensor.byte_length() {
             bytes if is_terminal => thousands(bytes),
             bytes => bytes.to_string(),

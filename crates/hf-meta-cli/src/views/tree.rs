@@ -3,7 +3,7 @@
 use std::io;
 
 use glob::Pattern;
-use hf_meta::report::text::{escape, shape, share, thousands};
+use hf_meta::report::text::{escape, share, thousands};
 use hf_meta::report::tree::{TreeContent, TreeModule};
 use hf_meta::{Tree, Weights};
 
@@ -152,7 +152,7 @@ fn inner_rows(module: &TreeModule) -> &[TreeModule] {
 fn content(module: &TreeModule) -> String {
     match &module.content {
         TreeContent::Tensor { dtype, shape: lengths } => {
-            format!("{} {}", escape(dtype.as_str()), shape(lengths))
+            format!("{} {lengths:?}", escape(dtype.as_str()))
         }
         TreeContent::Modules(inner) if inner_rows(module).is_empty() => {
             let tensor =

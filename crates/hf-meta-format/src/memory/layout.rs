@@ -63,7 +63,7 @@ pub struct LayerCache {
 }
 
 /// The cache of a model, independent of context length and engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheLayout {
     /// The architecture: `model_type` of a configuration, `general.architecture` of a GGUF file.
@@ -85,7 +85,8 @@ pub struct CacheLayout {
     /// The layers that store a cache, grouped.
     pub caches: Vec<LayerCache>,
     /// The layers in vLLM, or the reason why they are unknown. They depend on the options, and are derived for vLLM only.
-    pub vllm: Result<VllmLayers, CacheError>,
+    /// `None` for architectures without a rule.
+    pub vllm: Option<Result<VllmLayers, CacheError>>,
 }
 
 /// The maximum number of layers. The deepest known model has 128.
@@ -94,18 +95,7 @@ const MAX_LAYERS: u64 = 1_024;
 impl CacheLayout {
     /// Creates the layout of a model that stores no cache, such as a component of a pipeline.
     pub(crate) fn without_cache(architecture: &str) -> Self {
-        Self {
-            architecture: clip(architecture),
-            layers: 0,
-            hidden_size: None,
-            max_context: None,
-            dtype: None,
-            is_gguf: false,
-            is_specific: false,
-            has_fp8_scheme: false,
-            caches: Vec::new(),
-            vllm: Err(NO_VLLM_RULE),
-        }
+        Self { architecture: clip(architecture), ..Self::default() }
     }
 
     /// Derives the cache from the contents of `config.json`.
@@ -151,12 +141,12 @@ impl CacheLayout {
             |definitions| ModelNames::new(definitions, |key| nested_text(config.text_model(), key));
         let layout = Self::new(&architecture, &architecture, names)?;
         let mut layout = Self { dtype, has_fp8_scheme, ..layout };
-        if options.engine == Some(Engine::Vllm) {
+        if options.engine == Engine::Vllm {
             let find = |kind| Definitions::find(kind, &architecture);
             let definitions = find("vllm").and_then(|found| Some(found.or(find("cache")?)));
             let is_fp8 = options.dtype(&layout) == CacheDtype::Fp8;
             let layers = |found| vllm_layers(names(found), options.vllm.gpus, is_fp8);
-            layout.vllm = definitions.ok_or(NO_VLLM_RULE).and_then(layers);
+            layout.vllm = definitions.map(layers);
         }
         Ok(layout)
     }
@@ -210,9 +200,6 @@ impl CacheLayout {
         })
     }
 }
-
-/// The reason for architectures without a line in the table of vLLM.
-pub(super) const NO_VLLM_RULE: CacheError = CacheError::NoEngineRule { engine: "vllm" };
 
 /// Returns the value of a definition, if it has one.
 fn defined(names: &ModelNames<'_>, name: &str) -> Option<u64> {

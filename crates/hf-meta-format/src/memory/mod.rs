@@ -22,11 +22,6 @@ macro_rules! named_values {
     }) => {
         named_enum! { $(#[$docs])* pub $type { $($(#[$variant_docs])* $variant $name,)+ } }
 
-        impl $type {
-            /// All values.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-        }
-
         impl FromStr for $type {
             type Err = UnknownName;
 

@@ -5,10 +5,9 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::layout::NO_VLLM_RULE;
 use super::{
     CacheDtype, CacheError, CacheKind, CacheLayout, FormulaError, LayerCache, UnknownName,
-    VllmOptions, VllmPlan,
+    VllmLayers, VllmOptions, VllmPlan,
 };
 use crate::base::sort::sort_by_key;
 use crate::base::text::named_enum;
@@ -19,8 +18,10 @@ const DEFAULT_CONTEXT: u64 = 4_096;
 
 named_values! {
     /// The program that stores the cache.
+    #[derive(Default)]
     Engine {
         /// No program: the tokens of a sequence, without reserves. The cache of transformers has this size.
+        #[default]
         Stored "stored" "transformers",
         /// vLLM, which allocates blocks of tokens from a pool that all layers share.
         Vllm "vllm",
@@ -137,7 +138,7 @@ pub struct MemoryOptions {
     /// `llama.cpp`, and `fp8` for vLLM if the checkpoint has a `kv_cache_scheme`.
     pub cache_dtype: Option<CacheDtype>,
     /// The program; by default [`Engine::Stored`].
-    pub engine: Option<Engine>,
+    pub engine: Engine,
     /// The options of vLLM. Other programs ignore them.
     pub vllm: VllmOptions,
     /// The memory in bytes into which the model should fit, per GPU.
@@ -145,18 +146,14 @@ pub struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    fn engine(&self) -> Engine {
-        self.engine.unwrap_or(Engine::Stored)
-    }
-
     /// Returns the dtype of the cache.
     pub(super) fn dtype(&self, layout: &CacheLayout) -> CacheDtype {
-        self.cache_dtype.unwrap_or_else(|| self.engine().default_dtype(layout))
+        self.cache_dtype.unwrap_or_else(|| self.engine.default_dtype(layout))
     }
 
     /// Returns the number of GPUs that share the weights.
     fn gpus(&self) -> u64 {
-        if self.engine() == Engine::Vllm { self.vllm.gpus } else { 1 }
+        if self.engine == Engine::Vllm { self.vllm.gpus } else { 1 }
     }
 }
 
@@ -347,11 +344,12 @@ impl Memory {
     /// Returns the sizes over all layers.
     fn sizes(&self) -> Result<Sizes, CacheError> {
         let layout = self.layout.as_ref().map_err(CacheError::clone)?;
-        let engine = self.options.engine();
-        if engine == Engine::Vllm && !layout.caches.is_empty() {
-            return self.vllm_sizes(layout);
-        }
+        let engine = self.options.engine;
         let no_rule = CacheError::NoEngineRule { engine: engine.name() };
+        if engine == Engine::Vllm && !layout.caches.is_empty() {
+            let Some(layers) = &layout.vllm else { return Err(no_rule) };
+            return self.vllm_sizes(layers.as_ref().map_err(CacheError::clone)?).ok_or(no_rule);
+        }
         if engine != Engine::Stored && layout.is_specific {
             return Err(no_rule);
         }
@@ -373,18 +371,15 @@ impl Memory {
     }
 
     /// Returns the sizes in vLLM, whose blocks hold states as well.
-    fn vllm_sizes(&self, layout: &CacheLayout) -> Result<Sizes, CacheError> {
-        let layers = layout.vllm.as_ref().map_err(CacheError::clone)?;
-        let sizes = || {
-            let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm)?;
-            let blocks = plan.blocks.checked_mul(self.options.batch.unwrap_or(1))?;
-            let bytes = blocks.checked_mul(plan.bytes_per_block)?;
-            let elements = u128::from(bytes) * 32 / u128::from(self.cache_dtype.block_bytes());
-            let elements = u64::try_from(elements).ok()?;
-            Some((CacheSize { elements, bytes }, CacheSize::default(), Some(plan)))
-        };
+    fn vllm_sizes(&self, layers: &VllmLayers) -> Option<Sizes> {
         let is_supported = Engine::Vllm.supports(self.cache_dtype, 1);
-        sizes().filter(|_| is_supported).ok_or(NO_VLLM_RULE)
+        let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm);
+        let plan = plan.filter(|_| is_supported)?;
+        let blocks = plan.blocks.checked_mul(self.options.batch.unwrap_or(1))?;
+        let bytes = blocks.checked_mul(plan.bytes_per_block)?;
+        let elements = u128::from(bytes) * 32 / u128::from(self.cache_dtype.block_bytes());
+        let elements = u64::try_from(elements).ok()?;
+        Some((CacheSize { elements, bytes }, CacheSize::default(), Some(plan)))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };
 use crate::formats::{Dtype, FileHeader, TensorTable};
-use crate::memory::{Engine, Memory, QuantizationFit, VLLM_VERSION, VllmPlan};
+use crate::memory::{Memory, QuantizationFit, VLLM_VERSION, VllmPlan};
 
 /// Writes an entry. One with a `?` is left out if it has no value.
 macro_rules! entry {
@@ -105,7 +105,7 @@ serialize_as_objects! {
         "context": memory.context,
         "contextSource": memory.context_source,
         "batch": memory.options.batch.unwrap_or(1),
-        "engine": memory.options.engine.unwrap_or(Engine::Stored).name(),
+        "engine": memory.options.engine.name(),
         "cacheDtype": memory.cache_dtype.name(),
         "exact": memory.unknown.is_none(),
         "weightBytes": memory.weight_bytes,

@@ -155,7 +155,7 @@ pub fn cache_of_all(
     options: &MemoryOptions,
 ) -> Result<CacheLayout, CacheError> {
     let main = layout.find(path);
-    let is_stored = options.engine.is_none_or(|engine| engine == Engine::Stored);
+    let is_stored = options.engine == Engine::Stored;
     let is_without_cache = main.is_some_and(|main| {
         layout.components_file(main).is_some() || is_stored && layout.pipeline_of(main).is_some()
     });

@@ -135,11 +135,6 @@ pub fn parse_seconds(text: &str) -> Result<Duration, &'static str> {
     }
 }
 
-/// Formats a shape, as in `[768, 2304]`.
-pub fn shape(lengths: &[u64]) -> String {
-    format!("{lengths:?}")
-}
-
 /// Formats a number with its noun, as in `1 file` or `72 files`.
 pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -290,9 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_nouns_are_formatted() {
-        assert_eq!(shape(&[]), "[]");
-        assert_eq!(shape(&[768, 2_304]), "[768, 2304]");
+    fn nouns_are_formatted() {
         assert_eq!(counted(1, "shard"), "1 shard");
         assert_eq!(counted(1_000, "shard"), "1,000 shards");
     }

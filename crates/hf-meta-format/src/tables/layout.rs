@@ -166,12 +166,6 @@ impl<'a> ModelLayout<'a> {
         children.contains_key(segment)
             || children.contains_key("#") && segment.parse::<u32>().is_ok()
     }
-
-    /// Returns the indexes of the entries whose parent is `parent`, without the head.
-    pub(crate) fn children(&self, parent: Option<usize>) -> impl Iterator<Item = usize> {
-        let is_child = move |(_, entry): &(usize, &LayoutEntry)| entry.parent == parent;
-        self.entries.iter().enumerate().filter(is_child).map(|(at, _)| at)
-    }
 }
 
 /// The value of a path, the scope of its formulas, and the number of the layout that it is from.
@@ -254,9 +248,8 @@ impl<'a> Words<'a> {
     /// Returns the path and the scope of a block.
     fn block(&mut self, path: &str, key: &str, scope: usize) -> (String, usize) {
         let Some(key) = key.strip_suffix('|') else { return (format!("{path}{key}"), scope) };
-        let (inner, nested) = key.rsplit_once('.').unwrap_or(("", key));
-        let dot = if inner.is_empty() { "" } else { "." };
-        (format!("{path}{inner}{dot}"), self.nested_scope(nested, scope))
+        let (inner, nested) = key.split_at(key.rfind('.').map_or(0, |dot| dot + 1));
+        (format!("{path}{inner}"), self.nested_scope(nested, scope))
     }
 
     /// Adds the layouts of nested models.

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
+use super::missing::parent;
 use super::siblings::check_siblings;
 use super::stored_modules::{ModulePart, StoredModules, first_numbers};
 use super::{MismatchKind, Mismatches, sides_text};
@@ -13,7 +14,7 @@ use crate::base::json_object::{JsonObject, parse, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::formats::{Headers, TensorInfo, clip};
 use crate::report::Finding;
-use crate::report::text::{counted, shape};
+use crate::report::text::counted;
 use crate::tables::architecture::{FormulaError, positive};
 use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
 
@@ -286,7 +287,7 @@ impl ModelCheck<'_, '_, '_> {
             let Some(wrong) = wrong_side(&expected, &tensor.shape) else { continue };
             let keys = wrong.as_ref().map_or("model_type", |(_, keys)| keys.as_str());
             let sides = expected.iter().map(|side| Some(side.as_ref()?.0));
-            let (expected, shape) = (sides_text(sides), shape(&tensor.shape));
+            let (expected, shape) = (sides_text(sides), format!("{:?}", tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
     }
@@ -322,7 +323,7 @@ impl ModelCheck<'_, '_, '_> {
             let all = stored + spare.count() as u64;
             self.has_drafts |= depth == 0 && !beyond.is_empty();
             let name = self.name(entry, place);
-            let path = name.rsplit_once('.').map_or("", |(path, _)| path);
+            let path = parent(&name);
             // A file may contain only the layers that draft tokens.
             if stored > 0 && stored < length {
                 let first = (0..length).find(|number| !numbers.contains(number)).unwrap_or(length);
@@ -342,7 +343,7 @@ impl ModelCheck<'_, '_, '_> {
         let mut numbers = elements.iter().map(|place| place[list.depth]).zip(0..);
         if let Some((_, missing)) = numbers.find(|(number, expected)| number != expected) {
             let name = self.name(list, elements[0]);
-            let path = name.rsplit_once('.').map_or("", |(path, _)| path);
+            let path = parent(&name);
             let missing = format!("{} {missing}", noun(path));
             self.mismatches.add(MismatchKind::MissingNumber, path, "", "", missing);
         }
@@ -351,10 +352,8 @@ impl ModelCheck<'_, '_, '_> {
     /// Returns whether an unknown tensor belongs to a layer after the last one.
     fn is_draft(&mut self, name: &str) -> bool {
         let inside = name.strip_prefix(&self.stored.prefix);
-        let Some((list, number)) = inside.and_then(|name| self.layout.element(name)) else {
-            return false;
-        };
-        self.length(list, Place::default()).is_some_and(|(length, _)| u64::from(number) >= length)
+        let element = inside.and_then(|name| self.layout.element(name));
+        element.is_some_and(|(list, number)| self.is_beyond(list, [number, 0, 0]))
     }
 
     /// Adds the notes and warnings about the model as a whole.

@@ -42,12 +42,13 @@ const LEFT_OUT: [(&str, &[&str]); 4] = [
 impl ModelCheck<'_, '_, '_> {
     /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
     pub(super) fn missing_modules(&mut self) -> Vec<(usize, Place)> {
-        let mut missing = Vec::new();
-        let parents: BTreeSet<_> = self.layout.entries.iter().map(|entry| entry.parent).ordered();
-        for parent in parents {
+        let (mut missing, mut siblings) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
+        for (at, entry) in self.layout.entries.iter().enumerate() {
+            siblings.entry(entry.parent).or_default().push(at);
+        }
+        for (parent, children) in siblings {
             let outermost = [Place::default()];
             let domain = parent.map_or(&outermost[..], |list| &self.stored.places[list]);
-            let children: Vec<_> = self.layout.children(parent).collect();
             let mut needed = children.clone();
             needed.retain(|entry| !self.is_replaced(*entry));
             for &place in domain {
@@ -255,6 +256,6 @@ fn has_place(places: &[Place], numbers: &[u32]) -> bool {
 }
 
 /// Returns the path of the module around a module.
-fn parent(name: &str) -> &str {
+pub(super) fn parent(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(parent, _)| parent)
 }

@@ -1,6 +1,7 @@
 //! Compares the layers of a model with each other, which needs no knowledge of its architecture.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use super::{MismatchKind, Mismatches};
 use crate::base::model_config::ModelConfig;
@@ -12,20 +13,14 @@ use crate::tables::architecture::positive;
 /// The number of layers that is needed to see which one differs.
 const MIN_LAYERS: usize = 4;
 
-/// The number of tensors that a layer has at least. Lists of single tensors have gaps.
-const MIN_TENSORS: usize = 4;
+/// The number of tensors of a layer. Lists of single tensors have gaps, and comparing layers with more would take long.
+const TENSORS: RangeInclusive<usize> = 4..=4_096;
 
-/// The tensors of each element of a list: their shapes by the index of the rest of their names.
-type Elements = BTreeMap<u64, BTreeMap<usize, Vec<u64>>>;
+/// The tensors of each element of a list: their shapes by the rest of their names.
+type Elements<'h> = BTreeMap<u64, BTreeMap<&'h str, Vec<u64>>>;
 
 /// The lists of layers of a model, by the start of their names.
-#[derive(Default)]
-struct Lists<'h> {
-    by_path: BTreeMap<&'h str, Elements>,
-    /// The patterns of the rests of names.
-    rests: Vec<String>,
-    indexes: HashMap<String, usize>,
-}
+type Lists<'h> = BTreeMap<&'h str, Elements<'h>>;
 
 /// Compares the layers of a model with each other, and with the few keys that mean the same in all configurations.
 pub(super) fn check_siblings(
@@ -33,115 +28,99 @@ pub(super) fn check_siblings(
     headers: &Headers,
     found: &mut Mismatches,
 ) {
-    let lists = Lists::new(headers);
-    for (path, elements) in &lists.by_path {
+    let lists = lists(headers);
+    for (path, elements) in &lists {
         check_gaps(path, elements, found);
-        lists.check_missing(path, elements, found);
-        lists.check_shapes(path, elements, found);
+        check_missing(path, elements, found);
+        check_shapes(path, elements, found);
     }
     if let Some(config) = config {
-        lists.check_length(config, found);
+        check_length(&lists, config, found);
         check_embedding(config, headers, found);
     }
 }
 
-impl<'h> Lists<'h> {
-    fn new(headers: &'h Headers) -> Self {
-        /// The maximum number of patterns, because each name could have its own.
-        const MAX_PATTERNS: usize = 4_096;
-
-        let mut lists = Self::default();
-        for (name, tensor) in all_tensors(headers) {
-            let pattern = NamePattern::new(name);
-            let Some(number) = pattern.numbers.first() else { continue };
-            let rest = &pattern.text[number.pattern_end..];
-            // The experts of a layer are compared by the number of the layer alone.
-            let is_inner = pattern.numbers.len() > 1;
-            if is_inner || lists.rests.len() == MAX_PATTERNS && !lists.indexes.contains_key(rest) {
-                continue;
-            }
-            let new = lists.rests.len();
-            let index = *lists.indexes.entry(rest.to_owned()).or_insert(new);
-            if index == new {
-                lists.rests.push(rest.to_owned());
-            }
-            let elements = lists.by_path.entry(&name[..number.start]).or_default();
-            elements.entry(number.value).or_default().insert(index, tensor.shape);
-        }
-        lists.by_path.retain(|_, elements| {
-            let mut tensors = elements.values().map(BTreeMap::len);
-            elements.len() >= MIN_LAYERS && tensors.all(|tensors| tensors >= MIN_TENSORS)
-        });
-        lists
-    }
-
-    /// Finds layers with fewer tensors than most others, where no other layer has just these. The first layer may be of
-    /// another kind, as in `ModernBERT` and DPT, and so may the last one, which then has another shape, as in SD3.
-    fn check_missing(&self, path: &str, elements: &Elements, found: &mut Mismatches) {
-        let mut kinds = BTreeMap::<BTreeSet<usize>, Vec<u64>>::new();
-        for (number, tensors) in elements {
-            kinds.entry(tensors.keys().copied().collect()).or_default().push(*number);
-        }
-        let Some((usual, layers)) = kinds.iter().max_by_key(|(_, layers)| layers.len()) else {
-            return;
-        };
-        let (first, last) = (elements.keys().next(), elements.keys().next_back());
-        for (tensors, numbers) in kinds.iter().filter(|(tensors, _)| tensors.is_subset(usual)) {
-            let is_usual = numbers.len() > 1 || layers.len() < MIN_LAYERS - 1;
-            if is_usual || numbers.first() == first {
-                continue;
-            }
-            let (layer, other) = (&elements[&numbers[0]], &elements[&layers[0]]);
-            let is_odd = layer.iter().any(|(rest, shape)| other.get(rest) != Some(shape));
-            if is_odd && numbers.first() == last {
-                continue;
-            }
-            for rest in usual.difference(tensors) {
-                let name = format!("{path}{}{}", numbers[0], self.rests[*rest]);
-                found.add(MismatchKind::MissingModule, &name, "", "", "");
-            }
+/// Returns the lists of layers. The experts of a layer are compared by the number of the layer alone.
+fn lists(headers: &Headers) -> Lists<'_> {
+    let mut lists = Lists::new();
+    for (name, tensor) in all_tensors(headers) {
+        if let [number] = NamePattern::new(name).numbers[..] {
+            let elements = lists.entry(&name[..number.start]).or_default();
+            elements.entry(number.value).or_default().insert(&name[number.end..], tensor.shape);
         }
     }
+    lists.retain(|_, elements| {
+        let mut tensors = elements.values().map(BTreeMap::len);
+        elements.len() >= MIN_LAYERS && tensors.all(|tensors| TENSORS.contains(&tensors))
+    });
+    lists
+}
 
-    /// Finds tensors between the first and the last layer that have another shape than in all other layers.
-    fn check_shapes(&self, path: &str, elements: &Elements, found: &mut Mismatches) {
-        let mut shapes = BTreeMap::<usize, BTreeMap<&Vec<u64>, Vec<u64>>>::new();
-        for (number, tensors) in elements {
-            for (rest, shape) in tensors {
-                shapes.entry(*rest).or_default().entry(shape).or_default().push(*number);
-            }
-        }
-        let ends = [elements.keys().next(), elements.keys().next_back()];
-        for (rest, shapes) in shapes.iter().filter(|(_, shapes)| shapes.len() == 2) {
-            let mut by_layers: Vec<_> = shapes.iter().collect();
-            sort_by_key(&mut by_layers, |(_, layers)| layers.len());
-            let [(odd, layers), (usual, others)] = by_layers[..] else { continue };
-            if layers.len() > 1 || others.len() < MIN_LAYERS - 1 || ends.contains(&layers.first()) {
-                continue;
-            }
-            let name = format!("{path}{}{}", layers[0], self.rests[*rest]);
-            found.add(MismatchKind::OddShape, &name, "", format!("{usual:?}"), format!("{odd:?}"));
-        }
+/// Finds layers with fewer tensors than most others, where no other layer has just these. The first layer may be of
+/// another kind, as in `ModernBERT` and DPT, and so may the last one, which then has another shape, as in SD3.
+fn check_missing(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
+    let mut kinds = BTreeMap::<BTreeSet<_>, Vec<u64>>::new();
+    for (number, tensors) in elements {
+        kinds.entry(tensors.keys().copied().collect()).or_default().push(*number);
     }
-
-    /// Compares the length of the longest list with the configured number of layers.
-    fn check_length(&self, config: &ModelConfig<'_>, found: &mut Mismatches) {
-        let Some((key, length)) = positive(config.text_model(), "layers") else { return };
-        let longest = self.by_path.iter().max_by_key(|(_, elements)| elements.len());
-        let Some((path, elements)) = longest else { return };
-        let stored = elements.len() as u64;
-        // Much shorter lists count something else.
-        if stored < length && stored * 2 > length {
-            let missing =
-                (0..length).find(|number| !elements.contains_key(number)).unwrap_or(length);
-            let path = path.trim_end_matches('.');
-            found.add(MismatchKind::MissingBlocks, path, key, length, format!("layer {missing}"));
+    let Some((usual, layers)) = kinds.iter().max_by_key(|(_, layers)| layers.len()) else {
+        return;
+    };
+    let (first, last) = (elements.keys().next(), elements.keys().next_back());
+    for (tensors, numbers) in kinds.iter().filter(|(tensors, _)| tensors.is_subset(usual)) {
+        let is_usual = numbers.len() > 1 || layers.len() < MIN_LAYERS - 1;
+        if is_usual || numbers.first() == first {
+            continue;
+        }
+        let (layer, other) = (&elements[&numbers[0]], &elements[&layers[0]]);
+        let is_odd = layer.iter().any(|(rest, shape)| other.get(rest) != Some(shape));
+        if is_odd && numbers.first() == last {
+            continue;
+        }
+        for rest in usual.difference(tensors) {
+            let name = format!("{path}{}{rest}", numbers[0]);
+            found.add(MismatchKind::MissingModule, &name, "", "", "");
         }
     }
 }
 
+/// Finds tensors between the first and the last layer that have another shape than in all other layers.
+fn check_shapes(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
+    let mut shapes = BTreeMap::<_, BTreeMap<_, Vec<u64>>>::new();
+    for (number, tensors) in elements {
+        for (rest, shape) in tensors {
+            shapes.entry(*rest).or_default().entry(shape).or_default().push(*number);
+        }
+    }
+    let ends = [elements.keys().next(), elements.keys().next_back()];
+    for (rest, shapes) in shapes.iter().filter(|(_, shapes)| shapes.len() == 2) {
+        let mut by_layers: Vec<_> = shapes.iter().collect();
+        sort_by_key(&mut by_layers, |(_, layers)| layers.len());
+        let [(odd, layers), (usual, others)] = by_layers[..] else { continue };
+        if layers.len() > 1 || others.len() < MIN_LAYERS - 1 || ends.contains(&layers.first()) {
+            continue;
+        }
+        let name = format!("{path}{}{rest}", layers[0]);
+        found.add(MismatchKind::OddShape, &name, "", format!("{usual:?}"), format!("{odd:?}"));
+    }
+}
+
+/// Compares the length of the longest list with the configured number of layers.
+fn check_length(lists: &Lists<'_>, config: &ModelConfig<'_>, found: &mut Mismatches) {
+    let Some((key, length)) = positive(config.text_model(), "layers") else { return };
+    let longest = lists.iter().max_by_key(|(_, elements)| elements.len());
+    let Some((path, elements)) = longest else { return };
+    let stored = elements.len() as u64;
+    // Much shorter lists count something else.
+    if stored < length && stored * 2 > length {
+        let missing = (0..length).find(|number| !elements.contains_key(number)).unwrap_or(length);
+        let path = path.trim_end_matches('.');
+        found.add(MismatchKind::MissingBlocks, path, key, length, format!("layer {missing}"));
+    }
+}
+
 /// Finds a number that no layer has.
-fn check_gaps(path: &str, elements: &Elements, found: &mut Mismatches) {
+fn check_gaps(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
     let last = elements.keys().next_back().copied().unwrap_or_default();
     let missing: Vec<_> =
         (0..last.min(4_096)).filter(|number| !elements.contains_key(number)).collect();
