@@ -6,9 +6,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use super::missing::parent;
 use super::siblings::check_siblings;
-use super::stored_modules::{ModulePart, StoredModules, first_numbers};
+use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{JsonObject, parse, standard_json};
 use crate::base::model_config::ModelConfig;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::MismatchKind;
 use super::config::{ModelCheck, wrong_side};
-use super::stored_modules::{is_expert, is_feed_forward};
+use super::stored_modules::{is_expert, is_feed_forward, parent};
 use crate::base::sort::Ordered;
 use crate::count::name_pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
@@ -253,9 +253,4 @@ impl ModelCheck<'_, '_, '_> {
 fn has_place(places: &[Place], numbers: &[u32]) -> bool {
     let at = places.partition_point(|place| place[..numbers.len()] < *numbers);
     places.get(at).is_some_and(|place| place.starts_with(numbers))
-}
-
-/// Returns the path of the module around a module.
-pub(super) fn parent(name: &str) -> &str {
-    name.rsplit_once('.').map_or("", |(parent, _)| parent)
 }

@@ -237,6 +237,11 @@ fn is_leftover(name: &str) -> bool {
     ENDS.iter().any(|end| name.ends_with(end)) || name.contains(ROTARY)
 }
 
+/// Returns the path of the module around a module.
+pub(super) fn parent(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
+
 /// Returns a place without the numbers of inner lists.
 pub(super) fn first_numbers(place: Place, depth: usize) -> Place {
     let mut first = Place::default();
