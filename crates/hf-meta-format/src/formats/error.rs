@@ -61,10 +61,16 @@ pub enum HeaderErrorKind {
     InvalidEntry,
     /// The header or the index lists a tensor twice.
     DuplicateTensor,
+    /// The data of a tensor ends before it begins.
+    ReversedOffsets,
     /// The size of a tensor overflows 64 bits.
     Overflow,
-    /// The shape and dtype of a tensor do not match its offsets, or its elements do not fill whole bytes or blocks.
+    /// The elements of a tensor do not fill whole bytes or blocks.
+    PartialBlock,
+    /// The shape and dtype of a tensor do not match its offsets.
     SizeMismatch,
+    /// A tensor of an unknown dtype has less than one bit per element.
+    TooManyElements,
     /// The data of a tensor is preceded by bytes that belong to no tensor.
     Gap,
     /// The data of a tensor overlaps that of another.

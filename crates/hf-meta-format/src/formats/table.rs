@@ -53,28 +53,33 @@ impl TensorInfo {
         let (begin, end) = self.data_offsets;
         let Some(found) = end.checked_sub(begin) else {
             let rule = format!("ends at byte {end}, before it begins at byte {begin}");
-            return Err(HeaderError::of_tensor(HeaderErrorKind::SizeMismatch, name, rule));
+            return Err(HeaderError::of_tensor(HeaderErrorKind::ReversedOffsets, name, rule));
         };
         let overflow = || HeaderError::overflow(name);
         let elements = self.elements().ok_or_else(overflow)?;
-        let invalid = |rule: &str| {
+        let invalid = |kind, rule: String| {
             let rule = format!("has {elements} elements of {}, {rule}", self.dtype);
-            Err(HeaderError::of_tensor(HeaderErrorKind::SizeMismatch, name, rule))
+            Err(HeaderError::of_tensor(kind, name, rule))
         };
         let Some(block) = self.dtype.block() else {
             // An unknown dtype has at least one bit per element.
             if elements.div_ceil(8) <= found {
                 return Ok(());
             }
-            return invalid(&format!("too many for its {found} bytes"));
+            return invalid(
+                HeaderErrorKind::TooManyElements,
+                format!("too many for its {found} bytes"),
+            );
         };
         let bits = (elements / block.elements).checked_mul(block.bytes * 8);
         let bytes = bits.ok_or_else(overflow)? / 8;
         if !elements.is_multiple_of(block.elements) {
-            return invalid("which is not a whole number of bytes");
+            let rule = "which is not a whole number of bytes".to_owned();
+            return invalid(HeaderErrorKind::PartialBlock, rule);
         }
         if bytes != found {
-            return invalid(&format!("which is {bytes} bytes, but spans {found} bytes"));
+            let rule = format!("which is {bytes} bytes, but spans {found} bytes");
+            return invalid(HeaderErrorKind::SizeMismatch, rule);
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ fn end(name: &str, tensor: &TensorInfo) -> Result<u64, HeaderError> {
         let rule = format!(
             "has rows of {row} elements, which is not a multiple of the block size {block}"
         );
-        return Err(HeaderError::of_tensor(HeaderErrorKind::SizeMismatch, name, rule));
+        return Err(HeaderError::of_tensor(HeaderErrorKind::PartialBlock, name, rule));
     }
     let bytes = tensor.dtype.byte_length(elements);
     bytes.and_then(|bytes| start.checked_add(bytes)).ok_or_else(overflow)

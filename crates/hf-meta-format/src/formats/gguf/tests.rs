@@ -259,7 +259,7 @@ fn unknown_types_are_stored_as_numbers() {
     assert_eq!((tensor("a").dtype.as_str(), tensor("a").data_offsets), ("GGML type 31", (0, 64)));
     assert_eq!((tensor("c").dtype.as_str(), tensor("c").data_offsets), ("GGML type 99", (96, 116)));
     let tiny = Writer::new().tensor("a", &[1 << 20], 31, 0).tensor("b", &[8], 0, 64);
-    assert_eq!(error(&tiny.file(32, 96)).kind, HeaderErrorKind::SizeMismatch);
+    assert_eq!(error(&tiny.file(32, 96)).kind, HeaderErrorKind::TooManyElements);
     let unaligned = Writer::new().tensor("a", &[64], 31, 0).tensor("b", &[8], 0, 65);
     assert_eq!(error(&unaligned.file(32, 200)).kind, HeaderErrorKind::Overlap);
 }

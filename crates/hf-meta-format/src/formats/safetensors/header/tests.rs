@@ -57,7 +57,8 @@ fn the_declared_total_is_not_checked() {
 /// Covers every broken rule. The error contains the tensor and both numbers.
 #[test]
 fn tensors_that_break_a_rule_are_errors() {
-    use HeaderErrorKind::{DuplicateTensor, Gap, Overflow, Overlap, SizeMismatch};
+    use HeaderErrorKind::{DuplicateTensor, Gap, Overflow, Overlap, PartialBlock};
+    use HeaderErrorKind::{ReversedOffsets, SizeMismatch, TooManyElements};
     let one = |shape: &str, dtype: &str, end: u64| {
         format!(r#"{{"b":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,{end}]}}}}"#)
     };
@@ -78,7 +79,7 @@ fn tensors_that_break_a_rule_are_errors() {
         (spans(&[("a", 0, 4), ("b", 3, 6)]), Overlap, overlap(3)),
         (spans(&[("a", 0, 4), ("b", 0, 4)]), Overlap, overlap(0)),
         (spans(&[("b", 0, 1), ("b", 1, 2)]), DuplicateTensor, of_b("appears twice in the header")),
-        (reversed.to_owned(), SizeMismatch, of_b("ends at byte 1, before it begins at byte 2")),
+        (reversed.to_owned(), ReversedOffsets, of_b("ends at byte 1, before it begins at byte 2")),
         (
             one("[3]", "F32", 11),
             SizeMismatch,
@@ -86,12 +87,12 @@ fn tensors_that_break_a_rule_are_errors() {
         ),
         (
             one("[3]", "F4", 2),
-            SizeMismatch,
+            PartialBlock,
             of_b("has 3 elements of F4, which is not a whole number of bytes"),
         ),
         (
             one("[17]", "NEW3", 2),
-            SizeMismatch,
+            TooManyElements,
             of_b("has 17 elements of NEW3, too many for its 2 bytes"),
         ),
         (one("[9223372036854775808,2]", "F32", 0), Overflow, huge()),
