@@ -206,7 +206,7 @@ impl ModelCheck<'_, '_, '_> {
         let is_stored = known.any(|(entry, places)| entry.is_head && !places.is_empty());
         // The layout of BERT is that of a class without a pooler.
         let is_base = |(name, _): &(&str, TensorInfo)| name.contains("pooler.");
-        // Of its own class, the layout has the head, which may be tied.
+        // The layout has the head of its class, which may be tied.
         let is_own = self.has_head && !self.layout.head_class.is_empty();
         if !is_own && !is_stored && self.stored.unknown.iter().all(is_base) {
             self.mismatches.add(MismatchKind::NoHead, class, "architectures", "", "");
