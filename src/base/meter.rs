@@ -37,9 +37,9 @@ pub enum Demand {
 struct CallCounters {
     /// The published counters. `waited` is the total of the finished waits.
     stats: ClientStats,
-    /// The number of requests that wait for a rate limit.
+    /// The number of current waits.
     waiting: usize,
-    /// The start of the current wait, in which at least one request waits.
+    /// The start of the first of them.
     wait_started: Option<Instant>,
 }
 
@@ -59,13 +59,13 @@ pub struct ClientStats {
     pub cache_hits: u64,
     /// The number of calls for which the header cache was consulted but had no entry.
     pub cache_misses: u64,
-    /// The time during which at least one request was waiting for a rate limit.
+    /// The time during which at least one request was waiting for a rate limit, or a large call for memory.
     pub waited: Duration,
 }
 
-/// A guard for a rate limit wait, which ends when it is dropped.
+/// A guard for a wait, which ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct RateLimitWait(CallMeter);
+pub(crate) struct Wait(CallMeter);
 
 impl CallCounters {
     fn waited(&self) -> Duration {
@@ -139,12 +139,12 @@ impl CallMeter {
     }
 
     /// Starts a wait for a rate limit or for memory.
-    pub(crate) fn start_wait(&self) -> RateLimitWait {
+    pub(crate) fn start_wait(&self) -> Wait {
         self.update(|counters| {
             counters.waiting += 1;
             counters.wait_started.get_or_insert_with(Instant::now);
         });
-        RateLimitWait(self.clone())
+        Wait(self.clone())
     }
 
     fn update(&self, change: impl Fn(&mut CallCounters)) {
@@ -154,7 +154,7 @@ impl CallMeter {
     }
 }
 
-impl Drop for RateLimitWait {
+impl Drop for Wait {
     fn drop(&mut self) {
         self.0.update(|counters| {
             counters.waiting -= 1;

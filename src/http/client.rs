@@ -52,9 +52,9 @@ impl Http {
         let proxies = settings.proxies.as_ref();
         let guard = Arc::new(AddressGuard::new(&endpoint, settings.address_policy, proxies));
         let max_requests = settings.max_concurrent_requests;
-        Self {
+        let anonymous = Self {
             endpoint,
-            token,
+            token: None,
             clients: Arc::new(HttpClients::new(Arc::clone(&settings), Arc::clone(&guard))),
             guard,
             gate: RateLimitGate::new(max_requests, settings.quota_share),
@@ -62,7 +62,8 @@ impl Http {
             redirect_origin: Arc::default(),
             meter: CallMeter::default(),
             settings,
-        }
+        };
+        anonymous.with_token(token)
     }
 
     /// Builds a `reqwest` client now, to report invalid settings early.
@@ -81,10 +82,9 @@ impl Http {
         Self { meter, ..self.clone() }
     }
 
-    /// Returns a client without a token that shares connections and rate limits with this one. Returns `None` if this
-    /// client has no token.
+    /// Returns this client [without its token](Self::with_token). Returns `None` if it has none.
     pub(crate) fn anonymous(&self) -> Option<Self> {
-        self.token.as_ref().map(|_| Self { token: None, ..self.clone() })
+        self.token.as_ref().map(|_| self.with_token(None))
     }
 
     /// Returns the time until the last rate limit of the token ends; `None` if requests are sent.

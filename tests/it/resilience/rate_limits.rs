@@ -160,6 +160,21 @@ async fn an_exhausted_listing_quota_does_not_block_other_repositories() {
     assert!(matches!(error, Error::RequestFailed { .. }), "{error:?}");
 }
 
+/// The Hub assigns quotas to accounts, and to addresses without a token.
+#[tokio::test]
+async fn the_quota_of_a_rejected_token_does_not_hold_anonymous_requests() {
+    let repo = Repo::new("org/model").file("model.safetensors", support::weights(&["w"]));
+    let hub = LocalHub::builder().repo(repo).token("hf_good").start().unwrap();
+    hub.inject(|request, _| {
+        let exhausted = || Fault::Header("ratelimit", r#""resolvers";r=0;t=290"#.to_owned());
+        request.authorization.as_ref().map(|_| exhausted())
+    });
+    let client = Client::builder().endpoint(hub.endpoint()).token("hf_expired");
+    let client = client.retry_policy(RetryPolicy::default().max_wait(Duration::ZERO));
+    let model = client.build().unwrap().model("org/model").path("model.safetensors");
+    model.count().await.unwrap();
+}
+
 /// One limit for all calls of a client.
 #[tokio::test]
 async fn the_requests_in_flight_of_all_calls_are_limited() {
