@@ -145,7 +145,7 @@ function tree(modules: TreeModule[], depth = 0): Element {
   return h("ul", { class: "tree" }, modules.slice(0, MAX_ROWS).map(({ name, repeats, elements, content }) => {
     const times = repeats > 1 ? ` × ${count(repeats)}` : "";
     if ("tensor" in content) return h("li", {}, `${name}${times} ${content.tensor.dtype} [${content.tensor.shape.join(", ")}]`);
-    return h("li", {}, h("details", depth < 1 ? { open: "" } : {}, h("summary", {}, `${name}${times} — ${parameters(elements)}`), tree(content.modules, depth + 1)));
+    return h("li", {}, h("details", depth < 1 ? { open: "" } : {}, h("summary", {}, `${name}${times} — ${parameters(elements)} elements`), tree(content.modules, depth + 1)));
   }));
 }
 
