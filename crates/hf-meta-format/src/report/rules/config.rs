@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use super::siblings::check_siblings;
+use super::siblings::{check_lists, check_siblings};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{JsonObject, parse, standard_json};
@@ -48,7 +48,8 @@ pub(crate) fn check_model(json: Option<&[u8]>, headers: &Headers) -> (Vec<Findin
         Some(Some(config)) => compare(config, headers, &mut found),
     };
     if result.is_err() {
-        check_siblings(config.flatten().as_ref(), headers, &mut found);
+        check_siblings(headers, |_| false, &mut found);
+        check_lists(config.flatten().as_ref(), headers, &mut found);
     }
     let (compared, reason) = (result.is_ok(), result.err());
     (found.into_findings(), ConfigCheck { compared, reason })
@@ -101,6 +102,9 @@ fn compare(
         mismatches: found,
     };
     check.check_all(config);
+    if !found.has_errors() {
+        check_siblings(headers, |name| stored.is_weight(layout, name), found);
+    }
     Ok(())
 }
 

@@ -233,14 +233,11 @@ impl ModelCheck<'_, '_, '_> {
         found.map(|(name, _)| *name)
     }
 
-    /// Adds the missing biases of modules that always have one, or that have one in all layers but one.
+    /// Adds the missing biases of modules that always have one.
     pub(super) fn check_biases(&mut self) {
-        for (at, entry) in self.layout.entries.iter().enumerate() {
+        let entries = self.layout.entries.iter().enumerate();
+        for (at, entry) in entries.filter(|(_, entry)| entry.has_bias) {
             let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
-            let is_single = biases.len() >= 3 && places.len().saturating_sub(biases.len()) == 1;
-            if !entry.has_bias && !is_single {
-                continue;
-            }
             for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
                 let name = format!("{}.bias", self.name(entry, *place));
                 self.mismatches.add(MismatchKind::MissingModule, &name, "model_type", "", "");

@@ -20,7 +20,7 @@ pub use self::config::ConfigCheck;
 pub(crate) use self::config::check_model;
 pub(crate) use self::recipe::{check_recipe, recipe_file};
 pub use super::finding::{Mismatch, MismatchKind};
-use super::{Finding, bounded};
+use super::{Finding, Severity, bounded};
 use crate::count::name_pattern::NamePattern;
 use crate::formats::clip;
 
@@ -66,6 +66,10 @@ impl Mismatches {
     fn add_prefix(&mut self, found: &str, key: &str, expected: &str) {
         let expected = if expected.is_empty() { "no prefix" } else { &format!("`{expected}`") };
         self.add(MismatchKind::WrappedNames, found, key, expected, "");
+    }
+
+    fn has_errors(&self) -> bool {
+        self.found.keys().any(|(kind, ..)| kind.rule().0 == Severity::Error)
     }
 
     /// Returns the findings, errors first.

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use super::{MismatchKind, Mismatches};
 use crate::base::model_config::ModelConfig;
 use crate::base::sort::sort_by_key;
+use crate::count::NamePatterns;
 use crate::count::name_pattern::NamePattern;
 use crate::formats::{Headers, all_tensors};
 use crate::tables::architecture::positive;
@@ -22,17 +23,49 @@ type Elements<'h> = BTreeMap<u64, BTreeMap<&'h str, Vec<u64>>>;
 /// The lists of layers of a model, by the start of their names.
 type Lists<'h> = BTreeMap<&'h str, Elements<'h>>;
 
-/// Compares the layers of a model with each other, and with the few keys that mean the same in all configurations.
+/// Compares the layers of a model with each other. `is_compared` returns whether a tensor is that of a module that was
+/// compared with the architecture.
 pub(super) fn check_siblings(
+    headers: &Headers,
+    is_compared: impl Fn(&str) -> bool,
+    found: &mut Mismatches,
+) {
+    for (path, elements) in &lists(headers) {
+        for name in missing(path, elements).iter().filter(|name| !is_compared(name)) {
+            found.add(MismatchKind::MissingModule, name, "", "", "");
+        }
+        check_shapes(path, elements, found);
+    }
+    check_lone_biases(headers, found);
+}
+
+/// Finds modules of which nothing but a bias is stored. The weight of an output embedding may be tied.
+fn check_lone_biases(headers: &Headers, found: &mut Mismatches) {
+    let names: BTreeSet<_> = all_tensors(headers).map(|(name, _)| name).collect();
+    let mut patterns = NamePatterns::default();
+    for (name, tensor) in all_tensors(headers) {
+        let module = name.strip_suffix("bias").filter(|module| module.ends_with('.'));
+        let Some(module) = module.filter(|_| tensor.shape.len() == 1) else { continue };
+        let mut inside = names.range(module..).take_while(|name| name.starts_with(module));
+        let mut is_output =
+            || patterns.read(name).embedding().is_some() || module.ends_with("decoder.");
+        if inside.nth(1).is_none() && !is_output() {
+            found.add(MismatchKind::MissingModule, &format!("{module}weight"), "", "", "");
+        }
+    }
+}
+
+/// Compares the layers of a model of unknown architecture with their numbers, and with the few keys that mean the same in
+/// all configurations.
+pub(super) fn check_lists(
     config: Option<&ModelConfig<'_>>,
     headers: &Headers,
     found: &mut Mismatches,
 ) {
-    let lists = lists(headers);
+    let mut lists = lists(headers);
+    lists.retain(|path, _| NamePattern::new(path).numbers.is_empty());
     for (path, elements) in &lists {
         check_gaps(path, elements, found);
-        check_missing(path, elements, found);
-        check_shapes(path, elements, found);
     }
     if let Some(config) = config {
         check_length(&lists, config, found);
@@ -40,11 +73,11 @@ pub(super) fn check_siblings(
     }
 }
 
-/// Returns the lists of layers. The experts of a layer are compared by the number of the layer alone.
+/// Returns the lists of layers, and of other elements in each of them.
 fn lists(headers: &Headers) -> Lists<'_> {
     let mut lists = Lists::new();
     for (name, tensor) in all_tensors(headers) {
-        if let [number] = NamePattern::new(name).numbers[..] {
+        if let [.., number] = NamePattern::new(name).numbers[..] {
             let elements = lists.entry(&name[..number.start]).or_default();
             elements.entry(number.value).or_default().insert(&name[number.end..], tensor.shape);
         }
@@ -56,32 +89,32 @@ fn lists(headers: &Headers) -> Lists<'_> {
     lists
 }
 
-/// Finds layers with fewer tensors than most others, where no other layer has just these. The first layer may be of
-/// another kind, as in `ModernBERT` and DPT, and so may the last one, which then has another shape, as in SD3.
-fn check_missing(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
+/// Returns the tensors that a layer lacks and most others have, where no other layer has just its tensors. The first layer
+/// may be of another kind, as in `ModernBERT` and DPT, unless it only lacks biases, and so may the last one, which then
+/// has another shape, as in SD3.
+fn missing(path: &str, elements: &Elements<'_>) -> Vec<String> {
     let mut kinds = BTreeMap::<BTreeSet<_>, Vec<u64>>::new();
     for (number, tensors) in elements {
         kinds.entry(tensors.keys().copied().collect()).or_default().push(*number);
     }
-    let Some((usual, layers)) = kinds.iter().max_by_key(|(_, layers)| layers.len()) else {
-        return;
-    };
-    let (first, last) = (elements.keys().next(), elements.keys().next_back());
-    for (tensors, numbers) in kinds.iter().filter(|(tensors, _)| tensors.is_subset(usual)) {
-        let is_usual = numbers.len() > 1 || layers.len() < MIN_LAYERS - 1;
-        if is_usual || numbers.first() == first {
-            continue;
-        }
-        let (layer, other) = (&elements[&numbers[0]], &elements[&layers[0]]);
-        let is_odd = layer.iter().any(|(rest, shape)| other.get(rest) != Some(shape));
-        if is_odd && numbers.first() == last {
-            continue;
-        }
-        for rest in usual.difference(tensors) {
-            let name = format!("{path}{}{rest}", numbers[0]);
-            found.add(MismatchKind::MissingModule, &name, "", "", "");
+    let usual = kinds.iter().max_by_key(|(_, layers)| layers.len());
+    let usual = usual.filter(|(_, layers)| layers.len() >= MIN_LAYERS - 1);
+    let ends = [elements.keys().next(), elements.keys().next_back()];
+    let mut names = Vec::new();
+    for (tensors, numbers) in &kinds {
+        let (Some((usual, layers)), [number]) = (usual, &numbers[..]) else { continue };
+        let (layer, other) = (&elements[number], &elements[&layers[0]]);
+        let lacking = usual.difference(tensors);
+        let is_other_kind = match ends.map(|end| end == Some(number)) {
+            [true, _] => lacking.clone().any(|rest| !rest.ends_with("bias")),
+            [_, true] => layer.iter().any(|(rest, shape)| other.get(rest) != Some(shape)),
+            _ => false,
+        };
+        if tensors.is_subset(usual) && !is_other_kind {
+            names.extend(lacking.map(|rest| format!("{path}{number}{rest}")));
         }
     }
+    names
 }
 
 /// Finds tensors between the first and the last layer that have another shape than in all other layers.

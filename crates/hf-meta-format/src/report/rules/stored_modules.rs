@@ -105,7 +105,9 @@ impl<'h> StoredModules<'h> {
         for (name, tensor) in tensors() {
             let facts = names.read(name);
             stored.has_drafts |= facts.is_draft();
-            stored.has_output |= facts.embedding() == Some(Embedding::Output);
+            let is_output = facts.embedding() == Some(Embedding::Output);
+            // Not its bias, and not the parts of a `head` that pools.
+            stored.has_output |= is_output && tensor.shape.len() == 2;
             stored.add(layout, name, tensor);
         }
         for places in stored.places.iter_mut().chain(&mut stored.biases) {
@@ -116,10 +118,7 @@ impl<'h> StoredModules<'h> {
     }
 
     fn add(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
-        let inside = name.strip_prefix(&self.prefix);
-        let found = inside.and_then(|name| Found::in_model(layout, name));
-        let head = || Found::new(layout, name.strip_prefix(&self.head_prefix)?, true);
-        let Some(found) = found.or_else(head) else {
+        let Some(found) = self.find(layout, name) else {
             return self.add_unknown(layout, name, tensor);
         };
         let Found { entry, place, part } = found;
@@ -138,6 +137,18 @@ impl<'h> StoredModules<'h> {
         if is_bias || part == ModulePart::Weight && (self.is_described || is_unpacked(&tensor)) {
             self.tensors.push((name, tensor, found));
         }
+    }
+
+    /// Finds the module of a tensor.
+    fn find(&self, layout: &ModelLayout<'_>, name: &str) -> Option<Found> {
+        let inside = name.strip_prefix(&self.prefix);
+        let found = inside.and_then(|name| Found::in_model(layout, name));
+        found.or_else(|| Found::new(layout, name.strip_prefix(&self.head_prefix)?, true))
+    }
+
+    /// Returns whether a tensor is the weight of a module of the layout.
+    pub(super) fn is_weight(&self, layout: &ModelLayout<'_>, name: &str) -> bool {
+        self.find(layout, name).is_some_and(|found| found.part != ModulePart::Bias)
     }
 
     fn add_unknown(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {

@@ -451,8 +451,8 @@ fn each_defect_is_found() {
         }
         let found = checkpoint.mismatches();
         let all = found.iter().map(|found| {
-            let module = if found.module.is_empty() { "-" } else { &found.module };
-            format!("{} {module} {}", kind(found), found.key)
+            let shown = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+            format!("{} {} {}", kind(found), shown(&found.module), shown(&found.key))
         });
         let all: Vec<_> = all.collect();
         if !all.iter().any(|found| found == expected) {
