@@ -88,7 +88,8 @@ pub enum WeightsKind {
 /// let mut parser = Safetensors.parser(&"model.safetensors".parse()?, 100_000_000);
 /// let mut range = parser.first_range();
 /// let header = loop {
-///     let bytes = file[range.start as usize..range.end as usize].to_vec();
+///     let [start, end] = [range.start, range.end].map(|at| file.len().min(at as usize));
+///     let bytes = file[start..end].to_vec();
 ///     match parser.advance(range.start, bytes, size)? {
 ///         Step::Read(next) => range = next,
 ///         Step::Done(header) => break header,
@@ -128,7 +129,8 @@ pub trait HeaderParser: Send {
 /// let file = [&(json.len() as u64).to_le_bytes()[..], json, b"\x01\x02"].concat();
 /// let parser = Safetensors.parser(&"model.safetensors".parse()?, 100_000_000);
 /// let header = read_header(parser, Some(file.len() as u64), |range| {
-///     Ok::<_, HeaderError>(file[range.start as usize..range.end as usize].to_vec())
+///     let [start, end] = [range.start, range.end].map(|at| file.len().min(at as usize));
+///     Ok::<_, HeaderError>(file[start..end].to_vec())
 /// })?;
 /// assert_eq!(header.tensors().len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -217,8 +217,9 @@ impl Tensor {
 
 /// Returns the values of a shape or of strides; `None` for a value that is not a length.
 fn lengths(pickle: &Pickle<'_>, value: PickleValue) -> impl Iterator<Item = Option<u64>> {
-    let items = pickle.items(value).iter();
-    items.map(|item| pickle.integer(*item).and_then(|length| u64::try_from(length).ok()))
+    // `torch.save` writes tuples, and `torch.load` reads lists, too.
+    let items = pickle.all_items(value);
+    items.map(|item| pickle.integer(item).and_then(|length| u64::try_from(length).ok()))
 }
 
 /// Returns the number of elements from the first to the last one of a tensor, and the number of distinct elements.

@@ -175,7 +175,7 @@ pub struct IncompleteShards {
 /// assert_eq!(layout.sets.len(), 2);
 /// assert_eq!(layout.main().unwrap().path.as_str(), "model.safetensors");
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Layout {
     /// The sets in the accepted formats, sorted by path, with numbers in ascending order.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::recipe::mismatch;
+use super::stored_modules::OTHER_NAMES;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{JsonObject, number, read, standard_json};
 use crate::base::sort::Ordered;
@@ -316,7 +317,8 @@ impl Adapter {
         if let Some((module, _)) = modules.values().next().filter(|_| matched == 0) {
             // Loaders convert the names of other programs.
             let is_exact = self.format == "peft" && modules.len() > 1;
-            let is_missing = is_exact && !modules.keys().any(|name| contains(&stored, name));
+            let is_stored = |name: &String| contains(&stored, name) || is_in_memory(&stored, name);
+            let is_missing = is_exact && !modules.keys().any(is_stored);
             let kind =
                 if is_missing { MismatchKind::MissingBase } else { MismatchKind::UnmatchedBase };
             found.add(kind, module, "base", "a module of the base model", "none");
@@ -336,6 +338,14 @@ fn base_modules(base: &Weights) -> BTreeMap<String, Option<Vec<u64>>> {
         component.is_weights().then(|| (module.replace('_', "."), shape))
     });
     modules.collect()
+}
+
+/// Returns whether a module is stored under another name than the one that it has in memory.
+fn is_in_memory<T>(modules: &BTreeMap<String, T>, name: &str) -> bool {
+    OTHER_NAMES.iter().any(|names| {
+        let [other, known] = [names.0, names.1].map(|part| part.replace('_', "."));
+        modules.contains_key(&name.replace(&other, &known))
+    })
 }
 
 /// Returns whether any module is inside of a path, which experts that are stored as a stack share.

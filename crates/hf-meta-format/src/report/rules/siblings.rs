@@ -8,7 +8,7 @@ use crate::base::model_config::ModelConfig;
 use crate::base::sort::sort_by_key;
 use crate::count::NamePatterns;
 use crate::count::name_pattern::NamePattern;
-use crate::formats::{Headers, all_tensors};
+use crate::formats::{Headers, TensorInfo, all_tensors};
 use crate::tables::architecture::positive;
 
 /// The number of layers that is needed to see which one differs.
@@ -36,21 +36,37 @@ pub(super) fn check_siblings(
         }
         check_shapes(path, elements, found);
     }
-    check_lone_biases(headers, found);
+    check_biases(headers, found);
 }
 
-/// Finds modules of which nothing but a bias is stored. The weight of an output embedding may be tied.
-fn check_lone_biases(headers: &Headers, found: &mut Mismatches) {
-    let names: BTreeSet<_> = all_tensors(headers).map(|(name, _)| name).collect();
+/// Finds modules of which nothing but a bias is stored, and biases whose length is no side of their weight.
+fn check_biases(headers: &Headers, found: &mut Mismatches) {
+    let tensors: BTreeMap<_, _> = all_tensors(headers).collect();
     let mut patterns = NamePatterns::default();
-    for (name, tensor) in all_tensors(headers) {
+    for (name, tensor) in &tensors {
         let module = name.strip_suffix("bias").filter(|module| module.ends_with('.'));
-        let Some(module) = module.filter(|_| tensor.shape.len() == 1) else { continue };
-        let mut inside = names.range(module..).take_while(|name| name.starts_with(module));
-        let mut is_output =
-            || patterns.read(name).embedding().is_some() || module.ends_with("decoder.");
-        if inside.nth(1).is_none() && !is_output() {
-            found.add(MismatchKind::MissingModule, &format!("{module}weight"), "", "", "");
+        let (Some(module), [length]) = (module, &tensor.shape[..]) else { continue };
+        let weight = format!("{module}weight");
+        if let Some(TensorInfo { dtype, shape, .. }) = tensors.get(&*weight) {
+            // Packed weights have another dtype. A transposed convolution has its outputs on the second side, and a router
+            // may have biases for some experts only.
+            let is_wrong =
+                *dtype == tensor.dtype && !shape.iter().take(2).any(|side| side == length);
+            if is_wrong && !module.ends_with("gate.") {
+                let outputs: Vec<_> = shape.iter().take(1).collect();
+                let (expected, shape) = (format!("{outputs:?}"), format!("[{length}]"));
+                found.add(MismatchKind::ShapeMismatch, name, &weight, expected, shape);
+            }
+            continue;
+        }
+        let mut inside = tensors.range(module..).take_while(|(name, _)| name.starts_with(module));
+        // The weight may be a tied embedding, or the one of the module around it, as in `FusedLeakyReLU`.
+        let around = module[..module.len() - 1].trim_end_matches(|end| end != '.');
+        let is_elsewhere = module.ends_with("decoder.")
+            || patterns.read(name).embedding().is_some()
+            || tensors.contains_key(&*format!("{around}weight"));
+        if inside.nth(1).is_none() && !is_elsewhere {
+            found.add(MismatchKind::MissingModule, &weight, "", "", "");
         }
     }
 }
