@@ -274,14 +274,21 @@ fn write_entry(path: &Path, temporary: &Path, entry: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Lists the files of a folder, or no files if it does not exist.
+/// Lists the files of a folder, or no files if it does not exist or is a link to another one.
 fn list_files(folder: &Path) -> io::Result<Vec<CacheFile>> {
+    if folder.is_symlink() {
+        return Ok(Vec::new());
+    }
     let Some(listing) = if_found(fs::read_dir(folder))? else { return Ok(Vec::new()) };
     let mut files = Vec::new();
     for file in listing {
         let file = file?;
         // Another process may have deleted it since it was listed.
         let Ok(metadata) = file.metadata() else { continue };
+        // File servers create folders.
+        if !metadata.is_file() {
+            continue;
+        }
         let used = metadata.modified().unwrap_or(UNIX_EPOCH);
         files.push(CacheFile { path: file.path(), bytes: disk_space(metadata.len()), used });
     }

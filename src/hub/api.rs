@@ -1,10 +1,12 @@
 //! Answers of the Hub's API: file listings, page by page, and the parameter count that the Hub reports.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::base::blocking::spawn_blocking_if_large;
 use crate::base::meter::Demand;
 use crate::formats::clip;
 use crate::formats::weight_sets::ListedFile;
@@ -13,6 +15,9 @@ use crate::http::{Http, HttpError, HttpErrorKind, ResponseChain};
 /// The maximum number of files. The Hub recommends at most 100,000 per repository
 /// (<https://huggingface.co/docs/hub/storage-limits>).
 const MAX_FILES: usize = 100_000;
+
+/// The maximum total length of their paths in bytes. Usual ones have below 100 bytes.
+const MAX_PATH_BYTES: usize = 32_000_000;
 
 /// The maximum size of one page in bytes. A page of the Hub has 1,000 entries of about 300 bytes.
 const MAX_PAGE_BYTES: u64 = 16_000_000;
@@ -77,7 +82,11 @@ pub(crate) async fn list_files(
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
         let (json, chain) = http.read_all(&url, MAX_PAGE_BYTES).await?;
-        invalid_paths += add_page(&mut files, &url, &json)?;
+        let length = json.len();
+        let (page, mut listed) = (url.clone(), take(&mut files));
+        let add = move || add_page(&mut listed, &page, &json).map(|skipped| (listed, skipped));
+        let (listed, skipped) = spawn_blocking_if_large(length, add).await?;
+        (files, invalid_paths) = (listed, invalid_paths + skipped);
         let Some(next) = next_page(&url, &chain)? else {
             if invalid_paths > 0 {
                 tracing::warn!(files = invalid_paths, "skipped files with invalid paths");
@@ -106,11 +115,14 @@ fn add_page(files: &mut Vec<ListedFile>, page: &Url, json: &[u8]) -> Result<usiz
             Err(_) => invalid_paths += 1,
         }
     }
-    if files.len() > MAX_FILES {
-        let reason = format!("the listing has more than {MAX_FILES} files");
-        return Err(invalid(page, HttpErrorKind::EndlessListing, &reason));
-    }
-    Ok(invalid_paths)
+    let is_too_long =
+        files.iter().map(|file| file.path.as_str().len()).sum::<usize>() > MAX_PATH_BYTES;
+    let reason = match files.len() {
+        ..=MAX_FILES if !is_too_long => return Ok(invalid_paths),
+        ..=MAX_FILES => format!("the paths in the listing have more than {MAX_PATH_BYTES} bytes"),
+        _ => format!("the listing has more than {MAX_FILES} files"),
+    };
+    Err(invalid(page, HttpErrorKind::EndlessListing, &reason))
 }
 
 /// The parameter count that the Hub reports for a repository.
@@ -192,6 +204,14 @@ mod tests {
         assert_eq!(add_page(&mut files, &url(), page.as_bytes()).unwrap(), 0);
         let more = add_page(&mut files, &url(), br#"[{"type":"file","path":"b"}]"#);
         assert_eq!(more.unwrap_err().kind, HttpErrorKind::EndlessListing);
+        let path = "a".repeat(1_000);
+        let page = format!(
+            "[{}]",
+            vec![format!(r#"{{"type":"file","path":"{path}"}}"#); MAX_PATH_BYTES / 1_000 + 1]
+                .join(",")
+        );
+        let error = add_page(&mut Vec::new(), &url(), page.as_bytes()).unwrap_err();
+        assert_eq!(error.kind, HttpErrorKind::EndlessListing);
     }
 
     #[test]

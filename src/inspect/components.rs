@@ -22,7 +22,7 @@ impl Call {
             Some(known) => known,
             None => self.files.list(None).await?.unwrap_or_default(),
         };
-        self.loaded_from(&self.listed(None, listing).layout, main).await
+        self.loaded_from(&self.listed(None, listing).await.layout, main).await
     }
 
     /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.

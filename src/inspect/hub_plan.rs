@@ -9,7 +9,7 @@ use super::call::Call;
 use super::shards::SetReads;
 use crate::backends::Fetched;
 use crate::error::Error;
-use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
+use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
 use crate::report::{ReportBuilder, Target};
 
@@ -69,7 +69,8 @@ type ParsedHeader = (RepoPath, Result<FileHeader, HeaderError>);
 fn parse(json: &[u8], limit: u64) -> Option<Vec<ParsedHeader>> {
     let HubHeaders { headers } = serde_json::from_slice(json).ok()?;
     let is_too_long = |header: &RawValue| header.get().len() as u64 > limit;
-    if headers.is_empty() || headers.values().any(|header| is_too_long(header)) {
+    let is_sharded = (1..=SafetensorsIndexJson::MAX_SHARDS).contains(&headers.len());
+    if !is_sharded || headers.values().any(|header| is_too_long(header)) {
         return None;
     }
     let parse = |(shard, header): (RepoPath, &RawValue)| {

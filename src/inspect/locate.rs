@@ -8,6 +8,7 @@ use super::call::{Call, CallContext};
 use super::files::CallFiles;
 use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
 use crate::base::RangeBytes;
+use crate::base::blocking::spawn_blocking_if_large;
 use crate::error::{Error, QuantizationNotFound, SharedError, shared};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, ListedFile, WeightSet};
@@ -140,7 +141,7 @@ impl Call {
         names: &[RepoPath; 2],
         listing: FileListing,
     ) -> Result<Located, Error> {
-        let listed = self.listed(folder, listing);
+        let listed = self.listed(folder, listing).await;
         let standard = names.iter().find_map(|name| listed.layout.find(name));
         let main = standard.map_or_else(|| self.main_set(&listed.layout), |set| Ok(Some(set)))?;
         let not_found = || self.no_safetensors(names, &listed.layout, shared("it is not listed"));
@@ -182,7 +183,7 @@ impl Call {
         let response = source.downcast_ref::<HubError>();
         let known = response.and_then(|response| response.commit.clone());
         let listing = self.files.pinned(known.as_ref()).list(folder).await?;
-        let listed = self.listed(folder, listing.unwrap_or_default());
+        let listed = self.listed(folder, listing.unwrap_or_default()).await;
         // Files with these names cannot be read: the requests for them have just failed.
         let main = self.main_set(&listed.layout)?.filter(|set| !missing.contains(&set.path));
         let Some(set) = main else {
@@ -196,11 +197,11 @@ impl Call {
     /// Finds a quantization, or else the weights in a folder with that name, such as `fp16`.
     async fn find_quantization(&self, name: &RepoPath) -> Result<Located, Error> {
         let listing = self.files.list(None).await?.unwrap_or_default();
-        let layout = Layout::new(&self.context.formats, None, &listing.files);
-        let layout = layout.of_quantization(name.as_str());
+        let listed = self.listed(None, listing).await;
+        let layout = listed.layout.clone().of_quantization(name.as_str());
         let Some(set) = self.main_set(&layout)? else { return self.find_folder(name).await };
-        let found = self.find_set(set, listing.commit.clone()).await?;
-        Ok(found.with_listing(self.listed(None, listing)))
+        let found = self.find_set(set, listed.listing.commit.clone()).await?;
+        Ok(found.with_listing(listed))
     }
 
     /// Finds the weights in a folder. If it has none, the path may be that of a file without its extension, or a
@@ -278,13 +279,22 @@ impl Call {
 
     async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<Listed>, Error> {
         let listing = self.files.list(folder).await?;
-        Ok(listing.map(|listing| self.listed(folder, listing)))
+        let Some(listing) = listing else { return Ok(None) };
+        Ok(Some(self.listed(folder, listing).await))
     }
 
     /// Returns a listing of a folder with its weight sets.
-    pub(super) fn listed(&self, folder: Option<&RepoPath>, listing: FileListing) -> Listed {
-        let layout = Layout::new(&self.context.formats, folder, &listing.files);
-        Listed { layout, listing }
+    pub(super) async fn listed(&self, folder: Option<&RepoPath>, listing: FileListing) -> Listed {
+        /// The approximate size of a listed file, in bytes.
+        const FILE_BYTES: usize = 100;
+
+        let bytes = FILE_BYTES * listing.files.len();
+        let (formats, folder) = (self.context.formats.clone(), folder.cloned());
+        let find = move || {
+            let layout = Layout::new(&formats, folder.as_ref(), &listing.files);
+            Listed { layout, listing }
+        };
+        spawn_blocking_if_large(bytes, find).await
     }
 
     /// Returns a listing of the files that the caller knows, without their sizes; `None` if it knows none.

@@ -50,7 +50,8 @@ async fn run_command(authority: &str, environment: &[(&str, &str)], arguments: &
     let bundle = folder.path().join("ca.pem");
     std::fs::write(&bundle, authority).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
-    command.env_clear().env("SSL_CERT_FILE", bundle).env("SSL_CERT_DIR", folder.path().join("x"));
+    command.env_clear().env("HOME", folder.path());
+    command.env("SSL_CERT_FILE", bundle).env("SSL_CERT_DIR", folder.path().join("x"));
     command.envs(environment.iter().copied()).args(arguments);
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }

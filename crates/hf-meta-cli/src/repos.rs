@@ -90,11 +90,16 @@ impl RepoArg {
         };
         let source = match expand_home(text) {
             Some(path) => Ok(Source::Local(path)),
-            // Shells complete the names of folders with a slash.
-            None if text.ends_with('/') && Path::new(text).is_dir() => {
-                Ok(Source::Local(text.into()))
-            }
-            None => Source::parse(text, endpoint),
+            None => match Source::parse(text, endpoint) {
+                // Shells complete the names of folders with a slash.
+                Ok(Source::Repo { repo, .. }) if text == format!("{repo}/") => {
+                    Ok(Source::Local(text.into()))
+                }
+                Err(_) if text.ends_with('/') && !text.contains(':') => {
+                    Ok(Source::Local(text.into()))
+                }
+                source => source,
+            },
         };
         let display = source.as_ref().map_or_else(|_| without_secrets(text), ToString::to_string);
         Self { source, display, line }
@@ -213,6 +218,17 @@ mod tests {
         assert_eq!(address("gpt2", Some("v1"), None, None), "gpt2/tree/v1");
         assert_eq!(address("gpt2", None, None, Some("a#b?c")), "gpt2/blob/main/a%23b%3Fc");
         assert_eq!(address("./a b", None, Some("c"), None), "a%20b/c");
+    }
+
+    /// A missing folder must not be looked up on the Hub.
+    #[test]
+    fn a_name_with_a_slash_at_its_end_is_a_folder() {
+        for text in ["gpt2/", "org/model/", "runs/last/model/"] {
+            assert!(parsed(text).is_local(), "{text}");
+        }
+        for text in ["gpt2", "https://huggingface.co/gpt2/", "huggingface.co/gpt2/"] {
+            assert!(!parsed(text).is_local(), "{text}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) struct Failure {
     /// The parameter count that the Hub reports for a gated repository. It is not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     hub_reported: Option<Box<HubReportedCount>>,
-    /// The weight sets to choose from.
+    /// The first weight sets to choose from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) sets: Vec<WeightSet>,
     /// A sentence about what to do next, unless the message says it.
@@ -53,6 +53,9 @@ enum Lifetime {
     Rejected,
 }
 
+/// The maximum number of weight sets to choose from. A response with 100,000 sets has 9 MB.
+const MAX_SETS: usize = 1_000;
+
 /// The help for a repository that is too large.
 const CHOOSE_A_FILE: &str = "Choose a file or a folder.";
 
@@ -77,10 +80,11 @@ impl Failure {
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let (lifetime, help) = lifetime_and_help(error.kind());
         let failure = Self::new(error.code(), status, lifetime, short_reason(&error), message);
-        let sets = match error {
+        let mut sets = match error {
             Error::SeveralSets { sets, .. } => sets,
             _ => Vec::new(),
         };
+        sets.truncate(MAX_SETS);
         Self { hub_reported: reported.map(Box::new), sets, help, ..failure }
     }
 

@@ -106,9 +106,19 @@ async fn clearing_deletes_entries_and_nothing_else() {
     let other = folder.path().join("letter.txt");
     fs::write(&other, "dear").unwrap();
     let first = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+    let groups = folder.path().join("v1");
+    // File servers create such folders.
+    fs::create_dir_all(groups.join("00/@eaDir")).unwrap();
+    let mut unused = (0..=u8::MAX).map(|group| groups.join(format!("{group:02x}")));
+    let (link, elsewhere) =
+        (unused.find(|group| !group.exists()).unwrap(), tempfile::tempdir().unwrap());
+    fs::write(elsewhere.path().join("letter.txt"), "dear").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
     let cache = DiskCache::new(folder.path());
     assert_eq!(cache.usage().unwrap().entries, 3);
     assert_eq!(cache.clear().unwrap().entries, 3);
+    assert!(elsewhere.path().join("letter.txt").exists());
+    fs::remove_file(link).unwrap();
     assert_eq!(files(folder.path()), [other]);
     let again = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
     assert_eq!(again.report().fetch.requests, first.report().fetch.requests);

@@ -32,7 +32,11 @@ fn a_folder_completed_by_a_shell_is_local() {
     let empty = tempfile::tempdir().unwrap();
     assert_eq!(tensors("gpt2/", folder.path()), 0);
     assert_eq!(tensors("gpt2", folder.path()), 160, "a name is never a folder");
-    assert_eq!(tensors("gpt2/", empty.path()), 160);
+    let mut missing = hf_meta(hub.endpoint());
+    missing.current_dir(empty.path()).arg("gpt2/");
+    let missing = CommandOutput::new(&mut missing);
+    assert_eq!(missing.code, 1, "a folder that is missing is not read from the Hub");
+    assert!(missing.stderr.starts_with("error: `gpt2/` not found"), "{}", missing.stderr);
 }
 
 /// Links of the Hub's viewer, names with a quantization, and files without their extension.
