@@ -109,6 +109,9 @@ fn lists(headers: &Headers) -> Lists<'_> {
 /// may be of another kind, as in `ModernBERT` and DPT, unless it only lacks biases, and so may the last one, which then
 /// has another shape, as in SD3.
 fn missing(path: &str, elements: &Elements<'_>) -> Vec<String> {
+    /// The maximum number of tensors. Each of many layers can lack thousands.
+    const MAX_MISSING: usize = 10_000;
+
     let mut kinds = BTreeMap::<BTreeSet<_>, Vec<u64>>::new();
     for (number, tensors) in elements {
         kinds.entry(tensors.keys().copied().collect()).or_default().push(*number);
@@ -127,7 +130,8 @@ fn missing(path: &str, elements: &Elements<'_>) -> Vec<String> {
             _ => false,
         };
         if tensors.is_subset(usual) && !is_other_kind {
-            names.extend(lacking.map(|rest| format!("{path}{number}{rest}")));
+            let left = MAX_MISSING.saturating_sub(names.len());
+            names.extend(lacking.take(left).map(|rest| format!("{path}{number}{rest}")));
         }
     }
     names
