@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use super::siblings::{check_lists, check_siblings};
+use super::siblings::{check_biases, check_lists, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{JsonObject, parse, standard_json};
@@ -48,8 +48,10 @@ pub(crate) fn check_model(json: Option<&[u8]>, headers: &Headers) -> (Vec<Findin
         Some(Some(config)) => compare(config, headers, &mut found),
     };
     if result.is_err() {
-        check_siblings(headers, |_| false, &mut found);
-        check_lists(config.flatten().as_ref(), headers, &mut found);
+        let lists = lists(headers);
+        check_siblings(&lists, |_| false, &mut found);
+        check_biases(headers, &mut found);
+        check_lists(lists, config.flatten().as_ref(), headers, &mut found);
     }
     let (compared, reason) = (result.is_ok(), result.err());
     (found.into_findings(), ConfigCheck { compared, reason })
@@ -103,7 +105,8 @@ fn compare(
     };
     check.check_all(config);
     if !found.has_errors() {
-        check_siblings(headers, |name| stored.is_weight(layout, name), found);
+        check_siblings(&lists(headers), |name| stored.is_weight(layout, name), found);
+        check_biases(headers, found);
     }
     Ok(())
 }

@@ -18,29 +18,28 @@ const MIN_LAYERS: usize = 4;
 const TENSORS: RangeInclusive<usize> = 4..=4_096;
 
 /// The tensors of each element of a list: their shapes by the rest of their names.
-type Elements<'h> = BTreeMap<u64, BTreeMap<&'h str, Vec<u64>>>;
+pub(super) type Elements<'h> = BTreeMap<u64, BTreeMap<&'h str, Vec<u64>>>;
 
 /// The lists of layers of a model, by the start of their names.
-type Lists<'h> = BTreeMap<&'h str, Elements<'h>>;
+pub(super) type Lists<'h> = BTreeMap<&'h str, Elements<'h>>;
 
 /// Compares the layers of a model with each other. `is_compared` returns whether a tensor is that of a module that was
 /// compared with the architecture.
 pub(super) fn check_siblings(
-    headers: &Headers,
+    lists: &Lists<'_>,
     is_compared: impl Fn(&str) -> bool,
     found: &mut Mismatches,
 ) {
-    for (path, elements) in &lists(headers) {
+    for (path, elements) in lists {
         for name in missing(path, elements).iter().filter(|name| !is_compared(name)) {
             found.add(MismatchKind::MissingModule, name, "", "", "");
         }
         check_shapes(path, elements, found);
     }
-    check_biases(headers, found);
 }
 
-/// Finds modules of which nothing but a bias is stored, and biases whose length is no side of their weight.
-fn check_biases(headers: &Headers, found: &mut Mismatches) {
+/// Finds biases without a weight, and biases whose length is not the number of outputs of their weight.
+pub(super) fn check_biases(headers: &Headers, found: &mut Mismatches) {
     let tensors: BTreeMap<_, _> = all_tensors(headers).collect();
     let mut patterns = NamePatterns::default();
     for (name, tensor) in &tensors {
@@ -74,11 +73,11 @@ fn check_biases(headers: &Headers, found: &mut Mismatches) {
 /// Compares the layers of a model of unknown architecture with their numbers, and with the few keys that mean the same in
 /// all configurations.
 pub(super) fn check_lists(
+    mut lists: Lists<'_>,
     config: Option<&ModelConfig<'_>>,
     headers: &Headers,
     found: &mut Mismatches,
 ) {
-    let mut lists = lists(headers);
     lists.retain(|path, _| NamePattern::new(path).numbers.is_empty());
     for (path, elements) in &lists {
         check_gaps(path, elements, found);
@@ -90,7 +89,7 @@ pub(super) fn check_lists(
 }
 
 /// Returns the lists of layers, and of other elements in each of them.
-fn lists(headers: &Headers) -> Lists<'_> {
+pub(super) fn lists(headers: &Headers) -> Lists<'_> {
     let mut lists = Lists::new();
     for (name, tensor) in all_tensors(headers) {
         if let [.., number] = NamePattern::new(name).numbers[..] {

@@ -439,6 +439,25 @@ fn an_encoder_has_no_decoder() {
     assert!(checkpoint.mismatches().iter().any(|found| found.module == "decoder"));
 }
 
+/// transformers stores `DINOv2` with other names than those that it has in memory, and that adapters have.
+#[test]
+fn an_adapter_of_a_base_model_with_other_names_is_not_compared() {
+    let mut checkpoint = Checkpoint::named("adapters/lora");
+    checkpoint.tensors.clear();
+    let mut base = BTreeMap::new();
+    for name in ["encoder.layer.0.attention", "encoder.layer.1.attention"] {
+        for (part, shape) in [("A", vec![8, 32]), ("B", vec![32, 8])] {
+            let part = format!("base_model.model.{name}.q_proj.lora_{part}.weight");
+            checkpoint.tensors.insert(part, ("F32".to_owned(), shape));
+        }
+        base.insert(format!("{name}.attention.query.weight"), vec![32, 32]);
+    }
+    checkpoint.base = Some(base);
+    let found = checkpoint.mismatches();
+    assert!(found.iter().any(|found| found.kind == MismatchKind::UnmatchedBase), "{found:?}");
+    assert!(found.iter().all(|found| found.kind != MismatchKind::MissingBase), "{found:?}");
+}
+
 #[test]
 fn each_defect_is_found() {
     let (mut wrong, mut defects) = (Vec::new(), 0);
