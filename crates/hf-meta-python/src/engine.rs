@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
 use hf_meta::memory::{MemoryOptions, parse_size};
-use hf_meta::report::Plan;
-use hf_meta::report::diff::Diff;
+use hf_meta::results::Plan;
+use hf_meta::results::diff::Diff;
 use hf_meta::{
     CacheMode, Client, ClientBuilder, DiskCache, ErrorKind, Model, RetryPolicy, Source,
     environment_token,

@@ -1,0 +1,11 @@
+//! What a verification concludes from headers and configurations, without I/O.
+
+mod embeddings;
+mod gguf;
+mod repository;
+mod rules;
+mod shard_numbers;
+mod weight_set;
+
+pub use self::repository::Verification;
+pub use self::weight_set::SetCheck;
