@@ -1,4 +1,4 @@
-//! What a verification concludes from headers and configurations, without I/O.
+//! The conclusions of a verification from headers and configurations, without I/O.
 
 mod embeddings;
 mod gguf;

@@ -1,4 +1,4 @@
-//! What a caller gets from a call: counts, findings, and views of them.
+//! The results of a call: counts, findings, and views of them.
 
 pub(crate) mod adapter;
 pub mod diff;

@@ -1,4 +1,4 @@
-//! What a call does with the headers and the configuration that it reads.
+//! The steps of a call after its headers and its configuration were read.
 
 mod builder;
 mod components;
