@@ -1,4 +1,4 @@
-//! The speed of parsing headers and indexes: `cargo bench -p hf-meta-format --bench parse`.
+//! The speed of parsing headers and indexes: `cargo bench -p hf-meta-count --bench parse`.
 //!
 //! The comparisons are the `safetensors` crate, which checks as much as we do; `Value`, for programs that keep
 //! everything and check nothing; and `lex`, which reads the JSON and keeps nothing: no parser on `serde_json` is faster.
@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
-use hf_meta_format::count::{Counter, ParameterCount};
+use hf_meta_count::count::{Counter, ParameterCount};
 use hf_meta_format::{SafetensorsFileHeader, SafetensorsIndexJson};
 use safetensors::tensor::Metadata;
 use serde::de::{DeserializeOwned, IgnoredAny};

@@ -127,12 +127,14 @@ mod http;
 mod hub;
 mod inspect;
 
+pub use hf_meta_count::{
+    CountReport, CountSummary, Diff, FetchStats, ParameterCount, Plan, SafetensorsFile,
+    SafetensorsParseFromRepo, SafetensorsShards, Tree, VerifyReport, WeightFiles, Weights, check,
+    count, memory, results, steps,
+};
 pub use hf_meta_format::{
-    CommitSha, CountReport, CountSummary, Diff, Dtype, FetchStats, IdError, ParameterCount, Plan,
-    RepoId, RepoKind, RepoPath, Revision, SafetensorsFile, SafetensorsFileHeader,
-    SafetensorsIndexJson, SafetensorsParseFromRepo, SafetensorsShards, TensorInfo, Tree,
-    UnsupportedWeights, VerifyReport, WeightFiles, WeightSet, Weights, check, count, formats,
-    memory, results, steps,
+    CommitSha, Dtype, IdError, RepoId, RepoKind, RepoPath, Revision, SafetensorsFileHeader,
+    SafetensorsIndexJson, TensorInfo, UnsupportedWeights, WeightSet, formats,
 };
 
 pub use self::{

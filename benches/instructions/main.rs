@@ -10,7 +10,7 @@ use std::env;
 use std::error::Error;
 use std::hint::black_box;
 
-use hf_meta_format::count::{Counter, ParameterCount};
+use hf_meta_count::count::{Counter, ParameterCount};
 use hf_meta_format::{SafetensorsFileHeader, SafetensorsIndexJson};
 use safetensors::tensor::Metadata;
 use serde::de::{DeserializeOwned, IgnoredAny};

@@ -1,8 +1,8 @@
-//! Parse headers of safetensors, GGUF and PyTorch files, and count parameters per dtype, without I/O.
+//! Parse headers of safetensors, GGUF and PyTorch files, and their indexes, without I/O.
 //!
-//! This crate contains everything about model weights that needs no network, no disk and no async runtime. It builds
-//! for `wasm32-unknown-unknown`. The crate `hf-meta` reads the bytes from the Hugging Face Hub and re-exports these
-//! modules.
+//! This crate contains what the files of a model state: their containers, dtypes, tensors, indexes and names. It needs no
+//! network, no disk and no async runtime, and builds for `wasm32-unknown-unknown`. The crate `hf-meta-count` counts the
+//! parameters, and `hf-meta` reads the bytes from the Hugging Face Hub.
 //!
 //! ```
 //! use hf_meta_format::SafetensorsFileHeader;
@@ -15,31 +15,14 @@
 //! | module | content |
 //! |---|---|
 //! | [`formats`] | headers, indexes, tensors, file names; the trait of a format |
-//! | [`count`] | parameters per dtype, quantized layouts, experts |
-//! | [`memory`] | the memory of weights and caches |
-//! | [`results`] | counts with their context, findings, differences, trees, JSON |
-//! | [`steps`] | the steps of a call: a count from headers that arrive in any order |
-//! | [`check`] | the checks of a verification |
 
-mod base;
-pub mod check;
-pub mod count;
+/// Used by the crates of this project. It may change in any version.
+#[doc(hidden)]
+pub mod base;
 pub mod formats;
 mod ids;
-pub mod memory;
-pub mod results;
-pub mod steps;
-mod tables;
 
-pub use count::ParameterCount;
 pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
-pub use results::diff::Diff;
-pub use results::tree::Tree;
-pub use results::{
-    CountReport, CountSummary, FetchStats, Plan, SafetensorsFile, SafetensorsParseFromRepo,
-    SafetensorsShards, VerifyReport, WeightFiles, Weights,
-};
-pub use tables::architecture::add_tables;

@@ -23,9 +23,10 @@ mod read;
 mod reader;
 mod verify;
 
-use hf_meta_format::SafetensorsParseFromRepo::{Sharded, Single};
-use hf_meta_format::memory::Memory;
-use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weights};
+use hf_meta_count::SafetensorsParseFromRepo::{Sharded, Single};
+use hf_meta_count::memory::Memory;
+use hf_meta_count::{CountReport, Diff, Tree, Weights};
+use hf_meta_format::{RepoId, RepoPath, Revision};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
@@ -132,7 +133,7 @@ pub fn parse_source(
 /// Adds the tables of architectures, which are in the second file of the package.
 #[wasm_bindgen(js_name = "addTables")]
 pub fn add_tables(tables: String) {
-    hf_meta_format::add_tables(tables);
+    hf_meta_count::add_tables(tables);
 }
 
 /// Serializes a result. All maps have text as keys, so serialization cannot fail.

@@ -1,11 +1,12 @@
 //! The memory of a model and of the components that are loaded with it.
 
-use hf_meta_format::count::Configs;
+use hf_meta_count::CountReport;
+use hf_meta_count::count::Configs;
+use hf_meta_count::memory::{CacheError, CacheLayout, MemoryComponent};
+use hf_meta_count::steps::cache_of_all;
+use hf_meta_count::steps::pipeline_components;
+use hf_meta_format::RepoPath;
 use hf_meta_format::formats::weight_sets::Layout;
-use hf_meta_format::memory::{CacheError, CacheLayout, MemoryComponent};
-use hf_meta_format::steps::cache_of_all;
-use hf_meta_format::steps::pipeline_components;
-use hf_meta_format::{CountReport, RepoPath};
 
 use super::read::Call;
 use super::reader::Failure;

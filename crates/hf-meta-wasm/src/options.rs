@@ -1,8 +1,9 @@
 //! The options of a call.
 
+use hf_meta_count::Plan;
+use hf_meta_count::memory::{MemoryOptions, parse_size, parse_tokens};
 use hf_meta_format::formats::weight_sets::ListedFile;
-use hf_meta_format::memory::{MemoryOptions, parse_size, parse_tokens};
-use hf_meta_format::{CommitSha, Plan, RepoPath};
+use hf_meta_format::{CommitSha, RepoPath};
 use serde::Deserialize;
 
 /// The options of a call, and the files of the repository.

@@ -4,16 +4,16 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use futures::stream::{self, StreamExt};
+use hf_meta_count::count::Configs;
+use hf_meta_count::memory::{Engine, MemoryOptions, VllmOptions};
+use hf_meta_count::results::{Finding, RangeRequest};
+use hf_meta_count::steps::ConfigFile;
+use hf_meta_count::steps::{ReportBuilder, Target};
 use hf_meta_format::RepoPath;
-use hf_meta_format::count::Configs;
 use hf_meta_format::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use hf_meta_format::formats::{
     FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip,
 };
-use hf_meta_format::memory::{Engine, MemoryOptions, VllmOptions};
-use hf_meta_format::results::{Finding, RangeRequest};
-use hf_meta_format::steps::ConfigFile;
-use hf_meta_format::steps::{ReportBuilder, Target};
 
 use super::Inspection;
 use super::locate::Located;

@@ -1,13 +1,13 @@
 //! Verification: continues after invalid files, and reports every error.
 
-use hf_meta_format::VerifyReport;
-use hf_meta_format::check::SetCheck;
-use hf_meta_format::check::Verification;
-use hf_meta_format::count::Configs;
+use hf_meta_count::VerifyReport;
+use hf_meta_count::check::SetCheck;
+use hf_meta_count::check::Verification;
+use hf_meta_count::count::Configs;
+use hf_meta_count::results::bounded;
+use hf_meta_count::steps::ConfigFile;
+use hf_meta_count::steps::Target;
 use hf_meta_format::formats::weight_sets::Layout;
-use hf_meta_format::results::bounded;
-use hf_meta_format::steps::ConfigFile;
-use hf_meta_format::steps::Target;
 
 use super::locate::Located;
 use super::read::{Call, SetReads, finding};

@@ -11,7 +11,7 @@ use super::text::whole_number;
 /// A JSON object, in file order. A value of an unexpected type counts as missing, because a configuration may contain
 /// anything.
 #[derive(Clone, Default)]
-pub(crate) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
+pub struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 
 #[derive(Clone, serde::Deserialize)]
 #[serde(transparent)]
@@ -19,73 +19,73 @@ struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> JsonObject<'a> {
     /// Returns the value of a key. Of duplicate keys, the last one counts.
-    pub(crate) fn raw(&self, key: &str) -> Option<&'a RawValue> {
+    pub fn raw(&self, key: &str) -> Option<&'a RawValue> {
         let mut entries = self.0.iter().rev();
         entries.find_map(|(JsonKey(found), value)| (found == key).then_some(*value))
     }
 
     /// Returns the value of a key if it is a `T`.
-    pub(crate) fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
+    pub fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
         read(self.raw(key)?)
     }
 
     /// Returns the value of a key if it is a whole number: `8`, `8.0` or `"8"`.
-    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+    pub fn number(&self, key: &str) -> Option<u64> {
         self.raw(key).and_then(number)
     }
 
     /// Returns the number of entries.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Returns all keys with their values.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(JsonKey(key), value)| (&**key, *value))
     }
 }
 
 /// Parses the JSON text of a file. All JSON is parsed as text, because the code of a second kind of input is not small.
-pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
+pub fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
     let text = str::from_utf8(json).map_err(serde::de::Error::custom)?;
     serde_json::from_str(text)
 }
 
 /// Parses a value if it is a `T`.
-pub(crate) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
+pub fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
 
 /// Returns the strings in a list. Returns no strings for other values, and `None` if the list is longer than `limit`.
-pub(crate) fn strings(list: Option<&RawValue>, limit: usize) -> Option<Vec<String>> {
+pub fn strings(list: Option<&RawValue>, limit: usize) -> Option<Vec<String>> {
     let elements = list.and_then(read::<Vec<&RawValue>>).unwrap_or_default();
     let strings = || elements.iter().filter_map(|text| read::<JsonKey>(text));
     (elements.len() <= limit).then(|| strings().map(|JsonKey(text)| text.into_owned()).collect())
 }
 
 /// Returns a JSON object of keys and values, which are JSON texts.
-pub(crate) fn object<'a>(entries: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+pub fn object<'a>(entries: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let entries = entries.map(|(key, value)| format!("{}:{value}", string(key)));
     format!("{{{}}}", entries.collect::<Vec<_>>().join(",")).into_bytes()
 }
 
 /// Returns a JSON string.
-pub(crate) fn string(text: &str) -> String {
+pub fn string(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
 /// Returns the value of a JSON text, or `null` if the text is invalid.
-pub(crate) fn raw(text: &str) -> &RawValue {
+pub fn raw(text: &str) -> &RawValue {
     serde_json::from_str(text).unwrap_or(RawValue::NULL)
 }
 
 /// Reads a whole number: `8`, `8.0` or `"8"`.
-pub(crate) fn number(value: &RawValue) -> Option<u64> {
+pub fn number(value: &RawValue) -> Option<u64> {
     whole_number(value.get())
 }
 
 /// Replaces `NaN` and `Infinity` by objects of the same length. Python writes them, although JSON has no such numbers.
-pub(crate) fn standard_json(json: &[u8]) -> Cow<'_, [u8]> {
+pub fn standard_json(json: &[u8]) -> Cow<'_, [u8]> {
     const NAMES: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
 
     let mut standard = Cow::Borrowed(json);

@@ -1,6 +1,8 @@
-//! Texts, JSON and configurations, which all other parts of the crate read.
+//! Texts and JSON, which all other parts read.
 
-pub(crate) mod json_object;
-pub(crate) mod model_config;
-pub(crate) mod sort;
-pub(crate) mod text;
+mod json_form;
+pub mod json_object;
+#[cfg(feature = "schema")]
+pub mod schema;
+pub mod sort;
+pub mod text;

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 /// An iterator over the items of an ordered map or set.
-pub(crate) trait Ordered: Iterator + Sized {
+pub trait Ordered: Iterator + Sized {
     /// Inserts all items into an ordered map or set, without sorting them first.
     fn ordered<C: Default + Extend<Self::Item>>(self) -> C {
         let mut ordered = C::default();
@@ -16,12 +16,12 @@ pub(crate) trait Ordered: Iterator + Sized {
 impl<I: Iterator> Ordered for I {}
 
 /// Sorts the indexes of items. Items that compare as equal keep their order.
-pub(crate) fn sort_indexes(indexes: &mut [u32], compare: &mut dyn FnMut(u32, u32) -> Ordering) {
+pub fn sort_indexes(indexes: &mut [u32], compare: &mut dyn FnMut(u32, u32) -> Ordering) {
     indexes.sort_by(|one, other| compare(*one, *other));
 }
 
 /// Sorts items. Items that compare as equal keep their order.
-pub(crate) fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
+pub fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let order =
         order(items.len(), &mut |one, other| compare(&items[one as usize], &items[other as usize]));
     arrange(order, &mut |one, other| items.swap(one, other));
@@ -38,7 +38,7 @@ fn order(length: usize, compare: &mut dyn FnMut(u32, u32) -> Ordering) -> Vec<u3
 }
 
 /// Sorts items by their keys. Items with equal keys keep their order.
-pub(crate) fn sort_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
+pub fn sort_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     sort_by(items, |one, other| key(one).cmp(&key(other)));
 }
 

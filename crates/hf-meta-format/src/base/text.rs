@@ -21,12 +21,12 @@ pub fn chain(error: &dyn Error) -> String {
 }
 
 /// Returns the first rule that is violated.
-pub(crate) fn first_violated(rules: &[(bool, &'static str)]) -> Option<&'static str> {
+pub fn first_violated(rules: &[(bool, &'static str)]) -> Option<&'static str> {
     rules.iter().find(|(is_violated, _)| *is_violated).map(|(_, rule)| *rule)
 }
 
 /// Parses a whole number in JSON, written as `8`, `8.0`, `80e-1` or `"8"`. No float is involved, so none is rounded.
-pub(crate) fn whole_number(json: &str) -> Option<u64> {
+pub fn whole_number(json: &str) -> Option<u64> {
     /// The maximum length of the text in bytes.
     const MAX_LENGTH: usize = 100;
 
@@ -80,6 +80,8 @@ macro_rules! text_type {
 }
 
 /// Defines an enum whose values have names.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! named_enum {
     ($(#[$docs:meta])* $vis:vis $type:ident { $($(#[$variant_docs:meta])* $variant:ident $name:literal,)+ }) => {
         $(#[$docs])*
@@ -106,7 +108,8 @@ macro_rules! named_enum {
     };
 }
 
-pub(crate) use {named_enum, text_type};
+pub use named_enum;
+pub(crate) use text_type;
 
 #[cfg(test)]
 mod tests {

@@ -29,6 +29,14 @@ pub struct FileHeader {
     pub pickle: Option<Box<PickleSummary>>,
 }
 
+crate::serialize_as_objects! {
+    FileHeader, header {
+        "metadata": header.metadata(),
+        "tensors": header.tensors(),
+        "pickle" ? header.pickle.as_deref(),
+    }
+}
+
 impl FileHeader {
     /// Creates the header of a file whose tensor data begins at the end of `header_range` and extends to the end of
     /// the file. A range that ends before it starts becomes empty.
@@ -118,7 +126,7 @@ impl FileHeader {
 pub type Headers = [(RepoPath, FileHeader)];
 
 /// Returns the tensors in all headers.
-pub(crate) fn all_tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
+pub fn all_tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
     headers.iter().flat_map(|(_, header)| header.tensors())
 }
 

@@ -29,14 +29,18 @@ pub mod weight_sets;
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError, HeaderErrorKind};
 pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
-pub(crate) use header::all_tensors;
+#[doc(hidden)]
+pub use header::all_tensors;
 pub use header::{FileHeader, Headers, ModelDescription};
-pub(crate) use path::NumberedName;
+#[doc(hidden)]
+pub use path::NumberedName;
 pub use path::{PathError, RepoPath};
 pub use registry::Formats;
 pub use table::{TensorInfo, TensorTable, TensorTableBuilder};
 
 pub use crate::base::text::{chain, clip};
 pub(crate) use crate::base::text::{text_type, whole_number};
-pub(crate) use names::NameList;
-pub(crate) use table::{product, push_layout, push_number, read_layout, read_number};
+#[doc(hidden)]
+pub use names::NameList;
+#[doc(hidden)]
+pub use table::{product, push_layout, push_number, read_layout, read_number};

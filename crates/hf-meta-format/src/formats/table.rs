@@ -1,6 +1,6 @@
 //! Tensors, and tables of them in a compact binary form.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::names::{NameList, Names};
 use super::{Dtype, HeaderError, HeaderErrorKind};
@@ -86,7 +86,7 @@ impl TensorInfo {
 }
 
 /// Returns a product; `None` if it does not fit in 64 bits.
-pub(crate) fn product(factors: &[u64]) -> Option<u64> {
+pub fn product(factors: &[u64]) -> Option<u64> {
     factors.iter().try_fold(1_u64, |product, &factor| product.checked_mul(factor))
 }
 
@@ -199,6 +199,12 @@ impl TensorTable {
                 Err(HeaderError::misplaced(self.names.list.get(at), begin, expected))
             }
         })
+    }
+}
+
+impl Serialize for TensorTable {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self)
     }
 }
 
@@ -323,7 +329,7 @@ fn push_tensor(packed: &mut Vec<u8>, tensor: &TensorInfo) {
 }
 
 /// Appends the dtype and the shape of a tensor.
-pub(crate) fn push_layout(packed: &mut Vec<u8>, tensor: &TensorInfo) {
+pub fn push_layout(packed: &mut Vec<u8>, tensor: &TensorInfo) {
     packed.push(tensor.dtype.rank().unwrap_or(OTHER));
     if let Dtype::Other(_) = &tensor.dtype {
         let name = tensor.dtype.as_str().as_bytes();
@@ -337,7 +343,7 @@ pub(crate) fn push_layout(packed: &mut Vec<u8>, tensor: &TensorInfo) {
 }
 
 /// Appends a number.
-pub(crate) fn push_number(packed: &mut Vec<u8>, mut number: u64) {
+pub fn push_number(packed: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         packed.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
@@ -353,7 +359,7 @@ fn read_tensor(rest: &mut &[u8], tensor: &mut TensorInfo) {
 }
 
 /// Takes a dtype and a shape from the start of `rest`. [`push_layout`] wrote them, so they are valid.
-pub(crate) fn read_layout(rest: &mut &[u8], tensor: &mut TensorInfo) {
+pub fn read_layout(rest: &mut &[u8], tensor: &mut TensorInfo) {
     match rest.split_off_first() {
         // Most tensors have the same dtype as the previous one.
         Some(&rank) if tensor.dtype.rank() == Some(rank) => {}
@@ -372,7 +378,7 @@ pub(crate) fn read_layout(rest: &mut &[u8], tensor: &mut TensorInfo) {
 
 /// Takes a number from the start of `rest`.
 #[inline]
-pub(crate) fn read_number(rest: &mut &[u8]) -> u64 {
+pub fn read_number(rest: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0, 0);
     while let Some(&byte) = rest.split_off_first() {
         number |= u64::from(byte & 0x7f) << shift;

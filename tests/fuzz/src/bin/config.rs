@@ -3,9 +3,9 @@
 
 #![no_main]
 
-use hf_meta_format::ParameterCount;
+use hf_meta_count::ParameterCount;
 use hf_meta_format::SafetensorsFileHeader;
-use hf_meta_format::count::{Configs, CountBreakdown, Counter};
+use hf_meta_count::count::{Configs, CountBreakdown, Counter};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
 

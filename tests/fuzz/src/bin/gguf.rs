@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hf_meta_format::count::Counter;
+use hf_meta_count::count::Counter;
 use hf_meta_format::formats::gguf::Gguf;
 use hf_meta_format::formats::{FileHeader, Format, HeaderError, Step};
 use hf_meta_fuzz::check_messages;

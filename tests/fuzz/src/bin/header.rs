@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hf_meta_format::count::{Counter, DtypeCount};
+use hf_meta_count::count::{Counter, DtypeCount};
 
 use hf_meta_format::formats::safetensors::{HeaderError, HeaderErrorKind, PREFIX_LENGTH};
 use hf_meta_format::{Dtype, SafetensorsFileHeader, TensorInfo};

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use hf_meta_format::count::{Configs, CountBreakdown, Counter};
-use hf_meta_format::{Dtype, ParameterCount, SafetensorsFileHeader};
+use hf_meta_count::count::{Configs, CountBreakdown, Counter};
+use hf_meta_count::ParameterCount;
+use hf_meta_format::{Dtype, SafetensorsFileHeader};
 use libfuzzer_sys::fuzz_target;
 
 /// Names of parts of every method.

@@ -19,7 +19,8 @@ mod tensors;
 mod values;
 
 use self::parser::parse;
-pub(crate) use self::tensors::is_file_type;
+#[doc(hidden)]
+pub use self::tensors::is_file_type;
 use super::buffer::PartsParser;
 use super::{Format, HeaderParser, NumberedName, RepoPath, WeightFileName, WeightsKind};
 

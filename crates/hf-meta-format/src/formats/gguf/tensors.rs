@@ -114,7 +114,7 @@ pub(super) fn file_type(number: u64) -> Option<&'static str> {
 }
 
 /// Returns whether a name is the quantization of a whole file.
-pub(crate) fn is_file_type(name: &str) -> bool {
+pub fn is_file_type(name: &str) -> bool {
     name != "." && FILE_TYPES.split_whitespace().any(|known| known == name)
 }
 

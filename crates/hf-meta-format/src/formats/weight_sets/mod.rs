@@ -16,7 +16,8 @@ use crate::formats::pytorch::OtherFile;
 use crate::formats::{Format, Formats, RepoPath, WeightFileName, WeightsKind};
 
 pub use self::name::{is_shard_pattern, shard_number};
-pub(crate) use crate::formats::NumberedName;
+#[doc(hidden)]
+pub use crate::formats::NumberedName;
 
 /// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,0 +1,429 @@
+//! The modules of an architecture, from `layouts.txt`.
+//!
+//! A line is `layout NAMES WORDS`, and `part NAME WORDS` is a text that several lines contain. The words are
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `path=value` | a module, or a list of modules if the path ends with `#`, which stands for a number |
+//! | `path.{words}` | words whose paths begin with `path.` |
+//! | `path.key\|{words}` | the same, with formulas over the keys of the nested model `key` |
+//! | `path.<NAME` | the words of a part, or of another layout; also after `key\|` |
+//! | `path.*=key` | the layout of the architecture that the nested model `key` states, without its head |
+//! | `path.?=a\|b,c\|d` | of the groups `a` and `b` of modules, and of `c` and `d`, one is stored |
+//! | `path.?a=formula` | the group `a` is stored if the formula is not 0 |
+//! | `@=suffix` | the end of the name of the model class with the head, whose paths begin with `^` |
+//! | `~=prefix` | the prefix of the other paths in files of this class |
+//!
+//! A value has `-` if the module may be missing, `+` if it has a bias, the letter of its group with a colon, and the
+//! formulas of its shape, with `_` for an unknown side. The value of a list has the formula of its length, `_` if it is
+//! unknown, or `~` if the numbers have gaps. Of several values of a path the first one holds. An empty one removes the
+//! module.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use super::architecture::{Definitions, ModelNames, nested_text, text_of};
+use hf_meta_format::base::json_object::JsonObject;
+
+/// The numbers of the lists around a module, from the outermost one. Further ones are 0.
+pub(crate) type Place = [u32; MAX_LISTS];
+
+/// The maximum number of lists inside each other.
+const MAX_LISTS: usize = 3;
+
+/// A module, or a list of modules.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent marks of the table")]
+pub(crate) struct LayoutEntry {
+    /// The path inside the language model, with `#` for numbers.
+    pub(crate) path: String,
+    /// True for a module that only the model class with the head has.
+    pub(crate) is_head: bool,
+    pub(crate) is_list: bool,
+    pub(crate) is_required: bool,
+    pub(crate) has_bias: bool,
+    /// The group, if only some models have the module.
+    pub(crate) group: Option<Group>,
+    /// The formulas of the shape, or of the length.
+    pub(crate) formulas: &'static str,
+    /// The index of the model whose keys the formulas use.
+    pub(crate) scope: usize,
+    /// The list around the entry; `None` outside of lists.
+    pub(crate) parent: Option<usize>,
+    /// The number of lists around the entry.
+    pub(crate) depth: usize,
+}
+
+/// The modules that are stored together: the number of the layout, the list around them, and a letter.
+pub(crate) type Group = (usize, Option<usize>, char);
+
+/// A rule about the groups of a model.
+#[derive(Debug)]
+pub(crate) enum GroupRule {
+    /// One of the groups is stored.
+    One(Vec<Group>),
+    /// The group is stored if a formula over the keys of a scope is not 0.
+    If(Group, &'static str, usize),
+}
+
+/// A nested model.
+pub(crate) struct Scope<'a> {
+    /// The path of the keys, with a dot at its end.
+    pub(crate) path: String,
+    pub(crate) names: ModelNames<'a>,
+    pub(crate) object: Rc<JsonObject<'a>>,
+}
+
+/// A node of the tree of paths.
+#[derive(Debug, Default)]
+struct Node {
+    children: HashMap<String, usize>,
+    entry: Option<usize>,
+}
+
+/// The layout of a model.
+pub(crate) struct ModelLayout<'a> {
+    pub(crate) entries: Vec<LayoutEntry>,
+    pub(crate) rules: Vec<GroupRule>,
+    pub(crate) scopes: Vec<Scope<'a>>,
+    /// The end of the name of the model class with the head.
+    pub(crate) head_class: &'static str,
+    /// The prefix of the names in files of this class, except for the head.
+    pub(crate) prefix: &'static str,
+    /// The paths of nested models of unknown architectures.
+    pub(crate) unknown: Vec<String>,
+    nodes: Vec<Node>,
+}
+
+impl<'a> ModelLayout<'a> {
+    /// Returns the layout of a model; `None` if its architecture is unknown.
+    pub(crate) fn new(architecture: &str, object: JsonObject<'a>) -> Option<Self> {
+        let text = text_of("layout", architecture)?;
+        let kind = architecture.split_once(':').map_or("", |(kind, _)| kind);
+        let names = Definitions::find("names", kind).or_else(|| Definitions::find("cache", "root"));
+        let mut words = Words { names: names.unwrap_or_default(), ..Words::default() };
+        words.add_scope(String::new(), object);
+        words.read(text, "", 0);
+        words.read_nested();
+        Some(words.finish())
+    }
+
+    fn insert(&mut self, entry: LayoutEntry) {
+        let mut node = usize::from(entry.is_head);
+        for part in entry.path.split('.') {
+            let new = self.nodes.len();
+            let child = *self.nodes[node].children.entry(part.to_owned()).or_insert(new);
+            if child == new {
+                self.nodes.push(Node::default());
+            }
+            node = child;
+        }
+        self.nodes[node].entry = Some(self.entries.len());
+        self.entries.push(entry);
+    }
+
+    /// Finds the entry of a module, and the numbers in its path.
+    pub(crate) fn find(&self, path: &str, is_head: bool) -> Option<(usize, Place)> {
+        self.walk(usize::from(is_head), path, [0; MAX_LISTS], 0)
+    }
+
+    /// Follows a path from a node. A number that a path has is preferred to `#`.
+    fn walk(&self, node: usize, path: &str, place: Place, depth: usize) -> Option<(usize, Place)> {
+        let (part, rest) =
+            path.split_once('.').map_or((path, None), |(part, rest)| (part, Some(rest)));
+        let next = |name: &str, place, depth| {
+            let child = *self.nodes[node].children.get(name)?;
+            match rest {
+                Some(rest) => self.walk(child, rest, place, depth),
+                None => Some((self.nodes[child].entry?, place)),
+            }
+        };
+        next(part, place, depth).or_else(|| {
+            let number = part.parse().ok().filter(|_| depth < MAX_LISTS && part != "#")?;
+            let mut place = place;
+            place[depth] = number;
+            next("#", place, depth + 1)
+        })
+    }
+
+    /// Returns the outermost list in a path that need not be known, and the number of the element.
+    pub(crate) fn element(&self, path: &str) -> Option<(usize, u32)> {
+        let mut node = 0;
+        for part in path.split('.') {
+            let children = &self.nodes[node].children;
+            let Some(child) = children.get(part) else {
+                let list = self.nodes[*children.get("#")?].entry?;
+                return Some((list, part.parse().ok()?));
+            };
+            node = *child;
+        }
+        None
+    }
+
+    /// Returns whether any path begins with a segment.
+    pub(crate) fn has_root(&self, segment: &str) -> bool {
+        let children = &self.nodes[0].children;
+        children.contains_key(segment)
+            || children.contains_key("#") && segment.parse::<u32>().is_ok()
+    }
+}
+
+/// The value of a path, the scope of its formulas, and the number of the layout that it is from.
+struct Word {
+    value: &'static str,
+    scope: usize,
+    layout: usize,
+}
+
+/// The words of a layout while they are read, and those of nested layouts.
+#[derive(Default)]
+struct Words<'a> {
+    /// The definitions of names in formulas.
+    names: Definitions,
+    found: BTreeMap<String, Word>,
+    scopes: Vec<Scope<'a>>,
+    /// The number of the layout that is read.
+    layout: usize,
+    /// The nested layouts: the prefix, the key and the scope around it. Without a key there is none.
+    nested: Vec<(String, &'static str, usize)>,
+    unknown: Vec<String>,
+}
+
+impl<'a> Words<'a> {
+    fn add_scope(&mut self, path: String, object: JsonObject<'a>) -> usize {
+        let object = Rc::new(object);
+        let architecture = object.get::<String>("model_type").unwrap_or_default();
+        let definitions = Definitions::defaults(&architecture).or(self.names.clone());
+        let shared = Rc::clone(&object);
+        let names = ModelNames::new(definitions, move |key| nested_text(&shared, key));
+        self.scopes.push(Scope { path, names, object });
+        self.scopes.len() - 1
+    }
+
+    /// Adds the scope of a nested model. A missing one has no keys.
+    fn nested_scope(&mut self, key: &str, outer: usize) -> usize {
+        let Scope { path, object, .. } = &self.scopes[outer];
+        let path = format!("{path}{key}.");
+        if let Some(known) = self.scopes.iter().position(|scope| scope.path == path) {
+            return known;
+        }
+        let nested = object.get::<JsonObject<'a>>(key).unwrap_or_default();
+        self.add_scope(path, nested)
+    }
+
+    /// Reads words up to the end of their block, and returns the rest of the text. A path that is known keeps its value.
+    fn read(&mut self, text: &'static str, path: &str, scope: usize) -> &'static str {
+        let mut rest = text;
+        loop {
+            rest = rest.trim_start_matches(' ');
+            if rest.is_empty() || rest.starts_with('}') {
+                return rest.get(1..).unwrap_or_default();
+            }
+            let end = rest.find(['=', '{', '<']).unwrap_or(rest.len());
+            let (key, after) = rest.split_at(end);
+            let Some(value) = after.get(1..) else { return "" };
+            if after.starts_with('{') {
+                let (path, scope) = self.block(path, key, scope);
+                rest = self.read(value, &path, scope);
+                continue;
+            }
+            let (value, others) = value.split_at(value.find([' ', '}']).unwrap_or(value.len()));
+            rest = others;
+            if after.starts_with('<') {
+                let (path, scope) = self.block(path, key, scope);
+                let text = text_of("part", value).or_else(|| text_of("layout", value));
+                self.read(text.unwrap_or_default(), &path, scope);
+            } else if key == "*" || key.ends_with(".*") {
+                let prefix = format!("{path}{}", &key[..key.len() - 1]);
+                if self.nested.iter().all(|(other, ..)| *other != prefix) {
+                    self.nested.push((prefix, value, scope));
+                }
+            } else if self.layout == 0 || !path.contains('^') && !key.starts_with(['^', '@', '~']) {
+                let word = Word { value, scope, layout: self.layout };
+                self.found.entry(format!("{path}{key}")).or_insert(word);
+            }
+        }
+    }
+
+    /// Returns the path and the scope of a block.
+    fn block(&mut self, path: &str, key: &str, scope: usize) -> (String, usize) {
+        let Some(key) = key.strip_suffix('|') else { return (format!("{path}{key}"), scope) };
+        let (inner, nested) = key.split_at(key.rfind('.').map_or(0, |dot| dot + 1));
+        (format!("{path}{inner}"), self.nested_scope(nested, scope))
+    }
+
+    /// Adds the layouts of nested models.
+    fn read_nested(&mut self) {
+        /// The maximum number of nested models, because a configuration could nest any number.
+        const MAX_SCOPES: usize = 32;
+
+        let mut at = 0;
+        while let Some((prefix, key, outer)) = self.nested.get(at).cloned() {
+            at += 1;
+            if key.is_empty() {
+                continue;
+            }
+            let scope = self.nested_scope(key, outer);
+            let of = |at: usize| self.scopes[at].object.get::<String>("model_type");
+            // The tower of `glm4v_moe` states the type of the whole model in transformers 4.
+            let tower = |name: String| {
+                if of(outer) == Some(name.clone()) { name + "_vision" } else { name }
+            };
+            let text = of(scope).map(tower).and_then(|name| text_of("layout", &name));
+            let Some(text) = text.filter(|_| self.scopes.len() < MAX_SCOPES) else {
+                self.unknown.push(prefix);
+                continue;
+            };
+            self.layout += 1;
+            self.read(text, &prefix, scope);
+        }
+    }
+
+    fn finish(self) -> ModelLayout<'a> {
+        let Self { mut found, scopes, unknown, .. } = self;
+        let mut take = |key: &str| found.remove(key).map_or("", |word| word.value);
+        let (head_class, prefix) = (take("@"), take("~"));
+        let nodes = vec![Node::default(), Node::default()];
+        let (entries, rules) = (Vec::new(), Vec::new());
+        let mut layout = ModelLayout { entries, rules, scopes, head_class, prefix, unknown, nodes };
+        // A list precedes what is in it.
+        let mut lists = HashMap::new();
+        for (path, word) in found.into_iter().filter(|(_, word)| !word.value.is_empty()) {
+            let parent_end = path.trim_end_matches('#').rfind('#').map_or(0, |end| end + 1);
+            let parent = lists.get(&path[..parent_end]).copied();
+            let end = path.rsplit(['.', '^']).next();
+            if let Some(letter) = end.and_then(|end| end.strip_prefix('?')) {
+                layout.rules.extend(word.rules(letter, parent));
+                continue;
+            }
+            if path.ends_with('#') {
+                lists.insert(path.clone(), layout.entries.len());
+            }
+            layout.insert(LayoutEntry::new(&path, &word, parent));
+        }
+        layout
+    }
+}
+
+impl Word {
+    /// Returns the rules about one group, or about groups of which one is stored.
+    fn rules(&self, letter: &str, parent: Option<usize>) -> Vec<GroupRule> {
+        let group = |letter| (self.layout, parent, letter);
+        if let Some(letter) = letter.chars().next() {
+            return vec![GroupRule::If(group(letter), self.value, self.scope)];
+        }
+        let groups = |text: &str| {
+            text.split('|').filter_map(|text| text.chars().next()).map(group).collect()
+        };
+        self.value.split(',').map(|choice| GroupRule::One(groups(choice))).collect()
+    }
+}
+
+impl LayoutEntry {
+    fn new(path: &str, word: &Word, parent: Option<usize>) -> Self {
+        let formulas = word.value.trim_start_matches(['+', '-']);
+        let flags = &word.value[..word.value.len() - formulas.len()];
+        let (letter, formulas) = match formulas.split_at_checked(2) {
+            Some((letter, formulas)) if letter.ends_with(':') => (letter.chars().next(), formulas),
+            _ => (None, formulas),
+        };
+        Self {
+            is_head: path.starts_with('^'),
+            is_list: path.ends_with('#'),
+            is_required: letter.is_none() && !flags.contains('-'),
+            has_bias: flags.contains('+'),
+            group: letter.map(|letter| (word.layout, parent, letter)),
+            formulas,
+            scope: word.scope,
+            parent,
+            depth: path.trim_end_matches('#').matches('#').count(),
+            path: path.trim_start_matches('^').to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(config: &str) -> ModelLayout<'_> {
+        let object: JsonObject<'_> = serde_json::from_str(config).unwrap();
+        let architecture: String = object.get("model_type").unwrap();
+        ModelLayout::new(&architecture, object).unwrap()
+    }
+
+    /// A part that does not exist, or a word that is not understood, would be ignored.
+    #[test]
+    fn every_line_is_understood() {
+        let text = [
+            include_str!("layouts.txt"),
+            include_str!("gguf_layouts.txt"),
+            include_str!("diffusers_layouts.txt"),
+        ];
+        let lines = text.iter().flat_map(|text| text.lines());
+        let lines = lines.filter(|line| !line.starts_with('#') && !line.starts_with("keys "));
+        let mut layouts = 0;
+        for line in lines {
+            let [kind, names, words] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            assert_eq!(words.matches('{').count(), words.matches('}').count(), "{names}");
+            for reference in
+                words.split([' ', '{', '}', '|', '.']).filter_map(|word| word.strip_prefix('<'))
+            {
+                let found = text_of("part", reference).or_else(|| text_of("layout", reference));
+                assert!(found.is_some(), "{names}: {reference}");
+            }
+            for name in names.split(',').filter(|_| kind == "layout") {
+                layouts += 1;
+                let config = format!(r#"{{"model_type":"{name}"}}"#);
+                let layout = layout(&config);
+                assert!(!layout.entries.is_empty() || !layout.unknown.is_empty(), "{name}");
+                for entry in &layout.entries {
+                    assert!(
+                        entry.depth + usize::from(entry.is_list) <= MAX_LISTS,
+                        "{name} {}",
+                        entry.path
+                    );
+                    let is_symbol = |char: char| "_.$,+-*/%()=<>|~?:".contains(char);
+                    assert!(
+                        entry
+                            .formulas
+                            .chars()
+                            .all(|char| is_symbol(char) || char.is_ascii_alphanumeric()),
+                        "{name} {}",
+                        entry.path
+                    );
+                }
+            }
+        }
+        assert!(layouts > 500, "{layouts}");
+    }
+
+    #[test]
+    fn a_nested_model_has_the_layout_of_its_own_architecture() {
+        let found = |text: &str| {
+            let config = format!(
+                r#"{{"model_type":"llava","text_config":{{"model_type":"{text}"}},"vision_config":{{"model_type":"clip_vision_model"}}}}"#
+            );
+            let layout = layout(&config);
+            let find = |path: &str| layout.find(path, false).map(|(_, place)| place);
+            ["self_attn.q_norm", "self_attn.q_proj"]
+                .map(|module| find(&format!("language_model.model.layers.7.{module}")))
+        };
+        assert_eq!(found("llama"), [None, Some([7, 0, 0])]);
+        assert_eq!(found("qwen3"), [Some([7, 0, 0]), Some([7, 0, 0])]);
+        assert_eq!(found("new"), [None, None]);
+    }
+
+    /// A configuration may nest any number of models.
+    #[test]
+    fn nested_models_are_limited() {
+        let part = r#"{"model_type":"vision-encoder-decoder","encoder":"#;
+        let config = part.repeat(100) + "{}" + &"}".repeat(100);
+        let object = serde_json::from_str(&config).unwrap();
+        let layout = ModelLayout::new("vision-encoder-decoder", object).unwrap();
+        // The last layout may add more.
+        assert!(layout.scopes.len() < 48, "{}", layout.scopes.len());
+    }
+}

@@ -1,0 +1,3 @@
+//! The models in a configuration.
+
+pub(crate) mod model_config;

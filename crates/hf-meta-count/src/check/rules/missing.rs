@@ -1,0 +1,253 @@
+//! The modules that a model lacks: those that the layout requires and that are not stored.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::MismatchKind;
+use super::config::{ModelCheck, wrong_side};
+use super::stored_modules::{is_expert, is_feed_forward, parent};
+use crate::architectures::layout::{Group, GroupRule, LayoutEntry, Place};
+use crate::count::name_pattern::NamePattern;
+use crate::count::{Embedding, NamePatterns};
+use crate::results::text::counted;
+use hf_meta_format::base::sort::Ordered;
+
+/// The parts that model classes leave out, by the ends of their names.
+const LEFT_OUT: [(&str, &[&str]); 4] = [
+    // The first class is the text encoder of many pipelines.
+    (
+        "decoder",
+        &[
+            "EncoderModel",
+            "ForTokenClassification",
+            "ForAudioClassification",
+            "FunnelBaseModel",
+            "FunnelForMultipleChoice",
+            "FunnelForSequenceClassification",
+        ],
+    ),
+    (
+        "language_model",
+        &[
+            "ForImageTextRetrieval",
+            "ModelWithProjection",
+            "InstructBlipModel",
+            "InstructBlipVideoModel",
+        ],
+    ),
+    ("text_encoder", &["ForSpeechToSpeech", "ForSpeechToText"]),
+    // The vision tower alone.
+    ("text_model", &["ForImageClassification"]),
+];
+
+impl ModelCheck<'_, '_, '_> {
+    /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
+    pub(super) fn missing_modules(&mut self) -> Vec<(usize, Place)> {
+        let (mut missing, mut siblings) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
+        for (at, entry) in self.layout.entries.iter().enumerate() {
+            siblings.entry(entry.parent).or_default().push(at);
+        }
+        for (parent, children) in siblings {
+            let outermost = [Place::default()];
+            let domain = parent.map_or(&outermost[..], |list| &self.stored.places[list]);
+            let mut needed = children.clone();
+            needed.retain(|entry| !self.is_replaced(*entry));
+            for &place in domain {
+                if parent.is_some_and(|list| self.is_beyond(list, place)) {
+                    continue;
+                }
+                let wanted = self.wanted_groups(&children, parent, place);
+                missing.extend(needed.iter().map(|entry| (*entry, place)).filter(|&(entry, _)| {
+                    let LayoutEntry { is_required, group, .. } = self.layout.entries[entry];
+                    (is_required || group.is_some_and(|group| wanted.contains(&group)))
+                        && !self.is_stored(entry, place)
+                        && !self.is_elsewhere(entry, place)
+                        && !self.is_empty(entry, place)
+                }));
+            }
+        }
+        missing
+    }
+
+    /// Returns the groups of which something is stored at a place, or which a rule implies.
+    fn wanted_groups(
+        &mut self,
+        children: &[usize],
+        parent: Option<usize>,
+        place: Place,
+    ) -> BTreeSet<Group> {
+        let stored = children.iter().filter(|entry| self.is_stored(**entry, place));
+        let mut wanted: BTreeSet<_> =
+            stored.filter_map(|entry| self.layout.entries[*entry].group).ordered();
+        for rule in &self.layout.rules {
+            match rule {
+                GroupRule::One(choices)
+                    if choices[0].1 == parent
+                        && choices.iter().all(|group| !wanted.contains(group)) =>
+                {
+                    wanted.insert(choices[0]);
+                }
+                &GroupRule::If(group, formula, scope) if group.1 == parent => {
+                    let is_wanted = self.evaluate(scope, formula, place[0]);
+                    wanted.extend(is_wanted.filter(|(value, _)| *value > 0).map(|_| group));
+                }
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    /// Returns whether an entry has a tensor at a place.
+    fn is_stored(&self, entry: usize, place: Place) -> bool {
+        has_place(&self.stored.places[entry], &place[..self.layout.entries[entry].depth])
+    }
+
+    /// Returns whether a model does without a module, wherever it is: its class has no head, pooler, encoder, decoder or text
+    /// tower, or an embedding is tied.
+    fn is_replaced(&self, entry: usize) -> bool {
+        let entry = &self.layout.entries[entry];
+        let is_class = |end: &str| self.classes.iter().any(|class| class.ends_with(end));
+        let first = entry.path.split('.').next();
+        let is_left_out = LEFT_OUT
+            .iter()
+            .any(|(part, ends)| first == Some(*part) && ends.iter().any(|end| is_class(end)))
+            || match first {
+                // `BartForCausalLM` is the decoder alone.
+                Some("encoder") => is_class("ForCausalLM") && self.layout.has_root("decoder"),
+                Some("pooler") => !self.classes.is_empty() && !is_class("Model"),
+                // Backbones return what their blocks compute, without the layers after the last one.
+                _ => entry.depth == 0 && !entry.is_list && is_class("Backbone"),
+            };
+        if entry.is_head && !self.has_head || is_left_out {
+            return true;
+        }
+        let name = self.name(entry, Place::default());
+        let mut names = NamePatterns::default();
+        let mut embedding = |name: &str| names.read(name).embedding();
+        match embedding(&format!("{name}.weight")).or_else(|| embedding(&name)) {
+            Some(Embedding::Output) => self.is_tied == Some(true) || self.stored.has_output,
+            // Not the positions and the patches. An encoder and a decoder may share `model.shared`.
+            Some(Embedding::Input) if entry.formulas.contains("vocab_size") => {
+                let is_shared = |name| ["shared.weight", "model.shared.weight"].contains(&name);
+                self.is_tied != Some(false) && self.stored.has_output
+                    || self.stored.unknown.iter().any(|(name, _)| is_shared(*name))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether another tensor replaces a module at a place: experts under other names, or a packed module.
+    fn is_elsewhere(&self, entry: usize, place: Place) -> bool {
+        let entry = &self.layout.entries[entry];
+        if is_feed_forward(&entry.path) && self.has_other_experts(place[0]) {
+            return true;
+        }
+        let name = self.name(entry, place);
+        let mut outer = name.match_indices('.').map(|(dot, _)| &name[..dot]);
+        outer.any(|outer| self.stored.packed.contains(outer))
+    }
+
+    /// Returns whether all experts of a layer have names that the layout does not have.
+    fn has_other_experts(&self, layer: u32) -> bool {
+        let experts = self.layout.entries.iter().zip(&self.stored.places);
+        let mut experts = experts
+            .filter(|(entry, _)| is_expert(&entry.path))
+            .filter(|(entry, _)| !entry.path.contains("shared") && !entry.path.ends_with("bias"))
+            .peekable();
+        self.stored.other_experts.contains(&layer)
+            && experts.peek().is_some()
+            && !experts.any(|(_, places)| has_place(places, &[layer]))
+    }
+
+    /// Returns whether the configuration implies a module without elements, which is not stored.
+    fn is_empty(&mut self, entry: usize, place: Place) -> bool {
+        self.layout.entries[entry].formulas != "~"
+            && self.expected_shape(entry, place).iter().flatten().any(|(value, _)| *value == 0)
+    }
+
+    /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.
+    pub(super) fn add_missing(&mut self, missing: &[(usize, Place)]) {
+        let mut paths = BTreeMap::<_, BTreeSet<usize>>::new();
+        // A file may lack a module in a million layers, and have thousands of unknown ones.
+        let entries: BTreeSet<_> = missing.iter().map(|(entry, _)| *entry).ordered();
+        let missing_paths = entries.into_iter().map(|entry| (entry, self.missing_path(entry)));
+        let missing_paths: HashMap<_, _> = missing_paths.collect();
+        let mut unknown = HashMap::<_, Vec<_>>::new();
+        for (name, tensor) in &self.stored.unknown {
+            let siblings = unknown.entry(parent(name.trim_end_matches(".weight"))).or_default();
+            siblings.push((*name, tensor.shape.clone()));
+        }
+        for &(entry, place) in missing {
+            let found = &self.layout.entries[entry];
+            let name = self.name(found, place);
+            if let Some(path) = missing_paths[&entry] {
+                let length = name.match_indices('.').nth(path).map_or(name.len(), |(dot, _)| dot);
+                paths.entry(name[..length].to_owned()).or_default().insert(entry);
+                continue;
+            }
+            let siblings = unknown.get(parent(&name)).map_or(&[][..], Vec::as_slice);
+            let (kind, other) = match self.renamed(entry, place, siblings) {
+                Some(other) => (MismatchKind::RenamedModule, other),
+                None => (MismatchKind::MissingModule, ""),
+            };
+            // The names in a list are folded, and differ in their numbers.
+            let other = NamePattern::new(other).text;
+            self.mismatches.add(kind, &name, "model_type", "", other);
+        }
+        for (path, entries) in paths {
+            let inside = counted(entries.len() as u64, "module");
+            self.mismatches.add(MismatchKind::MissingModules, &path, "model_type", "", inside);
+        }
+    }
+
+    /// Returns the number of dots in the shortest path below which nothing is stored; `None` for the path of the entry
+    /// itself.
+    fn missing_path(&self, entry: usize) -> Option<usize> {
+        let found = &self.layout.entries[entry];
+        let inside = |path: &str| {
+            let prefix = format!("{path}.");
+            let below = self.layout.entries.iter().zip(&self.stored.places);
+            let mut below = below.filter(move |(other, _)| {
+                other.is_head == found.is_head && other.path.starts_with(&prefix)
+            });
+            below.all(|(_, places)| places.is_empty())
+        };
+        let mut dots = found.path.match_indices('.');
+        let path = dots.position(|(dot, _)| inside(&found.path[..dot]))?;
+        let prefix = if found.is_head { &self.stored.head_prefix } else { &self.stored.prefix };
+        Some(path + prefix.matches('.').count())
+    }
+
+    /// Returns the first of the unknown tensors next to a missing module that has its shape.
+    fn renamed<'n>(
+        &mut self,
+        entry: usize,
+        place: Place,
+        siblings: &[(&'n str, Vec<u64>)],
+    ) -> Option<&'n str> {
+        let LayoutEntry { formulas, is_list, .. } = self.layout.entries[entry];
+        if is_list || formulas == "_" || siblings.is_empty() {
+            return None;
+        }
+        let expected = self.expected_shape(entry, place);
+        let found = siblings.iter().find(|(_, shape)| wrong_side(&expected, shape).is_none());
+        found.map(|(name, _)| *name)
+    }
+
+    /// Adds the missing biases of modules that always have one.
+    pub(super) fn check_biases(&mut self) {
+        let entries = self.layout.entries.iter().enumerate();
+        for (at, entry) in entries.filter(|(_, entry)| entry.has_bias) {
+            let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
+            for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
+                let name = format!("{}.bias", self.name(entry, *place));
+                self.mismatches.add(MismatchKind::MissingModule, &name, "model_type", "", "");
+            }
+        }
+    }
+}
+
+/// Returns whether one of the sorted places begins with these numbers.
+fn has_place(places: &[Place], numbers: &[u32]) -> bool {
+    let at = places.partition_point(|place| place[..numbers.len()] < *numbers);
+    places.get(at).is_some_and(|place| place.starts_with(numbers))
+}

@@ -1,0 +1,261 @@
+//! The modules in the files of a model, by the names of its layout.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
+use crate::count::{Embedding, NamePatterns, container_bits, split_name};
+use hf_meta_format::base::sort::sort_by;
+use hf_meta_format::formats::{Headers, TensorInfo, all_tensors};
+
+/// A tensor of a known module.
+pub(super) struct Found {
+    pub(super) entry: usize,
+    pub(super) place: Place,
+    pub(super) part: ModulePart,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ModulePart {
+    Weight,
+    Bias,
+    /// A part of a packed weight.
+    Packed,
+}
+
+/// Parts of names, with what the table has in their place.
+pub(super) const OTHER_NAMES: [(&str, &str); 7] = [
+    // transformers 4 stores vision towers with this segment, which version 5 removes.
+    ("vision_model.", ""),
+    // Training programs store the names that transformers has in memory: of LLaVA and its like, of Qwen2.5-VL, of DINOv2.
+    ("language_model.", "language_model.model."),
+    ("language_model.", "model."),
+    (".attention.q_proj", ".attention.attention.query"),
+    (".attention.k_proj", ".attention.attention.key"),
+    (".attention.v_proj", ".attention.attention.value"),
+    (".attention.o_proj", ".attention.output.dense"),
+];
+
+impl Found {
+    /// Finds the module of a tensor that is not a head, also by another name.
+    fn in_model(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
+        Self::new(layout, name, false).or_else(|| {
+            OTHER_NAMES.iter().find_map(|(other, known)| {
+                let (outer, inner) = name.split_once(other)?;
+                Self::new(layout, &format!("{outer}{known}{inner}"), false)
+            })
+        })
+    }
+
+    /// Finds the module of a tensor by its name without the prefix of the model.
+    fn new(layout: &ModelLayout<'_>, name: &str, is_head: bool) -> Option<Self> {
+        let find = |module, part| {
+            let (entry, place) = layout.find(module, is_head)?;
+            Some(Self { entry, place, part })
+        };
+        let weight = find(name.strip_suffix(".weight").unwrap_or(name), ModulePart::Weight);
+        weight.or_else(|| find(name.strip_suffix(".bias")?, ModulePart::Bias)).or_else(|| {
+            let (module, _) = split_name(name);
+            find(module, ModulePart::Packed).filter(|_| module.len() < name.len())
+        })
+    }
+}
+
+/// The modules in the files.
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
+pub(super) struct StoredModules<'h> {
+    /// The prefix of the model, and the one of its head.
+    pub(super) prefix: String,
+    pub(super) head_prefix: String,
+    /// The places of each entry, sorted: of a module, or of the elements of a list.
+    pub(super) places: Vec<Vec<Place>>,
+    pub(super) biases: Vec<Vec<Place>>,
+    /// The unpacked weights and the biases.
+    pub(super) tensors: Vec<(&'h str, TensorInfo, Found)>,
+    pub(super) unknown: Vec<(&'h str, TensorInfo)>,
+    /// The layers with experts under names that the layout does not have.
+    pub(super) other_experts: BTreeSet<u32>,
+    /// The elements of the outermost lists with unknown modules.
+    pub(super) with_others: BTreeSet<(usize, u64)>,
+    /// The modules with packed weights that the layout does not have. They may contain several of its modules.
+    pub(super) packed: BTreeSet<&'h str>,
+    /// True if any weight is packed.
+    pub(super) has_packed: bool,
+    pub(super) has_drafts: bool,
+    pub(super) has_output: bool,
+    /// True if the shapes count weights, whatever the dtype.
+    is_described: bool,
+}
+
+impl<'h> StoredModules<'h> {
+    pub(super) fn new(layout: &ModelLayout<'_>, headers: &'h Headers) -> Self {
+        let tensors = || all_tensors(headers);
+        let prefix = prefix(layout, tensors().map(|(name, _)| name));
+        let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
+        let count = layout.entries.len();
+        let mut stored = Self {
+            prefix: prefix.to_owned(),
+            head_prefix: head_prefix.to_owned(),
+            places: vec![Vec::new(); count],
+            biases: vec![Vec::new(); count],
+            is_described: headers.iter().any(|(_, header)| header.is_self_describing),
+            ..Self::default()
+        };
+        let mut names = NamePatterns::default();
+        for (name, tensor) in tensors() {
+            let facts = names.read(name);
+            stored.has_drafts |= facts.is_draft();
+            let is_output = facts.embedding() == Some(Embedding::Output);
+            // Not its bias, and not the parts of a `head` that pools.
+            stored.has_output |= is_output && tensor.shape.len() == 2;
+            stored.add(layout, name, tensor);
+        }
+        for places in stored.places.iter_mut().chain(&mut stored.biases) {
+            sort_by(places, Ord::cmp);
+            places.dedup();
+        }
+        stored
+    }
+
+    fn add(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
+        let Some(found) = self.find(layout, name) else {
+            return self.add_unknown(layout, name, tensor);
+        };
+        let Found { entry, place, part } = found;
+        let is_bias = part == ModulePart::Bias;
+        self.has_packed |= part == ModulePart::Packed;
+        let places = if is_bias { &mut self.biases } else { &mut self.places };
+        places[entry].push(place);
+        let mut at = &layout.entries[entry];
+        while let Some(list) = at.parent {
+            at = &layout.entries[list];
+            let element = first_numbers(place, at.depth + 1);
+            if self.places[list].last() != Some(&element) {
+                self.places[list].push(element);
+            }
+        }
+        if is_bias || part == ModulePart::Weight && (self.is_described || is_unpacked(&tensor)) {
+            self.tensors.push((name, tensor, found));
+        }
+    }
+
+    /// Finds the module of a tensor.
+    fn find(&self, layout: &ModelLayout<'_>, name: &str) -> Option<Found> {
+        let inside = name.strip_prefix(&self.prefix);
+        let found = inside.and_then(|name| Found::in_model(layout, name));
+        found.or_else(|| Found::new(layout, name.strip_prefix(&self.head_prefix)?, true))
+    }
+
+    /// Returns whether a tensor is the weight of a module of the layout.
+    pub(super) fn is_weight(&self, layout: &ModelLayout<'_>, name: &str) -> bool {
+        self.find(layout, name).is_some_and(|found| found.part != ModulePart::Bias)
+    }
+
+    fn add_unknown(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
+        /// The maximum number of unknown tensors. Further ones are ignored.
+        const MAX_UNKNOWN: usize = 10_000;
+
+        let (module, component) = split_name(name);
+        if !component.is_plain() {
+            self.has_packed = true;
+            if self.packed.len() < MAX_UNKNOWN {
+                self.packed.insert(module);
+            }
+        }
+        let inside = name.strip_prefix(&self.prefix).unwrap_or(name);
+        if let Some((list, number)) = layout.element(inside) {
+            self.with_others.insert((list, number.into()));
+            if is_expert(inside) {
+                self.other_experts.insert(number);
+            }
+        }
+        let is_nested = layout.unknown.iter().any(|prefix| inside.starts_with(&**prefix));
+        if !is_nested && !is_leftover(name) && self.unknown.len() < MAX_UNKNOWN {
+            self.unknown.push((name, tensor));
+        }
+    }
+
+    /// Returns whether most modules have names of the layout, or nearly none has other names.
+    pub(super) fn are_named_as(&self, layout: &ModelLayout<'_>) -> bool {
+        let all = layout.entries.iter().zip(&self.places);
+        let is_known = |(_, places): &(&LayoutEntry, &Vec<Place>)| !places.is_empty();
+        let (known, missing): (Vec<_>, Vec<_>) = all
+            .filter(|found| if found.0.is_head { is_known(found) } else { found.0.is_required })
+            .partition(is_known);
+        known.len() >= missing.len() || self.unknown.len() < known.len()
+    }
+}
+
+/// Returns the prefix of a model: the one before most names of its layout.
+fn prefix<'h>(layout: &ModelLayout<'_>, names: impl Iterator<Item = &'h str>) -> &'h str {
+    /// The maximum number of prefixes, because each file could have others.
+    const MAX_PREFIXES: usize = 64;
+
+    let mut found = BTreeMap::<&str, BTreeSet<usize>>::new();
+    for name in names {
+        let dots = name.match_indices('.').map(|(dot, _)| dot + 1);
+        for start in std::iter::once(0).chain(dots.take(8)) {
+            let (prefix, inside) = name.split_at(start);
+            let segment = inside.split('.').next().unwrap_or_default();
+            let is_new = !found.contains_key(prefix);
+            if !layout.has_root(segment) || is_new && found.len() == MAX_PREFIXES {
+                continue;
+            }
+            if let Some(Found { entry, .. }) = Found::in_model(layout, inside) {
+                found.entry(prefix).or_default().insert(entry);
+            }
+        }
+    }
+    let best = found.into_iter().max_by_key(|(prefix, entries)| {
+        (entries.len(), *prefix == layout.prefix, usize::MAX - prefix.len())
+    });
+    best.map_or(layout.prefix, |(prefix, _)| prefix)
+}
+
+/// Returns whether a weight tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may
+/// transpose stacks.
+fn is_unpacked(TensorInfo { dtype, shape, .. }: &TensorInfo) -> bool {
+    let least = if shape.len() > 2 { 16 } else { 8 };
+    let is_float = container_bits(dtype).is_none() && dtype.bits() >= Some(least);
+    is_float && !matches!(shape[..], [_, 1])
+}
+
+/// Returns whether a name belongs to routed experts, which formats store one by one or as stacks.
+pub(super) fn is_expert(name: &str) -> bool {
+    name.split('.').any(|part| part.contains("expert") || part == "switch_mlp")
+}
+
+/// Returns whether a module may be a part of experts, which formats name differently.
+pub(super) fn is_feed_forward(path: &str) -> bool {
+    const PARTS: [&str; 7] = ["expert", "moe", "mlp", "feed_forward", "ffn", "gate", "router"];
+
+    PARTS.iter().any(|part| path.contains(part))
+}
+
+/// Returns whether a tensor is one that old versions stored and loaders ignore.
+fn is_leftover(name: &str) -> bool {
+    const ENDS: [&str; 7] = [
+        "inv_freq",
+        "masked_bias",
+        "attn.bias",
+        "attention.bias",
+        "position_ids",
+        "token_type_ids",
+        "num_batches_tracked",
+    ];
+    const ROTARY: &str = "rotary_emb";
+
+    ENDS.iter().any(|end| name.ends_with(end)) || name.contains(ROTARY)
+}
+
+/// Returns the path of the module around a module.
+pub(super) fn parent(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
+
+/// Returns a place without the numbers of inner lists.
+pub(super) fn first_numbers(place: Place, depth: usize) -> Place {
+    let mut first = Place::default();
+    first[..depth].copy_from_slice(&place[..depth]);
+    first
+}

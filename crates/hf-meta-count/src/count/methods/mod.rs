@@ -1,0 +1,88 @@
+//! Quantization methods, declared as their writers store a matrix.
+//!
+//! A method is a [`Method`] constant: the names in `quant_method`, and its layouts. A [`PackedLayout`](layout::PackedLayout) lists the
+//! parts of a module with their shapes, as [terms](term::Term): a side of the matrix times a fraction, exact or rounded
+//! up. The count [inverts](invert) the shapes, and the verification [evaluates](evaluate()) them. To add a method, write its
+//! constant in a file of its family, and add it to [`METHODS`].
+
+mod bytes;
+mod codebooks;
+mod evaluate;
+mod floats;
+mod groups;
+mod invert;
+mod layout;
+mod names;
+mod solve;
+mod term;
+mod words;
+
+pub(crate) use self::evaluate::{Difference, DifferenceKind, Recipe, evaluate};
+pub(super) use self::layout::Method;
+pub(super) use self::names::{all_names, methods_of};
+pub(super) use self::solve::{ConfiguredMethod, Solved, solve};
+
+/// Everything that the declarations need.
+mod prelude {
+    pub(super) use super::layout::Need::*;
+    pub(super) use super::layout::PartShape::*;
+    pub(super) use super::layout::Stored::*;
+    pub(super) use super::layout::{Flag::*, *};
+    pub(super) use super::term::{Side::*, Term, Term::*};
+    pub(super) use crate::count::AuxiliaryTensor::*;
+    pub(super) use crate::count::UnresolvedReason::{self, AmbiguousScheme, ConflictingComponents};
+    pub(super) use crate::count::module::{Names, PLAIN};
+    pub(super) use hf_meta_format::formats::{Dtype, TensorInfo};
+}
+
+/// All methods. The methods that the configuration names are tried first, then all others in this order.
+pub(super) static METHODS: &[Method] = &[
+    words::GPTQ,
+    words::AWQ,
+    words::NEURAL_COMPRESSOR,
+    words::MARLIN,
+    words::PACKED,
+    floats::SCALED_BYTES,
+    floats::BLOCKS,
+    words::MLX,
+    bytes::BITSANDBYTES,
+    floats::COMFY,
+    bytes::BYTES,
+    bytes::MODELOPT,
+    words::QUARK,
+    bytes::BITNET,
+    codebooks::AQLM,
+    groups::EXLLAMA,
+    groups::HQQ,
+    groups::QUANTO,
+    codebooks::VPTQ,
+    words::SVDQUANT,
+    words::QOQ,
+    codebooks::BITMASK,
+    codebooks::DFLOAT11,
+    words::BITBLAS,
+    words::GGUF,
+    floats::FP_QUANT,
+    bytes::GEMMA,
+    codebooks::HIGGS,
+    codebooks::SPQR,
+    codebooks::QUIP,
+    codebooks::QTIP,
+    groups::TORCHAO,
+    bytes::SDNQ,
+    groups::SINQ,
+    ENGINE_OPTIONS,
+];
+
+/// The values of `quant_method` that select an option of vLLM 0.33 or `SGLang` 0.5.23, and no layout.
+const ENGINE_OPTIONS: Method = Method {
+    names: "experts_int8 fp8_per_block fp8_per_channel fp8_per_tensor humming \
+        int8_per_channel_weight_only nvfp4_online nvfp4_per_token online",
+    layouts: &[],
+    others: &[],
+};
+
+/// Returns whether a method or an option with this lowercase name exists.
+pub(super) fn is_known(name: &str) -> bool {
+    METHODS.iter().any(|method| method.is_named(Some(name)))
+}

@@ -1,0 +1,243 @@
+//! The blocks that vLLM reserves for one request.
+//!
+//! Layers of different kinds share a pool of blocks of equal size. A layer with a smaller page gets more tokens per block,
+//! or its page is padded. Layers are divided into groups, and a block belongs to one group: it has the page of each layer
+//! in the group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{CacheDtype, CacheKind, LayerCache};
+use hf_meta_format::base::sort::Ordered;
+
+/// The version of vLLM whose rules apply.
+pub const VLLM_VERSION: &str = "0.33.0";
+
+/// The options of vLLM that change the size of its cache. The defaults are those of `vllm serve` on an H100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VllmOptions {
+    /// The number of GPUs among which each layer is divided: `--tensor-parallel-size`.
+    pub gpus: u64,
+    /// The maximum number of tokens of a step: `--max-num-batched-tokens`. The default depends on the GPU.
+    pub max_batched_tokens: u64,
+    /// `true` if a step is prepared while another one runs, so that the tokens of two steps are in flight.
+    pub async_scheduling: bool,
+    /// The number of tokens of a block: `--block-size`. By default, it depends on the model.
+    pub block_size: Option<u64>,
+    /// `true` if prefixes are cached.
+    pub prefix_caching: bool,
+    /// `true` if windows are stored as such. Otherwise, they store all tokens if other layers do.
+    pub hybrid_manager: bool,
+}
+
+impl Default for VllmOptions {
+    fn default() -> Self {
+        Self {
+            gpus: 1,
+            max_batched_tokens: 8_192,
+            async_scheduling: true,
+            block_size: None,
+            prefix_caching: true,
+            hybrid_manager: true,
+        }
+    }
+}
+
+impl VllmOptions {
+    /// Returns the maximum number of tokens in flight.
+    pub fn tokens_in_flight(&self) -> u64 {
+        self.max_batched_tokens.saturating_mul(1 + u64::from(self.async_scheduling))
+    }
+}
+
+/// The layers of a model in vLLM, on one GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VllmLayers {
+    /// The layers that store a cache, grouped. States are in bytes.
+    pub caches: Vec<LayerCache>,
+    /// The default number of tokens of a block.
+    pub block_size: u64,
+    /// The blocks of a hybrid model are a multiple of this number of tokens, and of `step` if prefixes are cached.
+    pub(super) unit: u64,
+    pub(super) step: u64,
+    /// The additional blocks of a state if prefixes are cached.
+    pub(super) checkpoints: u64,
+}
+
+/// The blocks for one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VllmPlan {
+    /// The options.
+    pub options: VllmOptions,
+    /// The number of tokens of a block.
+    pub block_size: u64,
+    /// The size of a block in bytes, over the layers of its group.
+    pub bytes_per_block: u64,
+    /// The number of blocks, over all groups.
+    pub blocks: u64,
+}
+
+/// Layers with equal pages: their kind, the tokens of their window, and the size of a token or a state.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Page {
+    kind: CacheKind,
+    window: Option<u64>,
+    size: u128,
+}
+
+impl Page {
+    fn is_state(&self) -> bool {
+        self.kind == CacheKind::State
+    }
+
+    /// Returns what layers must have in common to be in one group.
+    fn group(&self) -> (CacheKind, Option<u64>) {
+        let kind = if self.kind == CacheKind::Index { CacheKind::Full } else { self.kind };
+        (kind, self.window)
+    }
+}
+
+/// The arithmetic for one request: its tokens, the options, and the tokens of a block.
+struct Request<'a> {
+    layers: &'a VllmLayers,
+    options: &'a VllmOptions,
+    context: u128,
+    block: u128,
+    /// True if the blocks of states are aligned with those of prefixes.
+    is_aligned: bool,
+    /// The size of a state, which is padded to the page of attention.
+    state_page: Option<u128>,
+}
+
+/// Larger numbers are those of no model, and could overflow.
+const MAX_NUMBER: u64 = 1 << 40;
+
+impl VllmLayers {
+    /// Computes the blocks of one request; `None` if a number is out of range.
+    pub(super) fn plan(
+        &self,
+        context: u64,
+        dtype: CacheDtype,
+        options: &VllmOptions,
+    ) -> Option<VllmPlan> {
+        let in_flight = options.tokens_in_flight();
+        let numbers = [context, in_flight, options.block_size.unwrap_or(1), self.block_size];
+        let are_valid = numbers.iter().all(|number| (1..MAX_NUMBER).contains(number));
+        let pages = self.pages(dtype, options).filter(|pages| are_valid && !pages.is_empty())?;
+        let request = Request::new(self, options, context, &pages);
+        let groups: BTreeSet<_> = pages.keys().map(Page::group).ordered();
+        let (bytes, blocks) =
+            if groups.len() == 1 { request.one_group(&pages) } else { request.groups(&pages) };
+        let number = |number: u128| u64::try_from(number).ok();
+        Some(VllmPlan {
+            options: *options,
+            block_size: number(request.block)?,
+            bytes_per_block: number(bytes)?,
+            blocks: number(blocks)?,
+        })
+    }
+
+    /// Returns the number of layers by their pages.
+    fn pages(&self, dtype: CacheDtype, options: &VllmOptions) -> Option<BTreeMap<Page, u128>> {
+        let is_window = |kind| matches!(kind, CacheKind::Window | CacheKind::Chunk);
+        let is_full = !options.hybrid_manager
+            && self.caches.iter().any(|cache| cache.kind == CacheKind::Full);
+        let mut pages = BTreeMap::new();
+        for cache in &self.caches {
+            let (kind, window) = match cache.kind {
+                kind if is_full && is_window(kind) => (CacheKind::Full, None),
+                kind => (kind, cache.tokens),
+            };
+            let size = match kind {
+                CacheKind::State | CacheKind::Index => cache.elements,
+                _ => dtype.bytes(cache.elements)?,
+            };
+            if size.max(window.unwrap_or(1)) >= MAX_NUMBER {
+                return None;
+            }
+            let page = Page { kind, window, size: u128::from(size) };
+            *pages.entry(page).or_insert(0) += u128::from(cache.layers);
+        }
+        Some(pages)
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Chooses the tokens of a block. In a hybrid model, the page of attention must hold the largest state.
+    fn new(
+        layers: &'a VllmLayers,
+        options: &'a VllmOptions,
+        context: u64,
+        pages: &BTreeMap<Page, u128>,
+    ) -> Self {
+        let mut block = u128::from(options.block_size.unwrap_or(layers.block_size));
+        let token = pages.keys().find(|page| !page.is_state()).map(|page| page.size);
+        let state = pages.keys().filter(|page| page.is_state()).map(|page| page.size).max();
+        let is_aligned = options.prefix_caching && token.is_some();
+        let mut state_page = None;
+        if let (Some(token), Some(state)) = (token, state) {
+            let unit = block.max(u128::from(layers.unit));
+            let step = if is_aligned { u128::from(layers.step) } else { 1 };
+            let unit = least_common_multiple(unit, step);
+            block = block.max(unit * state.div_ceil(unit * token));
+            state_page = Some(block * token);
+        }
+        Self { layers, options, context: u128::from(context), block, is_aligned, state_page }
+    }
+
+    /// Returns the size of the page of a layer in bytes.
+    fn page_size(&self, page: &Page) -> u128 {
+        let state = self.state_page.unwrap_or(page.size);
+        if page.is_state() { state } else { self.block * page.size }
+    }
+
+    /// Returns the number of blocks of a layer, with `block` tokens each.
+    fn blocks(&self, page: &Page, block: u128) -> u128 {
+        let in_flight = u128::from(self.options.tokens_in_flight());
+        let window = u128::from(page.window.unwrap_or(1));
+        let blocks = |tokens: u128| tokens.min(self.context).div_ceil(block);
+        match page.kind {
+            // A window may begin in the middle of a block.
+            CacheKind::Window => blocks(window - 1 + in_flight) + 1,
+            CacheKind::Chunk => blocks(window + in_flight),
+            CacheKind::Cross => u128::from(self.options.max_batched_tokens).div_ceil(block),
+            CacheKind::State if self.is_aligned => 2 + u128::from(self.layers.checkpoints),
+            CacheKind::State => 1,
+            _ => blocks(self.context),
+        }
+    }
+
+    /// Returns the size of a block and the number of blocks for layers of one kind.
+    fn one_group(&self, pages: &BTreeMap<Page, u128>) -> (u128, u128) {
+        let bytes = pages.iter().map(|(page, layers)| layers * self.page_size(page)).sum();
+        let blocks = pages.keys().map(|page| self.blocks(page, self.block)).max();
+        (bytes, blocks.unwrap_or(0))
+    }
+
+    /// Returns the size of a block and the number of blocks for layers of several kinds.
+    fn groups(&self, pages: &BTreeMap<Page, u128>) -> (u128, u128) {
+        let largest = pages.keys().map(|page| self.page_size(page)).max().unwrap_or(1);
+        let counts = || pages.values().copied();
+        let (fewest, most) = (counts().min().unwrap_or(1), counts().max().unwrap_or(1));
+        // Groups of equal length, which waste no more than half a group.
+        let length = if 2 * most < 3 * fewest { most } else { fewest };
+        let groups = |layers: u128| layers.div_ceil(length);
+        let longest = counts().map(|layers| layers.div_ceil(groups(layers))).max().unwrap_or(0);
+        let blocks = pages.iter().map(|(page, layers)| {
+            let size = self.page_size(page);
+            let is_scaled = !page.is_state() && largest.is_multiple_of(size);
+            let block = if is_scaled { self.block * (largest / size) } else { self.block };
+            groups(*layers) * self.blocks(page, block)
+        });
+        (longest * largest, blocks.sum())
+    }
+}
+
+fn least_common_multiple(one: u128, other: u128) -> u128 {
+    let (mut divisor, mut rest) = (one, other);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    one / divisor * other
+}

@@ -1,0 +1,556 @@
+//! Findings: defects and irregularities in a checkpoint.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::count::config::ADAPTER_CONFIG;
+use crate::count::{UnresolvedModules, UnresolvedReason};
+use crate::memory::CacheError;
+use crate::results::text::thousands;
+use hf_meta_format::formats::safetensors::{HeaderError, IndexError};
+
+/// Declares the kinds of findings: the severity, the fields, and the sentence that contains them. A value after the
+/// sentence replaces the field of the same name in it.
+macro_rules! findings {
+    ($(
+        $(#[doc = $documentation:literal])*
+        $severity:ident $kind:ident $({ $($(#[$attribute:meta])* $field:ident: $type:ty),+ })?
+        $sentence:literal $(, $value:ident = $expression:expr)*;
+    )+) => {
+        /// A defect or irregularity in a checkpoint.
+        ///
+        /// A [`CountReport`](crate::CountReport) lists findings that did not cause the call to fail; a
+        /// [`VerifyReport`](crate::VerifyReport) lists all of them. Each finding has a [`Severity`], and its
+        /// [`Display`](std::fmt::Display) is a human-readable sentence, which is quoted at each kind. In JSON, a
+        /// finding is an object with the fields `severity`, `kind` (the name of the variant), `message` and those of
+        /// the variant.
+        ///
+        /// Text from a file is truncated to 200 characters and may contain control characters: pass it through
+        /// [`escape`](crate::results::text::escape) before printing it.
+        ///
+        /// ```
+        /// use hf_meta_count::results::{Finding, Severity};
+        ///
+        /// let finding = Finding::MissingShard { file: "model-00002-of-00002.safetensors".to_owned() };
+        /// assert_eq!(finding.severity(), Severity::Error);
+        /// let json = serde_json::to_value(&finding).unwrap();
+        /// assert_eq!(json["kind"], "missingShard");
+        /// assert_eq!(json["severity"], "error");
+        /// assert_eq!(json["message"], finding.to_string());
+        /// ```
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[cfg_attr(feature = "schema", schemars(transform = crate::results::schema::add_message))]
+        #[serde(
+            remote = "Self",
+            tag = "kind",
+            rename_all = "camelCase",
+            rename_all_fields = "camelCase"
+        )]
+        #[non_exhaustive]
+        #[allow(missing_docs, reason = "the sentence of a kind explains its fields")]
+        pub enum Finding {
+            $(
+                $(#[doc = $documentation])*
+                ///
+                #[doc = concat!("> ", $sentence)]
+                $kind $({ $($(#[$attribute])* $field: $type),+ })?,
+            )+
+            /// Tensors contradict a file that describes them. In JSON, `kind` is the name of the violated rule.
+            #[serde(untagged)]
+            Mismatch(Mismatch),
+        }
+
+        impl Finding {
+            /// Returns the severity of this kind of finding, and its documentation in Markdown.
+            fn rule(&self) -> (Severity, &'static str) {
+                match self {
+                    $(Self::$kind { .. } => (Severity::$severity, concat!($($documentation),*)),)+
+                    Self::Mismatch(found) => found.kind.rule(),
+                }
+            }
+        }
+
+        impl fmt::Display for Finding {
+            #[allow(unused_variables, reason = "not all fields are in the sentence")]
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$kind $({ $($field),+ })? => {
+                        write!(f, $sentence $(, $value = $expression)*)
+                    })+
+                    Self::Mismatch(found) => found.fmt(f),
+                }
+            }
+        }
+    };
+}
+
+findings! {
+    /// A file violates its format.
+    Error MalformedHeader {
+        file: String,
+        /// The display name of the format, such as `GGUF`.
+        format: &'static str,
+        reason: HeaderError
+    }
+    "`{file}` is not a valid {format} file: {reason}";
+
+    /// The index is invalid.
+    Error MalformedIndex { file: String, reason: IndexError }
+    "`{file}` is not a valid index: {reason}";
+
+    /// Shards without an index lack some of the shards that their names imply. `shards` is their common path, with a
+    /// `*` in place of the number.
+    Error IncompleteShards { shards: String, total: u64, found: u64 }
+    "`{shards}` is incomplete: found {found} of {total} shards and no index";
+
+    /// A pipeline lists a component that has no files, or only a configuration: the folder of the component, and the path
+    /// of the `model_index.json`.
+    Error MissingComponent { component: String, file: String }
+    "`{file}` lists the component `{component}`, whose files are missing";
+
+    /// Shards have no index, without which transformers and diffusers do not find them. `shards` is their common path,
+    /// with a `*` in place of the number.
+    Warning MissingIndex { shards: String }
+    "`{shards}` has no index, without which transformers and diffusers do not find the shards";
+
+    /// A model is stored both as a single file and as shards with an index. Programs disagree on the one to load.
+    Warning StoredTwice { file: String, index: String }
+    "`{file}` and `{index}` contain the same model: transformers loads the file, diffusers and vLLM load the index";
+
+    /// The index lists a shard that does not exist.
+    Error MissingShard { file: String }
+    "the index lists shard `{file}`, which does not exist";
+
+    /// A file could not be read because of a server, network or disk failure. The reason includes its causes.
+    Error Unreadable { file: String, reason: String }
+    "`{file}` could not be read: {reason}";
+
+    /// A tensor is stored in two shards and would be counted twice.
+    Error DuplicateTensor { tensor: String, first: String, second: String }
+    "tensor `{tensor}` is in two shards, `{first}` and `{second}`";
+
+    /// The index lists a tensor that no shard contains.
+    Error MissingTensor { tensor: String, shard: String }
+    "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it";
+
+    /// A total overflows 64 bits.
+    Error CountOverflow
+    "the shard totals overflow 64 bits";
+
+    /// The header of a GGUF file lacks a key that `llama.cpp` needs.
+    Error MissingKey { file: String, key: String }
+    "`{file}` lacks the key `{key}`, without which llama.cpp does not load it";
+
+    /// A key in the header of a GGUF file contradicts its tensors, its other keys or its name. `declared` is the value,
+    /// or the length of the list, and `found` the contradiction as a clause.
+    Error MetadataMismatch { file: String, key: String, declared: String, found: String }
+    "`{file}` declares {declared} in `{key}`, but {found}";
+
+    /// The quantization that a GGUF file declares, such as `Q8_0`, contradicts its name or the size of its tensors.
+    /// `found` is the contradiction as a clause.
+    Warning FileTypeMismatch { file: String, declared: String, found: String }
+    "`{file}` is declared as {declared}, but {found}";
+
+    /// A shard contains a tensor that the index does not list. Loaders that use the index ignore it.
+    Warning UnindexedTensor { tensor: String, shard: String }
+    "`{shard}` contains tensor `{tensor}`, which the index does not list";
+
+    /// A tensor is stored in a shard other than the one in which the index lists it.
+    Warning WrongShard { tensor: String, indexed: String, found: String }
+    "tensor `{tensor}` is in `{found}`, but the index lists it in `{indexed}`";
+
+    /// The `total_size` declared by the index is wrong.
+    Warning TotalSizeMismatch { declared: u64, found: u64 }
+    "the index declares {declared} bytes in total, but the tensors take up {found}",
+    declared = thousands(*declared), found = thousands(*found);
+
+    /// The header of a split model declares a different number of files or tensors than were found. `unit` is `files`
+    /// or `tensors`.
+    Error SplitMismatch { unit: &'static str, declared: u64, found: u64 }
+    "the header declares {declared} {unit} in total, but {found} were found",
+    declared = thousands(*declared), found = thousands(*found);
+
+    /// The `total_parameters` declared by the index, or by the metadata of a single file, is wrong.
+    Warning TotalParametersMismatch { declared: u64, found: u64 }
+    "the file declares {declared} parameters in total, but the tensors contain {found}",
+    declared = thousands(*declared), found = thousands(*found);
+
+    /// The Hub reports a different number of parameters.
+    Note HubCountMismatch { reported: u64, found: u64 }
+    "the Hub reports {reported} parameters, but the tensors contain {found}",
+    reported = thousands(*reported), found = thousands(*found);
+
+    /// The parameter count that the Hub reports could not be fetched. The reason includes its causes.
+    Note HubCountUnavailable { reason: String }
+    "failed to fetch the parameter count that the Hub reports: {reason}";
+
+    /// A dtype, and therefore the size of its elements, is unknown.
+    Error UnknownDtype { dtype: String, tensors: u64 }
+    "dtype `{dtype}` is unknown, so the sizes of its tensors ({tensors}) were not checked",
+    tensors = thousands(*tensors);
+
+    /// The shard numbers have a gap.
+    Warning ShardNumberMissing { shards: String, total: u64, listed: u64, first_missing: u64 }
+    "the shard names `{shards}` imply {total} shards, but the index lists {listed}; the first missing number is \
+     {first_missing}",
+    total = thousands(*total), listed = thousands(*listed), first_missing = thousands(*first_missing);
+
+    /// The number in a shard name is out of range.
+    Warning ShardNumberOutOfRange { shard: String, total: u64, first_number: u64 }
+    "the name of shard `{shard}` contradicts itself: {total} shards are numbered from {first_number} to {last}",
+    total = thousands(*total), last = thousands(first_number.saturating_add(*total).saturating_sub(1));
+
+    /// Two shard names contain the same number.
+    Warning DuplicateShardNumber { first: String, second: String }
+    "shards `{first}` and `{second}` have the same number";
+
+    /// Two shard names imply different numbers of shards.
+    Warning ShardTotalMismatch { first: String, second: String }
+    "the names of shards `{first}` and `{second}` imply different numbers of shards";
+
+    /// A shard exists but is not listed in the index. It usually belongs to another split of the same model. Loaders
+    /// ignore it, but a download of the repository includes it.
+    Warning UnindexedShard { shard: String }
+    "shard `{shard}` exists but is not listed in the index";
+
+    /// A tied output embedding was dropped when the weights were saved, but the index still lists it. `stored` is the
+    /// name of the input embedding.
+    Warning DroppedTiedEmbedding { tensor: String, shard: String, stored: String }
+    "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it: it is tied to `{stored}` \
+     (`tie_word_embeddings`)";
+
+    /// The output embedding is missing, although `config.json` says that it is not tied.
+    Warning MissingOutputEmbedding { stored: String }
+    "the output embedding is missing, although it is not tied to `{stored}` (`tie_word_embeddings`)";
+
+    /// A configuration file cannot be used. Without it, packed weights and tied embeddings may go unrecognized.
+    Warning UnusableConfig { file: String, reason: String }
+    "`{file}` is unusable{effect}: {reason}", effect = unusable_effect(file);
+
+    /// A configuration file is not valid JSON, so that loaders fail.
+    Error InvalidConfig { file: String, reason: String }
+    "`{file}` is invalid{effect}: {reason}", effect = unusable_effect(file);
+
+    /// The files contain no tensors.
+    Error NoTensors
+    "the files contain no tensors";
+
+    /// The size of the model's cache is unknown, so that only the memory of its weights is known.
+    Warning UnknownCacheSize { reason: CacheError }
+    "the size of the cache is unknown: {reason}";
+
+    /// `config.json` specifies an unknown quantization method. Modules are counted by their components.
+    Warning UnknownQuantization { method: String }
+    "unknown quantization method `{method}`; modules are counted by their components";
+
+    /// The size of some modules cannot be derived from their components.
+    Warning UnresolvedModule { reason: UnresolvedReason, modules: u64, examples: Vec<String>, elements: u64 }
+    "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples);
+
+    /// The components of some modules imply different sizes.
+    Warning ConflictingComponents { modules: u64, examples: Vec<String>, elements: u64 }
+    "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples),
+    reason = UnresolvedReason::ConflictingComponents;
+
+    /// Some modules may be packed, although nothing describes their layout.
+    Warning SuspectedPacking { modules: u64, examples: Vec<String>, elements: u64 }
+    "{uncertain}: {reason}", uncertain = uncertain_text(*modules, examples),
+    reason = UnresolvedReason::SuspectedPacking;
+
+    /// The output embedding is not stored because it is tied to the input embedding.
+    Note TiedEmbedding { stored: String }
+    "the output embedding is not stored: it is tied to `{stored}` (`tie_word_embeddings`)";
+
+    /// The output embedding is stored, although it is tied to the input embedding.
+    Note TiedEmbeddingStored { tensor: String, stored: String, counted: bool }
+    "`{tensor}` is stored {counted}, although it is tied to `{stored}` (`tie_word_embeddings`)",
+    counted = if *counted { "and counted" } else { "but not counted" };
+
+    /// The files contain moving averages of the weights (EMA), which are only counted if the weights are not stored, or
+    /// the state of an optimizer, which is not counted.
+    Warning TrainingState { tensors: u64, copies: u64, states: u64 }
+    "{tensors} tensors are training state: {copies} elements of EMA copies, and {states} elements of optimizer state";
+
+    /// A pickle imports a function or class that `torch.load(weights_only=True)` rejects, because loading it can
+    /// execute any code. `file` is the first that imports it.
+    Error UnsafeImport { file: String, import: String }
+    "`{file}` imports `{import}`, which `torch.load(weights_only=True)` rejects: loading the file can execute any code";
+
+    /// Tensors share stored elements with others, or repeat elements. Each stored element is counted once. `tensor` is
+    /// one of them, and `stored_in` the tensor that is counted for it.
+    Note SharedElements { tensors: u64, tensor: String, stored_in: String }
+    "{tensors} tensors share stored elements, which are counted once: {example}",
+    example = shared_text(tensor, stored_in);
+
+    /// The weights are pickles, and no safetensors weights were found. Loading a pickle can execute code.
+    Note PickledWeights
+    "the weights are pickles, which can execute code when they are loaded; a bot of the Hub offers conversions to \
+     safetensors as pull requests (`refs/pr/N`)";
+
+    /// The Hub redirects to another name: the repository was renamed, or the requested name differs in case.
+    Note Renamed { repo: String }
+    "the repository's current name on the Hub is `{repo}`";
+
+    /// The header of a file is preceded by whitespace. The format does not allow this, and some readers reject it.
+    Warning LeadingSpace { file: String }
+    "the header of `{file}` begins with whitespace instead of `{{`; some readers reject it";
+
+    /// The server does not report the commit of its files, so they may come from different commits.
+    Note NotPinned
+    "the server does not report a commit, so its files may come from different commits";
+
+    /// Only part of the repository could be searched for weights, because the rest was never downloaded.
+    Warning PartialListing
+    "only downloaded files were searched; the model may be in a file that was not downloaded";
+
+    /// Only one shard of a model was requested and read: the number in its name, and the number of shards that the name
+    /// implies.
+    Warning SingleShard { file: String, number: u32, total: u32 }
+    "`{file}` is only shard {number} of {total}; the others were not read";
+
+    /// More findings of the preceding kind were omitted from the list.
+    Note MoreFindings { findings: u64 }
+    "{findings} more of this kind", findings = thousands(*findings);
+}
+
+impl std::error::Error for Finding {}
+
+impl From<UnresolvedModules> for Finding {
+    fn from(found: UnresolvedModules) -> Self {
+        let UnresolvedModules { reason, modules, examples, elements } = found;
+        match reason {
+            UnresolvedReason::ConflictingComponents => {
+                Self::ConflictingComponents { modules, examples, elements }
+            }
+            UnresolvedReason::SuspectedPacking => {
+                Self::SuspectedPacking { modules, examples, elements }
+            }
+            _ => Self::UnresolvedModule { reason, modules, examples, elements },
+        }
+    }
+}
+
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// The JSON form of a finding. Severity and message serve readers that do not know its kind.
+        #[derive(Serialize)]
+        struct FindingDocument<'a> {
+            severity: Severity,
+            message: String,
+            #[serde(flatten, serialize_with = "Finding::serialize")]
+            fields: &'a Finding,
+        }
+
+        FindingDocument { severity: self.severity(), message: self.to_string(), fields: self }
+            .serialize(serializer)
+    }
+}
+
+impl Finding {
+    /// Returns the severity of this kind of finding.
+    pub fn severity(&self) -> Severity {
+        self.rule().0
+    }
+
+    /// Returns the documentation of this kind of finding, in Markdown.
+    pub fn description(&self) -> &'static str {
+        self.rule().1.trim_start()
+    }
+
+    /// Returns whether two findings have the same kind.
+    pub fn is_same_kind(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Mismatch(one), Self::Mismatch(other)) => one.kind == other.kind,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+/// The severity of a finding, in ascending order.
+// Exhaustive, because callers map each severity to something else, such as a SARIF level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Severity {
+    /// Informational. Not a defect.
+    Note,
+    /// A defect or uncertainty, but no weights are missing, duplicated or unreadable.
+    Warning,
+    /// Weights are invalid, missing or duplicated, or could not be checked.
+    Error,
+}
+
+/// Returns the first 1,000 findings and the number of the others, because a file can cause millions.
+pub fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    const MAX_FINDINGS: usize = 1_000;
+
+    let mut listed: Vec<_> = findings.by_ref().take(MAX_FINDINGS).collect();
+    let more = findings.count() as u64;
+    listed.extend((more > 0).then_some(Finding::MoreFindings { findings: more }));
+    listed
+}
+
+/// Returns the effect of an unusable configuration on the count. The description of an adapter has none.
+fn unusable_effect(file: &str) -> &'static str {
+    let is_adapter = file.ends_with(ADAPTER_CONFIG);
+    if is_adapter { "" } else { ", so packed weights are counted as stored" }
+}
+
+fn shared_text(tensor: &str, stored_in: &str) -> String {
+    if tensor == stored_in {
+        format!("`{tensor}` shares or repeats elements")
+    } else {
+        format!("`{tensor}` is stored in `{stored_in}`")
+    }
+}
+
+/// Returns the beginning of the sentence about unresolved modules.
+fn uncertain_text(modules: u64, examples: &[String]) -> String {
+    let example = examples.first().filter(|name| !name.is_empty());
+    let name = example.map_or("the weights", String::as_str);
+    match modules {
+        0 | 1 => format!("the parameter count of `{name}` is uncertain"),
+        _ => {
+            let modules = thousands(modules);
+            format!("the parameter counts of {modules} modules, such as `{name}`, are uncertain")
+        }
+    }
+}
+
+impl Serialize for HeaderError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Declares the rules that tensors and the files that describe them can violate: the severity and the sentence.
+macro_rules! mismatches {
+    (($module:ident, $key:ident, $expected:ident, $found:ident) $(
+        $(#[doc = $documentation:literal])* $severity:ident $kind:ident $sentence:literal;
+    )+) => {
+        /// A rule that tensors and the files that describe them can violate.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(rename_all = "camelCase")]
+        #[non_exhaustive]
+        pub enum MismatchKind {
+            $(
+                $(#[doc = $documentation])*
+                ///
+                #[doc = concat!("> ", $sentence)]
+                $kind,
+            )+
+        }
+
+        impl MismatchKind {
+            /// Returns the severity of a violation, and the documentation of this rule in Markdown.
+            pub(crate) fn rule(self) -> (Severity, &'static str) {
+                match self {
+                    $(Self::$kind => (Severity::$severity, concat!($($documentation),*)),)+
+                }
+            }
+        }
+
+        impl fmt::Display for Mismatch {
+            #[allow(unused_variables, reason = "not all fields are in each sentence")]
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let Self { modules, key: $key, expected: $expected, found: $found, .. } = self;
+                let $module = match modules {
+                    0 | 1 => format!("`{}`", self.module),
+                    more => format!("`{}` (and {} more)", self.module, thousands(more - 1)),
+                };
+                match self.kind {
+                    $(MismatchKind::$kind => write!(f, $sentence),)+
+                }
+            }
+        }
+    };
+}
+
+mismatches! {
+    (module, key, expected, found)
+
+    /// The value of a key has a wrong type or is out of range.
+    Error InvalidConfigValue "the configured value of `{key}` is invalid: {found}";
+    /// The configuration implies another shape of a tensor.
+    Error ShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
+    /// A numbered list, of layers or experts, has gaps or ends early.
+    Error MissingBlocks "{found} of {module} is missing (`{key}` is {expected})";
+    /// A module of the architecture is not stored.
+    Error MissingModule "{module} is missing";
+    /// A module of the architecture is not stored, but next to it an unknown one with its shape.
+    Error RenamedModule "{module} is missing, and {found} has its shape: renamed?";
+    /// A list of layers has a gap.
+    Error MissingNumber "{found} of {module} is missing, although later ones are stored";
+    /// A tensor of one layer has another shape than in all other layers.
+    Error OddShape "the shape of {module} is {found}, but {expected} in the other layers";
+    /// A language model has no tensor with as many rows as its vocabulary has tokens.
+    Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
+    /// A model class that assigns labels has no tensor with as many rows as there are labels.
+    Error MissingHead "no tensor has the {expected} rows of the head of {module} (`{key}`)";
+    /// A model class has a head, and all tensors are those of its base model.
+    Error NoHead "the head of {module} is missing: all tensors belong to its base model";
+    /// All modules with the same start of their names are missing.
+    Error MissingModules "{module} is missing, with its {found}";
+    /// The recipe implies another shape of a part of a packed module.
+    Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
+    /// A packed module lacks a part that the recipe implies.
+    Error MissingPart "{module} is missing (`{key}`)";
+    /// A module is packed that the recipe excludes.
+    Error PackedIgnored "{module} is packed, but `{key}` excludes it";
+    /// A numbered list has more layers or experts than the configuration.
+    Warning SpareBlocks "{module} has {found}, but `{key}` implies {expected}";
+    /// A module is stored plain that the recipe quantizes.
+    Warning UnquantizedModule "{module} is stored plain, but `{key}` does not exclude it";
+    /// A packed or adapted module has a part that the recipe or the configuration excludes.
+    Warning SparePart "{module} is stored, but `{key}` excludes it";
+    /// All names have a prefix that loaders do not expect, such as that of a training program.
+    Warning WrappedNames "names begin with {module}, but loaders expect {expected}";
+    /// No name is one of the architecture that the configuration states.
+    Warning OtherNames "the names, such as {module}, are not those of `{expected}` (`{key}`)";
+    /// The configuration describes layers that draft tokens, but none are stored.
+    Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
+    /// The files have tensors that the architecture does not have. Loaders ignore them, except for `llama.cpp`.
+    Note UnknownTensor "unknown to the architecture: {found}, such as {module}";
+    /// An adapter has no tensors.
+    Error EmptyAdapter "{module} contains no tensors";
+    /// An adapted module has another rank than its configuration states.
+    Error RankMismatch "{module} has rank {found}, but `{key}` states {expected}";
+    /// An adapter belongs to a module that the base model lacks, although other layers have it.
+    Error MissingBaseModule "the base model has no module {module}, unlike in other layers";
+    /// The numerator of the scaling factor is missing, so that loaders assume one.
+    Warning MissingAlpha "{module} is missing, so loaders assume {found}";
+    /// The configuration does not select an adapted module, so that loaders ignore it.
+    Warning UntargetedModule "`{key}` does not select {module}, so PEFT ignores its tensors";
+    /// The configuration selects modules that the adapter does not have.
+    Note UnmatchedTarget "`{key}` lists {module}, but the adapter has no tensors for it";
+    /// The configuration of an adapter does not name the repository of its base model.
+    Note UnnamedBaseModel "`{key}` does not name the repository of the base model: `{found}`";
+    /// The base model has no module of an adapter with the names of PEFT, which loads only modules with equal names.
+    Error MissingBase "the base model has none of the adapter's modules, such as {module}";
+    /// The names of an adapter's modules are unknown in the base model, so that shapes were not compared.
+    Note UnmatchedBase
+    "the base model has no module with a name such as {module}, so shapes were not compared";
+}
+
+/// A contradiction between tensors and a file that describes them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Mismatch {
+    /// The violated rule.
+    pub kind: MismatchKind,
+    /// The first tensor, module or list of modules with this contradiction.
+    pub module: String,
+    /// The number of tensors, modules or lists with this contradiction.
+    pub modules: u64,
+    /// The keys that imply the expected value, joined by commas.
+    pub key: String,
+    /// The value that the keys imply.
+    pub expected: String,
+    /// The value of the tensors, or of the key itself.
+    pub found: String,
+}
