@@ -3,6 +3,8 @@
 //! The packed text has one line per layout, so that only the line of one architecture is parsed. Paths are joined in
 //! braces, blocks have numbers, and values that are frequent are written once.
 
+#![allow(clippy::expect_used, reason = "a build script has no other way to report an error")]
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;
