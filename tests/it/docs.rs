@@ -192,10 +192,11 @@ fn the_files_of_the_architecture_page_exist() {
             if !is_path || name.starts_with("GET") || name.contains("://") {
                 continue;
             }
-            let path = match name.strip_prefix("format/") {
-                Some(rest) => format!("crates/hf-meta-format/src/{rest}"),
-                None => name.to_owned(),
-            };
+            let of_crate = ["format", "count"].into_iter().find_map(|short| {
+                let rest = name.strip_prefix(short)?.strip_prefix('/')?;
+                Some(format!("crates/hf-meta-{short}/src/{rest}"))
+            });
+            let path = of_crate.unwrap_or_else(|| name.to_owned());
             let found = root.join(&path).exists() || root.join(&folder).join(&path).exists();
             assert!(found, "{name} does not exist");
             checked += 1;

@@ -224,7 +224,8 @@ fn imports_point_down_and_no_files_import_each_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let crates = [
         ("src", Some("The layers of the library")),
-        ("crates/hf-meta-format/src", Some("The layers of the pure part")),
+        ("crates/hf-meta-count/src", Some("The layers of the count")),
+        ("crates/hf-meta-format/src", Some("The layers of the formats")),
         ("crates/hf-meta-badge/src", None),
         ("crates/hf-meta-census/src", None),
         ("crates/hf-meta-server/src", None),

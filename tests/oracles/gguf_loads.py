@@ -38,7 +38,7 @@ IS_FLOAT = re.compile(r"epsilon|scale$|softcapping|freq_base|clamp|alibi|beta|bo
 
 
 class Formula:
-    """An evaluation of a formula, as in `tables/architecture.rs`. A missing key is `None`, and another failure a NaN."""
+    """An evaluation of a formula, as in `architectures/architecture.rs`. A missing key is `None`, and another failure a NaN."""
 
     def __init__(self, text, keys, names, layer):
         self.text, self.at, self.keys, self.names, self.layer = text, 0, keys, names, layer

@@ -140,7 +140,7 @@ fn hostile_configs_are_errors() {
 /// Every definition must be complete: with the defaults alone, each known architecture has a layout.
 #[test]
 fn every_architecture_is_complete() {
-    let lines = include_str!("../tables/architectures.txt").lines();
+    let lines = include_str!("../architectures/architectures.txt").lines();
     let lines =
         lines.filter_map(|line| line.strip_prefix("cache ")).filter(|line| !line.starts_with('g'));
     let names = lines.filter(|line| line.contains("hidden_size=") || line.contains("n_embd="));
@@ -159,7 +159,7 @@ fn every_architecture_is_complete() {
 }
 
 fn is_base(name: &str) -> bool {
-    include_str!("../tables/architectures.txt").contains(&format!(" <{name} "))
+    include_str!("../architectures/architectures.txt").contains(&format!(" <{name} "))
 }
 
 fn gguf(keys: &[(&str, &str)]) -> Result<CacheLayout, CacheError> {
