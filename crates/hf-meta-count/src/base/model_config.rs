@@ -1,8 +1,7 @@
 //! The configuration of a model, and the models nested in it, such as `text_config`.
 
+use hf_meta_format::base::json_object::{JsonObject, read};
 use serde::{Deserialize, Deserializer};
-
-use super::json_object::{JsonObject, read};
 
 /// The models in a `config.json`.
 ///

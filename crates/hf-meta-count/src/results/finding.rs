@@ -419,12 +419,6 @@ fn uncertain_text(modules: u64, examples: &[String]) -> String {
     }
 }
 
-impl Serialize for HeaderError {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// Declares the rules that tensors and the files that describe them can violate: the severity and the sentence.
 macro_rules! mismatches {
     (($module:ident, $key:ident, $expected:ident, $found:ident) $(

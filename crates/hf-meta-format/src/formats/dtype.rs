@@ -236,14 +236,16 @@ impl Dtype {
     }
 
     /// Returns whether the elements are floats of 8 bits or less with a mantissa. Each is one weight.
-    pub(crate) fn is_narrow_float(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_narrow_float(&self) -> bool {
         let is_float8 =
             matches!(self, Self::F8_E4M3 | Self::F8_E5M2 | Self::F8_E4M3FNUZ | Self::F8_E5M2FNUZ);
         is_float8 || matches!(self, Self::F4 | Self::F6_E2M3 | Self::F6_E3M2)
     }
 
     /// Returns whether the elements are exponents without a mantissa. Only scales are.
-    pub(crate) fn is_exponent(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_exponent(&self) -> bool {
         matches!(self, Self::F8_E8M0 | Self::E8M0 | Self::UE8)
     }
 }

@@ -242,3 +242,9 @@ impl DetectedFormat {
         Self::STARTS.iter().any(|(_, known)| known.starts_with(start.trim_ascii_start()))
     }
 }
+
+impl serde::Serialize for HeaderError {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -16,7 +16,7 @@ pub(super) struct Names {
 
 /// Names that may contain duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NameList {
+pub struct NameList {
     text: String,
     ends: Vec<u32>,
 }
@@ -31,13 +31,15 @@ impl NameList {
     }
 
     /// Adds a name. The total length must not exceed [`MAX_TOTAL_BYTES`].
-    pub(crate) fn push(&mut self, name: &str) {
+    #[doc(hidden)]
+    pub fn push(&mut self, name: &str) {
         self.text.push_str(name);
         self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
     }
 
     /// Returns whether a name of `length` bytes can be added.
-    pub(crate) fn has_room_for(&self, length: usize) -> bool {
+    #[doc(hidden)]
+    pub fn has_room_for(&self, length: usize) -> bool {
         // The number of names counts, too, so that empty names are limited.
         self.text.len() + self.len() + length < MAX_TOTAL_BYTES
     }
@@ -46,7 +48,8 @@ impl NameList {
         self.ends.len()
     }
 
-    pub(crate) fn get(&self, at: usize) -> &str {
+    #[doc(hidden)]
+    pub fn get(&self, at: usize) -> &str {
         &self.text[self.range(at)]
     }
 
@@ -55,12 +58,14 @@ impl NameList {
     }
 
     /// Returns the indices of all names.
-    pub(crate) fn indices(&self) -> Range<u32> {
+    #[doc(hidden)]
+    pub fn indices(&self) -> Range<u32> {
         0..u32::try_from(self.len()).unwrap_or(u32::MAX)
     }
 
     /// Releases unused capacity.
-    pub(crate) fn shrink_to_fit(&mut self) {
+    #[doc(hidden)]
+    pub fn shrink_to_fit(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
@@ -89,7 +94,8 @@ impl NameList {
     }
 
     /// Returns the bytes of a name. They sort like the text and need no check for character boundaries.
-    pub(crate) fn bytes(&self, at: u32) -> &[u8] {
+    #[doc(hidden)]
+    pub fn bytes(&self, at: u32) -> &[u8] {
         &self.text.as_bytes()[self.range(at as usize)]
     }
 

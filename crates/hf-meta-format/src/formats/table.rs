@@ -26,8 +26,8 @@ impl TensorInfo {
     }
 
     /// A placeholder that parsers overwrite, to reuse its memory.
-    pub(crate) const EMPTY: Self =
-        Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
+    #[doc(hidden)]
+    pub const EMPTY: Self = Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
 
     /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0, or `None` if it overflows 64 bits.
     pub fn elements(&self) -> Option<u64> {

@@ -34,7 +34,7 @@ const MAX_METADATA: usize = 100_000;
 /// # Ok::<(), hf_meta_format::formats::safetensors::HeaderError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SafetensorsFileHeader(pub(crate) FileHeader);
+pub struct SafetensorsFileHeader(#[doc(hidden)] pub FileHeader);
 
 impl SafetensorsFileHeader {
     /// Parses the JSON that follows the length prefix. Checks that names are unique, that the shape and dtype of each

@@ -82,7 +82,8 @@ impl WeightSet {
     }
 
     /// Returns whether these are shards that transformers and diffusers find only through an index.
-    pub(crate) fn lacks_index(&self) -> bool {
+    #[doc(hidden)]
+    pub fn lacks_index(&self) -> bool {
         self.is_without_index()
             && self.has_standard_name()
             && self.format != Gguf.name()
@@ -282,7 +283,8 @@ impl Layout {
     }
 
     /// Returns whether the folder of a component contains more than a configuration, in any folder below it.
-    pub(crate) fn has_component(&self, folder: &str) -> bool {
+    #[doc(hidden)]
+    pub fn has_component(&self, folder: &str) -> bool {
         let is_whole = |(found, is_config): (&String, &bool)| {
             !is_config && (found == folder || is_below(found, folder))
         };

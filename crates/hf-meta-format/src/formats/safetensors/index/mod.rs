@@ -77,7 +77,8 @@ impl SafetensorsIndexJson {
     }
 
     /// Creates an index from the headers of unindexed shards. There must be at most [`Self::MAX_SHARDS`].
-    pub(crate) fn from_headers(
+    #[doc(hidden)]
+    pub fn from_headers(
         headers: &BTreeMap<RepoPath, SafetensorsFileHeader>,
     ) -> Result<Self, IndexError> {
         let (mut names, mut shard_indices) = (NameList::default(), Vec::new());
@@ -114,7 +115,8 @@ impl SafetensorsIndexJson {
 
     /// Returns the index of a tensor in the `weight_map`. `next` is tried first: most shards have the order of their
     /// index, and a search takes longer.
-    pub(crate) fn index_of(&self, tensor: &str, next: u32) -> Option<u32> {
+    #[doc(hidden)]
+    pub fn index_of(&self, tensor: &str, next: u32) -> Option<u32> {
         let names = &self.weight_map.tensors;
         let is_next =
             names.list.indices().contains(&next) && names.list.bytes(next) == tensor.as_bytes();
@@ -187,7 +189,8 @@ impl IndexError {
     }
 
     /// Creates the error for an index of more than `limit` shards.
-    pub(crate) fn too_many_shards(limit: usize) -> Self {
+    #[doc(hidden)]
+    pub fn too_many_shards(limit: usize) -> Self {
         let message = format!("the index lists more than {limit} shards");
         Self::new(IndexErrorKind::TooManyShards, message)
     }
