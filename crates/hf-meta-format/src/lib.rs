@@ -18,6 +18,12 @@
 
 /// Used by the crates of this project. It may change in any version.
 #[doc(hidden)]
+#[allow(
+    clippy::len_without_is_empty,
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "no other project uses it"
+)]
 pub mod base;
 pub mod formats;
 mod ids;
