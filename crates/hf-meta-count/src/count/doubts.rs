@@ -1,5 +1,19 @@
 //! The four doubts about a count: tensors next to weights, the sides of weights, large integers, and the size that the
 //! configuration implies.
+//!
+//! A method that is not declared must not lead to a number that looks exact. Its tensors have unknown names, but packing
+//! leaves traces that no unquantized model has. Each doubt looks for one trace, and none changes a count: it only marks the
+//! count as uncertain.
+//!
+//! - Tensors next to weights: a module with a weight matrix contains a bias, and little else. `q_proj.weight` with
+//!   `q_proj.rescale` may be a matrix with its scales.
+//! - The sides of weights: norms and biases are as long as a side of the matrices next to them. If the norms have 4,096
+//!   elements and the matrices are [512, 2048], the 8 values per element of a packed weight explain the difference.
+//! - Large integers: weights are floating-point numbers, so a large integer tensor with an unknown name is probably packed.
+//! - The size that the configuration implies: a count that differs from the product of its dimensions is wrong somewhere.
+//!
+//! A false doubt makes a correct count look wrong, so each one needs most of the weights, or a tensor that no known model
+//! stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The JSON form of results: one declaration per type gives its serialization and its schema.
+//! The JSON form of results: one declaration per type defines its serialization and its schema.
 
 /// Writes an entry. One with a `?` is left out if it has no value.
 #[doc(hidden)]

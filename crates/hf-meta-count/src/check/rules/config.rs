@@ -1,6 +1,20 @@
 //! Compares the tensors of a model with its configuration.
 //!
-//! The tables of layouts list the modules of an architecture with formulas of their shapes.
+//! The tables of layouts list the modules of an architecture with formulas of their shapes. The comparison evaluates the
+//! formulas with the values in `config.json`, and looks for each module under its name:
+//!
+//! 1. The layout of the `model_type` is found, and the prefix that all stored names share is removed.
+//! 2. If the names are not those of the layout, the model is not compared, and the report states the reason. A model with
+//!    its own code is compared only if all its names are known.
+//! 3. Each module that is stored has the shape of its formula. Sides of packed weights are unknown and fit any length.
+//! 4. Each module that the loader needs is stored, unless it is tied, optional, or of a part that no file contains.
+//!
+//! For `llama`, the line `layers.#.mlp.down_proj [$hidden, intermediate_size]` and a configuration with
+//! `hidden_size` 4096 and `intermediate_size` 11008 require [4096, 11008] in every layer. A stored [4096, 14336] in all
+//! 32 layers is one finding about 32 modules, not 32 findings.
+//!
+//! A key that is missing makes a formula unknown, and an unknown formula requires nothing: loaders have defaults, and a
+//! false error costs more than a silence.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,21 @@
 //! Per-layer sums, from which the parameters of a mixture of experts are computed.
+//!
+//! A token passes through all layers, but in each layer only through some of the routed experts. So the parameters that
+//! are active per token are those outside of the experts, plus the chosen share of each layer. Three things make a plain
+//! product wrong. Layers may differ in the number and in the size of their experts. Layers that draft tokens are not
+//! active at all, and only the configuration tells them from others; it may arrive after the last tensor. And tensors
+//! arrive in any order. Therefore each layer keeps its own sums until the end: its parameters, and for each list of
+//! experts the parameters of every numbered expert, and those of tensors that contain all experts.
+//!
+//! Mixtral 8x7B has 32 layers of 8 experts, and a token uses 2 of them. An expert has three matrices of 14,336 × 4,096:
+//! 176,160,768 parameters.
+//!
+//! - routed: 32 × 8 × 176,160,768 = 45,097,156,608
+//! - always active: 46,702,792,704 in total − 45,097,156,608 = 1,605,636,096
+//! - active: 1,605,636,096 + 32 × 2 × 176,160,768 = 12,879,925,248
+//!
+//! A layer whose experts are unequal, or whose number of experts contradicts the configuration, makes the result unknown:
+//! no share of such a list is certain.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,9 @@
 //! The inversion of layouts: every stored dimension restricts a side to a range, and the ranges of all parts are
 //! intersected.
+//!
+//! A range is needed because writers round up. A row of 4-bit values that is stored as 512 words of 32 bits has between
+//! 4,089 and 4,096 values: the last word holds one to eight of them. 32 scales of groups of 128 restrict the same side to
+//! 3,969 to 4,096. The intersection is 4,089 to 4,096, and the dimensions of the model decide between these lengths.
 
 use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape, Problem};
 use super::term::{Range, Side, Units};

@@ -1,4 +1,20 @@
 //! The count of a module: finds the layout, the bits and the group size that fit the shapes.
+//!
+//! A method declares how its writer stores a matrix of outputs × inputs. Here the declaration is read backwards: given the
+//! stored shapes, which outputs and inputs lead to them? [`invert`](super::invert) turns each stored dimension into a range
+//! of one side and intersects the ranges of all parts; an empty range refutes the attempt. What is left is the choice
+//! between attempts: each number of bits that the layout allows, and each scheme of the configuration.
+//!
+//! A GPTQ module stores `qweight` [512, 4096], `qzeros` [32, 512] and `scales` [32, 4096], where a word has 32 bits.
+//! The scales show 32 groups and 4,096 outputs.
+//!
+//! - With 4 bits, a word holds 8 values: the zeros show 512 × 8 = 4,096 outputs, as the scales do, and the weights
+//!   512 × 8 = 4,096 inputs. The module has 4,096 × 4,096 = 16,777,216 weights in groups of 4,096 / 32 = 128.
+//! - With 8 bits, the zeros show 512 × 4 = 2,048 outputs. The scales contradict that, so 8 bits are refuted.
+//!
+//! If several attempts are left, one whose size the configuration implies is preferred, then one that rounds no dimension,
+//! because packers seldom pad. Attempts that are equal in this must agree about the size. Otherwise the module is
+//! ambiguous, and it is counted as stored: a wrong count is worse than an uncertain one.
 
 use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
